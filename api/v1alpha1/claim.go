@@ -1,0 +1,27 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// PhaseOf returns the pod's phase label; empty for a pod that is not a pool's.
+func PhaseOf(pod *corev1.Pod) PodPhase { return PodPhase(pod.Labels[LabelPhase]) }
+
+// Backs reports whether the pod and the sandbox name each other: the same
+// claim, pod name and UID on both sides. It says nothing about the phase or
+// the address (see FencedAddress).
+func Backs(pod *corev1.Pod, s *Sandbox) bool {
+	b := s.Spec.Binding
+	return b != nil && b.PodUID == string(pod.UID) && b.PodName == pod.Name &&
+		s.Spec.Namespace == pod.Namespace &&
+		pod.Annotations[AnnotationClaim] == b.ClaimID && pod.Labels[LabelSandboxID] == s.Name
+}
+
+// FencedAddress returns the address the pod may be reached on: its pod IP, if
+// that equals the one noted when the pod turned idle; empty otherwise.
+func FencedAddress(pod *corev1.Pod) string {
+	if ip := pod.Status.PodIP; ip != "" && ip == pod.Annotations[AnnotationAddress] {
+		return ip
+	}
+	return ""
+}

@@ -1,0 +1,13 @@
+// Package v1alpha1 holds Sandlane's Kubernetes objects (group sandlane.dev):
+// SandboxTemplate, SandboxPool and Sandbox, and the labels, annotations,
+// finalizers and phases that the parts agree on.
+//
+// It is types and constants only: no client, no logic beyond trivial
+// accessors. Every other package imports it; it imports Kubernetes types alone.
+//
+// Validation lives in the CRD schema (markers and CEL rules on the types), so
+// that the API server refuses nonsense whoever writes it.
+//
+// +kubebuilder:object:generate=true
+// +groupName=sandlane.dev
+package v1alpha1

@@ -1,0 +1,88 @@
+package v1alpha1
+
+// Labels on pool pods.
+const (
+	// LabelPool names the SandboxPool (same namespace) that made the pod.
+	LabelPool = "sandlane.dev/pool"
+	// LabelPhase is the pod's PodPhase.
+	LabelPhase = "sandlane.dev/phase"
+	// LabelSandboxID is the sandbox that the pod backs. Absent while unclaimed.
+	LabelSandboxID = "sandlane.dev/sandbox-id"
+	// LabelEnv is the env that the claim came through. Absent without one.
+	LabelEnv = "sandlane.dev/env"
+)
+
+// Annotations on pool pods. A pool pod carries AnnotationTemplateHash from its
+// creation on, so that a JSON Patch "add" below /metadata/annotations always
+// finds the map (design.md 3).
+const (
+	// AnnotationClaim is the ID of the claim that owns the pod. Absent while unclaimed.
+	AnnotationClaim = "sandlane.dev/claim"
+	// AnnotationAddress is the pod IP that was free of former owners when the
+	// pod turned idle; the pod may be reached on no other address.
+	AnnotationAddress = "sandlane.dev/address"
+	// AnnotationClaimedAt and AnnotationStartedAt are RFC 3339 times with nanoseconds.
+	AnnotationClaimedAt = "sandlane.dev/claimed-at"
+	AnnotationStartedAt = "sandlane.dev/started-at"
+	// AnnotationTemplateHash identifies the pod template the pod was made from.
+	AnnotationTemplateHash = "sandlane.dev/template-hash"
+	// AnnotationScaleDownProtected is the RFC 3339 time until which a pod picked
+	// for scale-down can still be claimed.
+	AnnotationScaleDownProtected = "sandlane.dev/scale-down-protected"
+	// AnnotationFailureReason and AnnotationFailureMessage say why a pod is failed.
+	AnnotationFailureReason  = "sandlane.dev/failure-reason"
+	AnnotationFailureMessage = "sandlane.dev/failure-message"
+)
+
+// Annotations on SandboxPools.
+const (
+	// AnnotationScaleUpPending is the RFC 3339 time at which a claim first found
+	// no idle pod.
+	AnnotationScaleUpPending = "sandlane.dev/scale-up-pending"
+	// AnnotationLastCreate is the RFC 3339 time at which the pool was last asked
+	// for a sandbox.
+	AnnotationLastCreate = "sandlane.dev/last-create"
+)
+
+// Labels and annotations on gateway Leases.
+const (
+	// LabelGateway marks a Lease as a gateway's; its value is the gateway's name.
+	LabelGateway = "sandlane.dev/gateway"
+	// AnnotationGatewayAddress is where the gateway's control-plane gRPC service
+	// listens: a gRPC target such as unix:///run/x.sock or dns:///10.0.0.1:9444.
+	AnnotationGatewayAddress = "sandlane.dev/control-plane-address"
+)
+
+// Finalizers.
+const (
+	// FinalizerPod keeps a deleted pool pod until its sandbox has ended and has
+	// the pod's address in its status.
+	FinalizerPod = "sandlane.dev/pool-pod"
+	// FinalizerSandbox keeps a deleted Sandbox until it has ended and its
+	// address is fenced.
+	FinalizerSandbox = "sandlane.dev/sandbox"
+)
+
+// Values of Secrets that hold API keys.
+const (
+	// LabelAPIKey marks a Secret as an API key; its value is the key's ID.
+	LabelAPIKey = "sandlane.dev/api-key"
+	// LabelTeam names the team that an API key belongs to.
+	LabelTeam = "sandlane.dev/team"
+)
+
+// PodPhase is the value of LabelPhase.
+type PodPhase string
+
+// The pod phases, in the order of the state diagram in docs/design.
+const (
+	PodWarming  PodPhase = "warming"
+	PodIdle     PodPhase = "idle"
+	PodStarting PodPhase = "starting"
+	PodRunning  PodPhase = "running"
+	PodStopping PodPhase = "stopping"
+	PodFailed   PodPhase = "failed"
+)
+
+// IDPattern is what every sandbox ID matches, in all three forms of a target.
+const IDPattern = `^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$`

@@ -1,0 +1,178 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SandboxPool keeps pre-warmed pods of one shape, idle until claimed.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.idle,selectorpath=.status.selector
+// +kubebuilder:resource:shortName=sbp
+// +kubebuilder:printcolumn:name="Wanted",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idle`
+// +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.running`
+// +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.maxPods`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type SandboxPool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec SandboxPoolSpec `json:"spec"`
+	// +optional
+	Status SandboxPoolStatus `json:"status,omitempty"`
+}
+
+// SandboxPoolSpec says how many pods of which shape a pool keeps, and who may
+// claim them.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.templateRef)",message="set exactly one of template and templateRef"
+type SandboxPoolSpec struct {
+	// Replicas is the number of idle pods wanted.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:default=1
+	Replicas int32 `json:"replicas"`
+	// MaxPods bounds idle and claimed pods together. 0 means no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxPods int32 `json:"maxPods,omitempty"`
+	// TemplateRef names a SandboxTemplate.
+	// +optional
+	TemplateRef *TemplateRef `json:"templateRef,omitempty"`
+	// Template is a template of the pool's own.
+	// +optional
+	Template *SandboxTemplateSpec `json:"template,omitempty"`
+	// PodCreationImagePolicy says which image a pod is created with.
+	// +optional
+	// +kubebuilder:default=PoolDefaultImage
+	PodCreationImagePolicy PodCreationImagePolicy `json:"podCreationImagePolicy,omitempty"`
+	// RecyclePolicy says what becomes of a pod whose claim is over.
+	// +optional
+	// +kubebuilder:default=Replace
+	RecyclePolicy RecyclePolicy `json:"recyclePolicy,omitempty"`
+	// StartupTimeout is how long a sandbox may take to run. Unset means the
+	// template's, then one minute.
+	// +optional
+	StartupTimeout *metav1.Duration `json:"startupTimeout,omitempty"`
+	// IdleTimeout is how long a sandbox may be unused before it is released.
+	// Unset means the template's, then five minutes; 0s means never.
+	// +optional
+	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+	// FirstRequest says who may claim a pod by just sending a request. Absent
+	// means nobody.
+	// +optional
+	FirstRequest *FirstRequest `json:"firstRequest,omitempty"`
+}
+
+// TemplateRef names a SandboxTemplate.
+type TemplateRef struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// PodCreationImagePolicy says which image a new pool pod runs.
+// +kubebuilder:validation:Enum=IdleImage;PoolDefaultImage
+type PodCreationImagePolicy string
+
+// The pod creation image policies.
+const (
+	ImagePolicyIdle        PodCreationImagePolicy = "IdleImage"
+	ImagePolicyPoolDefault PodCreationImagePolicy = "PoolDefaultImage"
+)
+
+// RecyclePolicy says what becomes of a pod whose claim is over.
+// +kubebuilder:validation:Enum=Replace;InPlace
+type RecyclePolicy string
+
+// The recycle policies.
+const (
+	RecycleReplace RecyclePolicy = "Replace"
+	RecycleInPlace RecyclePolicy = "InPlace"
+)
+
+// FirstRequest lets a request claim a pod of the pool for a new sandbox ID.
+type FirstRequest struct {
+	// Access says what the request must show.
+	Access FirstRequestAccess `json:"access"`
+}
+
+// FirstRequestAccess says what a first request must show.
+// +kubebuilder:validation:Enum=APIKey;Public
+type FirstRequestAccess string
+
+// The kinds of first-request access.
+const (
+	// AccessAPIKey asks for an API key of a team that owns the namespace.
+	AccessAPIKey FirstRequestAccess = "APIKey"
+	// AccessPublic asks for nothing.
+	AccessPublic FirstRequestAccess = "Public"
+)
+
+// PoolPhase is a pool's state in one word, worst first.
+// +kubebuilder:validation:Enum=Terminating;Pending;ScalingUp;ScalingDown;Degraded;Ready
+type PoolPhase string
+
+// The pool phases, in order of precedence.
+const (
+	PoolTerminating PoolPhase = "Terminating"
+	PoolPending     PoolPhase = "Pending"
+	PoolScalingUp   PoolPhase = "ScalingUp"
+	PoolScalingDown PoolPhase = "ScalingDown"
+	PoolDegraded    PoolPhase = "Degraded"
+	PoolReady       PoolPhase = "Ready"
+)
+
+// SandboxPoolStatus counts a pool's pods by phase.
+type SandboxPoolStatus struct {
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// +optional
+	Phase PoolPhase `json:"phase,omitempty"`
+	// Warming, Idle, Starting, Running and Stopping count pods by phase.
+	// +optional
+	Warming int32 `json:"warming"`
+	// +optional
+	Idle int32 `json:"idle"`
+	// UnavailableIdle counts idle pods that are not Ready.
+	// +optional
+	UnavailableIdle int32 `json:"unavailableIdle"`
+	// +optional
+	Starting int32 `json:"starting"`
+	// +optional
+	Running int32 `json:"running"`
+	// +optional
+	Stopping int32 `json:"stopping"`
+	// +optional
+	Failed int32 `json:"failed"`
+	// WaitingClaims counts claims that wait for a pod, over all gateways.
+	// +optional
+	WaitingClaims int32 `json:"waitingClaims"`
+	// Selector selects the pool's idle pods, for the scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// Conditions are Available, Scaling and Degraded.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Pool condition types.
+const (
+	PoolConditionAvailable = "Available"
+	PoolConditionScaling   = "Scaling"
+	PoolConditionDegraded  = "Degraded"
+)
+
+// SandboxPoolList is a list of SandboxPools.
+//
+// +kubebuilder:object:root=true
+type SandboxPoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []SandboxPool `json:"items"`
+}

@@ -1,0 +1,233 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Sandbox is an isolated environment with an ID (its name). While it runs,
+// exactly one pod backs it. It is the lock for its ID and the record that
+// outlives the pod.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=sbx
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.namespace`
+// +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.pool`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.binding.podName`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Last-Active",type=date,JSONPath=`.status.lastActive`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$')",message="a sandbox ID has 1 to 57 of a-z, 0-9 and dash, and neither begins nor ends with a dash"
+type Sandbox struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec SandboxSpec `json:"spec"`
+	// Status is written by reconcilers/sandbox alone, but for lastActive, which
+	// reconcilers/idletimeout patches.
+	// +optional
+	Status SandboxStatus `json:"status,omitempty"`
+}
+
+// SandboxSpec says what a sandbox is and which pod backs it.
+//
+// +kubebuilder:validation:XValidation:rule="self.namespace == oldSelf.namespace",message="namespace is immutable"
+// +kubebuilder:validation:XValidation:rule="self.pool == oldSelf.pool",message="pool is immutable"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(self.end) && self.end == oldSelf.end)",message="end is final"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(oldSelf.binding) == has(self.binding) && (!has(self.binding) || self.binding == oldSelf.binding))",message="binding cannot change once the sandbox has ended"
+type SandboxSpec struct {
+	// Namespace is where the sandbox's pod lives, and whose API keys see it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Pool names the SandboxPool that the pod comes from.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Pool string `json:"pool"`
+	// Team owns the sandbox. Empty for one made by a public first request.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Team string `json:"team,omitempty"`
+	// Images replaces container images, by container name.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	Images map[string]string `json:"images,omitempty"`
+	// Metadata is the user's own.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=256
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// +optional
+	Timeouts SandboxTimeouts `json:"timeouts,omitempty"`
+	// Network says who may reach the sandbox.
+	// +optional
+	Network SandboxNetwork `json:"network,omitempty"`
+	// FirstRequest marks a sandbox that a request made by naming it.
+	// +optional
+	FirstRequest bool `json:"firstRequest,omitempty"`
+	// Binding names the pod. Absent means that the sandbox has none.
+	// +optional
+	Binding *Binding `json:"binding,omitempty"`
+	// Release is the idle release in progress.
+	// +optional
+	Release *Release `json:"release,omitempty"`
+	// End, once written, is final: the sandbox is over.
+	// +optional
+	End *End `json:"end,omitempty"`
+}
+
+// SandboxTimeouts bound a sandbox's life. Unset means the pool's defaults.
+type SandboxTimeouts struct {
+	// EndAt is when the sandbox ends whatever happens.
+	// +optional
+	EndAt *metav1.Time `json:"endAt,omitempty"`
+	// Idle is how long it may be unused; 0s means for ever.
+	// +optional
+	Idle *metav1.Duration `json:"idle,omitempty"`
+	// Startup is how long it may take to run.
+	// +optional
+	Startup *metav1.Duration `json:"startup,omitempty"`
+}
+
+// SandboxNetwork says who may reach a sandbox.
+type SandboxNetwork struct {
+	// Private asks for the traffic token on every port but sandboxd's own.
+	// +optional
+	Private bool `json:"private,omitempty"`
+}
+
+// Binding is the claim that ties a sandbox to a pod.
+type Binding struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ClaimID string `json:"claimID"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	PodName string `json:"podName"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	PodUID string `json:"podUID"`
+}
+
+// Release is a two-step idle release in progress.
+type Release struct {
+	// +kubebuilder:validation:MaxLength=63
+	Token string `json:"token"`
+	// +kubebuilder:validation:MaxLength=63
+	ClaimID string `json:"claimID"`
+}
+
+// End says why and when a sandbox was ended.
+type End struct {
+	Reason EndReason `json:"reason"`
+	// Message is one sentence for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string      `json:"message,omitempty"`
+	At      metav1.Time `json:"at"`
+}
+
+// EndReason says why a sandbox was ended.
+// +kubebuilder:validation:Enum=Completed;Released;IdleTimeout;EndAt;StartupTimeout;Deleted;Failed;Canceled
+type EndReason string
+
+// The reasons for an end.
+const (
+	EndCompleted      EndReason = "Completed"
+	EndReleased       EndReason = "Released"
+	EndIdleTimeout    EndReason = "IdleTimeout"
+	EndEndAt          EndReason = "EndAt"
+	EndStartupTimeout EndReason = "StartupTimeout"
+	EndDeleted        EndReason = "Deleted"
+	EndFailed         EndReason = "Failed"
+	EndCanceled       EndReason = "Canceled"
+)
+
+// SandboxPhase is a sandbox's state in one word.
+// +kubebuilder:validation:Enum=Pending;Starting;Running;Paused;Ending;Ended
+type SandboxPhase string
+
+// The sandbox phases.
+const (
+	SandboxPending  SandboxPhase = "Pending"
+	SandboxStarting SandboxPhase = "Starting"
+	SandboxRunning  SandboxPhase = "Running"
+	SandboxPaused   SandboxPhase = "Paused"
+	SandboxEnding   SandboxPhase = "Ending"
+	SandboxEnded    SandboxPhase = "Ended"
+)
+
+// SandboxStatus is what is known of a sandbox.
+type SandboxStatus struct {
+	// +optional
+	Phase SandboxPhase `json:"phase,omitempty"`
+	// Reason repeats spec.end.reason, for people.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Address is the pod IP that the claim has or had. It may serve another
+	// claim only after FencedAt.
+	// +optional
+	Address string `json:"address,omitempty"`
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// +optional
+	EndedAt *metav1.Time `json:"endedAt,omitempty"`
+	// FencedAt is when every gateway knew that the claim was over.
+	// +optional
+	FencedAt *metav1.MicroTime `json:"fencedAt,omitempty"`
+	// LastActive is when a gateway last saw the sandbox in use. It is for
+	// people: at most every minute or so.
+	// +optional
+	LastActive *metav1.Time `json:"lastActive,omitempty"`
+	// Stop is what the pod said when it stopped.
+	// +optional
+	Stop *StopRecord `json:"stop,omitempty"`
+	// Conditions are Ready, Paused and InplaceUpdated.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// StopReason says how a sandbox's pod stopped.
+// +kubebuilder:validation:Enum=Completed;Released;Failed;Canceled
+type StopReason string
+
+// The stop reasons.
+const (
+	StopCompleted StopReason = "Completed"
+	StopReleased  StopReason = "Released"
+	StopFailed    StopReason = "Failed"
+	StopCanceled  StopReason = "Canceled"
+)
+
+// StopRecord is what is kept of a pod that backed a sandbox.
+type StopRecord struct {
+	StopReason StopReason `json:"stopReason"`
+	// +optional
+	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
+	// +optional
+	FailureReason string `json:"failureReason,omitempty"`
+	// +optional
+	FailureMessage string `json:"failureMessage,omitempty"`
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// +optional
+	PodName string `json:"podName,omitempty"`
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+}
+
+// Sandbox condition types.
+const (
+	SandboxConditionReady = "Ready"
+)
+
+// SandboxList is a list of Sandboxes.
+//
+// +kubebuilder:object:root=true
+type SandboxList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Sandbox `json:"items"`
+}
