@@ -1,0 +1,277 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+// result is one answer of a burst.
+type result struct {
+	id     string
+	answer stack.Answer
+	err    error
+	took   time.Duration
+}
+
+// burst opens one connection per request first, so that the barrier lets all
+// requests go at once, and returns when every answer is in.
+func burst(t *testing.T, requests []stack.Request) []result {
+	t.Helper()
+	results := make([]result, len(requests))
+	ready, barrier, done := sync.WaitGroup{}, make(chan struct{}), sync.WaitGroup{}
+	for i, r := range requests {
+		ready.Add(1)
+		done.Go(func() {
+			tr := &http.Transport{MaxIdleConnsPerHost: 1}
+			defer tr.CloseIdleConnections()
+			c := &http.Client{Transport: tr, Timeout: 2 * time.Minute}
+			// A request that names no sandbox opens the connection and is a 404.
+			warm, _ := http.NewRequestWithContext(t.Context(), "GET", shared.Up.GatewayURL+"/", nil)
+			_, err := stack.Send(c, warm)
+			ready.Done()
+			if err != nil {
+				results[i] = result{id: r.ID, err: fmt.Errorf("open the connection: %w", err)}
+				return
+			}
+			<-barrier
+			reused := false
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+			began := time.Now()
+			a, err := shared.Try(ctx, c, r)
+			results[i] = result{id: r.ID, answer: a, err: err, took: time.Since(began)}
+			if err == nil && !reused {
+				results[i].err = fmt.Errorf("the request opened a second connection")
+			}
+		})
+	}
+	ready.Wait()
+	close(barrier)
+	done.Wait()
+	return results
+}
+
+// auditEvent is the part of an audit record that the tests read.
+type auditEvent struct {
+	Verb      string `json:"verb"`
+	ObjectRef struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	UserAgent      string `json:"userAgent"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// audit reads the API server's audit log of writes.
+func audit(t *testing.T) []auditEvent {
+	t.Helper()
+	f, err := os.Open(filepath.Join(shared.State, "audit.log"))
+	if err != nil {
+		t.Fatalf("read the audit log: %v", err)
+	}
+	defer func() { _ = f.Close() }()
+	var events []auditEvent
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		var e auditEvent
+		if json.Unmarshal(sc.Bytes(), &e) == nil {
+			events = append(events, e)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// 200 first requests at once for one new ID: one Sandbox, one applied pod
+// PATCH, 200 answers from that pod.
+func TestOneClaimForOneID(t *testing.T) {
+	ns := shared.Namespace(t)
+	shared.Pool(t, ns, "pool", 5)
+	requests := make([]stack.Request, 200)
+	for i := range requests {
+		requests[i] = stack.Request{ID: "one-claim", Pool: ns + "/pool"}
+	}
+	before := len(audit(t))
+	pods := map[string]int{}
+	for _, r := range burst(t, requests) {
+		if r.err != nil || r.answer.Echo == nil {
+			t.Fatalf("answer: %v, %v", r.answer, r.err)
+		}
+		pods[r.answer.Echo.PodUID+" "+r.answer.Echo.Process]++
+	}
+	if len(pods) != 1 {
+		t.Errorf("answers came from %v, want one pod", pods)
+	}
+	// The audit log is written after the answer, so wait for what must come;
+	// what must not come has had as long to show.
+	var creates, claims int
+	shared.Eventually(t, 10*time.Second, "the claim in the audit log", func() (bool, string) {
+		creates, claims = 0, 0
+		for _, e := range audit(t)[before:] {
+			if !strings.HasPrefix(e.UserAgent, "sandlane-gateway") {
+				continue
+			}
+			if e.ObjectRef.Resource == "sandboxes" && e.Verb == "create" && e.ResponseStatus.Code == 201 && e.ObjectRef.Name == "one-claim" {
+				creates++
+			}
+			if e.ObjectRef.Resource == "pods" && e.ObjectRef.Namespace == ns && e.ObjectRef.Subresource == "" && e.Verb == "patch" && e.ResponseStatus.Code == 200 {
+				claims++
+			}
+		}
+		return creates >= 1 && claims >= 1, fmt.Sprintf("%d creates, %d claims", creates, claims)
+	})
+	if creates != 1 || claims != 1 {
+		t.Errorf("%d sandboxes created and %d pods patched by the gateway, want one each", creates, claims)
+	}
+	var list corev1.PodList
+	if err := shared.Client.List(t.Context(), &list, client.InNamespace(ns), client.MatchingLabels{v1alpha1.LabelSandboxID: "one-claim"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 {
+		t.Errorf("%d pods carry the sandbox's ID", len(list.Items))
+	}
+	t.Logf("200 requests, 1 create, 1 claim, %d distinct pods", len(pods))
+}
+
+// 100 new IDs at once on a pool of 20 are served by 100 different pods.
+func TestManyIDs(t *testing.T) {
+	ns := shared.Namespace(t)
+	shared.Pool(t, ns, "pool", 20)
+	var requests []stack.Request
+	for i := range 100 {
+		requests = append(requests, stack.Request{ID: fmt.Sprintf("many-%d", i), Pool: ns + "/pool"})
+	}
+	pods := map[string]string{}
+	var slowest time.Duration
+	for _, r := range burst(t, requests) {
+		if r.err != nil || r.answer.Echo == nil {
+			t.Fatalf("%s after %v: %v, %v", r.id, r.took, r.answer, r.err)
+		}
+		if other, taken := pods[r.answer.Echo.PodUID]; taken {
+			t.Errorf("%s and %s were answered by the same pod", r.id, other)
+		}
+		pods[r.answer.Echo.PodUID] = r.id
+		slowest = max(slowest, r.took)
+	}
+	t.Logf("100 sandboxes in %d pods, the slowest after %v", len(pods), slowest)
+}
+
+// With maxPods 20 exactly 20 of 100 are served and 80 are told to come back;
+// after 5 ended, exactly 5 of those that wait are served.
+func TestMaxPods(t *testing.T) {
+	ns := shared.Namespace(t)
+	shared.Pool(t, ns, "pool", 20, stack.WithMaxPods(20))
+	requests := func(from, n int) (rs []stack.Request) {
+		for i := range n {
+			rs = append(rs, stack.Request{ID: fmt.Sprintf("max-%d", from+i), Pool: ns + "/pool"})
+		}
+		return rs
+	}
+	served := map[string]bool{}
+	pods := map[string]bool{}
+	refused := 0
+	for _, r := range burst(t, requests(0, 100)) {
+		switch {
+		case r.err != nil:
+			t.Fatalf("%s: %v", r.id, r.err)
+		case r.answer.Echo != nil:
+			served[r.id] = true
+			pods[r.answer.Echo.PodUID] = true
+		case r.answer.Status == 503:
+			if n, err := strconv.Atoi(r.answer.Header.Get("Retry-After")); err != nil || n < 1 {
+				t.Errorf("503 with Retry-After %q", r.answer.Header.Get("Retry-After"))
+			}
+			refused++
+		default:
+			t.Errorf("%s: %v", r.id, r.answer)
+		}
+	}
+	if len(served) != 20 || len(pods) != 20 || refused != 80 {
+		t.Fatalf("%d served by %d pods, %d refused; want 20, 20, 80", len(served), len(pods), refused)
+	}
+	// 40 more wait; once they do, 5 of the served end.
+	results := make(chan []result, 1)
+	go func() { results <- burst(t, requests(100, 40)) }()
+	shared.Eventually(t, 20*time.Second, "the requests to wait", func() (bool, string) {
+		n := metric(t, "sandlane_extproc_parked")
+		return n >= 40, fmt.Sprintf("%v parked", n)
+	})
+	ended := 0
+	for id := range served {
+		if err := ending.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "make room"); err != nil {
+			t.Fatal(err)
+		}
+		if ended++; ended == 5 {
+			break
+		}
+	}
+	more := 0
+	for _, r := range <-results {
+		if r.err != nil {
+			t.Fatalf("%s: %v", r.id, r.err)
+		}
+		if r.answer.Echo != nil {
+			more++
+		} else if r.answer.Status != 503 {
+			t.Errorf("%s: %v", r.id, r.answer)
+		}
+	}
+	if more != 5 {
+		t.Errorf("%d that waited were served after 5 ended, want 5", more)
+	}
+}
+
+// metric sums a metric of the gateway over its labels.
+func metric(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", shared.Up.MetricsURL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := stack.Send(nil, req)
+	if err != nil || a.Status != 200 {
+		t.Fatalf("read the metrics: %v, %v", a, err)
+	}
+	found := false
+	for line := range strings.Lines(string(a.Body)) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), name)
+		if !ok || rest == "" || (rest[0] != ' ' && rest[0] != '{') {
+			continue
+		}
+		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			t.Fatalf("metric line %q: %v", line, err)
+		}
+		sum, found = sum+v, true
+	}
+	if !found {
+		t.Fatalf("the gateway has no metric %s", name)
+	}
+	return sum
+}
