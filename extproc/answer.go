@@ -1,0 +1,74 @@
+package extproc
+
+import (
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// continueUnchanged is shared by all answers that rewrite nothing. Nobody may
+// change it; marshalling an unchanged message is safe for concurrent use.
+var continueUnchanged = &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}
+
+// routeAnswer sends the request to the route's pod. Its dynamic metadata is in
+// the message as bytes that are already encoded, not in the field.
+func routeAnswer(r *routecache.Route, t *Target) *extprocv3.ProcessingResponse {
+	m := &extprocv3.ProcessingResponse{Response: continueUnchanged}
+	if t.Form == FormPath {
+		m.Response = rewritePath(t.Path)
+	}
+	m.ProtoReflect().SetUnknown(encodeMetadata(r, t))
+	return m
+}
+
+func rewritePath(path string) *extprocv3.ProcessingResponse_RequestHeaders {
+	return &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+		Response: &extprocv3.CommonResponse{
+			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{setHeader(":path", path)}},
+		},
+	}}
+}
+
+func setHeader(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, RawValue: []byte(value)},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
+}
+
+// finalMetadata marks an immediate answer, so that Envoy's local_reply_config
+// leaves it as it is. Shared; nobody may change it.
+var finalMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
+	MetadataNamespace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		metadataFinal: structpb.NewBoolValue(true),
+	}}),
+}}
+
+// immediateAnswer makes Envoy answer the client itself.
+func immediateAnswer(r *rejection, asHTML bool) *extprocv3.ProcessingResponse {
+	content, contentType := r.render(asHTML)
+	headers := []*corev3.HeaderValueOption{setHeader("content-type", contentType)}
+	if seconds := r.retryAfterSeconds(); seconds != "" {
+		headers = append(headers, setHeader("retry-after", seconds))
+	}
+	return &extprocv3.ProcessingResponse{
+		DynamicMetadata: finalMetadata,
+		Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
+			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.status)},
+			Headers: &extprocv3.HeaderMutation{SetHeaders: headers},
+			Body:    content,
+			Details: "sandlane_" + r.reason,
+		}},
+	}
+}
+
+// waitAnswer makes Envoy wait for the answer for so long.
+func waitAnswer(d time.Duration) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(d)}
+}

@@ -1,0 +1,130 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// What the parts behind this package's interfaces can say. An error may also
+// have a method RetryAfter() time.Duration, which a 503 or 429 then carries.
+var (
+	// ErrNotFound: the sandbox does not exist, has ended, or is not to be seen
+	// by this caller.
+	ErrNotFound = errors.New("the sandbox was not found")
+	// ErrExists: a sandbox that was to be made exists already. Not an answer:
+	// the request is resolved and authorised anew.
+	ErrExists = errors.New("the sandbox exists")
+	// ErrPoolNotFound: the sandbox's pool does not exist.
+	ErrPoolNotFound = errors.New("pool not found")
+	// ErrForbidden: the caller may not do this.
+	ErrForbidden = errors.New("forbidden")
+	// ErrBadKey: the API key is not valid.
+	ErrBadKey = errors.New("invalid API key")
+	// ErrTransitioning: the sandbox is being paused, resumed or replaced.
+	ErrTransitioning = errors.New("the sandbox is still transitioning")
+	// ErrSandboxLimit: the tenant has as many sandboxes as it may.
+	ErrSandboxLimit = errors.New("sandbox limit reached")
+	// ErrNoCapacity: no idle pod before the deadline.
+	ErrNoCapacity = errors.New("no idle pod")
+	// ErrLimited: too many live reads.
+	ErrLimited = errors.New("too many lookups")
+	// ErrParkingFull: too many requests wait already.
+	ErrParkingFull = errors.New("too many waiting requests")
+	// ErrDraining: the gateway is stopping.
+	ErrDraining = errors.New("the gateway is stopping")
+)
+
+// retryAfterDefault is what a client is told to wait where nothing better is known.
+const retryAfterDefault = time.Second
+
+// rejectionOf maps an error to the answer for the client. Unknown errors are
+// 503: the gateway, not the sandbox, is at fault.
+func rejectionOf(err error) *rejection {
+	var (
+		bad *BadTargetError
+		own *rejection
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &bad):
+		return &rejection{reason: reasonBadTarget, status: http.StatusBadRequest, message: bad.msg}
+	case errors.Is(err, errNoLease):
+		return unavailable(reasonNoLease, messageUnavailable, err)
+	case errors.Is(err, ErrNoTarget):
+		return &rejection{reason: reasonNoTarget, status: http.StatusNotFound, message: messageNoTarget, forms: true}
+	case errors.Is(err, ErrNotFound):
+		return rejectNotFound()
+	case errors.Is(err, ErrPoolNotFound):
+		return &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: "The sandbox's pool was not found"}
+	case errors.Is(err, ErrForbidden):
+		return &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: messageResumeDenied}
+	case errors.Is(err, ErrBadKey):
+		return rejectBadKey()
+	case errors.Is(err, ErrTransitioning):
+		return &rejection{reason: reasonTransitioning, status: http.StatusConflict, message: "The sandbox is still transitioning. Try again in a moment."}
+	case errors.Is(err, ErrSandboxLimit):
+		return &rejection{reason: reasonSandboxLimit, status: http.StatusTooManyRequests, message: "Sandbox limit reached", retryAfter: retryAfter(err)}
+	case errors.Is(err, ErrNoCapacity):
+		return unavailable(reasonNoCapacity, "No idle pod is available for the sandbox. Try again in a moment.", err)
+	case errors.Is(err, ErrLimited):
+		return unavailable(reasonLimited, "Too many lookups of unknown sandboxes. Try again in a moment.", err)
+	case errors.Is(err, ErrParkingFull):
+		return unavailable(reasonParkingFull, "Too many requests are waiting for a sandbox. Try again in a moment.", err)
+	case errors.Is(err, ErrDraining):
+		return unavailable(reasonDraining, "The sandbox gateway is stopping. Try again in a moment.", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return unavailable(reasonDeadline, "The sandbox did not start in time. Try again in a moment.", err)
+	default:
+		return unavailable(reasonInternal, messageUnavailable, err)
+	}
+}
+
+func unavailable(reason, message string, err error) *rejection {
+	return &rejection{reason: reason, status: http.StatusServiceUnavailable, message: message, retryAfter: retryAfter(err)}
+}
+
+func rejectNotFound() *rejection {
+	return &rejection{reason: reasonNotFound, status: http.StatusBadGateway, message: "The sandbox was not found"}
+}
+
+func rejectBadKey() *rejection {
+	return &rejection{
+		reason: reasonBadKey, status: http.StatusUnauthorized,
+		message: "Invalid or missing API key. Send a valid one in the header X-Sandbox-Api-Key",
+	}
+}
+
+func rejectTraffic(token Field) *rejection {
+	const head = "Sandbox is secured with traffic access token. "
+	if token.Count == 0 {
+		return &rejection{reason: reasonTrafficToken, status: http.StatusForbidden, message: head + "Token header 'e2b-traffic-access-token' is missing"}
+	}
+	return &rejection{reason: reasonTrafficToken, status: http.StatusForbidden, message: head + "Provided token in header 'e2b-traffic-access-token' is invalid"}
+}
+
+// retryAfter is how long the client shall wait, at least a second.
+func retryAfter(err error) time.Duration {
+	var r interface{ RetryAfter() time.Duration }
+	if errors.As(err, &r) {
+		return max(r.RetryAfter(), retryAfterDefault)
+	}
+	return retryAfterDefault
+}
+
+const (
+	messageUnavailable  = "The sandbox gateway could not answer. Try again in a moment."
+	messageResumeDenied = "This sandbox can't be resumed with the credentials provided. Check your access token and try again."
+)
+
+// messageNoTarget shows the three forms to someone who found the gateway.
+var messageNoTarget = "No sandbox named. Name one in one of these forms: " + strings.Join(targetForms[:], "; ")
+
+var targetForms = [...]string{
+	"host <port>-<ID>.<domain>",
+	"headers X-Sandbox-Id and X-Sandbox-Port on localhost, an IP address or sandbox.<domain>",
+	"path /sandboxes/<ID>/<port>/ on localhost, an IP address or sandbox.<domain>",
+}

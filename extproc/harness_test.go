@@ -1,0 +1,348 @@
+package extproc
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// fixture is a server with fakes behind every interface. The route cache is the
+// real one.
+type fixture struct {
+	*Server
+	cache    *routecache.Cache
+	resolver *fakeResolver
+	act      *fakeActivator
+	pools    fakePools
+	lease    *fakeLease
+	activity *fakeActivity
+	metrics  *prometheus.Registry
+}
+
+func newFixture(t testing.TB, change ...func(*Options)) *fixture {
+	t.Helper()
+	f := &fixture{
+		cache:    routecache.New(0),
+		resolver: &fakeResolver{index: map[string]Resolution{}, live: map[string]Resolution{}},
+		act:      &fakeActivator{},
+		pools:    fakePools{"default/echo": v1alpha1.AccessPublic, "team/keyed": v1alpha1.AccessAPIKey, "team/closed": ""},
+		lease:    &fakeLease{},
+		activity: &fakeActivity{stamps: map[string]*routecache.Stamp{}, parked: map[string]int{}, ended: map[string]time.Time{}},
+		metrics:  prometheus.NewRegistry(),
+	}
+	f.lease.held.Store(true)
+	o := Options{
+		Socket: t.TempDir() + "/extproc.sock", Cache: f.cache, Resolver: f.resolver, Activator: f.act, Keys: fakeKeys{},
+		Pools: f.pools, Tokens: fakeTokens{}, Lease: f.lease, Activity: f.activity,
+		Registerer: f.metrics, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Server = s
+	return f
+}
+
+func withDefaultPool(o *Options) {
+	o.FirstRequestPool = types.NamespacedName{Namespace: "default", Name: "echo"}
+}
+
+func testRoute(id string) *routecache.Route {
+	return &routecache.Route{
+		SandboxID: id, Namespace: "default", ClaimID: "claim-" + id, PodUID: "uid-" + id,
+		Addr: netip.MustParseAddr("198.18.0.7"), PodRV: 10,
+	}
+}
+
+func running(r *routecache.Route) Resolution {
+	return Resolution{State: StateRunning, Route: r, Namespace: r.Namespace, Pool: "echo", Private: r.Private}
+}
+
+// put makes the sandbox a cache hit.
+func (f *fixture) put(t testing.TB, r *routecache.Route) {
+	t.Helper()
+	c := *r
+	c.Stamp = f.activity.Stamp(r.SandboxID, r.ClaimID)
+	if !f.cache.Put(f.cache.Begin(r.SandboxID), &c) {
+		t.Fatal("Put refused")
+	}
+}
+
+// ask sends one request through Process and returns what was sent.
+func (f *fixture) ask(t testing.TB, headers ...string) *answer {
+	t.Helper()
+	s := newStream(t.Context(), headers...)
+	if err := f.Process(s); err != nil {
+		t.Fatalf("Process(%v): %v", headers, err)
+	}
+	return s.answer(t)
+}
+
+// host addresses a request to a sandbox by its host.
+func host(id string) []string {
+	return []string{":authority", "8000-" + id + ".localhost", ":path", "/"}
+}
+
+// named addresses a request to a sandbox by routing headers, with more headers.
+func named(id string, more ...string) []string {
+	return append([]string{":authority", "localhost", ":path", "/", "x-sandbox-id", id, "x-sandbox-port", "8000"}, more...)
+}
+
+// answer is what a client and Envoy would see.
+type answer struct {
+	waited      bool // an override_message_timeout came first
+	destination string
+	port        float64
+	claim       string
+	path        string // rewritten path
+	status      int    // of an immediate answer
+	contentType string
+	retryAfter  string
+	raw         string
+	body        body
+	final       bool
+}
+
+// fakeStream is one ext_proc stream. onSend runs before each Send returns.
+type fakeStream struct {
+	grpc.ServerStream
+	ctx    context.Context
+	req    *extprocv3.ProcessingRequest
+	recvd  int
+	sent   []*extprocv3.ProcessingResponse
+	onSend func(*extprocv3.ProcessingResponse) error
+}
+
+func newStream(ctx context.Context, headers ...string) *fakeStream {
+	m := &corev3.HeaderMap{}
+	for i := 0; i+1 < len(headers); i += 2 {
+		m.Headers = append(m.Headers, &corev3.HeaderValue{Key: headers[i], RawValue: []byte(headers[i+1])})
+	}
+	return &fakeStream{ctx: ctx, req: &extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{Headers: m}},
+	}}
+}
+
+func (s *fakeStream) Context() context.Context { return s.ctx }
+
+func (s *fakeStream) Recv() (*extprocv3.ProcessingRequest, error) {
+	if s.recvd++; s.req == nil {
+		return nil, io.EOF
+	}
+	return s.req, nil
+}
+
+func (s *fakeStream) Send(r *extprocv3.ProcessingResponse) error {
+	wire, err := proto.Marshal(r) // what Envoy gets
+	if err != nil {
+		return err
+	}
+	r = &extprocv3.ProcessingResponse{}
+	if err := proto.Unmarshal(wire, r); err != nil {
+		return err
+	}
+	s.sent = append(s.sent, r)
+	if s.onSend != nil {
+		return s.onSend(r)
+	}
+	return nil
+}
+
+func (s *fakeStream) answer(t testing.TB) *answer {
+	t.Helper()
+	if s.recvd != 1 {
+		t.Errorf("%d Recv, want one", s.recvd)
+	}
+	a := &answer{}
+	if len(s.sent) > 0 && s.sent[0].GetOverrideMessageTimeout() != nil {
+		a.waited = true
+		s.sent = s.sent[1:]
+	}
+	if len(s.sent) != 1 {
+		t.Fatalf("%d answers, want one", len(s.sent))
+	}
+	r := s.sent[0]
+	f := r.GetDynamicMetadata().GetFields()[MetadataNamespace].GetStructValue().GetFields()
+	a.destination = f[metadataDestination].GetStringValue()
+	a.port, a.claim, a.final = f[metadataPort].GetNumberValue(), f[metadataClaim].GetStringValue(), f[metadataFinal].GetBoolValue()
+	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
+		if h.Header.Key != ":path" {
+			t.Errorf("the answer sets %s; mutation_rules allow only :path", h.Header.Key)
+		}
+		a.path = string(h.Header.RawValue)
+	}
+	im := r.GetImmediateResponse()
+	if im == nil {
+		if a.destination == "" {
+			t.Fatalf("neither a destination nor an immediate answer: %v", r)
+		}
+		return a
+	}
+	a.status, a.raw = int(im.GetStatus().GetCode()), string(im.GetBody())
+	for _, h := range im.GetHeaders().GetSetHeaders() {
+		switch h.Header.Key {
+		case "content-type":
+			a.contentType = string(h.Header.RawValue)
+		case "retry-after":
+			a.retryAfter = string(h.Header.RawValue)
+		default:
+			t.Errorf("immediate answer sets %s, which mutation_rules do not allow", h.Header.Key)
+		}
+	}
+	if !a.final {
+		t.Error("immediate answer without final metadata")
+	}
+	if a.contentType == contentJSON {
+		if err := json.Unmarshal([]byte(a.raw), &a.body); err != nil {
+			t.Errorf("body %q: %v", a.raw, err)
+		}
+		if a.body.Code != a.status {
+			t.Errorf("body code %d, status %d", a.body.Code, a.status)
+		}
+	}
+	return a
+}
+
+type fakeResolver struct {
+	mu          sync.Mutex
+	index, live map[string]Resolution
+	liveErr     error
+	lookups     int
+	reads       int
+	onRead      func(context.Context) error
+}
+
+func (r *fakeResolver) Lookup(id string) Resolution {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lookups++
+	return r.index[id]
+}
+
+func (r *fakeResolver) Resolve(ctx context.Context, id string) (Resolution, error) {
+	r.mu.Lock()
+	r.reads++
+	res, err, hook := r.live[id], r.liveErr, r.onRead
+	r.mu.Unlock()
+	if hook != nil {
+		if err := hook(ctx); err != nil {
+			return Resolution{}, err
+		}
+	}
+	return res, err
+}
+
+func (r *fakeResolver) setIndex(id string, res Resolution) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.index[id] = res
+}
+
+type fakeActivator struct {
+	mu    sync.Mutex
+	calls []ActivationRequest
+	do    func(context.Context, ActivationRequest) error
+}
+
+func (a *fakeActivator) Activate(ctx context.Context, r ActivationRequest) error {
+	a.mu.Lock()
+	a.calls = append(a.calls, r)
+	do := a.do
+	a.mu.Unlock()
+	if do == nil {
+		return ErrNoCapacity
+	}
+	return do(ctx, r)
+}
+
+type fakePools map[string]v1alpha1.FirstRequestAccess
+
+func (p fakePools) Pool(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
+	a, ok := p[ns+"/"+name]
+	return a, ok
+}
+
+type fakeKeys struct{}
+
+func (fakeKeys) Verify(_ context.Context, key string) (Identity, error) {
+	switch key {
+	case "key-team":
+		return Identity{Team: "red", Namespace: "team"}, nil
+	case "key-other":
+		return Identity{Team: "blue", Namespace: "other"}, nil
+	}
+	return Identity{}, ErrBadKey
+}
+
+type fakeTokens struct{}
+
+func (fakeTokens) ValidTraffic(id, token string) bool { return token == "token-"+id }
+
+type fakeLease struct{ held atomic.Bool }
+
+func (l *fakeLease) Held() bool { return l.held.Load() }
+
+type fakeActivity struct {
+	mu     sync.Mutex
+	stamps map[string]*routecache.Stamp
+	parked map[string]int
+	ended  map[string]time.Time
+	onEnd  func()
+}
+
+func (a *fakeActivity) Park(id string) func() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.parked[id]++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.parked[id]--
+	}
+}
+
+func (a *fakeActivity) isParked(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.parked[id] > 0
+}
+
+func (a *fakeActivity) Stamp(id, claim string) *routecache.Stamp {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.stamps[id+"/"+claim]
+	if s == nil {
+		s = &routecache.Stamp{}
+		a.stamps[id+"/"+claim] = s
+	}
+	return s
+}
+
+func (a *fakeActivity) StreamEnded(id, claim string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended[id+"/"+claim] = at
+	if a.onEnd != nil {
+		a.onEnd()
+	}
+}

@@ -1,0 +1,96 @@
+package extproc
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+)
+
+// Field is a header that may come at most once.
+type Field struct {
+	// Value is that of the first occurrence.
+	Value string
+	// Count is how often the header came.
+	Count int
+}
+
+// Headers are the request headers that this package reads.
+type Headers struct {
+	Authority, Path           Field
+	E2BID, E2BPort            Field // E2b-Sandbox-Id, E2b-Sandbox-Port
+	ID, Port                  Field // X-Sandbox-Id, X-Sandbox-Port
+	Env, Pool, APIKey         Field // X-Sandbox-Env, X-Sandbox-Pool, X-Sandbox-Api-Key
+	TrafficToken              Field // E2b-Traffic-Access-Token
+	UserAgent, Accept         Field
+	FetchMode, XMLHTTPRequest Field // Sec-Fetch-Mode, X-Requested-With
+}
+
+// ForwardedHeaders returns the headers that Envoy must forward to this server
+// (forward_rules.allowed_headers); it needs no other.
+func ForwardedHeaders() []string {
+	return []string{
+		":authority", ":path",
+		"e2b-sandbox-id", "e2b-sandbox-port", "x-sandbox-id", "x-sandbox-port",
+		"x-sandbox-env", "x-sandbox-pool", HeaderAPIKey, "e2b-traffic-access-token",
+		"user-agent", "accept", "sec-fetch-mode", "x-requested-with",
+	}
+}
+
+// HeaderAPIKey carries the API key of a first request. Envoy's route must
+// remove it (request_headers_to_remove), since code in a sandbox must never see
+// a key; this server cannot, because mutation_rules allow it only :path.
+const HeaderAPIKey = "x-sandbox-api-key"
+
+// field returns where the named header goes, nil for one that nobody reads.
+func (h *Headers) field(name string) *Field {
+	switch name {
+	case ":authority":
+		return &h.Authority
+	case ":path":
+		return &h.Path
+	case "e2b-sandbox-id":
+		return &h.E2BID
+	case "e2b-sandbox-port":
+		return &h.E2BPort
+	case "x-sandbox-id":
+		return &h.ID
+	case "x-sandbox-port":
+		return &h.Port
+	case "x-sandbox-env":
+		return &h.Env
+	case "x-sandbox-pool":
+		return &h.Pool
+	case HeaderAPIKey:
+		return &h.APIKey
+	case "e2b-traffic-access-token":
+		return &h.TrafficToken
+	case "user-agent":
+		return &h.UserAgent
+	case "accept":
+		return &h.Accept
+	case "sec-fetch-mode":
+		return &h.FetchMode
+	case "x-requested-with":
+		return &h.XMLHTTPRequest
+	}
+	return nil
+}
+
+// readHeaders copies what is needed out of Envoy's message. Envoy lower-cases
+// names and, by default, sends values as raw_value.
+func readHeaders(m *corev3.HeaderMap) Headers {
+	var h Headers
+	for _, e := range m.GetHeaders() {
+		f := h.field(e.GetKey())
+		if f == nil {
+			continue
+		}
+		if f.Count++; f.Count > 1 {
+			continue
+		}
+		if raw := e.GetRawValue(); len(raw) > 0 {
+			f.Value = string(raw)
+		} else {
+			f.Value = e.GetValue()
+		}
+	}
+	return h
+}

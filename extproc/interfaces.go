@@ -1,0 +1,106 @@
+package extproc
+
+import (
+	"context"
+	"time"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// State is what a resolver knows of an ID.
+type State uint8
+
+// The states of an ID.
+const (
+	// StateUnknown: nobody has heard of the ID.
+	StateUnknown State = iota
+	// StateEnded: the sandbox is over and its record stays.
+	StateEnded
+	// StateNoPod: the sandbox exists and is bound to no pod.
+	StateNoPod
+	// StateStarting: the sandbox is bound to a pod that does not run yet, or
+	// that does not back it any more.
+	StateStarting
+	// StateRunning: a pod backs the sandbox.
+	StateRunning
+)
+
+// Resolution is a resolver's answer. All but State is empty if the ID is unknown.
+type Resolution struct {
+	State State
+	// Route is set in StateRunning. Its Stamp is nil; the server sets it on a copy.
+	Route *routecache.Route
+	// Namespace, Pool and Team are the sandbox's.
+	Namespace, Pool, Team string
+	// Private asks for the traffic token on every port but sandboxd's.
+	Private bool
+}
+
+// Resolver finds the pod of a sandbox. Safe for concurrent use.
+type Resolver interface {
+	// Lookup answers from this gateway's own index. It neither blocks nor
+	// leaves the process.
+	Lookup(id string) Resolution
+	// Resolve reads the API server, whatever the index says. It returns
+	// ErrLimited if live reads are used up for now.
+	Resolve(ctx context.Context, id string) (Resolution, error)
+}
+
+// ActivationRequest asks for a sandbox to be given a running pod. The deadline
+// is the context's.
+type ActivationRequest struct {
+	ID, Namespace, Pool, Team string
+	// New: the index does not know the ID, so the sandbox is to be made. If it
+	// turns out to exist and its activation is not already under way, Activate
+	// returns ErrExists and the request is authorised anew.
+	New bool
+}
+
+// Activator activates sandboxes. Safe for concurrent use.
+type Activator interface {
+	// Activate blocks until the sandbox may be resolved again (nil), or until
+	// it is known that it cannot be activated (one of this package's errors).
+	// Leaving early, when ctx is done, undoes nothing.
+	Activate(ctx context.Context, r ActivationRequest) error
+}
+
+// Identity is whom an API key belongs to.
+type Identity struct{ Team, Namespace string }
+
+// Keys verifies API keys. Safe for concurrent use.
+type Keys interface {
+	// Verify returns ErrBadKey for a key that is not valid. It is called on the
+	// hot path and must not leave the process.
+	Verify(ctx context.Context, key string) (Identity, error)
+}
+
+// Pools knows the cluster's pools. Safe for concurrent use.
+type Pools interface {
+	// Pool says who may claim a pod of the pool by just sending a request; an
+	// empty access is nobody. ok is false if there is no such pool.
+	Pool(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
+}
+
+// Tokens checks traffic tokens. Safe for concurrent use.
+type Tokens interface {
+	// ValidTraffic compares in constant time.
+	ValidTraffic(id, token string) bool
+}
+
+// Lease says whether this gateway may answer at all.
+type Lease interface {
+	// Held is called just before every answer: atomics only.
+	Held() bool
+}
+
+// Activity is where the use of sandboxes is noted. Safe for concurrent use.
+type Activity interface {
+	// Park counts the sandbox as in use until the returned function is called.
+	Park(id string) (unpark func())
+	// Stamp returns the stamp of a claim, made if need be.
+	Stamp(id, claim string) *routecache.Stamp
+	// StreamEnded notes that the claim was in use until then. It must not make
+	// a stamp for a claim that is already over.
+	StreamEnded(id, claim string, at time.Time)
+}

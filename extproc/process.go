@@ -1,0 +1,167 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// call is one request. Only its handler's goroutine touches it.
+type call struct {
+	stream  extprocv3.ExternalProcessor_ProcessServer
+	headers Headers
+	target  Target
+	outcome string // of a routing answer: how the route was come by
+	waiting bool   // Envoy was told to wait longer
+}
+
+// Process answers one request: one Recv, one or two Sends, return. An error
+// instead of an answer makes Envoy fail the request.
+func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) (err error) {
+	s.metrics.inFlight.Inc()
+	defer s.metrics.inFlight.Dec()
+	defer func() {
+		if v := recover(); v != nil {
+			s.recovered(v)
+			err = status.Error(codes.Internal, "internal error")
+		}
+		if err == nil {
+			return
+		}
+		if stream.Context().Err() != nil {
+			s.metrics.outcome(outcomeCanceled)
+			return
+		}
+		s.metrics.outcome(outcomeFailed)
+	}()
+	req, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return status.Error(codes.InvalidArgument, "the stream ended before the request headers")
+	}
+	if err != nil {
+		return err
+	}
+	headers := req.GetRequestHeaders()
+	if headers == nil {
+		return status.Error(codes.InvalidArgument, "the first message is not request headers")
+	}
+	c := &call{stream: stream, headers: readHeaders(headers.GetHeaders()), outcome: outcomeHit}
+	if err := s.serve(c); err != nil {
+		if stream.Context().Err() != nil { // the client left; nobody waits for an answer
+			return status.FromContextError(stream.Context().Err()).Err()
+		}
+		var broken *sendError
+		if errors.As(err, &broken) {
+			return broken.err
+		}
+		return s.reject(c, err)
+	}
+	return nil
+}
+
+// serve answers with a route, or returns why it cannot. It returns nil only
+// after it has sent the answer.
+func (s *Server) serve(c *call) error {
+	var err error
+	if c.target, err = ParseTarget(&c.headers); err != nil {
+		return err
+	}
+	if c.target.Port == sandboxdPort {
+		clean, reserved, err := controlPath(c.target.Path)
+		if err != nil {
+			return err
+		}
+		if reserved {
+			return &rejection{
+				reason: reasonControlPath, status: http.StatusNotFound, path: clean,
+				message: "This endpoint is reserved for the E2B control plane and is not reachable through the sandbox URL",
+			}
+		}
+	}
+	if answered, err := s.fromCache(c); answered || err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.stream.Context(), s.o.MaxWait)
+	defer cancel()
+	return s.miss(ctx, c)
+}
+
+// fromCache answers with the cached route, all inside one flight of the cache;
+// answered is false on a miss. The order holds the invariants: the flight
+// begins before Get, the lease is looked at after it, the stamp comes before
+// the answer, and the flight ends after Send.
+func (s *Server) fromCache(c *call) (answered bool, err error) {
+	flight := s.o.Cache.Enter()
+	defer flight.Leave()
+	r := s.o.Cache.Get(c.target.ID)
+	if r == nil {
+		return false, nil
+	}
+	if err := s.admit(c, r.Namespace, r.Private); err != nil {
+		return false, err
+	}
+	if !s.o.Lease.Held() {
+		return false, errNoLease
+	}
+	r.Stamp.Touch(time.Now().UnixNano())
+	if err := c.stream.Send(routeAnswer(r, &c.target)); err != nil {
+		return false, &sendError{err}
+	}
+	s.metrics.outcome(c.outcome)
+	return true, nil
+}
+
+// reject answers with an error of E2B's form.
+func (s *Server) reject(c *call, err error) error {
+	if !s.o.Lease.Held() {
+		err = errNoLease
+	}
+	r := rejectionOf(err)
+	if r.reason == reasonInternal {
+		s.logError("A request could not be answered", err)
+	}
+	r.sandboxID = c.target.ID
+	if err := c.stream.Send(immediateAnswer(r, wantsHTML(&c.headers))); err != nil {
+		return err
+	}
+	s.metrics.rejected(r.reason)
+	return nil
+}
+
+// leaveProcess tells Envoy, once per request, to wait longer: what comes next
+// may take until the end of MaxWait.
+func (s *Server) leaveProcess(c *call) error {
+	if c.waiting {
+		return nil
+	}
+	c.waiting = true
+	if err := c.stream.Send(waitAnswer(s.o.MaxWait + WaitMargin)); err != nil {
+		return &sendError{err}
+	}
+	return nil
+}
+
+func (s *Server) recovered(v any) {
+	s.metrics.panics.Inc()
+	s.logLimit.Do(func() {
+		s.o.Log.Error("Recovered from a panic", slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+	})
+}
+
+// errNoLease stops every answer while the gateway holds no lease: it cannot
+// know which claims are over.
+var errNoLease = errors.New("this gateway holds no lease")
+
+// sendError is a stream that is broken: there is nobody to answer.
+type sendError struct{ err error }
+
+func (e *sendError) Error() string { return "sending to Envoy: " + e.err.Error() }

@@ -1,0 +1,105 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWantsHTML(t *testing.T) {
+	const browser = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
+	tests := []struct {
+		name    string
+		headers []string
+		want    bool
+	}{
+		{"nothing", nil, false},
+		{"curl", []string{"user-agent", "curl/8.0", "accept", "*/*"}, false},
+		{"browser", []string{"user-agent", browser, "accept", "text/html,*/*"}, true},
+		{"browser in capitals", []string{"user-agent", "OPERA"}, true},
+		{"browser asking for JSON", []string{"user-agent", browser, "accept", "application/json"}, false},
+		{"browser taking both", []string{"user-agent", browser, "accept", "text/html, application/json"}, true},
+		{"fetch", []string{"user-agent", browser, "sec-fetch-mode", "cors"}, false},
+		{"no-cors", []string{"user-agent", browser, "sec-fetch-mode", "no-cors"}, false},
+		{"same-origin", []string{"user-agent", browser, "sec-fetch-mode", "same-origin"}, false},
+		{"WebSocket", []string{"user-agent", browser, "sec-fetch-mode", "websocket"}, false},
+		{"XMLHttpRequest", []string{"user-agent", browser, "x-requested-with", "XMLHttpRequest"}, false},
+		{"navigation", []string{"user-agent", "curl", "accept", "application/json", "sec-fetch-mode", "navigate"}, true},
+		{"E2B JS SDK", []string{"user-agent", "e2b-js-sdk/2.51.0", "sec-fetch-mode", "cors"}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := wantsHTML(request(tt.headers...)); got != tt.want {
+				t.Errorf("wantsHTML = %v", got)
+			}
+		})
+	}
+}
+
+func TestRejectionBodies(t *testing.T) {
+	r := rejectNotFound()
+	r.sandboxID = "hello"
+	content, contentType := r.render(false)
+	if got, want := string(content), `{"sandboxId":"hello","message":"The sandbox was not found","code":502}`; got != want {
+		t.Errorf("JSON %s, want %s", got, want)
+	}
+	if contentType != "application/json; charset=utf-8" {
+		t.Errorf("content type %q", contentType)
+	}
+	r = &rejection{status: http.StatusBadRequest, message: `<script>"x"</script>`}
+	content, contentType = r.render(true)
+	page := string(content)
+	if !strings.HasPrefix(page, "<html") || !strings.HasSuffix(page, "</html>") || strings.Contains(page, "<script") {
+		t.Errorf("page %s", page)
+	}
+	if contentType != "text/html; charset=utf-8" {
+		t.Errorf("content type %q", contentType)
+	}
+}
+
+type later struct{ error }
+
+func (later) RetryAfter() time.Duration { return 2500 * time.Millisecond }
+
+func (l later) Unwrap() error { return l.error }
+
+func TestErrorsToAnswers(t *testing.T) {
+	tests := []struct {
+		err        error
+		status     int
+		reason     string
+		retryAfter string
+	}{
+		{errHost, 400, reasonBadTarget, ""},
+		{ErrNoTarget, 404, reasonNoTarget, ""},
+		{ErrNotFound, 502, reasonNotFound, ""},
+		{ErrPoolNotFound, 404, reasonPoolNotFound, ""},
+		{ErrForbidden, 403, reasonForbidden, ""},
+		{ErrBadKey, 401, reasonBadKey, ""},
+		{ErrTransitioning, 409, reasonTransitioning, ""},
+		{ErrSandboxLimit, 429, reasonSandboxLimit, "1"},
+		{later{ErrSandboxLimit}, 429, reasonSandboxLimit, "3"},
+		{ErrNoCapacity, 503, reasonNoCapacity, "1"},
+		{later{ErrNoCapacity}, 503, reasonNoCapacity, "3"},
+		{ErrLimited, 503, reasonLimited, "1"},
+		{ErrParkingFull, 503, reasonParkingFull, "1"},
+		{ErrDraining, 503, reasonDraining, "1"},
+		{errNoLease, 503, reasonNoLease, "1"},
+		{context.DeadlineExceeded, 503, reasonDeadline, "1"},
+		{errors.New("boom"), 503, reasonInternal, "1"},
+		{ErrExists, 503, reasonInternal, "1"},
+	}
+	for _, tt := range tests {
+		r := rejectionOf(fmt.Errorf("doing something: %w", tt.err))
+		if r.status != tt.status || r.reason != tt.reason || r.retryAfterSeconds() != tt.retryAfter {
+			t.Errorf("%v: %d %s Retry-After %q; want %d %s %q", tt.err, r.status, r.reason, r.retryAfterSeconds(), tt.status, tt.reason, tt.retryAfter)
+		}
+		if strings.Contains(r.message, "boom") {
+			t.Errorf("an internal error reaches the client: %q", r.message)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// maxRounds bounds how often one request resolves. Each further round means
+// that the sandbox changed hands meanwhile, or that its route was evicted.
+const maxRounds = 6
+
+// miss resolves, authorises and activates until the route can be taken from the
+// cache. Whatever was read is only ever put into the cache, never answered
+// with: Put refuses what was over before it came.
+func (s *Server) miss(ctx context.Context, c *call) error {
+	id := c.target.ID
+	m := &missState{suspect: s.suspects.take(id, time.Now())}
+	defer m.leave()
+	c.outcome = outcomeResolved
+	for range maxRounds {
+		token := s.o.Cache.Begin(id)
+		res, err := s.resolve(ctx, c, m)
+		if err != nil {
+			return err
+		}
+		if res.State == StateRunning {
+			if res.Route == nil || res.Route.SandboxID != id {
+				return fmt.Errorf("resolving %s: the answer is not about it", id)
+			}
+			route := *res.Route
+			route.Stamp = s.o.Activity.Stamp(route.SandboxID, route.ClaimID)
+			if !s.o.Cache.Put(token, &route) {
+				m.refused, m.fresh = res.Route, true
+				continue
+			}
+		} else if err := s.wake(ctx, c, m, res); err != nil {
+			if !errors.Is(err, ErrExists) {
+				return err
+			}
+			m.fresh = true
+			continue
+		}
+		if answered, err := s.fromCache(c); answered || err != nil {
+			return err
+		}
+	}
+	return unavailable(reasonUnsettled, messageUnavailable, nil)
+}
+
+// missState is what a request has learnt on its way.
+type missState struct {
+	// suspect: an upstream failure was reported, so the index may be behind.
+	suspect bool
+	// fresh: the index has been found behind; believe it only if it names a
+	// pod other than the refused one.
+	fresh   bool
+	refused *routecache.Route
+	// unpark ends the parking; nil while not parked. A parked request stays in
+	// use until it is answered, so that there is no gap before the stamp.
+	unpark func()
+}
+
+func (m *missState) leave() {
+	if m.unpark != nil {
+		m.unpark()
+	}
+}
+
+// resolve asks the index, and the API server where the index cannot know.
+func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution, error) {
+	start := time.Now()
+	res := s.o.Resolver.Lookup(c.target.ID)
+	s.metrics.resolved("index", start)
+	running := res.State == StateRunning && !sameRoute(res.Route, m.refused)
+	if !m.suspect && (running || !m.fresh) {
+		return res, nil
+	}
+	if err := s.leaveProcess(c); err != nil {
+		return Resolution{}, err
+	}
+	start = time.Now()
+	live, err := s.o.Resolver.Resolve(ctx, c.target.ID)
+	s.metrics.resolved("live", start)
+	if errors.Is(err, ErrLimited) && m.suspect && running {
+		live, err = res, nil // doubted, not refuted: the index's own checks still hold
+	}
+	m.suspect = false
+	return live, err
+}
+
+// sameRoute reports whether both come from the same state of the same pod.
+func sameRoute(a, b *routecache.Route) bool {
+	return a != nil && b != nil && a.Same(b) && a.PodRV == b.PodRV && a.Addr == b.Addr
+}
+
+// wake authorises the activation of a sandbox without a running pod, and waits
+// for it. It returns ErrExists if the state must be read anew, from the API
+// server, before anything is decided.
+func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution) error {
+	r := ActivationRequest{ID: c.target.ID, Namespace: res.Namespace, Pool: res.Pool, Team: res.Team}
+	switch res.State {
+	case StateUnknown:
+		var err error
+		if r, err = s.mayCreate(c); err != nil {
+			var bad *BadTargetError
+			if !m.fresh && !errors.As(err, &bad) { // it may exist: the index can be behind a create
+				return ErrExists
+			}
+			return err
+		}
+		c.outcome = outcomeClaimed
+	case StateNoPod:
+		if err := s.mayResume(c, res); err != nil {
+			return err
+		}
+		c.outcome = outcomeClaimed
+	case StateStarting:
+		if err := s.admit(c, res.Namespace, res.Private); err != nil {
+			return err
+		}
+		if c.outcome != outcomeClaimed {
+			c.outcome = outcomeParked
+		}
+	default:
+		return ErrNotFound
+	}
+	return s.activate(ctx, c, m, r)
+}
+
+// activate parks the request until its sandbox may be resolved again.
+func (s *Server) activate(ctx context.Context, c *call, m *missState, r ActivationRequest) error {
+	if s.draining.Load() {
+		return ErrDraining
+	}
+	if !s.o.Lease.Held() {
+		return errNoLease
+	}
+	if s.parked.Add(1) > int64(s.o.MaxParked) {
+		s.parked.Add(-1)
+		return ErrParkingFull
+	}
+	s.metrics.parked.Inc()
+	defer func() {
+		s.parked.Add(-1)
+		s.metrics.parked.Dec()
+	}()
+	if m.unpark == nil {
+		m.unpark = s.o.Activity.Park(r.ID)
+	}
+	if err := s.leaveProcess(c); err != nil {
+		return err
+	}
+	start := time.Now()
+	err := s.o.Activator.Activate(ctx, r)
+	s.metrics.activated(c.outcome, err, start)
+	m.fresh = true
+	return err
+}

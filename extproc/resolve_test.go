@@ -1,0 +1,342 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sandlane/sandlane/routecache"
+)
+
+func (f *fixture) outcomes(outcome, reason string) float64 {
+	return testutil.ToFloat64(f.Server.metrics.requests.WithLabelValues(outcome, reason))
+}
+
+func TestMissResolvedByIndex(t *testing.T) {
+	f := newFixture(t)
+	f.resolver.setIndex("hello", running(testRoute("hello")))
+	a := f.ask(t, host("hello")...)
+	if a.destination != "198.18.0.7:8000" || a.waited {
+		t.Errorf("answer %+v: an index answer does not leave the process", a)
+	}
+	if r := f.cache.Get("hello"); r == nil || r.Stamp == nil || r.Stamp.Load() == 0 {
+		t.Error("the route is not cached with its stamp")
+	}
+	if f.outcomes(outcomeResolved, "") != 1 || f.resolver.reads != 0 {
+		t.Error("not counted as resolved by the index")
+	}
+}
+
+func TestMissResolvedLive(t *testing.T) {
+	f := newFixture(t)
+	f.resolver.live["hello"] = running(testRoute("hello"))
+	a := f.ask(t, host("hello")...)
+	if a.destination == "" || !a.waited {
+		t.Errorf("answer %+v: Envoy must be told to wait before a live read", a)
+	}
+}
+
+func TestWaitOverrideIsSentOnce(t *testing.T) {
+	f := newFixture(t)
+	f.resolver.setIndex("hello", Resolution{State: StateNoPod, Namespace: "default", Pool: "echo"})
+	f.resolver.live["hello"] = Resolution{State: StateNoPod, Namespace: "default", Pool: "echo"}
+	f.act.do = func(context.Context, ActivationRequest) error { return nil } // and nothing comes of it
+	s := newStream(t.Context(), host("hello")...)
+	if err := f.Process(s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.sent) != 2 {
+		t.Fatalf("%d Sends", len(s.sent))
+	}
+	if got := s.sent[0].GetOverrideMessageTimeout().AsDuration(); got != DefaultMaxWait+WaitMargin {
+		t.Errorf("override %v", got)
+	}
+	if a := s.answer(t); a.status != http.StatusServiceUnavailable || a.retryAfter != "1" {
+		t.Errorf("answer %+v", a)
+	}
+	if len(f.act.calls) != maxRounds || f.outcomes(outcomeRejected, reasonUnsettled) != 1 {
+		t.Errorf("%d rounds", len(f.act.calls))
+	}
+}
+
+func TestEndedIsNotFound(t *testing.T) {
+	f := newFixture(t, withDefaultPool)
+	f.resolver.setIndex("hello", Resolution{State: StateEnded, Namespace: "default"})
+	a := f.ask(t, host("hello")...)
+	if a.status != http.StatusBadGateway || a.body.Message != "The sandbox was not found" || a.body.SandboxID != "hello" {
+		t.Errorf("answer %+v", a)
+	}
+	if len(f.act.calls) > 0 {
+		t.Error("an ended sandbox was activated")
+	}
+}
+
+// What ended between the read and Put must not be answered with.
+func TestRefusedPutIsResolvedAgain(t *testing.T) {
+	f := newFixture(t)
+	old := testRoute("hello")
+	f.resolver.setIndex("hello", running(old))
+	if err := f.cache.Fence(t.Context(), []routecache.Fence{{Addr: old.Addr, RV: old.PodRV + 1}}); err != nil {
+		t.Fatal(err)
+	}
+	next := testRoute("hello")
+	next.PodRV, next.ClaimID = old.PodRV+2, "next"
+	f.resolver.live["hello"] = running(next)
+	if a := f.ask(t, host("hello")...); a.claim != "next" {
+		t.Errorf("answer %+v", a)
+	}
+	if f.resolver.reads != 1 {
+		t.Errorf("%d live reads", f.resolver.reads)
+	}
+}
+
+func TestRefusedForGoodIsBounded(t *testing.T) {
+	f := newFixture(t)
+	old := testRoute("hello")
+	f.resolver.setIndex("hello", running(old))
+	f.resolver.live["hello"] = running(old)
+	if err := f.cache.Fence(t.Context(), []routecache.Fence{{Addr: old.Addr, RV: old.PodRV + 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+func TestEndWhileResolving(t *testing.T) {
+	f := newFixture(t)
+	f.resolver.live["hello"] = running(testRoute("hello"))
+	f.resolver.onRead = func(context.Context) error {
+		f.cache.Invalidate("hello") // the end is seen while the read is under way
+		f.resolver.mu.Lock()
+		defer f.resolver.mu.Unlock()
+		f.resolver.live["hello"] = Resolution{State: StateEnded}
+		return nil
+	}
+	if a := f.ask(t, host("hello")...); a.status != http.StatusBadGateway {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+func TestAnswerAboutAnotherSandboxIsRefused(t *testing.T) {
+	f := newFixture(t)
+	f.resolver.setIndex("hello", running(testRoute("other")))
+	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable || a.destination != "" {
+		t.Errorf("answer %+v", a)
+	}
+	f.resolver.setIndex("hello", Resolution{State: StateRunning})
+	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+func TestLiveReadErrors(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		reason string
+	}{{ErrLimited, reasonLimited}, {errors.New("api server is away"), reasonInternal}} {
+		f := newFixture(t)
+		f.resolver.liveErr = tt.err
+		a := f.ask(t, host("hello")...)
+		if a.status != http.StatusServiceUnavailable || a.retryAfter == "" || f.outcomes(outcomeRejected, tt.reason) != 1 {
+			t.Errorf("%v: %+v: an unknown state is never 'not found'", tt.err, a)
+		}
+	}
+}
+
+// A first request that may make its sandbox needs no live read: the create
+// itself finds out whether the ID is free.
+func TestFirstRequest(t *testing.T) {
+	f := newFixture(t, withDefaultPool)
+	f.act.do = func(context.Context, ActivationRequest) error {
+		if !f.activity.isParked("new") {
+			t.Error("a waiting request does not count as use")
+		}
+		if got := testutil.ToFloat64(f.Server.metrics.parked); got != 1 {
+			t.Errorf("parked %v", got)
+		}
+		f.put(t, testRoute("new"))
+		return nil
+	}
+	a := f.ask(t, host("new")...)
+	if a.destination == "" || !a.waited {
+		t.Errorf("answer %+v", a)
+	}
+	want := ActivationRequest{ID: "new", Namespace: "default", Pool: "echo", New: true}
+	if len(f.act.calls) != 1 || f.act.calls[0] != want {
+		t.Errorf("activations %+v", f.act.calls)
+	}
+	if f.resolver.reads != 0 || f.outcomes(outcomeClaimed, "") != 1 {
+		t.Errorf("%d live reads", f.resolver.reads)
+	}
+	if f.activity.isParked("new") || testutil.ToFloat64(f.Server.metrics.parked) != 0 {
+		t.Error("still parked")
+	}
+}
+
+// The sandbox stays in use until the answer is sent: no gap between parking and
+// the stamp.
+func TestParkedUntilAnswered(t *testing.T) {
+	f := newFixture(t, withDefaultPool)
+	f.act.do = func(context.Context, ActivationRequest) error { f.put(t, testRoute("new")); return nil }
+	s := newStream(t.Context(), host("new")...)
+	s.onSend = func(r *extprocv3.ProcessingResponse) error {
+		if !f.activity.isParked("new") {
+			t.Errorf("not parked while sending %v", r)
+		}
+		return nil
+	}
+	if err := f.Process(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The index did not know the sandbox yet: it is read live and authorised anew.
+func TestFirstRequestForAnExistingSandbox(t *testing.T) {
+	f := newFixture(t, withDefaultPool)
+	r := testRoute("hello")
+	r.Private = true
+	f.resolver.live["hello"] = Resolution{State: StateNoPod, Namespace: "default", Pool: "echo", Private: true}
+	f.act.do = func(context.Context, ActivationRequest) error { return ErrExists }
+	if a := f.ask(t, host("hello")...); a.status != http.StatusForbidden {
+		t.Errorf("answer %+v", a)
+	}
+	if len(f.act.calls) != 1 {
+		t.Errorf("activations %+v", f.act.calls)
+	}
+}
+
+func TestStartingIsFollowed(t *testing.T) {
+	f := newFixture(t)
+	f.resolver.setIndex("hello", Resolution{State: StateStarting, Namespace: "team", Pool: "closed", Team: "red"})
+	f.act.do = func(context.Context, ActivationRequest) error {
+		f.resolver.setIndex("hello", running(testRoute("hello")))
+		return nil
+	}
+	if a := f.ask(t, host("hello")...); a.destination == "" {
+		t.Errorf("answer %+v", a)
+	}
+	want := ActivationRequest{ID: "hello", Namespace: "team", Pool: "closed", Team: "red"}
+	if len(f.act.calls) != 1 || f.act.calls[0] != want || f.outcomes(outcomeParked, "") != 1 {
+		t.Errorf("activations %+v", f.act.calls)
+	}
+	if f.resolver.reads != 0 {
+		t.Error("the index had caught up; no live read was needed")
+	}
+}
+
+// After an activation the index may lag: the API server is read.
+func TestIndexLagsBehindActivation(t *testing.T) {
+	f := newFixture(t)
+	f.resolver.setIndex("hello", Resolution{State: StateNoPod, Namespace: "default", Pool: "echo"})
+	f.act.do = func(context.Context, ActivationRequest) error {
+		f.resolver.live["hello"] = running(testRoute("hello"))
+		return nil
+	}
+	if a := f.ask(t, host("hello")...); a.destination == "" {
+		t.Errorf("answer %+v", a)
+	}
+	if len(f.act.calls) != 1 || f.resolver.reads != 1 {
+		t.Errorf("%d activations, %d reads", len(f.act.calls), f.resolver.reads)
+	}
+}
+
+func TestParkingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, withDefaultPool, func(o *Options) { o.MaxParked = 3 })
+		release := make(chan struct{})
+		f.act.do = func(_ context.Context, r ActivationRequest) error {
+			<-release
+			f.put(t, testRoute(r.ID))
+			return nil
+		}
+		streams := make([]*fakeStream, 3)
+		for i := range streams {
+			streams[i] = newStream(t.Context(), host(string(rune('a'+i)))...)
+			go func() {
+				if err := f.Process(streams[i]); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		a := f.ask(t, host("d")...)
+		if a.status != http.StatusServiceUnavailable || a.retryAfter != "1" || f.outcomes(outcomeRejected, reasonParkingFull) != 1 {
+			t.Errorf("the fourth: %+v", a)
+		}
+		// A parked request is in no flight: a fence does not wait for it.
+		if err := f.cache.WaitFlights(t.Context()); err != nil {
+			t.Error(err)
+		}
+		close(release)
+		synctest.Wait()
+		for _, s := range streams {
+			if a := s.answer(t); a.destination == "" {
+				t.Errorf("a parked one: %+v", a)
+			}
+		}
+		if a := f.ask(t, host("d")...); a.destination == "" {
+			t.Errorf("with room again: %+v", a)
+		}
+	})
+}
+
+func TestClientLeavesWhileParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, withDefaultPool)
+		f.act.do = func(ctx context.Context, _ ActivationRequest) error { <-ctx.Done(); return ctx.Err() }
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newStream(ctx, host("new")...)
+		done := make(chan error, 1)
+		go func() { done <- f.Process(s) }()
+		synctest.Wait()
+		cancel()
+		if err := <-done; status.Code(err) != codes.Canceled {
+			t.Errorf("error %v", err)
+		}
+		if len(s.sent) != 1 || s.sent[0].GetOverrideMessageTimeout() == nil {
+			t.Errorf("answered a client that left: %v", s.sent)
+		}
+		if f.activity.isParked("new") || f.parked.Load() != 0 || f.outcomes(outcomeCanceled, "") != 1 {
+			t.Error("still counted as parked, or not as canceled")
+		}
+	})
+}
+
+func TestMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, withDefaultPool)
+		f.act.do = func(ctx context.Context, _ ActivationRequest) error { <-ctx.Done(); return ctx.Err() }
+		start := time.Now()
+		a := f.ask(t, host("new")...)
+		if a.status != http.StatusServiceUnavailable || a.retryAfter == "" {
+			t.Errorf("answer %+v", a)
+		}
+		if got := time.Since(start); got != DefaultMaxWait {
+			t.Errorf("answered after %v", got)
+		}
+	})
+}
+
+func TestDraining(t *testing.T) {
+	f := newFixture(t, withDefaultPool)
+	f.put(t, testRoute("hello"))
+	f.Drain()
+	if a := f.ask(t, host("hello")...); a.destination == "" {
+		t.Errorf("a running sandbox: %+v", a)
+	}
+	if a := f.ask(t, host("new")...); a.status != http.StatusServiceUnavailable || len(f.act.calls) > 0 {
+		t.Errorf("a first request: %+v", a)
+	}
+	if f.Serving() {
+		t.Error("SERVING while draining")
+	}
+}
