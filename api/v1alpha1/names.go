@@ -34,6 +34,11 @@ const (
 	AnnotationFailureMessage = "sandlane.dev/failure-message"
 )
 
+// PodConditionReachable is a pod condition of nodes that open a pod's address
+// only once it is idle: False until gateways can connect. A pod without it is
+// reachable; one with it False is not claimed yet.
+const PodConditionReachable = "sandlane.dev/Reachable"
+
 // Annotations on SandboxPools.
 const (
 	// AnnotationScaleUpPending is the RFC 3339 time at which a claim first found

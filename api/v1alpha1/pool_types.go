@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.maxPods`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="a pool's name has at most 63 characters: it is a label of its pods"
 type SandboxPool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -56,10 +57,16 @@ type SandboxPoolSpec struct {
 	// StartupTimeout is how long a sandbox may take to run. Unset means the
 	// template's, then one minute.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	StartupTimeout *metav1.Duration `json:"startupTimeout,omitempty"`
 	// IdleTimeout is how long a sandbox may be unused before it is released.
 	// Unset means the template's, then five minutes; 0s means never.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 	// FirstRequest says who may claim a pod by just sending a request. Absent
 	// means nobody.

@@ -32,7 +32,7 @@ type Sandbox struct {
 
 // SandboxSpec says what a sandbox is and which pod backs it.
 //
-// +kubebuilder:validation:XValidation:rule="self.namespace == oldSelf.namespace",message="namespace is immutable"
+// +kubebuilder:validation:XValidation:rule="self.__namespace__ == oldSelf.__namespace__",message="namespace is immutable"
 // +kubebuilder:validation:XValidation:rule="self.pool == oldSelf.pool",message="pool is immutable"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(self.end) && self.end == oldSelf.end)",message="end is final"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(oldSelf.binding) == has(self.binding) && (!has(self.binding) || self.binding == oldSelf.binding))",message="binding cannot change once the sandbox has ended"
@@ -83,9 +83,15 @@ type SandboxTimeouts struct {
 	EndAt *metav1.Time `json:"endAt,omitempty"`
 	// Idle is how long it may be unused; 0s means for ever.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	Idle *metav1.Duration `json:"idle,omitempty"`
 	// Startup is how long it may take to run.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	Startup *metav1.Duration `json:"startup,omitempty"`
 }
 
@@ -129,6 +135,7 @@ type End struct {
 
 // EndReason says why a sandbox was ended.
 // +kubebuilder:validation:Enum=Completed;Released;IdleTimeout;EndAt;StartupTimeout;Deleted;Failed;Canceled
+// +kubebuilder:validation:MaxLength=32
 type EndReason string
 
 // The reasons for an end.

@@ -23,6 +23,13 @@ type SandboxTemplateSpec struct {
 	// Template is the pod to run. hostNetwork, hostPID, hostIPC, hostPort and
 	// shareProcessNamespace are refused: each would let a sandbox reach its
 	// neighbours.
+	// +kubebuilder:validation:XValidation:rule="has(self.spec) && size(self.spec.containers) > 0",message="a template needs at least one container"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.hostNetwork) || !self.spec.hostNetwork",message="hostNetwork is refused: a sandbox must not share its node's network"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.hostPID) || !self.spec.hostPID",message="hostPID is refused: a sandbox must not see its node's processes"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.hostIPC) || !self.spec.hostIPC",message="hostIPC is refused: a sandbox must not share its node's IPC namespace"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.shareProcessNamespace) || !self.spec.shareProcessNamespace",message="shareProcessNamespace is refused: every process that can answer on a pod's address must end with its container"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || self.spec.containers.all(c, !has(c.ports) || c.ports.all(p, !has(p.hostPort) || p.hostPort == 0))",message="hostPort is refused: a sandbox is reached through the gateway alone"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.initContainers) || self.spec.initContainers.all(c, !has(c.ports) || c.ports.all(p, !has(p.hostPort) || p.hostPort == 0))",message="hostPort is refused, also in initContainers: a sandbox is reached through the gateway alone"
 	Template corev1.PodTemplateSpec `json:"template"`
 	// IdleImage is what the first container runs until it is claimed. Empty
 	// means the template's own image.
@@ -36,8 +43,14 @@ type SandboxTemplateSpec struct {
 	Runtimes []Runtime `json:"runtimes,omitempty"`
 	// StartupTimeout and IdleTimeout are the defaults of pools that set none.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	StartupTimeout *metav1.Duration `json:"startupTimeout,omitempty"`
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 	// Version is free text for people; it has no effect.
 	// +optional

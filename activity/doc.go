@@ -1,0 +1,21 @@
+// Package activity knows which sandboxes are in use at this gateway: what its
+// handlers stamp, what is parked, and what Envoy counts as open requests.
+//
+// It decides nothing: the controller asks for a Report (through package
+// controlplane), and the idle-timeout reconciler counts. Stamps stand beside the
+// index and live until their claim is over; the route cache only points at them,
+// so an evicted route loses nothing.
+//
+// # Unknown is active
+//
+// A Report says Known only while the last tick read all of Envoy's counts, and
+// that tick was not long ago. A tick that fails, a poller that is stuck, has not
+// begun or has stopped: not Known, and nobody may take a sandbox for idle.
+//
+// # States of an entry
+//
+// An entry (sandbox ID, claim ID) comes with Stamp, is untouched until its first
+// touch, and goes with Over, for good: a Stamp for a claim that is over already
+// is a loose one that nobody reports. The Registry's mutex guards the entries and
+// what is parked; stamps are touched without it.
+package activity

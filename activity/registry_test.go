@@ -1,0 +1,238 @@
+package activity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeNow is a clock that tests move.
+type fakeNow struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newNow() *fakeNow { return &fakeNow{now: time.Unix(1000, 0)} }
+
+func (f *fakeNow) Now() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *fakeNow) step(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(d)
+}
+
+// lines returns a report's entries, sorted.
+func lines(r Report) string {
+	var all []string
+	for _, e := range r.Entries {
+		all = append(all, fmt.Sprintf("%s/%s %v", e.ID, e.Claim, e.Age))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func TestSince(t *testing.T) {
+	now := newNow()
+	r := NewRegistry(now.Now)
+	var cursor uint64
+	want := func(what, want string) {
+		t.Helper()
+		report := r.Since(cursor)
+		if report.Cursor <= cursor {
+			t.Errorf("%s: the cursor went from %d to %d", what, cursor, report.Cursor)
+		}
+		if report.Known {
+			t.Errorf("%s: known without a poll", what)
+		}
+		cursor = report.Cursor
+		if got := lines(report); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	want("empty", "")
+	a, b := r.Stamp("a", "1"), r.Stamp("b", "1")
+	want("untouched", "")
+	a.Touch(r.Now())
+	now.step(2 * time.Second)
+	b.Touch(r.Now())
+	want("both", "a/1 2s, b/1 0s")
+	want("nothing new", "")
+	now.step(time.Second)
+	if r.Stamp("a", "1") != a {
+		t.Error("a second stamp for one claim")
+	}
+	a.Touch(r.Now())
+	want("one", "a/1 0s")
+	if got := lines(r.Since(0)); got != "a/1 0s, b/1 1s" {
+		t.Errorf("from the beginning: %q", got)
+	}
+	if got := lines(r.Since(1 << 63)); got != "a/1 0s, b/1 1s" {
+		t.Errorf("from another instance's cursor: %q", got)
+	}
+	r.Over("a", "1")
+	a.Touch(r.Now())
+	want("over", "")
+	if NewRegistry(nil).instance == r.instance {
+		t.Error("two instances of one name")
+	}
+}
+
+// A handler may read the clock, be overtaken by a report, and write then.
+func TestSinceSeesLateTouches(t *testing.T) {
+	now := newNow()
+	r := NewRegistry(now.Now)
+	s := r.Stamp("a", "1")
+	read := r.Now()
+	now.step(time.Second)
+	cursor := r.Since(0).Cursor
+	s.Touch(read)
+	now.step(time.Second)
+	if got := lines(r.Since(cursor)); got != "a/1 2s" {
+		t.Errorf("a touch that was written late is lost: %q", got)
+	}
+}
+
+// Two readers with cursors of their own both see each touch.
+func TestSinceForTwoReaders(t *testing.T) {
+	now := newNow()
+	r := NewRegistry(now.Now)
+	s := r.Stamp("a", "1")
+	one, two := r.Since(0).Cursor, r.Since(0).Cursor
+	s.Touch(r.Now())
+	if got := lines(r.Since(one)); got != "a/1 0s" {
+		t.Errorf("first reader: %q", got)
+	}
+	if got := lines(r.Since(two)); got != "a/1 0s" {
+		t.Errorf("second reader: %q", got)
+	}
+}
+
+func TestPark(t *testing.T) {
+	now := newNow()
+	r := NewRegistry(now.Now)
+	first, second := r.Park("a"), r.Park("a")
+	cursor := r.Since(0).Cursor
+	for range 2 {
+		report := r.Since(cursor)
+		if got := lines(report); got != "a/ 0s" {
+			t.Errorf("parked without a claim: %q", got)
+		}
+		cursor = report.Cursor
+	}
+	r.Stamp("a", "1").Touch(r.Now())
+	r.Stamp("a", "2")
+	now.step(time.Hour)
+	if got := lines(r.Since(cursor)); got != "a/1 0s, a/2 0s" {
+		t.Errorf("parked with claims: %q", got)
+	}
+	first()
+	first()
+	now.step(time.Minute)
+	if got := lines(r.Since(r.cursor)); got != "a/1 0s, a/2 0s" {
+		t.Errorf("one of two left: %q", got)
+	}
+	second()
+	now.step(time.Second)
+	if got := lines(r.Since(r.cursor)); got != "a/1 1s, a/2 1s" {
+		t.Errorf("both left: %q", got)
+	}
+	r.Park("gone")()
+	if got := lines(r.Since(r.cursor)); got != "" || len(r.parked) != 0 {
+		t.Errorf("nothing parked: %q", got)
+	}
+}
+
+func TestOver(t *testing.T) {
+	r := NewRegistry(newNow().Now)
+	for _, claim := range []string{"1", "2", "3"} {
+		r.Stamp("a", claim).Touch(r.Now())
+	}
+	r.Over("a", "2")
+	if got := lines(r.Since(0)); got != "a/1 0s, a/3 0s" {
+		t.Errorf("the middle one over: %q", got)
+	}
+	r.Over("a", "3")
+	r.Over("a", "3")
+	r.Over("b", "1")
+	if got := lines(r.Since(0)); got != "a/1 0s" {
+		t.Errorf("two over: %q", got)
+	}
+	// A resolve that comes late does not bring a claim back.
+	r.Stamp("a", "3").Touch(r.Now())
+	r.Stamp("b", "1").Touch(r.Now())
+	if got := lines(r.Since(0)); got != "a/1 0s" {
+		t.Errorf("a claim that is over came back: %q", got)
+	}
+	r.Over("a", "1")
+	if len(r.entries) != 0 {
+		t.Errorf("%d entries left", len(r.entries))
+	}
+	for i := range 3 * maxOver {
+		r.Over("c", fmt.Sprint(i))
+	}
+	if len(r.over) != maxOver || len(r.overOrder) != maxOver {
+		t.Errorf("%d claims remembered as over, want %d", len(r.over), maxOver)
+	}
+}
+
+func TestMonotonic(t *testing.T) {
+	now := Monotonic()
+	a := now()
+	b := now()
+	if b.Before(a) || time.Since(a).Abs() > time.Minute {
+		t.Errorf("%v, then %v", a, b)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	r := NewRegistry(nil)
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			for i := range 2000 {
+				id, claim := fmt.Sprint(i%7), fmt.Sprint(g)
+				r.Stamp(id, claim).Touch(r.Now())
+				r.Park(id)()
+				if i%5 == 0 {
+					r.Since(0)
+				}
+				r.Over(id, fmt.Sprint(i))
+			}
+		})
+	}
+	all.Wait()
+}
+
+func BenchmarkSince(b *testing.B) {
+	const claims = 100_000
+	r := NewRegistry(nil)
+	stamps := make([]interface{ Touch(int64) }, claims)
+	for i := range stamps {
+		stamps[i] = r.Stamp(fmt.Sprintf("i%020d", i), fmt.Sprintf("c%020d", i))
+	}
+	cursor := r.Since(0).Cursor
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		now := r.Now()
+		for i := range claims / 100 {
+			stamps[(i*100+n)%claims].Touch(now)
+		}
+		report := r.Since(cursor)
+		if len(report.Entries) != claims/100 {
+			b.Fatalf("%d entries", len(report.Entries))
+		}
+		cursor = report.Cursor
+	}
+}

@@ -1,0 +1,205 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+)
+
+// Defaults of ClientOptions.
+const (
+	DefaultCallTimeout = time.Second
+	DefaultPollTimeout = 5 * time.Second
+)
+
+// pingEvery is how often an open connection is tested.
+const pingEvery = 10 * time.Second
+
+// maxAnswer is the largest answer taken, in bytes: the activity of about a
+// million sandboxes.
+const maxAnswer = 128 << 20
+
+// ClientOptions configure a Client. Directory is required.
+type ClientOptions struct {
+	Directory *Directory
+	// CallTimeout is how long a gateway may take to acknowledge fences before its
+	// lease is revoked. 0 means DefaultCallTimeout.
+	CallTimeout time.Duration
+	// PollTimeout is how long it may take to say what was in use; the first
+	// answer can be large. 0 means DefaultPollTimeout.
+	PollTimeout time.Duration
+	// Dial are further options, such as transport credentials; by default
+	// connections are not encrypted.
+	Dial []grpc.DialOption
+	// Metrics may be nil; use those of the Directory.
+	Metrics *ControllerMetrics
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Client asks all gateways. It is safe for concurrent use. Close it.
+type Client struct {
+	o ClientOptions
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	rounds sync.WaitGroup // at most one round runs
+
+	mu      sync.Mutex
+	closed  bool                        // guarded by mu
+	conns   map[string]*grpc.ClientConn // by address; guarded by mu
+	pending map[fenceKey]*pendingFence  // guarded by mu
+	waiting []waiter                    // for the next round; guarded by mu
+	running bool                        // a round runs; guarded by mu
+
+	activity activity
+}
+
+// NewClient returns a Client; it connects to nobody yet.
+func NewClient(o ClientOptions) (*Client, error) {
+	if o.Directory == nil {
+		return nil, errors.New("control-plane client: no directory")
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = DefaultCallTimeout
+	}
+	if o.PollTimeout == 0 {
+		o.PollTimeout = DefaultPollTimeout
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewControllerMetrics(nil)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	c := &Client{o: o, conns: map[string]*grpc.ClientConn{}, pending: map[fenceKey]*pendingFence{}}
+	c.activity.init()
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Close ends calls in progress with an error and closes all connections. It may
+// be called again.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.rounds.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for address, conn := range c.conns {
+		conn.Close()
+		delete(c.conns, address)
+	}
+}
+
+// gateway returns a stub for the gateway's address, connecting on first use.
+func (c *Client) gateway(g Gateway) (controlplanepb.GatewayClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	conn, ok := c.conns[g.Address]
+	if !ok {
+		var err error
+		if conn, err = grpc.NewClient(g.Address, append(dialOptions(), c.o.Dial...)...); err != nil {
+			return nil, fmt.Errorf("connecting to gateway %s: %w", g.Name, err)
+		}
+		c.conns[g.Address] = conn
+	}
+	// A gateway that was restarted must be reached within one call's time.
+	conn.ResetConnectBackoff()
+	return controlplanepb.NewGatewayClient(conn), nil
+}
+
+func dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second},
+			MinConnectTimeout: time.Second,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: time.Second}),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(maxAnswer)),
+	}
+}
+
+// prune closes connections to addresses that no gateway has any more.
+func (c *Client) prune(gateways []Gateway) {
+	used := make(map[string]bool, len(gateways))
+	for _, g := range gateways {
+		used[g.Address] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for address, conn := range c.conns {
+		if !used[address] {
+			conn.Close()
+			delete(c.conns, address)
+		}
+	}
+}
+
+// list returns who must be asked now.
+func (c *Client) list(ctx context.Context) ([]Gateway, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	gateways, err := c.o.Directory.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.prune(gateways)
+	return gateways, nil
+}
+
+// answered checks that an answer is that of the gateway's lease.
+func (g Gateway) answered(holder string) error {
+	h, err := ParseHolder(holder)
+	if err != nil {
+		return err
+	}
+	if !h.answersFor(g.Holder) {
+		return fmt.Errorf("%s answered at the address of %s", h, g.Holder)
+	}
+	return nil
+}
+
+// Drain asks one gateway to drain.
+func (c *Client) Drain(ctx context.Context, name string) error {
+	gateways, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range gateways {
+		if g.Name != name {
+			continue
+		}
+		stub, err := c.gateway(g)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.o.CallTimeout)
+		defer cancel()
+		r, err := stub.Drain(ctx, &controlplanepb.DrainRequest{})
+		if err == nil {
+			err = g.answered(r.GetHolder())
+		}
+		if err != nil {
+			return fmt.Errorf("draining gateway %s: %w", name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("draining gateway %s: it has no lease", name)
+}

@@ -1,0 +1,246 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/routecache"
+)
+
+func TestFenceAsksEveryGateway(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		s.wantUnanswered(s.fence(1), "", "without gateways")
+		gs := []*gateway{s.run("g1", "a"), s.run("g2", "b"), s.run("g3", "c")}
+		s.wantUnanswered(s.fence(7), "", "with three")
+		for _, g := range gs {
+			if want := [][]routecache.Fence{{{Addr: addr1, RV: 7}}}; g.fences.asked() != 1 || !slices.Equal(g.fences.calls[0], want[0]) {
+				t.Errorf("%s was asked %v", g.o.Name, g.fences.calls)
+			}
+		}
+		s.api.setAway(true)
+		if err := s.fence(8); err == nil {
+			t.Error("fenced without knowing the gateways")
+		}
+	})
+}
+
+func TestFenceIsBatchedWhileARoundIsInFlight(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		var lists atomic.Int32
+		release := make(chan struct{})
+		s.api.setAfter(func(verb, _ string) error {
+			if verb == "list" && lists.Add(1) == 1 {
+				<-release
+			}
+			return nil
+		})
+		const n = 200
+		errs := make(chan error, n)
+		for i := range n {
+			go func() { errs <- s.client.Fence(t.Context(), netip.AddrFrom4([4]byte{198, 18, 1, byte(i)}), 5) }()
+		}
+		after(time.Millisecond)
+		close(release)
+		for range n {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		total := 0
+		for _, c := range g.fences.calls {
+			total += len(c)
+		}
+		if g.fences.asked() != 2 || lists.Load() != 2 || total != n {
+			t.Errorf("%d calls, %d lists, %d fences; want 2, 2, %d", g.fences.asked(), lists.Load(), total, n)
+		}
+	})
+}
+
+func TestFenceWaitsForASilentGatewayUntilItsLeaseEnds(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		a, b := s.run("g1", "a"), s.run("g2", "b")
+		after(time.Minute)
+		b.kill()
+		died := time.Now()
+		begin := time.Now()
+		s.wantUnanswered(s.fence(7), "g2", "first try")
+		if took := time.Since(begin); took > 1100*time.Millisecond {
+			t.Errorf("the first try took %v", took)
+		}
+		s.fenceUntilDone(7, 12*time.Minute)
+		if took := time.Since(died); took < 10*time.Minute+20*time.Second || took > 10*time.Minute+35*time.Second {
+			t.Errorf("fenced %v after the gateway died, want lease and 30 s after its last renewal", took)
+		}
+		if n := a.fences.asked(); n != 1 {
+			t.Errorf("the other gateway was asked %d times", n)
+		}
+		after(20 * time.Second)
+		if s.api.get("g2") != nil {
+			t.Error("the dead gateway's lease is still there")
+		}
+		s.wantUnanswered(s.fence(8), "", "afterwards")
+	})
+}
+
+func TestFenceSettledByANewProcess(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		s.run("g1", "a").kill()
+		s.wantUnanswered(s.fence(7), "g1", "dead")
+		next := s.listen("g1", "b") // listens, and has not written the lease yet
+		s.wantUnanswered(s.fence(7), "g1", "an answer of another process")
+		if next.fences.asked() == 0 {
+			t.Fatal("the new process was not asked")
+		}
+		asked := next.fences.asked()
+		next.start(t)
+		after(time.Second)
+		s.wantUnanswered(s.fence(7), "", "taken over")
+		if next.fences.asked() != asked {
+			t.Error("the new process was asked again for what its lease settled")
+		}
+		s.wantUnanswered(s.fence(8), "", "a fence of after the takeover")
+		if next.fences.asked() != asked+1 {
+			t.Error("the new process was not asked for a fence made after it took over")
+		}
+	})
+}
+
+func TestFenceSettledByARejoin(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		after(time.Minute)
+		s.cutOff("g1", true) // the controller cannot reach it, the API server can
+		s.wantUnanswered(s.fence(7), "g1", "cut off")
+		if h := holderOf(s.api.get("g1")); h != "revoked:a/1" {
+			t.Errorf("holder is %s", h)
+		}
+		g.wantHeld(t, true, "until its next renewal")
+		if took := s.fenceUntilDone(7, time.Minute); took > 14*time.Second {
+			t.Errorf("settled after %v, want by the next renewal", took)
+		}
+		if g.Holder() != "a/2" || !slices.Contains(g.log.all(), "lost") || g.fences.asked() != 0 {
+			t.Errorf("holder %s, events %v, asked %d times", g.Holder(), g.log.all(), g.fences.asked())
+		}
+		for rv := uint64(8); rv < 16; rv++ {
+			if took := s.fenceUntilDone(rv, 2*time.Minute); took > 75*time.Second {
+				t.Errorf("fence %d took %v", rv, took)
+			}
+		}
+		s.cutOff("g1", false)
+		s.wantUnanswered(s.fence(99), "", "reachable again")
+		g.wantHeld(t, true, "reached")
+	})
+}
+
+func TestFenceRevokesAGatewayThatHangs(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		renewed := s.api.get("g1").Spec.RenewTime.Time
+		g.fences.setHang(true)
+		s.wantUnanswered(s.fence(7), "g1", "a handler in flight does not answer")
+		l := s.api.get("g1")
+		if holderOf(l) != "revoked:a/1" || !l.Spec.RenewTime.Time.Equal(renewed) {
+			t.Errorf("lease says %s, renewed %v, was %v", holderOf(l), l.Spec.RenewTime, renewed)
+		}
+		g.fences.setHang(false)
+		s.wantUnanswered(s.fence(7), "", "the same process acknowledges under its revoked holder")
+		if g.Holder() != "a/1" {
+			t.Fatalf("rejoined too early: %s", g.Holder())
+		}
+		after(11 * time.Second)
+		g.wantHeld(t, true, "rejoined")
+		if g.Holder() != "a/2" {
+			t.Errorf("holder %s", g.Holder())
+		}
+	})
+}
+
+func TestFenceOwesOnlyWhatWasListedFirst(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		s.run("g1", "a").kill()
+		s.wantUnanswered(s.fence(7), "g1", "first")
+		later := s.run("g2", "b")
+		s.wantUnanswered(s.fence(7), "g1", "second")
+		if later.fences.asked() != 0 {
+			t.Error("a gateway that joined after the fence was asked for it")
+		}
+		s.wantUnanswered(s.fence(8), "g1", "another fence")
+		if later.fences.asked() != 1 {
+			t.Error("a gateway that joined before the fence was not asked for it")
+		}
+	})
+}
+
+func TestFenceSettledByACleanStop(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		g.fences.setHang(true)
+		s.wantUnanswered(s.fence(7), "g1", "hanging")
+		if err := g.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Millisecond) // the watch tells a clean stop from a vanished lease
+		s.wantUnanswered(s.fence(7), "", "left")
+		g.cancel = nil
+	})
+}
+
+func TestFenceAfterALeaseVanished(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		g.kill()
+		s.api.drop("g1")
+		s.wantUnanswered(s.fence(7), "g1", "vanished and dead")
+		if took := s.fenceUntilDone(7, 12*time.Minute); took < 10*time.Minute {
+			t.Errorf("settled after %v", took)
+		}
+	})
+}
+
+func TestFenceReconnects(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		a := s.run("g1", "a")
+		s.wantUnanswered(s.fence(1), "", "first")
+		a.kill()
+		after(5 * time.Minute) // long enough for a back-off to grow
+		b := s.run("g1", "b")
+		s.wantUnanswered(s.fence(2), "", "the first call after a restart")
+		if b.fences.asked() != 1 {
+			t.Errorf("asked %d times", b.fences.asked())
+		}
+	})
+}
+
+func TestClientCloseAndCancel(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		g.fences.setHang(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := s.client.Fence(ctx, addr1, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Fence returned %v", err)
+		}
+		s.client.Close()
+		if err := s.fence(2); !errors.Is(err, ErrClosed) {
+			t.Errorf("Fence after Close returned %v", err)
+		}
+	})
+}
+
+func TestClientDrain(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		if err := s.client.Drain(t.Context(), "g1"); err != nil || !slices.Contains(g.log.all(), "drain") {
+			t.Errorf("Drain returned %v, events %v", err, g.log.all())
+		}
+		if err := s.client.Drain(t.Context(), "g2"); err == nil {
+			t.Error("drained a gateway that does not exist")
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sort"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Defaults of DirectoryOptions.
+const (
+	DefaultLeaseGrace   = 30 * time.Second
+	DefaultRefreshEvery = 10 * time.Second
+)
+
+// DirectoryOptions configure a Directory. Leases is required.
+type DirectoryOptions struct {
+	// Leases are the leases of the system namespace.
+	Leases DirectoryLeases
+	// Grace is added to a lease's duration; it covers clocks that run at
+	// different speeds. 0 means DefaultLeaseGrace.
+	Grace time.Duration
+	// RefreshEvery is the time between two live lists made by Start. 0 means
+	// DefaultRefreshEvery.
+	RefreshEvery time.Duration
+	// Metrics may be nil.
+	Metrics *ControllerMetrics
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Gateway is one gateway that must be asked.
+type Gateway struct {
+	// Name is the name of its lease.
+	Name string
+	// Address is its gRPC target.
+	Address string
+	Holder  Holder
+	// Gone is true when the lease vanished without a clean stop.
+	Gone bool
+}
+
+// Directory is the controller's knowledge of gateways. It learns from live
+// lists (List, and one every RefreshEvery while Start runs) and from a watch.
+// Only a live list can end a lease: its request must have been sent after the
+// lease's time and grace since a renewal was last seen, and show no newer one.
+// A list or event older than what is known is ignored. A new Directory counts
+// each lease from when it first saw it. It is safe for concurrent use.
+type Directory struct {
+	o DirectoryOptions
+
+	mu      sync.Mutex
+	entries map[string]*entry // by lease name; guarded by mu
+	// rv is the resourceVersion that entries show; guarded by mu.
+	rv string
+	// over holds the UIDs of leases that ended, with when that was seen: an older
+	// list may still show them. Guarded by mu.
+	over map[types.UID]time.Time
+	// lost is when a gateway's memory was last lost; guarded by mu.
+	lost time.Time
+}
+
+type entry struct {
+	Gateway
+	lease    *coordinationv1.Lease // as last seen; never written
+	duration time.Duration
+	renewed  time.Time // when this Directory last saw a renewal
+	expired  bool      // by a live list; asked no more, to be deleted
+}
+
+// NewDirectory returns a Directory that knows no gateway yet.
+func NewDirectory(o DirectoryOptions) (*Directory, error) {
+	if o.Leases == nil {
+		return nil, errors.New("gateway directory: no lease client")
+	}
+	if o.Grace == 0 {
+		o.Grace = DefaultLeaseGrace
+	}
+	if o.RefreshEvery == 0 {
+		o.RefreshEvery = DefaultRefreshEvery
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewControllerMetrics(nil)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Directory{o: o, entries: map[string]*entry{}, over: map[types.UID]time.Time{}}, nil
+}
+
+// List lists the leases live and returns the gateways that must be asked,
+// sorted by name. On an error nothing is known, not even that there are none.
+func (d *Directory) List(ctx context.Context) ([]Gateway, error) {
+	sent := time.Now()
+	// No resourceVersion: a consistent read.
+	list, err := d.o.Leases.List(ctx, metav1.ListOptions{LabelSelector: gatewaySelector})
+	if err != nil {
+		return nil, fmt.Errorf("listing gateway leases: %w", err)
+	}
+	leases := make([]*coordinationv1.Lease, len(list.Items))
+	for i := range list.Items {
+		leases[i] = &list.Items[i]
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replace(leases, list.ResourceVersion)
+	d.expire(sent)
+	return d.view(), nil
+}
+
+// LastLoss is when this Directory last saw that what a gateway knew about use
+// is gone: its process was replaced or stopped, or its lease ended. The zero
+// time means never.
+func (d *Directory) LastLoss() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost
+}
+
+// Revoke overwrites the lease's holder, unless it changed since g was listed.
+// The renew time stays: this is no renewal.
+func (d *Directory) Revoke(ctx context.Context, g Gateway) error {
+	patch := holderPatch(g.Holder.String(), g.Holder.with(MarkRevoked).String(), time.Time{})
+	l, err := d.o.Leases.Patch(ctx, g.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil // another holder by now: the next list shows it
+	}
+	if err != nil {
+		return fmt.Errorf("overwriting the holder of lease %s: %w", g.Name, err)
+	}
+	d.o.Metrics.revoked.Inc()
+	d.upsert(l)
+	return nil
+}
+
+// view returns who must be asked. mu is held.
+func (d *Directory) view() []Gateway {
+	out := make([]Gateway, 0, len(d.entries))
+	for _, e := range d.entries {
+		if !e.expired && e.Holder.Mark != MarkLeft {
+			out = append(out, e.Gateway)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	d.o.Metrics.gateways.Set(float64(len(out)))
+	return out
+}
+
+// expire ends the leases of which no renewal was seen for their time and grace
+// before a live list was sent. mu is held; the list has been taken in.
+func (d *Directory) expire(sent time.Time) {
+	for name, e := range d.entries {
+		if e.expired || sent.Sub(e.renewed) < e.duration+d.o.Grace {
+			continue
+		}
+		d.o.Log.Warn("gateway lease expired", "lease", name, "holder", e.Holder.String())
+		d.lose()
+		e.expired = true
+		if e.Gone {
+			delete(d.entries, name)
+		}
+	}
+}
+
+// lose notes that what a gateway knew is gone. mu is held.
+func (d *Directory) lose() {
+	d.lost = time.Now()
+	d.o.Metrics.lost.Inc()
+}

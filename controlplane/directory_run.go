@@ -1,0 +1,121 @@
+package controlplane
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// listTimeout bounds one call to the API server for leases.
+const listTimeout = 5 * time.Second
+
+// rememberOver is how long the UID of an ended lease is kept: longer than any
+// list or watch may lag behind.
+const rememberOver = time.Hour
+
+// Start watches leases, lists them every RefreshEvery, and deletes those that
+// are expired or whose gateway left, until the context ends; then it returns
+// nil. One Directory may do so at a time. List works without it, but without
+// the watch a clean stop looks like a lease that vanished.
+func (d *Directory) Start(ctx context.Context) error {
+	var watching sync.WaitGroup
+	watching.Go(func() { d.reflector().RunWithContext(ctx) })
+	defer watching.Wait()
+	for {
+		d.refresh(ctx)
+		if !sleep(ctx, d.o.RefreshEvery) {
+			return nil
+		}
+	}
+}
+
+// reflector feeds the watch into the Directory.
+func (d *Directory) reflector() *cache.Reflector {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = gatewaySelector
+			return d.o.Leases.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = gatewaySelector
+			return d.o.Leases.Watch(ctx, o)
+		},
+	}
+	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, d.o.Leases),
+		&coordinationv1.Lease{}, leaseStore{d}, cache.ReflectorOptions{Name: "gateway leases"})
+}
+
+// leaseStore lets a Reflector feed the Directory.
+type leaseStore struct{ d *Directory }
+
+func (s leaseStore) Add(obj any) error    { s.d.upsert(obj.(*coordinationv1.Lease)); return nil }
+func (s leaseStore) Update(obj any) error { s.d.upsert(obj.(*coordinationv1.Lease)); return nil }
+func (s leaseStore) Delete(obj any) error { s.d.remove(obj.(*coordinationv1.Lease)); return nil }
+func (s leaseStore) Resync() error        { return nil }
+func (s leaseStore) Replace(objs []any, rv string) error {
+	leases := make([]*coordinationv1.Lease, len(objs))
+	for i, o := range objs {
+		leases[i] = o.(*coordinationv1.Lease)
+	}
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.d.replace(leases, rv)
+	return nil
+}
+
+// refresh lists the leases and deletes those that are over.
+func (d *Directory) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	if _, err := d.List(ctx); err != nil {
+		if ctx.Err() == nil {
+			d.o.Log.Warn("gateways are unknown", "error", err)
+		}
+		return
+	}
+	for _, l := range d.ended() {
+		err := d.o.Leases.Delete(ctx, l.Name, onlyThis(l))
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			d.deleted(l)
+		case apierrors.IsConflict(err): // written since: the next list shows it
+		default:
+			d.o.Log.Warn("deleting the lease of a gateway that is over failed", "lease", l.Name, "error", err)
+		}
+	}
+}
+
+// ended returns the leases to delete, and forgets UIDs of long ago.
+func (d *Directory) ended() []*coordinationv1.Lease {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for uid, at := range d.over {
+		if time.Since(at) > rememberOver {
+			delete(d.over, uid)
+		}
+	}
+	var out []*coordinationv1.Lease
+	for _, e := range d.entries {
+		if e.expired || e.Holder.Mark == MarkLeft {
+			out = append(out, e.lease)
+		}
+	}
+	return out
+}
+
+// deleted notes that a lease that was over is deleted.
+func (d *Directory) deleted(l *coordinationv1.Lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.finish(l.UID)
+	if e, ok := d.entries[l.Name]; ok && e.lease.UID == l.UID {
+		delete(d.entries, l.Name)
+	}
+}

@@ -1,0 +1,47 @@
+// Package controlplane is what gateways and controllers say to each other: the
+// leases by which a gateway says that it may hold routes, and the gRPC service
+// by which a controller fences addresses and learns what is in use.
+//
+// It is not the data plane: no request of a client passes here, no route is
+// ever pushed. It decides nothing about sandboxes; reconcilers call it.
+//
+// # Gateway side
+//
+// A [Server] serves [Fencer] and [ActivitySource] to controllers. A
+// [Membership] keeps the gateway's Lease. Its states, changed by the goroutine
+// of Start alone (and finally by Leave):
+//
+//	joining   no lease; writes it (create, or overwrite of another holder)
+//	listing   lease written; OnJoin runs; the lease is renewed meanwhile
+//	serving   OnJoin returned nil: Held is true until the lease's time is up
+//	losing    holder overwritten, lease deleted or its time up: Held is false;
+//	          OnJoin is stopped, OnLost drops all routes and waits for the
+//	          handlers in flight; then the epoch is raised → joining
+//	left      Leave was called: Held stays false; OnLost, then the lease is deleted
+//
+// A step that fails is tried again; none is skipped. While the API server is
+// away a gateway serves until its lease is up and then answers 503 until it has
+// rejoined. A renewal that is answered after that does not revive the lease:
+// the controller may have counted it as over meanwhile.
+//
+// # Controller side
+//
+// A [Directory] knows which gateways must be asked: those in a live list of
+// leases, and those whose lease vanished without a clean stop, each until the
+// lease's duration and a grace after the Directory last saw a renewal. A
+// [Client] asks all of them. A gateway that owes a fence settles it by
+//
+//   - acknowledging it, under the holder that was noted or a newer epoch of the
+//     same instance (the same process, thus the same route cache);
+//   - showing a newer holder of its own making in its lease: it dropped its
+//     routes before it wrote that, and has listed since;
+//   - a clean stop;
+//   - the end of its lease.
+//
+// One that owes a fence and did not answer gets its holder overwritten
+// ("revoked:" before the old one), so that one that reaches the API server and
+// not the controller rejoins, which settles what it owes.
+//
+// What a gateway owes is noted from the first live list made after Fence was
+// called. Who joins later has listed after the end was written and owes nothing.
+package controlplane

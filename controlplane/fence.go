@@ -1,0 +1,231 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+)
+
+// forgetAfter is how long a fence that nobody asks for any more is remembered.
+// To forget one only means to ask all gateways again.
+const forgetAfter = time.Hour
+
+type fenceKey struct {
+	addr netip.Addr
+	rv   uint64
+}
+
+// pendingFence is a fence that some gateway still owes. Between two requests
+// for it stays in Client.pending, so that what was settled is not asked again.
+type pendingFence struct {
+	key   fenceKey
+	first time.Time // when it was first asked for
+	asked time.Time // when it was last asked for; guarded by Client.mu
+	// owed holds the gateways that have not settled it, by name, with the holder
+	// that was noted. Nil until the first live list. Only the round uses it.
+	owed map[string]Holder
+}
+
+// waiter is one call of Fence that waits for a round.
+type waiter struct {
+	fence *pendingFence
+	done  chan error // holds one
+}
+
+// Fence tells every gateway that whatever pod objects older than rv say about
+// the address is over. Nil: each has acknowledged or cannot route to it any
+// more. *UnansweredError: call again later with the same arguments; what was
+// acknowledged is remembered. Any other error says that the gateways are not
+// known, or that the context ended.
+//
+// What ends the address's claim must stand in the API before the call. Calls
+// made while a round is on its way share the next one. A call takes two rounds
+// at most: a list of leases and CallTimeout each.
+func (c *Client) Fence(ctx context.Context, addr netip.Addr, rv uint64) error {
+	done := make(chan error, 1)
+	if err := c.enqueue(fenceKey{addr.Unmap(), rv}, done); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("fencing %s: %w", addr, ctx.Err())
+	}
+}
+
+func (c *Client) enqueue(key fenceKey, done chan error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	p, ok := c.pending[key]
+	if !ok {
+		p = &pendingFence{key: key, first: time.Now()}
+		c.pending[key] = p
+	}
+	p.asked = time.Now()
+	c.waiting = append(c.waiting, waiter{p, done})
+	if !c.running {
+		c.running = true
+		c.rounds.Go(c.run)
+	}
+	return nil
+}
+
+// run makes rounds until nobody waits.
+func (c *Client) run() {
+	for {
+		c.mu.Lock()
+		waiters := c.waiting
+		c.waiting = nil
+		if len(waiters) == 0 {
+			c.running = false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		c.round(waiters)
+	}
+}
+
+// round asks each gateway for what it owes of the waiters' fences, and tells
+// the waiters.
+func (c *Client) round(waiters []waiter) {
+	c.o.Metrics.rounds.Inc()
+	gateways, err := c.list(c.ctx)
+	if err != nil {
+		for _, w := range waiters {
+			w.done <- fmt.Errorf("fencing %s: %w", w.fence.key.addr, err)
+		}
+		return
+	}
+	fences := make(map[*pendingFence]bool, len(waiters))
+	for _, w := range waiters {
+		w.fence.note(gateways)
+		fences[w.fence] = true
+	}
+	var asking sync.WaitGroup
+	acknowledged := make([]bool, len(gateways))
+	for i, g := range gateways {
+		var owed []*pendingFence
+		for f := range fences {
+			if _, ok := f.owed[g.Name]; ok {
+				owed = append(owed, f)
+			}
+		}
+		if len(owed) > 0 {
+			asking.Go(func() { acknowledged[i] = c.ask(g, owed) })
+		}
+	}
+	asking.Wait()
+	for i, g := range gateways {
+		if acknowledged[i] {
+			for f := range fences {
+				delete(f.owed, g.Name)
+			}
+		}
+	}
+	c.settle(fences)
+	for _, w := range waiters {
+		w.done <- w.fence.result()
+	}
+}
+
+// note takes in a live list: at first all gateways owe the fence, then those
+// that cannot route any more by what they knew then owe it no longer.
+func (f *pendingFence) note(gateways []Gateway) {
+	if f.owed == nil {
+		f.owed = make(map[string]Holder, len(gateways))
+		for _, g := range gateways {
+			f.owed[g.Name] = g.Holder
+		}
+		return
+	}
+	listed := make(map[string]Holder, len(gateways))
+	for _, g := range gateways {
+		listed[g.Name] = g.Holder
+	}
+	for name, noted := range f.owed {
+		if h, ok := listed[name]; !ok || h.succeeds(noted) {
+			delete(f.owed, name)
+		}
+	}
+}
+
+func (f *pendingFence) result() error {
+	if len(f.owed) == 0 {
+		return nil
+	}
+	e := &UnansweredError{}
+	for name := range f.owed {
+		e.Gateways = append(e.Gateways, name)
+	}
+	sort.Strings(e.Gateways)
+	return e
+}
+
+// settle forgets the fences that nobody owes any more, and those that nobody
+// has asked for in a long time.
+func (c *Client) settle(fences map[*pendingFence]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for f := range fences {
+		// A waiter for the next round may hold f still: it finds nothing owed, and
+		// rightly so, since the end stood before f was first asked for.
+		if len(f.owed) == 0 && c.pending[f.key] == f {
+			delete(c.pending, f.key)
+			c.o.Metrics.fenced(time.Since(f.first))
+		}
+	}
+	for key, f := range c.pending {
+		if time.Since(f.asked) > forgetAfter {
+			delete(c.pending, key)
+		}
+	}
+}
+
+// ask sends the fences to one gateway and reports whether it acknowledged. If
+// it did not, its holder is overwritten.
+func (c *Client) ask(g Gateway, owed []*pendingFence) bool {
+	err := c.send(g, owed)
+	if err == nil {
+		return true
+	}
+	c.o.Metrics.unanswered.Inc()
+	c.o.Log.Debug("gateway did not acknowledge", "gateway", g.Name, "holder", g.Holder.String(), "error", err)
+	if g.Gone || g.Holder.Mark != "" || c.ctx.Err() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.o.CallTimeout)
+	defer cancel()
+	c.o.Log.Warn("gateway did not acknowledge a fence: overwriting its lease's holder", "gateway", g.Name, "holder", g.Holder.String(), "error", err)
+	if err := c.o.Directory.Revoke(ctx, g); err != nil {
+		c.o.Log.Warn("revoking a gateway's lease failed", "gateway", g.Name, "error", err)
+	}
+	return false
+}
+
+func (c *Client) send(g Gateway, owed []*pendingFence) error {
+	stub, err := c.gateway(g)
+	if err != nil {
+		return err
+	}
+	request := &controlplanepb.FenceRequest{Fences: make([]*controlplanepb.Fence, len(owed))}
+	for i, f := range owed {
+		request.Fences[i] = &controlplanepb.Fence{Address: f.key.addr.AsSlice(), ResourceVersion: f.key.rv}
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.o.CallTimeout)
+	defer cancel()
+	r, err := stub.Fence(ctx, request)
+	if err != nil {
+		return err
+	}
+	return g.answered(r.GetHolder())
+}

@@ -1,0 +1,189 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+)
+
+// activity is what the gateways have told about use.
+type activity struct {
+	polling sync.Mutex // held during a poll: cursors only move forward
+
+	mu sync.Mutex
+	// latest is when each claim was last in use, by this process's clock. An age
+	// counts from when the answer arrived, so that a time is rather too late.
+	latest map[activityKey]time.Time // guarded by mu
+	// cursors says where the next poll of a gateway begins, by lease name.
+	cursors map[string]cursor // guarded by mu
+	began   time.Time         // first poll, or a source was replaced; guarded by mu
+}
+
+type activityKey struct{ id, claim string }
+
+type cursor struct {
+	source string
+	value  uint64
+}
+
+func (a *activity) init() {
+	a.latest, a.cursors = map[activityKey]time.Time{}, map[string]cursor{}
+}
+
+// GetLastActive asks every gateway what was in use since it was last asked, and
+// returns by sandbox ID when a gateway last saw the sandbox in use; an ID that
+// is missing was not seen. It fails with *UnansweredError if any gateway did
+// not answer, or does not know: then any sandbox may be in use.
+//
+// A time is that of the sandbox's latest claim of all that Retain kept; use
+// LastActive to ask for one claim. Idle time counts from Floor at the earliest.
+func (c *Client) GetLastActive(ctx context.Context) (map[string]time.Time, error) {
+	if err := c.poll(ctx); err != nil {
+		return nil, err
+	}
+	a := &c.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make(map[string]time.Time, len(a.latest))
+	for k, at := range a.latest {
+		if at.After(out[k.id]) {
+			out[k.id] = at
+		}
+	}
+	return out, nil
+}
+
+// LastActive returns when a gateway last saw the claim in use, by what
+// GetLastActive has gathered; false if none has.
+func (c *Client) LastActive(id, claim string) (time.Time, bool) {
+	a := &c.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, ok := a.latest[activityKey{id, claim}]
+	return at, ok
+}
+
+// Floor is a time before which nothing is known about use: the first call of
+// GetLastActive, or when a gateway's process was last seen to have been
+// replaced, stopped or lost, with what it knew. Read it after GetLastActive.
+// The zero time means that nothing was asked yet.
+func (c *Client) Floor() time.Time {
+	c.activity.mu.Lock()
+	began := c.activity.began
+	c.activity.mu.Unlock()
+	if lost := c.o.Directory.LastLoss(); lost.After(began) {
+		return lost
+	}
+	return began
+}
+
+// Retain forgets the claims that keep refuses. Call it now and then with the
+// claims that are not over; nothing else bounds what is remembered. The claim
+// is empty for an ID that was parked before any claim of it was known.
+func (c *Client) Retain(keep func(id, claim string) bool) {
+	a := &c.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k := range a.latest {
+		if !keep(k.id, k.claim) {
+			delete(a.latest, k)
+		}
+	}
+}
+
+// poll asks all gateways and takes in what they answer.
+func (c *Client) poll(ctx context.Context) error {
+	a := &c.activity
+	a.polling.Lock()
+	defer a.polling.Unlock()
+	a.mu.Lock()
+	if a.began.IsZero() {
+		a.began = time.Now()
+	}
+	a.mu.Unlock()
+
+	gateways, err := c.list(ctx)
+	if err != nil {
+		return fmt.Errorf("asking what is in use: %w", err)
+	}
+	var asking sync.WaitGroup
+	errs := make([]error, len(gateways))
+	for i, g := range gateways {
+		asking.Go(func() { errs[i] = c.pollOne(ctx, g) })
+	}
+	asking.Wait()
+	a.forgetCursors(gateways)
+	var unanswered []string
+	for i, err := range errs {
+		if err != nil {
+			c.o.Metrics.unanswered.Inc()
+			c.o.Log.Debug("gateway did not say what is in use", "gateway", gateways[i].Name, "error", err)
+			unanswered = append(unanswered, gateways[i].Name)
+		}
+	}
+	if len(unanswered) > 0 {
+		sort.Strings(unanswered)
+		return fmt.Errorf("asking what is in use: %w", &UnansweredError{Gateways: unanswered})
+	}
+	return nil
+}
+
+func (c *Client) pollOne(ctx context.Context, g Gateway) error {
+	stub, err := c.gateway(g)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.PollTimeout)
+	defer cancel()
+	c.activity.mu.Lock()
+	from := c.activity.cursors[g.Name]
+	c.activity.mu.Unlock()
+	r, err := stub.LastActive(ctx, &controlplanepb.LastActiveRequest{Source: from.source, Cursor: from.value})
+	if err != nil {
+		return err
+	}
+	if err := g.answered(r.GetHolder()); err != nil {
+		return err
+	}
+	c.activity.merge(g.Name, r, time.Now())
+	if !r.GetKnown() {
+		return fmt.Errorf("gateway %s cannot tell what is in use", g.Name)
+	}
+	return nil
+}
+
+// merge takes in an answer that arrived at a time.
+func (a *activity) merge(gateway string, r *controlplanepb.LastActiveResponse, arrived time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range r.GetActivities() {
+		k := activityKey{e.GetSandboxId(), e.GetClaimId()}
+		at := arrived.Add(-max(time.Duration(e.GetAgeNanos()), 0))
+		if at.After(a.latest[k]) {
+			a.latest[k] = at
+		}
+	}
+	if old, ok := a.cursors[gateway]; ok && old.source != r.GetSource() {
+		a.began = arrived // what the old source had not told yet is lost
+	}
+	a.cursors[gateway] = cursor{r.GetSource(), r.GetCursor()}
+}
+
+// forgetCursors drops those of gateways that are over.
+func (a *activity) forgetCursors(gateways []Gateway) {
+	listed := make(map[string]bool, len(gateways))
+	for _, g := range gateways {
+		listed[g.Name] = true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.cursors {
+		if !listed[name] {
+			delete(a.cursors, name)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Defaults of MembershipOptions.
+const (
+	DefaultLeaseDuration = 10 * time.Minute
+	DefaultRenewEvery    = 10 * time.Second
+)
+
+// MembershipOptions configure a Membership. Leases, Name and Address are
+// required.
+type MembershipOptions struct {
+	// Leases are the leases of the system namespace.
+	Leases MemberLeases
+	// Name is the lease's name: pod name and pod UID. A second process may use
+	// it only once the first is dead, since its holder settles what the first owes.
+	Name string
+	// Instance names the process. Empty means a random one.
+	Instance string
+	// Address is the gRPC target at which controllers reach the Server.
+	Address string
+	// LeaseDuration is how long the gateway may route after a renewal was sent.
+	// It is told to the controller in whole seconds, rounded up. 0 means
+	// DefaultLeaseDuration.
+	LeaseDuration time.Duration
+	// RenewEvery is the time between renewals. 0 means DefaultRenewEvery.
+	RenewEvery time.Duration
+	// OnJoin is called each time the lease was written. The gateway serves once
+	// it has returned nil; after an error it is called again. On return the
+	// index must show at least what a consistent read of pods and sandboxes shows
+	// that was begun after OnJoin was called, also when the index already ran.
+	// It must return when its context ends. Nil means nothing to do.
+	OnJoin func(ctx context.Context) error
+	// OnLost is called when the lease is lost and once in Leave, while Held is
+	// false. On return no route may be left and no handler in flight that took
+	// one. After an error it is called again. Never at the same time as OnJoin.
+	// Nil means nothing to do.
+	OnLost func(ctx context.Context) error
+	// Metrics may be nil.
+	Metrics *MembershipMetrics
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+func (o *MembershipOptions) complete() error {
+	if o.LeaseDuration == 0 {
+		o.LeaseDuration = DefaultLeaseDuration
+	}
+	if o.RenewEvery == 0 {
+		o.RenewEvery = DefaultRenewEvery
+	}
+	if o.Instance == "" {
+		o.Instance = uuid.NewString()
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMembershipMetrics(nil)
+	}
+	nothing := func(context.Context) error { return nil }
+	if o.OnJoin == nil {
+		o.OnJoin = nothing
+	}
+	if o.OnLost == nil {
+		o.OnLost = nothing
+	}
+	switch {
+	case o.Leases == nil:
+		return errors.New("gateway membership: no lease client")
+	case o.Name == "" || o.Address == "":
+		return errors.New("gateway membership: a name and an address are required")
+	case !validInstance(o.Instance):
+		return fmt.Errorf("gateway membership: instance %q must not be empty nor contain / or :", o.Instance)
+	case o.RenewEvery <= 0 || o.LeaseDuration < 2*o.RenewEvery:
+		return fmt.Errorf("gateway membership: a lease of %v cannot be renewed every %v", o.LeaseDuration, o.RenewEvery)
+	}
+	return nil
+}
+
+// Membership keeps a gateway's lease (see the package comment for its states).
+// It is safe for concurrent use.
+type Membership struct {
+	o   MembershipOptions
+	now func() instant
+
+	// grant is nil unless the gateway serves. Written by Start's goroutines
+	// under the term's mutex, and set to nil by Leave.
+	grant atomic.Pointer[grant]
+	epoch atomic.Uint64
+	// reached is set by each call of a controller, and taken back at each loss.
+	reached atomic.Bool
+	wake    chan struct{} // holds one: a controller called
+
+	mu     sync.Mutex
+	cancel context.CancelFunc // of a running Start
+	done   chan struct{}      // closed when that Start has returned
+	left   bool
+}
+
+// grant is one confirmed renewal: the right to route until a moment.
+type grant struct{ until instant }
+
+// NewMembership returns a Membership that holds nothing until Start is called.
+// It fails if a required option is missing or the options contradict.
+func NewMembership(o MembershipOptions) (*Membership, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	m := &Membership{o: o, now: now, wake: make(chan struct{}, 1)}
+	m.epoch.Store(1)
+	o.Metrics.serve(m)
+	return m, nil
+}
+
+// Held reports whether the gateway may answer with a route now. Call it just
+// before every answer. It takes no lock and allocates nothing.
+func (m *Membership) Held() bool {
+	g := m.grant.Load()
+	return g != nil && m.now().before(g.until)
+}
+
+// Holder returns the holder that this gateway writes, or is about to write.
+func (m *Membership) Holder() string { return m.holder().String() }
+
+func (m *Membership) holder() Holder {
+	return Holder{Instance: m.o.Instance, Epoch: m.epoch.Load()}
+}
+
+// Reached tells that a controller has just called: a revoked lease is taken up
+// again without waiting.
+func (m *Membership) Reached() {
+	m.reached.Store(true)
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every gateway
+// has a lease.
+func (*Membership) NeedLeaderElection() bool { return false }

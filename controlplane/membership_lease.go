@@ -1,0 +1,160 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// maxRequest bounds one call to the API server.
+const maxRequest = 10 * time.Second
+
+// acquire makes this process and epoch the lease's holder, whoever it was. If
+// an earlier write of ours landed unnoticed it is renewed, so that the lease
+// counts from a moment that the caller knows.
+func (m *Membership) acquire(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, min(maxRequest, m.o.LeaseDuration/2))
+	defer cancel()
+	holder := m.Holder()
+	old, err := m.o.Leases.Get(ctx, m.o.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.o.Name}}
+		m.fill(l, holder)
+		if _, err := m.o.Leases.Create(ctx, l, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the lease: %w", err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the lease: %w", err)
+	case holderOf(old) == holder:
+		return m.renew(ctx, maxRequest)
+	}
+	// The resourceVersion that was read makes this fail if anyone wrote since.
+	m.fill(old, holder)
+	if _, err := m.o.Leases.Update(ctx, old, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("taking the lease over: %w", err)
+	}
+	return nil
+}
+
+// fill writes all that a gateway's lease says.
+func (m *Membership) fill(l *coordinationv1.Lease, holder string) {
+	if l.Labels == nil {
+		l.Labels = map[string]string{}
+	}
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	l.Labels[v1alpha1.LabelGateway] = gatewayLabel(m.o.Name)
+	l.Annotations[v1alpha1.AnnotationGatewayAddress] = m.o.Address
+	seconds, at := leaseSeconds(m.o.LeaseDuration), metav1.NewMicroTime(time.Now())
+	transitions := int32(0)
+	if l.Spec.HolderIdentity != nil {
+		transitions = 1
+		if l.Spec.LeaseTransitions != nil {
+			transitions += *l.Spec.LeaseTransitions
+		}
+	}
+	l.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
+		AcquireTime: &at, RenewTime: &at, LeaseTransitions: &transitions,
+	}
+}
+
+// renew renews the lease if this process and epoch still hold it. errLost: they
+// do not. Any other error leaves that open.
+func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, min(limit, maxRequest))
+	defer cancel()
+	holder := m.Holder()
+	_, err := m.o.Leases.Patch(ctx, m.o.Name, types.JSONPatchType, holderPatch(holder, holder, time.Now()), metav1.PatchOptions{})
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: it was deleted", errLost)
+	case !apierrors.IsInvalid(err):
+		return fmt.Errorf("renewing the lease: %w", err)
+	}
+	// 422: the test failed, or something else about the write was refused.
+	l, getErr := m.o.Leases.Get(ctx, m.o.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(getErr):
+		return fmt.Errorf("%w: it was deleted", errLost)
+	case getErr != nil:
+		return fmt.Errorf("reading the lease after a refused renewal: %w", getErr)
+	case holderOf(l) != holder:
+		return fmt.Errorf("%w: its holder is %q", errLost, holderOf(l))
+	}
+	return fmt.Errorf("renewing the lease: %w", err)
+}
+
+// Leave is the clean stop: it ends Start, makes Held false for good, calls
+// OnLost, and deletes the lease after marking it, so that controllers ask this
+// gateway for nothing any more. It tries until the context ends; then it
+// returns an error and the lease counts its time out. A lease that another
+// process holds is left alone. It may be called again.
+func (m *Membership) Leave(ctx context.Context) error {
+	m.mu.Lock()
+	m.left = true
+	done := m.done
+	if m.cancel != nil {
+		m.cancel()
+	}
+	m.mu.Unlock()
+	if done != nil {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return fmt.Errorf("leaving: waiting for the lease's goroutine: %w", ctx.Err())
+		}
+	}
+	m.grant.Store(nil)
+	if err := m.o.OnLost(ctx); err != nil {
+		return fmt.Errorf("leaving: dropping routes: %w", err)
+	}
+	for wait := firstRetry; ; wait = min(2*wait, m.o.RenewEvery) {
+		err := m.release(ctx)
+		if err == nil {
+			return nil
+		}
+		if !sleep(ctx, wait) {
+			return fmt.Errorf("leaving: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// release marks the lease as left and deletes it. The mark goes first: a
+// controller that sees the deletion sees it in the object's last state.
+func (m *Membership) release(ctx context.Context) error {
+	l, err := m.o.Leases.Get(ctx, m.o.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the lease: %w", err)
+	}
+	h, err := ParseHolder(holderOf(l))
+	if mine := err == nil && h.Instance == m.o.Instance; !mine {
+		return nil
+	}
+	if h.Mark != MarkLeft {
+		patch := holderPatch(h.String(), h.with(MarkLeft).String(), time.Time{})
+		if l, err = m.o.Leases.Patch(ctx, m.o.Name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("marking the lease as left: %w", err)
+		}
+	}
+	if err := m.o.Leases.Delete(ctx, m.o.Name, onlyThis(l)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the lease: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// Fencer carries out fences; *routecache.Cache is one. It returns nil once all
+// of them are acknowledged (design: "Fence").
+type Fencer interface {
+	Fence(ctx context.Context, fences []routecache.Fence) error
+}
+
+// ActivitySource says what was in use.
+type ActivitySource interface {
+	// LastActive reports what was stamped after the cursor of an earlier report
+	// of this source; 0 asks for all.
+	LastActive(cursor uint64) ActivityReport
+}
+
+// ActivityReport is what a gateway saw in use.
+type ActivityReport struct {
+	// Source names what Cursor counts in; it changes when stamps were forgotten,
+	// at the latest with the process.
+	Source string
+	// Cursor is where the next report may begin.
+	Cursor uint64
+	// Known is false while the gateway cannot tell what is in use.
+	Known   bool
+	Entries []Activity
+}
+
+// Activity is how long ago a claim was last in use.
+type Activity struct {
+	SandboxID, ClaimID string
+	Age                time.Duration
+}
+
+// Member is the gateway's lease as the server needs it; *Membership is one.
+type Member interface {
+	// Holder names this process and its epoch.
+	Holder() string
+	// Reached is told of every call.
+	Reached()
+}
+
+// ServerOptions configure a Server. All but GRPC and Log are required.
+type ServerOptions struct {
+	// Listener is where controllers connect; the Server closes it. It listens
+	// already, so that the lease may be written.
+	Listener net.Listener
+	Member   Member
+	Fencer   Fencer
+	Activity ActivitySource
+	// Drain begins the gateway's drain and returns.
+	Drain func(ctx context.Context) error
+	// GRPC are further options, such as transport credentials.
+	GRPC []grpc.ServerOption
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Server is a gateway's side of the control plane. Calls run concurrently.
+type Server struct {
+	controlplanepb.UnimplementedGatewayServer
+	o    ServerOptions
+	grpc *grpc.Server
+}
+
+// NewServer returns a Server that serves once Start is called.
+func NewServer(o ServerOptions) (*Server, error) {
+	if o.Listener == nil || o.Member == nil || o.Fencer == nil || o.Activity == nil || o.Drain == nil {
+		return nil, errors.New("control-plane server: a listener, member, fencer, activity source and drain are required")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Server{o: o}
+	// Clients notice a dead connection by pings; allow them as often as they do.
+	enforce := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true})
+	s.grpc = grpc.NewServer(append([]grpc.ServerOption{enforce}, o.GRPC...)...)
+	controlplanepb.RegisterGatewayServer(s.grpc, s)
+	return s, nil
+}
+
+// stopGrace is how long calls in progress may take after the context ended.
+// Clients give up sooner.
+const stopGrace = 2 * time.Second
+
+// Start serves until the context ends, then lets calls in progress finish. It
+// returns an error if the listener fails. Call it once.
+func (s *Server) Start(ctx context.Context) error {
+	stopped := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		force := time.AfterFunc(stopGrace, s.grpc.Stop)
+		defer force.Stop()
+		s.grpc.GracefulStop()
+	})
+	err := s.grpc.Serve(s.o.Listener)
+	if !release() {
+		<-stopped
+		return nil
+	}
+	s.grpc.Stop()
+	return fmt.Errorf("serving the control plane: %w", err)
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every gateway
+// serves.
+func (*Server) NeedLeaderElection() bool { return false }
+
+// Fence implements the gRPC service.
+func (s *Server) Fence(ctx context.Context, r *controlplanepb.FenceRequest) (*controlplanepb.FenceResponse, error) {
+	s.o.Member.Reached()
+	fences := make([]routecache.Fence, 0, len(r.GetFences()))
+	for _, f := range r.GetFences() {
+		addr, ok := netip.AddrFromSlice(f.GetAddress())
+		if !ok {
+			return nil, status.Error(codes.InvalidArgument, "an address has 4 or 16 bytes")
+		}
+		fences = append(fences, routecache.Fence{Addr: addr.Unmap(), RV: f.GetResourceVersion()})
+	}
+	if err := s.o.Fencer.Fence(ctx, fences); err != nil {
+		return nil, callError(err)
+	}
+	return &controlplanepb.FenceResponse{Holder: s.o.Member.Holder()}, nil
+}
+
+// LastActive implements the gRPC service.
+func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveRequest) (*controlplanepb.LastActiveResponse, error) {
+	s.o.Member.Reached()
+	report := s.o.Activity.LastActive(r.GetCursor())
+	if r.GetCursor() != 0 && report.Source != r.GetSource() {
+		report = s.o.Activity.LastActive(0) // the cursor was another source's
+	}
+	out := &controlplanepb.LastActiveResponse{
+		Holder: s.o.Member.Holder(), Source: report.Source, Cursor: report.Cursor, Known: report.Known,
+		Activities: make([]*controlplanepb.Activity, 0, len(report.Entries)),
+	}
+	for _, e := range report.Entries {
+		out.Activities = append(out.Activities, &controlplanepb.Activity{
+			SandboxId: e.SandboxID, ClaimId: e.ClaimID, AgeNanos: int64(e.Age),
+		})
+	}
+	return out, nil
+}
+
+// Drain implements the gRPC service.
+func (s *Server) Drain(ctx context.Context, _ *controlplanepb.DrainRequest) (*controlplanepb.DrainResponse, error) {
+	s.o.Member.Reached()
+	if err := s.o.Drain(ctx); err != nil {
+		return nil, callError(err)
+	}
+	return &controlplanepb.DrainResponse{Holder: s.o.Member.Holder()}, nil
+}
+
+func callError(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return status.FromContextError(err).Err()
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}

@@ -1,0 +1,227 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// simulation is a controller and its gateways in one synctest bubble: the real
+// Membership, Server, Directory and Client over an API server and a network
+// that can fail.
+type simulation struct {
+	t         *testing.T
+	api       *fakeAPI
+	directory *Directory
+	client    *Client
+
+	mu        sync.Mutex
+	listeners map[string]*bufconn.Listener // by address
+	cut       map[string]bool              // addresses that the controller cannot reach
+	closers   []func()
+}
+
+func simulate(t *testing.T, test func(*testing.T, *simulation)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &simulation{t: t, api: newFakeAPI(), listeners: map[string]*bufconn.Listener{}, cut: map[string]bool{}}
+		s.directory = newDirectory(t, s.api)
+		s.closers = append(s.closers, s.directory.watch(t))
+		client, err := NewClient(ClientOptions{Directory: s.directory, Dial: []grpc.DialOption{grpc.WithContextDialer(s.dial)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.client = client
+		s.closers = append(s.closers, client.Close)
+		defer func() {
+			for i := len(s.closers) - 1; i >= 0; i-- {
+				s.closers[i]()
+			}
+		}()
+		test(t, s)
+	})
+}
+
+func (s *simulation) dial(ctx context.Context, address string) (net.Conn, error) {
+	s.mu.Lock()
+	l, cut := s.listeners[address], s.cut[address]
+	s.mu.Unlock()
+	if cut {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if l == nil {
+		return nil, errors.New("connection refused")
+	}
+	return l.DialContext(ctx)
+}
+
+// cutOff makes an address unreachable for the controller, also over
+// connections that are open.
+func (s *simulation) cutOff(name string, cut bool) {
+	s.mu.Lock()
+	s.cut[name] = cut
+	s.mu.Unlock()
+	s.client.mu.Lock()
+	defer s.client.mu.Unlock()
+	for address, conn := range s.client.conns {
+		if strings.HasSuffix(address, name) {
+			conn.Close()
+			delete(s.client.conns, address)
+		}
+	}
+}
+
+// gateway is one gateway process.
+type gateway struct {
+	*member
+	s       *simulation
+	fences  *fakeFencer
+	use     *fakeActivity
+	server  context.CancelFunc
+	serving chan error
+}
+
+// run starts a gateway process, or a successor under the same name.
+func (s *simulation) run(name, instance string) *gateway {
+	s.t.Helper()
+	g := s.listen(name, instance)
+	g.start(s.t)
+	g.wantHeld(s.t, true, name+" starting")
+	return g
+}
+
+// listen starts a gateway's server only.
+func (s *simulation) listen(name, instance string) *gateway {
+	s.t.Helper()
+	g := &gateway{s: s, fences: &fakeFencer{}, use: &fakeActivity{report: ActivityReport{Source: instance, Known: true}}, serving: make(chan error, 1)}
+	g.member = newMember(s.t, s.api, func(o *MembershipOptions) {
+		o.Name, o.Instance, o.Address = name, instance, "passthrough:///"+name
+	})
+	l := bufconn.Listen(1 << 20)
+	server, err := NewServer(ServerOptions{
+		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use,
+		Drain: func(context.Context) error { g.log.add("drain"); return nil },
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, g.server = context.WithCancel(s.t.Context())
+	go func() { g.serving <- server.Start(ctx) }()
+	s.mu.Lock()
+	s.listeners[name] = l
+	s.mu.Unlock()
+	s.closers = append(s.closers, g.kill)
+	return g
+}
+
+// kill ends the process without a clean stop.
+func (g *gateway) kill() {
+	if g.server == nil {
+		return
+	}
+	g.server()
+	if err := <-g.serving; err != nil {
+		g.s.t.Errorf("server returned %v", err)
+	}
+	g.server = nil
+	if g.cancel != nil {
+		g.stop(g.s.t)
+	}
+}
+
+type fakeFencer struct {
+	mu    sync.Mutex
+	hang  bool
+	calls [][]routecache.Fence
+}
+
+func (f *fakeFencer) Fence(ctx context.Context, fences []routecache.Fence) error {
+	f.mu.Lock()
+	hang := f.hang
+	f.calls = append(f.calls, fences)
+	f.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (f *fakeFencer) setHang(hang bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hang = hang
+}
+
+func (f *fakeFencer) asked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.calls)
+}
+
+type fakeActivity struct {
+	mu      sync.Mutex
+	report  ActivityReport
+	cursors []uint64
+}
+
+func (f *fakeActivity) LastActive(cursor uint64) ActivityReport {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cursors = append(f.cursors, cursor)
+	return f.report
+}
+
+func (f *fakeActivity) set(change func(*ActivityReport)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.report)
+}
+
+var addr1 = netip.MustParseAddr("198.18.0.7")
+
+// wantUnanswered checks who is named; "" wants no error.
+func (s *simulation) wantUnanswered(err error, want, when string) {
+	s.t.Helper()
+	var u *UnansweredError
+	got := ""
+	switch {
+	case errors.As(err, &u):
+		got = strings.Join(u.Gateways, " ")
+	case err != nil:
+		got = err.Error()
+	}
+	if got != want {
+		s.t.Fatalf("%s: unanswered by %q, want %q", when, got, want)
+	}
+}
+
+// fence asks once for a fence of addr1.
+func (s *simulation) fence(rv uint64) error { return s.client.Fence(s.t.Context(), addr1, rv) }
+
+// fenceUntilDone asks again and again, as a reconciler would.
+func (s *simulation) fenceUntilDone(rv uint64, limit time.Duration) time.Duration {
+	s.t.Helper()
+	for begin := time.Now(); ; after(3 * time.Second) {
+		err := s.fence(rv)
+		if err == nil {
+			return time.Since(begin)
+		}
+		if time.Since(begin) > limit {
+			s.t.Fatalf("still unanswered after %v: %v", limit, err)
+		}
+	}
+}

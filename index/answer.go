@@ -1,0 +1,71 @@
+package index
+
+import "github.com/sandlane/sandlane/routecache"
+
+// State says what is known of a sandbox.
+type State int
+
+const (
+	// Unknown: no such sandbox.
+	Unknown State = iota
+	// Ended: the sandbox is over, or is being deleted. It gets no pod any more.
+	Ended
+	// NoPod: the sandbox exists and is bound to no pod.
+	NoPod
+	// Starting: the sandbox is bound, and its pod does not answer for it: not yet
+	// claimed, starting, at an address that is not fenced, stopping, failed, gone,
+	// or claimed by another sandbox. Which of these it is only matters to who
+	// would write (package activation), and that one reads live.
+	Starting
+	// Running: the sandbox's pod answers.
+	Running
+)
+
+// String returns the state's name, for logs and tests.
+func (s State) String() string {
+	if s < 0 || int(s) >= len(stateNames) {
+		return "invalid"
+	}
+	return stateNames[s]
+}
+
+var stateNames = [...]string{"unknown", "ended", "no pod", "starting", "running"}
+
+// Answer is what is known of a sandbox. Of an unknown one only State is set.
+type Answer struct {
+	State State
+	// Route is set when Running, and new: the caller may set its Stamp.
+	Route *routecache.Route
+	// Namespace, Pool, Team and Private are the sandbox's.
+	Namespace, Pool, Team string
+	Private               bool
+	// ClaimID, PodName and PodUID are its binding, empty without one.
+	ClaimID, PodName, PodUID string
+}
+
+// decide says what a sandbox and the pod of its binding's UID amount to. Either
+// may be nil: not there.
+func decide(id string, s *sandbox, p *pod) Answer {
+	if s == nil {
+		return Answer{State: Unknown}
+	}
+	a := Answer{
+		Namespace: s.namespace.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private,
+		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID,
+	}
+	switch {
+	case s.ended:
+		a.State = Ended
+	case s.claim == "":
+		a.State = NoPod
+	case p == nil || !p.backs(id, s) || !p.routable():
+		a.State = Starting
+	default:
+		a.State = Running
+		a.Route = &routecache.Route{
+			SandboxID: id, Namespace: a.Namespace, ClaimID: s.claim, PodUID: p.uid,
+			Addr: p.addr, PodRV: p.rv, Private: s.private,
+		}
+	}
+	return a
+}

@@ -1,0 +1,104 @@
+package index
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Hooks are told of changes, from the goroutines of the watches and in their
+// order: a hook must not block, nor wait for another hook. Nil ones are skipped.
+// They may be called again for what they know, after a list.
+type Hooks struct {
+	// SandboxChanged: what was known of how to reach the sandbox is over: its end
+	// was seen, its binding changed, its object or its running pod went, or its
+	// privacy changed. The route cache's Invalidate.
+	SandboxChanged func(id string)
+	// PodAvailable: the pod can be claimed: idle, Ready, not being deleted, its
+	// address fenced. Called for each event of such a pod. The pod is shared: do
+	// not change it, and do not keep it.
+	PodAvailable func(pod *corev1.Pod)
+	// PodUnavailable: a pod that could be claimed no longer can, or left the pool.
+	PodUnavailable func(namespace, pool string, uid types.UID)
+	// PodsSeen: every pod event up to rv was applied and its hooks were called.
+	PodsSeen func(rv uint64)
+	// ClaimSettled: the sandbox, or a pod that names it, changed in a way that
+	// may settle who waits for it. Often it does not: look again.
+	ClaimSettled func(id string)
+	// ClaimOver: the sandbox ended, went, or is bound to another claim.
+	ClaimOver func(id, claimID string)
+	// PoolChanged: the pool is new, changed, or gone.
+	PoolChanged func(namespace, name string, exists bool)
+}
+
+// complete fills in what is nil.
+func (h *Hooks) complete() {
+	if h.SandboxChanged == nil {
+		h.SandboxChanged = func(string) {}
+	}
+	if h.PodAvailable == nil {
+		h.PodAvailable = func(*corev1.Pod) {}
+	}
+	if h.PodUnavailable == nil {
+		h.PodUnavailable = func(string, string, types.UID) {}
+	}
+	if h.PodsSeen == nil {
+		h.PodsSeen = func(uint64) {}
+	}
+	if h.ClaimSettled == nil {
+		h.ClaimSettled = func(string) {}
+	}
+	if h.ClaimOver == nil {
+		h.ClaimOver = func(string, string) {}
+	}
+	if h.PoolChanged == nil {
+		h.PoolChanged = func(string, string, bool) {}
+	}
+}
+
+// podChanged calls the hooks for a pod's change; either record may be nil. typed
+// is the pod itself if new is available.
+func (h *Hooks) podChanged(old, new *pod, typed *corev1.Pod) {
+	if old != nil && old.routable() && (new == nil || !new.routable() || !sameTarget(old, new)) {
+		h.SandboxChanged(old.sandbox)
+	}
+	if old != nil && old.available() && (new == nil || !new.available() || new.pool != old.pool) {
+		h.PodUnavailable(old.namespace.Value(), old.pool.Value(), types.UID(old.uid))
+	}
+	if new != nil && new.available() {
+		h.PodAvailable(typed)
+	}
+	if old != nil && old.sandbox != "" && (new == nil || new.sandbox != old.sandbox) {
+		h.ClaimSettled(old.sandbox)
+	}
+	if new != nil && new.sandbox != "" && (old == nil || !sameTarget(old, new) ||
+		old.phase != new.phase || old.deleting != new.deleting) {
+		h.ClaimSettled(new.sandbox)
+	}
+}
+
+// sameTarget reports whether both records of a pod lead the same sandbox's
+// requests to the same place.
+func sameTarget(a, b *pod) bool {
+	return a.sandbox == b.sandbox && a.claim == b.claim && a.addr == b.addr
+}
+
+// sandboxChanged calls the hooks for a sandbox's change; either record may be nil.
+func (h *Hooks) sandboxChanged(id string, old, new *sandbox) {
+	if old != nil && new != nil && *old == *new {
+		return
+	}
+	end := new != nil && new.ended && (old == nil || !old.ended)
+	rebound := old != nil && old.claim != "" && (new == nil || new.claim != old.claim ||
+		new.podUID != old.podUID || new.podName != old.podName)
+	private := old != nil && new != nil && old.private != new.private
+	if end || rebound || private || new == nil {
+		h.SandboxChanged(id)
+	}
+	if rebound && !old.ended {
+		h.ClaimOver(id, old.claim)
+	}
+	if end && new.claim != "" {
+		h.ClaimOver(id, new.claim)
+	}
+	h.ClaimSettled(id)
+}

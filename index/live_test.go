@@ -1,0 +1,95 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// readerFunc is a client.Reader that only gets.
+type readerFunc func(ctx context.Context, obj client.Object) error
+
+func (f readerFunc) Get(ctx context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	return f(ctx, obj)
+}
+
+func (f readerFunc) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("unexpected list")
+}
+
+var nobody = readerFunc(func(context.Context, client.Object) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, "x")
+})
+
+func TestLiveIsLimited(t *testing.T) {
+	l := NewLive(LiveOptions{Reader: nobody, PerSecond: 10, Reserved: 2})
+	for i := range 8 {
+		if a, err := l.Resolve(t.Context(), "s"); err != nil || a.State != Unknown {
+			t.Fatalf("read %d: %v, %v", i, a.State, err)
+		}
+	}
+	if _, err := l.Resolve(t.Context(), "s"); !errors.Is(err, ErrLimited) {
+		t.Errorf("beyond the bucket: %v", err)
+	}
+	for range 2 {
+		if _, err := l.ResolveReserved(t.Context(), "s"); err != nil {
+			t.Errorf("the reserved share is used up by others: %v", err)
+		}
+	}
+	if _, err := l.ResolveReserved(t.Context(), "s"); !errors.Is(err, ErrLimited) {
+		t.Errorf("beyond the reserved share: %v", err)
+	}
+	reg := prometheus.NewRegistry()
+	must(t, l.RegisterMetrics(reg))
+	must(t, New(Options{}).RegisterMetrics(reg))
+	families, err := reg.Gather()
+	must(t, err)
+	if len(families) != 5 { // live reads, events, three gauges; no list yet
+		t.Errorf("%d metric families", len(families))
+	}
+}
+
+func TestLiveErrors(t *testing.T) {
+	away := errors.New("connection refused")
+	podAway := readerFunc(func(_ context.Context, obj client.Object) error {
+		if _, ok := obj.(*corev1.Pod); ok {
+			return away
+		}
+		boundSandbox("s", "c", "p").DeepCopyInto(obj.(*v1alpha1.Sandbox))
+		return nil
+	})
+	podGone := readerFunc(func(ctx context.Context, obj client.Object) error {
+		if err := podAway(ctx, obj); err != nil {
+			return nobody(ctx, obj)
+		}
+		return nil
+	})
+	slow := readerFunc(func(ctx context.Context, _ client.Object) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	for name, tc := range map[string]struct {
+		reader client.Reader
+		state  State
+		err    error
+	}{
+		"API server away":            {readerFunc(func(context.Context, client.Object) error { return away }), Unknown, away},
+		"away for the pod":           {podAway, Unknown, away},
+		"pod gone":                   {podGone, Starting, nil},
+		"API server does not answer": {slow, Unknown, context.DeadlineExceeded},
+	} {
+		l := NewLive(LiveOptions{Reader: tc.reader, Timeout: 10 * time.Millisecond})
+		if a, err := l.Resolve(t.Context(), "s"); !errors.Is(err, tc.err) || a.State != tc.state || a.Route != nil {
+			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+	}
+}

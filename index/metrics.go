@@ -1,0 +1,63 @@
+package index
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	events, lists *prometheus.CounterVec
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		events: counters("events_total", "Watch events applied, by kind.", "kind"),
+		lists:  counters("lists_total", "Complete lists applied, by kind.", "kind"),
+	}
+}
+
+type liveMetrics struct{ reads *prometheus.CounterVec }
+
+func newLiveMetrics() *liveMetrics {
+	return &liveMetrics{reads: counters("live_reads_total",
+		"Live resolves by what they found; limited means not read, error not answered.", "outcome")}
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "sandlane", Subsystem: "index", Name: name, Help: help}, labels)
+}
+
+// RegisterMetrics registers the index's metrics. An error means that reg has
+// metrics of these names already.
+func (x *Index) RegisterMetrics(reg prometheus.Registerer) error {
+	gauge := func(name, help string, f func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "sandlane", Subsystem: "index", Name: name, Help: help},
+			func() float64 {
+				x.mu.RLock()
+				defer x.mu.RUnlock()
+				return float64(f())
+			})
+	}
+	return register(reg, x.metrics.events, x.metrics.lists,
+		gauge("pods", "Pool pods known.", func() int { return len(x.pods) }),
+		gauge("sandboxes", "Sandboxes known, ended ones included.", func() int { return len(x.sandboxes) }),
+		gauge("pools", "Pools known.", func() int { return len(x.pools) }))
+}
+
+// RegisterMetrics registers the live reads' metrics. An error means that reg has
+// metrics of these names already.
+func (l *Live) RegisterMetrics(reg prometheus.Registerer) error {
+	return register(reg, l.metrics.reads)
+}
+
+func register(reg prometheus.Registerer, all ...prometheus.Collector) error {
+	for _, c := range all {
+		if err := reg.Register(c); err != nil {
+			return fmt.Errorf("registering index metrics: %w", err)
+		}
+	}
+	return nil
+}

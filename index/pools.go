@@ -1,0 +1,77 @@
+package index
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// PoolInfo is what is known of a SandboxPool.
+type PoolInfo struct {
+	Namespace, Name string
+	UID             types.UID
+	// Deleting: the pool is on its way out; nothing should be claimed from it.
+	Deleting bool
+	// Spec is shared: do not change it.
+	Spec *v1alpha1.SandboxPoolSpec
+}
+
+// Access says what a first request must show; empty means that nobody may claim
+// by just sending a request, as from a pool that is being deleted.
+func (p PoolInfo) Access() v1alpha1.FirstRequestAccess {
+	if p.Spec == nil || p.Spec.FirstRequest == nil || p.Deleting {
+		return ""
+	}
+	return p.Spec.FirstRequest.Access
+}
+
+type poolKey struct{ namespace, name string }
+
+// Pool returns a pool by name; false if the watch knows of none.
+func (x *Index) Pool(namespace, name string) (PoolInfo, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	p, ok := x.pools[poolKey{namespace, name}]
+	return p, ok
+}
+
+// Pools returns all pools, in no order.
+func (x *Index) Pools() []PoolInfo {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := make([]PoolInfo, 0, len(x.pools))
+	for _, p := range x.pools {
+		all = append(all, p)
+	}
+	return all
+}
+
+func (x *Index) setPool(o *v1alpha1.SandboxPool) {
+	x.mu.Lock()
+	x.pools[poolKey{o.Namespace, o.Name}] = PoolInfo{
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, Deleting: o.DeletionTimestamp != nil, Spec: &o.Spec,
+	}
+	x.mu.Unlock()
+	x.hooks.PoolChanged(o.Namespace, o.Name, true)
+}
+
+// removePool removes the pool of the store's key, namespace/name.
+func (x *Index) removePool(key string) {
+	namespace, name, _ := strings.Cut(key, "/")
+	x.mu.Lock()
+	delete(x.pools, poolKey{namespace, name})
+	x.mu.Unlock()
+	x.hooks.PoolChanged(namespace, name, false)
+}
+
+func (x *Index) poolKeys() []string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	keys := make([]string, 0, len(x.pools))
+	for k := range x.pools {
+		keys = append(keys, k.namespace+"/"+k.name)
+	}
+	return keys
+}

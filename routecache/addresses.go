@@ -1,0 +1,86 @@
+package routecache
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"slices"
+)
+
+// addressList is the routes of a shard in no order, beside the hashes of their
+// addresses. A fence reads the hashes from one end to the other, a few
+// microseconds for a shard of the default size, and looks at the routes that
+// match only; a map would cost four times the memory. Guarded by the shard.
+type addressList struct {
+	hashes []uint32
+	routes []*Route
+}
+
+func (l *addressList) add(hash uint32, r *Route) {
+	l.hashes = append(l.hashes, hash)
+	l.routes = append(l.routes, r)
+}
+
+func (l *addressList) remove(hash uint32, r *Route) {
+	for i, h := range l.hashes {
+		if h != hash || l.routes[i] != r {
+			continue
+		}
+		last := len(l.hashes) - 1
+		l.hashes[i], l.routes[i] = l.hashes[last], l.routes[last]
+		l.routes[last] = nil
+		l.hashes, l.routes = l.hashes[:last], l.routes[:last]
+		return
+	}
+}
+
+func (l *addressList) clear() { *l = addressList{} }
+
+// older returns the routes that the fences say are over.
+func (l *addressList) older(f *fences) []*Route {
+	var over []*Route
+	for i, h := range l.hashes {
+		if f.maybe(h) && f.over(l.routes[i]) {
+			over = append(over, l.routes[i])
+		}
+	}
+	return over
+}
+
+// snapshot returns a copy of the routes.
+func (l *addressList) snapshot() []*Route { return slices.Clone(l.routes) }
+
+// fences are a batch, prepared for looking through the shards.
+type fences struct {
+	byAddr map[netip.Addr]uint64
+	// bits has the bit of each address's hash set.
+	bits [1 << 16 / 64]uint64
+}
+
+func newFences(batch []Fence, seed maphash.Seed) *fences {
+	f := &fences{byAddr: make(map[netip.Addr]uint64, len(batch))}
+	for _, x := range batch {
+		addr := x.Addr.Unmap()
+		f.byAddr[addr] = max(f.byAddr[addr], x.RV)
+		h := hashAddr(seed, addr) & 0xffff
+		f.bits[h/64] |= 1 << (h % 64)
+	}
+	return f
+}
+
+// maybe reports whether an address of this hash may be fenced.
+func (f *fences) maybe(hash uint32) bool {
+	h := hash & 0xffff
+	return f.bits[h/64]&(1<<(h%64)) != 0
+}
+
+// over reports whether the route comes from an older pod object than a fence.
+func (f *fences) over(r *Route) bool {
+	rv, ok := f.byAddr[r.Addr.Unmap()]
+	return ok && r.PodRV < rv
+}
+
+// hashAddr hashes an address; IPv4 in IPv6 form hashes like IPv4.
+func hashAddr(seed maphash.Seed, a netip.Addr) uint32 {
+	b := a.As16()
+	return uint32(maphash.Bytes(seed, b[:]))
+}

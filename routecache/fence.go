@@ -1,0 +1,46 @@
+package routecache
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Fence drops every route to the fenced addresses that comes from an older pod
+// object, refuses such routes from now on (until PodsSeen has reached the
+// fence's RV, and later still to resolves that have begun by then), and waits
+// for the handlers in flight.
+//
+// Nil is the acknowledgement: no handler will answer from such a route any
+// more. An error is the context's; the routes are dropped and refused all the
+// same, and the call may be repeated.
+func (c *Cache) Fence(ctx context.Context, batch []Fence) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	start := time.Now()
+	f := newFences(batch, c.seed)
+	c.refusals.add(f.byAddr)
+	for i := range c.shards {
+		c.shards[i].dropOlder(f)
+	}
+	if err := c.flights.wait(ctx); err != nil {
+		return fmt.Errorf("fence of %d addresses: waiting for handlers in flight: %w", len(f.byAddr), err)
+	}
+	c.metrics.fence.Observe(time.Since(start).Seconds())
+	return nil
+}
+
+// WaitFlights returns nil when every handler that was in flight at the call has
+// left, or the context's error.
+func (c *Cache) WaitFlights(ctx context.Context) error {
+	if err := c.flights.wait(ctx); err != nil {
+		return fmt.Errorf("waiting for handlers in flight: %w", err)
+	}
+	return nil
+}
+
+// PodsSeen says that the gateway's own pod watch has reached rv: every event up
+// to it was applied and its consequences drawn (Invalidate). It lifts the
+// refusals of fences up to rv. Cheap enough for every event.
+func (c *Cache) PodsSeen(rv uint64) { c.refusals.podsSeen(rv) }

@@ -1,0 +1,125 @@
+package routecache
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+)
+
+// flightStripes is over how many counters the handlers of one epoch spread, so
+// that they do not fight for a cache line. A power of two.
+const flightStripes = 16
+
+// flights counts the handlers in flight and waits for those of the past, with
+// two epochs and no lock (the scheme of Linux's sleepable RCU). A handler counts
+// itself in the current epoch. A waiter waits until the other epoch is empty,
+// makes it the current one, and waits until the one before is empty: whoever
+// was in flight when the wait began has then left, and new handlers cannot
+// prolong it.
+//
+// The first of the two waits is needed: a handler may read the epoch, be
+// overtaken by a whole wait, and then count itself in what is by now the other
+// epoch.
+type flights struct {
+	epoch  atomic.Uint32
+	counts [2][flightStripes]flightCount
+
+	// turn is held by the waiter at work. started and completed number the waits;
+	// they change only under turn. A wait that gave up has no completed number.
+	turn      chan struct{}
+	started   atomic.Uint64
+	completed atomic.Uint64
+	// waiting asks handlers that leave a counter empty to say so on wake.
+	waiting atomic.Bool
+	wake    chan struct{}
+}
+
+type flightCount struct {
+	n atomic.Int64
+	_ [56]byte // one a cache line
+}
+
+// Flight is a handler in flight. Leave ends it.
+type Flight struct {
+	flights *flights
+	count   *atomic.Int64
+}
+
+func (f *flights) init() {
+	f.turn = make(chan struct{}, 1)
+	f.wake = make(chan struct{}, 1)
+}
+
+// Enter puts a handler in flight: from before its Get until its answer is sent.
+// A handler that waits, for a read, a claim or a client, must not be in flight:
+// fences wait for it. Enter takes no lock and does not allocate.
+func (c *Cache) Enter() Flight { return c.flights.enter(c.flights.epoch.Load()) }
+
+func (f *flights) enter(epoch uint32) Flight {
+	n := &f.counts[epoch&1][rand.Uint32()%flightStripes].n
+	n.Add(1)
+	return Flight{flights: f, count: n}
+}
+
+// Leave ends the flight. Call it once.
+func (t Flight) Leave() {
+	if t.count.Add(-1) == 0 && t.flights.waiting.Load() {
+		select {
+		case t.flights.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wait returns nil when every handler that was in flight at the call has left,
+// or the context's error. Waits that are called during another share the next.
+func (f *flights) wait(ctx context.Context) error {
+	need := f.started.Load() + 1
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if f.completed.Load() >= need {
+		return nil
+	}
+	number := f.started.Add(1)
+	f.waiting.Store(true)
+	defer f.waiting.Store(false)
+	current := f.epoch.Load()
+	if err := f.drain(ctx, current+1); err != nil {
+		return err
+	}
+	f.epoch.Store(current + 1)
+	if err := f.drain(ctx, current); err != nil {
+		return err
+	}
+	f.completed.Store(number)
+	return nil
+}
+
+// drain waits until each of the epoch's counters has been empty once. Under turn.
+func (f *flights) drain(ctx context.Context, epoch uint32) error {
+	for i := range f.counts[epoch&1] {
+		for f.counts[epoch&1][i].n.Load() != 0 {
+			select {
+			case <-f.wake:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// inFlight returns the number of handlers in flight, for metrics.
+func (f *flights) inFlight() int64 {
+	var n int64
+	for e := range f.counts {
+		for i := range f.counts[e] {
+			n += f.counts[e][i].n.Load()
+		}
+	}
+	return n
+}

@@ -1,0 +1,60 @@
+package routecache
+
+import (
+	"net/netip"
+	"sync/atomic"
+)
+
+// Route says where a sandbox lives. It is immutable once Put.
+type Route struct {
+	// SandboxID is the key.
+	SandboxID string
+	// Namespace is the pod's.
+	Namespace string
+	// ClaimID and PodUID identify the binding that the route stands for.
+	ClaimID string
+	PodUID  string
+	// Addr is the fenced pod IP.
+	Addr netip.Addr
+	// PodRV is the resourceVersion of the pod object the route came from.
+	PodRV uint64
+	// Private asks for the traffic token on every port but sandboxd's own.
+	Private bool
+	// Stamp notes the sandbox's use. Never nil in the cache.
+	Stamp *Stamp
+}
+
+// Same reports whether both routes stand for the same claim on the same pod.
+func (r *Route) Same(o *Route) bool {
+	return r == o || r.SandboxID == o.SandboxID && r.ClaimID == o.ClaimID && r.PodUID == o.PodUID
+}
+
+// Stamp is the last time at which a sandbox was seen in use. The zero value has
+// never been touched. Safe for concurrent use.
+type Stamp struct{ nanos atomic.Int64 }
+
+// Touch notes use at now, in Unix nanoseconds. The latest time wins.
+func (s *Stamp) Touch(now int64) {
+	for {
+		old := s.nanos.Load()
+		if old >= now || s.nanos.CompareAndSwap(old, now) {
+			return
+		}
+	}
+}
+
+// Load returns the last touch in Unix nanoseconds, 0 if there was none.
+func (s *Stamp) Load() int64 { return s.nanos.Load() }
+
+// Fence says that whatever a pod object older than RV says about Addr is over.
+type Fence struct {
+	Addr netip.Addr
+	RV   uint64
+}
+
+// Token ties a Put to what was known when its resolve began. The zero value is
+// refused by every Put.
+type Token struct {
+	generation uint64 // of the ID's stripe
+	lifts      uint64 // lifts of refusals seen so far
+}
