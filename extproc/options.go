@@ -46,6 +46,9 @@ type Options struct {
 	// ShutdownTimeout bounds the graceful stop. Default 10s.
 	ShutdownTimeout time.Duration
 
+	// Now is the clock that Activity's stamps are read against, in nanoseconds.
+	// Default the wall clock, whose steps back lose touches.
+	Now func() int64
 	// Registerer takes the metrics. Nil registers them nowhere.
 	Registerer prometheus.Registerer
 	// Log is slog.Default() if nil.
@@ -79,6 +82,9 @@ func (o *Options) Complete() {
 	}
 	if o.Ready == nil {
 		o.Ready = func() bool { return true }
+	}
+	if o.Now == nil {
+		o.Now = func() int64 { return time.Now().UnixNano() }
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/codes"
@@ -112,7 +111,7 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 	if !s.o.Lease.Held() {
 		return false, errNoLease
 	}
-	r.Stamp.Touch(time.Now().UnixNano())
+	r.Stamp.Touch(s.o.Now())
 	if err := c.stream.Send(routeAnswer(r, &c.target)); err != nil {
 		return false, &sendError{err}
 	}

@@ -42,7 +42,7 @@ func TestFirstRequestAnswers(t *testing.T) {
 
 	t.Run("no sandbox named", func(t *testing.T) {
 		a := send(t, nil, byHost(t, "GET", "localhost", "/", nil))
-		wantError(t, a, 404, "X-Sandbox-Id", "/sandboxes/", "8000-")
+		wantError(t, a, 404, "X-Sandbox-Id", "/sandboxes/", "<port>-<ID>")
 	})
 	t.Run("unknown pool", func(t *testing.T) {
 		a := shared.Do(t, nil, stack.Request{ID: "fr-unknown", Pool: ns + "/nowhere"})

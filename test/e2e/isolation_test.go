@@ -24,11 +24,7 @@ func TestIsolation(t *testing.T) {
 	if a.PodUID == b.PodUID || a.Process == b.Process {
 		t.Fatalf("both sandboxes are in %s", a.Pod)
 	}
-	sb, _ := shared.Sandbox(t, "isolated-b")
-	address := sb.Status.Address
-	if address == "" {
-		t.Fatal("sandbox b has no address")
-	}
+	address := addressOf(t, "isolated-b")
 	out, err := inside(t, ns, a.Pod, "echo alive; id -u")
 	if err != nil || !strings.Contains(out, "alive") {
 		t.Fatalf("exec does not work, so nothing can be proved: %v\n%s", err, out)

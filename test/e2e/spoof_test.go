@@ -42,15 +42,25 @@ func raw(t *testing.T, request string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
+// addressOf waits until the sandbox's status names its pod's address.
+func addressOf(t *testing.T, id string) (address string) {
+	t.Helper()
+	shared.Eventually(t, 10*time.Second, "the address of "+id, func() (bool, string) {
+		sb, _ := shared.Sandbox(t, id)
+		address = sb.Status.Address
+		return address != "", string(sb.Status.Phase)
+	})
+	return address
+}
+
 // No client-sent header, host trick or encoding reaches a pod that the target
 // does not name.
 func TestSpoofing(t *testing.T) {
 	mine := shared.Touch(t, "spoof-mine", "")
 	victim := shared.Touch(t, "spoof-victim", "")
-	sb, _ := shared.Sandbox(t, "spoof-victim")
-	address := sb.Status.Address
-	if address == "" || mine.PodUID == victim.PodUID {
-		t.Fatalf("no victim to aim at: %+v", sb.Status)
+	address := addressOf(t, "spoof-victim")
+	if mine.PodUID == victim.PodUID {
+		t.Fatal("both sandboxes are in one pod")
 	}
 
 	t.Run("internal headers", func(t *testing.T) {

@@ -1,0 +1,71 @@
+# Sandlane's targets. `make help` lists them; .ci/run calls the same ones.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+ARGS    ?=
+
+# Tools are built once for each version of theirs and of Go, outside the checkout.
+CACHE          := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sandlane/tools
+GOVERSION      := $(shell $(GO) env GOVERSION)
+pinned         = $(shell awk '$$1 == "$(2)" { print $$2 }' $(1)/go.mod)
+LINT           := $(CACHE)/golangci-lint-$(call pinned,hack/lint,github.com/golangci/golangci-lint/v2)-$(GOVERSION)
+CONTROLLER_GEN := $(CACHE)/controller-gen-$(call pinned,hack/tools,sigs.k8s.io/controller-tools)-$(GOVERSION)
+
+# The version stands in -ldflags; Go's own stamp would make each commit relink
+# the helpers that bin/sandlane embeds.
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/sandlane and the two programs that it embeds
+	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
+	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
+	$(GO) build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sandlane ./cmd/sandlane
+
+.PHONY: run
+run: build ## start everything on this machine (ARGS="--port 8080 …")
+	@bin/sandlane up $(ARGS)
+
+.PHONY: test
+test: ## run every test; needs root, and says first what is missing
+	@hack/test.sh unit e2e
+
+.PHONY: unit
+unit: ## run the tests that need no root
+	@hack/test.sh unit
+
+.PHONY: lint
+lint: $(LINT) ## run golangci-lint
+	$(LINT) run ./...
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs and protobuf code
+	$(CONTROLLER_GEN) object paths=./api/v1alpha1
+	rm -f api/crds/*.yaml
+	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/v1alpha1 output:crd:dir=api/crds
+	$(GO) run ./hack/crd api/crds/*.yaml
+	hack/proto/generate.sh
+
+.PHONY: generate-check
+generate-check: ## regenerate, and fail if that changed anything
+	@hack/generate-check.sh
+
+.PHONY: bench
+bench: ## run the benchmarks of the hot paths
+	$(GO) test -run '^$$' -bench . -benchmem ./routecache/... ./extproc/... ./activity/... ./credentials/... ./controlplane/schedule/...
+
+.PHONY: clean
+clean: ## remove what build made; caches and the state of `sandlane up` stay
+	rm -rf bin local/helpers/bin/podinit local/helpers/bin/echo
+
+$(LINT):
+	$(GO) build -C hack/lint -trimpath -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(CONTROLLER_GEN):
+	$(GO) build -C hack/tools -trimpath -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/local"
+)
+
+func newAPIKey() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "apikey",
+		Short: "Create, list and revoke API keys",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	dir := cmd.PersistentFlags().String("state", "", "state folder (default $XDG_STATE_HOME/sandlane or ~/.local/state/sandlane)")
+	store := func() (*credentials.Store, error) {
+		path, err := stateDir(*dir)
+		if err != nil {
+			return nil, err
+		}
+		c, err := clusterClient(path)
+		if err != nil {
+			return nil, err
+		}
+		return credentials.NewStore(c, local.SystemNamespace), nil
+	}
+	cmd.AddCommand(newAPIKeyCreate(store), newAPIKeyList(store), newAPIKeyRevoke(store))
+	return cmd
+}
+
+func newAPIKeyCreate(store func() (*credentials.Store, error)) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create a key; it is shown this once",
+		Args:  cobra.NoArgs,
+	}
+	team := cmd.Flags().String("team", demoTeam, "team that the key belongs to")
+	namespace := cmd.Flags().String("namespace", "default", "namespace whose sandboxes the key sees")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := store()
+		if err != nil {
+			return err
+		}
+		key, info, err := s.Create(cmd.Context(), *team, *namespace)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nkey %s of team %s for namespace %s; it is not shown again\n", key, info.ID, info.Team, info.Namespace)
+		return err
+	}
+	return cmd
+}
+
+func newAPIKeyList(store func() (*credentials.Store, error)) *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List the keys", Args: cobra.NoArgs}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := store()
+		if err != nil {
+			return err
+		}
+		keys, err := s.List(cmd.Context())
+		if err != nil {
+			return err
+		}
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
+		fmt.Fprintln(w, "ID\tTEAM\tNAMESPACE\tAGE")
+		for _, k := range keys {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", k.ID, k.Team, k.Namespace, duration.HumanDuration(time.Since(k.Created)))
+		}
+		return w.Flush()
+	}
+	return cmd
+}
+
+func newAPIKeyRevoke(store func() (*credentials.Store, error)) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Revoke a key by its ID (see list); it stops working within seconds",
+		Args:  cobra.ExactArgs(1),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := store()
+		if err != nil {
+			return err
+		}
+		err = s.Revoke(cmd.Context(), args[0])
+		if errors.Is(err, credentials.ErrKeyNotFound) {
+			return fmt.Errorf("there is no key %q; `%s apikey list` shows them", args[0], program())
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "key %s revoked\n", args[0])
+		return err
+	}
+	return cmd
+}

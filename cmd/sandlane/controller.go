@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/gateway"
+	"github.com/sandlane/sandlane/reconcilers"
+	"github.com/sandlane/sandlane/reconcilers/sandbox"
+)
+
+// Leader election outlives short absences of the API server: controller-runtime's
+// default gives up after 10 s and ends the process.
+const (
+	electionLease = 45 * time.Second
+	electionRenew = 30 * time.Second
+	electionRetry = 3 * time.Second
+)
+
+// controllerOptions are the flags of `sandlane controller`.
+type controllerOptions struct {
+	config          *rest.Config
+	metricsAddress  string
+	systemNamespace string
+	leaderElect     bool
+	recordTTL       time.Duration
+	idleCheck       time.Duration
+	log             *slog.Logger
+}
+
+func newController() *cobra.Command {
+	var o controllerOptions
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Run the controller: keep pools warm, end and record sandboxes",
+		Args:  cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	kubeconfigFlag(cmd, &kubeconfig)
+	flags.StringVar(&o.metricsAddress, "metrics-address", "0", "where to serve /metrics; 0 is nowhere")
+	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run beside other controllers, one at a time")
+	flags.DurationVar(&o.recordTTL, "record-ttl", sandbox.DefaultRecordTTL, "how long ended sandboxes are kept")
+	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if o.recordTTL <= 0 || o.idleCheck <= 0 {
+			return errors.New("--record-ttl and --idle-check-interval must be more than 0")
+		}
+		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+			return fmt.Errorf("reach the API server: %w", err)
+		}
+		o.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		logWith(o.log)
+		return runController(cmd.Context(), o)
+	}
+	return cmd
+}
+
+func runController(ctx context.Context, o controllerOptions) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	cfg := rest.CopyConfig(o.config)
+	cfg.UserAgent, cfg.QPS = "sandlane-controller", -1 // the API server has limits of its own
+	lease, renew, retry := electionLease, electionRenew, electionRetry
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cache.Options{ByObject: reconcilers.CacheByObject()},
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "sandlane-controller",
+		LeaderElectionNamespace:       o.systemNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &lease,
+		RenewDeadline:                 &renew,
+		RetryPeriod:                   &retry,
+	})
+	if err != nil {
+		return fmt.Errorf("make the controller: %w", err)
+	}
+	clientset, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("make an API client: %w", err)
+	}
+	gatewayMetrics := controlplane.NewControllerMetrics(metrics.Registry)
+	directory, err := controlplane.NewDirectory(controlplane.DirectoryOptions{
+		Leases: clientset.CoordinationV1().Leases(o.systemNamespace), Metrics: gatewayMetrics, Log: o.log,
+	})
+	if err != nil {
+		return err
+	}
+	gateways, err := controlplane.NewClient(controlplane.ClientOptions{Directory: directory, Metrics: gatewayMetrics, Log: o.log})
+	if err != nil {
+		return err
+	}
+	defer gateways.Close()
+	live, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("make an API client: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(directory.Start)); err != nil {
+		return err
+	}
+	err = reconcilers.Setup(mgr, reconcilers.Options{
+		Fencer: gateways, LastActive: gateways,
+		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+			return applyClaim(ctx, live, s, pod)
+		},
+		RecordTTL:         o.recordTTL,
+		IdleCheckInterval: o.idleCheck,
+		Registerer:        metrics.Registry,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the reconcilers: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+// applyClaim completes a claim whose gateway died between the binding and the
+// pod's PATCH.
+func applyClaim(ctx context.Context, live client.Client, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	claim, err := schedule.ClaimOf(s, pod)
+	if err != nil {
+		return err
+	}
+	_, err = schedule.ApplyClaim(ctx, live, claim)
+	return err
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/sandlane/sandlane/envoy"
+)
+
+func newEnvoyConfig() *cobra.Command {
+	var o envoy.Options
+	var listen, output string
+	cmd := &cobra.Command{
+		Use:   "envoy-config",
+		Short: "Print the Envoy configuration of a gateway",
+		Args:  cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.RunDir, "run-dir", "/run/sandlane", "folder of the gateway's and Envoy's sockets")
+	flags.StringVar(&listen, "listen", net.JoinHostPort("0.0.0.0", strconv.Itoa(envoy.DefaultPort)), "address and port that clients connect to")
+	flags.StringVar(&o.CertFile, "tls-cert", "", "certificate chain (PEM); turns TLS on")
+	flags.StringVar(&o.KeyFile, "tls-key", "", "private key (PEM)")
+	flags.IntVar(&o.MaxStreams, "max-streams", envoy.DefaultMaxStreams, "client connections, and separately open requests, at once")
+	flags.StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		host, port, err := net.SplitHostPort(listen)
+		if err != nil {
+			return fmt.Errorf("--listen %s: must be an IP address and a port: %w", listen, err)
+		}
+		if o.Port, err = strconv.Atoi(port); err != nil || o.Port == 0 {
+			return fmt.Errorf("--listen %s: the port must be a number from 1 to 65535", listen)
+		}
+		o.ListenAddress = host
+		render, ok := map[string]func(*bootstrapv3.Bootstrap) ([]byte, error){"yaml": envoy.YAML, "json": envoy.JSON}[output]
+		if !ok {
+			return fmt.Errorf("--output %q: must be yaml or json", output)
+		}
+		config, err := envoy.Bootstrap(o)
+		if err != nil {
+			return err
+		}
+		text, err := render(config)
+		if err != nil {
+			return err
+		}
+		_, err = cmd.OutOrStdout().Write(text)
+		return err
+	}
+	return cmd
+}

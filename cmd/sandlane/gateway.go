@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+func newGateway() *cobra.Command {
+	var o gateway.Options
+	var kubeconfig, pool string
+	cmd := &cobra.Command{
+		Use:   "gateway",
+		Short: "Run a gateway: answer Envoy, claim pods, hold a lease",
+		Long: `Run a gateway beside an Envoy that was configured by "sandlane envoy-config" with
+the same --run-dir. It answers once it holds its lease and has listed the
+cluster; /readyz on the metrics address says when.`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	kubeconfigFlag(cmd, &kubeconfig)
+	flags.StringVar(&o.Name, "name", "", "name of this gateway's lease: the pod's name and UID on a cluster")
+	flags.StringVar(&o.RunDir, "run-dir", "", "folder of the unix sockets, shared with Envoy")
+	flags.StringVar(&pool, "first-request-pool", "", "[namespace/]name of the pool for first requests that name none")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /healthz and /readyz; empty is nowhere")
+	flags.StringVar(&o.SystemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
+	flags.DurationVar(&o.LeaseDuration, "lease-duration", controlplane.DefaultLeaseDuration, "how long to answer without a renewal")
+	flags.DurationVar(&o.RenewEvery, "lease-renew-every", controlplane.DefaultRenewEvery, "time between renewals")
+	flags.IntVar(&o.CacheSize, "cache-size", routecache.DefaultSize, "routes kept in memory")
+	flags.DurationVar(&o.MaxWait, "max-wait", extproc.DefaultMaxWait, "how long a first request waits for a pod")
+	flags.DurationVar(&o.IdleTick, "idle-tick", gateway.DefaultIdleTick, "how often to ask Envoy what is open")
+	required(cmd, "name", "run-dir")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if o.FirstRequestPool, err = gateway.ParsePool(pool); err != nil {
+			return fmt.Errorf("--first-request-pool: %w", err)
+		}
+		if o.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+			return fmt.Errorf("reach the API server: %w", err)
+		}
+		o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		logWith(o.Log)
+		return gateway.Run(cmd.Context(), o)
+	}
+	return cmd
+}

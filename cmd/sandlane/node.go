@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandlane/sandlane/local/node"
+)
+
+// newNode is what `up` starts as the cluster's node.
+func newNode() *cobra.Command {
+	var o node.Options
+	var subnet, isolation string
+	cmd := &cobra.Command{
+		Use:    "node",
+		Short:  "Run the node of a local cluster (started by `up`)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
+	flags.StringVar(&o.Name, "name", "sandlane", "name of the node")
+	flags.StringVar(&o.StateDir, "state", "", "state folder")
+	flags.StringVar(&subnet, "subnet", "", "network that pods get their addresses from")
+	flags.StringVar(&isolation, "isolation", string(node.IsolationFull), "keep pods apart: full or none")
+	flags.StringVar(&o.Images, "images", "", "image table (JSON)")
+	flags.StringVar(&o.HelperDir, "helpers", "", "folder of the node's programs")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if o.Subnet, err = netip.ParsePrefix(subnet); err != nil {
+			return fmt.Errorf("--subnet %q: %w", subnet, err)
+		}
+		o.Isolation = node.Isolation(isolation)
+		return node.Run(cmd.Context(), o)
+	}
+	return cmd
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sandlane/sandlane/local"
+)
+
+// run runs a command line and returns its exit code and both outputs.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestMistakesAreOneLine(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	used := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	state := filepath.Join(t.TempDir(), "state")
+	for line, want := range map[string]string{
+		"strat":                             `unknown command "strat"`,
+		"up --nonsense":                     "unknown flag: --nonsense",
+		"up extra":                          "extra",
+		"up --port 70000":                   "--port 70000",
+		"up --port x":                       `"x"`,
+		"up --pool-size -1":                 "--pool-size -1",
+		"up --idle-timeout soon":            `"soon"`,
+		"up --isolation some":               `--isolation "some"`,
+		"up --port " + used:                 "port " + used + " on 127.0.0.1 is in use",
+		"down --nonsense":                   "unknown flag",
+		"status":                            "not running",
+		"logs":                              "no logs",
+		"logs a b":                          "accepts at most 1 arg",
+		"kubectl get pods":                  "not running",
+		"kubectl --state":                   "needs an argument: --state",
+		"envoy-config --output toml":        `--output "toml"`,
+		"envoy-config --listen nowhere":     "--listen nowhere",
+		"envoy-config --listen 127.0.0.1:0": "1 to 65535",
+		"envoy-config --listen localhost:1": "must be an IP address",
+		"envoy-config --tls-cert a":         "needs its key",
+		"envoy-config --max-streams -1":     "max streams -1",
+		"node --subnet x":                   "--subnet",
+		"version extra":                     "extra",
+		"prepare extra":                     "extra",
+	} {
+		args := strings.Fields(line)
+		switch args[0] {
+		case "up", "down", "status", "logs":
+			args = append(args, "--state", state)
+		case "kubectl":
+			if args[1] != "--state" {
+				args = append([]string{"kubectl", "--state", state}, args[1:]...)
+			}
+		}
+		code, stdout, stderr := run(t, args...)
+		if code == 0 || stdout != "" || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit code %d\nstdout %q\nstderr %q\nwant one line with %q", line, code, stdout, stderr, want)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	lines := []string{"-h", ""}
+	for _, c := range newRoot().Commands() {
+		if c.Name() != "no-help-command" {
+			lines = append(lines, c.Name()+" -h")
+		}
+	}
+	for _, line := range lines {
+		code, stdout, stderr := run(t, strings.Fields(line)...)
+		if code != 0 || !strings.Contains(stdout, "Usage:") || stderr != "" {
+			t.Errorf("%q: exit code %d\nstdout %q\nstderr %q", line, code, stdout, stderr)
+		}
+	}
+}
+
+func TestDownWithoutUp(t *testing.T) {
+	if code, stdout, stderr := run(t, "down", "--state", t.TempDir()); code != 0 || !strings.Contains(stdout, "not running") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+func TestEnvoyConfig(t *testing.T) {
+	code, stdout, stderr := run(t, "envoy-config", "--run-dir", "/r", "--listen", "[::]:9000", "-o", "json")
+	if code != 0 || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, "9000") || !strings.Contains(stdout, "/r/extproc.sock") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if code, stdout, _ := run(t, "envoy-config"); code != 0 || !strings.Contains(stdout, "\nstatic_resources:\n") {
+		t.Errorf("exit code %d, %s", code, stdout)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if code, stdout, _ := run(t, "version"); code != 0 || !strings.Contains(stdout, "kubernetes v1.") || !strings.Contains(stdout, "envoy 1.") {
+		t.Errorf("exit code %d, %q", code, stdout)
+	}
+}
+
+func TestKubectlArgs(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                          "|",
+		"get pods --state x":        "|get pods --state x",
+		"--state d get":             "d|get",
+		"--state=d -n x get --wide": "d|-n x get --wide",
+	} {
+		state, rest, err := kubectlArgs(strings.Fields(line))
+		if got := state + "|" + strings.Join(rest, " "); got != want || err != nil {
+			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
+		}
+	}
+}
+
+// The last lines of a start can be pasted, also with a state folder of one's own.
+func TestBanner(t *testing.T) {
+	t.Setenv("HOME", "/home/x")
+	t.Setenv("XDG_STATE_HOME", "")
+	up := local.UpFile{GatewayURL: "http://127.0.0.1:1", APIKey: "e2b_1"}
+	var usual, own bytes.Buffer
+	banner(&usual, "/home/x/.local/state/sandlane", up, "Ctrl-C")
+	banner(&own, "/s", up, "Ctrl-C")
+	for _, want := range []string{"Sandlane is up.", "~/.local/state/sandlane ", "stop with Ctrl-C", "e2b_1", "http://127.0.0.1:1/\n", "end hello\n", "kubectl get"} {
+		if !strings.Contains(usual.String(), want) {
+			t.Errorf("the banner lacks %q:\n%s", want, usual.String())
+		}
+	}
+	for _, want := range []string{"kubectl --state /s get", "end --state /s hello"} {
+		if !strings.Contains(own.String(), want) {
+			t.Errorf("the banner lacks %q:\n%s", want, own.String())
+		}
+	}
+}

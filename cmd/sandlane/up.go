@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/local"
+)
+
+// demoTeam owns the API key that `up` shows.
+const demoTeam = "default"
+
+func newUp() *cobra.Command {
+	o := local.Options{NewAPIKey: demoKey}
+	var detach bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run a whole cluster on this machine",
+		Long: `Run a whole cluster on this machine: API server, etcd, a node that runs pods as
+processes, Sandlane's controller and gateway, and Envoy. What is missing is
+downloaded or built first. Ctrl-C stops everything. Each run begins with an
+empty cluster.
+
+This is for development: it is no boundary against hostile code.`,
+		Args: cobra.NoArgs,
+	}
+	state := stateFlag(cmd)
+	flags := cmd.Flags()
+	flags.BoolVarP(&detach, "detach", "d", false, "return when everything is ready, and go on in the background")
+	flags.IntVar(&o.Port, "port", envoy.DefaultPort, "port that clients connect to on 127.0.0.1; 0 is any free one")
+	flags.IntVar(&o.PoolSize, "pool-size", local.DefaultPoolSize, "idle pods that the pool echo keeps")
+	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release its sandboxes after this long without use; 0 is never")
+	flags.StringVar(&o.Isolation, "isolation", local.IsolationAuto, "keep sandboxes apart: auto, full (needs root) or none")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := state()
+		if err != nil {
+			return err
+		}
+		o.StateDir = dir
+		if err := o.Complete(); err != nil {
+			return err
+		}
+		if err := o.Validate(); err != nil {
+			return err
+		}
+		if detach {
+			return upDetached(cmd, &o)
+		}
+		return upHere(cmd, &o)
+	}
+	return cmd
+}
+
+// upHere runs until it is told to stop.
+func upHere(cmd *cobra.Command, o *local.Options) error {
+	report := local.NewReporter()
+	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	logWith(o.Log)
+	o.Progress = func(line string) {
+		fmt.Fprintln(cmd.ErrOrStderr(), line)
+		report.Progress(line)
+	}
+	o.Ready = func(up local.UpFile) {
+		banner(cmd.OutOrStdout(), o.StateDir, up, "Ctrl-C")
+		report.Ready(up)
+	}
+	err := local.Up(cmd.Context(), *o)
+	if err != nil {
+		report.Failed(err)
+	}
+	return err
+}
+
+// upDetached runs the same command in the background and waits until it is ready.
+func upDetached(cmd *cobra.Command, o *local.Options) error {
+	args := []string{
+		"--port", strconv.Itoa(o.Port), "--pool-size", strconv.Itoa(o.PoolSize),
+		"--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation,
+	}
+	up, err := local.Detach(cmd.Context(), o.Self, o.StateDir, args, func(line string) {
+		fmt.Fprintln(cmd.ErrOrStderr(), line)
+	})
+	if err != nil {
+		return err
+	}
+	banner(cmd.OutOrStdout(), o.StateDir, up, "`"+program()+" down`")
+	return nil
+}
+
+// banner is the last thing that a start says.
+func banner(out io.Writer, stateDir string, up local.UpFile, stop string) {
+	p, with := program(), ""
+	if usual, err := local.DefaultStateDir(); err != nil || usual != stateDir {
+		with = " --state " + stateDir
+	}
+	fmt.Fprintf(out, `
+Sandlane is up.            state  %s      stop with %s
+  gateway     %s
+  api key     %s
+
+Try:
+  curl -H 'X-Sandbox-Id: hello' -H 'X-Sandbox-Port: 8000' %s/
+  %s kubectl%s get sandboxpools,sandboxes
+  %s end%s hello
+`, shortHome(stateDir), stop, up.GatewayURL, up.APIKey, up.GatewayURL, p, with, p, with)
+}
+
+// program is this program as the user called it.
+func program() string { return os.Args[0] }
+
+func shortHome(path string) string {
+	if home, err := os.UserHomeDir(); err == nil && strings.HasPrefix(path, home+"/") {
+		return "~" + strings.TrimPrefix(path, home)
+	}
+	return path
+}
+
+// demoKey makes the API key of the namespace default.
+func demoKey(ctx context.Context, config *rest.Config) (string, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return "", fmt.Errorf("make an API key: %w", err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return "", fmt.Errorf("make an API key: %w", err)
+	}
+	key, _, err := credentials.NewStore(c, local.SystemNamespace).Create(ctx, demoTeam, corev1.NamespaceDefault)
+	return key, err
+}

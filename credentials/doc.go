@@ -1,0 +1,18 @@
+// Package credentials holds what proves who is asking: API keys, kept as salted
+// hashes in Secrets, and the tokens of sandboxes, derived from one seed.
+//
+// It is not about what a caller may do: extproc and the REST API compare the
+// Identity with a sandbox's namespace. `sandlane apikey` calls Store; each
+// gateway runs one Verifier and holds one Tokens.
+//
+// A key is "e2b_" and 40 hex digits. The first 8 are the key's ID: they name its
+// Secret, so that finding a key is one map lookup, and they are no secret; the
+// other 32 are 128 random bits, which need no slow hash.
+//
+// Concurrency: the Verifier's records are written by its one watch goroutine and
+// read by every request, under a read-write lock. While the API server is away
+// the records stay as they are: keys go on working, and a revocation counts when
+// the watch shows it, within milliseconds when all is well.
+//
+// Neither a key nor a token nor the seed is ever logged or part of an error.
+package credentials

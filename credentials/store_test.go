@@ -1,0 +1,136 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+func TestStore(t *testing.T) {
+	c, system := kubetest.Client(t), kubetest.Namespace(t)
+	store := NewStore(c, system)
+	key, created, err := store.Create(t.Context(), "team-a", "ns-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created.ID != key[4:12] || created.Team != "team-a" || created.Namespace != "ns-a" || created.Created.IsZero() {
+		t.Errorf("created %+v", created)
+	}
+	_, second, err := store.Create(t.Context(), "team-b", "ns-b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var secret corev1.Secret
+	if err := c.Get(t.Context(), types.NamespacedName{Namespace: system, Name: "api-key-" + created.ID}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	if len(secret.Annotations) > 0 || strings.Contains(secret.String(), key[12:]) {
+		t.Errorf("the Secret has annotations or the key: %v", secret.Annotations)
+	}
+
+	keys, err := store.List(t.Context())
+	if err != nil || len(keys) != 2 || !slices.Contains(keys, created) || !slices.Contains(keys, second) {
+		t.Errorf("list %+v, %v; want %+v and %+v", keys, err, created, second)
+	}
+	if err := store.Revoke(t.Context(), created.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{created.ID, "", "xyz", "../../..", key} {
+		if err := store.Revoke(t.Context(), id); !errors.Is(err, ErrKeyNotFound) {
+			t.Errorf("revoking %q: %v, want ErrKeyNotFound", id, err)
+		}
+	}
+	if err := store.Revoke(t.Context(), key); strings.Contains(err.Error(), key[12:]) {
+		t.Error("the error repeats the key")
+	}
+	if keys, err := store.List(t.Context()); err != nil || !slices.Equal(keys, []Key{second}) {
+		t.Errorf("list after the revocation %+v, %v", keys, err)
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	store := NewStore(kubetest.Client(t), "no-such-namespace")
+	for _, tc := range []struct{ team, namespace, want string }{
+		{"", "ns", "team"},
+		{"a b", "ns", "team"},
+		{strings.Repeat("a", 64), "ns", "team"},
+		{"team", "", "namespace"},
+		{"team", "A", "namespace"},
+		{"team", "ns", "storing an API key"},
+	} {
+		key, _, err := store.Create(t.Context(), tc.team, tc.namespace)
+		if err == nil || key != "" || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("team %q, namespace %q: key %q, error %v", tc.team, tc.namespace, key, err)
+		}
+	}
+}
+
+func TestVerifierFollowsTheStore(t *testing.T) {
+	system := kubetest.Namespace(t)
+	store := NewStore(kubetest.Client(t), system)
+	early, _, err := store.Create(t.Context(), "team", "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(kubetest.Config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := NewMetrics(prometheus.NewRegistry())
+	v := NewVerifier(VerifierOptions{Secrets: clients.CoreV1().Secrets(system), Metrics: metrics})
+
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := v.Verify(canceled, early); err == nil || errors.Is(err, ErrBadKey) {
+		t.Errorf("before the first list: %v, want an error that is not ErrBadKey", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- v.Start(ctx) }()
+
+	// Verify waits for the first list.
+	if _, err := v.Verify(t.Context(), early); err != nil {
+		t.Errorf("key from before the start: %v", err)
+	}
+	late, created, err := store.Create(t.Context(), "team", "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 5*time.Second, "a new key is known", func() error {
+		_, err := v.Verify(t.Context(), late)
+		return err
+	})
+	if err := store.Revoke(t.Context(), created.ID); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 5*time.Second, "a revoked key is refused", func() error {
+		if _, err := v.Verify(t.Context(), late); !errors.Is(err, ErrBadKey) {
+			return errors.New("still accepted")
+		}
+		return nil
+	})
+	if _, err := v.Verify(t.Context(), early); err != nil {
+		t.Errorf("the other key: %v", err)
+	}
+	if n := testutil.ToFloat64(metrics.verifications.WithLabelValues(outcomeUnknown)); n < 1 {
+		t.Errorf("%v keys counted as unknown", n)
+	}
+	stop()
+	if err := <-stopped; err != nil {
+		t.Errorf("Start: %v", err)
+	}
+}

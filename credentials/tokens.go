@@ -1,0 +1,89 @@
+package credentials
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	seedSecret = "token-seed"
+	dataSeed   = "seed"
+	seedLength = 32 // bytes
+
+	// Each kind of token has a prefix. E2B has none for envd's, which here would
+	// let the envd token of a sandbox that somebody named "sandbox-traffic-x" be
+	// the traffic token of sandbox "x".
+	trafficPrefix = "sandbox-traffic-"
+	envdPrefix    = "sandbox-envd-"
+)
+
+// Tokens derives the tokens of sandboxes from one seed by HMAC-SHA256, as E2B does
+// (packages/shared, sandbox_envd_secret.go): the same at every gateway, across
+// restarts and resumes, and stored nowhere. It is safe for concurrent use.
+type Tokens struct {
+	seed []byte
+}
+
+// NewTokens returns the tokens of a seed, which must be 32 bytes long.
+func NewTokens(seed []byte) (*Tokens, error) {
+	if len(seed) != seedLength {
+		return nil, fmt.Errorf("token seed has %d bytes, want %d", len(seed), seedLength)
+	}
+	return &Tokens{seed: seed}, nil
+}
+
+// LoadTokens reads the seed from its Secret in the given namespace, the system's
+// own, and makes a random one first if there is none. Several processes may do so
+// at once: all end up with the same seed. The client must not read from a cache.
+func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: namespace, Name: seedSecret}
+	err := c.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		seed := make([]byte, seedLength)
+		rand.Read(seed) // never fails
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: seedSecret},
+			Immutable:  new(true),
+			Data:       map[string][]byte{dataSeed: seed},
+		}
+		if err = c.Create(ctx, secret); apierrors.IsAlreadyExists(err) {
+			err = c.Get(ctx, key, secret)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("loading the token seed: %w", err)
+	}
+	tokens, err := NewTokens(secret.Data[dataSeed])
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s: %w", key, err)
+	}
+	return tokens, nil
+}
+
+// Traffic returns the token that a private sandbox asks for on every port but
+// sandboxd's.
+func (t *Tokens) Traffic(sandboxID string) string { return t.derive(trafficPrefix + sandboxID) }
+
+// Envd returns the token that sandboxd asks for.
+func (t *Tokens) Envd(sandboxID string) string { return t.derive(envdPrefix + sandboxID) }
+
+// ValidTraffic compares a token with the sandbox's traffic token, in constant time.
+func (t *Tokens) ValidTraffic(sandboxID, token string) bool {
+	return hmac.Equal([]byte(t.Traffic(sandboxID)), []byte(token))
+}
+
+func (t *Tokens) derive(message string) string {
+	mac := hmac.New(sha256.New, t.seed)
+	mac.Write([]byte(message))
+	return hex.EncodeToString(mac.Sum(nil))
+}

@@ -1,0 +1,139 @@
+package envoy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+)
+
+func TestBootstrapRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	if _, err := Bootstrap(Options{RunDir: "/r", Port: -1}); err == nil || !strings.Contains(err.Error(), "envoy options: port -1") {
+		t.Errorf("Bootstrap: %v", err)
+	}
+}
+
+func TestRenderedFormsAreTheSameConfiguration(t *testing.T) {
+	t.Parallel()
+	want := mustBootstrap(t, Options{RunDir: "/run/x", CertFile: "/c", KeyFile: "/k"})
+	js, err := JSON(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ys, err := YAML(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := yaml.YAMLToJSON(ys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"json": js, "yaml": back} {
+		got := new(bootstrapv3.Bootstrap)
+		if err := protojson.Unmarshal(data, got); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !proto.Equal(got, want) {
+			t.Errorf("%s is not the configuration it was made from", name)
+		}
+	}
+}
+
+// What makes a request safe must not be lost by an edit elsewhere.
+func TestSafeguards(t *testing.T) {
+	t.Parallel()
+	js, err := JSON(mustBootstrap(t, Options{RunDir: "/run/x"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, js); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"type":"ORIGINAL_DST"`,
+		`"original_dst_lb_config":{"metadata_key":{"key":"sandlane","path":[{"key":"destination"}]}}`,
+		`"mutation_rules":{"disallow_all":true,`,
+		`"retry_on":"reset-before-request"`,
+		`"use_remote_address":true`,
+		`"disallow_all":true`,
+	} {
+		if !strings.Contains(compact.String(), want) {
+			t.Errorf("the configuration lacks %s", want)
+		}
+	}
+	for _, never := range []string{`"use_http_header":true`, `"http_header_name"`, `"failure_mode_allow":true`, `"allow_mode_override":true`} {
+		if strings.Contains(compact.String(), never) {
+			t.Errorf("the configuration has %s", never)
+		}
+	}
+}
+
+// The real binary accepts every shape of the configuration.
+func TestEnvoyValidates(t *testing.T) {
+	t.Parallel()
+	bin := envoyBin(t)
+	cert, key := selfSigned(t)
+	for name, o := range map[string]Options{
+		"defaults": {},
+		"TLS":      {CertFile: cert, KeyFile: key},
+		"small":    {MaxStreams: 1, MaxHeapBytes: 1 << 20, ListenAddress: "::"},
+	} {
+		o.RunDir = t.TempDir()
+		file := filepath.Join(o.RunDir, "envoy.json")
+		writeConfig(t, file, o)
+		out, err := exec.Command(bin, "--mode", "validate", "--config-path", file).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		for _, line := range strings.Split(string(out), "\n") {
+			if strings.Contains(line, "[warning]") {
+				t.Errorf("%s: Envoy warns: %s", name, line)
+			}
+		}
+	}
+}
+
+func mustBootstrap(t testing.TB, o Options) *bootstrapv3.Bootstrap {
+	t.Helper()
+	b, err := Bootstrap(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeConfig(t testing.TB, file string, o Options) {
+	t.Helper()
+	js, err := JSON(mustBootstrap(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, js, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// envoyBin is the Envoy the caller names. Without one the test is skipped, not
+// passed; `make test` always names one.
+func envoyBin(t testing.TB) string {
+	t.Helper()
+	bin := os.Getenv("ENVOY_BIN")
+	if bin == "" {
+		t.Skip("set ENVOY_BIN to an Envoy binary to run this test")
+	}
+	if err := Check(t.Context(), bin); err != nil {
+		t.Fatal(fmt.Errorf("ENVOY_BIN: %w", err))
+	}
+	return bin
+}

@@ -1,0 +1,98 @@
+package envoy
+
+import (
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/type/metadata/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+const (
+	gatewayCluster = "extproc"
+	httpOptionsKey = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	// upstreamIdle is shorter than the 5 s after which common servers close a
+	// kept-alive connection: a request must not meet that close.
+	upstreamIdle = 4 * time.Second
+	// unlimited is for limits that must never be what holds a request back.
+	unlimited = 1_000_000
+)
+
+// sandboxCluster reaches the pods. The address comes from ExtProc's metadata
+// and from nowhere else: no header is read, without metadata there is no host.
+func sandboxCluster(o *Options) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
+		Name:                 SandboxCluster,
+		ConnectTimeout:       durationpb.New(ConnectTimeout),
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
+		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
+		LbConfig: &clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{
+			MetadataKey: &metadatav3.MetadataKey{Key: MetadataNamespace, Path: []*metadatav3.MetadataKey_PathSegment{
+				{Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: "destination"}},
+			}},
+		}},
+		PerConnectionBufferLimitBytes: u32(connectionBuffer),
+		TypedExtensionProtocolOptions: httpOptions(&httpv3.HttpProtocolOptions{
+			UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
+					HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: true},
+				},
+			}},
+			CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
+				IdleTimeout:     durationpb.New(upstreamIdle),
+				MaxHeadersCount: u32(maxHeaders),
+			},
+		}),
+		// max_connections is no limit on purpose, see the package comment.
+		CircuitBreakers: breakers(unlimited, o.MaxStreams),
+		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{
+			// Finds out within a minute that a pod vanished without a word.
+			TcpKeepalive: &corev3.TcpKeepalive{KeepaliveProbes: u32(3), KeepaliveTime: u32(30), KeepaliveInterval: u32(10)},
+		},
+	}
+}
+
+// extProcCluster is the gateway process, over a unix socket.
+func extProcCluster(o *Options) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
+		Name:                 gatewayCluster,
+		ConnectTimeout:       durationpb.New(time.Second),
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		TypedExtensionProtocolOptions: httpOptions(&httpv3.HttpProtocolOptions{
+			UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{MaxConcurrentStreams: u32(2 * o.MaxStreams)},
+				},
+			}},
+		}),
+		// Every open request may be parked here, and each worker has a stream
+		// for the access log.
+		CircuitBreakers: breakers(unlimited, 2*o.MaxStreams),
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
+			ClusterName: gatewayCluster,
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: pipe(o.ExtProcSocket)}},
+			}}}},
+		},
+	}
+}
+
+func httpOptions(m proto.Message) map[string]*anypb.Any {
+	return map[string]*anypb.Any{httpOptionsKey: mustAny(m)}
+}
+
+// breakers states every limit: each one left out is 1024, retries 3.
+func breakers(connections, requests int) *clusterv3.CircuitBreakers {
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+		MaxConnections:     u32(connections),
+		MaxPendingRequests: u32(requests),
+		MaxRequests:        u32(requests),
+		MaxRetries:         wrapperspb.UInt32(uint32(requests)),
+	}}}
+}

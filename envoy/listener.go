@@ -1,0 +1,176 @@
+package envoy
+
+import (
+	"time"
+
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Limits of one connection or stream.
+const (
+	connectionBuffer = 256 << 10 // bytes held for a slow reader, per connection and direction
+	h2StreamWindow   = 256 << 10
+	h2ConnWindow     = 1 << 20
+	h2Streams        = 100
+	maxHeaders       = 200
+	headersTimeout   = 10 * time.Second // from the first byte of a request to its last header
+	clientIdle       = 15 * time.Minute // a client connection without requests
+	drainTime        = 5 * time.Second
+)
+
+// removedHeaders never reach a sandbox, whoever set them. Envoy itself adds
+// the external address; the key is for the gateway alone, since sandbox code
+// must never see one.
+var removedHeaders = []string{
+	"x-sandbox-api-key",
+	"x-envoy-original-dst-host",
+	"x-envoy-external-address",
+	"x-envoy-internal",
+	"x-envoy-expected-rq-timeout-ms",
+	"x-envoy-attempt-count",
+	"x-envoy-original-path",
+}
+
+func mainListener(o *Options) *listenerv3.Listener {
+	chain := &listenerv3.FilterChain{Filters: []*listenerv3.Filter{{
+		Name:       "envoy.filters.network.http_connection_manager",
+		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: mustAny(connectionManager(o))},
+	}}}
+	if o.CertFile != "" {
+		chain.TransportSocket = downstreamTLS(o)
+	}
+	return &listenerv3.Listener{
+		Name: "main",
+		Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+			Address:       o.ListenAddress,
+			PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(o.Port)},
+		}}},
+		FilterChains:                  []*listenerv3.FilterChain{chain},
+		PerConnectionBufferLimitBytes: u32(connectionBuffer),
+		// A client that vanished must not keep a sandbox in use for long.
+		TcpKeepalive: &corev3.TcpKeepalive{KeepaliveProbes: u32(3), KeepaliveTime: u32(60), KeepaliveInterval: u32(15)},
+	}
+}
+
+func downstreamTLS(o *Options) *corev3.TransportSocket {
+	file := func(path string) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
+	}
+	return &corev3.TransportSocket{
+		Name: "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: mustAny(&tlsv3.DownstreamTlsContext{
+			CommonTlsContext: &tlsv3.CommonTlsContext{
+				AlpnProtocols:   []string{"h2", "http/1.1"},
+				TlsParams:       &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
+				TlsCertificates: []*tlsv3.TlsCertificate{{CertificateChain: file(o.CertFile), PrivateKey: file(o.KeyFile)}},
+			},
+		})},
+	}
+}
+
+func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
+	return &hcmv3.HttpConnectionManager{
+		StatPrefix: "main",
+		CodecType:  hcmv3.HttpConnectionManager_AUTO,
+
+		// Every client is at the edge: none is internal, whatever its address.
+		UseRemoteAddress:              wrapperspb.Bool(true),
+		InternalAddressConfig:         &hcmv3.HttpConnectionManager_InternalAddressConfig{},
+		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{dropInternalHeaders()},
+
+		// The sandbox's own headers pass as they are.
+		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,
+		GenerateRequestId:          wrapperspb.Bool(false),
+		PreserveExternalRequestId:  true,
+
+		NormalizePath:                wrapperspb.Bool(true),
+		MergeSlashes:                 true,
+		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
+
+		StreamIdleTimeout:     durationpb.New(o.StreamIdleTimeout),
+		RequestTimeout:        zeroDuration,
+		RequestHeadersTimeout: durationpb.New(headersTimeout),
+		DrainTimeout:          durationpb.New(drainTime),
+		UpgradeConfigs:        []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
+			IdleTimeout:                  durationpb.New(clientIdle),
+			MaxHeadersCount:              u32(maxHeaders),
+			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_ALLOW,
+		},
+		HttpProtocolOptions:  &corev3.Http1ProtocolOptions{EnableTrailers: true},
+		Http2ProtocolOptions: http2Limits(),
+
+		AccessLog:        accessLogs(),
+		LocalReplyConfig: localReplies(),
+		HttpFilters:      []*hcmv3.HttpFilter{extProcFilter(o), routerFilter()},
+		RouteSpecifier:   &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes()},
+	}
+}
+
+// dropInternalHeaders removes what a client could steer Envoy with, before any
+// filter, and so ExtProc, sees the request.
+func dropInternalHeaders() *corev3.TypedExtensionConfig {
+	return &corev3.TypedExtensionConfig{
+		Name: "envoy.http.early_header_mutation.header_mutation",
+		TypedConfig: mustAny(&earlyv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
+			Action: &mutationv3.HeaderMutation_RemoveOnMatch_{RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{
+				KeyMatcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "x-envoy-"}},
+			}},
+		}}}),
+	}
+}
+
+// http2Limits states the limits that keep one connection from flooding Envoy.
+func http2Limits() *corev3.Http2ProtocolOptions {
+	return &corev3.Http2ProtocolOptions{
+		MaxConcurrentStreams:                         u32(h2Streams),
+		InitialStreamWindowSize:                      u32(h2StreamWindow),
+		InitialConnectionWindowSize:                  u32(h2ConnWindow),
+		MaxOutboundFrames:                            u32(10_000),
+		MaxOutboundControlFrames:                     u32(1_000),
+		MaxConsecutiveInboundFramesWithEmptyPayload:  u32(1),
+		MaxInboundPriorityFramesPerStream:            u32(100),
+		MaxInboundWindowUpdateFramesPerDataFrameSent: u32(10),
+		ConnectionKeepalive: &corev3.KeepaliveSettings{
+			Interval: durationpb.New(30 * time.Second),
+			Timeout:  durationpb.New(15 * time.Second),
+		},
+	}
+}
+
+// routes sends everything to the pods, without a time limit. Only a request
+// that was never sent is tried again, so that no sandbox sees one twice.
+func routes() *routev3.RouteConfiguration {
+	return &routev3.RouteConfiguration{
+		Name: "main",
+		VirtualHosts: []*routev3.VirtualHost{{
+			Name:                   "all",
+			Domains:                []string{"*"},
+			RequestHeadersToRemove: removedHeaders,
+			Routes: []*routev3.Route{{
+				Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: SandboxCluster},
+					Timeout:          zeroDuration,
+					RetryPolicy: &routev3.RetryPolicy{
+						RetryOn:    "reset-before-request",
+						NumRetries: u32(Retries),
+						RetryBackOff: &routev3.RetryPolicy_RetryBackOff{
+							BaseInterval: durationpb.New(MaxRetryBackOff / 4),
+							MaxInterval:  durationpb.New(MaxRetryBackOff),
+						},
+					},
+				}},
+			}},
+		}},
+	}
+}

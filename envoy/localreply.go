@@ -1,0 +1,107 @@
+package envoy
+
+import (
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// What Envoy says by itself, in E2B's words where E2B has some.
+const (
+	portClosedMessage = "The sandbox is running but port is not open"
+	noAnswerMessage   = "The sandbox gateway could not answer. Try again in a moment."
+
+	metadataSandboxID = "%DYNAMIC_METADATA(" + MetadataNamespace + ":sandbox_id)%"
+	metadataPort      = "%DYNAMIC_METADATA(" + MetadataNamespace + ":port)%"
+)
+
+// localReplies shapes the answers that Envoy makes itself. The first match wins:
+// a pod that does not answer; then the answers of ExtProc, which are final; then
+// every other failure, which is a gateway without an answer.
+func localReplies() *hcmv3.LocalReplyConfig {
+	upstream := responseFlags("UF", "UC", "UR", "URX", "UPE")
+	ours := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
+		MetadataFilter: &accesslogv3.MetadataFilter{
+			Matcher: &matcherv3.MetadataMatcher{
+				Filter: MetadataNamespace,
+				Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "final"}}},
+				Value:  &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}},
+			},
+			MatchIfKeyNotFound: wrapperspb.Bool(false),
+		},
+	}}
+	failed := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
+		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: atLeast(500, "sandlane.local_reply_min")},
+	}}
+	closed := jsonBody(map[string]any{
+		"sandboxId": metadataSandboxID, "message": portClosedMessage, "port": metadataPort, "code": 502,
+	})
+	noAnswer := jsonBody(map[string]any{"message": noAnswerMessage, "code": 503})
+	retry := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "retry-after", Value: "1"}}}
+	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
+		{Filter: allOf(upstream, browser()), StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: htmlBody("502",
+			"Port "+metadataPort+" is not open", "The sandbox <code>"+metadataSandboxID+"</code> is running but nothing answers on its port "+metadataPort+".")},
+		{Filter: upstream, StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: closed},
+		{Filter: ours},
+		{Filter: allOf(failed, browser()), StatusCode: wrapperspb.UInt32(503), HeadersToAdd: retry,
+			BodyFormatOverride: htmlBody("503", "No answer from the gateway", noAnswerMessage)},
+		{Filter: failed, StatusCode: wrapperspb.UInt32(503), HeadersToAdd: retry, BodyFormatOverride: noAnswer},
+	}}
+}
+
+// browser matches requests of a person's browser, by E2B's rule: it navigates,
+// or it has a browser's name, does not ask for JSON alone, and is no script.
+func browser() *accesslogv3.AccessLogFilter {
+	return anyOf(
+		header("sec-fetch-mode", `(?i)navigate`, false),
+		allOf(
+			header("user-agent", `(?i).*(mozilla|chrome|safari|firefox|edge|opera|msie).*`, false),
+			header("sec-fetch-mode", `(?i)(cors|no-cors|same-origin|websocket)`, true),
+			header("x-requested-with", `.+`, true),
+			anyOf(header("accept", `(?i).*html.*`, false), header("accept", `(?i).*json.*`, true)),
+		),
+	)
+}
+
+// header matches the whole value of a header against a regular expression, or,
+// with not, everything else including its absence.
+func header(name, regex string, not bool) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{
+		HeaderFilter: &accesslogv3.HeaderFilter{Header: &routev3.HeaderMatcher{
+			Name: name,
+			HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
+				MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: regex}},
+			}},
+			InvertMatch:               not,
+			TreatMissingHeaderAsEmpty: true,
+		}},
+	}}
+}
+
+func jsonBody(fields map[string]any) *corev3.SubstitutionFormatString {
+	s, err := structpb.NewStruct(fields)
+	if err != nil {
+		panic(err) // the fields are literals of this file
+	}
+	return &corev3.SubstitutionFormatString{
+		Format:      &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: s},
+		ContentType: "application/json; charset=utf-8",
+	}
+}
+
+// htmlBody makes a page. Its placeholders are an ID and a number that ExtProc
+// has checked, so nothing in it needs escaping.
+func htmlBody(code, title, text string) *corev3.SubstitutionFormatString {
+	page := `<html><head><meta charset="utf-8"><title>` + title + `</title></head><body style="font-family:sans-serif;margin:4em auto;max-width:36em"><h1>` +
+		title + `</h1><p>` + text + `</p><p><small>` + code + ` · Sandlane</small></p></body></html>`
+	return &corev3.SubstitutionFormatString{
+		Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
+			Specifier: &corev3.DataSource_InlineString{InlineString: page},
+		}},
+		ContentType: "text/html; charset=utf-8",
+	}
+}

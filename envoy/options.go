@@ -1,0 +1,165 @@
+package envoy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"time"
+)
+
+// How long Envoy may take between ExtProc's answer and a connection to the
+// pod. They are constants, not options, because MaxHold follows from them and
+// the fence waits for MaxHold (docs/design 4.2).
+const (
+	// ConnectTimeout bounds one attempt to connect to a pod.
+	ConnectTimeout = time.Second
+	// Retries is how often a request is tried again that was never sent.
+	Retries = 1
+	// MaxRetryBackOff bounds the pause before such a retry.
+	MaxRetryBackOff = 100 * time.Millisecond
+	// MaxHold is the longest that Envoy holds an answered request before it is
+	// connected to the pod or refused: every attempt times out, with the longest
+	// pause between them.
+	MaxHold = (1+Retries)*ConnectTimeout + Retries*MaxRetryBackOff
+)
+
+// Names of the sockets in a gateway's run directory.
+const (
+	ExtProcSocketName = "extproc.sock"
+	AdminSocketName   = "envoy-admin.sock"
+)
+
+// Names that other parts rely on.
+const (
+	// SandboxCluster is the cluster of the pods: the prefix of their lines in
+	// the admin endpoint /clusters.
+	SandboxCluster = "sandbox"
+	// MetadataNamespace is the namespace of the dynamic metadata ExtProc sets.
+	MetadataNamespace = "sandlane"
+	// AccessLogName names the access log in the messages to the gateway.
+	AccessLogName = "activity"
+)
+
+// Defaults of Options.
+const (
+	DefaultListenAddress     = "127.0.0.1"
+	DefaultPort              = 8080
+	DefaultMaxStreams        = 10_000
+	DefaultMessageTimeout    = 2 * time.Second
+	DefaultMaxMessageTimeout = 5 * time.Minute
+	DefaultStreamIdleTimeout = 15 * time.Minute
+	DefaultMaxHeapBytes      = 2 << 30
+)
+
+// spareFiles is what Envoy opens beside client and pod connections: listeners,
+// event loops, sockets to the gateway, and pooled pod connections that are idle.
+const spareFiles = 1000
+
+// Options describes one Envoy. The zero value of every field but RunDir works.
+type Options struct {
+	// RunDir holds the sockets that ExtProcSocket and AdminSocket do not name.
+	RunDir string
+	// ExtProcSocket is where the gateway's ExternalProcessor and access log
+	// services listen; default extproc.sock in RunDir.
+	ExtProcSocket string
+	// AdminSocket is Envoy's admin interface; default envoy-admin.sock in RunDir.
+	AdminSocket string
+	// NodeID names this Envoy in its access log; default "gateway".
+	NodeID string
+
+	// ListenAddress is an IP address; default 127.0.0.1.
+	ListenAddress string
+	// Port is the TCP port clients connect to; default 8080.
+	Port int
+	// CertFile and KeyFile (PEM) turn TLS with HTTP/2 on; give both or none.
+	CertFile, KeyFile string
+
+	// MaxStreams bounds client connections, and separately open requests;
+	// default 10,000. An Envoy needs Files(MaxStreams) file descriptors.
+	MaxStreams int
+	// MaxHeapBytes is the heap at which new requests are refused (at 98 %);
+	// default 2 GiB.
+	MaxHeapBytes int64
+
+	// MessageTimeout is how long ExtProc may take before it asks for more time;
+	// default 2 s.
+	MessageTimeout time.Duration
+	// MaxMessageTimeout bounds what ExtProc may ask for; default 5 min.
+	MaxMessageTimeout time.Duration
+	// StreamIdleTimeout ends a request or WebSocket on which nothing moves;
+	// default 15 min. E2B's clients expect more than 10.
+	StreamIdleTimeout time.Duration
+}
+
+// Files returns how many file descriptors an Envoy for that many streams needs.
+func Files(streams int) uint64 { return 2*uint64(streams) + spareFiles }
+
+// StreamsFor returns how many streams fit a limit of file descriptors, at most
+// DefaultMaxStreams; 0 if the limit is too low for any.
+func StreamsFor(files uint64) int {
+	if files <= spareFiles {
+		return 0
+	}
+	return int(min((files-spareFiles)/2, DefaultMaxStreams))
+}
+
+// Complete sets the defaults.
+func (o *Options) Complete() {
+	set(&o.ExtProcSocket, filepath.Join(o.RunDir, ExtProcSocketName))
+	set(&o.AdminSocket, filepath.Join(o.RunDir, AdminSocketName))
+	set(&o.NodeID, "gateway")
+	set(&o.ListenAddress, DefaultListenAddress)
+	set(&o.Port, DefaultPort)
+	set(&o.MaxStreams, DefaultMaxStreams)
+	set(&o.MaxHeapBytes, DefaultMaxHeapBytes)
+	set(&o.MessageTimeout, DefaultMessageTimeout)
+	set(&o.MaxMessageTimeout, DefaultMaxMessageTimeout)
+	set(&o.StreamIdleTimeout, DefaultStreamIdleTimeout)
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Longest path of a unix socket on Linux, without its closing zero byte.
+const maxSocketPath = 107
+
+// Validate reports every mistake in completed options.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, s := range []struct{ name, path string }{{"ExtProc socket", o.ExtProcSocket}, {"admin socket", o.AdminSocket}} {
+		switch {
+		case !filepath.IsAbs(s.path):
+			bad("%s %q must be an absolute path", s.name, s.path)
+		case len(s.path) > maxSocketPath:
+			bad("%s %q is longer than the %d bytes a unix socket may have", s.name, s.path, maxSocketPath)
+		}
+	}
+	if _, err := netip.ParseAddr(o.ListenAddress); err != nil {
+		bad("listen address %q must be an IP address", o.ListenAddress)
+	}
+	if o.Port < 1 || o.Port > 65535 {
+		bad("port %d must lie between 1 and 65535", o.Port)
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		bad("a certificate needs its key and a key its certificate")
+	}
+	if o.MaxStreams < 1 {
+		bad("max streams %d must be positive", o.MaxStreams)
+	}
+	if o.MaxHeapBytes < 1 {
+		bad("max heap %d must be positive", o.MaxHeapBytes)
+	}
+	if o.MessageTimeout < 0 || o.MaxMessageTimeout < o.MessageTimeout {
+		bad("max message timeout %v must be at least the message timeout %v", o.MaxMessageTimeout, o.MessageTimeout)
+	}
+	if o.StreamIdleTimeout < 0 {
+		bad("stream idle timeout %v must not be negative", o.StreamIdleTimeout)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,77 @@
+package envoy
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOptionsValidate(t *testing.T) {
+	t.Parallel()
+	long := "/" + strings.Repeat("d", 100)
+	for name, tc := range map[string]struct {
+		change func(*Options)
+		want   string // a part of the error; empty for none
+	}{
+		"only a run dir":    {func(*Options) {}, ""},
+		"no run dir":        {func(o *Options) { o.RunDir = "" }, "must be an absolute path"},
+		"relative socket":   {func(o *Options) { o.AdminSocket = "a.sock" }, `admin socket "a.sock" must be an absolute path`},
+		"long socket":       {func(o *Options) { o.RunDir = long }, "longer than the 107 bytes"},
+		"host name":         {func(o *Options) { o.ListenAddress = "localhost" }, `listen address "localhost" must be an IP address`},
+		"IPv6":              {func(o *Options) { o.ListenAddress = "::1" }, ""},
+		"negative port":     {func(o *Options) { o.Port = -1 }, "port -1"},
+		"port above 65535":  {func(o *Options) { o.Port = 65536 }, "port 65536"},
+		"cert without key":  {func(o *Options) { o.CertFile = "/c" }, "a certificate needs its key"},
+		"key without cert":  {func(o *Options) { o.KeyFile = "/k" }, "a certificate needs its key"},
+		"negative streams":  {func(o *Options) { o.MaxStreams = -1 }, "max streams -1"},
+		"negative heap":     {func(o *Options) { o.MaxHeapBytes = -1 }, "max heap -1"},
+		"timeout above max": {func(o *Options) { o.MessageTimeout = time.Hour }, "max message timeout"},
+		"negative idle":     {func(o *Options) { o.StreamIdleTimeout = -1 }, "stream idle timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{RunDir: "/run/sandlane"}
+			tc.change(&o)
+			o.Complete()
+			err := o.Validate()
+			if tc.want == "" && err != nil {
+				t.Fatalf("Validate: %v", err)
+			}
+			if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Fatalf("Validate: %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestCompleteKeepsWhatIsSet(t *testing.T) {
+	t.Parallel()
+	want := Options{
+		RunDir: "/r", ExtProcSocket: "/e", AdminSocket: "/a", NodeID: "n", ListenAddress: "::", Port: 1, MaxStreams: 2,
+		MaxHeapBytes: 3, MessageTimeout: 4, MaxMessageTimeout: 5, StreamIdleTimeout: 6,
+	}
+	got := want
+	got.Complete()
+	if got != want {
+		t.Errorf("Complete changed %+v to %+v", want, got)
+	}
+}
+
+func TestFilesAndStreams(t *testing.T) {
+	t.Parallel()
+	for files, want := range map[uint64]int{0: 0, 1000: 0, 1024: 12, 20_000: 9_500, 21_000: 10_000, 1 << 20: 10_000} {
+		if got := StreamsFor(files); got != want {
+			t.Errorf("StreamsFor(%d) = %d, want %d", files, got, want)
+		}
+		if got := StreamsFor(files); got > 0 && Files(got) > files {
+			t.Errorf("%d streams need %d files, more than %d", got, Files(got), files)
+		}
+	}
+}
+
+// The fence waits three seconds for Envoy (docs/design 4.2).
+func TestMaxHoldIsBelowTheFencesWait(t *testing.T) {
+	t.Parallel()
+	if MaxHold >= 3*time.Second {
+		t.Errorf("Envoy may hold a request for %v, the fence waits 3 s", MaxHold)
+	}
+}

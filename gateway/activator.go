@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sandlane/sandlane/activation"
+	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/extproc"
+)
+
+// activator is package activation in extproc's words.
+type activator struct{ *activation.Activator }
+
+// Activate implements extproc.Activator. The deadline is the context's.
+func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) error {
+	deadline, _ := ctx.Deadline()
+	return translate(a.Activator.Activate(ctx, activation.Request{
+		ID: r.ID, Namespace: r.Namespace, Pool: r.Pool, Team: r.Team, New: r.New, Deadline: deadline,
+	}))
+}
+
+// translate says in extproc's words what activation says in its own. What it
+// does not know stays: a failure of ours, which extproc answers with 503.
+func translate(err error) error {
+	for _, m := range activationErrors {
+		if errors.Is(err, m.from) {
+			return fmt.Errorf("%w: %w", m.to, err)
+		}
+	}
+	return err
+}
+
+// activationErrors are in the order in which they are looked for: an error can
+// be several of them, and the first says what the client can do about it.
+var activationErrors = []struct{ from, to error }{
+	{activation.ErrExists, extproc.ErrExists},
+	{activation.ErrEnded, extproc.ErrNotFound},
+	{activation.ErrPoolNotFound, extproc.ErrPoolNotFound},
+	{activation.ErrParkingFull, extproc.ErrParkingFull},
+	{activation.ErrNoCapacity, extproc.ErrNoCapacity},
+	{activation.ErrShutdown, extproc.ErrDraining},
+}
+
+// keys is the credentials' verifier in extproc's words.
+type keys struct{ *credentials.Verifier }
+
+// Verify implements extproc.Keys.
+func (k keys) Verify(ctx context.Context, key string) (extproc.Identity, error) {
+	id, err := k.Verifier.Verify(ctx, key)
+	if errors.Is(err, credentials.ErrBadKey) {
+		err = extproc.ErrBadKey
+	}
+	return extproc.Identity{Team: id.Team, Namespace: id.Namespace}, err
+}

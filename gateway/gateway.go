@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/activation"
+	"github.com/sandlane/sandlane/activity"
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// Time limits of the stop, one for each step that could hang.
+const (
+	settleTimeout = 10 * time.Second
+	leaveTimeout  = 5 * time.Second
+)
+
+// gateway is one running gateway process. All its parts are made before any is
+// started.
+type gateway struct {
+	o       Options
+	reg     *prometheus.Registry
+	cache   *routecache.Cache
+	usage   *activity.Registry
+	poller  *activity.EnvoyPoller
+	index   *index.Index
+	keys    *credentials.Verifier
+	set     *schedule.Set
+	wake    *activation.Activator
+	member  *controlplane.Membership
+	control *controlplane.Server
+	extproc *extproc.Server
+	metrics net.Listener // nil serves no metrics
+}
+
+// Run runs a gateway until ctx ends, then stops it in order and returns nil, or
+// the first error of a part.
+func Run(ctx context.Context, o Options) error {
+	o.Complete()
+	if err := o.Validate(); err != nil {
+		return fmt.Errorf("gateway options: %w", err)
+	}
+	if err := os.MkdirAll(o.RunDir, 0o700); err != nil {
+		return fmt.Errorf("make the run directory: %w", err)
+	}
+	g, err := assemble(ctx, o)
+	if err != nil {
+		return err
+	}
+	return g.run(ctx)
+}
+
+// run starts every part, and stops them in the order of the package comment.
+func (g *gateway) run(ctx context.Context) error {
+	// The data plane outlives ctx: it stops step by step.
+	front, stopFront := context.WithCancel(context.WithoutCancel(ctx)) // ExtProc
+	back, stopBack := context.WithCancel(context.WithoutCancel(ctx))   // all that it answers from
+	defer stopFront()
+	defer stopBack()
+	parts, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	frontDone := make(chan struct{})
+	parts.Go(func() error { return g.control.Start(back) })
+	parts.Go(func() error { return g.index.Start(back) })
+	parts.Go(func() error { return g.keys.Start(back) })
+	parts.Go(func() error { return g.poller.Start(back) })
+	parts.Go(func() error { return g.member.Start(back) })
+	parts.Go(func() error {
+		defer close(frontDone)
+		return g.extproc.Start(front)
+	})
+	if g.metrics != nil {
+		parts.Go(func() error { return serveHTTP(back, g.metrics, g.reg, g.ready) })
+	}
+
+	select {
+	case <-ctx.Done():
+	case <-failed.Done():
+	}
+	g.extproc.Drain()
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		g.wake.Shutdown()
+		g.set.Shutdown()
+	}()
+	select {
+	case <-settled:
+	case <-time.After(settleTimeout):
+		g.o.Log.Warn("claims did not settle in time; whoever meets them next completes them")
+	}
+	stopFront()
+	<-frontDone
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := g.member.Leave(leave); err != nil {
+		g.o.Log.Warn("the lease could not be deleted; it is waited for until its end", "error", err)
+	}
+	stopBack()
+	return parts.Wait()
+}
+
+// ready reports whether the gateway serves.
+func (g *gateway) ready() bool { return g.member.Held() && g.index.Synced() && g.keys.Synced() }
+
+// assemble makes the parts and joins them.
+func assemble(ctx context.Context, o Options) (*gateway, error) {
+	g := &gateway{o: o, reg: prometheus.NewRegistry()}
+	g.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	cfg := rest.CopyConfig(o.Config)
+	cfg.UserAgent, cfg.QPS = "sandlane-gateway", -1
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make an API client: %w", err)
+	}
+	clientset, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make an API client: %w", err)
+	}
+	tokens, err := credentials.LoadTokens(ctx, c, o.SystemNamespace)
+	if err != nil {
+		return nil, err
+	}
+	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
+		Secrets: clientset.CoreV1().Secrets(o.SystemNamespace), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
+	})
+	live, err := g.assembleRoutes(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.assembleControl(clientset); err != nil {
+		return nil, err
+	}
+	g.extproc, err = extproc.NewServer(extproc.Options{
+		Socket: o.path(ExtProcSocket), Cache: g.cache,
+		Resolver: &resolver{g.index, live}, Activator: activator{g.wake}, Pools: pools{g.index},
+		Keys: keys{g.keys}, Tokens: tokens, Lease: g.member, Activity: usage{g.usage}, Now: g.usage.Now,
+		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
+		Registerer: g.reg, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.MetricsAddress != "" {
+		if g.metrics, err = net.Listen("tcp", o.MetricsAddress); err != nil {
+			return nil, fmt.Errorf("listen for metrics: %w", err)
+		}
+	}
+	return g, nil
+}

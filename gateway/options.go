@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// File names inside Options.RunDir.
+const (
+	ExtProcSocket    = "extproc.sock"
+	ControlSocket    = "control.sock"
+	EnvoyAdminSocket = "envoy-admin.sock"
+)
+
+// DefaultSystemNamespace is where Sandlane keeps leases and Secrets.
+const DefaultSystemNamespace = "sandlane-system"
+
+// Options configure a gateway. Config, Name and RunDir are required; the zero
+// value of the rest works.
+type Options struct {
+	// Config reaches the API server. Client-side rate limits are switched off on
+	// a copy: the server has its own, and claims must not queue behind each other.
+	Config *rest.Config
+	// Name is the gateway's lease: the pod's name and UID on a cluster.
+	Name string
+	// RunDir holds the unix sockets: ours and Envoy's admin socket.
+	RunDir string
+	// SystemNamespace is DefaultSystemNamespace if empty.
+	SystemNamespace string
+	// FirstRequestPool is where a sandbox comes from if a first request does not
+	// say. Empty means that such a request is not found.
+	FirstRequestPool types.NamespacedName
+	// MetricsAddress is where /metrics, /healthz and /readyz are served. Empty
+	// serves them nowhere.
+	MetricsAddress string
+	// LeaseDuration and RenewEvery are those of controlplane if 0.
+	LeaseDuration, RenewEvery time.Duration
+	// CacheSize is the number of routes kept, routecache.DefaultSize if 0.
+	CacheSize int
+	// MaxWait is how long a first request waits for a pod; extproc's default if 0.
+	MaxWait time.Duration
+	// IdleTick is how often Envoy is asked what is open, DefaultIdleTick if 0. It
+	// must be at most a quarter of the shortest idle timeout in use.
+	IdleTick time.Duration
+	// Log is slog.Default() if nil.
+	Log *slog.Logger
+}
+
+// DefaultIdleTick fits idle timeouts of 4 s and more.
+const DefaultIdleTick = time.Second
+
+// Complete fills in the defaults.
+func (o *Options) Complete() {
+	if o.SystemNamespace == "" {
+		o.SystemNamespace = DefaultSystemNamespace
+	}
+	if o.CacheSize == 0 {
+		o.CacheSize = routecache.DefaultSize
+	}
+	if o.IdleTick == 0 {
+		o.IdleTick = DefaultIdleTick
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+}
+
+var leaseName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+
+// Validate says what is missing or out of range. Call it after Complete.
+func (o *Options) Validate() error {
+	switch {
+	case o.Config == nil:
+		return errors.New("no API server configuration")
+	case !leaseName.MatchString(o.Name):
+		return fmt.Errorf("gateway name %q is not a valid object name", o.Name)
+	case o.RunDir == "":
+		return errors.New("no run directory")
+	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0:
+		return errors.New("negative size or duration")
+	}
+	return nil
+}
+
+func (o *Options) path(name string) string { return filepath.Join(o.RunDir, name) }
+
+// ParsePool parses [namespace/]name; the namespace is "default" if left out.
+// An empty string is no pool.
+func ParsePool(s string) (types.NamespacedName, error) {
+	if s == "" {
+		return types.NamespacedName{}, nil
+	}
+	ns, name, ok := strings.Cut(s, "/")
+	if !ok {
+		ns, name = "default", s
+	}
+	if !leaseName.MatchString(ns) || !leaseName.MatchString(name) {
+		return types.NamespacedName{}, fmt.Errorf("%q is not of the form [namespace/]name", s)
+	}
+	return types.NamespacedName{Namespace: ns, Name: name}, nil
+}

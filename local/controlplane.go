@@ -1,0 +1,150 @@
+package local
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/local/binaries"
+	"github.com/sandlane/sandlane/local/node"
+	"github.com/sandlane/sandlane/local/supervise"
+)
+
+// auditPolicy records who wrote pods and sandboxes, without their content: the
+// tests count claims by it, and a person can follow what happened.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete, deletecollection]
+  resources:
+  - {group: "", resources: [pods]}
+  - {group: sandlane.dev, resources: [sandboxes]}
+- level: None
+`
+
+// controlPlane is what its three processes agree on.
+type controlPlane struct {
+	state
+	bin                         map[string]string
+	kubelet                     node.KubeletCredentials
+	etcdPort, peerPort, apiPort int
+}
+
+func (c *controlPlane) etcd() supervise.Spec {
+	client, peer := "https://"+loopback(c.etcdPort), "https://"+loopback(c.peerPort)
+	tlsFlags := func(prefix string) []string {
+		return []string{
+			"--" + prefix + "cert-file=" + c.pki(serverCert), "--" + prefix + "key-file=" + c.pki(serverKey),
+			"--" + prefix + "trusted-ca-file=" + c.pki(caCert), "--" + prefix + "client-cert-auth",
+		}
+	}
+	args := []string{
+		"--name=default", "--data-dir=" + c.path("cluster", "etcd"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
+		"--unsafe-no-fsync", // the content lives no longer than this machine's next boot
+		"--log-level=warn",
+	}
+	args = append(append(args, tlsFlags("")...), tlsFlags("peer-")...)
+	return supervise.Spec{
+		Name: binaries.Etcd, Path: c.bin[binaries.Etcd], Args: args, LogFile: c.log(binaries.Etcd),
+		Ready: c.probe(client + "/health"),
+	}
+}
+
+func (c *controlPlane) apiServer() supervise.Spec {
+	return supervise.Spec{
+		Name: binaries.APIServer, Path: c.bin[binaries.APIServer], LogFile: c.log(binaries.APIServer),
+		Args: []string{
+			"--etcd-servers=https://" + loopback(c.etcdPort),
+			"--etcd-cafile=" + c.pki(caCert), "--etcd-certfile=" + c.pki(adminCert), "--etcd-keyfile=" + c.pki(adminKey),
+			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.apiPort),
+			"--tls-cert-file=" + c.pki(serverCert), "--tls-private-key-file=" + c.pki(serverKey),
+			"--client-ca-file=" + c.pki(caCert),
+			"--kubelet-client-certificate=" + c.kubelet.ClientCert, "--kubelet-client-key=" + c.kubelet.ClientKey,
+			"--kubelet-certificate-authority=" + c.kubelet.ServerCert, "--kubelet-preferred-address-types=InternalIP",
+			"--authorization-mode=Node,RBAC", "--anonymous-auth=false",
+			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file=" + c.pki(saPublic), "--service-account-signing-key-file=" + c.pki(saPrivate),
+			"--service-cluster-ip-range=192.0.2.0/24", // reserved for documentation: nothing routes there
+			"--endpoint-reconciler-type=none",
+			"--enable-priority-and-fairness=false", "--profiling=false",
+			"--audit-policy-file=" + c.path("cluster", "audit-policy.yaml"),
+			"--audit-log-path=" + c.auditLog(), "--audit-log-maxsize=10", "--audit-log-maxbackup=3",
+		},
+		Ready: c.probe("https://" + loopback(c.apiPort) + "/readyz"),
+	}
+}
+
+// controllerManager runs the few controllers without which owner references,
+// namespace deletion and pod creation do not work. It opens no port; it is
+// ready when it has made the service account that pods need.
+func (c *controlPlane) controllerManager(api client.Client) supervise.Spec {
+	return supervise.Spec{
+		Name: binaries.ControllerManager, Path: c.bin[binaries.ControllerManager], LogFile: c.log(binaries.ControllerManager),
+		Args: []string{
+			"--kubeconfig=" + c.kubeconfig(), "--leader-elect=false", "--secure-port=0", "--profiling=false",
+			"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller",
+			"--service-account-private-key-file=" + c.pki(saPrivate), "--root-ca-file=" + c.pki(caCert),
+			"--kube-api-qps=200", "--kube-api-burst=400",
+		},
+		Ready: func(ctx context.Context) error {
+			var account corev1.ServiceAccount
+			if err := api.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}, &account); err != nil {
+				return fmt.Errorf("look for the default service account: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+func (c *controlPlane) writeAuditPolicy() error {
+	return writeFile(c.path("cluster", "audit-policy.yaml"), []byte(auditPolicy), 0o600)
+}
+
+// probe asks as the administrator and wants 200.
+func (c *controlPlane) probe(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		pair, err := tls.LoadX509KeyPair(c.pki(adminCert), c.pki(adminKey))
+		if err != nil {
+			return fmt.Errorf("read the administrator's certificate: %w", err)
+		}
+		ca, err := os.ReadFile(c.pki(caCert))
+		if err != nil {
+			return fmt.Errorf("read the certificate authority: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(ca) {
+			return errors.New("the certificate authority is not PEM")
+		}
+		return get(ctx, url, &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS12})
+	}
+}
+
+// get wants a 200, on a connection of its own.
+func get(ctx context.Context, url string, config *tls.Config) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return nil
+}

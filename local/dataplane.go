@@ -1,0 +1,140 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/local/node"
+	"github.com/sandlane/sandlane/local/supervise"
+)
+
+// nodeName is the one node's.
+const nodeName = "sandlane"
+
+// gatewayPair is one gateway and its Envoy.
+type gatewayPair struct {
+	name, envoyName   string
+	port, metricsPort int
+}
+
+func (g gatewayPair) url() string        { return "http://" + loopback(g.port) }
+func (g gatewayPair) metricsURL() string { return "http://" + loopback(g.metricsPort) + "/metrics" }
+
+// dataPlane is what the processes of our own have in common.
+type dataPlane struct {
+	state
+	self, envoyBin string
+	streams        int
+	isolation      node.Isolation
+	subnet         string
+	controllerPort int
+}
+
+func (d *dataPlane) node(api client.Client) supervise.Spec {
+	spec := d.ours("node", "--state", d.dir, "--subnet", d.subnet, "--isolation", string(d.isolation),
+		"--images", d.imageTable(), "--helpers", d.helperDir(), "--name", nodeName)
+	spec.Ready = func(ctx context.Context) error {
+		var n corev1.Node
+		if err := api.Get(ctx, client.ObjectKey{Name: nodeName}, &n); err != nil {
+			return fmt.Errorf("look for the node: %w", err)
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return errors.New("the node is not Ready")
+	}
+	return spec
+}
+
+func (d *dataPlane) controller() supervise.Spec {
+	spec := d.ours("controller", "--metrics-address", loopback(d.controllerPort), "--system-namespace", SystemNamespace)
+	spec.Ready = func(ctx context.Context) error { return get(ctx, "http://"+loopback(d.controllerPort)+"/metrics", nil) }
+	return spec
+}
+
+func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
+	spec := d.ours("gateway", "--name", g.name, "--run-dir", d.gatewayRun(g.name), "--metrics-address", loopback(g.metricsPort),
+		"--system-namespace", SystemNamespace, "--first-request-pool", echoNamespace+"/"+echoName)
+	spec.Name, spec.LogFile = g.name, d.log(g.name)
+	spec.Ready = func(ctx context.Context) error { return get(ctx, "http://"+loopback(g.metricsPort)+"/readyz", nil) }
+	return spec
+}
+
+// ours is a subcommand of this binary.
+func (d *dataPlane) ours(command string, args ...string) supervise.Spec {
+	return supervise.Spec{
+		Name: command, Path: d.self, Args: append([]string{command, "--kubeconfig", d.kubeconfig()}, args...), LogFile: d.log(command),
+	}
+}
+
+// envoy writes the configuration and describes the process that runs it.
+func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
+	bootstrap, err := envoy.Bootstrap(envoy.Options{
+		RunDir: d.gatewayRun(g.name), NodeID: g.name, Port: g.port, MaxStreams: d.streams,
+	})
+	if err != nil {
+		return supervise.Spec{}, err
+	}
+	config, err := envoy.JSON(bootstrap)
+	if err != nil {
+		return supervise.Spec{}, err
+	}
+	file := filepath.Join(d.gatewayRun(g.name), "envoy.json")
+	if err := writeFile(file, config, 0o600); err != nil {
+		return supervise.Spec{}, err
+	}
+	admin := envoy.Admin{Socket: filepath.Join(d.gatewayRun(g.name), envoy.AdminSocketName)}
+	return supervise.Spec{
+		Name: g.envoyName, Path: d.envoyBin, Args: envoy.Args(file, envoyWorkers()), LogFile: d.log(g.envoyName),
+		Ready: admin.Ready, Drain: admin.Drain, DrainTimeout: time.Second,
+	}, nil
+}
+
+// envoyWorkers leaves cores to the other processes: on a small machine a
+// second worker costs more than it gives.
+func envoyWorkers() int { return min(max(runtime.NumCPU()/2, 1), 4) }
+
+func (d *dataPlane) imageTable() string { return d.path("cluster", "images.json") }
+func (d *dataPlane) helperDir() string  { return d.path("cluster", "helpers") }
+
+// writeImages makes the node's image table with the one image there is.
+func (d *dataPlane) writeImages() error {
+	echo := filepath.Join(d.helperDir(), "echo")
+	digest, err := digestOf(echo)
+	if err != nil {
+		return fmt.Errorf("the image %s: %w", echoImage, err)
+	}
+	b, err := json.MarshalIndent(map[string]node.Image{echoImage: {Command: []string{echo}, Digest: digest}}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the image table: %w", err)
+	}
+	return writeFile(d.imageTable(), b, 0o600)
+}
+
+func digestOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}

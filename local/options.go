@@ -1,0 +1,128 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/sandlane/sandlane/local/helpers"
+	"github.com/sandlane/sandlane/local/node"
+)
+
+// SystemNamespace is where Sandlane's own objects live.
+const SystemNamespace = "sandlane-system"
+
+// Values of Options.Isolation.
+const (
+	// IsolationAuto isolates fully where it can, else not, with a warning.
+	IsolationAuto = "auto"
+	// IsolationFull isolates or fails.
+	IsolationFull = string(node.IsolationFull)
+	// IsolationNone runs plain processes.
+	IsolationNone = string(node.IsolationNone)
+)
+
+// DefaultPoolSize is the number of idle pods of the pool echo.
+const DefaultPoolSize = 10
+
+// Options of Up.
+type Options struct {
+	// StateDir is the state folder; default DefaultStateDir.
+	StateDir string
+	// Port is where clients connect on 127.0.0.1; 0 is any free one.
+	Port int
+	// PoolSize is the number of idle pods of the pool echo.
+	PoolSize int
+	// IdleTimeout is that pool's; 0 means never.
+	IdleTimeout time.Duration
+	// Isolation is auto, full or none; default auto.
+	Isolation string
+
+	// Self is the sandlane binary, which the node, the controller and the
+	// gateway are subcommands of; default this process's.
+	Self string
+	// NewAPIKey makes the API key that up.json shows.
+	NewAPIKey func(ctx context.Context, config *rest.Config) (string, error)
+	// Helpers puts the node's programs and the image `echo` into a folder;
+	// default helpers.Extract.
+	Helpers func(dir string) error
+	// Progress is told in one line each what is being done; nil is quiet.
+	Progress func(line string)
+	// Ready is called once with what was started; nil for none.
+	Ready func(UpFile)
+	// Log gets what happens to the processes; default slog.Default().
+	Log *slog.Logger
+}
+
+// Complete sets the defaults; it does not touch Port, PoolSize and IdleTimeout,
+// whose zero values mean something.
+func (o *Options) Complete() error {
+	if o.StateDir == "" {
+		dir, err := DefaultStateDir()
+		if err != nil {
+			return err
+		}
+		o.StateDir = dir
+	}
+	abs, err := filepath.Abs(o.StateDir)
+	if err != nil {
+		return fmt.Errorf("state folder %s: %w", o.StateDir, err)
+	}
+	o.StateDir = abs
+	if o.Isolation == "" {
+		o.Isolation = IsolationAuto
+	}
+	if o.Self == "" {
+		if o.Self, err = os.Executable(); err != nil {
+			return fmt.Errorf("find the running binary: %w", err)
+		}
+	}
+	if o.Helpers == nil {
+		o.Helpers = helpers.Extract
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.Ready == nil {
+		o.Ready = func(UpFile) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return nil
+}
+
+// Validate reports what cannot work whatever the machine.
+func (o *Options) Validate() error {
+	switch {
+	case o.Port < 0 || o.Port > 65535:
+		return fmt.Errorf("--port %d: must lie between 1 and 65535, or be 0 for any free port", o.Port)
+	case o.PoolSize < 0 || o.PoolSize > 500:
+		return fmt.Errorf("--pool-size %d: must lie between 0 and 500", o.PoolSize)
+	case o.IdleTimeout < 0:
+		return fmt.Errorf("--idle-timeout %s: must not be negative (0 means never)", o.IdleTimeout)
+	case o.Isolation != IsolationAuto && o.Isolation != IsolationFull && o.Isolation != IsolationNone:
+		return fmt.Errorf("--isolation %q: must be auto, full or none", o.Isolation)
+	case o.NewAPIKey == nil:
+		return errors.New("local.Options: NewAPIKey is required")
+	}
+	return nil
+}
+
+// DefaultStateDir is sandlane in $XDG_STATE_HOME, or in ~/.local/state.
+func DefaultStateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sandlane"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no state folder (set $HOME, or name one with --state): %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "sandlane"), nil
+}

@@ -1,0 +1,203 @@
+package local
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// state is the layout of a state folder.
+type state struct {
+	dir string // absolute
+	run string // sockets and the list of processes; short enough for sockets
+}
+
+// longest name of a socket below the run folder, "/gateway-99/envoy-admin.sock"
+const longestSocket = 28
+
+// newState computes paths; it creates nothing.
+func newState(dir string) state {
+	s := state{dir: dir, run: filepath.Join(dir, "run")}
+	if len(s.run)+longestSocket > 107 {
+		sum := sha256.Sum256([]byte(dir))
+		s.run = filepath.Join("/tmp", fmt.Sprintf("sandlane-%d-%s", os.Geteuid(), hex.EncodeToString(sum[:6])))
+	}
+	return s
+}
+
+func (s state) path(elem ...string) string {
+	return filepath.Join(append([]string{s.dir}, elem...)...)
+}
+func (s state) log(name string) string      { return s.path("logs", name+".log") }
+func (s state) pki(name string) string      { return s.path("cluster", "pki", name) }
+func (s state) kubeconfig() string          { return s.path("kubeconfig") }
+func (s state) auditLog() string            { return s.path("audit.log") }
+func (s state) upFile() string              { return s.path("up.json") }
+func (s state) lockFile() string            { return s.path("up.lock") }
+func (s state) controlSocket() string       { return filepath.Join(s.run, "up.sock") }
+func (s state) processFile() string         { return filepath.Join(s.run, "processes.json") }
+func (s state) gatewayRun(gw string) string { return filepath.Join(s.run, gw) }
+
+// create makes the state folder and checks that it can be used.
+func (s state) create() error {
+	if st, err := os.Stat(s.dir); err == nil && !st.IsDir() {
+		return fmt.Errorf("the state folder %s is a file: choose another with --state", s.dir)
+	}
+	if err := os.MkdirAll(s.path("logs"), 0o700); err != nil {
+		return fmt.Errorf("the state folder %s cannot be used (%w): choose another with --state", s.dir, err)
+	}
+	if err := unix.Access(s.dir, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("the state folder %s cannot be read and written (%w): choose another with --state", s.dir, err)
+	}
+	return nil
+}
+
+// createRun makes an empty run folder that nobody else can write in.
+func (s state) createRun() error {
+	if err := os.RemoveAll(s.run); err != nil {
+		return fmt.Errorf("empty the run folder: %w", err)
+	}
+	if err := os.Mkdir(s.run, 0o700); err != nil { // not MkdirAll: in /tmp it must be ours
+		return fmt.Errorf("make the run folder: %w", err)
+	}
+	return nil
+}
+
+// ErrRunning says that an `up` with this state folder runs.
+type ErrRunning struct {
+	StateDir string
+	// PID is 0 if the other one has not written it yet.
+	PID int
+}
+
+func (e *ErrRunning) Error() string {
+	return fmt.Sprintf("Sandlane is already running with the state folder %s (pid %d): stop it with `sandlane down`, or choose another folder with --state", e.StateDir, e.PID)
+}
+
+// ErrNotRunning says that no `up` with this state folder runs.
+type ErrNotRunning struct{ StateDir string }
+
+func (e *ErrNotRunning) Error() string {
+	return fmt.Sprintf("Sandlane is not running with the state folder %s: start it with `sandlane up`", e.StateDir)
+}
+
+// patience is how long a lock that is held may still be let go: the kernel
+// frees that of a killed process only after it has ended its children.
+const (
+	patience      = 500 * time.Millisecond
+	patienceDying = 5 * time.Second
+)
+
+// lock takes the lock of the state folder, for as long as this process lives
+// or until unlock. An *ErrRunning says who has it.
+func (s state) lock() (unlock func(), err error) {
+	if pid, err := s.holder(); err != nil || pid != 0 {
+		return nil, errors.Join(err, running(s.dir, pid))
+	}
+	f, err := os.OpenFile(s.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the state folder %s cannot be used: %w", s.dir, err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) { // somebody was faster
+		f.Close()
+		return nil, &ErrRunning{StateDir: s.dir, PID: s.lockPID()}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock the state folder: %w", err)
+	}
+	if err := errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock the state folder: %w", err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// running is an *ErrRunning, or nil for no PID.
+func running(dir string, pid int) error {
+	if pid == 0 {
+		return nil
+	}
+	return &ErrRunning{StateDir: dir, PID: pid}
+}
+
+// holder is running for who wants the lock: it gives a holder that is just
+// ending the time to do so.
+func (s state) holder() (int, error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; <-tick.C {
+		pid, err := s.running()
+		if pid == 0 || err != nil {
+			return 0, err
+		}
+		wait := patience
+		if startTime(pid) == "" {
+			wait = patienceDying
+		}
+		if time.Since(began) > wait {
+			return pid, nil
+		}
+	}
+}
+
+func writeAt(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}
+
+// running returns the PID of the `up` that holds the lock, or 0. It neither
+// creates nor changes anything.
+func (s state) running() (int, error) {
+	f, err := os.Open(s.lockFile())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("the state folder %s cannot be used: %w", s.dir, err)
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		if pid := s.lockPID(); pid > 0 {
+			return pid, nil
+		}
+		return 0, fmt.Errorf("an `up` with the state folder %s is just starting: try again", s.dir)
+	}
+	return 0, nil
+}
+
+func (s state) lockPID() int {
+	b, err := os.ReadFile(s.lockFile())
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return pid
+}
+
+// writeFile replaces a file at once: readers see the old or the new content.
+func writeFile(path string, content []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, content, mode); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// staleLease is the age of a gateway's lease from which something is wrong: it
+// is renewed every ten seconds.
+const staleLease = 30 * time.Second
+
+// report is all that `status` shows.
+type report struct {
+	Running
+	pools  []v1alpha1.SandboxPool
+	leases []coordinationv1.Lease
+	apiErr error // why pools and leases are not known
+	now    time.Time
+}
+
+// Status writes what runs to out. The error says in one line what is wrong; an
+// *ErrNotRunning if nothing runs.
+func Status(ctx context.Context, stateDir string, out io.Writer) error {
+	s := newState(stateDir)
+	pid, err := s.running()
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
+		return &ErrNotRunning{stateDir}
+	}
+	r := report{now: time.Now()}
+	if r.Running, err = s.askRunning(ctx); err != nil {
+		return fmt.Errorf("`sandlane up` (pid %d) does not answer: %w", pid, err)
+	}
+	r.apiErr = s.readCluster(ctx, &r)
+	if err := r.write(out); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	if wrong := r.wrong(); len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+func (s state) readCluster(ctx context.Context, r *report) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, api, err := connect(s.kubeconfig())
+	if err != nil {
+		return err
+	}
+	var pools v1alpha1.SandboxPoolList
+	if err := api.List(ctx, &pools); err != nil {
+		return fmt.Errorf("list the pools: %w", err)
+	}
+	var leases coordinationv1.LeaseList
+	if err := api.List(ctx, &leases, client.InNamespace(SystemNamespace), client.HasLabels{v1alpha1.LabelGateway}); err != nil {
+		return fmt.Errorf("list the gateways' leases: %w", err)
+	}
+	r.pools, r.leases = pools.Items, leases.Items
+	return nil
+}
+
+// wrong lists what is not as it should be.
+func (r *report) wrong() []string {
+	var wrong []string
+	for _, p := range r.Processes {
+		if p.Problem != "" {
+			wrong = append(wrong, p.Name+": "+oneLine(p.Problem))
+		}
+	}
+	if r.apiErr != nil {
+		return append(wrong, oneLine(r.apiErr.Error()))
+	}
+	if len(r.leases) == 0 {
+		wrong = append(wrong, "no gateway has a lease")
+	}
+	for _, l := range r.leases {
+		if age := r.leaseAge(l); age > staleLease {
+			wrong = append(wrong, fmt.Sprintf("the lease of %s was last renewed %s ago", l.Name, short(age)))
+		}
+	}
+	for _, p := range r.pools {
+		if p.Status.Phase == v1alpha1.PoolDegraded {
+			wrong = append(wrong, fmt.Sprintf("the pool %s/%s is degraded", p.Namespace, p.Name))
+		}
+	}
+	return wrong
+}
+
+func (r *report) leaseAge(l coordinationv1.Lease) time.Duration {
+	if l.Spec.RenewTime == nil {
+		return r.now.Sub(l.CreationTimestamp.Time)
+	}
+	return r.now.Sub(l.Spec.RenewTime.Time)
+}
+
+func (r *report) write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "Sandlane runs since %s (pid %d), gateway %s\n\n", short(r.now.Sub(r.StartedAt)), r.PID, r.Gateway)
+	fmt.Fprintln(w, "PROCESS\tPID\tUPTIME\tRESTARTS\tHEALTH")
+	for _, p := range r.Processes {
+		health, uptime := "ok", "-"
+		if p.Problem != "" {
+			health = oneLine(p.Problem)
+		}
+		if p.PID != 0 {
+			uptime = short(r.now.Sub(p.StartedAt))
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", p.Name, p.PID, uptime, p.Restarts, health)
+	}
+	if r.apiErr != nil {
+		fmt.Fprintf(w, "\npools and gateways are not known: %s\n", oneLine(r.apiErr.Error()))
+		return w.Flush()
+	}
+	fmt.Fprintln(w, "\nPOOL\tPHASE\tWANTED\tIDLE\tRUNNING")
+	for _, p := range r.pools {
+		fmt.Fprintf(w, "%s/%s\t%s\t%d\t%d\t%d\n", p.Namespace, p.Name, p.Status.Phase, p.Spec.Replicas, p.Status.Idle, p.Status.Running)
+	}
+	fmt.Fprintln(w, "\nGATEWAY\tLEASE RENEWED")
+	for _, l := range r.leases {
+		fmt.Fprintf(w, "%s\t%s ago\n", l.Name, short(r.leaseAge(l)))
+	}
+	return w.Flush()
+}
+
+// short is a duration as people say it.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

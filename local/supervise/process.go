@@ -1,0 +1,233 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// askEvery is the pause between two looks at whether a process is ready.
+	askEvery   = 50 * time.Millisecond
+	askTimeout = 5 * time.Second
+	// calmAfter is how long a process must have run for its next restart to be
+	// immediate again.
+	calmAfter = 30 * time.Second
+)
+
+// process is one name of a group. run owns it; others only close quit or kill.
+type process struct {
+	group *Group
+	spec  Spec
+
+	first chan error // outcome of the first start, sent once
+	quit  chan struct{}
+	once  sync.Once
+	done  chan struct{} // closed when run has returned
+
+	mu  sync.Mutex // guards now; only run writes it
+	now Status
+}
+
+func newProcess(g *Group, spec Spec) *process {
+	return &process{
+		group: g, spec: spec,
+		first: make(chan error, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		now: Status{Name: spec.Name, State: Starting},
+	}
+}
+
+func (p *process) status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+func (p *process) set(change func(*Status)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.now)
+}
+
+// stop asks run to end and waits for it.
+func (p *process) stop() {
+	p.once.Do(func() { close(p.quit) })
+	<-p.done
+}
+
+// kill ends the process with everything in its group. run notices.
+func (p *process) kill() {
+	p.mu.Lock() // the PID cannot be reaped and used again meanwhile: exited takes the lock
+	defer p.mu.Unlock()
+	if p.now.PID != 0 {
+		_ = syscall.Kill(-p.now.PID, syscall.SIGKILL)
+	}
+}
+
+// run starts the process over and over until it is told to stop.
+func (p *process) run() {
+	defer close(p.done)
+	defer p.set(func(s *Status) { s.State = Stopped })
+	pause := p.group.o.MinPause
+	for attempt := 0; ; attempt++ {
+		began := time.Now()
+		err, again := p.cycle(attempt)
+		if !again {
+			return
+		}
+		if time.Since(began) > calmAfter {
+			pause = p.group.o.MinPause
+		}
+		p.group.o.Log.Warn("process ended, starting it again", "process", p.spec.Name, "exit", err, "pause", pause, "log", p.spec.LogFile)
+		p.set(func(s *Status) { s.State = Waiting; s.Restarts++ })
+		p.group.o.OnChange()
+		select {
+		case <-p.quit:
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, p.group.o.MaxPause)
+	}
+}
+
+// cycle runs the process once. It returns how it ended, and whether it is to
+// be started again.
+func (p *process) cycle(attempt int) (error, bool) {
+	fail := func(err error, from int64) (error, bool) {
+		if attempt == 0 {
+			p.first <- &StartError{Name: p.spec.Name, Err: err, Tail: tail(p.spec.LogFile, from), LogFile: p.spec.LogFile}
+			return err, false
+		}
+		return err, true
+	}
+	cmd, from, err := p.spawn()
+	if err != nil {
+		return fail(err, from)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- p.wait(cmd) }()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- p.untilReady(ctx, attempt == 0) }()
+	for {
+		select {
+		case err := <-exited:
+			cancel()
+			if ready != nil {
+				<-ready
+				return fail(err, from)
+			}
+			return err, true
+		case err := <-ready:
+			ready = nil
+			if err != nil {
+				p.kill()
+				<-exited
+				return fail(err, from)
+			}
+			p.set(func(s *Status) { s.State = Running })
+			if attempt == 0 {
+				p.first <- nil
+			} else {
+				p.group.o.Log.Info("process runs again", "process", p.spec.Name, "pid", cmd.Process.Pid)
+				p.group.o.OnChange()
+			}
+		case <-p.quit:
+			cancel()
+			if ready != nil {
+				<-ready
+			}
+			p.end(cmd, exited)
+			return nil, false
+		}
+	}
+}
+
+// spawn starts the process and returns where its part of the log begins.
+func (p *process) spawn() (*exec.Cmd, int64, error) {
+	log, from, err := openLog(p.spec.LogFile)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer log.Close()
+	cmd := exec.Command(p.spec.Path, p.spec.Args...)
+	cmd.Env = append(os.Environ(), p.spec.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := p.group.spawner.start(cmd); err != nil {
+		return nil, from, err
+	}
+	p.set(func(s *Status) { s.State, s.PID, s.StartedAt = Starting, cmd.Process.Pid, time.Now() })
+	return cmd, from, nil
+}
+
+// wait reaps the process. The PID is cleared before the kernel may give it to
+// another process: kill must not hit that one.
+func (p *process) wait(cmd *exec.Cmd) error {
+	waitExited(cmd.Process.Pid)
+	var err error
+	p.set(func(s *Status) {
+		err = cmd.Wait()
+		s.PID = 0
+		s.LastExit = cmd.ProcessState.String()
+	})
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	return err
+}
+
+// untilReady asks the process until it is ready; the first time not for ever.
+func (p *process) untilReady(ctx context.Context, bounded bool) error {
+	if bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, p.spec.ReadyTimeout, errNotReady)
+		defer cancel()
+	}
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		err := p.ask(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w after %s: %w", context.Cause(ctx), p.spec.ReadyTimeout, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// ask asks once whether the process is ready, for a few seconds at most.
+func (p *process) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return p.spec.Ready(ctx)
+}
+
+// end drains the process, tells it to stop, and kills it if it does not.
+func (p *process) end(cmd *exec.Cmd, exited <-chan error) {
+	p.set(func(s *Status) { s.State = Stopping })
+	if p.spec.Drain != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), p.spec.DrainTimeout)
+		if err := p.spec.Drain(ctx); err != nil {
+			p.group.o.Log.Warn("process could not be drained", "process", p.spec.Name, "err", err)
+		}
+		cancel()
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-exited:
+	case <-time.After(p.spec.StopTimeout):
+		p.group.o.Log.Warn("process did not stop in time and is killed", "process", p.spec.Name, "after", p.spec.StopTimeout)
+		p.kill()
+		<-exited
+	}
+}

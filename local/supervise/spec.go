@@ -1,0 +1,77 @@
+package supervise
+
+import (
+	"context"
+	"time"
+)
+
+// Spec describes a process.
+type Spec struct {
+	// Name is unique in a group.
+	Name string
+	// Path and Args are the command line, without the program's name in Args.
+	Path string
+	Args []string
+	// Env is added to this process's environment.
+	Env []string
+	// LogFile gets what the process prints; it is moved to LogFile.1 at a start
+	// that finds it larger than 10 MB.
+	LogFile string
+	// Ready returns nil once the process serves; it is asked again and again.
+	// Nil means that a started process is a ready one.
+	Ready func(ctx context.Context) error
+	// ReadyTimeout bounds the first start; default one minute.
+	ReadyTimeout time.Duration
+	// Drain runs before the process is told to stop; nil for none. It must heed
+	// its context. Its error is logged.
+	Drain func(ctx context.Context) error
+	// DrainTimeout bounds Drain; default 5 s.
+	DrainTimeout time.Duration
+	// StopTimeout is how long the process may take to end after SIGTERM before
+	// it is killed with its group; default 10 s.
+	StopTimeout time.Duration
+}
+
+func (s *Spec) complete() {
+	if s.Ready == nil {
+		s.Ready = func(context.Context) error { return nil }
+	}
+	if s.ReadyTimeout == 0 {
+		s.ReadyTimeout = time.Minute
+	}
+	if s.DrainTimeout == 0 {
+		s.DrainTimeout = 5 * time.Second
+	}
+	if s.StopTimeout == 0 {
+		s.StopTimeout = 10 * time.Second
+	}
+}
+
+// State is where a process is in its life.
+type State string
+
+// The states of a process.
+const (
+	Starting State = "starting"
+	Running  State = "running"
+	Waiting  State = "waiting"
+	Stopping State = "stopping"
+	Stopped  State = "stopped"
+)
+
+// Status is a look at a process.
+type Status struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// PID is 0 while no process runs.
+	PID int `json:"pid"`
+	// StartedAt is when the present process, or the last one, was started.
+	StartedAt time.Time `json:"startedAt"`
+	// Restarts counts the starts after the first.
+	Restarts int `json:"restarts"`
+	// LastExit says how the last process ended; empty if none has.
+	LastExit string `json:"lastExit,omitempty"`
+	// Problem says why the process does not serve; empty if it does. Set by
+	// Group.Check alone.
+	Problem string `json:"problem,omitempty"`
+}

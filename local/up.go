@@ -1,0 +1,247 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/local/binaries"
+	"github.com/sandlane/sandlane/local/node"
+	"github.com/sandlane/sandlane/local/supervise"
+)
+
+// stopTimeout is how long everything may take to stop in order; what is left
+// then is killed.
+const stopTimeout = 45 * time.Second
+
+// Up runs Sandlane on this machine until ctx ends, then stops it and returns
+// nil. An error means that it did not come up; nothing runs then. Only one Up
+// at a time may use a state folder.
+func Up(ctx context.Context, o Options) error {
+	if err := o.Complete(); err != nil {
+		return err
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	u := &up{o: o, state: newState(o.StateDir)}
+	if err := u.state.create(); err != nil {
+		return err
+	}
+	unlock, err := u.state.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := u.clean(); err != nil {
+		return err
+	}
+	if err := u.prepare(ctx); err != nil {
+		_, cleanErr := u.clean()
+		return errors.Join(err, cleanErr)
+	}
+	err = u.serve(ctx)
+	_, cleanErr := u.clean()
+	return errors.Join(err, cleanErr)
+}
+
+// up is one run of Up. Its fields are set by prepare and constant afterwards.
+type up struct {
+	o Options
+	state
+	controlPlane controlPlane
+	dataPlane    dataPlane
+	gateways     []gatewayPair
+	subnet       *node.Subnet
+	startedAt    time.Time
+
+	group  *supervise.Group
+	config *rest.Config
+	api    client.Client
+	apiKey string
+}
+
+// prepare does all that can fail before a process is started.
+func (u *up) prepare(ctx context.Context) error {
+	if u.o.Port != 0 {
+		if err := checkPort(u.o.Port); err != nil {
+			return err
+		}
+	}
+	isolation, err := isolation(u.o.Isolation, node.CanIsolate, u.o.Progress)
+	if err != nil {
+		return err
+	}
+	streams, err := raiseFiles(u.o.Progress)
+	if err != nil {
+		return err
+	}
+	envoyBin, err := envoy.Find(ctx, envoy.FindOptions{Progress: u.o.Progress})
+	if err != nil {
+		return err
+	}
+	bin, err := binaries.Find(ctx, binaries.Options{Progress: u.o.Progress}, binaries.All()...)
+	if err != nil {
+		return err
+	}
+	ports, err := freePorts(6)
+	if err != nil {
+		return err
+	}
+	if u.o.Port == 0 {
+		u.o.Port = ports[5]
+	}
+	if err := u.createRun(); err != nil {
+		return err
+	}
+	kubelet, err := node.EnsureKubeletCredentials(u.dir)
+	if err != nil {
+		return err
+	}
+	u.controlPlane = controlPlane{state: u.state, bin: bin, kubelet: kubelet, etcdPort: ports[0], peerPort: ports[1], apiPort: ports[2]}
+	u.gateways = []gatewayPair{{name: "gateway", envoyName: "envoy", port: u.o.Port, metricsPort: ports[3]}}
+	err = retryDump(func() (err error) {
+		u.subnet, err = node.PickSubnet(isolation)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("find a free network for pods: %w", err)
+	}
+	u.dataPlane = dataPlane{
+		state: u.state, self: u.o.Self, envoyBin: envoyBin, streams: streams,
+		isolation: isolation, subnet: u.subnet.String(), controllerPort: ports[4],
+	}
+	return u.writeFiles()
+}
+
+func (u *up) writeFiles() error {
+	if err := u.writePKI(); err != nil {
+		return err
+	}
+	if err := u.controlPlane.writeAuditPolicy(); err != nil {
+		return err
+	}
+	if err := u.writeKubeconfig(u.controlPlane.apiPort); err != nil {
+		return err
+	}
+	if err := u.o.Helpers(u.dataPlane.helperDir()); err != nil {
+		return fmt.Errorf("unpack the helper programs: %w", err)
+	}
+	return u.dataPlane.writeImages()
+}
+
+// serve starts everything, says that it is up, and stops it when ctx ends.
+func (u *up) serve(ctx context.Context) error {
+	defer u.subnet.Close()
+	u.startedAt = time.Now()
+	changed := make(chan struct{}, 1)
+	u.group = supervise.NewGroup(supervise.Options{Log: u.o.Log, OnChange: func() {
+		select {
+		case changed <- struct{}{}:
+		default: // one is noted already
+		}
+	}})
+	defer u.group.Close()
+	control, err := u.listen()
+	if err != nil {
+		return err
+	}
+	defer control.close()
+
+	err = u.start(ctx)
+	if err == nil {
+		u.follow(ctx, changed)
+		u.o.Progress("stopping")
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	u.group.StopAll(stopping)
+	if err != nil && errors.Is(err, context.Cause(ctx)) {
+		return fmt.Errorf("stopped before Sandlane was up: %w", err)
+	}
+	return err
+}
+
+// start brings up one part after the other, each when those it needs serve.
+func (u *up) start(ctx context.Context) error {
+	steps := u.steps()
+	for i, step := range steps {
+		u.o.Progress(fmt.Sprintf("[%d/%d] %5.1fs  %s", i+1, len(steps), time.Since(u.startedAt).Seconds(), step.what))
+		if err := step.do(ctx); err != nil {
+			return err
+		}
+		if err := u.recordProcesses(u.group.Status()); err != nil {
+			return err
+		}
+	}
+	file := u.upFileNow()
+	if err := u.writeUpFile(file); err != nil {
+		return err
+	}
+	u.o.Ready(file)
+	return nil
+}
+
+type step struct {
+	what string
+	do   func(context.Context) error
+}
+
+func (u *up) steps() []step {
+	run := func(spec supervise.Spec) func(context.Context) error {
+		return func(ctx context.Context) error { return u.group.Start(ctx, spec) }
+	}
+	steps := []step{
+		{"starting etcd", run(u.controlPlane.etcd())},
+		{"starting kube-apiserver", run(u.controlPlane.apiServer())},
+		{"starting kube-controller-manager", func(ctx context.Context) (err error) {
+			if u.config, u.api, err = connect(u.kubeconfig()); err != nil {
+				return err
+			}
+			return u.group.Start(ctx, u.controlPlane.controllerManager(u.api))
+		}},
+		{"installing Sandlane's definitions", func(ctx context.Context) (err error) {
+			if err = install(ctx, u.api); err != nil {
+				return err
+			}
+			u.apiKey, err = u.o.NewAPIKey(ctx, u.config)
+			return err
+		}},
+		{"starting controller", run(u.dataPlane.controller())},
+		{"starting node", func(ctx context.Context) error { return u.group.Start(ctx, u.dataPlane.node(u.api)) }},
+		{fmt.Sprintf("creating the pool %s of %d pods", echoName, u.o.PoolSize), func(ctx context.Context) error {
+			if err := u.api.Create(ctx, echoPool(u.o.PoolSize, u.o.IdleTimeout)); err != nil {
+				return fmt.Errorf("create the pool %s: %w", echoName, err)
+			}
+			return nil
+		}},
+	}
+	for _, g := range u.gateways {
+		steps = append(steps,
+			step{"starting " + g.name, func(ctx context.Context) error { return u.startGateway(ctx, g) }},
+			step{"starting " + g.envoyName, func(ctx context.Context) error { return u.startEnvoy(ctx, g) }},
+		)
+	}
+	return append(steps, step{"waiting for warm pods", func(ctx context.Context) error {
+		return waitWarm(ctx, u.api, u.o.PoolSize, u.o.Progress)
+	}})
+}
+
+// follow keeps up.json and the list of processes true until ctx ends.
+func (u *up) follow(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		if err := errors.Join(u.recordProcesses(u.group.Status()), u.writeUpFile(u.upFileNow())); err != nil {
+			u.o.Log.Error("up.json could not be rewritten", "err", err)
+		}
+	}
+}

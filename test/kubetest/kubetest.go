@@ -1,0 +1,214 @@
+// Package kubetest gives the tests of a package one real API server and etcd,
+// with Sandlane's CRDs installed. It has no node and no controller manager:
+// pods stay as they are written, owner references and namespace deletion do
+// nothing. test/e2e has the whole stack.
+//
+// A package's tests call Main from TestMain and take what they need in each
+// test:
+//
+//	func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+//
+//	func TestX(t *testing.T) {
+//		c, ns := kubetest.Client(t), kubetest.Namespace(t)
+//		…
+//	}
+//
+// The control plane starts when the first test asks for it, so that the other
+// tests of a package need no binaries, and stops when Main returns. It is
+// shared: tests take a namespace each, and names of cluster-scoped objects
+// (Sandboxes, SandboxTemplates) from Name.
+package kubetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlane/sandlane/api/crds"
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+const (
+	assetsVariable = "KUBEBUILDER_ASSETS"
+	// patience is for machines that are busy with other packages' tests.
+	patience = time.Minute
+)
+
+// shared is the control plane of this test binary. once guards its start; the
+// other fields are written inside it and read after it.
+var shared struct {
+	once   sync.Once
+	env    *envtest.Environment
+	config *rest.Config
+	client client.WithWatch
+	err    error
+}
+
+// Main runs the tests, stops the control plane if one was started, and returns
+// the exit code. Goroutines that the tests leave behind fail the run. Call once.
+func Main(m *testing.M) int {
+	ctrllog.SetLogger(klog.NewKlogr())
+	code := m.Run()
+	if shared.env != nil {
+		if err := shared.env.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "kubetest: stopping the control plane:", err)
+			code = max(code, 1)
+		}
+	}
+	klog.StopFlushDaemon()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "kubetest:", err)
+			code = 1
+		}
+	}
+	return code
+}
+
+// Config returns a copy of an administrator's configuration, without client-side
+// rate limits. It starts the control plane if need be, and ends the test if
+// that fails.
+func Config(t testing.TB) *rest.Config {
+	t.Helper()
+	start(t)
+	return rest.CopyConfig(shared.config)
+}
+
+// Client returns an uncached client that knows Kubernetes' and Sandlane's kinds.
+// It is safe for concurrent use.
+func Client(t testing.TB) client.WithWatch {
+	t.Helper()
+	start(t)
+	return shared.client
+}
+
+// Scheme returns a new scheme with Kubernetes' and Sandlane's kinds.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}
+
+// Namespace makes a namespace for this test and returns its name. It is left
+// behind: it ends with the control plane.
+func Namespace(t testing.TB) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Name("test")}}
+	if err := Client(t).Create(t.Context(), ns); err != nil {
+		t.Fatalf("creating a namespace: %v", err)
+	}
+	return ns.Name
+}
+
+// Name returns prefix with a random suffix: a valid name and sandbox ID that no
+// other test has.
+func Name(prefix string) string { return prefix + "-" + utilrand.String(10) }
+
+// Eventually calls ready every 10 ms until it returns nil. After limit it fails
+// the test with what was waited for and ready's last error.
+func Eventually(t testing.TB, limit time.Duration, what string, ready func() error) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ready()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s: not within %v: %v", what, limit, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func start(t testing.TB) {
+	t.Helper()
+	shared.once.Do(func() {
+		if err := startControlPlane(); err != nil {
+			shared.err = errors.New("kubetest: no control plane: an earlier test says why")
+			t.Fatal(err)
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+}
+
+// CheckAssets returns an error that says what to do if the binaries of the control
+// plane are not named by the environment.
+func CheckAssets() error {
+	if os.Getenv(assetsVariable) != "" {
+		return nil
+	}
+	return errors.New("kubetest: " + assetsVariable + " is not set: run `make test`, which finds or builds etcd and kube-apiserver, " +
+		"or set it to a folder that holds them")
+}
+
+func startControlPlane() error {
+	if err := CheckAssets(); err != nil {
+		return err
+	}
+	definitions, err := crds.All()
+	if err != nil {
+		return err
+	}
+	env := &envtest.Environment{
+		CRDInstallOptions:        envtest.CRDInstallOptions{CRDs: definitions, MaxTime: patience},
+		ControlPlaneStartTimeout: patience,
+		ControlPlaneStopTimeout:  patience,
+	}
+	config, err := env.Start()
+	if err != nil {
+		return errors.Join(fmt.Errorf("kubetest: starting the control plane: %w", err), env.Stop())
+	}
+	shared.env = env
+	config.QPS = -1
+	shared.config = config
+	if shared.client, err = client.NewWithWatch(config, client.Options{Scheme: Scheme()}); err != nil {
+		return fmt.Errorf("kubetest: making a client: %w", err)
+	}
+	return settle(shared.client)
+}
+
+// settle waits out the two seconds in which the API server delays creates of
+// objects whose CRD is new, so that no test meets them. It tries every kind: each
+// has a moment of its own.
+func settle(c client.Client) error {
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "probe"}
+	template := v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+	}}
+	for _, obj := range []client.Object{
+		&v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: v1alpha1.SandboxSpec{Namespace: "default", Pool: "probe"}},
+		&v1alpha1.SandboxPool{ObjectMeta: meta, Spec: v1alpha1.SandboxPoolSpec{Template: &template}},
+		&v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: template},
+	} {
+		if err := c.Create(context.Background(), obj, client.DryRunAll); err != nil {
+			return fmt.Errorf("kubetest: trying a first create of %T: %w", obj, err)
+		}
+	}
+	return nil
+}

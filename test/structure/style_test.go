@@ -1,0 +1,67 @@
+package structure
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// maxLines bounds a file that people write.
+const maxLines = 400
+
+func TestPackageComments(t *testing.T) {
+	for _, p := range packages(t) {
+		if !slices.ContainsFunc(p.files, documented) {
+			t.Errorf("%s: no package comment that begins with \"Package %s\", or \"Command …\" for a program", p.dir, p.files[0].syntax.Name)
+		}
+	}
+}
+
+// documented reports whether a file has a package comment of the usual form.
+func documented(f file) bool {
+	doc, name := f.syntax.Doc.Text(), f.syntax.Name.Name
+	if name == "main" {
+		return strings.HasPrefix(doc, "Command ")
+	}
+	return strings.HasPrefix(doc, "Package "+name+" ")
+}
+
+func TestFileLength(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if !f.generated && f.lines > maxLines {
+				t.Errorf("%s has %d lines, more than %d: split it by concern", f.path, f.lines, maxLines)
+			}
+		}
+	}
+}
+
+// Tests wait for conditions. Those that use testing/synctest may sleep: their
+// time is virtual.
+func TestNoSleepInTests(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if f.test && !importsPath(f, "testing/synctest") && callsSleep(f.syntax) {
+				t.Errorf("%s calls time.Sleep: wait for a condition, or use testing/synctest", f.path)
+			}
+		}
+	}
+}
+
+func importsPath(f file, path string) bool {
+	return slices.ContainsFunc(f.syntax.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"`+path+`"` })
+}
+
+func callsSleep(syntax *ast.File) bool {
+	found := false
+	ast.Inspect(syntax, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" {
+				found = true
+			}
+		}
+		return !found
+	})
+	return found
+}
