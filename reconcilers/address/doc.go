@@ -1,0 +1,30 @@
+// Package address decides when a pod's address may serve a new claim: only
+// after every gateway knows that its last claim is over.
+//
+// The rule has three sources, asked in this order:
+//
+//  1. the pods of ours, from the cache: no other one shows the address, be it
+//     as pod IP or as the address it turned idle with;
+//  2. the Ledger: what this process knows of claims and fences, at once, not
+//     when a cache shows it;
+//  3. the Sandboxes on record, from the cache: none had it without being fenced
+//     for Hold.
+//
+// The order matters. A claimed pod leaves the API only after its address stands
+// in the status of its Sandbox, and who writes that tells the ledger first. So
+// whoever finds the pod gone and asks the ledger afterwards finds its entry;
+// the other way round both could be missed.
+//
+// A claim's entry in the ledger knows two states: held (from the first sight of
+// the claimed pod) and fenced (all gateways have acknowledged). It never goes
+// back. reconcilers/sandbox alone moves it, before it writes the address and
+// after it has written fencedAt. If the write of fencedAt fails the entry stays
+// held, which errs on the safe side, and the fence is sent again.
+//
+// A new leader knows nothing until Load has read pods and Sandboxes with a
+// consistent list; until then no address is free. Nothing here is durable: it
+// can all be rebuilt from the API.
+//
+// This package writes nothing to the API. Its callers are reconcilers/sandbox
+// (entries) and reconcilers/sandboxpool (the question).
+package address

@@ -1,0 +1,164 @@
+package address
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Hold is how long after its fence an address stays unused. Envoy may hold a
+// request that long between the answer of ExtProc and the connection: connect
+// timeout 1 s, one retry and its back-off, rounded up.
+const Hold = 3 * time.Second
+
+// keepFenced is how long a fenced entry is remembered. The pool reconciler asks
+// for it when the record of the claim is gone before the pod is.
+const keepFenced = 10 * time.Minute
+
+// Ledger is what this process knows about who had which address. It is safe for
+// concurrent use.
+type Ledger struct {
+	clock clock.PassiveClock
+
+	mu sync.Mutex
+	// loaded is set once by Load and never cleared.
+	loaded bool
+	// claims and byAddress hold the same entries; both change under mu.
+	claims    map[string]*entry
+	byAddress map[string]map[string]*entry
+	nextPrune time.Time
+}
+
+// entry is one claim's hold on an address. A zero fencedAt means held.
+type entry struct {
+	claim, address string
+	fencedAt       time.Time
+}
+
+// Held is a claim whose end is not yet fenced.
+type Held struct {
+	ClaimID string
+	Address string
+}
+
+// NewLedger returns an empty ledger, for which no address is free before Load.
+// A nil clock is the real one.
+func NewLedger(c clock.PassiveClock) *Ledger {
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	return &Ledger{clock: c, claims: map[string]*entry{}, byAddress: map[string]map[string]*entry{}}
+}
+
+// Had notes that the claim has or had the address. It must be called before the
+// address is written to the Sandbox's status. A claim that is fenced stays so:
+// a late caller with an old view changes nothing. Empty arguments are ignored.
+func (l *Ledger) Had(claimID, address string) {
+	if claimID == "" || address == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.put(claimID, address)
+}
+
+// Fenced notes that every gateway knows that the claim is over, from now on.
+func (l *Ledger) Fenced(claimID, address string) {
+	if claimID == "" || address == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.put(claimID, address); e.fencedAt.IsZero() {
+		e.fencedAt = l.clock.Now()
+	}
+	l.prune()
+}
+
+// FencedOnRecord notes that the claim's Sandbox says it is fenced. It matters
+// only for a claim that is held here: somebody else had it fenced.
+func (l *Ledger) FencedOnRecord(claimID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.claims[claimID]; e != nil && e.fencedAt.IsZero() {
+		e.fencedAt = l.clock.Now()
+	}
+}
+
+// SafelyFenced reports whether the claim was fenced at least Hold ago, as far
+// as this process knows.
+func (l *Ledger) SafelyFenced(claimID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.claims[claimID]
+	return e != nil && !e.fencedAt.IsZero() && l.clock.Since(e.fencedAt) >= Hold
+}
+
+// Free reports whether no claim known here stands in the way of the address; if
+// one does, when to ask again and which claim it is.
+func (l *Ledger) Free(address string) Verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.loaded {
+		return busy("the controller has not read who had which address", pollBusy)
+	}
+	verdict := Verdict{Free: true}
+	for _, e := range l.byAddress[address] {
+		verdict = verdict.and(judge(e.fencedAt, l.clock.Now(), "claim "+e.claim))
+	}
+	return verdict
+}
+
+// Loaded reports whether Load has succeeded.
+func (l *Ledger) Loaded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loaded
+}
+
+// Unfenced lists the claims that hold an address.
+func (l *Ledger) Unfenced() []Held {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var held []Held
+	for _, e := range l.claims {
+		if e.fencedAt.IsZero() {
+			held = append(held, Held{e.claim, e.address})
+		}
+	}
+	return held
+}
+
+// put returns the claim's entry, made if need be. mu is held.
+func (l *Ledger) put(claimID, address string) *entry {
+	if e := l.claims[claimID]; e != nil {
+		return e
+	}
+	e := &entry{claim: claimID, address: address}
+	l.claims[claimID] = e
+	if l.byAddress[address] == nil {
+		l.byAddress[address] = map[string]*entry{}
+	}
+	l.byAddress[address][claimID] = e
+	return e
+}
+
+// prune drops entries fenced long ago, at most once a minute. mu is held.
+func (l *Ledger) prune() {
+	now := l.clock.Now()
+	if now.Before(l.nextPrune) {
+		return
+	}
+	l.nextPrune = now.Add(time.Minute)
+	for claim, e := range l.claims {
+		if e.fencedAt.IsZero() || now.Sub(e.fencedAt) < keepFenced {
+			continue
+		}
+		delete(l.claims, claim)
+		delete(l.byAddress[e.address], claim)
+		if len(l.byAddress[e.address]) == 0 {
+			delete(l.byAddress, e.address)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package address
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// pageSize bounds one page of a live list.
+const pageSize = 500
+
+// Load reads pods and Sandboxes with a consistent list and notes every claim
+// that holds an address, or was fenced so lately that it may. live must read
+// from the API server, not from a cache. Call it once, at the start of a
+// leadership; after an error call it again.
+//
+// A fence from within the last minute counts from now: it was noted by another
+// process's clock.
+func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
+	// Pods first: a claimed pod that is gone from the list by the time it is
+	// read has left its address on a Sandbox, which is read afterwards.
+	if err := EachPod(ctx, live, func(pod *corev1.Pod) {
+		l.Had(pod.Annotations[v1alpha1.AnnotationClaim], pod.Annotations[v1alpha1.AnnotationAddress])
+	}); err != nil {
+		return fmt.Errorf("reading who has which address: %w", err)
+	}
+	if err := EachSandbox(ctx, live, func(s *v1alpha1.Sandbox) {
+		if s.Spec.Binding == nil {
+			return
+		}
+		claim := s.Spec.Binding.ClaimID
+		switch fenced := s.Status.FencedAt; {
+		case fenced == nil:
+			l.Had(claim, s.Status.Address)
+		case l.clock.Since(fenced.Time) < time.Minute:
+			l.Fenced(claim, s.Status.Address)
+		default:
+			l.FencedOnRecord(claim)
+		}
+	}); err != nil {
+		return fmt.Errorf("reading who had which address: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loaded = true
+	return nil
+}
+
+// EachPod calls f with every pool pod of the cluster, in pages. f must not keep
+// the pod.
+func EachPod(ctx context.Context, live client.Reader, f func(*corev1.Pod)) error {
+	for token := ""; ; {
+		var page corev1.PodList
+		if err := live.List(ctx, &page, client.HasLabels{v1alpha1.LabelPool}, client.Limit(pageSize), client.Continue(token)); err != nil {
+			return fmt.Errorf("listing pool pods: %w", err)
+		}
+		for i := range page.Items {
+			f(&page.Items[i])
+		}
+		if token = page.Continue; token == "" {
+			return nil
+		}
+	}
+}
+
+// EachSandbox calls f with every Sandbox, in pages. f must not keep it.
+func EachSandbox(ctx context.Context, live client.Reader, f func(*v1alpha1.Sandbox)) error {
+	for token := ""; ; {
+		var page v1alpha1.SandboxList
+		if err := live.List(ctx, &page, client.Limit(pageSize), client.Continue(token)); err != nil {
+			return fmt.Errorf("listing sandboxes: %w", err)
+		}
+		for i := range page.Items {
+			f(&page.Items[i])
+		}
+		if token = page.Continue; token == "" {
+			return nil
+		}
+	}
+}

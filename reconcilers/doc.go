@@ -1,0 +1,26 @@
+// Package reconcilers puts the controller's parts together: the life of pool
+// pods, the life of sandboxes, and idle release. It holds no logic of its own;
+// `sandlane controller` calls Setup, and so do the tests that let the parts play
+// together against a real API server.
+//
+// # Who may write what
+//
+//	object, field                 writer
+//	pod, phase warming            sandboxpool, at its creation
+//	pod, → idle, with /address    sandboxpool
+//	pod, idle → starting/running  gateways (the claim); sandbox for a binding whose owner died
+//	pod, starting → running       sandboxpool
+//	pod, → failed                 sandboxpool
+//	pod, → stopping               sandbox; gateways for a claim of unknown outcome
+//	pod, delete and finalizer     sandboxpool
+//	Sandbox, spec.binding         gateways; sandbox removes one that cannot land
+//	Sandbox, spec.end             anyone, once (package ending)
+//	Sandbox, status               sandbox, but for lastActive: idletimeout
+//	Sandbox, finalizer and TTL    sandbox
+//	SandboxPool, status           sandboxpool
+//
+// Every write is conditional on what the writer saw. The reconcilers share one
+// thing in memory, the ledger of package address. The package comments of the
+// parts say what happens when a step fails; the answer is always that the next
+// look, by whatever process, finds a state that names the step to be done.
+package reconcilers

@@ -1,0 +1,227 @@
+package idletimeout
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// gateways is a LastActiveSource with a Memory. at is called for each poll.
+type gateways struct {
+	polls int
+	at    func(poll int) (map[string]time.Time, error)
+	floor time.Time
+	kept  func(id, claim string) bool
+}
+
+func (g *gateways) GetLastActive(context.Context) (map[string]time.Time, error) {
+	g.polls++
+	return g.at(g.polls)
+}
+func (g *gateways) Floor() time.Time                        { return g.floor }
+func (g *gateways) Retain(keep func(id, claim string) bool) { g.kept = keep }
+func nobody(int) (map[string]time.Time, error)              { return nil, nil }
+
+type store map[string]time.Time
+
+func (s store) SaveLastActive(_ context.Context, sandbox *v1alpha1.Sandbox, at time.Time) error {
+	s[sandbox.Name] = at
+	return nil
+}
+
+func setup(t *testing.T, g *gateways, objects ...client.Object) (*IdleTimeoutReconciler, *clocktesting.FakeClock, client.Client) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	clock := clocktesting.NewFakeClock(time.Now())
+	r := NewIdleTimeoutReconciler(c, nil, time.Second, g)
+	r.Clock = clock
+	return r, clock, c
+}
+
+func running(id string, idle time.Duration) *v1alpha1.Sandbox {
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id, UID: "u-" + "1"}}
+	s.Spec.Namespace, s.Spec.Pool = "n", "p"
+	s.Spec.Binding = &v1alpha1.Binding{ClaimID: "c-" + id, PodName: "pod", PodUID: "u"}
+	s.Spec.Timeouts.Idle = &metav1.Duration{Duration: idle}
+	s.Status.Phase = v1alpha1.SandboxRunning
+	return s
+}
+
+func ended(t *testing.T, c client.Client, id string) v1alpha1.EndReason {
+	t.Helper()
+	var s v1alpha1.Sandbox
+	if err := c.Get(t.Context(), client.ObjectKey{Name: id}, &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Spec.End == nil {
+		return ""
+	}
+	return s.Spec.End.Reason
+}
+
+func TestIdleSandboxIsReleasedAndOthersAreNot(t *testing.T) {
+	g := &gateways{at: nobody}
+	starting := running("starting", time.Second)
+	starting.Status.Phase = v1alpha1.SandboxStarting
+	r, clock, c := setup(t, g, running("idle", 5*time.Second), running("used", 5*time.Second), running("forever", 0), starting)
+	r.check(t.Context())
+	clock.Step(5*time.Second - time.Millisecond)
+	g.at = func(int) (map[string]time.Time, error) { return map[string]time.Time{"used": clock.Now()}, nil }
+	r.check(t.Context())
+	if got := ended(t, c, "idle"); got != "" {
+		t.Fatalf("released before its time: %s", got)
+	}
+	clock.Step(time.Millisecond)
+	r.check(t.Context())
+	for id, want := range map[string]v1alpha1.EndReason{"idle": v1alpha1.EndIdleTimeout, "used": "", "forever": "", "starting": ""} {
+		if got := ended(t, c, id); got != want {
+			t.Errorf("%s: end %q, want %q", id, got, want)
+		}
+	}
+	r.check(t.Context())
+	if len(r.seen) != 2 {
+		t.Errorf("remembers %v", r.seen)
+	}
+	if g.kept("idle", "c-idle") || !g.kept("used", "c-used") || g.kept("used", "another claim") {
+		t.Error("the source is to forget the claims that are over, and no other")
+	}
+}
+
+func TestNothingIsReleasedWhileAGatewayIsSilent(t *testing.T) {
+	silent := errors.New("a gateway does not answer")
+	for name, at := range map[string]func(int) (map[string]time.Time, error){
+		"at first":  func(int) (map[string]time.Time, error) { return nil, silent },
+		"once more": func(poll int) (map[string]time.Time, error) { return nil, map[bool]error{true: silent}[poll%2 == 0] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &gateways{at: nobody}
+			r, clock, c := setup(t, g, running("s", time.Second))
+			r.check(t.Context())
+			clock.Step(time.Hour)
+			g.polls, g.at = 0, at
+			r.check(t.Context())
+			if got := ended(t, c, "s"); got != "" {
+				t.Fatalf("released: %s", got)
+			}
+			g.at = nobody
+			r.check(t.Context())
+			if got := ended(t, c, "s"); got != v1alpha1.EndIdleTimeout {
+				t.Errorf("end %q when all answer again", got)
+			}
+		})
+	}
+}
+
+func TestUsedBetweenTheTwoPolls(t *testing.T) {
+	g := &gateways{at: nobody}
+	r, clock, c := setup(t, g, running("s", time.Second))
+	r.check(t.Context())
+	clock.Step(time.Minute)
+	g.polls = 0
+	g.at = func(poll int) (map[string]time.Time, error) {
+		if poll == 2 {
+			return map[string]time.Time{"s": clock.Now()}, nil
+		}
+		return nil, nil
+	}
+	r.check(t.Context())
+	if g.polls != 2 || ended(t, c, "s") != "" {
+		t.Errorf("%d polls, end %q: want 2 and none", g.polls, ended(t, c, "s"))
+	}
+}
+
+// TestAnotherClaim: what was judged is a claim; the same ID bound anew is not
+// ended in its place.
+func TestAnotherClaim(t *testing.T) {
+	r, _, _ := setup(t, &gateways{at: nobody}, running("s", time.Second))
+	old := running("s", time.Second)
+	r.sight([]v1alpha1.Sandbox{*old})
+	anew := running("s", time.Second)
+	anew.Spec.Binding.ClaimID = "another"
+	r.Clock.(*clocktesting.FakeClock).Step(time.Minute)
+	list := r.sight([]v1alpha1.Sandbox{*anew})
+	picked, err := r.pick(t.Context(), list, nil, newTimeouts(r.client))
+	if err != nil || len(picked) != 0 {
+		t.Errorf("picked %v, %v: idle time of another claim counts", picked, err)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for _, tt := range []struct {
+		name                 string
+		timeout              time.Duration
+		sighted, used, floor time.Time
+		want                 bool
+	}{
+		{name: "long unused", timeout: time.Minute, sighted: ago(time.Hour), want: true},
+		{name: "exactly", timeout: time.Minute, sighted: ago(time.Minute), want: true},
+		{name: "just before", timeout: time.Minute, sighted: ago(time.Minute - 1)},
+		{name: "never", timeout: 0, sighted: ago(time.Hour)},
+		{name: "not sighted", timeout: time.Minute},
+		{name: "used lately", timeout: time.Minute, sighted: ago(time.Hour), used: ago(time.Second)},
+		{name: "used long ago", timeout: time.Minute, sighted: ago(time.Hour), used: ago(2 * time.Minute), want: true},
+		{name: "a gateway lost its memory", timeout: time.Minute, sighted: ago(time.Hour), used: ago(2 * time.Minute), floor: ago(time.Second)},
+		{name: "used in the future", timeout: time.Minute, sighted: ago(time.Hour), used: now.Add(time.Hour)},
+	} {
+		if got := idle(now, tt.timeout, tt.sighted, tt.used, tt.floor); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+func TestLastActiveIsWrittenSparingly(t *testing.T) {
+	var objects []client.Object
+	used := map[string]time.Time{}
+	for i := range 30 {
+		s := running("s"+string(rune('a'+i)), time.Hour)
+		objects = append(objects, s)
+	}
+	g := &gateways{}
+	r, clock, _ := setup(t, g, objects...)
+	g.at = func(int) (map[string]time.Time, error) {
+		for _, o := range objects {
+			used[o.GetName()] = clock.Now()
+		}
+		return used, nil
+	}
+	s := store{}
+	r.store = s
+	r.check(t.Context())
+	if len(s) != writesPerSecond {
+		t.Errorf("%d writes at once, want %d", len(s), writesPerSecond)
+	}
+	clock.Step(time.Second)
+	r.check(t.Context())
+	if len(s) != 30 {
+		t.Errorf("%d written after a second, want all 30", len(s))
+	}
+	first := s["sa"]
+	clock.Step(14 * time.Minute)
+	r.check(t.Context())
+	if s["sa"] != first {
+		t.Error("written again within a quarter of the idle timeout")
+	}
+	clock.Step(time.Minute)
+	r.check(t.Context())
+	if s["sa"] == first {
+		t.Error("not written again after a quarter of the idle timeout")
+	}
+}

@@ -1,0 +1,55 @@
+package idletimeout
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// Metrics of the checks. A nil *Metrics counts nothing.
+type Metrics struct {
+	releases *prometheus.CounterVec
+	failures prometheus.Counter
+	seconds  prometheus.Histogram
+}
+
+// NewMetrics registers the metrics; a nil registerer registers none.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	f := promauto.With(reg)
+	return &Metrics{
+		releases: f.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "sandlane", Subsystem: "idletimeout", Name: "released_total",
+			Help: "Sandboxes ended by a timeout, by reason.",
+		}, []string{"reason"}),
+		failures: f.NewCounter(prometheus.CounterOpts{
+			Namespace: "sandlane", Subsystem: "idletimeout", Name: "failed_checks_total",
+			Help: "Checks that released nothing for idleness because something failed, such as a gateway that did not answer.",
+		}),
+		seconds: f.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "sandlane", Subsystem: "idletimeout", Name: "check_seconds",
+			Help:    "Time of one check, the gateways' answers included.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5},
+		}),
+	}
+}
+
+func (m *Metrics) released(reason v1alpha1.EndReason) {
+	if m != nil {
+		m.releases.WithLabelValues(string(reason)).Inc()
+	}
+}
+
+func (m *Metrics) failed() {
+	if m != nil {
+		m.failures.Inc()
+	}
+}
+
+func (m *Metrics) checked(took time.Duration) {
+	if m != nil {
+		m.seconds.Observe(took.Seconds())
+	}
+}

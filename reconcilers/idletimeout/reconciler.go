@@ -1,0 +1,173 @@
+package idletimeout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/ending"
+)
+
+// DefaultInterval is the time between two checks.
+const DefaultInterval = 2 * time.Second
+
+// LastActiveSource tells when each sandbox was last in use, by ID, over all
+// gateways. An ID that is missing was not seen in use. An error means that some
+// gateway could not tell.
+type LastActiveSource interface {
+	GetLastActive(ctx context.Context) (map[string]time.Time, error)
+}
+
+// Memory is what a source may add: how far back it remembers, and what it need
+// no longer remember.
+type Memory interface {
+	// Floor is the time before which some use may be forgotten; read after
+	// GetLastActive.
+	Floor() time.Time
+	// Retain forgets the claims that keep refuses.
+	Retain(keep func(id, claim string) bool)
+}
+
+// SandboxStore keeps what people see of a sandbox's use.
+type SandboxStore interface {
+	// SaveLastActive notes when the sandbox with this UID was last in use.
+	SaveLastActive(ctx context.Context, s *v1alpha1.Sandbox, at time.Time) error
+}
+
+// IdleTimeoutReconciler ends sandboxes that are idle for longer than their idle
+// timeout, or have not started within their startup timeout. Use
+// NewIdleTimeoutReconciler; Clock and Metrics may be set before Start.
+type IdleTimeoutReconciler struct {
+	client   client.Client
+	store    SandboxStore
+	interval time.Duration
+	source   LastActiveSource
+
+	// Clock is the real one unless set.
+	Clock clock.WithTicker
+	// Metrics is nil for none.
+	Metrics *Metrics
+
+	seen   map[claimKey]time.Time
+	saving *throttle
+}
+
+// claimKey tells claims apart, also those of two sandboxes of one ID.
+type claimKey struct{ id, claim string }
+
+// NewIdleTimeoutReconciler returns a Runnable that checks at once and then each
+// interval (≤ 0 means DefaultInterval). c reads from the manager's cache. A nil
+// store keeps no lastActive. A nil source logs a warning and releases nothing
+// for idleness.
+func NewIdleTimeoutReconciler(c client.Client, store SandboxStore, interval time.Duration, source LastActiveSource) *IdleTimeoutReconciler {
+	if interval <= 0 {
+		interval = DefaultInterval
+	}
+	return &IdleTimeoutReconciler{
+		client: c, store: store, interval: interval, source: source,
+		Clock: clock.RealClock{}, seen: map[claimKey]time.Time{}, saving: newThrottle(),
+	}
+}
+
+// SetupWithManager adds the reconciler to the manager.
+func (r *IdleTimeoutReconciler) SetupWithManager(mgr manager.Manager) error {
+	if err := mgr.Add(r); err != nil {
+		return fmt.Errorf("adding the idle timeout: %w", err)
+	}
+	return nil
+}
+
+// NeedLeaderElection is true: idle time counts from the start of a leadership.
+func (r *IdleTimeoutReconciler) NeedLeaderElection() bool { return true }
+
+// Start checks until ctx is done.
+func (r *IdleTimeoutReconciler) Start(ctx context.Context) error {
+	if r.source == nil {
+		log.FromContext(ctx).Info("warning: no source of activity: no sandbox is released for idleness")
+	}
+	ticker := r.Clock.NewTicker(r.interval)
+	defer ticker.Stop()
+	for {
+		r.check(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// check runs once through everything. Errors are logged: the next check is the
+// retry.
+func (r *IdleTimeoutReconciler) check(ctx context.Context) {
+	start := r.Clock.Now()
+	if err := r.CheckAndReleasePendingSandboxes(ctx); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "checking for sandboxes that did not start")
+	}
+	if r.source == nil {
+		return
+	}
+	if err := r.releaseIdle(ctx); err != nil && ctx.Err() == nil {
+		r.Metrics.failed()
+		log.FromContext(ctx).Error(err, "nothing is released for idleness")
+	}
+	r.Metrics.checked(r.Clock.Since(start))
+}
+
+// releaseIdle is steps 1 to 4 of the package comment, and the persisting of
+// lastActive.
+func (r *IdleTimeoutReconciler) releaseIdle(ctx context.Context) error {
+	var list v1alpha1.SandboxList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing sandboxes: %w", err)
+	}
+	running := r.sight(list.Items)
+	used, err := r.source.GetLastActive(ctx)
+	if err != nil {
+		return fmt.Errorf("asking the gateways what is in use: %w", err)
+	}
+	timeouts := newTimeouts(r.client)
+	r.persist(ctx, running, used, timeouts)
+	candidates, err := r.pick(ctx, running, used, timeouts)
+	if err != nil || len(candidates) == 0 {
+		return err
+	}
+	if used, err = r.source.GetLastActive(ctx); err != nil {
+		return fmt.Errorf("asking the gateways once more what is in use: %w", err)
+	}
+	candidates, err = r.pick(ctx, candidates, used, timeouts)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range candidates {
+		_, idle, err := timeouts.of(ctx, s)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, r.end(ctx, s, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", idle)))
+	}
+	return errors.Join(errs...)
+}
+
+// end writes spec.end if the sandbox is still bound by the claim that was judged.
+func (r *IdleTimeoutReconciler) end(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string) error {
+	err := ending.EndSandbox(ctx, r.client, s.Name, reason, message, ending.OfUID(s.UID), ending.OfClaim(s.Spec.Binding.ClaimID))
+	switch {
+	case err == nil:
+		r.Metrics.released(reason)
+		return nil
+	case errors.Is(err, ending.ErrMoved), apierrors.IsNotFound(err):
+		return nil
+	default:
+		return err
+	}
+}

@@ -1,0 +1,69 @@
+package idletimeout
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// timeouts looks up the timeouts of sandboxes, each pool once. It serves one
+// check.
+type timeouts struct {
+	reader client.Reader
+	pools  map[types.NamespacedName]poolDefaults
+}
+
+// poolDefaults are a pool and its template; either may be nil.
+type poolDefaults struct {
+	pool     *v1alpha1.SandboxPool
+	template *v1alpha1.SandboxTemplateSpec
+}
+
+func newTimeouts(reader client.Reader) *timeouts {
+	return &timeouts{reader: reader, pools: map[types.NamespacedName]poolDefaults{}}
+}
+
+// of returns the startup and idle timeouts. A pool that is gone leaves the
+// defaults.
+func (t *timeouts) of(ctx context.Context, s *v1alpha1.Sandbox) (startup, idle time.Duration, err error) {
+	if s.Spec.Timeouts.Idle != nil && s.Spec.Timeouts.Startup != nil {
+		startup, idle = v1alpha1.Timeouts(s, nil, nil)
+		return startup, idle, nil
+	}
+	key := types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}
+	defaults, ok := t.pools[key]
+	if !ok {
+		if defaults, err = t.look(ctx, key); err != nil {
+			return 0, 0, err
+		}
+		t.pools[key] = defaults
+	}
+	startup, idle = v1alpha1.Timeouts(s, defaults.pool, defaults.template)
+	return startup, idle, nil
+}
+
+func (t *timeouts) look(ctx context.Context, key types.NamespacedName) (poolDefaults, error) {
+	pool := &v1alpha1.SandboxPool{}
+	if err := t.reader.Get(ctx, key, pool); apierrors.IsNotFound(err) {
+		return poolDefaults{}, nil
+	} else if err != nil {
+		return poolDefaults{}, fmt.Errorf("reading pool %s: %w", key, err)
+	}
+	found := poolDefaults{pool: pool, template: pool.Spec.Template}
+	if ref := pool.Spec.TemplateRef; ref != nil {
+		template := &v1alpha1.SandboxTemplate{}
+		err := t.reader.Get(ctx, client.ObjectKey{Name: ref.Name}, template)
+		if err == nil {
+			found.template = &template.Spec
+		} else if !apierrors.IsNotFound(err) {
+			return poolDefaults{}, fmt.Errorf("reading template %s: %w", ref.Name, err)
+		}
+	}
+	return found, nil
+}

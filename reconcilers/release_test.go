@@ -1,0 +1,243 @@
+package reconcilers_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+func TestPoolMakesIdlePods(t *testing.T) {
+	w := newWorld(t)
+	pool := w.pool(strings.Repeat("long", 15), 3, 0)
+	for _, pod := range w.await(pool.Name, v1alpha1.PodIdle, 3) {
+		if len(pod.Name) > 63 {
+			t.Errorf("pod name %q has %d characters", pod.Name, len(pod.Name))
+		}
+		if pod.Annotations[v1alpha1.AnnotationAddress] != pod.Status.PodIP {
+			t.Errorf("idle pod notes address %q and has %q", pod.Annotations[v1alpha1.AnnotationAddress], pod.Status.PodIP)
+		}
+		if pod.Annotations[v1alpha1.AnnotationTemplateHash] == "" || !slices.Contains(pod.Finalizers, v1alpha1.FinalizerPod) || !metav1.IsControlledBy(&pod, pool) {
+			t.Errorf("pod lacks its template hash, finalizer or owner: %+v", pod.ObjectMeta)
+		}
+		if s := pod.Spec; *s.TerminationGracePeriodSeconds != 1 || *s.EnableServiceLinks || *s.AutomountServiceAccountToken {
+			t.Errorf("pod lacks the defaults of pool pods")
+		}
+	}
+	kubetest.Eventually(t, soon, "pool Ready", func() error {
+		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
+			return err
+		}
+		if pool.Status.Phase != v1alpha1.PoolReady || pool.Status.Idle != 3 || len(pool.Status.Conditions) != 3 {
+			return fmt.Errorf("%+v", pool.Status)
+		}
+		return nil
+	})
+}
+
+func TestLifeOfASandbox(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.options.RecordTTL = 2 * time.Second })
+	w.pool("p", 1, 0)
+	w.await("p", v1alpha1.PodIdle, 1)
+	s, pod := w.claim("p", v1alpha1.PodStarting)
+	s = w.awaitSandbox(s, v1alpha1.SandboxRunning) // the pod runs its image: starting → running
+	if s.Status.Address != pod.Status.PodIP || s.Status.StartedAt == nil {
+		t.Errorf("status %+v of a sandbox in a pod at %s", s.Status, pod.Status.PodIP)
+	}
+	w.await("p", v1alpha1.PodIdle, 1)
+
+	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "the test is over"); err != nil {
+		t.Fatal(err)
+	}
+	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
+	w.awaitGone(pod)
+	if s.Status.FencedAt == nil || s.Status.Address != pod.Status.PodIP || s.Status.Reason != "Released" {
+		t.Errorf("status of an ended sandbox: %+v", s.Status)
+	}
+	if stop := s.Status.Stop; stop == nil || stop.StopReason != v1alpha1.StopReleased || stop.PodName != pod.Name || stop.NodeName != "node" {
+		t.Errorf("stop record %+v", s.Status.Stop)
+	}
+	claimed, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+	if rvs := w.gateways.of(pod.Status.PodIP); len(rvs) != 1 || rvs[0] <= claimed {
+		t.Errorf("fenced with %v, want one resourceVersion after the claim's %d", rvs, claimed)
+	}
+	kubetest.Eventually(t, soon, "events", func() error {
+		var list eventsv1.EventList
+		if err := w.c.List(t.Context(), &list, client.MatchingFields{"regarding.uid": string(s.UID)}); err != nil {
+			return err
+		}
+		var reasons []string
+		for _, e := range list.Items {
+			reasons = append(reasons, e.Reason)
+		}
+		slices.Sort(reasons)
+		if fmt.Sprint(reasons) != "[Claimed Ended Started]" {
+			return fmt.Errorf("%v", reasons)
+		}
+		return nil
+	})
+	w.awaitSandbox(s, "") // its TTL
+}
+
+// TestAddressWaitsForItsFence gives every pod the same address.
+func TestAddressWaitsForItsFence(t *testing.T) {
+	w := newWorld(t)
+	ip := newAddress()
+	w.node.use(func(*corev1.Pod) string { return ip })
+	w.pool("p", 1, 1)
+	w.await("p", v1alpha1.PodIdle, 1)
+	s, pod := w.running("p")
+	w.gateways.setAway(true)
+	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitGone(pod) // deletion waits for no fence
+	next := w.await("p", v1alpha1.PodWarming, 1)[0]
+	kubetest.Eventually(t, soon, "the next pod has the address", func() error {
+		if w.pod(&next).Status.PodIP != ip {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	never(t, 2*time.Second, "a pod turned idle before its address was fenced", func() bool {
+		return phaseOf(w.pod(&next)) == v1alpha1.PodIdle
+	})
+	if got := w.sandbox(s.Name); got.Status.Phase != v1alpha1.SandboxEnding || got.Status.FencedAt != nil {
+		t.Fatalf("unfenced sandbox is %s, fenced %v", got.Status.Phase, got.Status.FencedAt)
+	}
+	w.gateways.setAway(false)
+	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
+	kubetest.Eventually(t, soon, "idle", func() error {
+		if p := w.pod(&next); phaseOf(p) != v1alpha1.PodIdle {
+			return fmt.Errorf("%s", phaseOf(p))
+		}
+		return nil
+	})
+	if held := time.Since(s.Status.FencedAt.Time); held < address.Hold {
+		t.Errorf("idle %v after the fence, want %v", held, address.Hold)
+	}
+}
+
+func TestClaimedPodDeletedByForce(t *testing.T) {
+	w := newWorld(t)
+	w.pool("p", 1, 0)
+	w.await("p", v1alpha1.PodIdle, 1)
+	s, pod := w.running("p")
+	w.gateways.setAway(true)
+	w.deleteNow(pod)
+	s = w.awaitSandbox(s, v1alpha1.SandboxEnding)
+	if s.Spec.End.Reason != v1alpha1.EndFailed || !strings.Contains(s.Spec.End.Message, "was deleted") || s.Status.Address != pod.Status.PodIP {
+		t.Errorf("end %+v, status %+v", s.Spec.End, s.Status)
+	}
+	w.awaitGone(pod)
+	w.gateways.setAway(false)
+	w.awaitSandbox(s, v1alpha1.SandboxEnded)
+}
+
+// TestClaimedPodDeletedWhileNobodyLooks has no controller when the pod is
+// claimed and deleted: the finalizer alone keeps what must be known.
+func TestClaimedPodDeletedWhileNobodyLooks(t *testing.T) {
+	w := newWorld(t)
+	w.pool("p", 1, 0)
+	w.await("p", v1alpha1.PodIdle, 1)
+	w.stop()
+	s, pod := w.claim("p", v1alpha1.PodRunning)
+	w.deleteNow(pod)
+	if p := w.pod(pod); p == nil {
+		t.Fatal("the pod is gone although nobody knows its address")
+	}
+	w.start()
+	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
+	if s.Status.Address != pod.Status.PodIP || s.Status.FencedAt == nil || len(w.gateways.of(pod.Status.PodIP)) == 0 {
+		t.Errorf("status %+v", s.Status)
+	}
+	w.awaitGone(pod)
+}
+
+func TestDeletedSandbox(t *testing.T) {
+	w := newWorld(t)
+	w.pool("p", 1, 0)
+	w.await("p", v1alpha1.PodIdle, 1)
+	s, pod := w.running("p")
+	w.gateways.setAway(true)
+	if err := w.c.Delete(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	s = w.awaitSandbox(s, v1alpha1.SandboxEnding)
+	if s.Spec.End.Reason != v1alpha1.EndDeleted {
+		t.Errorf("end %+v", s.Spec.End)
+	}
+	w.awaitGone(pod)
+	never(t, time.Second, "the record went before its fence", func() bool { return w.sandbox(s.Name) == nil })
+	w.gateways.setAway(false)
+	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
+	w.awaitSandbox(s, "")
+	if held := time.Since(s.Status.FencedAt.Time); held < address.Hold {
+		t.Errorf("the record went %v after its fence, want %v", held, address.Hold)
+	}
+}
+
+// TestEndBeforeTheClaimLands: the claim PATCH is still on its way when the
+// sandbox ends.
+func TestEndBeforeTheClaimLands(t *testing.T) {
+	w := newWorld(t)
+	w.pool("p", 1, 0)
+	pod := w.await("p", v1alpha1.PodIdle, 1)[0]
+	s := w.newSandbox("p", &pod)
+	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndCanceled, ""); err != nil {
+		t.Fatal(err)
+	}
+	ended := w.awaitSandbox(s, v1alpha1.SandboxEnded)
+	err := w.c.Patch(t.Context(), pod.DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build())
+	if !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) {
+		t.Errorf("the late claim got %v, want it refused", err)
+	}
+	if ended.Status.Address != "" || ended.Status.FencedAt != nil || len(w.gateways.of(pod.Status.PodIP)) != 0 {
+		t.Errorf("a pod that was never claimed left a fence: %+v", ended.Status)
+	}
+	w.awaitGone(&pod)
+}
+
+func TestEndAt(t *testing.T) {
+	w := newWorld(t)
+	w.pool("p", 1, 0)
+	w.await("p", v1alpha1.PodIdle, 1)
+	at := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second))
+	s, _ := w.running("p", func(s *v1alpha1.Sandbox) { s.Spec.Timeouts.EndAt = &at })
+	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
+	if s.Spec.End.Reason != v1alpha1.EndEndAt || s.Spec.End.At.Sub(at.Time).Abs() > time.Second {
+		t.Errorf("ended at %v, want %v: %+v", s.Spec.End.At, at, s.Spec.End)
+	}
+}
+
+// never fails the test if bad holds at any look within d.
+func never(t *testing.T, d time.Duration, what string, bad func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(d)
+	for {
+		if bad() {
+			t.Fatal(what)
+		}
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package sandbox
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+type step int
+
+const (
+	stepNone step = iota
+	// stepEnd: write spec.end with reason and message.
+	stepEnd
+	// stepUnbind: remove a binding whose claim can no longer land.
+	stepUnbind
+	// stepApply: send the claim PATCH that the binding's owner owes.
+	stepApply
+	// stepDelete: delete a first-request Sandbox that never had a pod.
+	stepDelete
+	// stepConfirm: the cache shows a pod that went; ask the API server first.
+	stepConfirm
+)
+
+// view is all that a live sandbox's next step is decided from.
+type view struct {
+	sandbox *v1alpha1.Sandbox
+	// pod is the bound pod; nil if there is no pod of that name and UID.
+	pod *corev1.Pod
+	// confirmed: pod comes from a live read.
+	confirmed bool
+	// unclaimedFor is how long the binding has been seen without its claim.
+	unclaimedFor time.Duration
+	// startup is the sandbox's startup timeout; grace is Reconciler.BindGrace.
+	startup, grace time.Duration
+}
+
+// decision is what becomes of a live sandbox: its phase, and perhaps a step.
+type decision struct {
+	phase   v1alpha1.SandboxPhase
+	step    step
+	reason  v1alpha1.EndReason
+	message string
+	// recheck, if not 0, is when time alone may change the decision.
+	recheck time.Duration
+}
+
+// decide is the state machine of a sandbox that has not ended; it is pure.
+func decide(v view, now time.Time) decision {
+	d := decidePod(v)
+	s := v.sandbox
+	if d.step == stepNone || d.step == stepApply || d.step == stepUnbind {
+		if left, ok := neverHadPod(v, now); ok && left <= 0 {
+			return decision{phase: d.phase, step: stepDelete}
+		} else if ok {
+			d.recheck = sooner(d.recheck, left)
+		}
+	}
+	if at := s.Spec.Timeouts.EndAt; at != nil {
+		left := at.Sub(now)
+		if left <= 0 {
+			return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its end time has come"}
+		}
+		d.recheck = sooner(d.recheck, left)
+	}
+	return d
+}
+
+// neverHadPod tells how long a first request's sandbox without a pod may still
+// stand. It is forgotten then, not kept as ended.
+func neverHadPod(v view, now time.Time) (left time.Duration, ok bool) {
+	s := v.sandbox
+	if !s.Spec.FirstRequest || s.Status.Address != "" || (v.pod != nil && v1alpha1.Backs(v.pod, s)) {
+		return 0, false
+	}
+	return v.startup - now.Sub(s.CreationTimestamp.Time), true
+}
+
+// decidePod judges the sandbox by its pod.
+func decidePod(v view) decision {
+	s, pod := v.sandbox, v.pod
+	switch {
+	case s.Spec.Binding == nil:
+		return decision{phase: v1alpha1.SandboxPending}
+	case pod != nil && v1alpha1.Backs(pod, s):
+		return decideBacked(pod)
+	case !v.confirmed && (pod == nil || !mayBeClaimed(pod) || s.Status.Address != ""):
+		// A cache may lag behind the claim; only the API server knows.
+		return decision{phase: s.Status.Phase, step: stepConfirm}
+	case s.Status.Address != "":
+		return failed("its pod " + s.Spec.Binding.PodName + " is gone")
+	case v.unclaimedFor < v.grace:
+		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}
+	case pod != nil && mayBeClaimed(pod):
+		return decision{phase: v1alpha1.SandboxPending, step: stepApply, recheck: v.grace}
+	default:
+		return decision{phase: v1alpha1.SandboxPending, step: stepUnbind}
+	}
+}
+
+func decideBacked(pod *corev1.Pod) decision {
+	switch phase := v1alpha1.PhaseOf(pod); {
+	case phase == v1alpha1.PodFailed:
+		d := failed(pod.Annotations[v1alpha1.AnnotationFailureMessage])
+		if pod.Annotations[v1alpha1.AnnotationFailureReason] == string(v1alpha1.EndStartupTimeout) {
+			d.reason = v1alpha1.EndStartupTimeout
+		}
+		return d
+	case pod.DeletionTimestamp != nil:
+		return failed(fmt.Sprintf("its pod %s was deleted", pod.Name))
+	case phase == v1alpha1.PodStopping:
+		return failed(fmt.Sprintf("its pod %s was stopped", pod.Name))
+	case phase == v1alpha1.PodRunning:
+		return decision{phase: v1alpha1.SandboxRunning}
+	default:
+		return decision{phase: v1alpha1.SandboxStarting}
+	}
+}
+
+func failed(message string) decision {
+	return decision{phase: v1alpha1.SandboxRunning, step: stepEnd, reason: v1alpha1.EndFailed, message: message}
+}
+
+// mayBeClaimed: the claim PATCH could still land on the pod.
+func mayBeClaimed(pod *corev1.Pod) bool {
+	return v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle && pod.DeletionTimestamp == nil &&
+		pod.Annotations[v1alpha1.AnnotationClaim] == ""
+}

@@ -1,0 +1,48 @@
+// Package sandbox carries a Sandbox through its life: it writes its status,
+// ends it when its time has come, and alone carries an end out.
+//
+// It is not the one who claims (the gateways do) nor the one who deletes pods
+// (reconcilers/sandboxpool does). The controller (leader) runs it, with 16
+// workers or more. Every state is in the API; what is kept in memory (when a
+// binding was first seen without its pod, what the sweep saw) only makes a new
+// leader wait once more.
+//
+// # States and who may change them
+//
+//	Pending   no binding, or its claim has not landed
+//	Starting  pod and sandbox name each other, the pod's phase is starting
+//	Running   the same, running
+//	Ending    spec.end is written; address and stop record are on the status
+//	Ended     the pod is stopped and every gateway knows it (fencedAt)
+//
+// spec.end is written by anyone, once (package ending). spec.binding is written
+// by gateways; this package removes one whose claim can no longer land. The
+// status is written here alone, but for lastActive; writes carry the
+// resourceVersion they were derived from, so an old view changes nothing.
+//
+// # Carrying an end out
+//
+//  1. Record: status Ending, with the address and the stop record, from a live
+//     read of the pod. The ledger knows the address first.
+//  2. Stop: pod to stopping, testing the claim, or phase idle and no claim;
+//     either way no claim PATCH can land any more. Refused: the pod has moved
+//     on, look again from 1.
+//  3. Fence(address, resourceVersion of that write, or of a pod list that lacks
+//     the pod). Unanswered: asked again after 1, 2, 4 … 15 s; at most half of the
+//     workers wait for gateways at a time, each a second at most.
+//  4. Ended: status Ended with fencedAt; then the ledger.
+//  5. The record stays for its TTL; then it is deleted. A deleted Sandbox keeps
+//     its finalizer until it is Ended and address.Hold has passed, so that a new
+//     controller learns from the API what its predecessor knew.
+//
+// A crash between any two steps leaves a state from which the next process does
+// the same step again; each is idempotent. A sandbox that never had a pod skips
+// 2 and 3.
+//
+// # Sweep
+//
+// A claimed pod that no Sandbox names, or only one that is Ended, in two live
+// lists a minute apart, is stopped and fenced; so is a claim whose pod and
+// Sandbox were both removed by force. This is what lets such a pod's finalizer
+// go.
+package sandbox

@@ -1,0 +1,149 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+)
+
+// end carries an end out, as far as it gets: record, stop, fence, Ended, gone.
+func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
+	if s.Status.Phase == v1alpha1.SandboxEnded {
+		r.fences.forget(s.Name)
+		if s.Spec.Binding != nil {
+			r.Ledger.FencedOnRecord(s.Spec.Binding.ClaimID)
+		}
+		return r.keep(ctx, s)
+	}
+	pod, err := boundPod(ctx, r.APIReader, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if s, err = r.record(ctx, s, pod); err != nil {
+		return again(err)
+	}
+	rv, err := r.stop(ctx, s, pod)
+	if err != nil {
+		return again(err)
+	}
+	if wait, err := r.fence(ctx, s, rv); err != nil || wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, err
+	}
+	if s, err = r.markEnded(ctx, s); err != nil {
+		return again(err)
+	}
+	return r.keep(ctx, s)
+}
+
+// errMoved: the pod changed under the end; start over at once.
+var errMoved = errors.New("the pod has moved on")
+
+// again turns what a fresh look mends into one.
+func again(err error) (ctrl.Result, error) {
+	if errors.Is(err, errMoved) || apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: retrySoon}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// record writes down what must outlive the pod, before anything happens to it.
+func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
+	next := s.DeepCopy()
+	next.Status.Phase = v1alpha1.SandboxEnding
+	next.Status.Reason = string(s.Spec.End.Reason)
+	ours := pod != nil && v1alpha1.Backs(pod, s)
+	if ours {
+		r.Ledger.Had(s.Spec.Binding.ClaimID, pod.Annotations[v1alpha1.AnnotationAddress])
+		next.Status.Address = pod.Annotations[v1alpha1.AnnotationAddress]
+		if next.Status.Stop == nil {
+			next.Status.Stop = sandboxpool.CaptureSandboxStopRecord(pod, s.Spec.End)
+		}
+	}
+	if next.Status.EndedAt == nil {
+		at := s.Spec.End.At
+		next.Status.EndedAt = &at
+	}
+	setReady(next)
+	if err := r.writeStatus(ctx, s, next); err != nil {
+		return nil, err
+	}
+	if s.Status.Phase != v1alpha1.SandboxEnding {
+		r.tell(next)
+	}
+	return next, nil
+}
+
+// tell says in an Event why the sandbox ended.
+func (r *Reconciler) tell(s *v1alpha1.Sandbox) {
+	end := s.Spec.End
+	kind := corev1.EventTypeNormal
+	if end.Reason == v1alpha1.EndFailed || end.Reason == v1alpha1.EndStartupTimeout {
+		kind = corev1.EventTypeWarning
+	}
+	note := string(end.Reason)
+	if end.Message != "" {
+		note += ": " + end.Message
+	}
+	r.event(s, kind, "Ended", "End", "%s", note)
+	r.Metrics.ended(end.Reason)
+}
+
+// markEnded notes that every gateway knows. The ledger learns it after the API:
+// if the write fails, the address stays taken and the fence is sent again.
+func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	next := s.DeepCopy()
+	next.Status.Phase = v1alpha1.SandboxEnded
+	if s.Status.Address != "" {
+		now := metav1.NewMicroTime(r.now())
+		next.Status.FencedAt = &now
+	}
+	setReady(next)
+	if err := r.writeStatus(ctx, s, next); err != nil {
+		return nil, err
+	}
+	if s.Spec.Binding != nil {
+		r.Ledger.Fenced(s.Spec.Binding.ClaimID, s.Status.Address)
+	}
+	return next, nil
+}
+
+// keep holds the record for its TTL, or, if it was deleted, until its address
+// has been out of use for address.Hold.
+func (r *Reconciler) keep(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
+	now := r.now()
+	if s.DeletionTimestamp == nil {
+		if left := r.RecordTTL - now.Sub(s.Spec.End.At.Time); left > 0 {
+			return ctrl.Result{RequeueAfter: left}, nil
+		}
+		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return ctrl.Result{}, fmt.Errorf("deleting the record: %w", err)
+		}
+		return ctrl.Result{}, nil
+	}
+	if s.Status.FencedAt != nil {
+		if age := now.Sub(s.Status.FencedAt.Time); age >= 0 && age < address.Hold {
+			return ctrl.Result{RequeueAfter: address.Hold - age}, nil
+		}
+	}
+	if !controllerutil.ContainsFinalizer(s, v1alpha1.FinalizerSandbox) {
+		return ctrl.Result{}, nil
+	}
+	err := r.patch(ctx, s, jsonpatch.For(s.UID).RemoveFinalizer(s.Finalizers, v1alpha1.FinalizerSandbox))
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("removing the finalizer: %w", err)
+	}
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,159 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+)
+
+// live handles a sandbox that has not ended.
+func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
+	pod, err := boundPod(ctx, r.Client, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	v := view{sandbox: s, pod: pod, grace: r.BindGrace}
+	if v.startup, err = r.startupTimeout(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.Spec.Binding == nil || (pod != nil && v1alpha1.Backs(pod, s)) {
+		r.unbound.forget(s.Name)
+	} else {
+		v.unclaimedFor = r.unbound.since(s.Name, s.Spec.Binding.ClaimID)
+	}
+	d := decide(v, r.now())
+	if d.step == stepConfirm {
+		if v.pod, err = boundPod(ctx, r.APIReader, s); err != nil {
+			return ctrl.Result{}, err
+		}
+		v.confirmed = true
+		d = decide(v, r.now())
+	}
+	if s, err = r.writeLive(ctx, s, v.pod, d); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.apply(ctx, s, v.pod, d); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: d.recheck}, nil
+}
+
+func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, d decision) error {
+	switch d.step {
+	case stepEnd:
+		return r.finish(ctx, s, d.reason, d.message)
+	case stepApply:
+		if r.ApplyClaim == nil {
+			return nil
+		}
+		if err := r.ApplyClaim(ctx, s, pod); err != nil {
+			return fmt.Errorf("applying the claim on pod %s: %w", pod.Name, err)
+		}
+		return nil
+	case stepUnbind:
+		log.FromContext(ctx).Info("removing a binding whose claim cannot land", "pod", s.Spec.Binding.PodName)
+		err := r.patch(ctx, s, jsonpatch.For(s.UID).
+			Test("/spec/end", nil).
+			Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
+			Remove("/spec/binding"))
+		if err != nil {
+			return fmt.Errorf("removing the binding: %w", err)
+		}
+		return nil
+	case stepDelete:
+		// The resourceVersion keeps a binding that was written meanwhile.
+		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting a sandbox that never had a pod: %w", err)
+		}
+		return nil
+	default:
+		return nil
+	}
+}
+
+// boundPod reads the pod that the binding names; nil if there is none of its UID.
+func boundPod(ctx context.Context, reader client.Reader, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
+	b := s.Spec.Binding
+	if b == nil {
+		return nil, nil
+	}
+	pod := &corev1.Pod{}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: b.PodName}, pod)
+	if apierrors.IsNotFound(err) || (err == nil && string(pod.UID) != b.PodUID) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", b.PodName, err)
+	}
+	return pod, nil
+}
+
+// startupTimeout is needed only for a first request's sandbox.
+func (r *Reconciler) startupTimeout(ctx context.Context, s *v1alpha1.Sandbox) (time.Duration, error) {
+	if !s.Spec.FirstRequest || s.Status.Address != "" {
+		return 0, nil
+	}
+	pool := &v1alpha1.SandboxPool{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}, pool); apierrors.IsNotFound(err) {
+		pool = nil
+	} else if err != nil {
+		return 0, fmt.Errorf("reading pool %s: %w", s.Spec.Pool, err)
+	}
+	var template *v1alpha1.SandboxTemplateSpec
+	if pool != nil {
+		template = pool.Spec.Template
+		if ref := pool.Spec.TemplateRef; ref != nil {
+			t := &v1alpha1.SandboxTemplate{}
+			if err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, t); err == nil {
+				template = &t.Spec
+			} else if !apierrors.IsNotFound(err) {
+				return 0, fmt.Errorf("reading template %s: %w", ref.Name, err)
+			}
+		}
+	}
+	startup, _ := v1alpha1.Timeouts(s, pool, template)
+	return startup, nil
+}
+
+// firstSeen remembers since when a sandbox's binding has stood without its
+// claim. It is safe for concurrent use.
+type firstSeen struct {
+	clock clock.PassiveClock
+
+	mu sync.Mutex
+	at map[string]sighting
+}
+
+type sighting struct {
+	claim string
+	since time.Time
+}
+
+func (f *firstSeen) since(id, claim string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	seen, ok := f.at[id]
+	if !ok || seen.claim != claim {
+		seen = sighting{claim, f.clock.Now()}
+		f.at[id] = seen
+	}
+	return f.clock.Since(seen.since)
+}
+
+func (f *firstSeen) forget(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.at, id)
+}

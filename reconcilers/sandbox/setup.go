@@ -1,0 +1,124 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/address"
+)
+
+// indexPodUID is the field index of Sandboxes by the pod they are bound to.
+const indexPodUID = "binding.podUID"
+
+// SetupWithManager registers the reconciler, its sweep, its index, and the
+// loading of the ledger. Call it once per manager, before the manager starts.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
+	if r.Fencer == nil || r.Ledger == nil || r.APIReader == nil {
+		return errors.New("the sandbox reconciler needs Fencer, Ledger and APIReader")
+	}
+	if opts.MaxConcurrentReconciles == 0 {
+		opts.MaxConcurrentReconciles = DefaultWorkers
+	}
+	r.complete(opts.MaxConcurrentReconciles)
+	ctx := context.Background() // registering an index needs none
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Sandbox{}, indexPodUID, func(o client.Object) []string {
+		if b := o.(*v1alpha1.Sandbox).Spec.Binding; b != nil {
+			return []string{b.PodUID}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("indexing sandboxes by pod: %w", err)
+	}
+	if err := mgr.Add(&loader{r.Ledger, r.APIReader}); err != nil {
+		return fmt.Errorf("adding the ledger's loader: %w", err)
+	}
+	if err := mgr.Add(&sweeper{r: r}); err != nil {
+		return fmt.Errorf("adding the sweep: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("sandbox").
+		For(&v1alpha1.Sandbox{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.sandboxesOfPod)).
+		WithOptions(opts).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the sandbox controller: %w", err)
+	}
+	return nil
+}
+
+// complete fills in the defaults.
+func (r *Reconciler) complete(workers int) {
+	def := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	def(&r.RecordTTL, DefaultRecordTTL)
+	def(&r.FenceTimeout, DefaultFenceTimeout)
+	def(&r.BindGrace, DefaultBindGrace)
+	def(&r.SweepInterval, DefaultSweep)
+	c := r.Clock
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	r.fences = newFences(c, workers/2)
+	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}
+}
+
+// sandboxesOfPod maps a pod to the sandbox it names and to those that name it.
+func (r *Reconciler) sandboxesOfPod(ctx context.Context, o client.Object) []reconcile.Request {
+	ids := map[string]struct{}{}
+	if id := o.GetLabels()[v1alpha1.LabelSandboxID]; id != "" {
+		ids[id] = struct{}{}
+	}
+	var bound v1alpha1.SandboxList
+	if err := r.Client.List(ctx, &bound, client.MatchingFields{indexPodUID: string(o.GetUID())}, client.UnsafeDisableDeepCopy); err == nil {
+		for i := range bound.Items {
+			ids[bound.Items[i].Name] = struct{}{}
+		}
+	}
+	requests := make([]reconcile.Request, 0, len(ids))
+	for id := range ids {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: id}})
+	}
+	return requests
+}
+
+// loader fills the ledger at the start of a leadership, however long it takes.
+type loader struct {
+	ledger *address.Ledger
+	live   client.Reader
+}
+
+// Start returns once the ledger is loaded.
+func (l *loader) Start(ctx context.Context) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := l.ledger.Load(ctx, l.live)
+		if err == nil {
+			return nil
+		}
+		log.FromContext(ctx).Error(err, "no pod turns idle until this succeeds")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// NeedLeaderElection is true: what is read must be newer than the election.
+func (l *loader) NeedLeaderElection() bool { return true }

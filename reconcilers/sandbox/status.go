@@ -1,0 +1,86 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// writeLive brings the status of a sandbox that has not ended up to date and
+// tells its story in Events. It returns the Sandbox as written.
+func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, d decision) (*v1alpha1.Sandbox, error) {
+	next := s.DeepCopy()
+	if d.step != stepEnd {
+		next.Status.Phase = d.phase
+	}
+	backed := pod != nil && v1alpha1.Backs(pod, s)
+	if backed {
+		r.Ledger.Had(s.Spec.Binding.ClaimID, pod.Annotations[v1alpha1.AnnotationAddress])
+		next.Status.Address = pod.Annotations[v1alpha1.AnnotationAddress]
+		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && next.Status.StartedAt == nil {
+			next.Status.StartedAt = r.startedAt(pod)
+		}
+	}
+	setReady(next)
+	if err := r.writeStatus(ctx, s, next); err != nil {
+		return nil, err
+	}
+	if backed && s.Status.Address == "" {
+		r.event(next, corev1.EventTypeNormal, "Claimed", "Claim", "pod %s/%s of pool %s was claimed, at %s",
+			pod.Namespace, pod.Name, s.Spec.Pool, next.Status.Address)
+	}
+	if s.Status.StartedAt == nil && next.Status.StartedAt != nil {
+		r.event(next, corev1.EventTypeNormal, "Started", "Start", "running in pod %s/%s", pod.Namespace, pod.Name)
+	}
+	return next, nil
+}
+
+// writeStatus patches what changed, if anything did. The patch carries the
+// resourceVersion: what was derived from an old view must not be written. next
+// becomes the Sandbox as written.
+func (r *Reconciler) writeStatus(ctx context.Context, was, next *v1alpha1.Sandbox) error {
+	if equality.Semantic.DeepEqual(was.Status, next.Status) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, next, patch); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}
+
+// startedAt is when the pod turned running, by the pod's own account if it
+// gives one.
+func (r *Reconciler) startedAt(pod *corev1.Pod) *metav1.Time {
+	at := r.now()
+	for _, key := range []string{v1alpha1.AnnotationStartedAt, v1alpha1.AnnotationClaimedAt} {
+		if noted, err := time.Parse(time.RFC3339Nano, pod.Annotations[key]); err == nil {
+			at = noted
+			break
+		}
+	}
+	t := metav1.NewTime(at)
+	return &t
+}
+
+func setReady(s *v1alpha1.Sandbox) {
+	c := metav1.Condition{
+		Type: v1alpha1.SandboxConditionReady, ObservedGeneration: s.Generation,
+		Status: metav1.ConditionFalse, Reason: string(s.Status.Phase),
+	}
+	if s.Status.Phase == v1alpha1.SandboxRunning {
+		c.Status = metav1.ConditionTrue
+	}
+	if c.Reason == "" {
+		c.Reason = string(v1alpha1.SandboxPending)
+	}
+	meta.SetStatusCondition(&s.Status.Conditions, c)
+}

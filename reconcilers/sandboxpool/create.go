@@ -1,0 +1,65 @@
+package sandboxpool
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// mostAtOnce bounds one batch of creations.
+const mostAtOnce = 64
+
+// create makes n pods in batches of 1, 2, 4, …, and stops at the first batch
+// with an error: a template that the API server refuses costs one request.
+func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, n int) (created int, err error) {
+	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
+	r.expectations.ExpectCreations(key, n)
+	for batch := 1; created < n; batch = min(2*batch, mostAtOnce) {
+		size := min(batch, n-created)
+		errs := make([]error, size)
+		var group errgroup.Group
+		group.SetLimit(parallel)
+		for i := range size {
+			group.Go(func() error {
+				pod := newPod(pool, tpl)
+				if errs[i] = controllerutil.SetControllerReference(pool, pod, r.Scheme); errs[i] == nil {
+					errs[i] = r.Client.Create(ctx, pod)
+				}
+				return nil
+			})
+		}
+		_ = group.Wait() // the errors are in errs
+		for _, e := range errs {
+			if e == nil {
+				created++
+				r.Metrics.created()
+			} else {
+				err = e
+				r.Metrics.createFailed()
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	for range n - created {
+		r.expectations.CreationObserved(key)
+	}
+	return created, err
+}
+
+// explain gives an API error's reason and the API server's words.
+func explain(err error) (reason, message string) {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Reason != "" {
+		return string(status.Status().Reason), status.Status().Message
+	}
+	return "CreateFailed", err.Error()
+}

@@ -1,0 +1,164 @@
+package sandboxpool
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// addressPatience is how long a Ready pod may wait for its address before it is
+// replaced, to get another.
+const addressPatience = 10 * time.Second
+
+// view is all that a pod's next step is decided from.
+type view struct {
+	pod *corev1.Pod
+	// sandbox is the one the pod's label names; nil if there is none.
+	sandbox *v1alpha1.Sandbox
+	// fenced: the pod's claim was fenced long enough ago, whoever asked for it.
+	fenced bool
+	// startup bounds the time to Ready, from creation or from the claim.
+	startup time.Duration
+	// drain: the pod's pool is gone or going.
+	drain bool
+	// outdated: the pod was made from another template than the pool's now.
+	outdated bool
+}
+
+type step int
+
+const (
+	stepNone step = iota
+	// stepIdle: warming → idle, if the address is free.
+	stepIdle
+	// stepRunning: starting → running.
+	stepRunning
+	// stepFail: → failed, with reason and message.
+	stepFail
+	// stepDelete: delete the pod.
+	stepDelete
+	// stepForget: remove the finalizer of a pod that is being deleted.
+	stepForget
+	// stepEnd: end the pod's sandbox, since the pool goes.
+	stepEnd
+)
+
+// decision is a pod's next step. recheck, if not 0, is when time alone may
+// change it.
+type decision struct {
+	step            step
+	reason, message string
+	recheck         time.Duration
+}
+
+// decide is the state machine of a pod; it is pure.
+func decide(v view, now time.Time) decision {
+	pod, phase := v.pod, v1alpha1.PhaseOf(v.pod)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		if hasFinalizer(pod) && recorded(v) {
+			return decision{step: stepForget}
+		}
+		return decision{}
+	case phase == v1alpha1.PodStopping, phase == v1alpha1.PodFailed:
+		if recorded(v) || orphan(v) {
+			return decision{step: stepDelete, reason: "Ended"}
+		}
+		return decision{}
+	case v.drain && !claimed(pod):
+		return decision{step: stepDelete, reason: "PoolDeleted"}
+	case v.drain && !orphan(v) && v.sandbox.Spec.End == nil:
+		return decision{step: stepEnd, message: "its pool was deleted"}
+	}
+	if f := failure(pod); f != nil {
+		return decision{step: stepFail, reason: f.Reason, message: f.Message}
+	}
+	switch phase {
+	case v1alpha1.PodWarming:
+		return decideWarming(v, now)
+	case v1alpha1.PodStarting:
+		return decideStarting(v, now)
+	case v1alpha1.PodIdle:
+		return decideIdle(pod, now)
+	default:
+		return decision{}
+	}
+}
+
+func decideWarming(v view, now time.Time) decision {
+	if v.outdated {
+		return decision{step: stepDelete, reason: "Outdated"}
+	}
+	if ready(v.pod) && v.pod.Status.PodIP != "" {
+		return decision{step: stepIdle}
+	}
+	left := v.startup - now.Sub(v.pod.CreationTimestamp.Time)
+	if left <= 0 {
+		return decision{step: stepFail, reason: ReasonStartupTimeout, message: notReady(v.pod, v.startup)}
+	}
+	return decision{recheck: left}
+}
+
+func decideStarting(v view, now time.Time) decision {
+	if ready(v.pod) && runsItsImages(v.pod) {
+		return decision{step: stepRunning}
+	}
+	claimedAt, err := time.Parse(time.RFC3339Nano, v.pod.Annotations[v1alpha1.AnnotationClaimedAt])
+	if err != nil {
+		// Nobody can say when its startup began; endAt and idle timeout bound it.
+		return decision{}
+	}
+	left := v.startup - now.Sub(claimedAt)
+	if left <= 0 {
+		return decision{step: stepFail, reason: ReasonStartupTimeout, message: notReady(v.pod, v.startup)}
+	}
+	return decision{recheck: left}
+}
+
+// decideIdle replaces an idle pod that stays unready. Gateways do not offer it
+// meanwhile.
+func decideIdle(pod *corev1.Pod, now time.Time) decision {
+	c := readyCondition(pod)
+	if c == nil || c.Status == corev1.ConditionTrue {
+		return decision{}
+	}
+	left := unreadyPatience - now.Sub(c.LastTransitionTime.Time)
+	if left <= 0 {
+		return decision{step: stepFail, reason: ReasonUnready, message: fmt.Sprintf("not Ready for %s while idle", unreadyPatience)}
+	}
+	return decision{recheck: left}
+}
+
+// recorded: nothing that must be known about the pod is lost when it goes.
+func recorded(v view) bool {
+	if !claimed(v.pod) || v.fenced {
+		return true
+	}
+	had := v.pod.Annotations[v1alpha1.AnnotationAddress]
+	if orphan(v) {
+		return had == "" // it was never reachable
+	}
+	s := v.sandbox
+	return s.Spec.End != nil && s.Status.Address == had &&
+		(s.Status.Phase == v1alpha1.SandboxEnding || s.Status.Phase == v1alpha1.SandboxEnded)
+}
+
+// orphan: a claimed pod that no Sandbox names. The sweep of reconcilers/sandbox
+// sees to its fence.
+func orphan(v view) bool {
+	return claimed(v.pod) && (v.sandbox == nil || !v1alpha1.Backs(v.pod, v.sandbox))
+}
+
+func claimed(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationClaim] != "" }
+
+func hasFinalizer(pod *corev1.Pod) bool {
+	for _, f := range pod.Finalizers {
+		if f == FinalizerName {
+			return true
+		}
+	}
+	return false
+}

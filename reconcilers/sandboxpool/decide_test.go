@@ -1,0 +1,207 @@
+package sandboxpool
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+const startup = time.Minute
+
+func newTestPod(phase v1alpha1.PodPhase, change ...func(*view)) view {
+	v := view{startup: startup, pod: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n", Name: "pod", UID: "u", Finalizers: []string{FinalizerName},
+			CreationTimestamp: metav1.NewTime(now.Add(-10 * time.Second)),
+			Labels:            map[string]string{v1alpha1.LabelPhase: string(phase)},
+			Annotations:       map[string]string{v1alpha1.AnnotationTemplateHash: "h"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "local/echo"}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "10.0.0.1",
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "main", Image: "local/echo:latest", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			}},
+		},
+	}}
+	if phase != v1alpha1.PodWarming {
+		v.pod.Annotations[v1alpha1.AnnotationAddress] = "10.0.0.1"
+	}
+	for _, f := range change {
+		f(&v)
+	}
+	return v
+}
+
+// claimedPod is a pod that a live sandbox names.
+func claimedPod(phase v1alpha1.PodPhase, change ...func(*view)) view {
+	v := newTestPod(phase)
+	v.pod.Labels[v1alpha1.LabelSandboxID] = "s"
+	v.pod.Annotations[v1alpha1.AnnotationClaim] = "c"
+	v.pod.Annotations[v1alpha1.AnnotationClaimedAt] = now.Add(-10 * time.Second).Format(time.RFC3339Nano)
+	v.sandbox = &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: v1alpha1.SandboxSpec{
+		Namespace: "n", Binding: &v1alpha1.Binding{ClaimID: "c", PodName: "pod", PodUID: "u"},
+	}}
+	for _, f := range change {
+		f(&v)
+	}
+	return v
+}
+
+func unready(v *view) {
+	v.pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	v.pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
+}
+func deleting(v *view) { at := metav1.NewTime(now); v.pod.DeletionTimestamp = &at }
+func draining(v *view) { v.drain = true }
+func noSandbox(v *view) {
+	v.sandbox = nil
+}
+func end(v *view) { v.sandbox.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased} }
+func onRecord(v *view) {
+	end(v)
+	v.sandbox.Status.Phase, v.sandbox.Status.Address = v1alpha1.SandboxEnding, "10.0.0.1"
+}
+
+func TestDecide(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		view    view
+		want    step
+		reason  string
+		recheck time.Duration
+	}{
+		{name: "warming and Ready", view: newTestPod(v1alpha1.PodWarming), want: stepIdle},
+		{name: "warming", view: newTestPod(v1alpha1.PodWarming, unready), recheck: 50 * time.Second},
+		{name: "warming without an address", view: newTestPod(v1alpha1.PodWarming, func(v *view) { v.pod.Status.PodIP = "" }), recheck: 50 * time.Second},
+		{name: "warming for too long", view: newTestPod(v1alpha1.PodWarming, unready, func(v *view) { v.startup = 10 * time.Second }), want: stepFail, reason: ReasonStartupTimeout},
+		{name: "warming from an old template", view: newTestPod(v1alpha1.PodWarming, func(v *view) { v.outdated = true }), want: stepDelete, reason: "Outdated"},
+		{name: "idle", view: newTestPod(v1alpha1.PodIdle)},
+		{name: "idle, unready", view: newTestPod(v1alpha1.PodIdle, unready), recheck: unreadyPatience - time.Second},
+		{name: "idle, unready for long", view: newTestPod(v1alpha1.PodIdle, unready, func(v *view) {
+			v.pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-unreadyPatience))
+		}), want: stepFail, reason: ReasonUnready},
+		{name: "idle, from an old template", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.outdated = true })},
+		{name: "idle, other address", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.PodIP = "10.0.0.2" }), want: stepFail, reason: ReasonAddressChanged},
+		{name: "idle, address lost", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.PodIP = "" })},
+		{name: "starting, image runs", view: claimedPod(v1alpha1.PodStarting), want: stepRunning},
+		{name: "starting, old image runs", view: claimedPod(v1alpha1.PodStarting, func(v *view) { v.pod.Spec.Containers[0].Image = "local/other" }), recheck: 50 * time.Second},
+		{name: "starting, old container ends", view: claimedPod(v1alpha1.PodStarting, func(v *view) {
+			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}
+		}), recheck: 50 * time.Second},
+		{name: "starting for too long", view: claimedPod(v1alpha1.PodStarting, unready, func(v *view) { v.startup = 10 * time.Second }), want: stepFail, reason: ReasonStartupTimeout},
+		{name: "running", view: claimedPod(v1alpha1.PodRunning)},
+		{name: "running, unready", view: claimedPod(v1alpha1.PodRunning, unready)},
+		{name: "running, crashed", view: claimedPod(v1alpha1.PodRunning, func(v *view) {
+			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		}), want: stepFail, reason: ReasonCrashed},
+		{name: "running, ended, not stopped yet", view: claimedPod(v1alpha1.PodRunning, onRecord)},
+		{name: "stopping, not on record", view: claimedPod(v1alpha1.PodStopping, end)},
+		{name: "stopping, on record", view: claimedPod(v1alpha1.PodStopping, onRecord), want: stepDelete, reason: "Ended"},
+		{name: "stopping, record of another address", view: claimedPod(v1alpha1.PodStopping, onRecord, func(v *view) { v.sandbox.Status.Address = "10.0.0.2" })},
+		{name: "stopping, never claimed", view: newTestPod(v1alpha1.PodStopping), want: stepDelete, reason: "Ended"},
+		{name: "failed, sandbox not ended", view: claimedPod(v1alpha1.PodFailed)},
+		{name: "failed, never claimed", view: newTestPod(v1alpha1.PodFailed), want: stepDelete, reason: "Ended"},
+		{name: "deleted, never claimed", view: newTestPod(v1alpha1.PodIdle, deleting), want: stepForget},
+		{name: "deleted, claimed", view: claimedPod(v1alpha1.PodRunning, deleting)},
+		{name: "deleted, ended but not on record", view: claimedPod(v1alpha1.PodRunning, deleting, end)},
+		{name: "deleted, on record", view: claimedPod(v1alpha1.PodRunning, deleting, onRecord), want: stepForget},
+		{name: "deleted, on record, finalizer gone", view: claimedPod(v1alpha1.PodRunning, deleting, onRecord, func(v *view) { v.pod.Finalizers = nil })},
+		{name: "deleted, no sandbox", view: claimedPod(v1alpha1.PodRunning, deleting, noSandbox)},
+		{name: "deleted, no sandbox, fenced", view: claimedPod(v1alpha1.PodRunning, deleting, noSandbox, func(v *view) { v.fenced = true }), want: stepForget},
+		{name: "deleted, sandbox of another claim", view: claimedPod(v1alpha1.PodRunning, deleting, onRecord, func(v *view) { v.sandbox.Spec.Binding.ClaimID = "d" })},
+		{name: "drained, warming", view: newTestPod(v1alpha1.PodWarming, draining), want: stepDelete, reason: "PoolDeleted"},
+		{name: "drained, idle", view: newTestPod(v1alpha1.PodIdle, draining), want: stepDelete, reason: "PoolDeleted"},
+		{name: "drained, running", view: claimedPod(v1alpha1.PodRunning, draining), want: stepEnd},
+		{name: "drained, ended", view: claimedPod(v1alpha1.PodRunning, draining, end)},
+		{name: "drained, no sandbox", view: claimedPod(v1alpha1.PodRunning, draining, noSandbox)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := decide(tt.view, now)
+			if d.step != tt.want || d.reason != tt.reason || d.recheck != tt.recheck {
+				t.Errorf("step %v, reason %q, recheck %v (%s)", d.step, d.reason, d.recheck, d.message)
+			}
+		})
+	}
+}
+
+func TestFailureMessages(t *testing.T) {
+	container := func(s corev1.ContainerStatus) func(*view) {
+		return func(v *view) { s.Name = "main"; v.pod.Status.ContainerStatuses[0] = s }
+	}
+	for _, tt := range []struct {
+		name            string
+		change          func(*view)
+		reason, message string
+	}{
+		{"nothing", func(*view) {}, "", ""},
+		{"exit code", container(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error"}}}),
+			ReasonCrashed, "container main ended with exit code 2"},
+		{"signal", container(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 139, Signal: 11}}}),
+			ReasonCrashed, "container main was ended by signal 11"},
+		{"out of memory", container(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}}),
+			"OOMKilled", "container main was killed for using too much memory"},
+		{"started again", func(v *view) {
+			v.pod.Annotations[v1alpha1.AnnotationStartedAt] = now.Format(time.RFC3339Nano)
+			v.pod.Status.ContainerStatuses[0].RestartCount = 1
+			v.pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(now.Add(time.Second))}
+		}, ReasonCrashed, "container main ended with exit code 1"},
+		{"started again before it was claimed", func(v *view) {
+			v.pod.Annotations[v1alpha1.AnnotationStartedAt] = now.Format(time.RFC3339Nano)
+			v.pod.Status.ContainerStatuses[0].RestartCount = 1
+			v.pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(now)}
+		}, "", ""},
+		{"init container that has done its work", func(v *view) {
+			v.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+		}, "", ""},
+		{"evicted", func(v *view) {
+			v.pod.Status.Phase, v.pod.Status.Reason, v.pod.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
+		}, "Evicted", "the pod is over: Evicted: low on memory"},
+		{"over", func(v *view) { v.pod.Status.Phase = corev1.PodSucceeded }, "Succeeded", "the pod is over"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := claimedPod(v1alpha1.PodRunning, tt.change)
+			d := failure(v.pod)
+			if d == nil {
+				d = &PodStatusDetail{}
+			}
+			if d.Reason != tt.reason || d.Message != tt.message {
+				t.Errorf("%q, %q", d.Reason, d.Message)
+			}
+		})
+	}
+	v := newTestPod(v1alpha1.PodWarming, unready, container(corev1.ContainerStatus{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}))
+	if got, want := notReady(v.pod, time.Minute), "not Ready within 1m0s: container main is waiting: ErrImagePull: no such image"; got != want {
+		t.Errorf("got %q", got)
+	}
+	if d := BuildSandboxStatusDetailFromPod(v.pod); d == nil || d.Reason != "ErrImagePull" {
+		t.Errorf("detail %+v", d)
+	}
+}
+
+func TestSameImage(t *testing.T) {
+	for _, tt := range []struct {
+		reported, wanted string
+		same             bool
+	}{
+		{"local/echo:latest", "local/echo", true},
+		{"local/echo", "local/echo:latest", true},
+		{"example.org/library/echo:1", "echo:1", true},
+		{"local/echo:1", "local/echo:2", false},
+		{"example.org:5000/echo:latest", "example.org:5000/echo", true},
+		{"local/notecho:latest", "echo", false},
+		{"e@sha256:1", "e@sha256:1", true},
+	} {
+		if got := sameImage(tt.reported, tt.wanted); got != tt.same {
+			t.Errorf("%s, %s: %v", tt.reported, tt.wanted, got)
+		}
+	}
+}

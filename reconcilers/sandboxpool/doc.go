@@ -1,0 +1,41 @@
+// Package sandboxpool keeps the pods of a SandboxPool: spec.replicas unclaimed
+// ones within maxPods, each moved through its phases by conditional writes.
+//
+// It is not the scheduler: it never claims a pod and never deletes one that may
+// be claimed. It does not end sandboxes, but for those of a pool that is being
+// deleted; it marks their pods failed, and reconcilers/sandbox draws the
+// conclusion. The controller (leader) runs it.
+//
+// # States of a pod
+//
+//	warming  → idle      Ready, and its address free (package address)
+//	starting → running   every container runs its image, and Ready
+//	any      → failed    crash, eviction, other address, not Ready in time
+//	stopping, failed     deleted once recorded; then the finalizer goes
+//
+// A claim (idle → starting or running) is the gateways' write, an end
+// (→ stopping) that of reconcilers/sandbox. Every write here is a JSON Patch
+// that tests UID, phase and claim as they were seen; one that is refused means
+// that the pod has moved on, and its event brings it back. Deletes carry UID and
+// resourceVersion.
+//
+// Recorded means: the pod was never claimed; or its Sandbox names it, has ended
+// and has the pod's address in its status; or its claim was fenced without a
+// Sandbox (see the sweep in reconcilers/sandbox). Only then FinalizerPod is
+// removed. So a pod that is deleted from outside, also with grace period 0,
+// stays in the API until the address it had is written down.
+//
+// # When a step fails
+//
+// Each reconcile starts from what is there, so a step that failed is done again,
+// by whatever process leads then. Creations back off (1 s to 1 min, then one pod
+// at a time) after the API server refused one or a pod never became Ready; the
+// condition Degraded shows the reason in the API server's words.
+//
+// # Deleting a pool
+//
+// A pool has no finalizer of ours. Pods whose pool is gone, being deleted, or
+// another object of the same name are drained: the sandboxes are ended, the
+// others deleted. That works with and without Kubernetes' garbage collection,
+// in any order, and also while a namespace is deleted.
+package sandboxpool

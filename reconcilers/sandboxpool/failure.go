@@ -1,0 +1,173 @@
+package sandboxpool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// unreadyPatience is how long an idle pod may be unready before it is replaced.
+const unreadyPatience = 30 * time.Second
+
+// Reasons in AnnotationFailureReason, besides what the kubelet says (Evicted,
+// OOMKilled, Error, …).
+const (
+	ReasonStartupTimeout = "StartupTimeout"
+	ReasonUnready        = "Unready"
+	ReasonAddressChanged = "AddressChanged"
+	ReasonCrashed        = "Crashed"
+)
+
+// PodStatusDetail says what is wrong with a pod, for people.
+type PodStatusDetail struct {
+	// Reason is one word: the kubelet's where it gave one.
+	Reason string
+	// Message is one sentence.
+	Message string
+	// ExitCode is that of the container that ended, if one did.
+	ExitCode *int32
+	// FinishedAt is when it did; zero if unknown.
+	FinishedAt time.Time
+}
+
+// BuildSandboxStatusDetailFromPod tells from the pod alone what keeps it from
+// serving, nil if nothing is known to.
+func BuildSandboxStatusDetailFromPod(pod *corev1.Pod) *PodStatusDetail {
+	if d := failure(pod); d != nil {
+		return d
+	}
+	for _, c := range containerStatuses(pod) {
+		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			return &PodStatusDetail{Reason: w.Reason, Message: sentence("container "+c.Name+" is waiting", w.Reason, w.Message)}
+		}
+	}
+	return nil
+}
+
+// failure tells whether the pod is beyond use, whatever its phase: over,
+// crashed, or at another address than the one it was fenced with. It is pure.
+func failure(pod *corev1.Pod) *PodStatusDetail {
+	if p := pod.Status.Phase; p == corev1.PodFailed || p == corev1.PodSucceeded {
+		d := &PodStatusDetail{Reason: pod.Status.Reason, Message: sentence("the pod is over", pod.Status.Reason, pod.Status.Message)}
+		if t := terminated(pod); t != nil {
+			d = fromTerminated(t.name, t.state)
+			if pod.Status.Reason != "" {
+				d.Reason, d.Message = pod.Status.Reason, sentence("the pod is over", pod.Status.Reason, pod.Status.Message)
+			}
+		}
+		if d.Reason == "" {
+			d.Reason = string(p)
+		}
+		return d
+	}
+	noted, ip := pod.Annotations[v1alpha1.AnnotationAddress], pod.Status.PodIP
+	if noted != "" && ip != "" && ip != noted {
+		return &PodStatusDetail{Reason: ReasonAddressChanged, Message: fmt.Sprintf("the pod's address changed from %s to %s", noted, ip)}
+	}
+	// A container that ends while the pod is claimed takes the sandbox's state
+	// with it, also if the kubelet starts it again. While an image change is
+	// under way the old container's end is what was asked for.
+	if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning {
+		if t := terminated(pod); t != nil {
+			return fromTerminated(t.name, t.state)
+		}
+		return restarted(pod)
+	}
+	return nil
+}
+
+// restarted finds a container that was started again since the pod turned
+// running. Times in a pod's status have whole seconds: one from the very second
+// counts as before.
+func restarted(pod *corev1.Pod) *PodStatusDetail {
+	started, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationStartedAt])
+	if err != nil {
+		return nil
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.LastTerminationState.Terminated; t != nil && c.RestartCount > 0 && t.FinishedAt.After(started) {
+			return fromTerminated(c.Name, t)
+		}
+	}
+	return nil
+}
+
+type ended struct {
+	name  string
+	state *corev1.ContainerStateTerminated
+}
+
+// terminated returns the first container that has ended, a failed one before
+// others. An init container that has done its work is none.
+func terminated(pod *corev1.Pod) *ended {
+	for _, c := range pod.Status.InitContainerStatuses {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			return &ended{c.Name, t}
+		}
+	}
+	var first *ended
+	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil {
+			if t.ExitCode != 0 {
+				return &ended{c.Name, t}
+			}
+			if first == nil {
+				first = &ended{c.Name, t}
+			}
+		}
+	}
+	return first
+}
+
+func fromTerminated(name string, t *corev1.ContainerStateTerminated) *PodStatusDetail {
+	code := t.ExitCode
+	d := &PodStatusDetail{Reason: t.Reason, ExitCode: &code, FinishedAt: t.FinishedAt.Time}
+	switch {
+	case t.Reason == "OOMKilled":
+		d.Message = sentence("container "+name+" was killed for using too much memory", "", t.Message)
+	case t.Signal != 0:
+		d.Message = sentence(fmt.Sprintf("container %s was ended by signal %d", name, t.Signal), "", t.Message)
+	default:
+		d.Message = sentence(fmt.Sprintf("container %s ended with exit code %d", name, t.ExitCode), "", t.Message)
+	}
+	if d.Reason == "" || d.Reason == "Error" {
+		d.Reason = ReasonCrashed
+	}
+	return d
+}
+
+// notReady explains a startup timeout by what the containers wait for.
+func notReady(pod *corev1.Pod, within time.Duration) string {
+	text := fmt.Sprintf("not Ready within %s", within)
+	for _, c := range containerStatuses(pod) {
+		if w := c.State.Waiting; w != nil && w.Reason != "" {
+			return sentence(text+": container "+c.Name+" is waiting", w.Reason, w.Message)
+		}
+		if t := c.LastTerminationState.Terminated; t != nil {
+			return text + ": " + fromTerminated(c.Name, t).Message
+		}
+	}
+	return text
+}
+
+func sentence(what, reason, message string) string {
+	var tail []string
+	for _, s := range []string{reason, strings.TrimSpace(message)} {
+		if s != "" && !slices.Contains(tail, s) {
+			tail = append(tail, s)
+		}
+	}
+	if len(tail) == 0 {
+		return what
+	}
+	return what + ": " + strings.Join(tail, ": ")
+}
+
+func containerStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}

@@ -1,0 +1,171 @@
+package sandboxpool
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/address"
+)
+
+// lagging is a pool reconciler whose cache shows pods only when told to.
+type lagging struct {
+	*SandboxPoolReconciler
+	t       *testing.T
+	real    client.WithWatch
+	cache   []corev1.Pod
+	mu      sync.Mutex // guards the counts: creations run side by side
+	creates int
+	deletes int
+}
+
+var key = types.NamespacedName{Namespace: "n", Name: "p"}
+
+func newLagging(t *testing.T, replicas int32) *lagging {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := &lagging{t: t}
+	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "pool"}}
+	pool.Spec.Replicas = replicas
+	pool.Spec.Template = &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
+	}}
+	l.real = fake.NewClientBuilder().WithScheme(scheme).WithObjects(pool).WithStatusSubresource(pool).Build()
+	l.SandboxPoolReconciler = &SandboxPoolReconciler{Scheme: scheme, Ledger: address.NewLedger(nil)}
+	l.Client = interceptor.NewClient(l.real, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if pods, ok := list.(*corev1.PodList); ok {
+				pods.Items = nil
+				for i := range l.cache {
+					pods.Items = append(pods.Items, *l.cache[i].DeepCopy())
+				}
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.creates++ // the fake client sets neither UID nor time
+			o.SetUID(types.UID(fmt.Sprint(l.creates)))
+			o.SetCreationTimestamp(metav1.Now())
+			return c.Create(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			l.mu.Lock()
+			l.deletes++
+			l.mu.Unlock()
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	l.expectations = NewPoolExpectations(nil)
+	l.backoff = newCreationBackoff(l.now)
+	l.rule = &address.Rule{Cache: l.Client, Ledger: l.Ledger}
+	return l
+}
+
+func (l *lagging) reconcile(times int) {
+	l.t.Helper()
+	for range times {
+		if _, err := l.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// catchUp lets the cache show everything, and its events arrive.
+func (l *lagging) catchUp() {
+	l.t.Helper()
+	known := map[types.UID]bool{}
+	for i := range l.cache {
+		known[l.cache[i].UID] = true
+	}
+	var pods corev1.PodList
+	if err := l.real.List(l.t.Context(), &pods); err != nil {
+		l.t.Fatal(err)
+	}
+	l.cache = pods.Items
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.DeletionTimestamp != nil {
+			l.expectations.DeletionObserved(key, p.UID)
+		} else if !known[p.UID] {
+			l.expectations.CreationObserved(key)
+		}
+	}
+}
+
+func TestLaggingCacheNeitherOvershootsNorOscillates(t *testing.T) {
+	l := newLagging(t, 7)
+	l.reconcile(5)
+	if l.creates != 7 {
+		t.Fatalf("%d creates while the cache shows none of them, want 7", l.creates)
+	}
+	l.catchUp()
+	l.reconcile(5)
+	if l.creates != 7 || l.deletes != 0 {
+		t.Fatalf("%d creates, %d deletes after the cache caught up, want 7 and 0", l.creates, l.deletes)
+	}
+	var pool v1alpha1.SandboxPool
+	if err := l.real.Get(t.Context(), key, &pool); err != nil {
+		t.Fatal(err)
+	}
+	pool.Spec.Replicas = 2
+	if err := l.real.Update(t.Context(), &pool); err != nil {
+		t.Fatal(err)
+	}
+	l.reconcile(5)
+	if l.deletes != 5 {
+		t.Fatalf("%d deletes while the cache shows none of them, want 5", l.deletes)
+	}
+	l.catchUp()
+	l.reconcile(1)
+	if l.creates != 7 || l.deletes != 5 {
+		t.Errorf("%d creates, %d deletes in all, want 7 and 5", l.creates, l.deletes)
+	}
+}
+
+// TestScaleDownMissesAClaimItHasNotSeen: the pod was claimed after the view that
+// the cache still shows.
+func TestScaleDownMissesAClaimItHasNotSeen(t *testing.T) {
+	l := newLagging(t, 1)
+	l.reconcile(1)
+	l.catchUp()
+	pod := l.cache[0].DeepCopy()
+	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning)
+	pod.Annotations[v1alpha1.AnnotationClaim] = "c"
+	if err := l.real.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	var pool v1alpha1.SandboxPool
+	if err := l.real.Get(t.Context(), key, &pool); err != nil {
+		t.Fatal(err)
+	}
+	pool.Spec.Replicas = 0
+	if err := l.real.Update(t.Context(), &pool); err != nil {
+		t.Fatal(err)
+	}
+	l.reconcile(2)
+	if err := l.real.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+		t.Errorf("the claimed pod was deleted: %v, %v", pod.DeletionTimestamp, err)
+	}
+	if l.deletes == 0 {
+		t.Error("nothing was tried")
+	}
+}

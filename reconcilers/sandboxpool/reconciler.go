@@ -1,0 +1,115 @@
+package sandboxpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/address"
+)
+
+const (
+	// FinalizerName is on every pool pod from its creation on.
+	FinalizerName = v1alpha1.FinalizerPod
+	// RequeueAfter is the resync period of a pool; up to a fifth of it is added
+	// at random, so that pools do not march in step.
+	RequeueAfter = 10 * time.Second
+)
+
+// SandboxPoolReconciler reconciles SandboxPools. Set the fields, then call
+// SetupWithManager once.
+type SandboxPoolReconciler struct {
+	// Client reads from the manager's cache and writes to the API server.
+	Client client.Client
+	Scheme *runtime.Scheme
+	// Recorder is nil for no Events.
+	Recorder events.EventRecorder
+	// Ledger is shared with reconcilers/sandbox.
+	Ledger *address.Ledger
+	// Clock is nil for the real one.
+	Clock clock.PassiveClock
+	// Metrics is nil for none.
+	Metrics *Metrics
+
+	expectations *PoolExpectations
+	backoff      *creationBackoff
+	rule         *address.Rule
+}
+
+// Reconcile moves each pod of the pool one step, then creates or deletes
+// unclaimed pods, then writes the status.
+func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	pool := &v1alpha1.SandboxPool{}
+	if err := r.Client.Get(ctx, req.NamespacedName, pool); apierrors.IsNotFound(err) {
+		pool = nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the pool: %w", err)
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(req.Namespace), client.MatchingFields{IndexPool: req.Name}); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing the pool's pods: %w", err)
+	}
+	if pool == nil && len(pods.Items) == 0 {
+		r.expectations.DeleteExpectations(req.NamespacedName)
+		r.backoff.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	tpl, templateErr := r.template(ctx, pool)
+	if templateErr != nil && !isTemplateError(templateErr) {
+		return ctrl.Result{}, templateErr
+	}
+	// One pod that cannot be moved keeps neither the others nor the stock waiting.
+	recheck, stepErr := r.step(ctx, pool, tpl, pods.Items)
+	if pool == nil {
+		return after(recheck, stepErr)
+	}
+	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool)}
+	if pool.DeletionTimestamp == nil {
+		found = r.scale(ctx, pool, tpl, templateErr, found.census)
+	}
+	return after(sooner(recheck, found.recheck), errors.Join(stepErr, r.writeStatus(ctx, pool, found)))
+}
+
+func (r *SandboxPoolReconciler) now() time.Time {
+	if r.Clock == nil {
+		return time.Now()
+	}
+	return r.Clock.Now()
+}
+
+// event records what a person would want to know. Rate limits are the
+// recorder's.
+func (r *SandboxPoolReconciler) event(pool *v1alpha1.SandboxPool, kind, reason, action, note string, args ...any) {
+	if r.Recorder != nil && pool != nil {
+		r.Recorder.Eventf(pool, nil, kind, reason, action, note, args...)
+	}
+}
+
+// sooner returns the shorter of two waits, of which 0 means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// after asks for the next look, at the latest after RequeueAfter with jitter; an
+// error asks by itself.
+func after(d time.Duration, err error) (ctrl.Result, error) {
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	resync := RequeueAfter + time.Duration(rand.Int64N(int64(RequeueAfter)/5)) //nolint:gosec // jitter
+	return ctrl.Result{RequeueAfter: sooner(d, resync)}, nil
+}

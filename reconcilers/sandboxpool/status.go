@@ -1,0 +1,101 @@
+package sandboxpool
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// writeStatus patches what has changed, and nothing if nothing has.
+func (r *SandboxPoolReconciler) writeStatus(ctx context.Context, pool *v1alpha1.SandboxPool, out outcome) error {
+	next := pool.DeepCopy()
+	fillStatus(next, out.census, out)
+	if equality.Semantic.DeepEqual(pool.Status, next.Status) {
+		return nil
+	}
+	err := r.Client.Status().Patch(ctx, next, client.MergeFrom(pool))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing the pool's status: %w", err)
+	}
+	return nil
+}
+
+// fillStatus derives the status; times apart it is pure.
+func fillStatus(pool *v1alpha1.SandboxPool, c counts, out outcome) {
+	s := &pool.Status
+	s.ObservedGeneration = pool.Generation
+	s.Warming, s.Idle, s.UnavailableIdle = int32(c.warming), int32(c.idle), int32(c.unavailableIdle) //nolint:gosec // counts of pods
+	s.Starting, s.Running = int32(c.starting), int32(c.running)                                      //nolint:gosec // counts of pods
+	s.Stopping, s.Failed = int32(c.stopping), int32(c.failed)                                        //nolint:gosec // counts of pods
+	s.Selector = labels.Set{v1alpha1.LabelPool: pool.Name, v1alpha1.LabelPhase: string(v1alpha1.PodIdle)}.String()
+	s.Phase = phase(pool, c, out)
+	for _, condition := range conditions(pool, c, out) {
+		condition.ObservedGeneration = pool.Generation
+		meta.SetStatusCondition(&s.Conditions, condition)
+	}
+}
+
+// phase picks the first that applies, in the order of the constants.
+func phase(pool *v1alpha1.SandboxPool, c counts, out outcome) v1alpha1.PoolPhase {
+	replicas := int(pool.Spec.Replicas)
+	switch {
+	case pool.DeletionTimestamp != nil:
+		return v1alpha1.PoolTerminating
+	case replicas > 0 && c.idle+c.starting+c.running == 0:
+		return v1alpha1.PoolPending
+	case c.idle < replicas && !out.scaling.full:
+		return v1alpha1.PoolScalingUp
+	case out.scaling.remove > 0:
+		return v1alpha1.PoolScalingDown
+	case out.trouble != nil || c.unavailableIdle > 0:
+		return v1alpha1.PoolDegraded
+	default:
+		return v1alpha1.PoolReady
+	}
+}
+
+func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Condition {
+	available := condition(v1alpha1.PoolConditionAvailable, c.idle > c.unavailableIdle, "PodsIdle", "a claim is served at once")
+	switch {
+	case available.Status == metav1.ConditionTrue:
+	case pool.Spec.Replicas == 0:
+		available.Reason, available.Message = "NoReplicas", "the pool is asked for no idle pods"
+	case out.scaling.full:
+		available.Reason, available.Message = "MaxPods", fmt.Sprintf("all %d pods that maxPods allows are in use", pool.Spec.MaxPods)
+	default:
+		available.Reason, available.Message = "NoIdlePod", "no pod is idle and Ready"
+	}
+	scaling := condition(v1alpha1.PoolConditionScaling, false, "Settled", "the stock is as asked for")
+	switch {
+	case out.scaling.remove > 0:
+		scaling = condition(v1alpha1.PoolConditionScaling, true, "ScalingDown", "deleting unclaimed pods")
+	case out.scaling.create > 0 || c.warming > 0:
+		scaling = condition(v1alpha1.PoolConditionScaling, true, "ScalingUp", "pods are being made or are warming")
+	case out.scaling.full:
+		scaling.Reason, scaling.Message = "MaxPods", "maxPods leaves no room for more pods"
+	}
+	degraded := condition(v1alpha1.PoolConditionDegraded, false, "AsExpected", "nothing is wrong")
+	switch {
+	case out.trouble != nil:
+		degraded = condition(v1alpha1.PoolConditionDegraded, true, out.trouble.reason, out.trouble.message)
+	case c.unavailableIdle > 0:
+		degraded = condition(v1alpha1.PoolConditionDegraded, true, "UnavailableIdle", fmt.Sprintf("%d idle pods are not Ready", c.unavailableIdle))
+	}
+	return []metav1.Condition{available, scaling, degraded}
+}
+
+func condition(kind string, is bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if is {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}

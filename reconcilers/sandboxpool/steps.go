@@ -1,0 +1,132 @@
+package sandboxpool
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/ending"
+)
+
+// parallel bounds the writes that one pool has on their way at once.
+const parallel = 8
+
+// step moves each pod by at most one step. It returns when time alone may make
+// the next one possible. One pod's failed write does not stop the others.
+func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []corev1.Pod) (time.Duration, error) {
+	type work struct {
+		view
+		decision
+	}
+	var (
+		todo    []work
+		recheck time.Duration
+	)
+	now := r.now()
+	for i := range pods {
+		v, err := r.view(ctx, pool, tpl, &pods[i])
+		if err != nil {
+			return 0, err
+		}
+		d := decide(v, now)
+		recheck = sooner(recheck, d.recheck)
+		if d.step != stepNone {
+			todo = append(todo, work{v, d})
+		}
+	}
+	var (
+		mu    sync.Mutex // guards recheck while the group runs
+		group errgroup.Group
+	)
+	group.SetLimit(parallel)
+	for _, w := range todo {
+		group.Go(func() error {
+			again, err := r.apply(ctx, pool, tpl, w.view, w.decision)
+			mu.Lock()
+			defer mu.Unlock()
+			recheck = sooner(recheck, again)
+			return err
+		})
+	}
+	err := group.Wait()
+	return recheck, err
+}
+
+func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) (view, error) {
+	v := view{
+		pod:    pod,
+		fenced: claimed(pod) && r.Ledger.SafelyFenced(pod.Annotations[v1alpha1.AnnotationClaim]),
+		drain:  pool == nil || pool.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, pool),
+	}
+	v.outdated = tpl != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] != tpl.hash
+	var s *v1alpha1.Sandbox
+	if id := pod.Labels[v1alpha1.LabelSandboxID]; id != "" {
+		s = &v1alpha1.Sandbox{}
+		err := r.Client.Get(ctx, client.ObjectKey{Name: id}, s)
+		if apierrors.IsNotFound(err) {
+			s = nil
+		} else if err != nil {
+			return view{}, fmt.Errorf("reading sandbox %s: %w", id, err)
+		}
+	}
+	v.sandbox = s
+	if s == nil {
+		s = &v1alpha1.Sandbox{}
+	}
+	v.startup, _ = v1alpha1.Timeouts(s, pool, tpl.specOrNil())
+	return v, nil
+}
+
+// apply writes a decision. A refused write is no error: the pod has moved on,
+// and its event asks for the next decision.
+func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, v view, d decision) (time.Duration, error) {
+	pod := v.pod
+	switch d.step {
+	case stepIdle:
+		return r.toIdle(ctx, pool, tpl, pod)
+	case stepRunning:
+		return 0, r.toRunning(ctx, pod)
+	case stepFail:
+		return 0, r.toFailed(ctx, pool, tpl, pod, d)
+	case stepDelete:
+		return 0, r.delete(ctx, pod, d.reason)
+	case stepForget:
+		return 0, r.forget(ctx, pod)
+	case stepEnd:
+		log.FromContext(ctx).Info("ending a sandbox of a deleted pool", "sandbox", v.sandbox.Name)
+		err := ending.EndSandbox(ctx, r.Client, v.sandbox.Name, v1alpha1.EndDeleted, d.message,
+			ending.OfUID(v.sandbox.UID), ending.OfClaim(pod.Annotations[v1alpha1.AnnotationClaim]))
+		return 0, ignoreMoved(err)
+	default:
+		return 0, nil
+	}
+}
+
+// delete removes exactly the pod that was judged: a claim that came in between
+// changed its resourceVersion, and the delete fails.
+func (r *SandboxPoolReconciler) delete(ctx context.Context, pod *corev1.Pod, reason string) error {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelPool]}
+	r.expectations.ExpectDeletions(key, pod.UID)
+	err := r.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
+		client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
+	if err == nil {
+		r.Metrics.deleted(reason)
+		return nil
+	}
+	r.expectations.DeletionObserved(key, pod.UID)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
+}

@@ -1,0 +1,50 @@
+package sandboxpool
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// CaptureSandboxStopRecord takes what is to be kept of a pod whose claim is
+// over, before the pod changes any more. end says why it is over. It is pure.
+func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.StopRecord {
+	at := end.At
+	record := &v1alpha1.StopRecord{
+		StopReason:     stopReason(end.Reason),
+		TerminatedAt:   &at,
+		FailureReason:  pod.Annotations[v1alpha1.AnnotationFailureReason],
+		FailureMessage: pod.Annotations[v1alpha1.AnnotationFailureMessage],
+		PodName:        pod.Name,
+		NodeName:       pod.Spec.NodeName,
+	}
+	d := failure(pod)
+	if d == nil {
+		return record
+	}
+	record.ExitCode = d.ExitCode
+	if !d.FinishedAt.IsZero() {
+		finished := metav1.NewTime(d.FinishedAt.Truncate(time.Second))
+		record.TerminatedAt = &finished
+	}
+	if record.FailureReason == "" && record.StopReason == v1alpha1.StopFailed {
+		record.FailureReason, record.FailureMessage = d.Reason, d.Message
+	}
+	return record
+}
+
+func stopReason(r v1alpha1.EndReason) v1alpha1.StopReason {
+	switch r {
+	case v1alpha1.EndCompleted:
+		return v1alpha1.StopCompleted
+	case v1alpha1.EndCanceled:
+		return v1alpha1.StopCanceled
+	case v1alpha1.EndFailed, v1alpha1.EndStartupTimeout:
+		return v1alpha1.StopFailed
+	default:
+		return v1alpha1.StopReleased
+	}
+}

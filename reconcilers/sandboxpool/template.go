@@ -1,0 +1,167 @@
+package sandboxpool
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// templateError is a template that no pod can be made from, which only the user
+// can change.
+type templateError struct{ reason, message string }
+
+func (e *templateError) Error() string { return e.message }
+
+func isTemplateError(err error) bool {
+	var te *templateError
+	return errors.As(err, &te)
+}
+
+// poolTemplate is what a pool makes its pods from.
+type poolTemplate struct {
+	spec *v1alpha1.SandboxTemplateSpec
+	// pod is the template with the defaults of pool pods, and hash its identity.
+	pod  corev1.PodTemplateSpec
+	hash string
+}
+
+func (t *poolTemplate) hashOrEmpty() string {
+	if t == nil {
+		return ""
+	}
+	return t.hash
+}
+
+func (t *poolTemplate) specOrNil() *v1alpha1.SandboxTemplateSpec {
+	if t == nil {
+		return nil
+	}
+	return t.spec
+}
+
+// template resolves the pool's template; nil for no pool. Errors that the user
+// must mend are templateErrors.
+func (r *SandboxPoolReconciler) template(ctx context.Context, pool *v1alpha1.SandboxPool) (*poolTemplate, error) {
+	if pool == nil {
+		return nil, nil
+	}
+	spec := pool.Spec.Template
+	if ref := pool.Spec.TemplateRef; spec == nil && ref != nil {
+		var t v1alpha1.SandboxTemplate
+		err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, &t)
+		if apierrors.IsNotFound(err) {
+			return nil, &templateError{"TemplateNotFound", fmt.Sprintf("there is no SandboxTemplate %q", ref.Name)}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading template %s: %w", ref.Name, err)
+		}
+		spec = &t.Spec
+	}
+	if spec == nil {
+		return nil, &templateError{"TemplateMissing", "the pool has neither template nor templateRef"}
+	}
+	if what := refused(&spec.Template.Spec); what != "" {
+		return nil, &templateError{"TemplateRefused", "the pod template sets " + what + ", which would let a sandbox reach its neighbours"}
+	}
+	if len(spec.Template.Spec.Containers) == 0 {
+		return nil, &templateError{"TemplateRefused", "the pod template has no containers"}
+	}
+	return render(spec, pool.Spec.PodCreationImagePolicy)
+}
+
+// refused names the first field that a pool pod may not set; empty if none.
+func refused(p *corev1.PodSpec) string {
+	switch {
+	case p.HostNetwork:
+		return "hostNetwork"
+	case p.HostPID:
+		return "hostPID"
+	case p.HostIPC:
+		return "hostIPC"
+	case ptr.Deref(p.ShareProcessNamespace, false):
+		return "shareProcessNamespace"
+	}
+	for _, c := range append(append([]corev1.Container(nil), p.InitContainers...), p.Containers...) {
+		for _, port := range c.Ports {
+			if port.HostPort != 0 {
+				return "hostPort"
+			}
+		}
+	}
+	return ""
+}
+
+// render applies the defaults of pool pods: a claim's end waits for no grace
+// period, and a sandbox sees neither services nor a token of the cluster.
+func render(spec *v1alpha1.SandboxTemplateSpec, policy v1alpha1.PodCreationImagePolicy) (*poolTemplate, error) {
+	t := *spec.Template.DeepCopy()
+	t.Spec.TerminationGracePeriodSeconds = or(t.Spec.TerminationGracePeriodSeconds, 1)
+	t.Spec.EnableServiceLinks = or(t.Spec.EnableServiceLinks, false)
+	t.Spec.AutomountServiceAccountToken = or(t.Spec.AutomountServiceAccountToken, false)
+	if policy == v1alpha1.ImagePolicyIdle && spec.IdleImage != "" {
+		t.Spec.Containers[0].Image = spec.IdleImage
+	}
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return nil, fmt.Errorf("hashing the pod template: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return &poolTemplate{spec: spec, pod: t, hash: hex.EncodeToString(sum[:8])}, nil
+}
+
+func or[T any](p *T, fallback T) *T {
+	if p != nil {
+		return p
+	}
+	return &fallback
+}
+
+// maxNameBase leaves room for the five characters that the API server adds to a
+// generateName within the 63 of a host name.
+const maxNameBase = 58
+
+// newPod is the object that a pool pod is created as, but for its owner.
+func newPod(pool *v1alpha1.SandboxPool, t *poolTemplate) *corev1.Pod {
+	base := pool.Name
+	if len(base) >= maxNameBase {
+		base = base[:maxNameBase-1]
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: base + "-",
+			Namespace:    pool.Namespace,
+			Labels:       map[string]string{},
+			Annotations:  map[string]string{},
+			Finalizers:   []string{FinalizerName},
+		},
+		Spec: *t.pod.Spec.DeepCopy(),
+	}
+	for k, v := range t.pod.Labels {
+		pod.Labels[k] = v
+	}
+	for k, v := range t.pod.Annotations {
+		pod.Annotations[k] = v
+	}
+	for _, ours := range []string{
+		v1alpha1.AnnotationClaim, v1alpha1.AnnotationAddress, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt,
+		v1alpha1.AnnotationFailureReason, v1alpha1.AnnotationFailureMessage,
+	} {
+		delete(pod.Annotations, ours)
+	}
+	delete(pod.Labels, v1alpha1.LabelSandboxID)
+	pod.Labels[v1alpha1.LabelPool] = pool.Name
+	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodWarming)
+	pod.Annotations[v1alpha1.AnnotationTemplateHash] = t.hash
+	return pod
+}

@@ -1,0 +1,67 @@
+package sandboxpool
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+func TestRender(t *testing.T) {
+	grace, yes := int64(30), true
+	spec := &v1alpha1.SandboxTemplateSpec{IdleImage: "idle", Template: corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{"team": "a", v1alpha1.LabelPhase: "running", v1alpha1.LabelSandboxID: "x"},
+			Annotations: map[string]string{"note": "b", v1alpha1.AnnotationClaim: "forged", v1alpha1.AnnotationAddress: "10.0.0.9"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "real"}}},
+	}}
+	own, err := render(spec, v1alpha1.ImagePolicyPoolDefault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle, err := render(spec, v1alpha1.ImagePolicyIdle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own.pod.Spec.Containers[0].Image != "real" || idle.pod.Spec.Containers[0].Image != "idle" || own.hash == idle.hash {
+		t.Errorf("images %q and %q, hashes %s and %s", own.pod.Spec.Containers[0].Image, idle.pod.Spec.Containers[0].Image, own.hash, idle.hash)
+	}
+	if again, _ := render(spec, v1alpha1.ImagePolicyPoolDefault); again.hash != own.hash {
+		t.Error("the hash of the same template differs")
+	}
+	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("p", 63)}}
+	pod := newPod(pool, own)
+	if pod.Labels["team"] != "a" || pod.Annotations["note"] != "b" {
+		t.Errorf("the template's labels and annotations are lost: %+v", pod.ObjectMeta)
+	}
+	if v1alpha1.PhaseOf(pod) != v1alpha1.PodWarming || claimed(pod) || pod.Annotations[v1alpha1.AnnotationAddress] != "" || pod.Labels[v1alpha1.LabelSandboxID] != "" {
+		t.Errorf("a template forges a claim: %+v", pod.ObjectMeta)
+	}
+	if len(pod.GenerateName) != maxNameBase {
+		t.Errorf("generateName of %d characters", len(pod.GenerateName))
+	}
+	spec.Template.Spec.TerminationGracePeriodSeconds, spec.Template.Spec.AutomountServiceAccountToken = &grace, &yes
+	if own, _ = render(spec, ""); *own.pod.Spec.TerminationGracePeriodSeconds != 30 || !*own.pod.Spec.AutomountServiceAccountToken {
+		t.Error("what the template sets is overwritten")
+	}
+}
+
+func TestRefusedFields(t *testing.T) {
+	yes := true
+	for want, p := range map[string]corev1.PodSpec{
+		"":                      {},
+		"hostNetwork":           {HostNetwork: true},
+		"hostPID":               {HostPID: true},
+		"hostIPC":               {HostIPC: true},
+		"shareProcessNamespace": {ShareProcessNamespace: &yes},
+		"hostPort":              {InitContainers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}},
+	} {
+		if got := refused(&p); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package sandboxpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+)
+
+const (
+	pathDeleted   = "/metadata/deletionTimestamp"
+	pathPodIP     = "/status/podIP"
+	maxAnnotation = 1024
+)
+
+// toIdle offers the pod for claims, once its address is free. A pod whose
+// address is not free in time is replaced.
+func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) (time.Duration, error) {
+	verdict, err := r.rule.Check(ctx, pod)
+	if err != nil {
+		return 0, err
+	}
+	if !verdict.Free {
+		left := addressPatience - r.now().Sub(readyCondition(pod).LastTransitionTime.Time)
+		if left > 0 || !r.Ledger.Loaded() {
+			return sooner(verdict.RetryAfter, left), nil
+		}
+		r.event(pool, corev1.EventTypeNormal, "AddressBusy", "Replace",
+			"replacing pod %s: its address %s is not free: %s", pod.Name, pod.Status.PodIP, verdict.Reason)
+		return 0, r.delete(ctx, pod, "AddressBusy")
+	}
+	err = r.patch(ctx, pod, v1alpha1.PodIdle, jsonpatch.For(pod.UID).
+		Test(jsonpatch.Phase, v1alpha1.PodWarming).
+		Test(pathDeleted, nil).
+		Test(pathPodIP, pod.Status.PodIP).
+		Set(jsonpatch.Phase, v1alpha1.PodIdle).
+		Set(jsonpatch.Address, pod.Status.PodIP))
+	if err == nil && pool != nil {
+		r.backoff.succeeded(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty())
+	}
+	return 0, err
+}
+
+func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) error {
+	return r.patch(ctx, pod, v1alpha1.PodRunning, jsonpatch.For(pod.UID).
+		Test(jsonpatch.Phase, v1alpha1.PodStarting).
+		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
+		Test(pathDeleted, nil).
+		Set(jsonpatch.Phase, v1alpha1.PodRunning).
+		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
+}
+
+// toFailed takes the pod out of use. Its sandbox, if it has one, is ended by
+// reconcilers/sandbox when it sees the phase.
+func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod, d decision) error {
+	message := d.message
+	if runes := []rune(message); len(runes) > maxAnnotation {
+		message = string(runes[:maxAnnotation])
+	}
+	phase := v1alpha1.PhaseOf(pod)
+	p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, phase)
+	if claimed(pod) {
+		p = p.Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim])
+	} else {
+		p = p.Test(jsonpatch.Claim, nil)
+	}
+	err := r.patch(ctx, pod, v1alpha1.PodFailed, p.
+		Set(jsonpatch.Phase, v1alpha1.PodFailed).
+		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationFailureReason), d.reason).
+		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationFailureMessage), message))
+	if err != nil {
+		return err
+	}
+	r.event(pool, corev1.EventTypeWarning, d.reason, "Fail", "pod %s failed while %s: %s", pod.Name, phase, message)
+	if phase == v1alpha1.PodWarming && pool != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] == tpl.hashOrEmpty() {
+		r.backoff.failed(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty(), d.reason, "pod "+pod.Name+": "+message)
+	}
+	return nil
+}
+
+// forget lets a pod go that is being deleted and on record.
+func (r *SandboxPoolReconciler) forget(ctx context.Context, pod *corev1.Pod) error {
+	return r.patch(ctx, pod, "", jsonpatch.For(pod.UID).RemoveFinalizer(pod.Finalizers, FinalizerName))
+}
+
+// patch sends one transition. nil also means that it was refused because the
+// pod has moved on.
+func (r *SandboxPoolReconciler) patch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p jsonpatch.Patch) error {
+	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err := r.Client.Patch(ctx, out, p.Build())
+	switch {
+	case err == nil:
+		r.Metrics.transition(to)
+		return nil
+	case apierrors.IsNotFound(err):
+		return nil
+	case jsonpatch.Refused(err):
+		r.Metrics.refused()
+		return nil
+	case to == "":
+		return fmt.Errorf("removing the finalizer of pod %s: %w", pod.Name, err)
+	default:
+		return fmt.Errorf("turning pod %s %s: %w", pod.Name, to, err)
+	}
+}
+
+func ignoreMoved(err error) error {
+	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package reconcilers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/idletimeout"
+	"github.com/sandlane/sandlane/reconcilers/sandbox"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+)
+
+// Options of the controller's reconcilers. Only Fencer is needed; other zero
+// values mean the defaults of the parts.
+type Options struct {
+	// Fencer reaches all gateways.
+	Fencer sandbox.Fencer
+	// LastActive tells what is in use. Nil: nothing is released for idleness.
+	LastActive idletimeout.LastActiveSource
+	// ApplyClaim: see sandbox.Reconciler.
+	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
+	// RecordTTL is how long ended Sandboxes are kept.
+	RecordTTL time.Duration
+	// BindGrace and SweepInterval: see sandbox.Reconciler.
+	BindGrace, SweepInterval time.Duration
+	// IdleCheckInterval is the time between two looks for idle sandboxes.
+	IdleCheckInterval time.Duration
+	// Registerer takes the metrics; nil registers none.
+	Registerer prometheus.Registerer
+	// Controller is for both controllers; MaxConcurrentReconciles is set by them.
+	Controller controller.Options
+}
+
+// CacheByObject limits a manager's cache to what the reconcilers read: of pods
+// only those of pools.
+func CacheByObject() map[client.Object]cache.ByObject {
+	ours, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	return map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Label: labels.NewSelector().Add(*ours)},
+	}
+}
+
+// Setup registers all reconcilers with the manager. Call it once per manager,
+// before the manager starts.
+func Setup(mgr ctrl.Manager, o Options) error {
+	ledger := address.NewLedger(nil)
+	pools := &sandboxpool.SandboxPoolReconciler{
+		Client:   mgr.GetClient(),
+		Scheme:   mgr.GetScheme(),
+		Recorder: mgr.GetEventRecorder("sandboxpool"),
+		Ledger:   ledger,
+		Metrics:  sandboxpool.NewMetrics(o.Registerer),
+	}
+	sandboxes := &sandbox.Reconciler{
+		Client:        mgr.GetClient(),
+		APIReader:     mgr.GetAPIReader(),
+		Recorder:      mgr.GetEventRecorder("sandbox"),
+		Fencer:        o.Fencer,
+		Ledger:        ledger,
+		ApplyClaim:    o.ApplyClaim,
+		RecordTTL:     o.RecordTTL,
+		BindGrace:     o.BindGrace,
+		SweepInterval: o.SweepInterval,
+		Metrics:       sandbox.NewMetrics(o.Registerer),
+	}
+	idle := idletimeout.NewIdleTimeoutReconciler(mgr.GetClient(),
+		idletimeout.NewSandboxStore(mgr.GetClient()), o.IdleCheckInterval, o.LastActive)
+	idle.Metrics = idletimeout.NewMetrics(o.Registerer)
+	return errors.Join(
+		pools.SetupWithManager(mgr, o.Controller),
+		sandboxes.SetupWithManager(mgr, o.Controller),
+		idle.SetupWithManager(mgr),
+	)
+}
