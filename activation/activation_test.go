@@ -1,0 +1,361 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+// together runs n activations at once and returns their errors.
+func together(n int, activate func(i int) error) []error {
+	errs := make([]error, n)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			errs[i] = activate(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return errs
+}
+
+func TestManyRequestsForOneNewID(t *testing.T) {
+	w := newWorld(t)
+	w.idle(5)
+	var creates, podCalls atomic.Int64
+	counting := faulty(w.c, func(o client.Object, call func() error) error {
+		if _, pod := o.(*corev1.Pod); pod {
+			podCalls.Add(1)
+		} else if len(o.GetFinalizers()) > 0 {
+			creates.Add(1)
+		}
+		return call()
+	})
+	gateways := []*gateway{w.gateway(counting, schedule.WithSeed(1)), w.gateway(counting, schedule.WithSeed(2))}
+	id := kubetest.Name("one")
+	for _, err := range together(200, func(i int) error {
+		return gateways[i%2].Activate(t.Context(), w.request(id, true, 20*time.Second))
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if n := creates.Load(); n > 2 {
+		t.Errorf("two gateways sent %d creates for one ID", n)
+	}
+	if n := podCalls.Load(); n > 20 { // the claim, and the follower's looks at the pod
+		t.Errorf("%d calls about pods for one ID", n)
+	}
+	pod := w.backed(id)
+	claimed := 0
+	for _, p := range w.pods() {
+		if v1alpha1.PhaseOf(&p) != v1alpha1.PodIdle {
+			claimed++
+		}
+	}
+	if claimed != 1 {
+		t.Errorf("%d pods left idle for one sandbox", claimed)
+	}
+	s := w.sandbox(id)
+	if !s.Spec.FirstRequest || len(s.Finalizers) != 1 || s.Finalizers[0] != v1alpha1.FinalizerSandbox {
+		t.Errorf("sandbox: %+v %v", s.Spec, s.Finalizers)
+	}
+	for i, g := range gateways {
+		r := g.cache.Get(id)
+		if r == nil || r.PodUID != string(pod.UID) || r.ClaimID != s.Spec.Binding.ClaimID || r.Addr.String() != pod.Status.PodIP {
+			t.Errorf("gateway %d has route %+v", i, r)
+		}
+	}
+}
+
+func TestManyNewIDs(t *testing.T) {
+	w := newWorld(t)
+	w.idle(100)
+	gateways := []*gateway{w.gateway(w.c, schedule.WithSeed(1)), w.gateway(w.c, schedule.WithSeed(2))}
+	prefix := kubetest.Name("many")
+	id := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
+	for _, err := range together(100, func(i int) error {
+		return gateways[i%2].Activate(t.Context(), w.request(id(i), true, 40*time.Second))
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	names := make(map[string]bool)
+	for _, p := range w.pods() {
+		names[p.Labels[v1alpha1.LabelSandboxID]] = true
+	}
+	if len(names) != 100 || names[""] {
+		t.Errorf("%d sandboxes on 100 pods", len(names))
+	}
+	w.backed(id(0))
+	w.backed(id(99))
+}
+
+func TestMoreIDsThanPods(t *testing.T) {
+	w := newWorld(t)
+	w.idle(10)
+	gateways := []*gateway{w.gateway(w.c, schedule.WithSeed(1)), w.gateway(w.c, schedule.WithSeed(2))}
+	prefix := kubetest.Name("more")
+	const patience = 5 * time.Second
+	served, late := 0, 0
+	var mu sync.Mutex
+	for _, err := range together(40, func(i int) error {
+		r := w.request(fmt.Sprintf("%s-%d", prefix, i), true, patience)
+		err := gateways[i%2].Activate(t.Context(), r)
+		if time.Now().After(r.Deadline.Add(time.Second)) {
+			mu.Lock()
+			late++
+			mu.Unlock()
+		}
+		return err
+	}) {
+		var again *RetryError
+		switch {
+		case err == nil:
+			served++
+		case !errors.Is(err, ErrNoCapacity) || !errors.As(err, &again) || again.RetryAfter() <= 0:
+			t.Error(err)
+		}
+	}
+	if served != 10 || late > 0 {
+		t.Errorf("%d served by 10 pods, %d answered late", served, late)
+	}
+	// A request that lost its pod to the other gateway, and found no further one,
+	// leaves a sandbox whose binding is being removed.
+	kubetest.Eventually(t, 5*time.Second, "ten bound sandboxes", func() error {
+		list := &v1alpha1.SandboxList{}
+		if err := w.c.List(t.Context(), list); err != nil {
+			return err
+		}
+		bound := 0
+		for _, s := range list.Items {
+			if s.Spec.Namespace == w.ns && s.Spec.Binding != nil {
+				bound++
+			}
+		}
+		if bound != 10 {
+			return fmt.Errorf("%d are bound", bound)
+		}
+		return nil
+	})
+	for _, p := range w.pods() {
+		w.backed(p.Labels[v1alpha1.LabelSandboxID])
+	}
+}
+
+func TestSandboxWithoutPodIsBound(t *testing.T) {
+	w := newWorld(t)
+	w.idle(1)
+	g := w.gateway(w.c)
+	id := kubetest.Name("lazy")
+	w.make(id, func(s *v1alpha1.SandboxSpec) { s.Network.Private = true })
+	g.fails(t, w.request(id, true, 10*time.Second), ErrExists) // to be authorised by what it is
+	g.activates(t, w.request(id, false, 10*time.Second))
+	pod := w.backed(id)
+	if r := g.cache.Get(id); r == nil || !r.Private || r.PodUID != string(pod.UID) {
+		t.Errorf("route %+v", r)
+	}
+}
+
+func TestWhatIsNotActivated(t *testing.T) {
+	w := newWorld(t)
+	w.idle(1)
+	g := w.gateway(w.c)
+	const patience = 5 * time.Second
+	ended := kubetest.Name("ended")
+	s := w.make(ended, func(s *v1alpha1.SandboxSpec) { s.FirstRequest = true })
+	s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: s.CreationTimestamp}
+	if err := w.c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	g.fails(t, w.request(ended, true, patience), ErrEnded)
+	g.fails(t, w.request(ended, false, patience), ErrEnded)
+
+	other := kubetest.Name("other")
+	w.make(other, func(s *v1alpha1.SandboxSpec) { s.Namespace = "elsewhere"; s.FirstRequest = true })
+	g.fails(t, w.request(other, true, patience), ErrOtherTenant)
+	g.fails(t, w.request(other, false, patience), ErrOtherTenant)
+
+	nowhere := w.request(kubetest.Name("x"), true, patience)
+	nowhere.Pool = "none"
+	g.fails(t, nowhere, ErrPoolNotFound)
+	g.activates(t, w.request(kubetest.Name("gone"), false, patience)) // resolve again
+	for _, p := range w.pods() {
+		if v1alpha1.PhaseOf(&p) != v1alpha1.PodIdle {
+			t.Errorf("pod %s is %s", p.Name, v1alpha1.PhaseOf(&p))
+		}
+	}
+}
+
+// bindTo makes a first-request sandbox whose owner died after binding it.
+func (w *world) bindTo(id string, b v1alpha1.Binding) {
+	w.make(id, func(s *v1alpha1.SandboxSpec) { s.FirstRequest, s.Binding = true, &b })
+}
+
+func TestFollowerClaimsForADeadOwner(t *testing.T) {
+	w := newWorld(t)
+	w.idle(1)
+	pod := w.pods()[0]
+	id := kubetest.Name("dead")
+	w.bindTo(id, v1alpha1.Binding{ClaimID: "c1", PodName: pod.Name, PodUID: string(pod.UID)})
+	g := w.gateway(w.c)
+	start := time.Now()
+	g.activates(t, w.request(id, false, 10*time.Second))
+	if d := time.Since(start); d < followAfter {
+		t.Errorf("the follower claimed after %v, while it was the owner's turn", d)
+	}
+	if s := w.sandbox(id); s.Spec.Binding.ClaimID != "c1" || w.backed(id).Name != pod.Name {
+		t.Errorf("binding %+v", s.Spec.Binding)
+	}
+	if g.cache.Get(id) == nil {
+		t.Error("no route")
+	}
+}
+
+func TestFollowerReplacesALostPod(t *testing.T) {
+	for name, lose := range map[string]func(*world, *corev1.Pod) v1alpha1.Binding{
+		"gone": func(*world, *corev1.Pod) v1alpha1.Binding {
+			return v1alpha1.Binding{ClaimID: "c1", PodName: "none", PodUID: "none"}
+		},
+		"another's": func(w *world, pod *corev1.Pod) v1alpha1.Binding {
+			claim := schedule.Claim{
+				SandboxID: "x", ClaimID: "c9", Namespace: w.ns, PodName: pod.Name, PodUID: pod.UID, Phase: v1alpha1.PodRunning,
+			}
+			if _, err := schedule.ApplyClaim(w.t.Context(), w.c, claim); err != nil {
+				w.t.Fatal(err)
+			}
+			return v1alpha1.Binding{ClaimID: "c1", PodName: pod.Name, PodUID: string(pod.UID)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.idle(2)
+			id := kubetest.Name("lost")
+			w.bindTo(id, lose(w, &w.pods()[0]))
+			g := w.gateway(w.c)
+			g.activates(t, w.request(id, false, 10*time.Second))
+			w.backed(id)
+			if s := w.sandbox(id); s.Spec.Binding.ClaimID == "c1" {
+				t.Errorf("binding %+v", s.Spec.Binding)
+			}
+		})
+	}
+}
+
+func TestStartingPodIsAwaited(t *testing.T) {
+	w := newWorld(t)
+	w.idle(1)
+	g := w.gateway(w.c)
+	id := kubetest.Name("image")
+	w.make(id, func(s *v1alpha1.SandboxSpec) { s.Images = map[string]string{"main": "other"} })
+	done := make(chan error, 1)
+	go func() { done <- g.Activate(t.Context(), w.request(id, false, 20*time.Second)) }()
+	kubetest.Eventually(t, 10*time.Second, "the pod to start", func() error {
+		if p := w.pods()[0]; v1alpha1.PhaseOf(&p) != v1alpha1.PodStarting || p.Spec.Containers[0].Image != "other" {
+			return fmt.Errorf("it is %s with image %s", v1alpha1.PhaseOf(&p), p.Spec.Containers[0].Image)
+		}
+		return nil
+	})
+	select {
+	case err := <-done:
+		t.Fatalf("activated before the pod ran: %v", err)
+	default:
+	}
+	pod := w.backed(id)
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelPhase, v1alpha1.PodRunning)
+	if err := w.c.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if r := g.cache.Get(id); r == nil || fmt.Sprint(r.PodRV) != pod.ResourceVersion {
+		t.Errorf("route %+v", r)
+	}
+}
+
+func TestLeavingUndoesNothing(t *testing.T) {
+	w := newWorld(t)
+	g := w.gateway(w.c)
+	id := kubetest.Name("left")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- g.Activate(ctx, w.request(id, true, 20*time.Second)) }()
+	g.parks(t)
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	w.idle(1)
+	kubetest.Eventually(t, 20*time.Second, "the claim of the one who left", func() error {
+		if p := w.pods()[0]; v1alpha1.PhaseOf(&p) != v1alpha1.PodRunning {
+			return fmt.Errorf("the pod is %s", v1alpha1.PhaseOf(&p))
+		}
+		return nil
+	})
+	w.backed(id)
+}
+
+func TestParkingIsBoundedAndShutdownEndsIt(t *testing.T) {
+	w := newWorld(t)
+	g := w.gateway(w.c)
+	g.o.MaxParked = 1
+	done := make(chan error)
+	go func() { done <- g.Activate(t.Context(), w.request(kubetest.Name("a"), true, time.Minute)) }()
+	g.parks(t)
+	g.fails(t, w.request(kubetest.Name("b"), true, time.Minute), ErrParkingFull)
+	g.Shutdown()
+	if err := <-done; !errors.Is(err, ErrShutdown) {
+		t.Errorf("got %v", err)
+	}
+	g.fails(t, w.request(kubetest.Name("c"), true, time.Minute), ErrShutdown)
+}
+
+func TestLaterRequestsHaveTheirOwnTime(t *testing.T) {
+	w := newWorld(t)
+	g := w.gateway(w.c)
+	id := kubetest.Name("slow")
+	done := make(chan error)
+	go func() { done <- g.Activate(t.Context(), w.request(id, true, 300*time.Millisecond)) }()
+	go func() { done <- g.Activate(t.Context(), w.request(id, true, 30*time.Second)) }()
+	if err := <-done; !errors.Is(err, ErrNoCapacity) {
+		t.Errorf("the short one: %v", err)
+	}
+	w.idle(1)
+	if err := <-done; err != nil {
+		t.Errorf("the long one: %v", err)
+	}
+}
+
+func TestRefusedPutIsNoError(t *testing.T) {
+	w := newWorld(t)
+	w.idle(1)
+	id := kubetest.Name("moved")
+	g := w.gateway(w.c)
+	schedulers := g.o.Schedulers
+	g.o.Schedulers = func(ns, pool string) (*schedule.PoolScheduler, bool) { // after Begin
+		g.cache.Invalidate(id)
+		return schedulers(ns, pool)
+	}
+	g.activates(t, w.request(id, true, 10*time.Second))
+	if r := g.cache.Get(id); r != nil {
+		t.Errorf("route %+v", r)
+	}
+	w.backed(id)
+}

@@ -1,0 +1,211 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// Defaults of Options and Request.
+const (
+	DefaultMaxParked = 10_000
+	DefaultPatience  = 30 * time.Second
+)
+
+// Request asks for a sandbox to be given a running pod. The caller has been
+// authorised for what it says.
+type Request struct {
+	ID string
+	// Namespace, Pool and Team are where a new sandbox comes from, or what is
+	// known of an existing one.
+	Namespace, Pool, Team string
+	// New: nobody has heard of the ID; make the sandbox.
+	New bool
+	// Deadline is when the request is answered at the latest. Zero means the
+	// context's, else DefaultPatience from now.
+	Deadline time.Time
+}
+
+// Options of an Activator. Client, Schedulers, Cache and Stamp are required.
+type Options struct {
+	// Client must answer reads live and not throttle by itself.
+	Client client.Client
+	// Schedulers finds the scheduler of a pool that exists (schedule.Set.Get).
+	Schedulers func(namespace, pool string) (*schedule.PoolScheduler, bool)
+	Cache      *routecache.Cache
+	// Stamp gets or makes the stamp of a claim.
+	Stamp func(id, claim string) *routecache.Stamp
+	// MaxParked bounds the requests that wait, DefaultMaxParked if 0.
+	MaxParked int
+	// Metrics counts nowhere if nil.
+	Metrics *Metrics
+	// Log is slog.Default() if nil.
+	Log *slog.Logger
+}
+
+// Activator activates sandboxes for one gateway. Make it with New. It is a
+// manager.Runnable of every gateway; all methods are safe for concurrent use.
+type Activator struct {
+	o Options
+
+	mu      sync.Mutex // guards what follows; never held over a wait or a call out
+	closed  bool
+	parked  int
+	flights map[string][]*flight // by ID; rarely more than one each
+
+	running sync.WaitGroup // flights; Go under mu while !closed
+}
+
+// New returns an Activator.
+func New(o Options) *Activator {
+	if o.MaxParked == 0 {
+		o.MaxParked = DefaultMaxParked
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Activator{o: o, flights: make(map[string][]*flight)}
+}
+
+// Activate returns when the sandbox may be resolved again: its route is in the
+// cache, or resolving will find out what became of it. It fails with one of
+// this package's errors at the deadline at the latest, or with ctx's. Leaving
+// early undoes nothing.
+func (a *Activator) Activate(ctx context.Context, r Request) error {
+	start := time.Now()
+	if r.Deadline.IsZero() {
+		r.Deadline = start.Add(DefaultPatience)
+		if d, ok := ctx.Deadline(); ok {
+			r.Deadline = d
+		}
+	}
+	err := a.wait(ctx, r)
+	a.o.Metrics.activated(err, time.Since(start))
+	return err
+}
+
+func (a *Activator) wait(ctx context.Context, r Request) error {
+	late := time.NewTimer(time.Until(r.Deadline))
+	defer late.Stop()
+	for {
+		f, err := a.park(r)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-f.done:
+			err = f.err
+		case <-late.C:
+			err = f.lateFor(r)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		a.unpark()
+		// A flight ends at the deadline of the request that began it. One that
+		// joined it later has time left.
+		outOfTime := errors.Is(err, ErrNoCapacity) || errors.Is(err, ErrNotReady)
+		if outOfTime && f.deadline.Before(r.Deadline) && time.Now().Before(r.Deadline) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("activate sandbox %s: %w", r.ID, err)
+		}
+		return nil
+	}
+}
+
+// park counts a request in and returns the flight to wait for.
+func (a *Activator) park(r Request) (*flight, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, retry(ErrShutdown)
+	}
+	if a.parked >= a.o.MaxParked {
+		return nil, retry(ErrParkingFull)
+	}
+	a.parked++
+	a.o.Metrics.parked.Inc()
+	for _, f := range a.flights[r.ID] {
+		if f.serves(r) {
+			a.o.Metrics.joined.Inc()
+			return f, nil
+		}
+	}
+	f := newFlight(a, r)
+	a.flights[r.ID] = append(a.flights[r.ID], f)
+	a.running.Go(f.fly)
+	return f, nil
+}
+
+func (a *Activator) unpark() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.parked--
+	a.o.Metrics.parked.Dec()
+}
+
+// landed takes a flight off the list, so that later requests begin a new one.
+func (a *Activator) landed(f *flight) (stopping bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var rest []*flight
+	for _, other := range a.flights[f.ID] {
+		if other != f {
+			rest = append(rest, other)
+		}
+	}
+	if a.flights[f.ID] = rest; rest == nil {
+		delete(a.flights, f.ID)
+	}
+	return a.closed
+}
+
+// Settled wakes those who follow another's activation of the sandbox: it, or
+// its pod, has changed. It does not block.
+func (a *Activator) Settled(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.flights[id] {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Start waits for ctx, then shuts down.
+func (a *Activator) Start(ctx context.Context) error {
+	<-ctx.Done()
+	a.Shutdown()
+	return nil
+}
+
+// NeedLeaderElection says that every gateway activates.
+func (a *Activator) NeedLeaderElection() bool { return false }
+
+// Shutdown refuses further requests, ends those that wait with ErrShutdown, and
+// returns when claims that had begun have settled; shut the schedulers down at
+// the same time, so that none waits on.
+func (a *Activator) Shutdown() {
+	a.mu.Lock()
+	a.closed = true
+	for _, fs := range a.flights {
+		for _, f := range fs {
+			f.cancel()
+		}
+	}
+	a.mu.Unlock()
+	a.running.Wait()
+}

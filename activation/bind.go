@@ -1,0 +1,143 @@
+package activation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/schedule"
+)
+
+// binder writes the binding of one claim request. Only that request's claim
+// goroutine uses it; the flight reads sandbox after a pod was claimed.
+type binder struct {
+	*flight
+	sandbox  *v1alpha1.Sandbox // as last seen; nil: there is none
+	replaces string            // claim ID of the binding that may be replaced
+}
+
+// bind makes the sandbox's binding name the pod: step 2 of the claim protocol.
+// Every write is conditional, and tells by the claim ID in it whether it was
+// applied, so one whose answer was lost is followed by a look.
+func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
+	b.waiting.Store(false)
+	want := schedule.BindingOf(pod)
+	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		s, err := b.write(ctx, want)
+		if err == nil {
+			b.sandbox, b.replaces = s, want.ClaimID
+			return nil
+		}
+		switch judge(err) {
+		case refusedForGood:
+			return fmt.Errorf("bind sandbox %s: %w", b.ID, final(err))
+		case stale:
+		default:
+			if !sleep(ctx, delay(err, wait)) {
+				return unavailable(err)
+			}
+		}
+		if done, err := b.look(ctx, want); done || err != nil {
+			return err
+		}
+	}
+}
+
+// look reads what a write that failed has met; done if it was applied after all.
+func (b *binder) look(ctx context.Context, want *v1alpha1.Binding) (done bool, err error) {
+	s := &v1alpha1.Sandbox{}
+	err = b.read(ctx, client.ObjectKey{Name: b.ID}, s)
+	switch {
+	case errors.Is(err, errGone) && b.New:
+		b.sandbox, b.replaces = nil, ""
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if err := b.admit(s); err != nil {
+		return false, err
+	}
+	b.sandbox = s
+	switch has := s.Spec.Binding; {
+	case has == nil:
+		b.replaces = ""
+	case *has == *want:
+		b.replaces = want.ClaimID
+		return true, nil
+	case has.ClaimID != b.replaces:
+		return false, schedule.ErrBindLost
+	}
+	return false, nil
+}
+
+// write sends one conditional write: create, first binding, or replacement.
+func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s := &v1alpha1.Sandbox{}
+	s.Name = b.ID
+	if b.sandbox == nil {
+		s.Finalizers = []string{v1alpha1.FinalizerSandbox}
+		s.Spec = v1alpha1.SandboxSpec{
+			Namespace: b.Namespace, Pool: b.Pool, Team: b.Team, FirstRequest: true, Binding: want,
+		}
+		return s, b.a.o.Client.Create(ctx, s)
+	}
+	was := operation{"test", "/spec/binding", nil}
+	if b.replaces != "" {
+		was = operation{"test", "/spec/binding/claimID", b.replaces}
+	}
+	return s, b.a.o.Client.Patch(ctx, s, jsonPatch(
+		operation{"test", "/metadata/uid", b.sandbox.UID},
+		operation{"test", "/metadata/deletionTimestamp", nil},
+		operation{"test", "/spec/end", nil},
+		was,
+		operation{"add", "/spec/binding", want}))
+}
+
+// unbind removes the binding to the pod, unless it was replaced or the sandbox
+// has ended. The claim is known not to have been applied.
+func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
+	s := &v1alpha1.Sandbox{}
+	s.Name = b.ID
+	patch := jsonPatch(
+		operation{"test", "/spec/end", nil},
+		operation{"test", "/spec/binding/claimID", schedule.BindingOf(pod).ClaimID},
+		operation{"remove", "/spec/binding", nil})
+	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		err := b.tryPatch(ctx, s, patch)
+		if err == nil || judge(err) == stale {
+			return nil
+		}
+		if judge(err) == refusedForGood || !sleep(ctx, delay(err, wait)) {
+			return fmt.Errorf("unbind sandbox %s: %w", b.ID, err)
+		}
+	}
+}
+
+func (b *binder) tryPatch(ctx context.Context, s *v1alpha1.Sandbox, patch client.Patch) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return b.a.o.Client.Patch(ctx, s, patch)
+}
+
+// operation is one step of a JSON Patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+func jsonPatch(ops ...operation) client.Patch {
+	data, err := json.Marshal(ops)
+	if err != nil {
+		panic(err) // strings, nil and bindings only
+	}
+	return client.RawPatch(types.JSONPatchType, data)
+}

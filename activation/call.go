@@ -1,0 +1,119 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+const (
+	// callTimeout bounds one call to the API server.
+	callTimeout = 5 * time.Second
+	// retryMin and retryMax bound the waits between tries where the API server
+	// named none.
+	retryMin, retryMax = 50 * time.Millisecond, time.Second
+)
+
+// read reads an object live, and tries again while the API server is away.
+// errGone if there is none.
+func (f *flight) read(ctx context.Context, key client.ObjectKey, into client.Object) error {
+	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		err := f.readOnce(ctx, key, into)
+		switch {
+		case err == nil:
+			return nil
+		case apierrors.IsNotFound(err):
+			return errGone
+		case judge(err) == refusedForGood:
+			return fmt.Errorf("read %s: %w", key, final(err))
+		case !sleep(ctx, delay(err, wait)):
+			return unavailable(err)
+		}
+	}
+}
+
+func (f *flight) readOnce(ctx context.Context, key client.ObjectKey, into client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return f.a.o.Client.Get(ctx, key, into)
+}
+
+// put caches the route to a pod that runs the sandbox. A refusal means that it
+// changed meanwhile: whoever asked resolves again.
+func (f *flight) put(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1.Pod) {
+	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	if err != nil {
+		return
+	}
+	rv, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+	if err != nil {
+		return
+	}
+	claimID := pod.Annotations[v1alpha1.AnnotationClaim]
+	f.a.o.Cache.Put(token, &routecache.Route{
+		SandboxID: f.ID, Namespace: pod.Namespace, ClaimID: claimID, PodUID: string(pod.UID),
+		Addr: addr, PodRV: rv, Private: s.Spec.Network.Private, Stamp: f.a.o.Stamp(f.ID, claimID),
+	})
+}
+
+// meaning is what the error of a call says about trying again.
+type meaning int
+
+const (
+	passing        meaning = iota // the call may have been applied; wait, look, try again
+	stale                         // a condition failed: look
+	refusedForGood                // no use trying again
+)
+
+func judge(err error) meaning {
+	var status apierrors.APIStatus
+	invalid := errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0
+	switch {
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err),
+		apierrors.IsInvalid(err) && !invalid:
+		return stale
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return refusedForGood
+	}
+	return passing
+}
+
+// final wraps an error that is refusedForGood.
+func final(err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("%w: %w", ErrForbidden, err)
+	}
+	return fmt.Errorf("%w: %w", ErrInvalid, err)
+}
+
+func unavailable(err error) error { return retry(fmt.Errorf("%w: %w", ErrUnavailable, err)) }
+
+// delay is how long the API server asked to wait; fallback if it did not say.
+func delay(err error, fallback time.Duration) time.Duration {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
+		return time.Duration(seconds) * time.Second
+	}
+	return fallback
+}
+
+// sleep waits; false if ctx was done first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,93 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/schedule"
+)
+
+// What Activate can fail with. Test with errors.Is.
+var (
+	// ErrPoolNotFound: the pool does not exist, or was deleted meanwhile.
+	ErrPoolNotFound = errors.New("pool not found")
+	// ErrNoCapacity: no idle pod before the deadline, or no room in the queue.
+	ErrNoCapacity = errors.New("no idle pod")
+	// ErrEnded: the sandbox is over.
+	ErrEnded = errors.New("the sandbox has ended")
+	// ErrExists: the sandbox that was to be made exists, and what it takes to
+	// reach it has to be looked at anew.
+	ErrExists = errors.New("the sandbox exists")
+	// ErrOtherTenant: the sandbox is of another namespace, pool or team than the
+	// request expects. It is an ErrExists too.
+	ErrOtherTenant = fmt.Errorf("%w in another namespace, pool or team", ErrExists)
+	// ErrParkingFull: too many requests wait already.
+	ErrParkingFull = errors.New("too many waiting requests")
+	// ErrNotReady: the sandbox is bound, but its pod did not run in time. It is a
+	// context.DeadlineExceeded too.
+	ErrNotReady = fmt.Errorf("the sandbox did not start in time: %w", context.DeadlineExceeded)
+	// ErrUnavailable: the API server did not answer.
+	ErrUnavailable = errors.New("API server unavailable")
+	// ErrInvalid: the API server refuses the sandbox or its pod's change.
+	ErrInvalid = errors.New("the sandbox is invalid")
+	// ErrForbidden: this gateway may not do what the activation needs.
+	ErrForbidden = errors.New("activation forbidden")
+	// ErrShutdown: the gateway is stopping.
+	ErrShutdown = errors.New("the gateway is stopping")
+)
+
+// errGone: a sandbox that was known is gone; the caller resolves again.
+var errGone = errors.New("the sandbox is gone")
+
+// RetryError is an error that will pass: ErrNoCapacity, ErrParkingFull,
+// ErrUnavailable or ErrShutdown.
+type RetryError struct {
+	Err   error
+	After time.Duration
+}
+
+func (e *RetryError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *RetryError) Unwrap() error { return e.Err }
+
+// RetryAfter is how long the client should wait before it tries again.
+func (e *RetryError) RetryAfter() time.Duration { return e.After }
+
+// retryAfter is what clients are told to wait: about as long as a pod takes to
+// become idle, or an API server to come back.
+const retryAfter = time.Second
+
+func retry(err error) error { return &RetryError{Err: err, After: retryAfter} }
+
+// fromSchedule says what a scheduler's error means for the activation. Errors of
+// Bind, which are this package's, pass through.
+func fromSchedule(err error) error {
+	away := errors.Is(err, schedule.ErrUnavailable) || errors.Is(err, schedule.ErrThrottled)
+	switch {
+	case isOurs(err):
+		return err
+	case errors.Is(err, schedule.ErrInvalid):
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	case errors.Is(err, schedule.ErrForbidden):
+		return fmt.Errorf("%w: %w", ErrForbidden, err)
+	case away:
+		return retry(fmt.Errorf("%w: %w", ErrUnavailable, err))
+	case errors.Is(err, schedule.ErrDeadline):
+		return retry(fmt.Errorf("%w: %w", ErrNoCapacity, err))
+	case errors.Is(err, schedule.ErrShutdown): // the gateway's own stop is told apart by the caller
+		return fmt.Errorf("%w: %w", ErrPoolNotFound, err)
+	}
+	return err
+}
+
+func isOurs(err error) bool {
+	for _, own := range []error{ErrEnded, ErrExists, ErrUnavailable, ErrInvalid, ErrForbidden, errGone} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	return false
+}

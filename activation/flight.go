@@ -1,0 +1,173 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// lateGrace is how late a flight may be, on a busy machine, to say why it failed.
+const lateGrace = time.Second
+
+// errLook sends a flight back to look at its sandbox.
+var errLook = errors.New("look again")
+
+// flight is one activation of one sandbox by this gateway.
+type flight struct {
+	a *Activator
+	Request
+	deadline time.Time // that of the request that began it
+	ctx      context.Context
+	cancel   context.CancelFunc
+
+	wake    chan struct{} // room for one: Settled was called
+	waiting atomic.Bool   // no pod has been found yet
+	done    chan struct{} // closed when err is set
+	err     error
+}
+
+func newFlight(a *Activator, r Request) *flight {
+	f := &flight{
+		a: a, Request: r, deadline: r.Deadline,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	f.ctx, f.cancel = context.WithDeadline(context.Background(), early(r.Deadline))
+	return f
+}
+
+// serves reports whether the flight does what the request asks. Requests that
+// differ in whom they come from do not share a fate.
+func (f *flight) serves(r Request) bool {
+	r.Deadline = f.Deadline
+	return f.Request == r
+}
+
+// lateFor is what a request hears whose deadline has come: the flight's own
+// words if it is about to end, which it does by its deadline.
+func (f *flight) lateFor(r Request) error {
+	if !f.deadline.After(r.Deadline) {
+		t := time.NewTimer(lateGrace)
+		defer t.Stop()
+		select {
+		case <-f.done:
+			return f.err
+		case <-t.C:
+		}
+	}
+	if f.waiting.Load() {
+		return retry(ErrNoCapacity)
+	}
+	return ErrNotReady
+}
+
+// fly runs the flight to its end.
+func (f *flight) fly() {
+	defer f.cancel()
+	err := f.activate()
+	if errors.Is(err, errGone) {
+		err = nil
+	}
+	if stopping := f.a.landed(f); stopping && err != nil {
+		err = retry(ErrShutdown)
+	}
+	f.err = err
+	close(f.done)
+}
+
+// activate goes through the states that the package comment draws.
+func (f *flight) activate() error {
+	token := f.a.o.Cache.Begin(f.ID)
+	if f.New {
+		if err := f.claim(token, nil); !errors.Is(err, errLook) {
+			return err
+		}
+	}
+	follow := &following{flight: f}
+	for {
+		token = f.a.o.Cache.Begin(f.ID)
+		s, err := f.look()
+		if err != nil {
+			return err
+		}
+		if s.Spec.Binding == nil {
+			err = f.claim(token, s)
+		} else {
+			err = follow.step(token, s)
+		}
+		if !errors.Is(err, errLook) {
+			return err
+		}
+	}
+}
+
+// look reads the sandbox and checks that this request may activate it.
+func (f *flight) look() (*v1alpha1.Sandbox, error) {
+	s := &v1alpha1.Sandbox{}
+	if err := f.read(f.ctx, client.ObjectKey{Name: f.ID}, s); err != nil {
+		return nil, err
+	}
+	return s, f.admit(s)
+}
+
+// admit says why the flight must leave the sandbox alone, if it must.
+func (f *flight) admit(s *v1alpha1.Sandbox) error {
+	switch {
+	case s.Spec.Namespace != f.Namespace, s.Spec.Pool != f.Pool, s.Spec.Team != f.Team:
+		return ErrOtherTenant
+	case s.Spec.End != nil, s.DeletionTimestamp != nil:
+		return ErrEnded
+	case f.New && (!s.Spec.FirstRequest || s.Spec.Binding == nil):
+		return ErrExists
+	}
+	return nil
+}
+
+// claim gets a pod for the sandbox from its pool's scheduler; s is nil if it is
+// to be made. A binding that s has is replaced. ErrBindLost: look again.
+func (f *flight) claim(token routecache.Token, s *v1alpha1.Sandbox) error {
+	scheduler, ok := f.a.o.Schedulers(f.Namespace, f.Pool)
+	if !ok {
+		return ErrPoolNotFound
+	}
+	b := &binder{flight: f, sandbox: s}
+	until, _ := f.ctx.Deadline()
+	request := &schedule.ClaimRequest{
+		Ctx: f.ctx, Deadline: until, ResultCh: make(chan schedule.ClaimResult, 1),
+		Tenant: f.Team, SandboxID: f.ID, Bind: b.bind, Unbind: b.unbind,
+	}
+	if s != nil {
+		request.Opts.ContainerImages = s.Spec.Images
+		if s.Spec.Binding != nil {
+			b.replaces = s.Spec.Binding.ClaimID
+		}
+	}
+	f.waiting.Store(true)
+	if !scheduler.Enqueue(request) {
+		return retry(ErrNoCapacity)
+	}
+	result := <-request.ResultCh
+	switch {
+	case errors.Is(result.Err, schedule.ErrBindLost):
+		return errLook
+	case result.Err != nil:
+		return fromSchedule(result.Err)
+	case v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning:
+		f.put(token, b.sandbox, result.Pod)
+		return nil
+	}
+	return errLook // the pod is starting: follow our own claim
+}
+
+// early is when a flight gives up, so that those who wait hear why before their
+// own deadline.
+func early(deadline time.Time) time.Time {
+	margin := min(250*time.Millisecond, time.Until(deadline)/5)
+	return deadline.Add(-max(margin, 0))
+}

@@ -1,0 +1,134 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// followAfter is how long the owner of a binding has to claim its pod before a
+// follower does what is to be done, and how often a follower looks unless it
+// is woken.
+const followAfter = time.Second
+
+// following is a flight's view of a binding that it did not write, or whose pod
+// is starting.
+type following struct {
+	*flight
+	claimID string
+	since   time.Time // when that claim was first seen
+}
+
+// standing is how far a binding's claim has come.
+type standing int
+
+const (
+	claimPending standing = iota // the pod is idle: nobody has claimed it yet
+	claimRuns                    // done
+	claimStarts                  // on the pod, which is not running yet
+	claimOver                    // was on the pod, which is ending: the sandbox will end
+	claimLost                    // the pod is gone or another's: it can never land
+)
+
+// standingOf says how far the sandbox's claim has come; pod is nil if there is
+// none of that name. A pod that had the claim stays, by its finalizer, until
+// the sandbox has ended, so one that is gone never had it.
+func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
+	if pod == nil || string(pod.UID) != s.Spec.Binding.PodUID {
+		return claimLost
+	}
+	phase, deleting := v1alpha1.PhaseOf(pod), pod.DeletionTimestamp != nil
+	switch backs := v1alpha1.Backs(pod, s); {
+	case !backs && phase == v1alpha1.PodIdle && !deleting:
+		return claimPending
+	case !backs:
+		return claimLost
+	case deleting, phase == v1alpha1.PodStopping, phase == v1alpha1.PodFailed:
+		return claimOver
+	case phase == v1alpha1.PodRunning && v1alpha1.FencedAddress(pod) != "":
+		return claimRuns
+	}
+	return claimStarts
+}
+
+// step looks at the bound pod once, does what is the follower's to do, and
+// returns errLook when the sandbox is to be looked at again.
+func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
+	b := s.Spec.Binding
+	if b.ClaimID != w.claimID {
+		w.claimID, w.since = b.ClaimID, time.Now()
+	}
+	pod := &corev1.Pod{}
+	err := w.read(w.ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: b.PodName}, pod)
+	if errors.Is(err, errGone) {
+		pod, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	ownersTurn := time.Since(w.since) < followAfter
+	switch standingOf(s, pod) {
+	case claimRuns:
+		w.put(token, s, pod)
+		return nil
+	case claimPending:
+		if !ownersTurn {
+			return w.complete(token, s, pod)
+		}
+	case claimLost:
+		if !ownersTurn {
+			return w.flight.claim(token, s)
+		}
+	}
+	return w.pause()
+}
+
+// complete sends the claim PATCH that the binding's owner has not sent.
+func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
+	defer cancel()
+	claim, err := schedule.ClaimOf(s, pod)
+	if err == nil {
+		pod, err = schedule.ApplyClaim(ctx, w.a.o.Client, claim)
+	}
+	switch {
+	case err == nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning:
+		w.put(token, s, pod)
+		return nil
+	case errors.Is(err, schedule.ErrPodTaken), errors.Is(err, schedule.ErrPodGone):
+		return errLook
+	case errors.Is(err, schedule.ErrUnfenced):
+		if err := schedule.StopClaimed(ctx, w.a.o.Client, claim); err != nil {
+			return w.pause()
+		}
+		return w.flight.claim(token, s)
+	case errors.Is(err, schedule.ErrInvalid), errors.Is(err, schedule.ErrForbidden):
+		return fmt.Errorf("claim for the owner: %w", fromSchedule(err))
+	}
+	return w.pause() // starting, or to be tried again
+}
+
+// pause waits until the index has seen a change, a second at most.
+func (w *following) pause() error {
+	d := followAfter
+	if left := time.Until(w.since.Add(followAfter)); left > 0 {
+		d = left
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-w.wake:
+	case <-t.C:
+	case <-w.ctx.Done():
+		return ErrNotReady
+	}
+	return errLook
+}

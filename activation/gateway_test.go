@@ -1,0 +1,195 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+// world is a namespace with a pool on a real API server.
+type world struct {
+	t  *testing.T
+	c  client.WithWatch
+	ns string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t)}
+}
+
+// idle makes n pods that may be claimed.
+func (w *world) idle(n int) {
+	w.t.Helper()
+	for i := range n {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: w.ns, Name: kubetest.Name("pod"),
+				Labels:      map[string]string{v1alpha1.LabelPool: "pool", v1alpha1.LabelPhase: string(v1alpha1.PodIdle)},
+				Annotations: map[string]string{v1alpha1.AnnotationAddress: fmt.Sprintf("10.1.%d.%d", i/200, i%200+1)},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "a"}}},
+		}
+		if err := w.c.Create(w.t.Context(), pod); err != nil {
+			w.t.Fatal(err)
+		}
+		pod.Status.PodIP = pod.Annotations[v1alpha1.AnnotationAddress]
+		pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
+		if err := w.c.Status().Update(w.t.Context(), pod); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) pods() []corev1.Pod {
+	w.t.Helper()
+	list := &corev1.PodList{}
+	if err := w.c.List(w.t.Context(), list, client.InNamespace(w.ns)); err != nil {
+		w.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// make creates a sandbox as change leaves it.
+func (w *world) make(id string, change func(*v1alpha1.SandboxSpec)) *v1alpha1.Sandbox {
+	w.t.Helper()
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id}}
+	s.Spec.Namespace, s.Spec.Pool = w.ns, "pool"
+	change(&s.Spec)
+	if err := w.c.Create(w.t.Context(), s); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) sandbox(id string) *v1alpha1.Sandbox {
+	w.t.Helper()
+	s := &v1alpha1.Sandbox{}
+	if err := w.c.Get(w.t.Context(), client.ObjectKey{Name: id}, s); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// backed checks that exactly one pod carries a claim of the sandbox, and is the
+// one that it names, and returns it.
+func (w *world) backed(id string) *corev1.Pod {
+	w.t.Helper()
+	s := w.sandbox(id)
+	var found *corev1.Pod
+	for _, pod := range w.pods() {
+		if pod.Labels[v1alpha1.LabelSandboxID] != id || v1alpha1.PhaseOf(&pod) == v1alpha1.PodStopping {
+			continue
+		}
+		if found != nil {
+			w.t.Errorf("sandbox %s is on %s and %s", id, found.Name, pod.Name)
+		}
+		found = &pod
+	}
+	if found == nil || !v1alpha1.Backs(found, s) {
+		w.t.Fatalf("sandbox %s, bound to %+v, is not backed: %+v", id, s.Spec.Binding, found)
+	}
+	return found
+}
+
+// gateway is one activator with its schedulers and cache, fed by watches.
+type gateway struct {
+	*Activator
+	set   *schedule.Set
+	cache *routecache.Cache
+}
+
+// gateway starts one; c may be a client with faults.
+func (w *world) gateway(c client.Client, opts ...schedule.Option) *gateway {
+	w.t.Helper()
+	g := &gateway{set: schedule.NewSet(c, opts...), cache: routecache.New(0)}
+	g.Activator = New(Options{
+		Client: c, Schedulers: g.set.Get, Cache: g.cache,
+		Stamp: func(string, string) *routecache.Stamp { return new(routecache.Stamp) },
+	})
+	g.set.PoolChanged(w.ns, "pool", true)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	follow := func(list client.ObjectList, see func(watch.Event), opts ...client.ListOption) {
+		events, err := w.c.Watch(ctx, list, opts...)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		wg.Go(func() {
+			for e := range events.ResultChan() {
+				see(e)
+			}
+		})
+		wg.Go(func() { <-ctx.Done(); events.Stop() })
+	}
+	follow(&corev1.PodList{}, func(e watch.Event) {
+		pod, ok := e.Object.(*corev1.Pod)
+		if !ok {
+			return
+		}
+		if e.Type == watch.Deleted {
+			g.set.Forget(pod.Namespace, "pool", pod.UID)
+		} else {
+			g.set.Offer(pod)
+		}
+		if id := pod.Labels[v1alpha1.LabelSandboxID]; id != "" {
+			g.Settled(id)
+		}
+	}, client.InNamespace(w.ns))
+	follow(&v1alpha1.SandboxList{}, func(e watch.Event) {
+		if s, ok := e.Object.(*v1alpha1.Sandbox); ok {
+			g.Settled(s.Name)
+		}
+	})
+	w.t.Cleanup(func() {
+		cancel()
+		wg.Go(g.set.Shutdown)
+		g.Shutdown()
+		wg.Wait()
+	})
+	return g
+}
+
+// request asks for a new sandbox, or for one that exists.
+func (w *world) request(id string, isNew bool, patience time.Duration) Request {
+	return Request{ID: id, Namespace: w.ns, Pool: "pool", New: isNew, Deadline: time.Now().Add(patience)}
+}
+
+// fails checks that activating ends with the error.
+func (g *gateway) fails(t *testing.T, r Request, want error) error {
+	t.Helper()
+	err := g.Activate(t.Context(), r)
+	if !errors.Is(err, want) || (err == nil) != (want == nil) {
+		t.Fatalf("activating %s: %v, want %v", r.ID, err, want)
+	}
+	return err
+}
+
+// activates checks that activating succeeds.
+func (g *gateway) activates(t *testing.T, r Request) { t.Helper(); g.fails(t, r, nil) }
+
+// parks waits until one request is parked.
+func (g *gateway) parks(t *testing.T) {
+	t.Helper()
+	kubetest.Eventually(t, 5*time.Second, "a request to park", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.parked != 1 {
+			return fmt.Errorf("%d are parked", g.parked)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,165 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// attemptTimeout bounds one write of a claim.
+	attemptTimeout = 5 * time.Second
+	// settleTimeout bounds how long an ambiguous claim is pursued, and an Unbind.
+	settleTimeout = 15 * time.Second
+	// conflictLimit is how often a write that lost the API server's own races is
+	// sent again to one pod.
+	conflictLimit = 5
+	// refusalLimit is how many claims an idle pod may refuse.
+	refusalLimit = 2
+	// retryMin and retryMax bound the waits between tries where the API server
+	// named none.
+	retryMin, retryMax = 50 * time.Millisecond, time.Second
+)
+
+// errAnswered ends a claim whose request was answered while it waited.
+var errAnswered = errors.New("request was answered meanwhile")
+
+// claim tries one pod for one entry; both belong to it alone. It ends with the
+// entry answered or back in the queue, and the pod given back or cooling.
+func (s *PoolScheduler) claim(e *entry, rec *podRecord) {
+	claim, err := e.Opts.claim(rec.containers)
+	claim.SandboxID, claim.ClaimID = e.SandboxID, e.ClaimID
+	claim.Namespace, claim.PodName, claim.PodUID = s.namespace, rec.name, rec.uid
+	if err == nil {
+		err = s.bind(e, rec)
+	}
+	if err != nil {
+		s.metrics.outcome(outcomeError)
+		s.giveBack(rec, true)
+		s.fail(e, err)
+		return
+	}
+	pod, err := s.land(e, claim)
+	s.conclude(e, rec, claim, pod, err)
+}
+
+// bind runs the request's Bind for the pod.
+func (s *PoolScheduler) bind(e *entry, rec *podRecord) error {
+	if e.Bind == nil {
+		return nil
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), e.Deadline)
+	defer cancel()
+	pod := e.attempt(rec, s.namespace)
+	err := e.Bind(ctx, pod)
+	switch {
+	case err == nil:
+		e.bound = pod
+		return nil
+	case errors.Is(err, ErrBindLost):
+		e.bound = nil // whoever owns the sandbox now has replaced it
+	}
+	return fmt.Errorf("bind pod %s/%s: %w", s.namespace, rec.name, err)
+}
+
+// conclude acts on how a claim went.
+func (s *PoolScheduler) conclude(e *entry, rec *podRecord, claim Claim, pod *corev1.Pod, err error) {
+	switch {
+	case err == nil:
+		s.metrics.outcome(outcomeSuccess)
+		s.cool(rec)
+		s.succeed(e, claim, pod)
+	case errors.Is(err, errUnsettled):
+		// The claim may be on the pod, so the binding has to stay.
+		s.metrics.outcome(outcomeError)
+		s.cool(rec)
+		e.bound = nil
+		s.fail(e, err)
+	case errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone):
+		s.metrics.outcome(outcomeConflict)
+		s.cool(rec)
+		s.again(e, nil)
+	case errors.Is(err, ErrUnfenced):
+		s.metrics.outcome(outcomeError)
+		s.log.Warn("claimed pod does not have its fenced address; ended", "pod", claim.PodName)
+		s.end(claim)
+		s.cool(rec)
+		s.again(e, nil)
+	case errors.Is(err, ErrRefused):
+		s.metrics.outcome(outcomeConflict)
+		rec.refusals++ // held: nobody else looks at it
+		bug := rec.refusals >= refusalLimit
+		s.giveBack(rec, false)
+		if bug {
+			s.log.Error("idle pod refuses claims", "pod", claim.PodName)
+			s.fail(e, err)
+			return
+		}
+		s.again(e, nil)
+	case errors.Is(err, errConflict):
+		s.metrics.outcome(outcomeConflict)
+		s.giveBack(rec, false)
+		s.again(e, err)
+	default: // ErrInvalid, ErrForbidden, ErrShutdown, errAnswered: not applied
+		s.metrics.outcome(outcomeError)
+		s.giveBack(rec, true)
+		s.fail(e, err)
+	}
+}
+
+// succeed answers with the pod. A claim that came too late for its request
+// stands if a sandbox is bound to the pod; else nobody wants it.
+func (s *PoolScheduler) succeed(e *entry, claim Claim, pod *corev1.Pod) {
+	e.bound = nil
+	s.mu.Lock()
+	delivered := s.answer(e, ClaimResult{Pod: pod})
+	s.mu.Unlock()
+	if !delivered && e.Bind == nil {
+		s.end(claim)
+	}
+}
+
+// end writes a pod that carries the claim to stopping.
+func (s *PoolScheduler) end(claim Claim) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		err := StopClaimed(ctx, s.client, claim)
+		switch {
+		case err == nil, errors.Is(err, ErrRefused), errors.Is(err, ErrPodGone):
+			return
+		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !sleep(ctx, delay(err, wait)):
+			s.log.Warn("pod with an unwanted claim is left to the sweep", "pod", claim.PodName, "error", err)
+			return
+		}
+	}
+}
+
+func (s *PoolScheduler) giveBack(rec *podRecord, front bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.giveBack(rec, front)
+	s.notify()
+}
+
+func (s *PoolScheduler) cool(rec *podRecord) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.cool(rec, time.Now())
+	s.notify()
+}
+
+// sleep waits; false if ctx was done first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

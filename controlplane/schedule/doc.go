@@ -1,0 +1,61 @@
+// Package schedule claims warm pods: one PoolScheduler for each pool and
+// gateway turns requests for a sandbox into pods that carry its claim, with one
+// write a claim. The claim PATCH itself (Claim, ApplyClaim) is exported, for
+// anyone may send it: the owner of an activation, a follower, another gateway,
+// the sandbox reconciler.
+//
+// It is not the index (which feeds it idle pods by Offer and Forget), does not
+// write Sandboxes (callers do, in ClaimRequest.Bind and Unbind), and never
+// lists pods. package activation and the REST API call it; reconcilers use
+// ApplyClaim alone.
+//
+// # States of a pod record
+//
+//	ready ──picked──▶ held ──claim over──▶ cooling ──TTL, still listed──▶ ready
+//	  │                 └──given back, still listed──▶ ready
+//	  └──Forget──▶ (gone)      held, cooling ──no longer listed──▶ (gone)
+//
+// held and cooling together are the reservations. A held pod belongs to one
+// claim goroutine, which is bounded by its own timeouts; a cooling one waits
+// for the watch to say that it has left idle, at most the reservation TTL. The
+// record is listed while the feed's last word was Offer; a pod that is still
+// listed at the end of its reservation is ready again, so no stock is lost, and
+// claiming it is safe, since every claim tests the pod's phase and UID.
+//
+// # States of a request
+//
+//	waiting ──a pod is picked──▶ claiming ──applied──▶ answered with the pod
+//	   ▲                            ├──pod lost, time left──▶ waiting (first in line, new claim ID)
+//	   └────────────────────────────┘
+//	waiting ──deadline, Ctx done, Shutdown──▶ answered with an error
+//	claiming ──deadline──▶ answered with ErrDeadline; the claim settles by itself
+//
+// Only the Run goroutine moves a request from waiting to claiming. Whoever
+// answers does so once, under the mutex. The mutex guards all queues and is
+// never held over a call to the API server or to Bind. A claim runs on contexts
+// of its own: a client that leaves while its claim is on the way does not undo
+// it.
+//
+// # What happens when a step fails
+//
+//	Bind: ErrBindLost        pod given back, ErrBindLost
+//	Bind: any other error    pod given back, that error
+//	PATCH: 422 with causes   pod given back, ErrInvalid
+//	PATCH: 422 without       live read: our claim = success; taken = next pod;
+//	                         idle = next pod, the second time on one pod ErrRefused
+//	PATCH: 404               next pod
+//	PATCH: 409               the same pod again, a few times (API server's own races)
+//	PATCH: 429               waited out, Retry-After honoured, the same pod again
+//	PATCH: 403               pod given back, ErrForbidden
+//	PATCH: not sent          waited out, the same pod again
+//	PATCH: anything else     ambiguous: the pod is written to stopping, testing its
+//	                         UID and phase idle. Applied: the claim can no longer
+//	                         land, next pod. Test failed: read; our claim = success,
+//	                         else next pod. Not to be settled: ErrUnavailable, and the
+//	                         binding stays for whoever comes next.
+//	answer without a fenced  the pod is ended (testing the claim), next pod
+//	address
+//
+// A request that fails for good after Bind succeeded, and whose claim is known
+// not to have been applied, has its Unbind called.
+package schedule

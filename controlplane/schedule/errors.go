@@ -1,0 +1,41 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a claim can fail with. Test with errors.Is: every error returned is
+// wrapped with what was being done.
+var (
+	// ErrShutdown: the scheduler is stopping or its pool is gone.
+	ErrShutdown = errors.New("claim scheduler shut down")
+	// ErrDeadline: the request's deadline passed. With ErrUnavailable or
+	// ErrThrottled in the chain the API server was the reason, else the pool had
+	// no idle pod.
+	ErrDeadline = errors.New("no pod before the deadline")
+	// ErrInvalid: the claim asks for what the API server, or this package,
+	// refuses whichever pod it is tried on.
+	ErrInvalid = errors.New("invalid claim")
+	// ErrForbidden: the API server does not let us claim.
+	ErrForbidden = errors.New("claim forbidden")
+	// ErrBindLost is for Bind to return: somebody else owns the sandbox.
+	ErrBindLost = errors.New("sandbox is bound by another")
+	// ErrUnavailable: the API server could not be reached, or gave no answer
+	// that says whether the write was applied.
+	ErrUnavailable = errors.New("API server unavailable")
+	// ErrThrottled: the API server asked to come back later.
+	ErrThrottled = errors.New("throttled by the API server")
+	// ErrRefused: a live read shows the pod idle, yet the claim does not apply
+	// to it. From a scheduler it is a bug, ours or of whoever made the pod.
+	ErrRefused = errors.New("claim does not apply to an idle pod")
+	// ErrPodTaken: the pod has left idle under another claim, or is ending.
+	ErrPodTaken = errors.New("pod is taken")
+	// ErrPodGone: no pod of that name and UID exists.
+	ErrPodGone = errors.New("pod is gone")
+	// ErrUnfenced: the claim was applied, but the pod's IP is not the address
+	// that was fenced for it. The caller ends the pod (StopClaimed).
+	ErrUnfenced = errors.New("pod's address is not the fenced one")
+
+	errConflict = fmt.Errorf("%w: it gave up on its own write races", ErrUnavailable)
+)

@@ -1,0 +1,140 @@
+package schedule
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// Claim is what one claim PATCH writes, and on which pod.
+type Claim struct {
+	SandboxID, ClaimID string
+	Namespace, PodName string
+	PodUID             types.UID
+	// Phase is PodRunning or PodStarting.
+	Phase v1alpha1.PodPhase
+	// Images are the containers whose image changes.
+	Images []ImageChange
+	// Labels and Annotations are written besides the claim's own.
+	Labels, Annotations map[string]string
+	// At is claimed-at, and started-at of a running pod. Zero means now.
+	At time.Time
+}
+
+// ImageChange gives the container at Index, which must have the name
+// Container, another image.
+type ImageChange struct {
+	Index            int
+	Container, Image string
+}
+
+// NewClaimID returns a claim ID that nobody has had.
+func NewClaimID() string { return string(uuid.NewUUID()) }
+
+// ClaimOf returns the claim that the sandbox's binding asks for on its pod, for
+// whoever completes an activation that another began. It needs a binding that
+// names the pod. The error is ErrInvalid if the sandbox wants what the pod
+// cannot give.
+func ClaimOf(s *v1alpha1.Sandbox, pod *corev1.Pod) (Claim, error) {
+	b := s.Spec.Binding
+	images, err := imageChanges(containersOf(pod), s.Spec.Images)
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	phase, err := targetPhase("", len(images) > 0)
+	return Claim{
+		SandboxID: s.Name, ClaimID: b.ClaimID,
+		Namespace: s.Spec.Namespace, PodName: b.PodName, PodUID: types.UID(b.PodUID),
+		Phase: phase, Images: images,
+	}, err
+}
+
+// BindingOf returns the binding that names the pod under the claim in its
+// annotation: what Bind writes for the pod it is handed.
+func BindingOf(pod *corev1.Pod) *v1alpha1.Binding {
+	return &v1alpha1.Binding{
+		ClaimID: pod.Annotations[v1alpha1.AnnotationClaim],
+		PodName: pod.Name, PodUID: string(pod.UID),
+	}
+}
+
+// On reports whether the pod is this claim's and carries it.
+func (c Claim) On(pod *corev1.Pod) bool {
+	return pod.UID == c.PodUID && pod.Annotations[v1alpha1.AnnotationClaim] == c.ClaimID &&
+		pod.Labels[v1alpha1.LabelSandboxID] == c.SandboxID
+}
+
+// object is the pod to be patched or read, by name.
+func (c Claim) object() *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = c.Namespace, c.PodName
+	return pod
+}
+
+// Patch returns the claim as one JSON Patch. It applies only to the pod with
+// the claim's UID, while that is idle and not being deleted, so that of all the
+// claims of one pod at most one ever applies.
+func (c Claim) Patch() client.Patch {
+	at := c.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	stamp := at.UTC().Format(time.RFC3339Nano)
+	ops := []operation{
+		test("/metadata/uid", c.PodUID),
+		test(labelPath(v1alpha1.LabelPhase), v1alpha1.PodIdle),
+		test("/metadata/deletionTimestamp", nil),
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
+		ops = append(ops, add(labelPath(key), c.Labels[key]))
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
+		ops = append(ops, add(annotationPath(key), c.Annotations[key]))
+	}
+	ops = append(ops,
+		add(labelPath(v1alpha1.LabelPhase), c.Phase),
+		add(labelPath(v1alpha1.LabelSandboxID), c.SandboxID),
+		add(annotationPath(v1alpha1.AnnotationClaim), c.ClaimID),
+		add(annotationPath(v1alpha1.AnnotationClaimedAt), stamp))
+	if c.Phase == v1alpha1.PodRunning {
+		ops = append(ops, add(annotationPath(v1alpha1.AnnotationStartedAt), stamp))
+	}
+	for _, i := range c.Images {
+		at := fmt.Sprintf("/spec/containers/%d", i.Index)
+		ops = append(ops, test(at+"/name", i.Container), add(at+"/image", i.Image))
+	}
+	return jsonPatch(ops...)
+}
+
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+func test(path string, value any) operation { return operation{"test", path, value} }
+func add(path string, value any) operation  { return operation{"add", path, value} }
+
+func labelPath(key string) string      { return "/metadata/labels/" + escape.Replace(key) }
+func annotationPath(key string) string { return "/metadata/annotations/" + escape.Replace(key) }
+
+// escape quotes a key for a JSON Pointer (RFC 6901).
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+func jsonPatch(ops ...operation) client.Patch {
+	data, err := json.Marshal(ops)
+	if err != nil {
+		panic(err) // strings and nil only
+	}
+	return client.RawPatch(types.JSONPatchType, data)
+}

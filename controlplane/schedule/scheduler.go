@@ -1,0 +1,260 @@
+package schedule
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// Defaults of a PoolScheduler.
+const (
+	DefaultQueueSize      = 1024
+	DefaultReservationTTL = 30 * time.Second
+)
+
+// PoolScheduler claims the idle pods of one pool for this gateway. Make it with
+// NewPoolScheduler, feed it with Offer and Forget, and call Run once. All
+// methods are safe for concurrent use.
+type PoolScheduler struct {
+	namespace, pool, team string
+	client                client.Client
+	settings
+
+	wake chan struct{} // room for one: look at the queues
+	stop chan struct{} // closed by Shutdown
+
+	mu      sync.Mutex
+	closed  bool // no request is accepted, no goroutine started, any more
+	waiting *waiting
+	stock   *stock
+	told    bool // the pool knows that claims wait
+
+	claims sync.WaitGroup // claim, undo and notification goroutines; Go under mu while !closed, or from one of them
+}
+
+// settings are what Options change.
+type settings struct {
+	queueSize int
+	ttl       time.Duration
+	seed      uint64
+	metrics   *Metrics
+	log       *slog.Logger
+}
+
+// Option changes a default of NewPoolScheduler and NewSet.
+type Option func(*settings)
+
+// WithQueueSize bounds the requests that wait for a pod (DefaultQueueSize).
+func WithQueueSize(n int) Option { return func(s *settings) { s.queueSize = n } }
+
+// WithReservationTTL bounds how long a pod that was claimed is kept out of the
+// queue while the feed still shows it idle (DefaultReservationTTL).
+func WithReservationTTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
+
+// WithSeed makes this gateway pick at another place of the queue than gateways
+// with other seeds. 0, the default, picks the oldest pod.
+func WithSeed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
+
+// WithMetrics counts in m, which several schedulers may share. The default
+// counts nowhere.
+func WithMetrics(m *Metrics) Option { return func(s *settings) { s.metrics = m } }
+
+// WithLogger logs to l instead of slog.Default().
+func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.log = l } }
+
+// NewPoolScheduler returns the scheduler of pool ns/name. team owns the pool's
+// claims where a request names no tenant; user, if any, is named in logs. c must
+// not be nil, answer reads live, and not throttle by itself (rest.Config QPS
+// -1): a write held back in the client counts as one that may have been sent.
+func NewPoolScheduler(ns, name, team, user string, c client.Client, opts ...Option) *PoolScheduler {
+	if c == nil {
+		panic("schedule: NewPoolScheduler needs a client")
+	}
+	s := &PoolScheduler{
+		namespace: ns, pool: name, team: team, client: c,
+		settings: settings{queueSize: DefaultQueueSize, ttl: DefaultReservationTTL},
+		wake:     make(chan struct{}, 1),
+		stop:     make(chan struct{}),
+	}
+	for _, o := range opts {
+		o(&s.settings)
+	}
+	if s.metrics == nil {
+		s.metrics = NewMetrics(nil)
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.log = s.log.With("pool", s.String())
+	if user != "" {
+		s.log = s.log.With("user", user)
+	}
+	s.waiting = newWaiting(s.queueSize)
+	s.stock = newStock(s.ttl, startOf(s.seed))
+	return s
+}
+
+// startOf spreads seeds evenly over [0,1); 0 stays 0.
+func startOf(seed uint64) float64 {
+	const golden = 0x9e3779b97f4a7c15
+	return float64(seed*golden>>11) / (1 << 53)
+}
+
+// String returns the pool as namespace/name.
+func (s *PoolScheduler) String() string { return s.namespace + "/" + s.pool }
+
+// Enqueue accepts a request, or returns false, and writes nothing to ResultCh,
+// when the queue or its tenant's share of it is full or the scheduler is shut
+// down. Requests are accepted before Run is called, and wait for it.
+func (s *PoolScheduler) Enqueue(r *ClaimRequest) bool {
+	if r.ResultCh == nil {
+		panic("schedule: a ClaimRequest needs a ResultCh")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Tenant == "" {
+		r.Tenant = s.team
+	}
+	if s.closed || !s.waiting.admits(r.Tenant, len(s.stock.queue)) {
+		return false
+	}
+	now := time.Now()
+	if r.Ctx == nil {
+		r.Ctx = context.Background()
+	}
+	if r.Deadline.IsZero() {
+		r.Deadline = now.Add(DefaultPatience)
+	}
+	if r.EnqueuedAt.IsZero() {
+		r.EnqueuedAt = now
+	}
+	if r.ClaimID == "" {
+		r.ClaimID = NewClaimID()
+	}
+	e := &entry{ClaimRequest: r, done: make(chan struct{})}
+	s.waiting.push(e, false)
+	s.arm(e, r.Deadline.Sub(now))
+	s.notify()
+	return true
+}
+
+// Offer tells that the feed shows the pod idle. A pod that cannot be claimed is
+// forgotten instead. Only a compact record is kept of it.
+func (s *PoolScheduler) Offer(pod *corev1.Pod) {
+	if v1alpha1.PhaseOf(pod) != v1alpha1.PodIdle || pod.DeletionTimestamp != nil ||
+		v1alpha1.FencedAddress(pod) == "" {
+		s.Forget(pod.UID)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed && s.stock.offer(pod) {
+		s.notify()
+	}
+}
+
+// Forget tells that the pod has left idle, is not ready, or is gone.
+func (s *PoolScheduler) Forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stock.forget(uid) {
+		s.metrics.evicted.Inc()
+		s.measure()
+	}
+}
+
+// NotifyIdle makes the scheduler look at its queues. Offer and Enqueue do so
+// themselves.
+func (s *PoolScheduler) NotifyIdle() { s.notify() }
+
+func (s *PoolScheduler) notify() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run gives pods to requests until ctx is done or Shutdown is called, and
+// returns when every request is answered and every claim has settled. Call it
+// once.
+func (s *PoolScheduler) Run(ctx context.Context) {
+	expiry := time.NewTimer(time.Hour)
+	defer expiry.Stop()
+	for {
+		if next := s.dispatch(); !next.IsZero() {
+			expiry.Reset(time.Until(next))
+		}
+		select {
+		case <-s.wake:
+		case <-expiry.C:
+		case <-s.stop:
+			s.claims.Wait()
+			return
+		case <-ctx.Done():
+			s.Shutdown()
+			return
+		}
+	}
+}
+
+// dispatch matches requests and pods, and returns when the next reservation
+// ends. Nothing in it waits.
+func (s *PoolScheduler) dispatch() (next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return time.Time{}
+	}
+	now := time.Now()
+	expired, next := s.stock.expire(now)
+	s.metrics.expired.Add(float64(expired))
+	for e := s.waiting.first(); e != nil; e = s.waiting.first() {
+		rec := s.stock.pick()
+		if rec == nil {
+			s.tellPool()
+			break
+		}
+		s.waiting.remove(e)
+		if !e.dispatched {
+			e.dispatched = true
+			s.metrics.dispatch.Observe(now.Sub(e.EnqueuedAt).Seconds())
+		}
+		s.claims.Go(func() { s.claim(e, rec) })
+	}
+	if s.waiting.len() == 0 {
+		s.told = false
+	}
+	s.measure()
+	return next
+}
+
+// measure sets the gauges. The mutex is held.
+func (s *PoolScheduler) measure() {
+	if !s.closed {
+		s.metrics.sizes(s.namespace, s.pool, len(s.stock.queue), s.waiting.len(), s.stock.reserved())
+	}
+}
+
+// Shutdown accepts no more requests, answers those that wait with ErrShutdown,
+// and returns when claims under way are answered and settled, which their own
+// timeouts bound. It may be called again, and without Run.
+func (s *PoolScheduler) Shutdown() {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		for e := s.waiting.first(); e != nil; e = s.waiting.first() {
+			s.answer(e, ClaimResult{Err: s.shutdownError()})
+		}
+		close(s.stop)
+		s.metrics.drop(s.namespace, s.pool)
+	}
+	s.mu.Unlock()
+	s.claims.Wait()
+}

@@ -1,0 +1,125 @@
+package schedule
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// Set keeps one running PoolScheduler for each pool. The index feeds it:
+// PoolChanged, Offer and Forget fit its hooks and do not block. It is a
+// manager.Runnable of every gateway. All methods are safe for concurrent use.
+//
+// Pods may be seen before their pool. Their scheduler is made then, and is
+// found by Get once the pool itself was seen.
+type Set struct {
+	client client.Client
+	opts   []Option
+	ctx    context.Context // of every Run; done when the set is shut down
+	cancel context.CancelFunc
+	runs   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	pools  map[types.NamespacedName]*member
+}
+
+type member struct {
+	*PoolScheduler
+	known  bool // the pool itself was seen
+	cancel context.CancelFunc
+}
+
+// NewSet returns an empty set whose schedulers get the client and options.
+func NewSet(c client.Client, opts ...Option) *Set {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Set{client: c, opts: opts, ctx: ctx, cancel: cancel, pools: make(map[types.NamespacedName]*member)}
+}
+
+// PoolChanged tells that a pool exists, or no longer does: then its waiting
+// requests are answered with ErrShutdown.
+func (s *Set) PoolChanged(namespace, name string, exists bool) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if exists {
+		if m := s.member(key); m != nil {
+			m.known = true
+		}
+		return
+	}
+	if m := s.pools[key]; m != nil {
+		delete(s.pools, key)
+		m.cancel()
+	}
+}
+
+// member returns the pool's scheduler, made and started if need be; nil if the
+// set is shut down. The mutex is held.
+func (s *Set) member(key types.NamespacedName) *member {
+	m := s.pools[key]
+	if m == nil && !s.closed {
+		m = &member{PoolScheduler: NewPoolScheduler(key.Namespace, key.Name, "", "", s.client, s.opts...)}
+		ctx, cancel := context.WithCancel(s.ctx)
+		m.cancel = cancel
+		s.pools[key] = m
+		s.runs.Go(func() { m.Run(ctx) })
+	}
+	return m
+}
+
+// Get returns the scheduler of a pool that exists.
+func (s *Set) Get(namespace, name string) (*PoolScheduler, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.pools[types.NamespacedName{Namespace: namespace, Name: name}]
+	if m == nil || !m.known {
+		return nil, false
+	}
+	return m.PoolScheduler, true
+}
+
+// Offer passes an idle pod to its pool's scheduler.
+func (s *Set) Offer(pod *corev1.Pod) {
+	s.mu.Lock()
+	m := s.member(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelPool]})
+	s.mu.Unlock()
+	if m != nil {
+		m.Offer(pod)
+	}
+}
+
+// Forget tells a pool's scheduler that a pod is no longer to be had.
+func (s *Set) Forget(namespace, pool string, uid types.UID) {
+	s.mu.Lock()
+	m := s.pools[types.NamespacedName{Namespace: namespace, Name: pool}]
+	s.mu.Unlock()
+	if m != nil {
+		m.Forget(uid)
+	}
+}
+
+// Start waits for ctx, then shuts down.
+func (s *Set) Start(ctx context.Context) error {
+	<-ctx.Done()
+	s.Shutdown()
+	return nil
+}
+
+// NeedLeaderElection says that every gateway schedules.
+func (s *Set) NeedLeaderElection() bool { return false }
+
+// Shutdown shuts every scheduler down and returns when all have answered their
+// requests and settled their claims.
+func (s *Set) Shutdown() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.runs.Wait()
+}

@@ -1,0 +1,80 @@
+package schedule
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, reg := newFakeAPI(), prometheus.NewRegistry()
+		set := NewSet(api, WithMetrics(NewMetrics(reg)))
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error)
+		go func() { stopped <- set.Start(ctx) }()
+
+		set.Offer(api.idle("p1")) // seen before its pool
+		if _, ok := set.Get("ns", "pool"); ok {
+			t.Error("a pool that was not seen is found")
+		}
+		set.PoolChanged("ns", "pool", true)
+		set.PoolChanged("ns", "pool", true) // again
+		s, ok := set.Get("ns", "pool")
+		if !ok {
+			t.Fatal("no scheduler for the pool")
+		}
+		ask := func() *ClaimRequest {
+			q := &ClaimRequest{SandboxID: "a", Deadline: time.Now().Add(time.Hour), ResultCh: make(chan ClaimResult, 1)}
+			if !s.Enqueue(q) {
+				t.Fatal("not accepted")
+			}
+			return q
+		}
+		gets(t, ask(), "p1")
+		set.Offer(api.idle("p2"))
+		set.Forget("ns", "pool", "uid-p2")
+		set.Forget("ns", "none", "uid-p2")
+		waiting := ask()
+		waits(t, waiting)
+		if n, err := testutil.GatherAndCount(reg, "sandlane_schedule_waiting_requests"); n != 1 || err != nil {
+			t.Errorf("%d pools have gauges (%v)", n, err)
+		}
+
+		set.PoolChanged("ns", "pool", false)
+		fails(t, waiting, ErrShutdown)
+		if _, ok := set.Get("ns", "pool"); ok {
+			t.Error("a pool that is gone is found")
+		}
+		if n, _ := testutil.GatherAndCount(reg, "sandlane_schedule_waiting_requests"); n != 0 {
+			t.Error("a pool that is gone has gauges")
+		}
+		set.PoolChanged("ns", "pool", true)
+		if again, ok := set.Get("ns", "pool"); !ok || again == s {
+			t.Error("a pool that came back has no scheduler of its own")
+		}
+		cancel()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		set.PoolChanged("ns", "late", true)
+		if _, ok := set.Get("ns", "late"); ok {
+			t.Error("a set that is shut down takes on a pool")
+		}
+	})
+}
+
+func TestMetricsLint(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := NewMetrics(reg)
+	m.outcome(outcomeSuccess)
+	m.sizes("ns", "pool", 1, 2, 3)
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
