@@ -1,0 +1,157 @@
+package node
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// cgroupRoot is where the machine's controllers are mounted.
+const cgroupRoot = "/sys/fs/cgroup"
+
+// cgroups makes limits where the machine lets it; all of it is optional, and a
+// nil value makes none. Version 1 has a tree per controller, version 2 one.
+type cgroups struct {
+	v2    bool
+	bases map[string]string // controller → this node's folder; one entry "" for version 2
+}
+
+func cgroupName(hash string) string { return "sandlane-" + hash }
+
+func openCgroups(hash string) *cgroups { return openCgroupsAt(cgroupRoot, hash) }
+
+func openCgroupsAt(root, hash string) *cgroups {
+	c := &cgroups{bases: map[string]string{}}
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		c.v2 = true
+		base := filepath.Join(root, cgroupName(hash))
+		_ = os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+memory +cpu"), 0)
+		if os.Mkdir(base, 0o755) == nil {
+			_ = os.WriteFile(filepath.Join(base, "cgroup.subtree_control"), []byte("+memory +cpu"), 0)
+			c.bases[""] = base
+		}
+		return c
+	}
+	for _, controller := range []string{"memory", "cpu"} {
+		base := filepath.Join(root, controller, cgroupName(hash))
+		if os.Mkdir(base, 0o755) == nil {
+			c.bases[controller] = base
+		}
+	}
+	return c
+}
+
+// cgroup is the group of one container; nil is a container without one.
+type cgroup struct {
+	v2   bool
+	dirs map[string]string // as bases
+}
+
+// make creates the group with the container's limits. What cannot be had is
+// left out.
+func (c *cgroups) make(name string, r corev1.ResourceRequirements) *cgroup {
+	if c == nil {
+		return nil
+	}
+	g := &cgroup{v2: c.v2, dirs: map[string]string{}}
+	for controller, base := range c.bases {
+		dir := filepath.Join(base, name)
+		if err := os.Mkdir(dir, 0o755); err == nil || errors.Is(err, os.ErrExist) {
+			g.dirs[controller] = dir
+		}
+	}
+	set := func(controller, file, value string) {
+		if dir, ok := g.dirs[controller]; ok {
+			_ = os.WriteFile(filepath.Join(dir, file), []byte(value), 0)
+		}
+	}
+	if limit := r.Limits.Memory().Value(); limit > 0 {
+		if c.v2 {
+			set("", "memory.max", strconv.FormatInt(limit, 10))
+			set("", "memory.swap.max", "0")
+		} else {
+			set("memory", "memory.limit_in_bytes", strconv.FormatInt(limit, 10))
+			set("memory", "memory.memsw.limit_in_bytes", strconv.FormatInt(limit, 10))
+		}
+	}
+	const period = 100_000 // µs
+	if limit := r.Limits.Cpu().MilliValue(); limit > 0 {
+		if c.v2 {
+			set("", "cpu.max", fmt.Sprintf("%d %d", limit*period/1000, period))
+		} else {
+			set("cpu", "cpu.cfs_period_us", strconv.Itoa(period))
+			set("cpu", "cpu.cfs_quota_us", strconv.FormatInt(limit*period/1000, 10))
+		}
+	}
+	if shares := r.Requests.Cpu().MilliValue() * 1024 / 1000; shares > 1 {
+		if c.v2 {
+			set("", "cpu.weight", strconv.FormatInt(max(1, min(10000, shares*100/1024)), 10))
+		} else {
+			set("cpu", "cpu.shares", strconv.FormatInt(shares, 10))
+		}
+	}
+	return g
+}
+
+// procs are the files through which a process enters the group.
+func (g *cgroup) procs() (files []string) {
+	if g != nil {
+		for _, dir := range g.dirs {
+			files = append(files, filepath.Join(dir, "cgroup.procs"))
+		}
+	}
+	return files
+}
+
+// oomKilled reports whether the kernel killed a process of the group for memory.
+func (g *cgroup) oomKilled() bool {
+	if g == nil {
+		return false
+	}
+	if g.v2 {
+		return counter(filepath.Join(g.dirs[""], "memory.events"), "oom_kill") > 0
+	}
+	return counter(filepath.Join(g.dirs["memory"], "memory.oom_control"), "oom_kill") > 0
+}
+
+// counter reads the value of a key from a file of "key value" lines.
+func counter(file, key string) int64 {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0
+	}
+	defer closeAll(f)
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == key {
+			n, _ := strconv.ParseInt(words[1], 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// remove deletes the group; its processes are dead, but the kernel may need a
+// moment to see that.
+func (g *cgroup) remove() {
+	if g != nil {
+		for _, dir := range g.dirs {
+			removeGroup(dir)
+		}
+	}
+}
+
+func removeGroup(dir string) {
+	for wait := time.Millisecond; wait < time.Second; wait *= 2 {
+		if err := os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		time.Sleep(wait)
+	}
+}

@@ -1,0 +1,121 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// nodeEnv marks the processes of a node without isolation, so that Cleanup
+// finds those that outlived it.
+const nodeEnv = "SANDLANE_NODE"
+
+// Cleanup removes what a node with this state folder left on the machine:
+// processes, links, routes, cgroups, and the folders of its containers. It
+// touches nothing that does not carry the folder's hash. The node must not be
+// running. Nothing to remove is no error.
+func Cleanup(stateDir string) error {
+	hash := stateHash(stateDir)
+	var errs []error
+	killMarked(hash)
+	removeCgroups(hash)
+	if os.Geteuid() == 0 {
+		errs = append(errs, removeLinks(hash))
+	}
+	if err := os.RemoveAll(filepath.Join(nodeDir(stateDir), "pods")); err != nil {
+		errs = append(errs, fmt.Errorf("remove the containers' folders: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func removeLinks(hash string) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	var errs []error
+	for _, link := range links {
+		name := link.Attrs().Name
+		if !strings.HasPrefix(name, "sl"+hash) {
+			continue
+		}
+		if name == bridgeName(hash) {
+			errs = append(errs, removeRoutes(link))
+		}
+		if err := netlink.LinkDel(link); err != nil && !errors.Is(err, syscall.ENODEV) && !errors.As(err, &netlink.LinkNotFoundError{}) {
+			errs = append(errs, fmt.Errorf("remove link %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeRoutes removes the unreachable routes inside the bridge's subnet.
+func removeRoutes(bridge netlink.Link) error {
+	addrs, err := netlink.AddrList(bridge, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("list the bridge's addresses: %w", err)
+	}
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Type: unix.RTN_UNREACHABLE}, netlink.RT_FILTER_TYPE)
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	var errs []error
+	for _, route := range routes {
+		for _, addr := range addrs {
+			subnet := net.IPNet{IP: addr.IP.Mask(addr.Mask), Mask: addr.Mask}
+			if route.Dst != nil && subnet.Contains(route.Dst.IP) {
+				if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, syscall.ESRCH) {
+					errs = append(errs, fmt.Errorf("remove the route to %s: %w", route.Dst, err))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeCgroups(hash string) {
+	bases, _ := filepath.Glob(filepath.Join(cgroupRoot, "*", cgroupName(hash)))
+	bases = append(bases, filepath.Join(cgroupRoot, cgroupName(hash)))
+	for _, base := range bases {
+		groups, _ := filepath.Glob(filepath.Join(base, "*", "cgroup.procs"))
+		for _, file := range groups {
+			raw, _ := os.ReadFile(file)
+			for _, pid := range strings.Fields(string(raw)) {
+				if n, err := strconv.Atoi(pid); err == nil {
+					_ = syscall.Kill(n, syscall.SIGKILL)
+				}
+			}
+			removeGroup(filepath.Dir(file))
+		}
+		removeGroup(base)
+	}
+}
+
+// killMarked kills every process that carries this node's mark.
+func killMarked(hash string) {
+	mark := []byte(nodeEnv + "=" + hash)
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for _, kv := range bytes.Split(raw, []byte{0}) {
+			if bytes.Equal(kv, mark) {
+				if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package node
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// guardedPods is the client that virtual-kubelet gets. The library's status
+// write sends its copy of the whole pod, which puts old labels back and undoes
+// claims, and it deletes pods when a grace period is over whether their
+// processes are dead or not; here the first becomes a patch of the status and
+// the second waits for the node's own delete.
+type guardedPods struct {
+	corev1client.PodsGetter
+	provider *provider
+}
+
+func (g guardedPods) Pods(namespace string) corev1client.PodInterface {
+	return guardedNamespace{g.PodsGetter.Pods(namespace), g.provider}
+}
+
+type guardedNamespace struct {
+	corev1client.PodInterface
+	provider *provider
+}
+
+// UpdateStatus writes only the status, and for a pod with a record nothing:
+// the record writes its own.
+func (g guardedNamespace) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ metav1.UpdateOptions) (*corev1.Pod, error) {
+	if g.provider.alive(pod.UID) {
+		return pod, nil
+	}
+	err := patchStatus(ctx, g.PodInterface, pod, pod.Status)
+	if apierrors.IsConflict(err) { // another pod has the name
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
+	}
+	return pod, err
+}
+
+// Delete does nothing while processes of the pod may be running.
+func (g guardedNamespace) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	if p := opts.Preconditions; p != nil && p.UID != nil && g.provider.alive(*p.UID) {
+		return nil
+	}
+	return g.PodInterface.Delete(ctx, name, opts)
+}

@@ -1,0 +1,334 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// startError is the exit code a kubelet shows for a program that did not start.
+const startError = 128
+
+// container is one container of a pod. Its goroutine (run) alone starts and
+// stops processes; the status fields are guarded by the pod's mutex.
+type container struct {
+	pod   *pod
+	index int
+	wake  chan struct{} // capacity 1: the image may have changed
+	retry backoff
+
+	status corev1.ContainerStatus
+	proc   *process // of the current run; nil when none is running
+	log    string   // file of the current or last run
+	oldLog string   // file of the run before
+}
+
+// desired is the container as the API has it now.
+func (c *container) desired() (*corev1.Pod, *corev1.Container) {
+	spec := c.pod.current()
+	return spec, &spec.Spec.Containers[c.index]
+}
+
+// run keeps the container running until the pod stops or the restart policy
+// says that it is over. No process of it lives when run returns.
+func (c *container) run() {
+	for c.pod.stop.Err() == nil {
+		proc, err := c.start()
+		var pause time.Duration
+		if err != nil {
+			if c.pod.stop.Err() != nil {
+				return
+			}
+			pause = c.failed(err)
+		} else {
+			var again bool
+			if pause, again = c.attend(proc); !again {
+				return
+			}
+		}
+		if pause < 0 {
+			return
+		}
+		if pause > 0 {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-c.wake:
+			case <-c.pod.stop.Done():
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// waitingError is a failure before anything ran; reason is shown in the status.
+type waitingError struct {
+	reason string
+	err    error
+}
+
+func (e *waitingError) Error() string { return e.err.Error() }
+
+// failed records why start did not start; it returns the pause before the next
+// try, negative when there is none.
+func (c *container) failed(err error) time.Duration {
+	spec, _ := c.desired()
+	pause := c.retry.after(0)
+	if pause == 0 {
+		pause = backoffBase / 4
+	}
+	waiting := &waitingError{reason: "RunContainerError", err: err}
+	if !errors.As(err, &waiting) {
+		c.pod.rt.metrics.failures.Inc()
+		now := metav1.Now()
+		ended := &corev1.ContainerStateTerminated{
+			ExitCode: startError, Reason: "StartError", Message: err.Error(), StartedAt: now, FinishedAt: now,
+		}
+		if !mayRestart(spec.Spec.RestartPolicy, startError) {
+			c.set(func(s *corev1.ContainerStatus) { s.State = corev1.ContainerState{Terminated: ended} })
+			return -1
+		}
+		c.set(func(s *corev1.ContainerStatus) { s.LastTerminationState = corev1.ContainerState{Terminated: ended} })
+	}
+	reason := waiting.reason
+	c.set(func(s *corev1.ContainerStatus) {
+		if w := s.State.Waiting; w != nil && w.Reason == "ErrImagePull" && reason == "ErrImagePull" {
+			reason = "ImagePullBackOff"
+		}
+		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: err.Error()}}
+	})
+	c.pod.event(corev1.EventTypeWarning, "Failed", "container %s: %v", c.name(), err)
+	return pause
+}
+
+func (c *container) name() string { return c.status.Name }
+
+// start resolves the container's spec and starts its process.
+func (c *container) start() (*process, error) {
+	p := c.pod
+	spec, want := c.desired()
+	c.set(func(s *corev1.ContainerStatus) {
+		s.Image, s.Ready, s.Started = want.Image, false, new(bool)
+		if s.State.Waiting == nil {
+			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+		}
+	})
+	image, err := lookupImage(p.rt.opts.Images, want.Image)
+	if err != nil {
+		return nil, &waitingError{"ErrImagePull", err}
+	}
+	full := p.rt.bridge != nil
+	ps := processSpec{podName: spec.Name, podUID: spec.UID, container: want.Name, image: image, resources: want.Resources, dir: want.WorkingDir}
+	if ps.mounts, err = volumeMounts(filepath.Join(p.rt.dir, "pods", string(spec.UID)), spec, want, full); err != nil {
+		return nil, &waitingError{"CreateContainerConfigError", err}
+	}
+	env, err := resolveEnv(p.stop, p.client, spec, want, image, p.net.Addr().String())
+	if err != nil {
+		return nil, &waitingError{"CreateContainerConfigError", err}
+	}
+	ps.uid, ps.gid = userOf(spec, want)
+	finishSpec(&ps, env, want, p, full)
+
+	p.mu.Lock()
+	if c.status.ContainerID != "" {
+		c.status.RestartCount++
+	}
+	ps.attempt = c.status.RestartCount
+	c.status.ContainerID = "local://" + uuid.NewString()
+	c.status.ImageID = imageID(want.Image, image)
+	c.oldLog, c.log = c.log, logFile(p.rt.dir, spec, want.Name, ps.attempt)
+	stale, file := c.oldLog, c.log
+	p.mu.Unlock()
+	removeOlder(stale, ps.attempt)
+
+	w, _, err := startLog(file)
+	if err != nil {
+		return nil, err
+	}
+	ps.log = w
+	defer closeAll(w)
+	proc, err := p.rt.start(p.stop, p.net, ps)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	c.proc = proc
+	p.mu.Unlock()
+	c.set(func(s *corev1.ContainerStatus) {
+		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(proc.started)}}
+	})
+	p.rt.metrics.starts.Inc()
+	p.event(corev1.EventTypeNormal, "Started", "container %s runs image %s", want.Name, want.Image)
+	return proc, nil
+}
+
+// finishSpec adds what depends on image, environment and isolation.
+func finishSpec(ps *processSpec, env *environment, want *corev1.Container, p *pod, full bool) {
+	args, _ := program(ps.image, full)
+	if len(want.Command) > 0 {
+		args = nil
+		for _, a := range want.Command {
+			args = append(args, expand(a, env.values))
+		}
+	}
+	for _, a := range want.Args {
+		args = append(args, expand(a, env.values))
+	}
+	ps.args = args
+	if full {
+		if _, ok := env.values["HOME"]; !ok {
+			env.set("HOME", map[bool]string{true: "/root", false: "/home/user"}[ps.uid == 0])
+		}
+		if ps.dir == "" {
+			ps.dir = "/"
+		}
+	} else {
+		env.set("SANDLANE_ADDRESS", p.net.Addr().String())
+		env.set("POD_IP", p.net.Addr().String())
+		env.set(nodeEnv, p.rt.hash)
+		if ps.dir == "" {
+			ps.dir = filepath.Join(p.rt.dir, "pods", string(ps.podUID), ps.container)
+		}
+	}
+	ps.env = env.list()
+}
+
+// userOf is who the container runs as: root unless the spec says otherwise.
+func userOf(pod *corev1.Pod, c *corev1.Container) (uid, gid int) {
+	if s := pod.Spec.SecurityContext; s != nil {
+		uid, gid = orElse(s.RunAsUser, uid), orElse(s.RunAsGroup, gid)
+	}
+	if s := c.SecurityContext; s != nil {
+		uid, gid = orElse(s.RunAsUser, uid), orElse(s.RunAsGroup, gid)
+	}
+	return uid, gid
+}
+
+func orElse(v *int64, otherwise int) int {
+	if v == nil {
+		return otherwise
+	}
+	return int(*v)
+}
+
+// removeOlder keeps the log of one earlier run.
+func removeOlder(previous string, attempt int32) {
+	if attempt >= 2 {
+		dir, base := filepath.Split(previous)
+		stem := base[:max(0, len(base)-len(fmt.Sprintf("_%d.log", attempt-1)))]
+		for _, suffix := range []string{"", ".old"} {
+			_ = os.Remove(filepath.Join(dir, fmt.Sprintf("%s_%d.log%s", stem, attempt-2, suffix)))
+		}
+	}
+}
+
+// attend looks after a running process: hooks, probes, changed image, stop.
+// The process is dead when it returns. again is false when the container will
+// not be started any more.
+func (c *container) attend(proc *process) (pause time.Duration, again bool) {
+	spec, want := c.desired()
+	t := target{net: c.pod.net, proc: proc, spec: want}
+	ctx, cancel := context.WithCancelCause(c.pod.stop)
+	var helpers sync.WaitGroup
+	unhealthy := make(chan error, 1)
+	helpers.Go(func() { c.watchHealth(ctx, t, unhealthy) })
+
+	// Probes and hooks end first: one inside the container could hold up its end.
+	terminate := func(grace time.Duration) {
+		cancel(errors.New("the container is stopped"))
+		c.terminate(t, grace)
+	}
+	grace := graceOf(spec)
+	changed := false
+	for running := true; running; {
+		select {
+		case <-proc.exited:
+			running = false
+		case <-c.pod.stop.Done():
+			terminate(c.pod.graceLeft())
+			running = false
+		case err := <-unhealthy:
+			c.pod.event(corev1.EventTypeWarning, "Unhealthy", "container %s is killed: %v", c.name(), err)
+			terminate(grace)
+			running = false
+		case <-c.wake:
+			if _, now := c.desired(); now.Image != want.Image {
+				changed = true
+				c.pod.event(corev1.EventTypeNormal, "Killing", "container %s changes its image to %s", c.name(), now.Image)
+				terminate(grace)
+				running = false
+			}
+		}
+	}
+	cancel(errors.New("the container ended"))
+	helpers.Wait()
+	return c.ended(proc, changed)
+}
+
+// terminate runs the pre-stop hook and stops the process, both within grace.
+func (c *container) terminate(t target, grace time.Duration) {
+	c.set(func(s *corev1.ContainerStatus) { s.Ready = false })
+	begun := time.Now()
+	if l := t.spec.Lifecycle; l != nil && l.PreStop != nil && grace > 0 {
+		ctx, cancel := context.WithTimeout(c.pod.kill, grace)
+		if err := t.runHook(ctx, l.PreStop); err != nil {
+			c.pod.event(corev1.EventTypeWarning, "FailedPreStopHook", "container %s: %v", c.name(), err)
+		}
+		cancel()
+	}
+	t.proc.stop(c.pod.kill, grace-time.Since(begun))
+}
+
+// ended records the end of proc and decides what comes next.
+func (c *container) ended(proc *process, changed bool) (pause time.Duration, again bool) {
+	spec, _ := c.desired()
+	over := &corev1.ContainerStateTerminated{
+		ExitCode: int32(proc.code), Reason: "Completed",
+		StartedAt: metav1.NewTime(proc.started), FinishedAt: metav1.NewTime(proc.finished),
+	}
+	switch {
+	case proc.oomKilled:
+		over.Reason = "OOMKilled"
+	case proc.code != 0:
+		over.Reason = "Error"
+	}
+	if proc.code > 128 {
+		over.Signal = int32(proc.code - 128)
+	}
+	again = c.pod.stop.Err() == nil && (changed || mayRestart(spec.Spec.RestartPolicy, over.ExitCode))
+	if again && !changed {
+		pause = c.retry.after(proc.finished.Sub(proc.started))
+	}
+	c.pod.mu.Lock()
+	c.proc = nil
+	over.ContainerID = c.status.ContainerID
+	c.pod.mu.Unlock()
+	c.set(func(s *corev1.ContainerStatus) {
+		s.Ready, s.Started = false, new(bool)
+		s.State = corev1.ContainerState{Terminated: over}
+		if again {
+			s.LastTerminationState = s.State
+			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+			if pause > 0 {
+				s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off %s restarting failed container", pause)}
+			}
+		}
+	})
+	return pause, again
+}
+
+// set changes the status under the pod's mutex and has it written.
+func (c *container) set(change func(*corev1.ContainerStatus)) {
+	c.pod.mu.Lock()
+	change(&c.status)
+	c.pod.mu.Unlock()
+	c.pod.changed()
+}

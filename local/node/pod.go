@@ -1,0 +1,301 @@
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// pod is the record of one pod, by UID (see the package comment for its
+// states).
+type pod struct {
+	rt     *podRuntime
+	client kubernetes.Interface
+	emit   func(pod *corev1.Pod, kind, reason, format string, args ...any)
+
+	stop, kill     context.Context // deletion or node stop; end of the grace period
+	doStop, doKill context.CancelFunc
+	dirty          chan struct{} // capacity 1: the status may have changed
+	dead           chan struct{} // closed when no process and no network is left
+	gone           chan struct{} // closed when the record is forgotten
+	net            podNetwork    // set before containers run
+	containers     []*container
+
+	reach      sync.Mutex // orders applyReach; taken before mu
+	mu         sync.Mutex // guards all below, and the containers' status
+	spec       *corev1.Pod
+	reached    bool // the machine can reach the pod
+	podIP      string
+	startTime  metav1.Time
+	conditions []corev1.PodCondition
+	reason     string
+	message    string
+	finished   bool
+	deleting   bool
+	deadline   time.Time // of the grace period; zero while not deleting
+	timer      *time.Timer
+}
+
+func newPod(ctx context.Context, rt *podRuntime, client kubernetes.Interface, spec *corev1.Pod,
+	emit func(*corev1.Pod, string, string, string, ...any)) *pod {
+	p := &pod{
+		rt: rt, client: client, emit: emit, spec: spec,
+		dirty: make(chan struct{}, 1), dead: make(chan struct{}), gone: make(chan struct{}),
+		startTime: metav1.Now(), conditions: spec.Status.Conditions, podIP: spec.Status.PodIP,
+	}
+	p.stop, p.doStop = context.WithCancel(ctx)
+	p.kill, p.doKill = context.WithCancel(ctx)
+	if t := spec.Status.StartTime; t != nil {
+		p.startTime = *t
+	}
+	for i := range spec.Spec.Containers {
+		c := &container{pod: p, index: i, wake: make(chan struct{}, 1), status: firstStatus(spec, i)}
+		p.containers = append(p.containers, c)
+	}
+	return p
+}
+
+// firstStatus is a container's status before this node touched it: empty, or
+// what another life of this node left, whose process is dead.
+func firstStatus(spec *corev1.Pod, i int) corev1.ContainerStatus {
+	c := &spec.Spec.Containers[i]
+	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: new(bool)}
+	st.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
+	for _, old := range spec.Status.ContainerStatuses {
+		if old.Name != c.Name || old.ContainerID == "" {
+			continue
+		}
+		st.RestartCount, st.ContainerID, st.ImageID = old.RestartCount, old.ContainerID, old.ImageID
+		st.LastTerminationState = old.LastTerminationState
+		switch {
+		case old.State.Running != nil:
+			st.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "the node was restarted",
+				StartedAt: old.State.Running.StartedAt, FinishedAt: metav1.Now(), ContainerID: old.ContainerID,
+			}}
+		case old.State.Terminated != nil:
+			st.LastTerminationState = old.State
+		}
+		if last := st.LastTerminationState.Terminated; last != nil && !mayRestart(spec.Spec.RestartPolicy, last.ExitCode) {
+			st.State = corev1.ContainerState{Terminated: last}
+		}
+	}
+	return st
+}
+
+// run is the pod's life. It returns when nothing of it is left on the machine.
+func (p *pod) run() {
+	defer close(p.dead)
+	if !p.open() {
+		p.finish()
+		return
+	}
+	var all sync.WaitGroup
+	for _, c := range p.containers {
+		if c.status.State.Terminated == nil {
+			all.Go(c.run)
+		}
+	}
+	all.Wait()
+	if err := p.net.Close(); err != nil {
+		p.rt.opts.Log.Error("close a pod's network", "pod", p.current().Name, "error", err)
+	}
+	p.finish()
+}
+
+// open gets the pod its network, trying until it has one or the pod stops.
+func (p *pod) open() bool {
+	spec := p.current()
+	if len(spec.Spec.InitContainers) > 0 {
+		p.mu.Lock()
+		p.reason, p.message = "InitContainersNotSupported", "the local node runs no init containers"
+		p.mu.Unlock()
+		return false
+	}
+	for b := (backoff{}); p.stop.Err() == nil; {
+		net, err := p.rt.openNetwork(spec.UID)
+		p.mu.Lock()
+		if err == nil {
+			p.net, p.podIP, p.reason, p.message = net, net.Addr().String(), "", ""
+		} else {
+			p.reason, p.message = "FailedCreatePodSandBox", err.Error()
+		}
+		p.mu.Unlock()
+		p.changed()
+		if err == nil {
+			p.applyReach()
+			return true
+		}
+		p.event(corev1.EventTypeWarning, "FailedCreatePodSandBox", "%v", err)
+		wait(p.stop, max(b.after(0), backoffBase/4))
+	}
+	return false
+}
+
+func (p *pod) finish() {
+	uid := p.current().UID
+	p.rt.addrs.release(uid)
+	_ = os.RemoveAll(filepath.Join(p.rt.dir, "pods", string(uid)))
+	p.mu.Lock()
+	p.finished = true
+	p.mu.Unlock()
+	p.changed()
+}
+
+// update takes over what the API says, unless the record knows newer: the
+// watch handler is ahead of the library's queue, which may still hold an older
+// copy whose labels would open the pod's address again.
+func (p *pod) update(spec *corev1.Pod) {
+	p.mu.Lock()
+	old := p.spec
+	if order, err := resourceversion.CompareResourceVersion(spec.ResourceVersion, old.ResourceVersion); err == nil && order < 0 {
+		p.mu.Unlock()
+		return
+	}
+	p.spec = spec
+	p.mu.Unlock()
+	p.applyReach()
+	for i, c := range p.containers {
+		if old.Spec.Containers[i].Image != spec.Spec.Containers[i].Image {
+			select {
+			case c.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+	if len(spec.Spec.ReadinessGates) > 0 {
+		p.changed()
+	}
+	if spec.DeletionTimestamp != nil {
+		p.terminate(graceOf(spec))
+	}
+}
+
+// applyReach lets the machine reach the pod when its phase label says so.
+func (p *pod) applyReach() {
+	p.reach.Lock() // the last to read the label is the last to act on it
+	defer p.reach.Unlock()
+	p.mu.Lock()
+	net, spec := p.net, p.spec
+	p.mu.Unlock()
+	if net == nil {
+		return
+	}
+	yes := reachable(spec)
+	if err := net.SetReachable(yes); err != nil {
+		p.rt.opts.Log.Error("set whether a pod can be reached", "pod", spec.Name, "error", err)
+		return
+	}
+	p.mu.Lock()
+	moved := p.reached != yes
+	p.reached = yes
+	p.mu.Unlock()
+	if moved {
+		p.changed()
+	}
+}
+
+// reachable: a pod that is no pool's always is.
+func reachable(pod *corev1.Pod) bool {
+	if _, ok := pod.Labels[v1alpha1.LabelPool]; !ok {
+		return true
+	}
+	switch v1alpha1.PhaseOf(pod) {
+	case v1alpha1.PodIdle, v1alpha1.PodStarting, v1alpha1.PodRunning:
+		return true
+	}
+	return false
+}
+
+// terminate stops the pod; a later call may only shorten the grace period.
+func (p *pod) terminate(grace time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	deadline := time.Now().Add(grace)
+	if p.deleting && !deadline.Before(p.deadline) {
+		return
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.deleting, p.deadline = true, deadline
+	p.timer = time.AfterFunc(grace, p.doKill)
+	p.doStop()
+}
+
+func (p *pod) graceLeft() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.deleting {
+		return 0 // the node stops
+	}
+	return max(0, time.Until(p.deadline))
+}
+
+// graceOf is the pod's termination grace period.
+func graceOf(pod *corev1.Pod) time.Duration {
+	for _, s := range []*int64{pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds} {
+		if s != nil {
+			return time.Duration(*s) * time.Second
+		}
+	}
+	return 30 * time.Second
+}
+
+func (p *pod) current() *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spec
+}
+
+// changed has the status written.
+func (p *pod) changed() {
+	select {
+	case p.dirty <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pod) event(kind, reason, format string, args ...any) {
+	p.emit(p.current(), kind, reason, format, args...)
+}
+
+// status is the pod's status now.
+func (p *pod) status() corev1.PodStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := snapshot{
+		spec: &p.spec.Spec, podIP: p.podIP, startTime: p.startTime, reason: p.reason, message: p.message,
+		finished: p.finished, now: metav1.Now(),
+		pooled: p.spec.Labels[v1alpha1.LabelPool] != "", reached: p.reached,
+		previous: append(append([]corev1.PodCondition{}, p.conditions...), foreign(p.spec.Status.Conditions)...),
+	}
+	for _, c := range p.containers {
+		s.containers = append(s.containers, *c.status.DeepCopy())
+	}
+	st := buildStatus(s)
+	p.conditions = st.Conditions
+	return st
+}
+
+// foreign are the conditions that others set, such as readiness gates.
+func foreign(all []corev1.PodCondition) (out []corev1.PodCondition) {
+	for _, c := range all {
+		switch c.Type {
+		case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodScheduled, corev1.PodReadyToStartContainers,
+			v1alpha1.PodConditionReachable:
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/local/node/initspec"
+)
+
+// readOnlyProc are parts of /proc through which a process with uid 0 could
+// change the machine without any capability.
+var readOnlyProc = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+
+// hiddenProc are parts of /proc that show the machine.
+var hiddenProc = []string{"/proc/kcore", "/proc/keys", "/proc/kmsg", "/proc/timer_list", "/proc/sched_debug", "/proc/kallsyms", "/proc/config.gz"}
+
+// enterRoot builds the root below r.Dir and makes it this process's root. The
+// old root is detached, so that nothing of it can be reached.
+func enterRoot(r *initspec.Root) error {
+	if err := unix.Sethostname([]byte(r.Hostname)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("sandbox", r.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=1m"); err != nil {
+		return fmt.Errorf("mount the root: %w", err)
+	}
+	for _, dir := range r.Dirs {
+		if err := os.MkdirAll(filepath.Join(r.Dir, dir), 0o755); err != nil {
+			return fmt.Errorf("make %s: %w", dir, err)
+		}
+	}
+	for link, target := range r.Links {
+		if err := os.Symlink(target, filepath.Join(r.Dir, link)); err != nil {
+			return fmt.Errorf("link %s: %w", link, err)
+		}
+	}
+	if err := mountDev(r.Dir); err != nil {
+		return err
+	}
+	for _, b := range r.Binds {
+		if err := bind(r.Dir, b); err != nil {
+			return fmt.Errorf("mount %s: %w", b.Target, err)
+		}
+	}
+	for _, mask := range r.Masks {
+		path := filepath.Join(r.Dir, mask)
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		if err := unix.Mount("masked", path, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "size=4k"); err != nil {
+			return fmt.Errorf("mask %s: %w", mask, err)
+		}
+	}
+	if err := mountProc(r.Dir); err != nil {
+		return err
+	}
+	return pivot(r.Dir)
+}
+
+func bind(root string, b initspec.Bind) error {
+	target := filepath.Join(root, b.Target)
+	info, err := os.Stat(b.Source)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(target); err != nil {
+		if info.IsDir() {
+			err = os.MkdirAll(target, 0o755)
+		} else if err = os.MkdirAll(filepath.Dir(target), 0o755); err == nil {
+			err = os.WriteFile(target, nil, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount(b.Source, target, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_NOSUID)
+	if b.ReadOnly {
+		flags |= unix.MS_RDONLY
+	}
+	if !b.Device {
+		flags |= unix.MS_NODEV
+	}
+	return unix.Mount("", target, "", flags, "")
+}
+
+// mountDev makes the folder /dev with its two file systems and links; the
+// devices themselves are binds of the spec.
+func mountDev(root string) error {
+	dev := filepath.Join(root, "dev")
+	for _, dir := range []string{"pts", "shm"} {
+		if err := os.MkdirAll(filepath.Join(dev, dir), 0o755); err != nil {
+			return fmt.Errorf("make /dev/%s: %w", dir, err)
+		}
+	}
+	if err := unix.Mount("devpts", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"); err != nil {
+		return fmt.Errorf("mount /dev/pts: %w", err)
+	}
+	if err := unix.Mount("shm", dev+"/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777,size=64m"); err != nil {
+		return fmt.Errorf("mount /dev/shm: %w", err)
+	}
+	for link, target := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+		if err := os.Symlink(target, filepath.Join(dev, link)); err != nil {
+			return fmt.Errorf("link /dev/%s: %w", link, err)
+		}
+	}
+	return nil
+}
+
+func mountProc(root string) error {
+	if err := unix.Mount("proc", filepath.Join(root, "proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	for _, p := range readOnlyProc {
+		path := filepath.Join(root, p)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("protect %s: %w", p, err)
+		}
+		if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return fmt.Errorf("protect %s: %w", p, err)
+		}
+	}
+	for _, p := range hiddenProc {
+		path := filepath.Join(root, p)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		if err := unix.Mount(filepath.Join(root, "dev/null"), path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("hide %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+func pivot(root string) error {
+	old := filepath.Join(root, ".old")
+	if err := os.Mkdir(old, 0o700); err != nil {
+		return fmt.Errorf("make the old root's place: %w", err)
+	}
+	if err := unix.PivotRoot(root, old); err != nil {
+		return fmt.Errorf("change the root: %w", err)
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return fmt.Errorf("enter the root: %w", err)
+	}
+	if err := unix.Unmount("/.old", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leave the old root: %w", err)
+	}
+	if err := os.Remove("/.old"); err != nil {
+		return fmt.Errorf("remove the old root's place: %w", err)
+	}
+	return nil
+}
