@@ -82,7 +82,7 @@ func (o *MembershipOptions) complete() error {
 	case o.Name == "" || o.Address == "":
 		return errors.New("gateway membership: a name and an address are required")
 	case !validInstance(o.Instance):
-		return fmt.Errorf("gateway membership: instance %q must not be empty nor contain / or :", o.Instance)
+		return fmt.Errorf("gateway membership: instance %q must not be empty nor contain a slash or a colon", o.Instance)
 	case o.RenewEvery <= 0 || o.LeaseDuration < 2*o.RenewEvery:
 		return fmt.Errorf("gateway membership: a lease of %v cannot be renewed every %v", o.LeaseDuration, o.RenewEvery)
 	}

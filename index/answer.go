@@ -6,18 +6,18 @@ import "github.com/sandlane/sandlane/routecache"
 type State int
 
 const (
-	// Unknown: no such sandbox.
+	// Unknown means: no such sandbox.
 	Unknown State = iota
-	// Ended: the sandbox is over, or is being deleted. It gets no pod any more.
+	// Ended means: the sandbox is over, or is being deleted. It gets no pod any more.
 	Ended
-	// NoPod: the sandbox exists and is bound to no pod.
+	// NoPod means: the sandbox exists and is bound to no pod.
 	NoPod
-	// Starting: the sandbox is bound, and its pod does not answer for it: not yet
+	// Starting means: the sandbox is bound, and its pod does not answer for it: not yet
 	// claimed, starting, at an address that is not fenced, stopping, failed, gone,
 	// or claimed by another sandbox. Which of these it is only matters to who
 	// would write (package activation), and that one reads live.
 	Starting
-	// Running: the sandbox's pod answers.
+	// Running means: the sandbox's pod answers.
 	Running
 )
 

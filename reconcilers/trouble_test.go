@@ -110,7 +110,7 @@ func TestControllerDiesBetweenTheStepsOfARelease(t *testing.T) {
 func TestPodFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		break_  func(*corev1.PodStatus)
+		damage  func(*corev1.PodStatus)
 		message string
 	}{
 		{"crash", func(s *corev1.PodStatus) {
@@ -133,7 +133,7 @@ func TestPodFailures(t *testing.T) {
 			w.await("p", v1alpha1.PodIdle, 1)
 			s, pod := w.running("p")
 			unclaimed := w.await("p", v1alpha1.PodIdle, 1)[0]
-			w.setStatus(pod, tt.break_)
+			w.setStatus(pod, tt.damage)
 			s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 			if s.Spec.End.Reason != v1alpha1.EndFailed || !strings.Contains(s.Spec.End.Message, tt.message) {
 				t.Errorf("end %+v, want a message with %q", s.Spec.End, tt.message)
@@ -143,7 +143,7 @@ func TestPodFailures(t *testing.T) {
 			}
 			w.awaitGone(pod)
 			if tt.name != "crash" && tt.name != "out of memory" { // an idle pod's container may be started again
-				w.setStatus(&unclaimed, tt.break_)
+				w.setStatus(&unclaimed, tt.damage)
 				w.awaitGone(&unclaimed)
 			}
 			w.await("p", v1alpha1.PodIdle, 1)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-var addr1, addr2 = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+var addr1 = netip.MustParseAddr("10.0.0.1")
 
 func fence(t *testing.T, c *Cache, addr netip.Addr, rv uint64) {
 	t.Helper()

@@ -51,7 +51,7 @@ func TestStatusWritesKeepLabels(t *testing.T) {
 				}
 				pod, err := n.client.CoreV1().Pods(n.ns).Get(t.Context(), name, metav1.GetOptions{})
 				if err != nil || pod.Labels[v1alpha1.LabelSandboxID] != value || pod.Annotations[v1alpha1.AnnotationClaim] != value {
-					failed <- fmt.Errorf("%s: label %q, want %q (%v)", name, pod.Labels[v1alpha1.LabelSandboxID], value, err)
+					failed <- fmt.Errorf("%s: label %q, want %q: %w", name, pod.Labels[v1alpha1.LabelSandboxID], value, err)
 				}
 			}
 		})

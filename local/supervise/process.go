@@ -76,7 +76,7 @@ func (p *process) run() {
 	pause := p.group.o.MinPause
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
-		err, again := p.cycle(attempt)
+		again, err := p.cycle(attempt)
 		if !again {
 			return
 		}
@@ -97,13 +97,13 @@ func (p *process) run() {
 
 // cycle runs the process once. It returns how it ended, and whether it is to
 // be started again.
-func (p *process) cycle(attempt int) (error, bool) {
-	fail := func(err error, from int64) (error, bool) {
+func (p *process) cycle(attempt int) (again bool, err error) {
+	fail := func(err error, from int64) (bool, error) {
 		if attempt == 0 {
 			p.first <- &StartError{Name: p.spec.Name, Err: err, Tail: tail(p.spec.LogFile, from), LogFile: p.spec.LogFile}
-			return err, false
+			return false, err
 		}
-		return err, true
+		return true, err
 	}
 	cmd, from, err := p.spawn()
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *process) cycle(attempt int) (error, bool) {
 				<-ready
 				return fail(err, from)
 			}
-			return err, true
+			return true, err
 		case err := <-ready:
 			ready = nil
 			if err != nil {
@@ -145,7 +145,7 @@ func (p *process) cycle(attempt int) (error, bool) {
 				<-ready
 			}
 			p.end(cmd, exited)
-			return nil, false
+			return false, nil
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (p *process) end(cmd *exec.Cmd, exited <-chan error) {
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-exited:
+	case <-exited: //nolint:errcheck // it was told to end: how it did does not matter
 	case <-time.After(p.spec.StopTimeout):
 		p.group.o.Log.Warn("process did not stop in time and is killed", "process", p.spec.Name, "after", p.spec.StopTimeout)
 		p.kill()

@@ -216,12 +216,12 @@ func TestLastActiveIsWrittenSparingly(t *testing.T) {
 	first := s["sa"]
 	clock.Step(14 * time.Minute)
 	r.check(t.Context())
-	if s["sa"] != first {
+	if !s["sa"].Equal(first) {
 		t.Error("written again within a quarter of the idle timeout")
 	}
 	clock.Step(time.Minute)
 	r.check(t.Context())
-	if s["sa"] == first {
+	if s["sa"].Equal(first) {
 		t.Error("not written again after a quarter of the idle timeout")
 	}
 }

@@ -40,8 +40,10 @@ func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
 
 func TestFencesLeaveWorkersFree(t *testing.T) {
 	f := newFences(clocktesting.NewFakePassiveClock(now), 2)
-	if !f.enter() || !f.enter() || f.enter() {
-		t.Error("two slots, no more")
+	for n, want := range []bool{true, true, false} {
+		if f.enter() != want {
+			t.Errorf("the slot number %d: %v", n+1, !want)
+		}
 	}
 	f.leave()
 	if !f.enter() {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"golang.org/x/net/http2"
 
 	"github.com/sandlane/sandlane/test/stack"
 )
@@ -131,8 +129,10 @@ func TestLargeBodies(t *testing.T) {
 // HTTP/2 without TLS works on the same port, with several requests on one
 // connection.
 func TestCleartextHTTP2(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
 	dials := 0
-	tr := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+	tr := &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dials++
 		return (&net.Dialer{}).DialContext(ctx, network, addr)
 	}}
