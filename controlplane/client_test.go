@@ -161,6 +161,35 @@ func TestFenceRevokesAGatewayThatHangs(t *testing.T) {
 	})
 }
 
+// A round that takes longer than its callers wait is not lost: the next call
+// finds what it settled.
+func TestFenceSlowRoundsAreRemembered(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		s.api.setAfter(func(verb, _ string) error {
+			if verb == "list" {
+				after(1200 * time.Millisecond)
+			}
+			return nil
+		})
+		ask := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return s.client.Fence(ctx, addr1, 7)
+		}
+		if err := ask(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("the first call: %v", err)
+		}
+		after(time.Second)
+		if err := ask(); err != nil {
+			t.Errorf("the second call: %v", err)
+		}
+		if g.fences.asked() != 1 {
+			t.Errorf("the gateway was asked %d times", g.fences.asked())
+		}
+	})
+}
+
 func TestFenceOwesOnlyWhatWasListedFirst(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		s.run("g1", "a").kill()

@@ -20,12 +20,15 @@ type fenceKey struct {
 	rv   uint64
 }
 
-// pendingFence is a fence that some gateway still owes. Between two requests
-// for it stays in Client.pending, so that what was settled is not asked again.
+// pendingFence is a fence that was asked for. Between two requests it stays in
+// Client.pending, so that what was settled is not asked again.
 type pendingFence struct {
 	key   fenceKey
 	first time.Time // when it was first asked for
 	asked time.Time // when it was last asked for; guarded by Client.mu
+	// settled: nobody owes it any more. It is remembered, since whoever asked may
+	// have stopped waiting and ask again. Guarded by Client.mu.
+	settled bool
 	// owed holds the gateways that have not settled it, by name, with the holder
 	// that was noted. Nil until the first live list. Only the round uses it.
 	owed map[string]Holder
@@ -71,6 +74,10 @@ func (c *Client) enqueue(key fenceKey, done chan error) error {
 		c.pending[key] = p
 	}
 	p.asked = time.Now()
+	if p.settled {
+		done <- nil
+		return nil
+	}
 	c.waiting = append(c.waiting, waiter{p, done})
 	if !c.running {
 		c.running = true
@@ -171,16 +178,16 @@ func (f *pendingFence) result() error {
 	return e
 }
 
-// settle forgets the fences that nobody owes any more, and those that nobody
-// has asked for in a long time.
+// settle notes the fences that nobody owes any more, and forgets those that
+// nobody has asked for in a long time.
 func (c *Client) settle(fences map[*pendingFence]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for f := range fences {
 		// A waiter for the next round may hold f still: it finds nothing owed, and
 		// rightly so, since the end stood before f was first asked for.
-		if len(f.owed) == 0 && c.pending[f.key] == f {
-			delete(c.pending, f.key)
+		if len(f.owed) == 0 && !f.settled {
+			f.settled = true
 			c.o.Metrics.fenced(time.Since(f.first))
 		}
 	}

@@ -74,6 +74,17 @@ func (v *Verifier) Synced() bool {
 	}
 }
 
+// WaitSynced returns nil once the first list of keys has been read, or an error
+// if ctx is over sooner.
+func (v *Verifier) WaitSynced(ctx context.Context) error {
+	select {
+	case <-v.keys.synced:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the list of API keys: %w", context.Cause(ctx))
+	}
+}
+
 // Verify returns whom a key belongs to. It returns ErrBadKey for a key that is
 // not valid. Before the first list of keys has been read it waits for it, and
 // returns another error if ctx is over sooner. Apart from that it does not block
@@ -81,10 +92,8 @@ func (v *Verifier) Synced() bool {
 //
 // The time it takes depends on the key's ID and not on the secret part of a key.
 func (v *Verifier) Verify(ctx context.Context, key string) (Identity, error) {
-	select {
-	case <-v.keys.synced:
-	case <-ctx.Done():
-		return Identity{}, fmt.Errorf("waiting for the list of API keys: %w", context.Cause(ctx))
+	if err := v.WaitSynced(ctx); err != nil {
+		return Identity{}, err
 	}
 	id, ok := keyID(key)
 	if !ok {

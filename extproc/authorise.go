@@ -16,12 +16,18 @@ import (
 // not found), and carries the traffic token where one is needed.
 func (s *Server) admit(c *call, namespace string, private bool) error {
 	h := &c.headers
-	if h.Pool.Count > 0 && c.target.Form != FormHost {
-		pool, err := parsePool(h.Pool)
-		if err != nil {
-			return err
+	for _, named := range []struct {
+		header Field
+		bad    error
+	}{{h.Pool, errPoolName}, {h.Env, errEnvName}} {
+		if named.header.Count == 0 || c.target.Form == FormHost {
+			continue
 		}
-		if pool.Namespace != "" && pool.Namespace != namespace {
+		where, err := parsePool(named.header)
+		if err != nil {
+			return named.bad
+		}
+		if where.Namespace != "" && where.Namespace != namespace {
 			return ErrNotFound
 		}
 	}

@@ -169,6 +169,7 @@ func TestRunningRules(t *testing.T) {
 		{"private, two tokens", true, port("8000", "e2b-traffic-access-token", "token-a", "e2b-traffic-access-token", "token-a"), 403, invalid},
 		{"private, sandboxd's port", true, port("49983"), 0, ""},
 		{"pool of another namespace", false, named("a", "x-sandbox-pool", "team/keyed"), 502, "The sandbox was not found"},
+		{"env of another namespace", false, named("a", "x-sandbox-env", "team/base"), 502, "The sandbox was not found"},
 		{"pool without namespace", false, named("a", "x-sandbox-pool", "echo"), 0, ""},
 		{"broken pool", false, named("a", "x-sandbox-pool", "a/b/c"), 400, ""},
 		{"key of another namespace", false, port("8000", "x-sandbox-api-key", "key-team"), 502, "The sandbox was not found"},

@@ -43,8 +43,9 @@ type Resolver interface {
 	// leaves the process.
 	Lookup(id string) Resolution
 	// Resolve reads the API server, whatever the index says. It returns
-	// ErrLimited if live reads are used up for now.
-	Resolve(ctx context.Context, id string) (Resolution, error)
+	// ErrLimited if live reads are used up for now; a share of them is kept for
+	// requests with a valid key.
+	Resolve(ctx context.Context, id string, keyed bool) (Resolution, error)
 }
 
 // ActivationRequest asks for a sandbox to be given a running pod. The deadline
@@ -55,6 +56,10 @@ type ActivationRequest struct {
 	// turns out to exist and its activation is not already under way, Activate
 	// returns ErrExists and the request is authorised anew.
 	New bool
+	// MayClaim: the caller is also allowed to have a pod claimed, if the sandbox
+	// turns out to have none. Without it Activate only follows an activation that
+	// is under way, and returns ErrExists when there is none. New implies it.
+	MayClaim bool
 }
 
 // Activator activates sandboxes. Safe for concurrent use.

@@ -83,7 +83,8 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 		return Resolution{}, err
 	}
 	start = time.Now()
-	live, err := s.o.Resolver.Resolve(ctx, c.target.ID)
+	_, keyErr := s.verify(c)
+	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, keyErr == nil)
 	s.metrics.resolved("live", start)
 	if errors.Is(err, ErrLimited) && m.suspect && running {
 		live, err = res, nil // doubted, not refuted: the index's own checks still hold
@@ -117,11 +118,13 @@ func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution
 		if err := s.mayResume(c, res); err != nil {
 			return err
 		}
+		r.MayClaim = true
 		c.outcome = outcomeClaimed
 	case StateStarting:
 		if err := s.admit(c, res.Namespace, res.Private); err != nil {
 			return err
 		}
+		r.MayClaim = s.mayResume(c, res) == nil
 		if c.outcome != outcomeClaimed {
 			c.outcome = outcomeParked
 		}

@@ -233,6 +233,37 @@ func TestStartingIsFollowed(t *testing.T) {
 	}
 }
 
+// Who follows an activation may only have a pod claimed if the pool lets it.
+func TestFollowersMayClaimWhatTheirPoolAllows(t *testing.T) {
+	for _, tt := range []struct {
+		pool    string
+		headers []string
+		want    bool
+	}{
+		{"closed", host("hello"), false},
+		{"keyed", host("hello"), false},
+		{"keyed", append(host("hello"), "x-sandbox-api-key", "key-team"), true},
+	} {
+		f := newFixture(t)
+		f.resolver.setIndex("hello", Resolution{State: StateStarting, Namespace: "team", Pool: tt.pool})
+		f.ask(t, tt.headers...)
+		if len(f.act.calls) == 0 || f.act.calls[0].MayClaim != tt.want {
+			t.Errorf("pool %s, headers %v: activations %+v, want MayClaim %v", tt.pool, tt.headers, f.act.calls, tt.want)
+		}
+	}
+}
+
+// Live reads say whether a valid key was shown: some are kept for those.
+func TestLiveReadsSayWhetherKeyed(t *testing.T) {
+	for key, want := range map[string]bool{"key-team": true, "nonsense": false} {
+		f := newFixture(t)
+		f.ask(t, append(host(generated), "x-sandbox-api-key", key)...)
+		if len(f.resolver.keyed) != 1 || f.resolver.keyed[0] != want {
+			t.Errorf("key %s: live reads %v", key, f.resolver.keyed)
+		}
+	}
+}
+
 // After an activation the index may lag: the API server is read.
 func TestIndexLagsBehindActivation(t *testing.T) {
 	f := newFixture(t)

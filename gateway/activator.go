@@ -17,7 +17,7 @@ type activator struct{ *activation.Activator }
 func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) error {
 	deadline, _ := ctx.Deadline()
 	return translate(a.Activator.Activate(ctx, activation.Request{
-		ID: r.ID, Namespace: r.Namespace, Pool: r.Pool, Team: r.Team, New: r.New, Deadline: deadline,
+		ID: r.ID, Namespace: r.Namespace, Pool: r.Pool, Team: r.Team, New: r.New, MayClaim: r.MayClaim, Deadline: deadline,
 	}))
 }
 

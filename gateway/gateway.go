@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,8 +100,11 @@ func (g *gateway) run(ctx context.Context) error {
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)
-		g.wake.Shutdown()
-		g.set.Shutdown()
+		// Both at once: an activation waits for its scheduler's answer.
+		var both sync.WaitGroup
+		both.Go(g.wake.Shutdown)
+		both.Go(g.set.Shutdown)
+		both.Wait()
 	}()
 	select {
 	case <-settled:

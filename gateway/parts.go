@@ -36,7 +36,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch) (*index.Live, error) {
 	}})
 	live := index.NewLive(index.LiveOptions{Reader: c})
 	g.poller = activity.NewEnvoyPoller(activity.PollerOptions{
-		Registry: g.usage, Claims: g.index, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
+		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
 	})
 	for _, register := range []func() error{
 		func() error { return g.cache.RegisterMetrics(g.reg) },
@@ -81,11 +81,16 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 
 // join lists everything anew: a fence that was settled before this gateway wrote
 // its lease is known only from lists that are newer. Routes that were put
-// meanwhile may come from before; they go once the lists are applied.
+// meanwhile may come from before; they go once the lists are applied, and so do
+// the handlers that took one: they find the lease not held. Without the API keys
+// a handler would wait for them with a route in hand.
 func (g *gateway) join(ctx context.Context) error {
 	if err := g.index.Relist(ctx); err != nil {
 		return err
 	}
+	if err := g.keys.WaitSynced(ctx); err != nil {
+		return err
+	}
 	g.cache.DropAll()
-	return nil
+	return g.cache.WaitFlights(ctx)
 }

@@ -20,8 +20,12 @@ type resolver struct {
 func (r *resolver) Lookup(id string) extproc.Resolution { return resolution(r.index.Resolve(id)) }
 
 // Resolve implements extproc.Resolver.
-func (r *resolver) Resolve(ctx context.Context, id string) (extproc.Resolution, error) {
-	a, err := r.live.Resolve(ctx, id)
+func (r *resolver) Resolve(ctx context.Context, id string, keyed bool) (extproc.Resolution, error) {
+	read := r.live.Resolve
+	if keyed {
+		read = r.live.ResolveReserved
+	}
+	a, err := read(ctx, id)
 	if errors.Is(err, index.ErrLimited) {
 		err = fmt.Errorf("%w: %w", extproc.ErrLimited, err)
 	}

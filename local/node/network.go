@@ -90,7 +90,7 @@ type isolatedNetwork struct {
 	ns     netns.NsHandle
 	veth   string
 
-	mu        sync.Mutex // guards reachable and closed, and orders route changes
+	mu        sync.Mutex // guards reachable, closed and the closing of ns, and orders route changes
 	reachable bool
 	closed    bool
 }
@@ -166,8 +166,14 @@ func (n *isolatedNetwork) configure() error {
 	return nil
 }
 
-// file is a descriptor of the namespace of the caller's own.
+// file is a descriptor of the namespace of the caller's own. A closed network
+// has none: its number may already be another file's.
 func (n *isolatedNetwork) file() (*os.File, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, fmt.Errorf("open the pod's network: %w", net.ErrClosed)
+	}
 	fd, err := unix.FcntlInt(uintptr(n.ns), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the pod's network: %w", err)
@@ -178,7 +184,12 @@ func (n *isolatedNetwork) file() (*os.File, error) {
 func (n *isolatedNetwork) Addr() netip.Addr { return n.addr }
 
 func (n *isolatedNetwork) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	err = inNamespace(n.ns, func() (err error) {
+	f, err := n.file() // a probe's dial can outlive the pod
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	err = inNamespace(netns.NsHandle(f.Fd()), func() (err error) {
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		return err
 	})
