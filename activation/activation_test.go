@@ -347,15 +347,149 @@ func TestRefusedPutIsNoError(t *testing.T) {
 	w := newWorld(t)
 	w.idle(1)
 	id := kubetest.Name("moved")
-	g := w.gateway(w.c)
-	schedulers := g.o.Schedulers
-	g.o.Schedulers = func(ns, pool string) (*schedule.PoolScheduler, bool) { // after Begin
-		g.cache.Invalidate(id)
-		return schedulers(ns, pool)
-	}
+	var g *gateway
+	g = w.gateway(faulty(w.c, func(o client.Object, call func() error) error {
+		if _, pod := o.(*corev1.Pod); pod { // after the binding was written
+			g.cache.Invalidate(id)
+		}
+		return call()
+	}))
 	g.activates(t, w.request(id, true, 10*time.Second))
 	if r := g.cache.Get(id); r != nil {
 		t.Errorf("route %+v", r)
 	}
 	w.backed(id)
+}
+
+// What ends in the cache's stripe while a request waits for a pod does not cost
+// it its route.
+func TestEndsWhileWaitingForAPod(t *testing.T) {
+	for _, isNew := range []bool{true, false} {
+		t.Run(fmt.Sprintf("new=%v", isNew), func(t *testing.T) {
+			w := newWorld(t)
+			g := w.gateway(w.c)
+			id := kubetest.Name("queued")
+			if !isNew {
+				w.make(id, func(*v1alpha1.SandboxSpec) {})
+			}
+			done := make(chan error, 1)
+			go func() { done <- g.Activate(t.Context(), w.request(id, isNew, 20*time.Second)) }()
+			g.queues(t, id)
+			g.cache.Invalidate(id)
+			w.idle(1)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if g.cache.Get(id) == nil {
+				t.Error("no route")
+			}
+		})
+	}
+}
+
+// A sandbox never names a stopping pod: its reconciler would end it.
+func TestFollowerReplacesAPodWithAnotherAddress(t *testing.T) {
+	w := newWorld(t)
+	w.idle(2)
+	bad := w.pods()[0]
+	bad.Status.PodIP, bad.Status.PodIPs = "10.9.9.9", []corev1.PodIP{{IP: "10.9.9.9"}}
+	if err := w.c.Status().Update(t.Context(), &bad); err != nil {
+		t.Fatal(err)
+	}
+	id := kubetest.Name("moved")
+	w.bindTo(id, v1alpha1.Binding{ClaimID: "c1", PodName: bad.Name, PodUID: string(bad.UID)})
+	var bound atomic.Bool
+	g := w.gateway(faulty(w.c, func(o client.Object, call func() error) error {
+		// Writes to the bad pod are the claim and, last, the stop.
+		if _, pod := o.(*corev1.Pod); pod && o.GetName() == bad.Name && w.claimed(bad.Name) && !bound.Load() {
+			if s := w.sandbox(id); s.Spec.Binding == nil || s.Spec.Binding.PodName == bad.Name {
+				t.Errorf("the pod is to be stopped while the sandbox names it")
+			}
+			bound.Store(true)
+		}
+		return call()
+	}))
+	g.activates(t, w.request(id, false, 10*time.Second))
+	if pod := w.backed(id); pod.Name == bad.Name {
+		t.Errorf("backed by %s", pod.Name)
+	}
+	for _, p := range w.pods() {
+		if p.Name == bad.Name && v1alpha1.PhaseOf(&p) != v1alpha1.PodStopping {
+			t.Errorf("the pod with the other address is %s", v1alpha1.PhaseOf(&p))
+		}
+	}
+}
+
+func TestWhoMayNotClaimOnlyFollows(t *testing.T) {
+	const patience = 20 * time.Second
+	follow := func(w *world, id string) Request {
+		r := w.request(id, false, patience)
+		r.MayClaim = false
+		return r
+	}
+	t.Run("no binding", func(t *testing.T) {
+		w := newWorld(t)
+		w.idle(1)
+		g := w.gateway(w.c)
+		id := kubetest.Name("lazy")
+		w.make(id, func(*v1alpha1.SandboxSpec) {})
+		g.fails(t, follow(w, id), ErrExists)
+		if s := w.sandbox(id); s.Spec.Binding != nil {
+			t.Errorf("binding %+v", s.Spec.Binding)
+		}
+	})
+	t.Run("pod lost", func(t *testing.T) {
+		w := newWorld(t)
+		w.idle(1)
+		g := w.gateway(w.c)
+		id := kubetest.Name("lost")
+		w.bindTo(id, v1alpha1.Binding{ClaimID: "c1", PodName: "none", PodUID: "none"})
+		g.fails(t, follow(w, id), ErrExists)
+		if s := w.sandbox(id); s.Spec.Binding.ClaimID != "c1" {
+			t.Errorf("binding %+v", s.Spec.Binding)
+		}
+	})
+	t.Run("bound", func(t *testing.T) { // and completes what its owner was allowed to begin
+		w := newWorld(t)
+		w.idle(1)
+		g := w.gateway(w.c)
+		pod := w.pods()[0]
+		id := kubetest.Name("bound")
+		w.bindTo(id, v1alpha1.Binding{ClaimID: "c1", PodName: pod.Name, PodUID: string(pod.UID)})
+		g.activates(t, follow(w, id))
+		w.backed(id)
+	})
+	t.Run("beside one who may", func(t *testing.T) {
+		w := newWorld(t)
+		g := w.gateway(w.c)
+		id := kubetest.Name("both")
+		w.make(id, func(*v1alpha1.SandboxSpec) {})
+		done := make(chan error, 1)
+		go func() { done <- g.Activate(t.Context(), w.request(id, false, patience)) }()
+		g.queues(t, id)
+		start := time.Now()
+		g.fails(t, follow(w, id), ErrExists) // and does not wait for that one's pod
+		if d := time.Since(start); d > patience/2 {
+			t.Errorf("took %v", d)
+		}
+		w.idle(1)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("one who may beside it", func(t *testing.T) { // is not stuck on its flight
+		w := newWorld(t)
+		w.idle(1)
+		g := w.gateway(w.c)
+		id := kubetest.Name("both")
+		w.bindTo(id, v1alpha1.Binding{ClaimID: "c1", PodName: "none", PodUID: "none"})
+		done := make(chan error, 1)
+		go func() { done <- g.Activate(t.Context(), follow(w, id)) }()
+		g.parks(t)
+		g.activates(t, w.request(id, false, patience))
+		w.backed(id)
+		if err := <-done; err != nil && !errors.Is(err, ErrExists) {
+			t.Error(err)
+		}
+	})
 }

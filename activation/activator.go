@@ -29,6 +29,10 @@ type Request struct {
 	Namespace, Pool, Team string
 	// New: nobody has heard of the ID; make the sandbox.
 	New bool
+	// MayClaim: a pod may be claimed for the sandbox if it has no binding, or its
+	// binding's pod is lost. Without it the sandbox's activation by another is
+	// followed, and ErrExists says that there is none. New implies it.
+	MayClaim bool
 	// Deadline is when the request is answered at the latest. Zero means the
 	// context's, else DefaultPatience from now.
 	Deadline time.Time
@@ -90,6 +94,7 @@ func (a *Activator) Activate(ctx context.Context, r Request) error {
 			r.Deadline = d
 		}
 	}
+	r.MayClaim = r.MayClaim || r.New
 	err := a.wait(ctx, r)
 	a.o.Metrics.activated(err, time.Since(start))
 	return err

@@ -12,14 +12,17 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routecache"
 )
 
 // binder writes the binding of one claim request. Only that request's claim
-// goroutine uses it; the flight reads sandbox after a pod was claimed.
+// goroutine uses it; the flight reads sandbox and token after a pod was claimed.
 type binder struct {
 	*flight
 	sandbox  *v1alpha1.Sandbox // as last seen; nil: there is none
 	replaces string            // claim ID of the binding that may be replaced
+	token    routecache.Token  // taken just before the write that was applied, which is the first read: it tests end and binding
+	unfenced *schedule.Claim   // on the pod that the old binding names, which may not be reached: to be ended once the binding is replaced
 }
 
 // bind makes the sandbox's binding name the pod: step 2 of the claim protocol.
@@ -27,8 +30,18 @@ type binder struct {
 // applied, so one whose answer was lost is followed by a look.
 func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 	b.waiting.Store(false)
-	want := schedule.BindingOf(pod)
+	err := b.writeUntilKnown(ctx, schedule.BindingOf(pod))
+	replaced := err == nil || errors.Is(err, schedule.ErrBindLost)
+	if claim := b.unfenced; replaced && claim != nil {
+		b.unfenced = nil
+		b.end(ctx, *claim)
+	}
+	return err
+}
+
+func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) error {
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		b.token = b.a.o.Cache.Begin(b.ID)
 		s, err := b.write(ctx, want)
 		if err == nil {
 			b.sandbox, b.replaces = s, want.ClaimID
@@ -101,8 +114,18 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		operation{"add", "/spec/binding", want}))
 }
 
+// end stops a pod that no sandbox names any more. If it fails, the sweep does.
+func (b *binder) end(ctx context.Context, claim schedule.Claim) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := schedule.StopClaimed(ctx, b.a.o.Client, claim)
+	if err != nil && !errors.Is(err, schedule.ErrRefused) && !errors.Is(err, schedule.ErrPodGone) {
+		b.a.o.Log.Warn("pod that may not be reached is left to the sweep", "pod", claim.PodName, "error", err)
+	}
+}
+
 // unbind removes the binding to the pod, unless it was replaced or the sandbox
-// has ended. The claim is known not to have been applied.
+// has ended. The pod is known to be lost, whoever sends the claim.
 func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
 	s := &v1alpha1.Sandbox{}
 	s.Name = b.ID

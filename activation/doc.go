@@ -34,8 +34,12 @@
 //     (Settled), at most a second. A second after a binding was first seen, and
 //     its pod is still idle, send the claim PATCH for its owner; if the pod is
 //     gone or another's, replace the binding with the next pod, as an owner.
-//   - done: Put into the cache, under a token taken before the first read or
-//     write. A refused Put is no error: the caller resolves again.
+//   - done: Put into the cache, under a token taken just before the binding was
+//     written, or before the sandbox was read. A refused Put is no error: the
+//     caller resolves again.
+//
+// A flight whose requests have no MayClaim never enters claiming: it ends with
+// ErrExists there. The claim PATCH it may send for an owner, who was allowed to.
 //
 // # What happens when a step fails
 //
@@ -46,6 +50,8 @@
 //	pool or team
 //	New, and it exists without a pod,   ErrExists: authorise again, by what it is
 //	or was not made by a first request
+//	no MayClaim, and no binding, or     ErrExists: authorise again, to claim
+//	one whose pod is lost
 //	not New, and it is gone             nil: resolve again
 //	create: exists already              look at it
 //	binding patch: test failed          look at it: ours = written; another's = follow
@@ -53,8 +59,10 @@
 //	write or read: 429                  waited out, Retry-After honoured
 //	write: invalid, forbidden           ErrInvalid, ErrForbidden
 //	API server away until the deadline  ErrUnavailable
-//	claim failed, known not applied     binding removed, testing its claim ID
-//	claim failed, perhaps applied       binding stays; the next request follows it
+//	claim failed, bound pod known lost  binding removed, testing its claim ID
+//	claim failed, perhaps applied, or   binding stays; the next request follows it
+//	not by us but perhaps by another
+//	claimed pod may not be reached      replace the binding first, then end that pod
 //	bound pod carries the claim and     wait for the sandbox's end (its record says
 //	is ending                           how it ran), then ErrEnded
 //	deadline while following            ErrNotReady

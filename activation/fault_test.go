@@ -93,23 +93,65 @@ func TestActivationUnderFaults(t *testing.T) {
 	}
 }
 
-func TestFailedClaimRemovesItsBinding(t *testing.T) {
+// A claim that is invalid is so whoever sends it. One that is forbidden to this
+// gateway may be on the pod already, sent by another.
+func TestBindingOfAFailedClaim(t *testing.T) {
+	cause := &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "spec", Message: "bad"}}}
+	for _, tc := range []struct {
+		want  error
+		err   error
+		stays bool
+	}{
+		{ErrInvalid, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Details: cause,
+		}}, false},
+		{ErrForbidden, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no")), true},
+	} {
+		t.Run(tc.want.Error(), func(t *testing.T) {
+			w := newWorld(t)
+			w.idle(1)
+			g := w.gateway(faulty(w.c, func(o client.Object, call func() error) error {
+				if _, pod := o.(*corev1.Pod); pod {
+					return tc.err
+				}
+				return call()
+			}))
+			id := kubetest.Name("no")
+			g.fails(t, w.request(id, true, 10*time.Second), tc.want)
+			if s := w.sandbox(id); (s.Spec.Binding != nil) != tc.stays || s.Spec.End != nil {
+				t.Errorf("sandbox %+v", s.Spec)
+			}
+			if p := w.pods()[0]; v1alpha1.PhaseOf(&p) != v1alpha1.PodIdle {
+				t.Errorf("pod is %s", v1alpha1.PhaseOf(&p))
+			}
+		})
+	}
+}
+
+// One gateway's claim does not get through; another's follower sends it. The
+// sandbox runs on when the first gives up.
+func TestFollowersClaimSurvivesItsOwner(t *testing.T) {
 	w := newWorld(t)
 	w.idle(1)
-	g := w.gateway(faulty(w.c, func(o client.Object, call func() error) error {
+	owner := w.gateway(faulty(w.c, func(o client.Object, call func() error) error {
 		if _, pod := o.(*corev1.Pod); pod {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("no"))
+			return apierrors.NewTooManyRequests("slow down", 60)
 		}
 		return call()
 	}))
-	id := kubetest.Name("no")
-	g.fails(t, w.request(id, true, 10*time.Second), ErrForbidden)
-	if s := w.sandbox(id); s.Spec.Binding != nil || s.Spec.End != nil {
-		t.Errorf("sandbox %+v", s.Spec)
+	id := kubetest.Name("kept")
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- owner.Activate(t.Context(), w.request(id, true, 4*time.Second)) }()
+	kubetest.Eventually(t, 3*time.Second, "the binding", func() error {
+		s := &v1alpha1.Sandbox{}
+		return w.c.Get(t.Context(), client.ObjectKey{Name: id}, s)
+	})
+	w.gateway(w.c).activates(t, w.request(id, false, 10*time.Second))
+	if err := <-gaveUp; !errors.Is(err, ErrUnavailable) {
+		t.Errorf("the owner: %v", err)
 	}
-	if p := w.pods()[0]; v1alpha1.PhaseOf(&p) != v1alpha1.PodIdle {
-		t.Errorf("pod is %s", v1alpha1.PhaseOf(&p))
-	}
+	owner.set.Shutdown() // whatever it still had to do is done
+	w.backed(id)
 }
 
 func TestInvalidSandboxIsNotRetried(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
-	"github.com/sandlane/sandlane/routecache"
 )
 
 // lateGrace is how late a flight may be, on a busy machine, to say why it failed.
@@ -43,7 +42,10 @@ func newFlight(a *Activator, r Request) *flight {
 }
 
 // serves reports whether the flight does what the request asks. Requests that
-// differ in whom they come from do not share a fate.
+// differ in whom they come from, or in what they may do, do not share a fate:
+// one that may claim is not held up by a flight that may not, and one that may
+// not hears at once that there is nothing to follow, and does not wait for the
+// pod that another's flight was granted. Each follows what the other binds.
 func (f *flight) serves(r Request) bool {
 	r.Deadline = f.Deadline
 	return f.Request == r
@@ -83,21 +85,20 @@ func (f *flight) fly() {
 
 // activate goes through the states that the package comment draws.
 func (f *flight) activate() error {
-	token := f.a.o.Cache.Begin(f.ID)
 	if f.New {
-		if err := f.claim(token, nil); !errors.Is(err, errLook) {
+		if err := f.claim(nil); !errors.Is(err, errLook) {
 			return err
 		}
 	}
 	follow := &following{flight: f}
 	for {
-		token = f.a.o.Cache.Begin(f.ID)
+		token := f.a.o.Cache.Begin(f.ID)
 		s, err := f.look()
 		if err != nil {
 			return err
 		}
 		if s.Spec.Binding == nil {
-			err = f.claim(token, s)
+			err = f.claim(s)
 		} else {
 			err = follow.step(token, s)
 		}
@@ -131,18 +132,22 @@ func (f *flight) admit(s *v1alpha1.Sandbox) error {
 
 // claim gets a pod for the sandbox from its pool's scheduler; s is nil if it is
 // to be made. A binding that s has is replaced. ErrBindLost: look again.
-func (f *flight) claim(token routecache.Token, s *v1alpha1.Sandbox) error {
+func (f *flight) claim(s *v1alpha1.Sandbox) error { return f.claimWith(&binder{flight: f, sandbox: s}) }
+
+func (f *flight) claimWith(b *binder) error {
+	if !f.MayClaim {
+		return ErrExists
+	}
 	scheduler, ok := f.a.o.Schedulers(f.Namespace, f.Pool)
 	if !ok {
 		return ErrPoolNotFound
 	}
-	b := &binder{flight: f, sandbox: s}
 	until, _ := f.ctx.Deadline()
 	request := &schedule.ClaimRequest{
 		Ctx: f.ctx, Deadline: until, ResultCh: make(chan schedule.ClaimResult, 1),
 		Tenant: f.Team, SandboxID: f.ID, Bind: b.bind, Unbind: b.unbind,
 	}
-	if s != nil {
+	if s := b.sandbox; s != nil {
 		request.Opts.ContainerImages = s.Spec.Images
 		if s.Spec.Binding != nil {
 			b.replaces = s.Spec.Binding.ClaimID
@@ -159,7 +164,7 @@ func (f *flight) claim(token routecache.Token, s *v1alpha1.Sandbox) error {
 	case result.Err != nil:
 		return fromSchedule(result.Err)
 	case v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning:
-		f.put(token, b.sandbox, result.Pod)
+		f.put(b.token, b.sandbox, result.Pod)
 		return nil
 	}
 	return errLook // the pod is starting: follow our own claim

@@ -85,7 +85,7 @@ func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 		}
 	case claimLost:
 		if !ownersTurn {
-			return w.flight.claim(token, s)
+			return w.flight.claim(s)
 		}
 	}
 	return w.pause()
@@ -106,10 +106,7 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 	case errors.Is(err, schedule.ErrPodTaken), errors.Is(err, schedule.ErrPodGone):
 		return errLook
 	case errors.Is(err, schedule.ErrUnfenced):
-		if err := schedule.StopClaimed(ctx, w.a.o.Client, claim); err != nil {
-			return w.pause()
-		}
-		return w.flight.claim(token, s)
+		return w.claimWith(&binder{flight: w.flight, sandbox: s, unfenced: &claim})
 	case errors.Is(err, schedule.ErrInvalid), errors.Is(err, schedule.ErrForbidden):
 		return fmt.Errorf("claim for the owner: %w", fromSchedule(err))
 	}

@@ -163,9 +163,9 @@ func (w *world) gateway(c client.Client, opts ...schedule.Option) *gateway {
 	return g
 }
 
-// request asks for a new sandbox, or for one that exists.
+// request asks for a new sandbox, or for one that exists, and may claim.
 func (w *world) request(id string, isNew bool, patience time.Duration) Request {
-	return Request{ID: id, Namespace: w.ns, Pool: "pool", New: isNew, Deadline: time.Now().Add(patience)}
+	return Request{ID: id, Namespace: w.ns, Pool: "pool", New: isNew, MayClaim: true, Deadline: time.Now().Add(patience)}
 }
 
 // fails checks that activating ends with the error.
@@ -192,4 +192,29 @@ func (g *gateway) parks(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// queues waits until a flight of the sandbox waits for a pod.
+func (g *gateway) queues(t *testing.T, id string) {
+	t.Helper()
+	kubetest.Eventually(t, 5*time.Second, "a flight to wait for a pod", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, f := range g.flights[id] {
+			if f.waiting.Load() {
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
+}
+
+// claimed reports whether the pod carries a claim.
+func (w *world) claimed(name string) bool {
+	for _, p := range w.pods() {
+		if p.Name == name {
+			return p.Annotations[v1alpha1.AnnotationClaim] != ""
+		}
+	}
+	return false
 }

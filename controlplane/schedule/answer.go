@@ -69,24 +69,26 @@ func (s *PoolScheduler) fail(e *entry, err error) {
 	s.answer(e, ClaimResult{Err: err})
 }
 
-// undo takes back the binding of an entry whose claim was not applied. The
-// entry belongs to the caller.
+// undo takes back the binding to a pod that is known to be lost, or not to be
+// reached: that one is ended then. The entry belongs to the caller.
 func (s *PoolScheduler) undo(e *entry) {
 	pod := e.bound
 	e.bound = nil
+	defer s.endUnfenced(e)
 	if pod == nil || e.Unbind == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	if err := e.Unbind(ctx, pod); err != nil {
-		s.log.Warn("a binding without a claim stays until its sandbox is asked for again",
+		s.log.Warn("a binding to a lost pod stays until its sandbox is asked for again",
 			"sandbox", e.SandboxID, "pod", pod.Name, "error", err)
+		e.unfenced = nil // its sandbox names it: the pool's reconciler sees its address
 	}
 }
 
 // again puts an entry that lost its pod first in line, under a new claim ID.
-func (s *PoolScheduler) again(e *entry, why error) {
+func (s *PoolScheduler) again(e *entry) {
 	s.mu.Lock()
 	var err error
 	switch {
@@ -96,7 +98,7 @@ func (s *PoolScheduler) again(e *entry, why error) {
 	case e.Ctx.Err() != nil:
 		err = e.left(s.String())
 	default:
-		e.failure, e.ClaimID = why, NewClaimID()
+		e.failure, e.ClaimID = nil, NewClaimID()
 		s.waiting.push(e, true)
 		s.notify()
 		s.mu.Unlock()

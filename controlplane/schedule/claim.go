@@ -17,7 +17,8 @@ const (
 	// conflictLimit is how often a write that lost the API server's own races is
 	// sent again to one pod.
 	conflictLimit = 5
-	// refusalLimit is how many claims an idle pod may refuse.
+	// refusalLimit is at which idle pod that refuses a request's claim it is
+	// taken for a bug. Each one before it is written to stopping.
 	refusalLimit = 2
 	// retryMin and retryMax bound the waits between tries where the API server
 	// named none.
@@ -43,10 +44,29 @@ func (s *PoolScheduler) claim(e *entry, rec *podRecord) {
 		return
 	}
 	pod, err := s.land(e, claim)
+	if s.movesOn(e, err) {
+		// Whoever saw the binding may still send the claim.
+		pod, err = s.settle(claim, err)
+	}
 	s.conclude(e, rec, claim, pod, err)
 }
 
-// bind runs the request's Bind for the pod.
+// movesOn reports whether the entry is to leave an idle pod for the next one.
+func (s *PoolScheduler) movesOn(e *entry, err error) bool {
+	switch {
+	case errors.Is(err, errUnsettled): // tried already
+	case errors.Is(err, ErrRefused):
+		e.refusals++
+		return e.refusals < refusalLimit && s.over(e) == nil
+	case errors.Is(err, errConflict):
+		return s.over(e) == nil
+	}
+	return false
+}
+
+// bind runs the request's Bind for the pod. A pod that may not be reached is
+// ended once the sandbox no longer names it: one that is stopped while the
+// sandbox does ends the sandbox.
 func (s *PoolScheduler) bind(e *entry, rec *podRecord) error {
 	if e.Bind == nil {
 		return nil
@@ -58,9 +78,11 @@ func (s *PoolScheduler) bind(e *entry, rec *podRecord) error {
 	switch {
 	case err == nil:
 		e.bound = pod
+		s.endUnfenced(e)
 		return nil
 	case errors.Is(err, ErrBindLost):
 		e.bound = nil // whoever owns the sandbox now has replaced it
+		s.endUnfenced(e)
 	}
 	return fmt.Errorf("bind pod %s/%s: %w", s.namespace, rec.name, err)
 }
@@ -81,32 +103,39 @@ func (s *PoolScheduler) conclude(e *entry, rec *podRecord, claim Claim, pod *cor
 	case errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone):
 		s.metrics.outcome(outcomeConflict)
 		s.cool(rec)
-		s.again(e, nil)
+		s.again(e)
 	case errors.Is(err, ErrUnfenced):
 		s.metrics.outcome(outcomeError)
-		s.log.Warn("claimed pod does not have its fenced address; ended", "pod", claim.PodName)
-		s.end(claim)
+		s.log.Warn("claimed pod does not have its fenced address; to be ended", "pod", claim.PodName)
 		s.cool(rec)
-		s.again(e, nil)
-	case errors.Is(err, ErrRefused):
-		s.metrics.outcome(outcomeConflict)
-		rec.refusals++ // held: nobody else looks at it
-		bug := rec.refusals >= refusalLimit
-		s.giveBack(rec, false)
-		if bug {
-			s.log.Error("idle pod refuses claims", "pod", claim.PodName)
-			s.fail(e, err)
-			return
+		if e.unfenced = &claim; e.Bind == nil {
+			s.endUnfenced(e)
 		}
-		s.again(e, nil)
-	case errors.Is(err, errConflict):
-		s.metrics.outcome(outcomeConflict)
-		s.giveBack(rec, false)
-		s.again(e, err)
-	default: // ErrInvalid, ErrForbidden, ErrShutdown, errAnswered: not applied
+		s.again(e)
+	case errors.Is(err, ErrInvalid): // whoever sends it
 		s.metrics.outcome(outcomeError)
 		s.giveBack(rec, true)
 		s.fail(e, err)
+	default: // ErrRefused, errConflict, ErrForbidden, ErrShutdown, errAnswered
+		s.metrics.outcome(outcomeError)
+		if errors.Is(err, ErrRefused) {
+			s.log.Error("idle pods refuse claims", "pod", claim.PodName)
+		}
+		// Not applied by us, but whoever saw the binding may have sent the claim,
+		// or may yet, and then the sandbox runs. So the binding stays, and the pod
+		// is offered to others last.
+		s.giveBack(rec, e.bound == nil && !errors.Is(err, ErrRefused))
+		e.bound = nil
+		s.fail(e, err)
+	}
+}
+
+// endUnfenced ends the pod that carries the entry's claim and may not be
+// reached, if there is one. No sandbox names it any more.
+func (s *PoolScheduler) endUnfenced(e *entry) {
+	if claim := e.unfenced; claim != nil {
+		e.unfenced = nil
+		s.claims.Go(func() { s.end(*claim) })
 	}
 }
 

@@ -60,6 +60,7 @@ func TestDefiniteAnswers(t *testing.T) {
 		setUp func(*rig)
 		pod   string
 		err   error
+		keeps bool // the binding stays
 	}{
 		{name: "taken by another gateway: next pod", setUp: phase("p1", v1alpha1.PodRunning), pod: "p2"},
 		{name: "being deleted: next pod", setUp: func(r *rig) {
@@ -84,7 +85,7 @@ func TestDefiniteAnswers(t *testing.T) {
 			r.api.answers(once("claim p1", func(func() error) error {
 				return statusError(http.StatusForbidden, metav1.StatusReasonForbidden, nil)
 			}))
-		}, err: ErrForbidden},
+		}, err: ErrForbidden, keeps: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -94,11 +95,17 @@ func TestDefiniteAnswers(t *testing.T) {
 				q := r.ask(t, "a", time.Minute, b.on)
 				if tc.err != nil {
 					fails(t, q, tc.err)
-					if !slices.Equal(b.unbound, b.bound) {
+					r.api.answers(nil)
+					next := "p1" // given back, in its place
+					if tc.keeps {
+						next = "p2" // and then the one that a binding names
+					} else if !slices.Equal(b.unbound, b.bound) {
 						t.Errorf("bound %v, unbound %v", b.bound, b.unbound)
 					}
-					r.api.answers(nil)
-					gets(t, r.ask(t, "b", time.Minute), "p1") // given back, in its place
+					if tc.keeps && len(b.unbound) > 0 {
+						t.Errorf("unbound %v, which others may be claiming", b.unbound)
+					}
+					gets(t, r.ask(t, "b", time.Minute), next)
 					return
 				}
 				pod := gets(t, q, tc.pod)
@@ -113,11 +120,13 @@ func TestDefiniteAnswers(t *testing.T) {
 	}
 }
 
-func TestIdlePodThatRefusesTwiceIsABug(t *testing.T) {
+// The first pod that refuses is written to stopping, so that nobody's claim can
+// land on it any more. The second one stays as it is, and so does its binding.
+func TestIdlePodsThatRefuseAreABug(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.stockUp("p1")
+		r.stockUp("p1", "p2", "p3")
 		r.api.answers(func(call string, apply func() error) error {
-			if call == "claim p1" {
+			if strings.HasPrefix(call, "claim") {
 				return refusal()
 			}
 			return apply()
@@ -127,10 +136,101 @@ func TestIdlePodThatRefusesTwiceIsABug(t *testing.T) {
 		if n := r.api.count("claim"); n != 2 {
 			t.Errorf("%d claims", n)
 		}
-		if len(b.unbound) != 1 {
+		for name, want := range map[string]v1alpha1.PodPhase{"p1": v1alpha1.PodStopping, "p2": v1alpha1.PodIdle} {
+			if p := v1alpha1.PhaseOf(r.api.pod(name)); p != want {
+				t.Errorf("pod %s is %s, want %s", name, p, want)
+			}
+		}
+		if len(b.unbound) > 0 {
 			t.Errorf("unbound %v", b.unbound)
 		}
 	})
+}
+
+// byAnother puts the claim that was last bound onto its pod, as a follower does.
+func (r *rig) byAnother(t *testing.T, sandbox string, b *binds) {
+	t.Helper()
+	name, claimID, _ := strings.Cut(b.bound[len(b.bound)-1], " ")
+	r.api.change(name, func(p *corev1.Pod) {
+		p.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning)
+		p.Labels[v1alpha1.LabelSandboxID] = sandbox
+		p.Annotations[v1alpha1.AnnotationClaim] = claimID
+	})
+}
+
+// A claim that could not be sent may have been sent by a follower, and its
+// sandbox may run: the binding stays.
+func TestUnsentClaimKeepsItsBinding(t *testing.T) {
+	for name, err := range map[string]error{
+		"429":     tooMany(60),
+		"no dial": &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+	} {
+		for _, end := range []string{"deadline", "shutdown"} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				bubble(t, func(t *testing.T, r *rig) {
+					r.stockUp("p1")
+					r.api.answers(func(string, func() error) error { return err })
+					var b binds
+					q := r.ask(t, "a", 5*time.Second, b.on)
+					pass(time.Second)
+					r.byAnother(t, "a", &b)
+					if end == "shutdown" {
+						r.stop()
+						fails(t, q, ErrShutdown)
+					} else {
+						pass(4 * time.Second)
+						fails(t, q, ErrDeadline)
+					}
+					pass(time.Minute)
+					if len(b.bound) != 1 || len(b.unbound) > 0 {
+						t.Errorf("bound %v, unbound %v", b.bound, b.unbound)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An idle pod is left for the next one only when no claim can land on it any
+// more; one that landed meanwhile is a success.
+func TestIdlePodIsStoppedBeforeTheNext(t *testing.T) {
+	answers := map[string]func() error{
+		"refused":  refusal,
+		"conflict": func() error { return statusError(http.StatusConflict, metav1.StatusReasonConflict, nil) },
+	}
+	for name, answer := range answers {
+		for _, landed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, landed=%v", name, landed), func(t *testing.T) {
+				bubble(t, func(t *testing.T, r *rig) {
+					r.stockUp("p1", "p2")
+					var b binds
+					r.api.answers(func(call string, apply func() error) error {
+						switch call {
+						case "claim p1":
+							return answer()
+						case "stop p1":
+							if landed {
+								r.byAnother(t, "a", &b)
+							}
+						case "claim p2":
+							if p := v1alpha1.PhaseOf(r.api.pod("p1")); p != v1alpha1.PodStopping {
+								t.Errorf("moved on from a pod that is %s", p)
+							}
+						}
+						return apply()
+					})
+					want := "p2"
+					if landed {
+						want = "p1"
+					}
+					gets(t, r.ask(t, "a", time.Minute, b.on), want)
+					if len(b.unbound) > 0 {
+						t.Errorf("unbound %v", b.unbound)
+					}
+				})
+			})
+		}
+	}
 }
 
 func TestThrottlingIsWaitedOut(t *testing.T) {
@@ -278,6 +378,43 @@ func TestUnfencedPodIsEnded(t *testing.T) {
 			t.Errorf("the pod with the wrong address is %s", p)
 		}
 	})
+}
+
+// A sandbox whose binding names a pod that is stopping is ended. So the binding
+// is replaced, or taken back, before the pod is stopped.
+func TestUnfencedPodIsEndedOnceNotNamed(t *testing.T) {
+	for _, further := range []bool{true, false} {
+		t.Run(fmt.Sprintf("further=%v", further), func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.stockUp("p1")
+				if further {
+					r.stockUp("p2")
+				}
+				r.api.change("p1", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+				var b binds
+				r.api.answers(func(call string, apply func() error) error {
+					if call == "stop p1" && len(b.bound)+len(b.unbound) < 2 {
+						t.Error("the pod is stopped while the sandbox names it")
+					}
+					return apply()
+				})
+				q := r.ask(t, "a", time.Second, b.on)
+				if further {
+					gets(t, q, "p2")
+				} else {
+					pass(time.Second)
+					fails(t, q, ErrDeadline)
+				}
+				synctest.Wait()
+				if n := len(b.unbound); n > 1 || (n == 1) == further {
+					t.Errorf("bound %v, unbound %v", b.bound, b.unbound)
+				}
+				if p := v1alpha1.PhaseOf(r.api.pod("p1")); p != v1alpha1.PodStopping {
+					t.Errorf("the pod with the wrong address is %s", p)
+				}
+			})
+		})
+	}
 }
 
 func TestDeadlineWhileClaiming(t *testing.T) {

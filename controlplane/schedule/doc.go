@@ -42,9 +42,10 @@
 //	Bind: any other error    pod given back, that error
 //	PATCH: 422 with causes   pod given back, ErrInvalid
 //	PATCH: 422 without       live read: our claim = success; taken = next pod;
-//	                         idle = next pod, the second time on one pod ErrRefused
+//	                         idle = settled as below, the second time ErrRefused
 //	PATCH: 404               next pod
-//	PATCH: 409               the same pod again, a few times (API server's own races)
+//	PATCH: 409               the same pod again, a few times (API server's own races),
+//	                         then settled as below
 //	PATCH: 429               waited out, Retry-After honoured, the same pod again
 //	PATCH: 403               pod given back, ErrForbidden
 //	PATCH: not sent          waited out, the same pod again
@@ -53,9 +54,12 @@
 //	                         land, next pod. Test failed: read; our claim = success,
 //	                         else next pod. Not to be settled: ErrUnavailable, and the
 //	                         binding stays for whoever comes next.
-//	answer without a fenced  the pod is ended (testing the claim), next pod
-//	address
+//	answer without a fenced  next pod; once Bind has named that one, or Unbind was
+//	address                  called, the pod is ended (testing the claim)
 //
-// A request that fails for good after Bind succeeded, and whose claim is known
-// not to have been applied, has its Unbind called.
+// A claim that this scheduler did not apply may have been applied by another,
+// who saw the binding. So a request that fails for good after Bind succeeded has
+// its Unbind called only when the pod is known to be taken, gone or stopped, or
+// the claim is ErrInvalid. Else the binding stays: others complete it, or replace
+// it when they find its pod lost.
 package schedule

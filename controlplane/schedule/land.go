@@ -14,9 +14,10 @@ import (
 // server did not let us find out.
 var errUnsettled = errors.New("claim could not be settled")
 
-// land gets the claim onto the pod, or finds out that it is not and will not
-// be. Each write has a timeout of its own; waits end when the request is
-// answered or the scheduler stops.
+// land gets the claim onto the pod, or finds out that it did not. Whoever saw
+// the binding may send the same claim, so that it is not on the pod is certain
+// only with ErrPodTaken, ErrPodGone and ErrInvalid. Each write has a timeout of
+// its own; waits end when the request is answered or the scheduler stops.
 func (s *PoolScheduler) land(e *entry, claim Claim) (*corev1.Pod, error) {
 	conflicts := 0
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {

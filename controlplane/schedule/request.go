@@ -43,8 +43,10 @@ type ClaimRequest struct {
 	// replaces what it wrote. Nil means that there is nothing to write.
 	Bind func(ctx context.Context, pod *corev1.Pod) error
 	// Unbind takes back what Bind last wrote, for that pod. It is called at most
-	// once, when the request has failed and it is certain that the claim was not
-	// applied; it may run after the result. Nil means nothing to take back.
+	// once, when the request has failed and it is certain that the pod will not
+	// serve it whoever sends the claim: it is taken, gone or stopped, may not be
+	// reached, or the claim is ErrInvalid. It may run after the result. Nil means
+	// nothing to take back.
 	Unbind func(ctx context.Context, pod *corev1.Pod) error
 }
 
@@ -68,7 +70,9 @@ type entry struct {
 	dispatched bool
 
 	// Owned by whoever holds the entry: the queue, then one claim goroutine.
-	bound *corev1.Pod // Bind succeeded for it, and its claim was not applied
+	bound    *corev1.Pod // Bind succeeded for it, and nobody has replaced that
+	unfenced *Claim      // on the pod that bound names, which may not be reached; to be ended once bound does not
+	refusals int         // idle pods that did not take its claim
 }
 
 // attempt is the pod as Bind gets it.

@@ -36,7 +36,7 @@ type PoolScheduler struct {
 	stock   *stock
 	told    bool // the pool knows that claims wait
 
-	claims sync.WaitGroup // claim, undo and notification goroutines; Go under mu while !closed, or from one of them
+	claims sync.WaitGroup // claim, undo, end and notification goroutines; Go under mu while !closed, or from one of them
 }
 
 // settings are what Options change.

@@ -16,7 +16,6 @@ type podRecord struct {
 	state      podState
 	listed     bool      // the feed's last word was Offer
 	until      time.Time // end of a cooling record's reservation
-	refusals   int       // claims that did not apply although the pod was idle
 }
 
 type podState int
@@ -67,7 +66,7 @@ func (s *stock) offer(pod *corev1.Pod) bool {
 	}
 	rec.listed = true
 	if !slices.Equal(rec.containers, containers) {
-		rec.containers, rec.refusals = containers, 0
+		rec.containers = containers
 	}
 	return fresh
 }
