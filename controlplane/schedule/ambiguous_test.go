@@ -1,0 +1,233 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+func TestAmbiguousClaims(t *testing.T) {
+	lost := errors.New("connection reset by peer")
+	for _, tc := range []struct {
+		name   string
+		answer func(apply func() error) error
+		pod    string // who serves in the end
+		stops  int
+	}{
+		{"not applied", func(func() error) error { return lost }, "p2", 1},
+		{"applied", func(apply func() error) error { return errors.Join(apply(), lost) }, "p1", 1},
+		{"500 before", func(func() error) error {
+			return statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError, nil)
+		}, "p2", 1},
+		{"504 after", func(apply func() error) error {
+			_ = apply()
+			return statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, nil)
+		}, "p1", 1},
+		{"applied, then sent again by a transport", func(apply func() error) error {
+			_ = apply()
+			return apply()
+		}, "p1", 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.stockUp("p1", "p2")
+				r.api.answers(once("claim p1", tc.answer))
+				var b binds
+				pod := gets(t, r.ask(t, "a", time.Minute, b.on), tc.pod)
+				if last := b.bound[len(b.bound)-1]; last != pod.Name+" "+pod.Annotations[v1alpha1.AnnotationClaim] {
+					t.Errorf("bound %v, claimed %s", b.bound, pod.Annotations[v1alpha1.AnnotationClaim])
+				}
+				if n := r.api.count("stop p1"); n != tc.stops {
+					t.Errorf("%d stops, want %d", n, tc.stops)
+				}
+				if tc.pod == "p2" {
+					if p := v1alpha1.PhaseOf(r.api.pod("p1")); p != v1alpha1.PodStopping {
+						t.Errorf("the pod of the lost claim is %s", p)
+					}
+					first, second := strings.Fields(b.bound[0])[1], strings.Fields(b.bound[1])[1]
+					if first == second {
+						t.Errorf("the same claim ID on two pods: %v", b.bound)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A claim whose answer was lost may still be on its way: once it was resolved it
+// must not land any more.
+func TestLateClaimCannotLand(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.stockUp("p1", "p2")
+		var late func() error
+		r.api.answers(once("claim p1", func(apply func() error) error {
+			late = apply
+			return context.DeadlineExceeded
+		}))
+		gets(t, r.ask(t, "a", time.Minute), "p2")
+		if err := late(); judge(err) != refused {
+			t.Errorf("the late claim: %v", err)
+		}
+		if _, ok := r.api.pod("p1").Annotations[v1alpha1.AnnotationClaim]; ok {
+			t.Error("the late claim landed")
+		}
+	})
+}
+
+func TestClaimThatCannotBeSettledKeepsItsBinding(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.stockUp("p1")
+		r.api.answers(func(call string, apply func() error) error {
+			if strings.HasPrefix(call, "claim") {
+				_ = apply()
+			}
+			return errors.New("connection reset by peer")
+		})
+		var b binds
+		q := r.ask(t, "a", time.Minute, b.on)
+		pass(settleTimeout + retryMax)
+		fails(t, q, ErrUnavailable)
+		if len(b.unbound) > 0 {
+			t.Errorf("unbound %v although the claim was applied", b.unbound)
+		}
+		r.api.answers(nil)
+		b2 := r.ask(t, "b", time.Hour)
+		pass(time.Minute) // the reservation ends, the pod is tried, and is not idle
+		waits(t, b2)
+	})
+}
+
+func TestUnfencedPodIsEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.stockUp("p1", "p2")
+		r.api.change("p1", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+		gets(t, r.ask(t, "a", time.Minute), "p2")
+		if p := v1alpha1.PhaseOf(r.api.pod("p1")); p != v1alpha1.PodStopping {
+			t.Errorf("the pod with the wrong address is %s", p)
+		}
+	})
+}
+
+// A sandbox whose binding names a pod that is stopping is ended. So the binding
+// is replaced, or taken back, before the pod is stopped.
+func TestUnfencedPodIsEndedOnceNotNamed(t *testing.T) {
+	for _, further := range []bool{true, false} {
+		t.Run(fmt.Sprintf("further=%v", further), func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.stockUp("p1")
+				if further {
+					r.stockUp("p2")
+				}
+				r.api.change("p1", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+				var b binds
+				r.api.answers(func(call string, apply func() error) error {
+					if call == "stop p1" && len(b.bound)+len(b.unbound) < 2 {
+						t.Error("the pod is stopped while the sandbox names it")
+					}
+					return apply()
+				})
+				q := r.ask(t, "a", time.Second, b.on)
+				if further {
+					gets(t, q, "p2")
+				} else {
+					pass(time.Second)
+					fails(t, q, ErrDeadline)
+				}
+				synctest.Wait()
+				if n := len(b.unbound); n > 1 || (n == 1) == further {
+					t.Errorf("bound %v, unbound %v", b.bound, b.unbound)
+				}
+				if p := v1alpha1.PhaseOf(r.api.pod("p1")); p != v1alpha1.PodStopping {
+					t.Errorf("the pod with the wrong address is %s", p)
+				}
+			})
+		})
+	}
+}
+
+func TestDeadlineWhileClaiming(t *testing.T) {
+	for _, bound := range []bool{false, true} {
+		t.Run(fmt.Sprintf("bound=%v", bound), func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.stockUp("p1")
+				r.api.answers(once("claim p1", func(apply func() error) error {
+					<-time.After(4 * time.Second)
+					return apply()
+				}))
+				var b binds
+				q := r.ask(t, "a", time.Second, func(q *ClaimRequest) {
+					if bound {
+						b.on(q)
+					}
+				})
+				pass(time.Second)
+				fails(t, q, ErrDeadline)
+				pass(time.Minute)
+				waits(t, q) // no second result
+				want := v1alpha1.PodStopping
+				if bound { // the sandbox names it: it runs, and ends like any other
+					want = v1alpha1.PodRunning
+				}
+				if p := v1alpha1.PhaseOf(r.api.pod("p1")); p != want {
+					t.Errorf("the pod that came too late is %s, want %s", p, want)
+				}
+				if len(b.unbound) > 0 {
+					t.Errorf("unbound %v", b.unbound)
+				}
+			})
+		})
+	}
+}
+
+func TestUnbindWhenNoFurtherPodComes(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.stockUp("p1")
+		delete(r.api.pods, "p1")
+		var b binds
+		q := r.ask(t, "a", time.Second, b.on)
+		pass(time.Second)
+		fails(t, q, ErrDeadline)
+		if !slices.Equal(b.unbound, b.bound) || len(b.bound) != 1 {
+			t.Errorf("bound %v, unbound %v", b.bound, b.unbound)
+		}
+	})
+}
+
+func TestImagesAreChangedInTheSamePatch(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.stockUp("p1")
+		ask := func(o ClaimOptions) *ClaimRequest {
+			return r.ask(t, "a", time.Minute, func(q *ClaimRequest) { q.Opts = o })
+		}
+		images := map[string]string{"side": "c", "main": "a"}
+		fails(t, ask(ClaimOptions{ContainerImages: images, TargetPodPhase: v1alpha1.PodRunning}), ErrInvalid)
+		fails(t, ask(ClaimOptions{ContainerImages: map[string]string{"none": "c"}}), ErrInvalid)
+		fails(t, ask(ClaimOptions{Labels: map[string]string{v1alpha1.LabelPool: "mine"}}), ErrInvalid)
+		fails(t, ask(ClaimOptions{TargetPodPhase: v1alpha1.PodFailed}), ErrInvalid)
+		pod := gets(t, ask(ClaimOptions{ContainerImages: images, Labels: map[string]string{v1alpha1.LabelEnv: "e"}}), "p1")
+		if pod.Spec.Containers[0].Image != "a" || pod.Spec.Containers[1].Image != "c" {
+			t.Errorf("images are %v", pod.Spec.Containers)
+		}
+		if v1alpha1.PhaseOf(pod) != v1alpha1.PodStarting || pod.Annotations[v1alpha1.AnnotationStartedAt] != "" {
+			t.Errorf("phase %s, annotations %v", v1alpha1.PhaseOf(pod), pod.Annotations)
+		}
+		if pod.Labels[v1alpha1.LabelEnv] != "e" {
+			t.Errorf("labels are %v", pod.Labels)
+		}
+		synctest.Wait()
+		if n := r.api.count("claim"); n != 1 {
+			t.Errorf("%d claim PATCHes", n)
+		}
+	})
+}
