@@ -23,7 +23,8 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/sandlane and the two programs that it embeds
+build: ## build bin/sandlane with the two programs that it embeds, and bin/sandboxd
+	$(BUILD) -ldflags '-s -w' -o bin/sandboxd ./cmd/sandboxd
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
 	$(GO) build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sandlane ./cmd/sandlane
@@ -40,6 +41,10 @@ test: ## run every test; needs root, and says first what is missing
 unit: ## run the tests that need no root
 	@hack/test.sh unit
 
+.PHONY: chaos
+chaos: ## kill and stop processes under load, with three gateways; needs root, takes minutes
+	@hack/test.sh chaos
+
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint
 	$(LINT) run ./...
@@ -51,6 +56,7 @@ generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs and protobuf 
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/v1alpha1 output:crd:dir=api/crds
 	$(GO) run ./hack/crd api/crds/*.yaml
 	hack/proto/generate.sh
+	hack/sandboxd-proto/generate.sh
 
 .PHONY: generate-check
 generate-check: ## regenerate, and fail if that changed anything

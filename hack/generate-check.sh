@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 generated() {
 	find api/crds -name '*.yaml' -print
-	find api controlplane -name 'zz_generated.*.go' -o -name '*.pb.go'
+	find api controlplane sandboxd -name 'zz_generated.*.go' -o -name '*.pb.go' -o -name '*.connect.go'
 }
 
 before=$(mktemp -d)

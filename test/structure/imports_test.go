@@ -36,11 +36,15 @@ var mayImport = map[string][]string{
 		"activation", "activity", "api", "controlplane", "credentials", "ending", "envoy", "extproc", "gateway", "hack/kube",
 		"index", "local", "reconcilers", "routecache",
 	},
+	"sandboxd":       {},
+	"cmd/sandboxd":   {"sandboxd"},
 	"hack":           {},
 	"test/echo":      {},
 	"test/kubetest":  {"api"},
 	"test/stack":     {"api"},
 	"test/e2e":       {"api", "ending", "test"},
+	"test/chaos":     {"api", "ending", "test"},
+	"test/history":   {"api"},
 	"test/structure": {},
 }
 

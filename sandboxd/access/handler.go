@@ -1,0 +1,164 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+const (
+	// TokenHeader carries the access token.
+	TokenHeader = "X-Access-Token"
+	// InitSecretHeader carries the secret of /init.
+	InitSecretHeader = "Sandlane-Init-Secret"
+
+	maxInitBody = 4 << 20
+	corsMaxAge  = "7200"
+)
+
+// Error answers a request with E2B's form of an error.
+func Error(w http.ResponseWriter, code int, message string) {
+	h := w.Header()
+	h.Del("Content-Length")
+	h.Del("Content-Encoding")
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]any{"code": code, "message": message})
+}
+
+// Init serves POST /init.
+func (s *State) Init(w http.ResponseWriter, r *http.Request) {
+	if s.options.InitSecret != "" && !same(r.Header.Get(InitSecretHeader), s.options.InitSecret) {
+		Error(w, http.StatusUnauthorized, "unauthorized access, /init is for the control plane only")
+		return
+	}
+	var body struct {
+		claim
+		Timestamp time.Time `json:"timestamp"`
+	}
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxInitBody)).Decode(&body)
+	if err != nil && !errors.Is(err, io.EOF) {
+		Error(w, http.StatusBadRequest, "invalid body: "+err.Error())
+		return
+	}
+	if body.DefaultUser != "" {
+		if _, err := s.options.Users.Lookup(body.DefaultUser); err != nil {
+			Error(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	if err := s.init(body.claim, body.Timestamp); err != nil {
+		Error(w, http.StatusConflict, err.Error())
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Envs serves GET /envs.
+func (s *State) Envs(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(s.Env())
+}
+
+// Guard lets through to next what may pass, with CORS for all.
+func (s *State) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", "*")
+		if r.Method == http.MethodOptions {
+			preflight(w, r)
+			return
+		}
+		h.Set("Access-Control-Expose-Headers", "*")
+		if refusal := s.refusal(r); refusal != "" {
+			Error(w, http.StatusUnauthorized, "unauthorized access, "+refusal)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func preflight(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+	headers := r.Header.Get("Access-Control-Request-Headers")
+	if headers == "" {
+		headers = "*"
+	}
+	h.Set("Access-Control-Allow-Headers", headers)
+	h.Set("Access-Control-Max-Age", corsMaxAge)
+	h.Add("Vary", "Access-Control-Request-Headers")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// refusal says why a request may not pass; empty when it may.
+func (s *State) refusal(r *http.Request) string {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if r.URL.Path == "/health" && reads || r.URL.Path == "/init" && r.Method == http.MethodPost {
+		return ""
+	}
+	token, answers := s.token()
+	if !answers {
+		return "the sandbox is not initialised"
+	}
+	if token == "" || same(r.Header.Get(TokenHeader), token) {
+		return ""
+	}
+	if r.URL.Path == "/files" && r.Header.Get(TokenHeader) == "" {
+		switch {
+		case reads:
+			return s.signatureRefusal(r.URL.Query(), "read", token)
+		case r.Method == http.MethodPost:
+			return s.signatureRefusal(r.URL.Query(), "write", token)
+		}
+	}
+	return "please provide a valid access token or method signing if supported"
+}
+
+// signatureRefusal checks the signature of a file URL as the SDKs make it.
+func (s *State) signatureRefusal(query url.Values, operation, token string) string {
+	given := query.Get("signature")
+	if given == "" {
+		return "missing access token or signature"
+	}
+	expiration := query.Get("signature_expiration")
+	if !same(given, signature(query.Get("path"), operation, query.Get("username"), token, expiration)) {
+		return "invalid signature"
+	}
+	if expiration == "" {
+		return ""
+	}
+	at, err := strconv.ParseInt(expiration, 10, 64)
+	if err != nil {
+		return "invalid signature expiration"
+	}
+	if s.options.Now().Unix() > at {
+		return "signature is already expired"
+	}
+	return ""
+}
+
+// signature is version 1 of E2B's signatures; expiration may be empty.
+func signature(path, operation, user, token, expiration string) string {
+	text := path + ":" + operation + ":" + user + ":" + token
+	if expiration != "" {
+		text += ":" + expiration
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// same compares without telling by its time where the two differ.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}

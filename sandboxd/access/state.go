@@ -1,0 +1,160 @@
+package access
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sandlane/sandlane/sandboxd/users"
+)
+
+// Options says where a State begins.
+type Options struct {
+	// Users finds users; its zero value reads /etc.
+	Users users.Database
+	// DefaultUser acts where a request names none and /init set none. Empty
+	// means "user" if there is one and it can be acted for, else the own user.
+	DefaultUser string
+	// InitSecret must be in the header InitSecretHeader of /init. Empty: anyone
+	// may call /init, once.
+	InitSecret string
+	// Open answers requests before /init too. For tests and debugging.
+	Open bool
+	// SetClock sets the clock of the machine; nil leaves it alone.
+	SetClock func(time.Time) error
+	// Now is time.Now unless set.
+	Now func() time.Time
+}
+
+// State is what /init set. It is safe for concurrent use.
+type State struct {
+	options Options
+
+	mu      sync.RWMutex // guards all below
+	claimed bool
+	claim   claim
+	clock   time.Time // the latest timestamp of /init
+}
+
+// claim is what one /init fixes for the life of the sandbox.
+type claim struct {
+	AccessToken    string            `json:"accessToken"`
+	EnvVars        map[string]string `json:"envVars"`
+	DefaultUser    string            `json:"defaultUser"`
+	DefaultWorkdir string            `json:"defaultWorkdir"`
+}
+
+func (c claim) equal(other claim) bool {
+	return same(c.AccessToken, other.AccessToken) && maps.Equal(c.EnvVars, other.EnvVars) &&
+		c.DefaultUser == other.DefaultUser && c.DefaultWorkdir == other.DefaultWorkdir
+}
+
+// New returns a state before /init.
+func New(options Options) *State {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &State{options: options}
+}
+
+// Env returns a copy of the environment that /init set.
+func (s *State) Env() map[string]string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	env := map[string]string{}
+	maps.Copy(env, s.claim.EnvVars)
+	return env
+}
+
+// Workdir returns the default working directory, or nothing.
+func (s *State) Workdir() string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.claim.DefaultWorkdir
+}
+
+// Own returns the user that sandboxd runs as.
+func (s *State) Own() users.User { return s.options.Users.Own() }
+
+// Names returns the names of a user and a group.
+func (s *State) Names(uid, gid uint32) (user, group string) {
+	return s.options.Users.Name(uid), s.options.Users.GroupName(gid)
+}
+
+// User returns the user that a request's Basic authorization names (its password
+// is not looked at), or the default user. Its errors are Connect errors.
+func (s *State) User(header http.Header) (users.User, error) {
+	name := ""
+	if encoded, basic := cutScheme(header.Get("Authorization")); basic {
+		text, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return users.User{}, connect.NewError(connect.CodeUnauthenticated, errors.New("invalid Basic authorization"))
+		}
+		name, _, _ = strings.Cut(string(text), ":")
+	}
+	u, err := s.Named(name)
+	switch {
+	case errors.Is(err, users.ErrNotPermitted):
+		return u, connect.NewError(connect.CodePermissionDenied, err)
+	case err != nil:
+		return u, connect.NewError(connect.CodeUnauthenticated, err)
+	}
+	return u, nil
+}
+
+func cutScheme(authorization string) (string, bool) {
+	scheme, rest, found := strings.Cut(authorization, " ")
+	return strings.TrimSpace(rest), found && strings.EqualFold(scheme, "basic")
+}
+
+// Named returns a user by name; the empty name is the default user.
+func (s *State) Named(name string) (users.User, error) {
+	if name == "" {
+		s.mu.RLock()
+		name = s.claim.DefaultUser
+		s.mu.RUnlock()
+	}
+	if name == "" {
+		name = s.options.DefaultUser
+	}
+	if name != "" {
+		return s.options.Users.Lookup(name)
+	}
+	if u, err := s.options.Users.Lookup("user"); err == nil {
+		return u, nil
+	}
+	return s.options.Users.Own(), nil
+}
+
+// init applies one /init. A second one that says the same changes nothing but
+// the clock, so that the gateway may repeat a call whose answer it did not see.
+func (s *State) init(c claim, timestamp time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claimed && !s.claim.equal(c) {
+		return errors.New("the sandbox was initialised otherwise already")
+	}
+	s.claimed, s.claim = true, c
+	if s.options.SetClock == nil || !timestamp.After(s.clock) {
+		return nil // an old request repeated must not turn the clock back
+	}
+	if err := s.options.SetClock(timestamp); err != nil {
+		return fmt.Errorf("setting the clock: %w", err)
+	}
+	s.clock = timestamp
+	return nil
+}
+
+// token returns the access token, and whether requests are answered at all.
+func (s *State) token() (string, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.claim.AccessToken, s.claimed || s.options.Open
+}

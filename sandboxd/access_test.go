@@ -1,0 +1,130 @@
+package sandboxd
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sign is the SDKs' signature, written down again.
+func sign(path, operation, user, token, expiration string) string {
+	text := strings.Join([]string{path, operation, user, token}, ":")
+	if expiration != "" {
+		text += ":" + expiration
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "v1_" + strings.TrimRight(base64.StdEncoding.EncodeToString(sum[:]), "=")
+}
+
+func TestBeforeInit(t *testing.T) {
+	a := newAgent(t, Options{InitSecret: "s3cret"})
+	a.want(204, "", "GET", "/health", "")
+	for _, path := range []string{"/envs", "/metrics", "/files?path=/etc/passwd"} {
+		a.want(401, "not initialised", "GET", path, "")
+	}
+	a.want(401, "not initialised", "POST", "/process.Process/List", "{}", "Content-Type", "application/json")
+	a.want(401, "control plane", "POST", "/init", `{"accessToken":"evil"}`)
+	a.want(401, "control plane", "POST", "/init", `{"accessToken":"evil"}`, "Sandlane-Init-Secret", "wrong")
+	a.want(400, "invalid body", "POST", "/init", `{`, "Sandlane-Init-Secret", "s3cret")
+	a.want(400, "nobody-here", "POST", "/init", `{"defaultUser":"nobody-here"}`, "Sandlane-Init-Secret", "s3cret")
+	a.want(401, "not initialised", "GET", "/envs", "")
+	// Without a token in /init everything is open after it.
+	a.want(204, "", "POST", "/init", "", "Sandlane-Init-Secret", "s3cret")
+	a.want(200, "{}", "GET", "/envs", "")
+}
+
+func TestToken(t *testing.T) {
+	a := newAgent(t, Options{InitSecret: "s3cret"})
+	secret := []string{"Sandlane-Init-Secret", "s3cret"}
+	claim := `{"accessToken":"tok","envVars":{"A":"1"},"timestamp":"2026-01-01T00:00:00Z"}`
+	a.want(204, "", "POST", "/init", claim, secret...)
+	a.want(204, "", "POST", "/init", claim, secret...)
+	a.want(409, "already", "POST", "/init", `{"accessToken":"other"}`, secret...)
+	a.want(409, "already", "POST", "/init", `{"accessToken":"tok","envVars":{"A":"2"}}`, secret...)
+	a.want(200, `{"A":"1"}`, "GET", "/envs", "", "X-Access-Token", "tok")
+	for _, token := range []string{"", "to", "tok2", "other"} {
+		for _, path := range []string{"/envs", "/metrics", "/no-such-path", "/files/compose"} {
+			a.want(401, "unauthorized access", "GET", path, "", "X-Access-Token", token)
+		}
+		a.want(401, "unauthorized access", "POST", "/process.Process/List", "{}", "Content-Type", "application/json", "X-Access-Token", token)
+		a.want(401, "unauthorized access", "POST", "/files/compose", "{}", "X-Access-Token", token)
+	}
+	a.want(204, "", "GET", "/health", "")
+	a.want(501, "nothing behind", "POST", "/freeze", "", "X-Access-Token", "tok")
+}
+
+func TestSignatures(t *testing.T) {
+	a := newAgent(t, Options{})
+	a.want(204, "", "POST", "/init", `{"accessToken":"tok"}`)
+	path := t.TempDir() + "/f ü"
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := "" // the default user
+	future, past := strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10), strconv.FormatInt(time.Now().Add(-time.Hour).Unix(), 10)
+	for _, c := range []struct {
+		name, method, signature, expiration string
+		status                              int
+	}{
+		{"read", "GET", sign(path, "read", own, "tok", ""), "", 200},
+		{"read in time", "GET", sign(path, "read", own, "tok", future), future, 200},
+		{"read too late", "GET", sign(path, "read", own, "tok", past), past, 401},
+		{"expiration taken away", "GET", sign(path, "read", own, "tok", past), "", 401},
+		{"expiration moved", "GET", sign(path, "read", own, "tok", past), future, 401},
+		{"expiration of no number", "GET", sign(path, "read", own, "tok", "soon"), "soon", 401},
+		{"other path", "GET", sign(path+"x", "read", own, "tok", ""), "", 401},
+		{"other user", "GET", sign(path, "read", "root", "tok", ""), "", 401},
+		{"other token", "GET", sign(path, "read", own, "tok2", ""), "", 401},
+		{"none", "GET", "", "", 401},
+		{"write to read", "GET", sign(path, "write", own, "tok", ""), "", 401},
+		{"read to write", "POST", sign(path, "read", own, "tok", ""), "", 401},
+		{"write", "POST", sign(path, "write", own, "tok", ""), "", 200},
+	} {
+		query := url.Values{"path": {path}}
+		if c.signature != "" {
+			query.Set("signature", c.signature)
+		}
+		if c.expiration != "" {
+			query.Set("signature_expiration", c.expiration)
+		}
+		res, body := a.do(c.method, "/files?"+query.Encode(), "text", "Content-Type", octets)
+		if res.StatusCode != c.status {
+			t.Errorf("%s: %d %s, want %d", c.name, res.StatusCode, body, c.status)
+		}
+	}
+	a.want(200, "text", "GET", filesURL(path), "", "X-Access-Token", "tok")
+	a.want(401, "", "GET", filesURL(path)+"&signature="+url.QueryEscape(sign(path, "read", "", "tok", "")), "", "X-Access-Token", "wrong")
+}
+
+func TestCORS(t *testing.T) {
+	a := newAgent(t, Options{InitSecret: "s3cret"})
+	res, _ := a.do("OPTIONS", "/process.Process/Start", "", "Origin", "https://example.com", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-access-token,keepalive-ping-interval")
+	h := res.Header
+	if res.StatusCode != 204 || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Access-Control-Max-Age") != "7200" ||
+		!strings.Contains(h.Get("Access-Control-Allow-Headers"), "keepalive-ping-interval") || !strings.Contains(h.Get("Access-Control-Allow-Methods"), "POST") {
+		t.Errorf("%d %v", res.StatusCode, h)
+	}
+	if res, _ := a.do("GET", "/envs", "", "Origin", "https://example.com"); res.StatusCode != 401 || res.Header.Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("a refusal that a page cannot read: %v", res.Header)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	a := newAgent(t, Options{})
+	_, body := a.do("GET", "/metrics", "")
+	var m map[string]float64
+	if err := json.Unmarshal([]byte(body), &m); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"ts", "cpu_count", "mem_total", "mem_used", "disk_total", "disk_used"} {
+		if m[key] <= 0 {
+			t.Errorf("%s is %v", key, m[key])
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package filesystem
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/sandlane/sandlane/sandboxd/filesystempb"
+)
+
+// XattrPrefix begins the names of the extended attributes that hold metadata.
+const XattrPrefix = "user.e2b."
+
+// Namer names user and group IDs.
+type Namer interface {
+	Names(uid, gid uint32) (user, group string)
+}
+
+// Describe describes what is at an absolute path. A symbolic link has the type
+// of what it leads to, so that SDKs list it; a broken one is a symlink.
+func Describe(path string, namer Namer) (*filesystempb.EntryInfo, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	entry := &filesystempb.EntryInfo{Name: valid(filepath.Base(path)), Path: valid(path)}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			target, _ = os.Readlink(path)
+		} else if followed, err := os.Lstat(target); err == nil {
+			info = followed
+		}
+		entry.SymlinkTarget = new(valid(target))
+	}
+	entry.Type = fileType(info.Mode())
+	entry.Size = info.Size()
+	entry.Mode = uint32(info.Mode().Perm())
+	entry.Permissions = info.Mode().String()
+	entry.ModifiedTime = timestamppb.New(info.ModTime())
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		entry.Owner, entry.Group = namer.Names(stat.Uid, stat.Gid)
+	}
+	if info.Mode().IsRegular() {
+		entry.Metadata = Metadata(path)
+	}
+	return entry, nil
+}
+
+func fileType(mode fs.FileMode) filesystempb.FileType {
+	switch {
+	case mode.IsRegular():
+		return filesystempb.FileType_FILE_TYPE_FILE
+	case mode.IsDir():
+		return filesystempb.FileType_FILE_TYPE_DIRECTORY
+	case mode&fs.ModeSymlink != 0:
+		return filesystempb.FileType_FILE_TYPE_SYMLINK
+	}
+	return filesystempb.FileType_FILE_TYPE_UNSPECIFIED
+}
+
+// Metadata returns the metadata of a file, nil when it has none or its file
+// system keeps none.
+func Metadata(path string) map[string]string {
+	list := readXattr(func(buf []byte) (int, error) { return unix.Listxattr(path, buf) })
+	var all map[string]string
+	for name := range strings.SplitSeq(string(list), "\x00") {
+		key, ours := strings.CutPrefix(name, XattrPrefix)
+		if !ours {
+			continue
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[valid(key)] = valid(string(readXattr(func(buf []byte) (int, error) { return unix.Getxattr(path, name, buf) })))
+	}
+	return all
+}
+
+// valid makes a name fit for protobuf, which refuses a whole message over one
+// name that is no UTF-8.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+// cachedNamer remembers names for one request: each look-up reads files.
+type cachedNamer struct {
+	Namer
+	known map[[2]uint32][2]string
+}
+
+// Names returns the names of a user and a group.
+func (c cachedNamer) Names(uid, gid uint32) (user, group string) {
+	names, found := c.known[[2]uint32{uid, gid}]
+	if !found {
+		names[0], names[1] = c.Namer.Names(uid, gid)
+		c.known[[2]uint32{uid, gid}] = names
+	}
+	return names[0], names[1]
+}
+
+// readXattr asks for the size first; attributes that grow meanwhile are asked for
+// again.
+func readXattr(read func([]byte) (int, error)) []byte {
+	for {
+		n, err := read(nil)
+		if err != nil || n == 0 {
+			return nil
+		}
+		buf := make([]byte, n)
+		n, err = read(buf)
+		if errors.Is(err, unix.ERANGE) {
+			continue
+		}
+		if err != nil {
+			return nil
+		}
+		return buf[:n]
+	}
+}

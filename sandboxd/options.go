@@ -1,0 +1,80 @@
+package sandboxd
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Version is the version of envd whose behaviour sandboxd has. SDKs ask for
+// features by it.
+const Version = "0.6.13"
+
+// Options are the settings of one sandboxd.
+type Options struct {
+	// Address to listen on; empty means ":49983", where SDKs expect it.
+	Address string
+	// DefaultUser acts where a request names none and /init set none. Empty
+	// means "user" if there is one, else the own user.
+	DefaultUser string
+	// InitSecret must be in a request to /init. Empty: anyone may make one.
+	InitSecret string
+	// Open answers requests before /init too. For tests and debugging.
+	Open bool
+	// SetClock lets /init set the clock of the machine.
+	SetClock bool
+	// Grace is how long processes have to end after SIGTERM; zero means 5 s.
+	Grace time.Duration
+	// Retention is how long the end of a process is kept; zero means 30 s.
+	Retention time.Duration
+}
+
+// Complete fills in the defaults.
+func (o *Options) Complete() {
+	if o.Address == "" {
+		o.Address = ":49983"
+	}
+	if o.Grace == 0 {
+		o.Grace = 5 * time.Second
+	}
+}
+
+// initSecretEnv is the variable that holds the secret of /init. Commands do not
+// get it: nothing that begins with SANDBOXD_ is handed on.
+const initSecretEnv = "SANDBOXD_INIT_SECRET"
+
+var errHelp = flag.ErrHelp
+
+func parse(args []string, stderr io.Writer) (Options, bool, error) {
+	var o Options
+	flags := flag.NewFlagSet("sandboxd", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.Address, "address", "", "address to listen on (default \":49983\")")
+	flags.StringVar(&o.DefaultUser, "default-user", "", "user of requests that name none (default \"user\" if there is one)")
+	flags.BoolVar(&o.Open, "open", false, "answer requests before /init, without a token")
+	flags.BoolVar(&o.SetClock, "set-clock", false, "let /init set the clock of the machine")
+	flags.DurationVar(&o.Grace, "grace", 0, "time for processes to end at shutdown (default 5s)")
+	secretFile := flags.String("init-secret-file", "", "file with the secret of /init (default the variable "+initSecretEnv+")")
+	version := flags.Bool("version", false, "print the version and exit")
+	if err := flags.Parse(args); err != nil {
+		return o, false, err
+	}
+	if flags.NArg() > 0 {
+		return o, false, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	o.InitSecret = os.Getenv(initSecretEnv)
+	if *secretFile != "" {
+		text, err := os.ReadFile(*secretFile)
+		if err != nil {
+			return o, false, fmt.Errorf("reading the secret of /init: %w", err)
+		}
+		if o.InitSecret = strings.TrimSpace(string(text)); o.InitSecret == "" {
+			return o, false, errors.New("reading the secret of /init: the file is empty")
+		}
+	}
+	return o, *version, nil
+}

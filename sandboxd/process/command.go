@@ -1,0 +1,100 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"connectrpc.com/connect"
+
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/sandboxd/users"
+)
+
+const (
+	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// ownPrefix marks sandboxd's own settings, which commands must not see.
+	ownPrefix = "SANDBOXD_"
+	// sdkShell is what every SDK asks for; images without it get their /bin/sh,
+	// which takes the same flags.
+	sdkShell, anyShell = "/bin/bash", "/bin/sh"
+)
+
+// command builds what to run, without streams. Later environments win: the
+// container's, the user's, init's, the request's.
+func command(config *processpb.ProcessConfig, user users.User, own users.User, workdir string, env map[string]string) (*exec.Cmd, error) {
+	dir := user.Resolve(config.GetCwd(), workdir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		if config.GetCwd() != "" {
+			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("cwd '%s' does not exist", dir))
+		}
+		dir = "/"
+	}
+	all := environment(user, env, config.GetEnvs())
+	path, err := lookPath(config.GetCmd(), dir, all["PATH"])
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", config.GetCmd(), err))
+	}
+	cmd := &exec.Cmd{
+		Path:        path,
+		Args:        append([]string{config.GetCmd()}, config.GetArgs()...),
+		Dir:         dir,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		cmd.Env = append(cmd.Env, name+"="+all[name])
+	}
+	if user.UID != own.UID {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups}
+	}
+	return cmd, nil
+}
+
+func environment(user users.User, later ...map[string]string) map[string]string {
+	all := map[string]string{"PATH": defaultPath}
+	for _, pair := range os.Environ() {
+		if name, value, ok := strings.Cut(pair, "="); ok && !strings.HasPrefix(name, ownPrefix) {
+			all[name] = value
+		}
+	}
+	all["HOME"], all["USER"], all["LOGNAME"], all["SHELL"] = user.Home, user.Name, user.Name, user.Shell
+	for _, env := range later {
+		maps.Copy(all, env)
+	}
+	return all
+}
+
+// lookPath finds a program as the new process would: with its directory and its
+// PATH, not with sandboxd's.
+func lookPath(name, dir, path string) (string, error) {
+	if name == "" {
+		return "", errors.New("no command")
+	}
+	if strings.Contains(name, "/") {
+		if name == sdkShell {
+			if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+				name = anyShell
+			}
+		}
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, nil
+	}
+	for _, folder := range filepath.SplitList(path) {
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(dir, folder)
+		}
+		file := filepath.Join(folder, name)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%w in PATH", exec.ErrNotFound)
+}

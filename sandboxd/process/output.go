@@ -1,0 +1,81 @@
+package process
+
+import (
+	"sync"
+
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+)
+
+// hub hands the output of one process to everyone attached. A publisher waits
+// for the slowest of them, so that a process whose reader is slow is slowed down
+// by its full pipe and nothing is buffered without bound. With nobody attached
+// output is dropped.
+type hub struct {
+	mu    sync.Mutex // guards subs and ended; never held while waiting
+	subs  map[*subscription]struct{}
+	ended *processpb.ProcessEvent // the end event, once there was one
+}
+
+type subscription struct {
+	events chan *processpb.ProcessEvent // closed at the end of the process
+	gone   chan struct{}                // closed when the subscriber leaves
+}
+
+// subscribe attaches. On a process that has ended the channel is closed already.
+func (h *hub) subscribe() *subscription {
+	s := &subscription{events: make(chan *processpb.ProcessEvent), gone: make(chan struct{})}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended != nil {
+		close(s.events)
+		return s
+	}
+	if h.subs == nil {
+		h.subs = map[*subscription]struct{}{}
+	}
+	h.subs[s] = struct{}{}
+	return s
+}
+
+// unsubscribe detaches; call once.
+func (h *hub) unsubscribe(s *subscription) {
+	close(s.gone)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.subs, s)
+}
+
+// publish gives an event to all who are attached now. Events of one caller keep
+// their order. It must not be called after end.
+func (h *hub) publish(event *processpb.ProcessEvent) {
+	h.mu.Lock()
+	subs := make([]*subscription, 0, len(h.subs))
+	for s := range h.subs {
+		subs = append(subs, s)
+	}
+	h.mu.Unlock()
+	for _, s := range subs {
+		select {
+		case s.events <- event:
+		case <-s.gone:
+		}
+	}
+}
+
+// end records the end and closes what is attached.
+func (h *hub) end(event *processpb.ProcessEvent) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = event
+	for s := range h.subs {
+		close(s.events)
+	}
+	h.subs = nil
+}
+
+// end event of a process that has ended, else nil.
+func (h *hub) endEvent() *processpb.ProcessEvent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ended
+}

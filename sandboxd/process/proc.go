@@ -1,0 +1,172 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+)
+
+const (
+	// chunk is the most that one data event carries.
+	chunk = 32 << 10
+	// abandonAfter is how long a killed process's output is still read when
+	// something outside its group, such as a daemon, holds it open.
+	abandonAfter = time.Second
+)
+
+// proc is one process that Start made.
+type proc struct {
+	config   *processpb.ProcessConfig
+	tag      *string
+	pid      uint32
+	cmd      *exec.Cmd
+	hub      hub
+	input    input
+	terminal *os.File // the master side, nil without a terminal
+	outputs  []*os.File
+	exited   chan struct{} // closed when the leader has exited; it is not reaped yet then
+	done     chan struct{} // closed after the end event
+
+	// mu guards reaped and killed. Signals are sent under it and only before
+	// the leader is reaped: until then the kernel gives its pid to nobody else.
+	mu     sync.Mutex
+	reaped bool
+	killed bool
+
+	abandon sync.Once
+}
+
+// run pumps the output and ends the process's record. It returns at the end.
+func (p *proc) run(pumps []func()) {
+	defer close(p.done)
+	var reading sync.WaitGroup
+	for _, pump := range pumps {
+		reading.Go(pump)
+	}
+	go p.awaitExit()
+	reading.Wait()
+	<-p.exited
+	p.mu.Lock()
+	err := p.cmd.Wait()
+	p.reaped = true
+	p.mu.Unlock()
+	p.input.close()
+	for _, f := range p.outputs {
+		_ = f.Close()
+	}
+	p.hub.end(endEvent(p.cmd.ProcessState, err))
+}
+
+// awaitExit waits for the leader without reaping it.
+func (p *proc) awaitExit() {
+	for {
+		err := unix.Waitid(unix.P_PID, int(p.pid), nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	close(p.exited)
+	p.mu.Lock()
+	killed := p.killed
+	p.mu.Unlock()
+	if killed {
+		p.abandonOutput()
+	}
+}
+
+// pump reads one output to its end and publishes what it read.
+func (p *proc) pump(f *os.File, event func([]byte) *processpb.ProcessEvent) {
+	buf := make([]byte, chunk)
+	for {
+		n, err := f.Read(buf)
+		if n > 0 {
+			p.hub.publish(event(append([]byte(nil), buf[:n]...)))
+		}
+		if err != nil {
+			return // EOF, EIO from a terminal nobody has open, or abandoned
+		}
+	}
+}
+
+// signal signals the whole group of the process. It reports false when the
+// process is over.
+func (p *proc) signal(sig syscall.Signal) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return false, nil
+	}
+	if sig == syscall.SIGKILL {
+		p.killed = true
+		select {
+		case <-p.exited:
+			p.abandonOutput()
+		default:
+		}
+	}
+	if err := syscall.Kill(-int(p.pid), sig); err != nil && err != syscall.ESRCH {
+		return true, fmt.Errorf("signalling process %d: %w", p.pid, err)
+	}
+	return true, nil
+}
+
+// abandonOutput stops reading soon, for a killed process whose output something
+// else holds open.
+func (p *proc) abandonOutput() {
+	p.abandon.Do(func() {
+		go func() {
+			timer := time.NewTimer(abandonAfter)
+			defer timer.Stop()
+			select {
+			case <-p.done:
+			case <-timer.C:
+				for _, f := range p.outputs {
+					_ = f.SetReadDeadline(time.Unix(1, 0))
+				}
+			}
+		}()
+	})
+}
+
+func endEvent(state *os.ProcessState, err error) *processpb.ProcessEvent {
+	end := &processpb.ProcessEvent_EndEvent{
+		ExitCode: int32(state.ExitCode()),
+		Exited:   state.Exited(),
+		Status:   state.String(),
+	}
+	if err != nil {
+		end.Error = new(err.Error())
+	}
+	return &processpb.ProcessEvent{Event: &processpb.ProcessEvent_End{End: end}}
+}
+
+func startEvent(pid uint32) *processpb.ProcessEvent {
+	return &processpb.ProcessEvent{Event: &processpb.ProcessEvent_Start{Start: &processpb.ProcessEvent_StartEvent{Pid: pid}}}
+}
+
+func dataEvent(data *processpb.ProcessEvent_DataEvent) *processpb.ProcessEvent {
+	return &processpb.ProcessEvent{Event: &processpb.ProcessEvent_Data{Data: data}}
+}
+
+func stdoutEvent(b []byte) *processpb.ProcessEvent {
+	return dataEvent(&processpb.ProcessEvent_DataEvent{Output: &processpb.ProcessEvent_DataEvent_Stdout{Stdout: b}})
+}
+
+func stderrEvent(b []byte) *processpb.ProcessEvent {
+	return dataEvent(&processpb.ProcessEvent_DataEvent{Output: &processpb.ProcessEvent_DataEvent_Stderr{Stderr: b}})
+}
+
+func ptyEvent(b []byte) *processpb.ProcessEvent {
+	return dataEvent(&processpb.ProcessEvent_DataEvent{Output: &processpb.ProcessEvent_DataEvent_Pty{Pty: b}})
+}
+
+func keepaliveEvent() *processpb.ProcessEvent {
+	return &processpb.ProcessEvent{Event: &processpb.ProcessEvent_Keepalive{Keepalive: &processpb.ProcessEvent_KeepAlive{}}}
+}

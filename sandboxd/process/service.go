@@ -1,0 +1,151 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/sandboxd/users"
+)
+
+// Retention is how long the end of a process is kept for those who attach again.
+const Retention = 30 * time.Second
+
+// Caller tells the service on whose behalf a request is.
+type Caller interface {
+	// User returns the user of a request; its errors are Connect errors.
+	User(header http.Header) (users.User, error)
+	// Own returns the user that sandboxd runs as.
+	Own() users.User
+	// Workdir is the default working directory; empty means the user's home.
+	Workdir() string
+	// Env is the environment that every command gets.
+	Env() map[string]string
+}
+
+// Service implements processpb.ProcessHandler. It is safe for concurrent use.
+type Service struct {
+	caller   Caller
+	registry registry
+}
+
+var _ processpb.ProcessHandler = (*Service)(nil)
+
+// New returns a service. Retention zero means the constant of that name.
+func New(caller Caller, retention time.Duration) *Service {
+	if retention == 0 {
+		retention = Retention
+	}
+	return &Service{caller: caller, registry: registry{
+		retention: retention,
+		procs:     map[uint32]*proc{},
+		expiry:    map[*proc]*time.Timer{},
+	}}
+}
+
+// Close terminates every process, kills those that are left when the context
+// ends, and returns when none is. Call once.
+func (s *Service) Close(ctx context.Context) { s.registry.close(ctx) }
+
+// List returns the running processes.
+func (s *Service) List(context.Context, *connect.Request[processpb.ListRequest]) (*connect.Response[processpb.ListResponse], error) {
+	return connect.NewResponse(&processpb.ListResponse{Processes: s.registry.list()}), nil
+}
+
+// Update resizes a terminal.
+func (s *Service) Update(_ context.Context, req *connect.Request[processpb.UpdateRequest]) (*connect.Response[processpb.UpdateResponse], error) {
+	p, err := s.registry.find(req.Msg.GetProcess(), false)
+	if err != nil {
+		return nil, err
+	}
+	if req.Msg.GetPty() != nil {
+		if p.terminal == nil {
+			return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("the process has no terminal"))
+		}
+		if err := p.resize(req.Msg.GetPty()); err != nil {
+			return nil, connect.NewError(connect.CodeInternal, err)
+		}
+	}
+	return connect.NewResponse(&processpb.UpdateResponse{}), nil
+}
+
+// SendInput writes to a process and returns when it took all of it.
+func (s *Service) SendInput(ctx context.Context, req *connect.Request[processpb.SendInputRequest]) (*connect.Response[processpb.SendInputResponse], error) {
+	p, err := s.registry.find(req.Msg.GetProcess(), false)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.input.write(ctx, req.Msg.GetInput()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&processpb.SendInputResponse{}), nil
+}
+
+// StreamInput writes to one process, piece by piece in order.
+func (s *Service) StreamInput(ctx context.Context, stream *connect.ClientStream[processpb.StreamInputRequest]) (*connect.Response[processpb.StreamInputResponse], error) {
+	var p *proc
+	for stream.Receive() {
+		switch event := stream.Msg().GetEvent().(type) {
+		case *processpb.StreamInputRequest_Start:
+			found, err := s.registry.find(event.Start.GetProcess(), false)
+			if err != nil {
+				return nil, err
+			}
+			p = found
+		case *processpb.StreamInputRequest_Data:
+			if p == nil {
+				return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("data before the start event"))
+			}
+			if err := p.input.write(ctx, event.Data.GetInput()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&processpb.StreamInputResponse{}), nil
+}
+
+// SendSignal signals the whole process group.
+func (s *Service) SendSignal(_ context.Context, req *connect.Request[processpb.SendSignalRequest]) (*connect.Response[processpb.SendSignalResponse], error) {
+	p, err := s.registry.find(req.Msg.GetProcess(), false)
+	if err != nil {
+		return nil, err
+	}
+	var sig syscall.Signal
+	switch req.Msg.GetSignal() {
+	case processpb.Signal_SIGNAL_SIGKILL:
+		sig = syscall.SIGKILL
+	case processpb.Signal_SIGNAL_SIGTERM:
+		sig = syscall.SIGTERM
+	default:
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("invalid signal: only SIGKILL and SIGTERM can be sent"))
+	}
+	running, err := p.signal(sig)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInternal, err)
+	}
+	if !running {
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("the process has ended"))
+	}
+	return connect.NewResponse(&processpb.SendSignalResponse{}), nil
+}
+
+// CloseStdin ends the standard input of a process without a terminal.
+func (s *Service) CloseStdin(_ context.Context, req *connect.Request[processpb.CloseStdinRequest]) (*connect.Response[processpb.CloseStdinResponse], error) {
+	p, err := s.registry.find(req.Msg.GetProcess(), false)
+	if err != nil {
+		return nil, err
+	}
+	if p.input.terminal {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("a terminal's input cannot be closed: send Ctrl+D (0x04) instead"))
+	}
+	p.input.close()
+	return connect.NewResponse(&processpb.CloseStdinResponse{}), nil
+}

@@ -1,0 +1,108 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+
+	"connectrpc.com/connect"
+	"github.com/creack/pty"
+
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/sandboxd/users"
+)
+
+// start runs cmd with pipes or a terminal as the request asks. The returned
+// process is running and nothing reads its output yet: subscribe, then call the
+// returned function, which returns at the end of the process.
+func start(cmd *exec.Cmd, req *processpb.StartRequest, user users.User) (*proc, func(), error) {
+	p := &proc{config: req.GetProcess(), tag: req.Tag, cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
+	var child []*os.File
+	defer func() { closeAll(child) }()
+	var pumps []func()
+	var err error
+	if req.GetPty() != nil {
+		child, pumps, err = p.openTerminal(req.GetPty(), user)
+	} else {
+		child, pumps, err = p.openPipes(req.Stdin == nil || req.GetStdin(), user)
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		closeAll(p.outputs)
+		p.input.close()
+		return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", req.GetProcess().GetCmd(), err))
+	}
+	p.pid = uint32(cmd.Process.Pid)
+	return p, func() { p.run(pumps) }, nil
+}
+
+func (p *proc) openPipes(stdin bool, user users.User) (child []*os.File, pumps []func(), err error) {
+	if stdin {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return child, nil, err
+		}
+		child, p.input.file, p.cmd.Stdin = append(child, r), w, r
+	}
+	for _, output := range []struct {
+		set   func(*os.File)
+		event func([]byte) *processpb.ProcessEvent
+	}{
+		{func(f *os.File) { p.cmd.Stdout = f }, stdoutEvent},
+		{func(f *os.File) { p.cmd.Stderr = f }, stderrEvent},
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return child, nil, err
+		}
+		output.set(w)
+		child, p.outputs = append(child, w), append(p.outputs, r)
+		pumps = append(pumps, func() { p.pump(r, output.event) })
+	}
+	return child, pumps, give(child, p.cmd, user)
+}
+
+func (p *proc) openTerminal(request *processpb.PTY, user users.User) (child []*os.File, pumps []func(), err error) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	child = []*os.File{slave}
+	p.outputs, p.terminal = []*os.File{master}, master
+	p.input.file, p.input.terminal = master, true
+	if err := p.resize(request); err != nil {
+		return child, nil, err
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = slave, slave, slave
+	p.cmd.SysProcAttr.Setctty = true // of descriptor 0
+	return child, []func(){func() { p.pump(master, ptyEvent) }}, give(child, p.cmd, user)
+}
+
+func (p *proc) resize(request *processpb.PTY) error {
+	size := request.GetSize()
+	if size.GetCols() == 0 || size.GetRows() == 0 {
+		return nil
+	}
+	return pty.Setsize(p.terminal, &pty.Winsize{Cols: uint16(size.GetCols()), Rows: uint16(size.GetRows())})
+}
+
+// give makes the streams the user's, who could not reopen /dev/stdout otherwise.
+func give(files []*os.File, cmd *exec.Cmd, user users.User) error {
+	if cmd.SysProcAttr.Credential == nil {
+		return nil
+	}
+	for _, f := range files {
+		if err := f.Chown(int(user.UID), -1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}

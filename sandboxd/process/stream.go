@@ -1,0 +1,103 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+)
+
+// defaultKeepalive is the pause after which an idle stream carries a keepalive,
+// unless the request's Keepalive-Ping-Interval says otherwise.
+const defaultKeepalive = 90 * time.Second
+
+// Start runs a process and streams it. The deadline of the request, which
+// Connect-Timeout-Ms sets, is the process's: it is killed then even if the client
+// has left. The client leaving by itself ends nothing.
+func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.StartRequest], stream *connect.ServerStream[processpb.StartResponse]) error {
+	user, err := s.caller.User(req.Header())
+	if err != nil {
+		return err
+	}
+	cmd, err := command(req.Msg.GetProcess(), user, s.caller.Own(), s.caller.Workdir(), s.caller.Env())
+	if err != nil {
+		return err
+	}
+	p, run, err := start(cmd, req.Msg, user)
+	if err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		timer := time.AfterFunc(time.Until(deadline), func() { _, _ = p.signal(syscall.SIGKILL) })
+		wait := run
+		run = func() {
+			defer timer.Stop()
+			wait()
+		}
+	}
+	sub := p.hub.subscribe()
+	if err := s.registry.add(p, run); err != nil {
+		p.hub.unsubscribe(sub)
+		_, _ = p.signal(syscall.SIGKILL)
+		run()
+		return err
+	}
+	return follow(ctx, p, sub, keepalive(req.Header()), func(event *processpb.ProcessEvent) error {
+		return stream.Send(&processpb.StartResponse{Event: event})
+	})
+}
+
+// Connect attaches to a process, or to the kept end of one.
+func (s *Service) Connect(ctx context.Context, req *connect.Request[processpb.ConnectRequest], stream *connect.ServerStream[processpb.ConnectResponse]) error {
+	p, err := s.registry.find(req.Msg.GetProcess(), true)
+	if err != nil {
+		return err
+	}
+	return follow(ctx, p, p.hub.subscribe(), keepalive(req.Header()), func(event *processpb.ProcessEvent) error {
+		return stream.Send(&processpb.ConnectResponse{Event: event})
+	})
+}
+
+// follow sends what a process does until it ends or the request does.
+func follow(ctx context.Context, p *proc, sub *subscription, interval time.Duration, send func(*processpb.ProcessEvent) error) error {
+	defer p.hub.unsubscribe(sub)
+	if err := send(startEvent(p.pid)); err != nil {
+		return err
+	}
+	idle := time.NewTimer(interval)
+	defer idle.Stop()
+	for {
+		event := keepaliveEvent()
+		select {
+		case data, running := <-sub.events:
+			if !running {
+				return send(p.hub.endEvent())
+			}
+			event = data
+		case <-idle.C:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the timeout of the request has passed"))
+			}
+			return connect.NewError(connect.CodeCanceled, ctx.Err())
+		}
+		if err := send(event); err != nil {
+			return err
+		}
+		idle.Reset(interval)
+	}
+}
+
+func keepalive(header http.Header) time.Duration {
+	seconds, err := strconv.Atoi(header.Get("Keepalive-Ping-Interval"))
+	if err != nil || seconds <= 0 || seconds > 24*60*60 {
+		return defaultKeepalive
+	}
+	return time.Duration(seconds) * time.Second
+}

@@ -1,0 +1,55 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sandlane/sandlane/sandboxd/reap"
+)
+
+// Run runs sandboxd with the arguments of a command line, without its name, and
+// returns the exit code. As the first process of a container it becomes a reaper
+// and runs itself below.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	options, version, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, errHelp):
+		return 0
+	case err != nil:
+		_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
+		return 2
+	case version:
+		_, _ = fmt.Fprintln(stdout, Version)
+		return 0
+	}
+	if os.Getpid() == 1 {
+		code, err := reap.Run("/proc/self/exe", os.Args)
+		if err != nil {
+			_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
+		}
+		return code
+	}
+	if err := serve(ctx, options, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(ctx context.Context, options Options, stderr io.Writer) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	options.Complete()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.Address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	_, _ = fmt.Fprintf(stderr, "sandboxd %s listens on %s\n", Version, listener.Addr())
+	return New(options).Serve(ctx, listener)
+}

@@ -1,0 +1,119 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/sandboxd/access"
+	"github.com/sandlane/sandlane/sandboxd/files"
+	"github.com/sandlane/sandlane/sandboxd/filesystem"
+	"github.com/sandlane/sandlane/sandboxd/filesystempb"
+	"github.com/sandlane/sandlane/sandboxd/process"
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/sandboxd/usage"
+)
+
+const (
+	// maxMessage bounds one Connect message.
+	maxMessage = 64 << 20
+	// headerTimeout bounds the time for a request's header. Bodies and answers
+	// may take as long as they like.
+	headerTimeout = 30 * time.Second
+	// idleTimeout is longer than any proxy before us keeps a connection, so that
+	// none is closed under a request.
+	idleTimeout = 11 * time.Minute
+)
+
+// Server is one agent.
+type Server struct {
+	options    Options
+	processes  *process.Service
+	filesystem *filesystem.Service
+	http       *http.Server
+}
+
+// New returns a server that is not listening yet.
+func New(options Options) *Server {
+	options.Complete()
+	settings := access.Options{DefaultUser: options.DefaultUser, InitSecret: options.InitSecret, Open: options.Open}
+	if options.SetClock {
+		settings.SetClock = setClock
+	}
+	state := access.New(settings)
+	s := &Server{
+		options:    options,
+		processes:  process.New(state, options.Retention),
+		filesystem: filesystem.New(state),
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	s.http = &http.Server{
+		Handler:           state.Guard(s.routes(state)),
+		Protocols:         protocols,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+	}
+	return s
+}
+
+func (s *Server) routes(state *access.State) http.Handler {
+	mux := http.NewServeMux()
+	limit := connect.WithReadMaxBytes(maxMessage)
+	mux.Handle(processpb.NewProcessHandler(s.processes, limit))
+	mux.Handle(filesystempb.NewFilesystemHandler(s.filesystem, limit))
+	contents := files.New(state, s.filesystem)
+	mux.HandleFunc("GET /files", contents.Download)
+	mux.HandleFunc("POST /files", contents.Upload)
+	mux.HandleFunc("POST /files/compose", contents.Compose)
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.Handle("GET /metrics", &usage.Meter{})
+	mux.HandleFunc("GET /envs", state.Envs)
+	mux.HandleFunc("POST /init", state.Init)
+	for _, path := range []string{"/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"} {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, _ *http.Request) {
+			access.Error(w, http.StatusNotImplemented, "sandboxd has nothing behind "+path+": pausing is the business of the machine around it")
+		})
+	}
+	return mux
+}
+
+// Serve answers on the listener until the context ends. Then it ends the
+// processes, lets their last output and the requests in flight go out, and
+// returns. Call once.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(listener) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
+	defer cancel()
+	s.processes.Close(grace)
+	s.filesystem.Close()
+	if s.http.Shutdown(grace) != nil {
+		_ = s.http.Close()
+	}
+	if err == nil {
+		err = <-served
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func setClock(t time.Time) error {
+	now := unix.NsecToTimespec(t.UnixNano())
+	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
+}

@@ -1,0 +1,165 @@
+// Package users resolves the users of the sandbox: it reads passwd and group
+// files itself, because a static binary cannot ask the C library of an image it
+// knows nothing about, and because os/user does not tell the login shell.
+//
+// It does not switch users: the process and files packages do, with what it
+// returns.
+package users
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ErrUnknown is wrapped by errors of Lookup for a name that does not exist.
+var ErrUnknown = errors.New("unknown user")
+
+// ErrNotPermitted is wrapped by errors of Lookup for a user that this process,
+// which is not root, cannot become.
+var ErrNotPermitted = errors.New("not permitted")
+
+// User is one user of the sandbox.
+type User struct {
+	Name   string
+	UID    uint32
+	GID    uint32
+	Groups []uint32 // supplementary groups, the primary one included
+	Home   string
+	Shell  string
+}
+
+// Database finds users. Its zero value reads /etc and is this process's own
+// idea of who it is. It is safe for concurrent use; files are read at each call,
+// since commands in the sandbox add users.
+type Database struct {
+	// Dir holds passwd and group; empty means /etc.
+	Dir string
+	// UID overrides os.Geteuid, for tests.
+	UID func() int
+}
+
+func (d Database) dir() string {
+	if d.Dir == "" {
+		return "/etc"
+	}
+	return d.Dir
+}
+
+func (d Database) uid() int {
+	if d.UID != nil {
+		return d.UID()
+	}
+	return os.Geteuid()
+}
+
+// Privileged reports whether users other than the own one can be acted for.
+func (d Database) Privileged() bool { return d.uid() == 0 }
+
+// Own returns the user that sandboxd runs as. One without a line in passwd, as
+// some clusters assign them, is made up from the environment.
+func (d Database) Own() User {
+	uid := uint32(d.uid())
+	if u, found := d.find(func(u User) bool { return u.UID == uid }); found {
+		return u
+	}
+	home := os.Getenv("HOME")
+	if !filepath.IsAbs(home) {
+		home = "/"
+	}
+	gid := uint32(os.Getegid())
+	return User{Name: strconv.Itoa(int(uid)), UID: uid, GID: gid, Groups: []uint32{gid}, Home: home, Shell: "/bin/sh"}
+}
+
+// Lookup returns a user by name. Without root it returns only the own user, and
+// says who that is when another is asked for.
+func (d Database) Lookup(name string) (User, error) {
+	if own := d.Own(); own.Name == name {
+		return own, nil
+	}
+	u, found := d.find(func(u User) bool { return u.Name == name })
+	if !found {
+		return User{}, fmt.Errorf("invalid username: '%s': %w", name, ErrUnknown)
+	}
+	if !d.Privileged() && int(u.UID) != d.uid() {
+		return User{}, fmt.Errorf("sandboxd runs unprivileged as '%s' and cannot act as '%s': %w", d.Own().Name, name, ErrNotPermitted)
+	}
+	return u, nil
+}
+
+// Name returns the name of a user ID, or the number when it has none.
+func (d Database) Name(uid uint32) string {
+	if u, found := d.find(func(u User) bool { return u.UID == uid }); found {
+		return u.Name
+	}
+	return strconv.FormatUint(uint64(uid), 10)
+}
+
+// GroupName returns the name of a group ID, or the number when it has none.
+func (d Database) GroupName(gid uint32) string {
+	id := strconv.FormatUint(uint64(gid), 10)
+	for _, f := range d.records("group", 3) {
+		if f[2] == id {
+			return f[0]
+		}
+	}
+	return id
+}
+
+func (d Database) find(is func(User) bool) (User, bool) {
+	for _, f := range d.records("passwd", 7) {
+		uid, err1 := strconv.ParseUint(f[2], 10, 32)
+		gid, err2 := strconv.ParseUint(f[3], 10, 32)
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		u := User{Name: f[0], UID: uint32(uid), GID: uint32(gid), Home: f[5], Shell: f[6]}
+		if u.Home == "" {
+			u.Home = "/"
+		}
+		if u.Shell == "" {
+			u.Shell = "/bin/sh"
+		}
+		if is(u) {
+			u.Groups = d.groupsOf(u)
+			return u, true
+		}
+	}
+	return User{}, false
+}
+
+func (d Database) groupsOf(u User) []uint32 {
+	groups := []uint32{u.GID}
+	for _, f := range d.records("group", 4) {
+		gid, err := strconv.ParseUint(f[2], 10, 32)
+		if err != nil || uint32(gid) == u.GID {
+			continue
+		}
+		for member := range strings.SplitSeq(f[3], ",") {
+			if member == u.Name {
+				groups = append(groups, uint32(gid))
+			}
+		}
+	}
+	return groups
+}
+
+// records returns the fields of the lines that have at least so many. A missing
+// file has no lines: minimal images have none.
+func (d Database) records(file string, fields int) [][]string {
+	text, err := os.ReadFile(filepath.Join(d.dir(), file))
+	if err != nil {
+		return nil
+	}
+	var all [][]string
+	for line := range strings.Lines(string(text)) {
+		f := strings.Split(strings.TrimRight(line, "\r\n"), ":")
+		if len(f) >= fields && !strings.HasPrefix(line, "#") {
+			all = append(all, f)
+		}
+	}
+	return all
+}
