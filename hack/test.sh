@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e`. It says first what
+# Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e`, `hack/test.sh chaos`. It says first what
 # this machine lacks, then finds or builds the binaries that the tests talk to
 # (etcd, kube-apiserver, kubectl, kube-controller-manager, Envoy).
 set -euo pipefail
@@ -19,7 +19,7 @@ elif [[ "$(go env GOVERSION)" =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] < 26)); 
 fi
 has git || missing+=("git")
 has make || missing+=("make")
-if wants e2e && ((EUID != 0)); then
+if { wants e2e || wants chaos; } && ((EUID != 0)); then
 	missing+=("root, for the end-to-end tests: they make network namespaces (\`make unit\` needs none)")
 fi
 if [[ -z "${ENVOY_BIN:-}" ]] && ! has envoy && ! python3 -m pip --version >/dev/null 2>&1; then
@@ -53,10 +53,13 @@ done <<<"$prepared"
 
 status=0
 if wants unit; then
-	mapfile -t packages < <(go list ./... | grep -v '/test/e2e')
+	mapfile -t packages < <(go list ./... | grep -vE '/test/(e2e|chaos)')
 	CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -shuffle=on -p 2 -timeout 10m "${packages[@]}" || status=1
 fi
 if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
+fi
+if wants chaos; then
+	go test -count=1 -v -p 1 -timeout 20m ./test/chaos/... || status=1
 fi
 exit $status

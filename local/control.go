@@ -17,7 +17,7 @@ import (
 type Running struct {
 	PID       int                `json:"pid"`
 	StartedAt time.Time          `json:"startedAt"`
-	Gateway   string             `json:"gateway"`
+	Gateways  []GatewayInfo      `json:"gateways"`
 	Processes []supervise.Status `json:"processes"`
 }
 
@@ -38,7 +38,7 @@ func (u *up) listen() (*control, error) {
 		defer cancel()
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(Running{
-			PID: os.Getpid(), StartedAt: u.startedAt, Gateway: u.gateways[0].url(), Processes: u.group.Check(ctx),
+			PID: os.Getpid(), StartedAt: u.startedAt, Gateways: u.upFileNow().Gateways, Processes: u.group.Check(ctx),
 		})
 	})
 	c := &control{server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, done: make(chan struct{})}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,15 +23,6 @@ import (
 // nodeName is the one node's.
 const nodeName = "sandlane"
 
-// gatewayPair is one gateway and its Envoy.
-type gatewayPair struct {
-	name, envoyName   string
-	port, metricsPort int
-}
-
-func (g gatewayPair) url() string        { return "http://" + loopback(g.port) }
-func (g gatewayPair) metricsURL() string { return "http://" + loopback(g.metricsPort) + "/metrics" }
-
 // dataPlane is what the processes of our own have in common.
 type dataPlane struct {
 	state
@@ -41,11 +31,16 @@ type dataPlane struct {
 	isolation      node.Isolation
 	subnet         string
 	controllerPort int
+	workers        int // of each Envoy
+	test           TestOptions
 }
 
 func (d *dataPlane) node(api client.Client) supervise.Spec {
 	spec := d.ours("node", "--state", d.dir, "--subnet", d.subnet, "--isolation", string(d.isolation),
 		"--images", d.imageTable(), "--helpers", d.helperDir(), "--name", nodeName)
+	if d.test.ReuseAddresses {
+		spec.Args = append(spec.Args, "--reuse-addresses")
+	}
 	spec.Ready = func(ctx context.Context) error {
 		var n corev1.Node
 		if err := api.Get(ctx, client.ObjectKey{Name: nodeName}, &n); err != nil {
@@ -63,6 +58,9 @@ func (d *dataPlane) node(api client.Client) supervise.Spec {
 
 func (d *dataPlane) controller() supervise.Spec {
 	spec := d.ours("controller", "--metrics-address", loopback(d.controllerPort), "--system-namespace", SystemNamespace)
+	if d.test.LeaseDuration > 0 {
+		spec.Args = append(spec.Args, "--lease-grace", (d.test.LeaseDuration / 2).String())
+	}
 	spec.Ready = func(ctx context.Context) error { return get(ctx, "http://"+loopback(d.controllerPort)+"/metrics", nil) }
 	return spec
 }
@@ -70,6 +68,9 @@ func (d *dataPlane) controller() supervise.Spec {
 func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	spec := d.ours("gateway", "--name", g.name, "--run-dir", d.gatewayRun(g.name), "--metrics-address", loopback(g.metricsPort),
 		"--system-namespace", SystemNamespace, "--first-request-pool", echoNamespace+"/"+echoName)
+	if d.test.LeaseDuration > 0 {
+		spec.Args = append(spec.Args, "--lease-duration", d.test.LeaseDuration.String(), "--lease-renew-every", d.test.LeaseRenewEvery.String())
+	}
 	spec.Name, spec.LogFile = g.name, d.log(g.name)
 	spec.Ready = func(ctx context.Context) error { return get(ctx, "http://"+loopback(g.metricsPort)+"/readyz", nil) }
 	return spec
@@ -100,14 +101,10 @@ func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
 	}
 	admin := envoy.Admin{Socket: filepath.Join(d.gatewayRun(g.name), envoy.AdminSocketName)}
 	return supervise.Spec{
-		Name: g.envoyName, Path: d.envoyBin, Args: envoy.Args(file, envoyWorkers()), LogFile: d.log(g.envoyName),
+		Name: g.envoyName, Path: d.envoyBin, Args: envoy.Args(file, d.workers), LogFile: d.log(g.envoyName),
 		Ready: admin.Ready, Drain: admin.Drain, DrainTimeout: time.Second,
 	}, nil
 }
-
-// envoyWorkers leaves cores to the other processes: on a small machine a
-// second worker costs more than it gives.
-func envoyWorkers() int { return min(max(runtime.NumCPU()/2, 1), 4) }
 
 func (d *dataPlane) imageTable() string { return d.path("cluster", "images.json") }
 func (d *dataPlane) helperDir() string  { return d.path("cluster", "helpers") }

@@ -17,6 +17,12 @@
 // `up` or `down`. The cluster's content lives as long as its `up`: each begins
 // with an empty etcd, new certificates and a new API key. Logs stay.
 //
+// # Several gateways
+//
+// Options.Gateways makes pairs of Envoy and gateway on one cluster with one
+// controller: gateway and envoy, gateway-2 and envoy-2, … What up.json says at
+// its top is the first one's; all stand in its list.
+//
 // # What happens when a step fails
 //
 // `up` checks what it can before it starts anything; a step that fails

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 func helper(ctx context.Context, command string, args []string) error {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	values := map[string]*string{}
-	for _, name := range []string{"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "run-dir", "first-request-pool"} {
+	for _, name := range []string{"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "run-dir", "first-request-pool", "lease-duration", "lease-renew-every", "lease-grace", "gateways"} {
 		values[name] = flags.String(name, "", "")
 	}
 	if err := flags.Parse(args); err != nil {
@@ -49,7 +50,11 @@ func helper(ctx context.Context, command string, args []string) error {
 	}
 	switch command {
 	case "up":
-		return helperUp(ctx, *values["state"])
+		n, err := strconv.Atoi(*values["gateways"])
+		if err != nil {
+			return err
+		}
+		return helperUp(ctx, *values["state"], n)
 	case "node":
 		return helperNode(ctx, *values["kubeconfig"], *values["name"])
 	case "controller", "gateway":
@@ -67,10 +72,10 @@ func helper(ctx context.Context, command string, args []string) error {
 }
 
 // helperUp is a small `sandlane up`.
-func helperUp(ctx context.Context, stateDir string) error {
+func helperUp(ctx context.Context, stateDir string, gateways int) error {
 	report := NewReporter()
 	err := Up(ctx, Options{
-		StateDir: stateDir, Isolation: IsolationNone, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		StateDir: stateDir, Gateways: gateways, Isolation: IsolationNone, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		NewAPIKey: func(context.Context, *rest.Config) (string, error) { return "e2b_0123", nil },
 		Helpers:   func(dir string) error { return writeFile(dir+"/echo", []byte("echo"), 0o700) },
 		Progress:  report.Progress,

@@ -31,18 +31,26 @@ const (
 // DefaultPoolSize is the number of idle pods of the pool echo.
 const DefaultPoolSize = 10
 
+// maxGateways bounds Options.Gateways: more tell nothing new on one machine.
+const maxGateways = 8
+
 // Options of Up.
 type Options struct {
 	// StateDir is the state folder; default DefaultStateDir.
 	StateDir string
 	// Port is where clients connect on 127.0.0.1; 0 is any free one.
 	Port int
+	// Gateways is how many pairs of Envoy and gateway there are, 1 to 8. The
+	// first listens on Port, the others on free ones.
+	Gateways int
 	// PoolSize is the number of idle pods of the pool echo.
 	PoolSize int
 	// IdleTimeout is that pool's; 0 means never.
 	IdleTimeout time.Duration
 	// Isolation is auto, full or none; default auto.
 	Isolation string
+	// Test is for tests.
+	Test TestOptions
 
 	// Self is the sandlane binary, which the node, the controller and the
 	// gateway are subcommands of; default this process's.
@@ -58,6 +66,17 @@ type Options struct {
 	Ready func(UpFile)
 	// Log gets what happens to the processes; default slog.Default().
 	Log *slog.Logger
+}
+
+// TestOptions change what users have no reason to: tests shorten times, and make
+// rare things happen often.
+type TestOptions struct {
+	// ReuseAddresses gives a new pod the address that was freed last.
+	ReuseAddresses bool
+	// LeaseDuration and LeaseRenewEvery are those of the gateways' leases; both
+	// or none. The controller's grace, which covers clocks that run at different
+	// speeds, is half of such a lease: here there is one clock.
+	LeaseDuration, LeaseRenewEvery time.Duration
 }
 
 // Complete sets the defaults; it does not touch Port, PoolSize and IdleTimeout,
@@ -109,6 +128,12 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--idle-timeout %s: must not be negative (0 means never)", o.IdleTimeout)
 	case o.Isolation != IsolationAuto && o.Isolation != IsolationFull && o.Isolation != IsolationNone:
 		return fmt.Errorf("--isolation %q: must be auto, full or none", o.Isolation)
+	case o.Gateways < 1 || o.Gateways > maxGateways:
+		return fmt.Errorf("--gateways %d: must lie between 1 and %d", o.Gateways, maxGateways)
+	case o.Test.LeaseDuration < 0 || o.Test.LeaseRenewEvery < 0 || (o.Test.LeaseDuration == 0) != (o.Test.LeaseRenewEvery == 0):
+		return errors.New("--lease-duration and --lease-renew-every: set both, to more than 0")
+	case o.Test.LeaseDuration < 2*o.Test.LeaseRenewEvery:
+		return fmt.Errorf("--lease-duration %s: must be at least twice --lease-renew-every", o.Test.LeaseDuration)
 	case o.NewAPIKey == nil:
 		return errors.New("local.Options: NewAPIKey is required")
 	}

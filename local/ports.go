@@ -17,12 +17,13 @@ const (
 	lastPort  = 31_999
 )
 
-// freePorts returns n different ports on 127.0.0.1 that nobody listens on.
-func freePorts(n int) ([]int, error) {
+// freePorts returns n different ports on 127.0.0.1 that nobody listens on, none
+// of them the one that is spoken for.
+func freePorts(n, taken int) ([]int, error) {
 	var ports []int
 	for range 50 * n {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if listenable(port) != nil || slices.Contains(ports, port) {
+		if port == taken || listenable(port) != nil || slices.Contains(ports, port) {
 			continue
 		}
 		if ports = append(ports, port); len(ports) == n {

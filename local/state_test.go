@@ -35,9 +35,15 @@ func TestValidate(t *testing.T) {
 		"huge pool":      {func(o *Options) { o.PoolSize = 501 }, "--pool-size 501"},
 		"negative idle":  {func(o *Options) { o.IdleTimeout = -1 }, "--idle-timeout"},
 		"some isolation": {func(o *Options) { o.Isolation = "some" }, `--isolation "some"`},
+		"eight gateways": {func(o *Options) { o.Gateways = 8 }, ""},
+		"nine gateways":  {func(o *Options) { o.Gateways = 9 }, "--gateways 9"},
+		"no gateway":     {func(o *Options) { o.Gateways = 0 }, "--gateways 0"},
+		"short leases":   {func(o *Options) { o.Test = TestOptions{LeaseDuration: 2, LeaseRenewEvery: 1} }, ""},
+		"half a lease":   {func(o *Options) { o.Test.LeaseDuration = 1 }, "set both"},
+		"no renewal":     {func(o *Options) { o.Test = TestOptions{LeaseDuration: 3, LeaseRenewEvery: 2} }, "--lease-duration 3ns"},
 		"no keys":        {func(o *Options) { o.NewAPIKey = nil }, "NewAPIKey"},
 	} {
-		o := Options{StateDir: "x", Port: 8080, PoolSize: 10, NewAPIKey: noKey}
+		o := Options{StateDir: "x", Port: 8080, Gateways: 1, PoolSize: 10, NewAPIKey: noKey}
 		if err := o.Complete(); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +152,7 @@ func TestCleanEndsRecordedProcessesOnly(t *testing.T) {
 
 func TestPorts(t *testing.T) {
 	t.Parallel()
-	ports, err := freePorts(20)
+	ports, err := freePorts(20, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,12 +83,16 @@ func (r *report) wrong() []string {
 	if r.apiErr != nil {
 		return append(wrong, oneLine(r.apiErr.Error()))
 	}
-	if len(r.leases) == 0 {
-		wrong = append(wrong, "no gateway has a lease")
-	}
+	leased := map[string]bool{}
 	for _, l := range r.leases {
+		leased[l.Name] = true
 		if age := r.leaseAge(l); age > staleLease {
 			wrong = append(wrong, fmt.Sprintf("the lease of %s was last renewed %s ago", l.Name, short(age)))
+		}
+	}
+	for _, g := range r.Gateways {
+		if !leased[g.Name] {
+			wrong = append(wrong, g.Name+" has no lease")
 		}
 	}
 	for _, p := range r.pools {
@@ -108,7 +112,7 @@ func (r *report) leaseAge(l coordinationv1.Lease) time.Duration {
 
 func (r *report) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "Sandlane runs since %s (pid %d), gateway %s\n\n", short(r.now.Sub(r.StartedAt)), r.PID, r.Gateway)
+	fmt.Fprintf(w, "Sandlane runs since %s (pid %d), gateway %s\n\n", short(r.now.Sub(r.StartedAt)), r.PID, r.Gateways[0].URL)
 	fmt.Fprintln(w, "PROCESS\tPID\tUPTIME\tRESTARTS\tHEALTH")
 	for _, p := range r.Processes {
 		health, uptime := "ok", "-"
@@ -128,9 +132,15 @@ func (r *report) write(out io.Writer) error {
 	for _, p := range r.pools {
 		fmt.Fprintf(w, "%s/%s\t%s\t%d\t%d\t%d\n", p.Namespace, p.Name, p.Status.Phase, p.Spec.Replicas, p.Status.Idle, p.Status.Running)
 	}
-	fmt.Fprintln(w, "\nGATEWAY\tLEASE RENEWED")
+	fmt.Fprintln(w, "\nGATEWAY\tURL\tLEASE RENEWED")
 	for _, l := range r.leases {
-		fmt.Fprintf(w, "%s\t%s ago\n", l.Name, short(r.leaseAge(l)))
+		url := "-"
+		for _, g := range r.Gateways {
+			if g.Name == l.Name {
+				url = g.URL
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s ago\n", l.Name, url, short(r.leaseAge(l)))
 	}
 	return w.Flush()
 }

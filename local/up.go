@@ -19,6 +19,10 @@ import (
 // then is killed.
 const stopTimeout = 45 * time.Second
 
+// maxPause bounds the pause before a process that died again and again is
+// started once more: somebody sits before this machine and waits.
+const maxPause = 2 * time.Second
+
 // Up runs Sandlane on this machine until ctx ends, then stops it and returns
 // nil. An error means that it did not come up; nothing runs then. Only one Up
 // at a time may use a state folder.
@@ -89,12 +93,12 @@ func (u *up) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(6)
+	ports, err := freePorts(5+2*u.o.Gateways-1, u.o.Port)
 	if err != nil {
 		return err
 	}
 	if u.o.Port == 0 {
-		u.o.Port = ports[5]
+		u.o.Port = ports[0]
 	}
 	if err := u.createRun(); err != nil {
 		return err
@@ -103,8 +107,8 @@ func (u *up) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.controlPlane = controlPlane{state: u.state, bin: bin, kubelet: kubelet, etcdPort: ports[0], peerPort: ports[1], apiPort: ports[2]}
-	u.gateways = []gatewayPair{{name: "gateway", envoyName: "envoy", port: u.o.Port, metricsPort: ports[3]}}
+	u.controlPlane = controlPlane{state: u.state, bin: bin, kubelet: kubelet, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
+	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[5:])
 	err = retryDump(func() (err error) {
 		u.subnet, err = node.PickSubnet(isolation)
 		return err
@@ -115,6 +119,7 @@ func (u *up) prepare(ctx context.Context) error {
 	u.dataPlane = dataPlane{
 		state: u.state, self: u.o.Self, envoyBin: envoyBin, streams: streams,
 		isolation: isolation, subnet: u.subnet.String(), controllerPort: ports[4],
+		workers: envoyWorkers(u.o.Gateways), test: u.o.Test,
 	}
 	return u.writeFiles()
 }
@@ -140,7 +145,7 @@ func (u *up) serve(ctx context.Context) error {
 	defer u.subnet.Close()
 	u.startedAt = time.Now()
 	changed := make(chan struct{}, 1)
-	u.group = supervise.NewGroup(supervise.Options{Log: u.o.Log, OnChange: func() {
+	u.group = supervise.NewGroup(supervise.Options{Log: u.o.Log, MaxPause: maxPause, OnChange: func() {
 		select {
 		case changed <- struct{}{}:
 		default: // one is noted already

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,8 @@ func needPrograms(t *testing.T) {
 	}
 }
 
+var twoGateways = []string{"--gateways", "2"}
+
 // startUp runs the helper `up` detached and returns what it started.
 func startUp(t *testing.T, dir string) UpFile {
 	t.Helper()
@@ -37,7 +40,7 @@ func startUp(t *testing.T, dir string) UpFile {
 			t.Error(err)
 		}
 	})
-	up, err := Detach(ctx, os.Args[0], dir, nil, func(line string) { t.Log(line) })
+	up, err := Detach(ctx, os.Args[0], dir, twoGateways, func(line string) { t.Log(line) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +78,14 @@ func TestUpLife(t *testing.T) {
 			t.Errorf("up.json: %s has pid %d, which does not run", name, file.Pids[name])
 		}
 	}
-	if file.APIKey != "e2b_0123" || file.GatewayURL != up.GatewayURL || len(file.Gateways) != 1 ||
+	if file.APIKey != "e2b_0123" || file.GatewayURL != up.GatewayURL || len(file.Gateways) != 2 || file.Gateways[0].Name != "gateway" ||
 		file.Gateways[0].Pids["envoy"] != file.Pids["envoy"] || file.Gateways[0].MetricsURL != file.MetricsURL {
 		t.Errorf("up.json is %+v", file)
+	}
+	second := file.Gateways[1]
+	if second.Name != "gateway-2" || startTime(second.Pids["gateway"]) == "" || startTime(second.Pids["envoy"]) == "" ||
+		second.URL == file.GatewayURL || second.MetricsURL == file.MetricsURL || file.Pids["gateway-2"] != 0 {
+		t.Errorf("the second gateway in up.json is %+v", second)
 	}
 	if st, err := os.Stat(s.upFile()); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("up.json holds a key and has mode %v", st.Mode())
@@ -89,33 +97,27 @@ func TestUpLife(t *testing.T) {
 	t.Run("the cluster is usable", func(t *testing.T) { checkCluster(t, s, file) })
 	t.Run("a second up is refused", func(t *testing.T) {
 		var running *ErrRunning
-		_, err := Detach(t.Context(), os.Args[0], dir, nil, func(string) {})
+		_, err := Detach(t.Context(), os.Args[0], dir, twoGateways, func(string) {})
 		if !errors.As(err, &running) || running.PID == 0 {
 			t.Errorf("Detach: %v", err)
 		}
-		out, err := exec.Command(os.Args[0], "up", "--state", dir).CombinedOutput()
+		out, err := exec.Command(os.Args[0], "up", "--state", dir, "--gateways", "2").CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "already running") {
 			t.Errorf("up: %v\n%s", err, out)
 		}
 	})
-	t.Run("a killed process comes back", func(t *testing.T) {
-		before := file.Pids["gateway"]
-		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "a new pid in up.json", func() bool {
-			readJSON(t, s.upFile(), &file)
-			return file.Pids["gateway"] != before && startTime(file.Pids["gateway"]) != ""
+	for i, name := range []string{"gateway", "gateway-2"} {
+		t.Run("a killed "+name+" comes back", func(t *testing.T) {
+			checkRestart(t, dir, name, func() int {
+				readJSON(t, s.upFile(), &file)
+				return file.Gateways[i].Pids["gateway"]
+			})
 		})
-		var out strings.Builder
-		eventually(t, "the restart in the status", func() bool {
-			out.Reset()
-			_ = Status(t.Context(), dir, &out) // no gateway has a lease here
-			return strings.Contains(out.String(), "default/echo")
-		})
-		for line := range strings.Lines(out.String()) {
-			if f := strings.Fields(line); len(f) > 4 && f[0] == "gateway" && (f[3] != "1" || f[4] != "ok") {
-				t.Errorf("status line %q, want one restart and ok", line)
+	}
+	t.Run("logs of both", func(t *testing.T) {
+		for _, name := range []string{"envoy", "envoy-2", "gateway", "gateway-2"} {
+			if err := Logs(t.Context(), dir, name, false, io.Discard); err != nil {
+				t.Error(err)
 			}
 		}
 	})
@@ -133,6 +135,29 @@ func TestUpLife(t *testing.T) {
 			t.Errorf("Status: %v", err)
 		}
 	})
+}
+
+// checkRestart kills a process and waits for the next one in up.json and in the status.
+func checkRestart(t *testing.T, dir, name string, pid func() int) {
+	before := pid()
+	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a new pid in up.json", func() bool {
+		now := pid()
+		return now != before && startTime(now) != ""
+	})
+	var out strings.Builder
+	eventually(t, "the restart in the status", func() bool {
+		out.Reset()
+		err := Status(t.Context(), dir, &out) // no gateway has a lease here
+		return err != nil && strings.Contains(err.Error(), name+" has no lease") && strings.Contains(out.String(), "default/echo")
+	})
+	for line := range strings.Lines(out.String()) {
+		if f := strings.Fields(line); len(f) > 4 && f[0] == name && (f[3] != "1" || f[4] != "ok") {
+			t.Errorf("status line %q, want one restart and ok", line)
+		}
+	}
 }
 
 func checkCluster(t *testing.T, s state, file UpFile) {
@@ -166,6 +191,13 @@ func wantNothingLeft(t *testing.T, s state, file UpFile) {
 	for name, pid := range file.Pids {
 		if startTime(pid) != "" {
 			t.Errorf("%s (pid %d) still runs", name, pid)
+		}
+	}
+	for _, g := range file.Gateways {
+		for name, pid := range g.Pids {
+			if startTime(pid) != "" {
+				t.Errorf("%s of %s (pid %d) still runs", name, g.Name, pid)
+			}
 		}
 	}
 	for _, path := range []string{s.run, s.upFile(), s.path("cluster")} {
@@ -238,7 +270,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	t.Setenv(helperEnv, "1")
 	t.Setenv("FAIL", "controller")
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30)) // too long for sockets
-	_, err := Detach(t.Context(), os.Args[0], dir, nil, func(string) {})
+	_, err := Detach(t.Context(), os.Args[0], dir, twoGateways, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "controller did not start") || !strings.Contains(err.Error(), "told to fail") {
 		t.Errorf("Detach: %v", err)
 	}

@@ -4,7 +4,36 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
+
+	"github.com/sandlane/sandlane/local/supervise"
 )
+
+// gatewayPair is one gateway and its Envoy.
+type gatewayPair struct {
+	name, envoyName   string
+	port, metricsPort int
+}
+
+// gatewayPairs names n pairs: gateway and envoy, gateway-2 and envoy-2, … Each
+// takes a port for metrics from free, and all but the first one for clients.
+func gatewayPairs(n, firstPort int, free []int) []gatewayPair {
+	pairs := []gatewayPair{{name: "gateway", envoyName: "envoy", port: firstPort, metricsPort: free[0]}}
+	for i := 2; i <= n; i++ {
+		pairs = append(pairs, gatewayPair{
+			name: fmt.Sprintf("gateway-%d", i), envoyName: fmt.Sprintf("envoy-%d", i),
+			port: free[2*i-3], metricsPort: free[2*i-2],
+		})
+	}
+	return pairs
+}
+
+func (g gatewayPair) url() string        { return "http://" + loopback(g.port) }
+func (g gatewayPair) metricsURL() string { return "http://" + loopback(g.metricsPort) + "/metrics" }
+
+// envoyWorkers leaves cores to the other processes: on a small machine a
+// second worker costs more than it gives.
+func envoyWorkers(gateways int) int { return min(max(runtime.NumCPU()/2/gateways, 1), 4) }
 
 func (u *up) startGateway(ctx context.Context, g gatewayPair) error {
 	if err := os.MkdirAll(u.gatewayRun(g.name), 0o700); err != nil {
@@ -26,18 +55,27 @@ func (u *up) startEnvoy(ctx context.Context, g gatewayPair) error {
 
 // upFileNow describes what runs at this moment.
 func (u *up) upFileNow() UpFile {
-	pids := map[string]int{}
-	for _, p := range u.group.Status() {
+	return describe(u.group.Status(), u.gateways, UpFile{APIKey: u.apiKey, Kubeconfig: u.kubeconfig()})
+}
+
+// describe adds processes and gateways to file. Pids has what there is once and
+// the first gateway's; the others stand in Gateways alone.
+func describe(processes []supervise.Status, gateways []gatewayPair, file UpFile) UpFile {
+	file.Pids = map[string]int{}
+	for _, p := range processes {
 		if p.PID != 0 {
-			pids[p.Name] = p.PID
+			file.Pids[p.Name] = p.PID
 		}
 	}
-	file := UpFile{APIKey: u.apiKey, Kubeconfig: u.kubeconfig(), Pids: pids}
-	for _, g := range u.gateways {
+	for i, g := range gateways {
 		file.Gateways = append(file.Gateways, GatewayInfo{
 			Name: g.name, URL: g.url(), MetricsURL: g.metricsURL(),
-			Pids: map[string]int{"gateway": pids[g.name], "envoy": pids[g.envoyName]},
+			Pids: map[string]int{"gateway": file.Pids[g.name], "envoy": file.Pids[g.envoyName]},
 		})
+		if i > 0 {
+			delete(file.Pids, g.name)
+			delete(file.Pids, g.envoyName)
+		}
 	}
 	file.GatewayURL, file.MetricsURL = file.Gateways[0].URL, file.Gateways[0].MetricsURL
 	return file

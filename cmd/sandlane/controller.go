@@ -45,6 +45,7 @@ type controllerOptions struct {
 	leaderElect     bool
 	recordTTL       time.Duration
 	idleCheck       time.Duration
+	leaseGrace      time.Duration
 	log             *slog.Logger
 }
 
@@ -63,9 +64,10 @@ func newController() *cobra.Command {
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run beside other controllers, one at a time")
 	flags.DurationVar(&o.recordTTL, "record-ttl", sandbox.DefaultRecordTTL, "how long ended sandboxes are kept")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
+	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if o.recordTTL <= 0 || o.idleCheck <= 0 {
-			return errors.New("--record-ttl and --idle-check-interval must be more than 0")
+		if o.recordTTL <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
+			return errors.New("--record-ttl, --idle-check-interval and --lease-grace must be more than 0")
 		}
 		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
@@ -106,7 +108,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	gatewayMetrics := controlplane.NewControllerMetrics(metrics.Registry)
 	directory, err := controlplane.NewDirectory(controlplane.DirectoryOptions{
-		Leases: clientset.CoordinationV1().Leases(o.systemNamespace), Metrics: gatewayMetrics, Log: o.log,
+		Leases: clientset.CoordinationV1().Leases(o.systemNamespace), Grace: o.leaseGrace, Metrics: gatewayMetrics, Log: o.log,
 	})
 	if err != nil {
 		return err

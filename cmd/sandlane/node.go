@@ -26,6 +26,7 @@ func newNode() *cobra.Command {
 	flags.StringVar(&subnet, "subnet", "", "network that pods get their addresses from")
 	flags.StringVar(&isolation, "isolation", string(node.IsolationFull), "keep pods apart: full or none")
 	flags.StringVar(&o.Images, "images", "", "image table (JSON)")
+	flags.BoolVar(&o.ReuseLIFO, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.StringVar(&o.HelperDir, "helpers", "", "folder of the node's programs")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Subnet, err = netip.ParsePrefix(subnet); err != nil {

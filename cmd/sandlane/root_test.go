@@ -35,6 +35,9 @@ func TestMistakesAreOneLine(t *testing.T) {
 		"up --port 70000":                   "--port 70000",
 		"up --port x":                       `"x"`,
 		"up --pool-size -1":                 "--pool-size -1",
+		"up --gateways 9":                   "--gateways 9",
+		"up --gateways 0":                   "--gateways 0",
+		"up --lease-duration 5s":            "set both",
 		"up --idle-timeout soon":            `"soon"`,
 		"up --isolation some":               `--isolation "some"`,
 		"up --port " + used:                 "port " + used + " on 127.0.0.1 is in use",
@@ -125,11 +128,13 @@ func TestKubectlArgs(t *testing.T) {
 func TestBanner(t *testing.T) {
 	t.Setenv("HOME", "/home/x")
 	t.Setenv("XDG_STATE_HOME", "")
-	up := local.UpFile{GatewayURL: "http://127.0.0.1:1", APIKey: "e2b_1"}
+	up := local.UpFile{GatewayURL: "http://127.0.0.1:1", APIKey: "e2b_1", Gateways: []local.GatewayInfo{
+		{Name: "gateway", URL: "http://127.0.0.1:1"}, {Name: "gateway-2", URL: "http://127.0.0.1:2"},
+	}}
 	var usual, own bytes.Buffer
 	banner(&usual, "/home/x/.local/state/sandlane", up, "Ctrl-C")
 	banner(&own, "/s", up, "Ctrl-C")
-	for _, want := range []string{"Sandlane is up.", "~/.local/state/sandlane ", "stop with Ctrl-C", "e2b_1", "http://127.0.0.1:1/\n", "end hello\n", "kubectl get"} {
+	for _, want := range []string{"Sandlane is up.", "~/.local/state/sandlane ", "stop with Ctrl-C", "e2b_1", "http://127.0.0.1:1/\n", "gateway-2   http://127.0.0.1:2\n", "end hello\n", "kubectl get"} {
 		if !strings.Contains(usual.String(), want) {
 			t.Errorf("the banner lacks %q:\n%s", want, usual.String())
 		}

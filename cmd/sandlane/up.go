@@ -42,9 +42,18 @@ This is for development: it is no boundary against hostile code.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&detach, "detach", "d", false, "return when everything is ready, and go on in the background")
 	flags.IntVar(&o.Port, "port", envoy.DefaultPort, "port that clients connect to on 127.0.0.1; 0 is any free one")
+	flags.IntVar(&o.Gateways, "gateways", 1, "pairs of Envoy and gateway; the first listens on --port, the others on free ports")
 	flags.IntVar(&o.PoolSize, "pool-size", local.DefaultPoolSize, "idle pods that the pool echo keeps")
 	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release its sandboxes after this long without use; 0 is never")
 	flags.StringVar(&o.Isolation, "isolation", local.IsolationAuto, "keep sandboxes apart: auto, full (needs root) or none")
+	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
+	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
+	flags.DurationVar(&o.Test.LeaseRenewEvery, "lease-renew-every", 0, "time between renewals (for tests)")
+	for _, name := range []string{"reuse-addresses", "lease-duration", "lease-renew-every"} {
+		if err := flags.MarkHidden(name); err != nil {
+			panic(err) // no such flag: a slip in this function
+		}
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := state()
 		if err != nil {
@@ -88,8 +97,10 @@ func upHere(cmd *cobra.Command, o *local.Options) error {
 // upDetached runs the same command in the background and waits until it is ready.
 func upDetached(cmd *cobra.Command, o *local.Options) error {
 	args := []string{
-		"--port", strconv.Itoa(o.Port), "--pool-size", strconv.Itoa(o.PoolSize),
+		"--port", strconv.Itoa(o.Port), "--gateways", strconv.Itoa(o.Gateways), "--pool-size", strconv.Itoa(o.PoolSize),
 		"--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation,
+		"--reuse-addresses=" + strconv.FormatBool(o.Test.ReuseAddresses),
+		"--lease-duration", o.Test.LeaseDuration.String(), "--lease-renew-every", o.Test.LeaseRenewEvery.String(),
 	}
 	up, err := local.Detach(cmd.Context(), o.Self, o.StateDir, args, func(line string) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)
@@ -116,7 +127,19 @@ Try:
   curl -H 'X-Sandbox-Id: hello' -H 'X-Sandbox-Port: 8000' %s/
   %s kubectl%s get sandboxpools,sandboxes
   %s end%s hello
-`, shortHome(stateDir), stop, up.GatewayURL, up.APIKey, up.GatewayURL, p, with, p, with)
+`, shortHome(stateDir), stop, gatewayURLs(up), up.APIKey, up.GatewayURL, p, with, p, with)
+}
+
+// gatewayURLs is where clients connect, one a line.
+func gatewayURLs(up local.UpFile) string {
+	urls := up.GatewayURL
+	for _, g := range up.Gateways {
+		if g.URL == up.GatewayURL {
+			continue
+		}
+		urls += fmt.Sprintf("\n  %-11s %s", g.Name, g.URL)
+	}
+	return urls
 }
 
 // program is this program as the user called it.

@@ -4,6 +4,6 @@
 // server.
 //
 // It is not a fake of anything: the API server, Envoy, the gateway, the
-// controller and the node are the real ones. It is called by test/e2e. A test
+// controller and the node are the real ones. It is called by test/e2e and test/chaos. A test
 // makes pools in a namespace of its own, so tests share one stack.
 package stack

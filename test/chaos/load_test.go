@@ -1,0 +1,144 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/test/history"
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+// load sends requests and keeps every answer.
+type load struct {
+	t      *testing.T
+	pool   string // for first requests
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	answers []history.Answer
+	status  map[string]int // by gateway and status
+	errs    []string
+}
+
+func newLoad(t *testing.T, pool string) *load {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return &load{t: t, pool: pool, ctx: ctx, cancel: cancel, status: map[string]int{}}
+}
+
+// newHTTP returns a client with one kept connection to one gateway's Envoy.
+func newHTTP(t *testing.T) *http.Client {
+	tr := &http.Transport{MaxIdleConnsPerHost: 1}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Timeout: time.Minute}
+}
+
+// ask sends one request and keeps its answer. A connection that fails is an
+// error: Envoy is never killed here.
+func (l *load) ask(c *http.Client, g stack.Gateway, id string) stack.Answer {
+	return l.askWith(l.ctx, c, g, id)
+}
+
+// askWith is ask with a context made from the load's.
+func (l *load) askWith(ctx context.Context, c *http.Client, g stack.Gateway, id string) stack.Answer {
+	begin := time.Now()
+	req, err := stack.Request{ID: id, Pool: l.pool}.Build(ctx, g.URL)
+	var a stack.Answer
+	if err == nil {
+		a, err = stack.Send(c, req)
+	}
+	end := time.Now()
+	if l.ctx.Err() != nil {
+		return a // stopped meanwhile
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+		l.errs = append(l.errs, fmt.Sprintf("%s for %s: %v", g.Name, id, err))
+	case a.Echo != nil:
+		l.status[g.Name+" 200"]++
+		l.answers = append(l.answers, history.Answer{
+			ID: id, Gateway: g.Name, PodUID: a.Echo.PodUID, Process: a.Echo.Process, Begin: begin, End: end,
+		})
+	default:
+		l.status[fmt.Sprintf("%s %d", g.Name, a.Status)]++
+		if a.Status != 502 && a.Status != 503 && a.Status != 504 && a.Status != 409 {
+			l.errs = append(l.errs, fmt.Sprintf("%s for %s: %v", g.Name, id, a))
+		}
+	}
+	return a
+}
+
+// hammer asks a gateway every few milliseconds for what next says, until stop.
+// An empty ID is no request. seen is told each answer.
+func (l *load) hammer(g stack.Gateway, every time.Duration, next func() string, seen func(id string, a stack.Answer)) {
+	c := newHTTP(l.t)
+	l.done.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-l.ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if id := next(); id != "" {
+				a := l.ask(c, g, id)
+				if seen != nil && l.ctx.Err() == nil {
+					seen(id, a)
+				}
+			}
+		}
+	})
+}
+
+// judge stops the load, waits until the record has caught up, and judges every
+// answer.
+func (l *load) judge() {
+	l.t.Helper()
+	l.cancel()
+	l.done.Wait()
+	var wrong []string
+	deadline := time.Now().Add(10 * time.Second)
+	for i := 0; i < len(l.answers); i++ {
+		err := record.Judge(l.answers[i])
+		if err != nil && strings.Contains(err.Error(), "no sandbox") && time.Now().Before(deadline) {
+			shared.Eventually(l.t, 10*time.Second, "the record to know "+l.answers[i].PodUID, func() (bool, string) {
+				err = record.Judge(l.answers[i])
+				return err == nil || !strings.Contains(err.Error(), "no sandbox"), fmt.Sprint(err)
+			})
+		}
+		if err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	for _, list := range [][]string{wrong, l.errs, record.Trouble()} {
+		for i, line := range list {
+			if i == 10 {
+				l.t.Errorf("… and %d more", len(list)-i)
+				break
+			}
+			l.t.Error(line)
+		}
+	}
+	l.t.Logf("%d answers judged, %d wrong; by gateway and status: %s", len(l.answers), len(wrong), counts(l.status))
+}
+
+// counts shows a map in order.
+func counts(m map[string]int) string {
+	var out []string
+	for k, n := range m {
+		out = append(out, fmt.Sprintf("%s: %d", k, n))
+	}
+	sort.Strings(out)
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,42 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+// gatewayPID waits until up.json names a running process for the i-th gateway
+// that is not the former one, and returns it.
+func gatewayPID(t *testing.T, i, former int) (pid int) {
+	t.Helper()
+	now := &stack.Stack{State: shared.State}
+	shared.Eventually(t, 10*time.Second, "the gateway's pid in up.json", func() (bool, string) {
+		if err := now.Reload(); err != nil {
+			return false, err.Error()
+		}
+		pid = now.Up.Gateways[i].Pids["gateway"]
+		return pid > 1 && pid != former, fmt.Sprint(pid)
+	})
+	return pid
+}
+
+// signal sends a signal to a gateway of this stack, and to nobody else.
+func signal(t *testing.T, pid int, s syscall.Signal) {
+	t.Helper()
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args := strings.Split(string(line), "\x00"); len(args) < 2 || args[1] != "gateway" || !strings.Contains(string(line), shared.State) {
+		t.Fatalf("process %d is %q, no gateway of this stack", pid, args)
+	}
+	if err := syscall.Kill(pid, s); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,140 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http/httptrace"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/test/history"
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+// A gateway stands still past its lease while its sandboxes end and their
+// addresses serve others. Before the lease is over no address that it may still
+// route to is given on, and claims go on through the others. When it goes on it
+// refuses or answers right, never wrong, and serves again by itself.
+func TestGatewayStoppedPastItsLease(t *testing.T) {
+	const victims, want = 10, 8
+	ns := shared.Namespace(t)
+	shared.Pool(t, ns, "pool", 15, stack.WithIdleTimeout(0))
+	l := newLoad(t, ns+"/pool")
+	stopped, others := shared.Up.Gateways[2], shared.Up.Gateways[:2]
+	for i := range victims {
+		id := fmt.Sprintf("victim-%d", i)
+		shared.Touch(t, id, l.pool)
+		for range 2 {
+			l.hammer(stopped, 25*time.Millisecond, func() string { return id }, nil)
+		}
+	}
+	shared.WaitIdle(t, ns, "pool", 15)
+	pid := gatewayPID(t, 2, 0)
+	signal(t, pid, syscall.SIGSTOP)
+	began := time.Now()
+	awake := false
+	t.Cleanup(func() {
+		if !awake {
+			signal(t, pid, syscall.SIGCONT)
+		}
+	})
+	for i := range victims {
+		if err := ending.EndSandbox(t.Context(), shared.Client, fmt.Sprintf("victim-%d", i), v1alpha1.EndReleased, "its gateway stands still"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimed := 0
+	claim := func() {
+		id := fmt.Sprintf("heir-%d", claimed)
+		if a := l.ask(newHTTP(t), others[claimed%2], id); a.Echo == nil {
+			t.Errorf("%s while another gateway stands still: %v", id, a)
+		}
+		claimed++
+	}
+	for range victims {
+		claim()
+	}
+	t.Logf("%d claims went on, the last %v after the stop", claimed, time.Since(began).Round(time.Millisecond))
+
+	var ended []history.Interval
+	shared.Eventually(t, time.Minute, "the fences of all that ended", func() (bool, string) {
+		ended = nil
+		for i := range victims {
+			for _, c := range record.Claims(fmt.Sprintf("victim-%d", i)) {
+				if !c.Over.IsZero() {
+					ended = append(ended, c)
+				}
+			}
+		}
+		return len(ended) == victims, fmt.Sprintf("%d of %d", len(ended), victims)
+	})
+	soonest := time.Hour
+	for _, c := range ended {
+		soonest = min(soonest, c.Over.Sub(began))
+	}
+	// The last renewal was sent at most leaseRenew before the stop.
+	if soonest < lease-leaseRenew {
+		t.Errorf("an address was free %v after its gateway stood still, within the lease of %v", soonest, lease)
+	}
+	reused := 0
+	shared.Eventually(t, time.Minute, "the addresses to serve others", func() (bool, string) {
+		claim()
+		reused = 0
+		for _, c := range ended {
+			if record.UsedAfter(c) {
+				reused++
+			}
+		}
+		return reused >= want || t.Failed(), fmt.Sprintf("%d of %d after %d claims", reused, want, claimed)
+	})
+
+	// What the gateway finds when it goes on: requests for sandboxes whose routes
+	// it still has, and whose addresses are others'.
+	waiting := l.salvo(stopped, ended, 20)
+	l.mu.Lock()
+	before := len(l.answers)
+	l.mu.Unlock()
+	signal(t, pid, syscall.SIGCONT)
+	awake = true
+	slept, woke := time.Since(began), time.Now()
+	c := newHTTP(t)
+	shared.Eventually(t, 30*time.Second, "the gateway to serve again", func() (bool, string) {
+		a := l.ask(c, stopped, "heir-0")
+		return a.Echo != nil, a.String()
+	})
+	served := time.Since(woke)
+	met := waiting()
+	l.judge()
+	t.Logf("stopped for %v; the first of %d addresses free after %v (lease %v), %d in use by others when the gateway went on; it then met %d requests for routes of before and answered %s, and served again after %v; %d answers by pods afterwards",
+		slept.Round(time.Millisecond), victims, soonest.Round(time.Millisecond), lease, reused, victims*20, counts(met), served.Round(time.Millisecond), len(l.answers)-before)
+	if reused < want {
+		t.Errorf("that is too little: want %d addresses in use", want)
+	}
+}
+
+// salvo sends n requests for each sandbox and returns when all are on their way,
+// with what waits for their answers and counts these by status.
+func (l *load) salvo(g stack.Gateway, ended []history.Interval, n int) func() map[string]int {
+	var written, answered sync.WaitGroup
+	var mu sync.Mutex
+	met := map[string]int{}
+	for _, e := range ended {
+		for range n {
+			c, once := newHTTP(l.t), sync.Once{}
+			written.Add(1)
+			ctx := httptrace.WithClientTrace(l.ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { once.Do(written.Done) }})
+			answered.Go(func() {
+				a := l.askWith(ctx, c, g, e.ID)
+				once.Do(written.Done) // it failed before
+				mu.Lock()
+				defer mu.Unlock()
+				met[fmt.Sprint(a.Status)]++
+			})
+		}
+	}
+	written.Wait()
+	return func() map[string]int { answered.Wait(); return met }
+}

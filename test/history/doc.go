@@ -1,0 +1,14 @@
+// Package history records which pod was bound to which sandbox, and when, and
+// judges answers by it: an answer is wrong if its pod was not bound to the
+// sandbox that was asked for at any moment between the request and the answer.
+//
+// A Recorder learns from watches of Sandboxes and pool pods. A pod counts as
+// bound from the first event that shows it so — when exactly does not matter,
+// for a pod serves one sandbox in its life — until status.fencedAt of the
+// Sandbox, when every gateway has said that it knows, or until the Sandbox is
+// gone, whichever is first. Answers are therefore judged after the load, when
+// the watches have caught up.
+//
+// It is called by test/chaos. It is no part of the product and reads nothing
+// but the API. Safe for concurrent use.
+package history

@@ -1,0 +1,182 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// Interval is one claim: a pod bound to a sandbox for a time.
+type Interval struct {
+	ID         string // of the sandbox
+	SandboxUID string
+	Claim      string
+	PodUID     string
+	// Address is the pod's, empty until a pod event showed the claim applied.
+	Address string
+	// Seen numbers the intervals in the order of their claims.
+	Seen int
+	// Claimed is when a gateway claimed the pod, by its own word.
+	Claimed time.Time
+	// Ended is when spec.end was written, to the second; Over is when every
+	// gateway knew, or the Sandbox was gone. Zero while it is not so.
+	Ended, Over time.Time
+}
+
+// Recorder keeps every claim that it sees.
+type Recorder struct {
+	mu        sync.Mutex
+	claims    map[string]*Interval       // by claim ID
+	byPod     map[string][]*Interval     // by pod UID
+	sandboxes map[string]map[string]bool // ID → UIDs of its Sandboxes
+	pods      map[string]map[string]bool // ID → UIDs of pods that named it
+	addresses map[string][]*Interval     // in the order of their claims
+	processes map[string]string          // process → pod UID
+	broken    []string                   // why the record is not complete
+	cancel    context.CancelFunc
+	done      sync.WaitGroup
+}
+
+// NewRecorder returns one that has seen nothing.
+func NewRecorder() *Recorder {
+	return &Recorder{
+		claims: map[string]*Interval{}, byPod: map[string][]*Interval{},
+		sandboxes: map[string]map[string]bool{}, pods: map[string]map[string]bool{},
+		addresses: map[string][]*Interval{}, processes: map[string]string{},
+		cancel: func() {},
+	}
+}
+
+// Start begins to watch. Call Stop.
+func (r *Recorder) Start(ctx context.Context, c client.WithWatch) error {
+	ctx, r.cancel = context.WithCancel(ctx)
+	// No resourceVersion: what is there comes first, then every change.
+	sandboxes, err := c.Watch(ctx, &v1alpha1.SandboxList{})
+	if err != nil {
+		return fmt.Errorf("watch sandboxes: %w", err)
+	}
+	pods, err := c.Watch(ctx, &corev1.PodList{}, client.HasLabels{v1alpha1.LabelPool})
+	if err != nil {
+		sandboxes.Stop()
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	for _, w := range []watch.Interface{sandboxes, pods} {
+		r.done.Go(func() { r.follow(ctx, w) })
+	}
+	return nil
+}
+
+// Stop ends the watches.
+func (r *Recorder) Stop() {
+	r.cancel()
+	r.done.Wait()
+}
+
+func (r *Recorder) follow(ctx context.Context, w watch.Interface) {
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, open := <-w.ResultChan():
+			if !open {
+				if ctx.Err() == nil {
+					r.fail("a watch ended")
+				}
+				return
+			}
+			r.Event(e, time.Now())
+		}
+	}
+}
+
+func (r *Recorder) fail(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = append(r.broken, why)
+}
+
+// Event takes in one event that was seen at a time.
+func (r *Recorder) Event(e watch.Event, at time.Time) {
+	switch o := e.Object.(type) {
+	case *v1alpha1.Sandbox:
+		r.sandbox(o, e.Type == watch.Deleted, at)
+	case *corev1.Pod:
+		r.pod(o)
+	case *metav1.Status:
+		r.fail("a watch failed: " + o.Message)
+	}
+}
+
+func (r *Recorder) sandbox(s *v1alpha1.Sandbox, gone bool, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	add(r.sandboxes, s.Name, string(s.UID))
+	if b := s.Spec.Binding; b != nil {
+		i := r.claim(b.ClaimID, b.PodUID)
+		i.ID, i.SandboxUID = s.Name, string(s.UID)
+		if s.Spec.End != nil {
+			i.Ended = s.Spec.End.At.Time
+		}
+	}
+	if s.Status.FencedAt == nil && !gone {
+		return
+	}
+	over := at
+	if s.Status.FencedAt != nil {
+		over = s.Status.FencedAt.Time
+	}
+	for _, i := range r.claims {
+		if i.SandboxUID == string(s.UID) && i.Over.IsZero() {
+			i.Over = over
+		}
+	}
+}
+
+func (r *Recorder) pod(p *corev1.Pod) {
+	id, claim := p.Labels[v1alpha1.LabelSandboxID], p.Annotations[v1alpha1.AnnotationClaim]
+	if claim == "" || id == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	add(r.pods, id, string(p.UID))
+	i := r.claim(claim, string(p.UID))
+	if i.PodUID != string(p.UID) {
+		r.broken = append(r.broken, fmt.Sprintf("claim %s is on the pods %s and %s", claim, i.PodUID, p.UID))
+	}
+	if i.ID == "" {
+		i.ID = id
+	}
+	if a := p.Annotations[v1alpha1.AnnotationAddress]; a != "" && i.Address == "" {
+		i.Address = a
+		i.Claimed, _ = time.Parse(time.RFC3339Nano, p.Annotations[v1alpha1.AnnotationClaimedAt])
+		r.addresses[a] = append(r.addresses[a], i)
+	}
+}
+
+// claim returns the interval of a claim ID. mu is held.
+func (r *Recorder) claim(id, podUID string) *Interval {
+	i := r.claims[id]
+	if i == nil {
+		i = &Interval{Claim: id, PodUID: podUID, Seen: len(r.claims)}
+		r.claims[id] = i
+		r.byPod[podUID] = append(r.byPod[podUID], i)
+	}
+	return i
+}
+
+func add(m map[string]map[string]bool, key, value string) {
+	if m[key] == nil {
+		m[key] = map[string]bool{}
+	}
+	m[key][value] = true
+}
