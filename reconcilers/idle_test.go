@@ -34,12 +34,12 @@ func TestIdleRelease(t *testing.T) {
 	})
 	w.pool("p", 2, 0)
 	w.await("p", v1alpha1.PodIdle, 2)
-	idle := func(s *v1alpha1.Sandbox) { s.Spec.Timeouts.Idle = &metav1.Duration{Duration: time.Second} }
+	idle := func(s *v1alpha1.Sandbox) { s.Spec.Timeouts.Idle = &metav1.Duration{Duration: 4 * time.Second} } // the least
 	u.silent.Store(true)
 	used, _ := w.running("p", idle)
 	unused, _ := w.running("p", idle)
 	u.id.Store(used.Name)
-	never(t, 2*time.Second, "released while a gateway is silent", func() bool {
+	never(t, 5*time.Second, "released while a gateway is silent", func() bool {
 		return w.sandbox(unused.Name).Spec.End != nil
 	})
 	u.silent.Store(false)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -314,6 +315,66 @@ func TestBindingWithoutClaim(t *testing.T) {
 	})
 	if got := w.sandbox(s.Name); got.Spec.End != nil {
 		t.Errorf("the pod's owner was ended: %+v", got.Spec.End)
+	}
+}
+
+// TestBoundAnewAfterAClaim: the first claim landed and was recorded, then its pod
+// was stopped and the sandbox bound to another. It does not end for that, and the
+// former address serves nobody before its fence, also for a controller that knows
+// only the API, and after the record has the new address.
+func TestBoundAnewAfterAClaim(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.options.SweepInterval = 300 * time.Millisecond })
+	w.pool("p", 2, 3)
+	w.await("p", v1alpha1.PodIdle, 2)
+	s, former := w.running("p")
+	w.await("p", v1alpha1.PodIdle, 2)
+	w.stop()
+	w.gateways.setAway(true)
+	stop := jsonpatch.For(former.UID).Set(jsonpatch.Phase, v1alpha1.PodStopping)
+	if err := w.c.Patch(t.Context(), former.DeepCopy(), stop.Build()); err != nil {
+		t.Fatal(err)
+	}
+	next := w.pods("p", v1alpha1.PodIdle)[0]
+	s.Spec.Binding = &v1alpha1.Binding{ClaimID: kubetest.Name("claim"), PodName: next.Name, PodUID: string(next.UID)}
+	bind := jsonpatch.For(s.UID).Set("/spec/binding", s.Spec.Binding)
+	if err := w.c.Patch(t.Context(), s.DeepCopy(), bind.Build()); err != nil {
+		t.Fatal(err)
+	}
+	w.node.use(func(*corev1.Pod) string { return former.Status.PodIP })
+	w.start()
+	never(t, time.Second, "a sandbox that was bound anew has ended", func() bool { return w.sandbox(s.Name).Spec.End != nil })
+	if err := w.c.Patch(t.Context(), next.DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, soon, "the new claim's address", func() error {
+		if got := w.sandbox(s.Name).Status; got.Address != next.Status.PodIP || got.AddressClaim != s.Spec.Binding.ClaimID {
+			return fmt.Errorf("%s of %s", got.Address, got.AddressClaim)
+		}
+		return nil
+	})
+	w.stop()
+	w.start()
+	served := func() bool {
+		for _, p := range w.pods("p", v1alpha1.PodIdle) {
+			if p.UID != former.UID && p.Annotations[v1alpha1.AnnotationAddress] == former.Status.PodIP {
+				return true
+			}
+		}
+		return false
+	}
+	never(t, 2*time.Second, "the former address serves again before its fence", func() bool { return served() || w.pod(former) == nil })
+	w.gateways.setAway(false)
+	kubetest.Eventually(t, 3*soon, "the former address in use again", func() error {
+		if !served() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if len(w.gateways.of(former.Status.PodIP)) == 0 || w.pod(former) != nil {
+		t.Error("the former address serves again without a fence")
+	}
+	if got := w.sandbox(s.Name); got.Spec.End != nil || got.Status.Phase != v1alpha1.SandboxRunning {
+		t.Errorf("end %+v, status %+v", got.Spec.End, got.Status)
 	}
 }
 

@@ -171,10 +171,15 @@ type SandboxStatus struct {
 	// Reason repeats spec.end.reason, for people.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Address is the pod IP that the claim has or had. It may serve another
+	// Address is the pod IP that a claim has or had. It may serve another
 	// claim only after FencedAt.
 	// +optional
 	Address string `json:"address,omitempty"`
+	// AddressClaim is the claim ID that Address is or was of: after a new
+	// binding, until its pod is claimed, a former one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	AddressClaim string `json:"addressClaim,omitempty"`
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional

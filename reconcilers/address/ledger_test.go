@@ -97,7 +97,7 @@ func TestLedgerForgetsOldFences(t *testing.T) {
 func sandbox(name, claim, address string, fenced *time.Time) *v1alpha1.Sandbox {
 	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.Spec.Binding = &v1alpha1.Binding{ClaimID: claim}
-	s.Status.Address = address
+	s.Status.Address, s.Status.AddressClaim = address, claim
 	if fenced != nil {
 		at := metav1.NewMicroTime(*fenced)
 		s.Status.FencedAt = &at
@@ -139,6 +139,36 @@ func TestLoadKnowsWhatThePredecessorKnew(t *testing.T) {
 		if v := l.Free(address); !v.Free {
 			t.Errorf("%s: %+v after the hold", address, v)
 		}
+	}
+}
+
+// TestLoadTellsAFormerClaimFromTheOneBoundNow: the address on record is a former
+// claim's; the pod of the one bound now has another.
+func TestLoadTellsAFormerClaimFromTheOneBoundNow(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Now())
+	long := c.Now().Add(-time.Hour)
+	bound := sandbox("bound-anew", "former", "10.0.0.1", nil)
+	bound.Spec.Binding.ClaimID = "current"
+	ended := sandbox("ended", "former-2", "10.0.0.3", &long)
+	ended.Spec.Binding.ClaimID = "current-2"
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "still-there", Labels: map[string]string{v1alpha1.LabelPool: "p"},
+		Annotations: map[string]string{v1alpha1.AnnotationClaim: "former-2", v1alpha1.AnnotationAddress: "10.0.0.3"}}}
+	live := fake.NewClientBuilder().WithScheme(scheme(t)).WithStatusSubresource(&v1alpha1.Sandbox{}).WithObjects(bound, ended, pod).Build()
+	l := NewLedger(c)
+	if err := l.Load(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	l.Had("current", "10.0.0.2")
+	if l.Free("10.0.0.2").Free {
+		t.Error("the address of the claim bound now is free")
+	}
+	l.Fenced("current", "10.0.0.2")
+	c.Step(Hold)
+	if l.Free("10.0.0.1").Free || !l.Free("10.0.0.2").Free {
+		t.Error("the fence of the claim bound now is one of the former claim's address")
+	}
+	if l.SafelyFenced("former-2") || l.Free("10.0.0.3").Free {
+		t.Error("a record's fence lets the pod of a former claim go, which may run still")
 	}
 }
 

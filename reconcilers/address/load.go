@@ -30,11 +30,10 @@ func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
 		return fmt.Errorf("reading who has which address: %w", err)
 	}
 	if err := EachSandbox(ctx, live, func(s *v1alpha1.Sandbox) {
-		if s.Spec.Binding == nil {
-			return
-		}
-		claim := s.Spec.Binding.ClaimID
+		// A former claim's pod may run still, so fencedAt does not speak for it.
+		claim, former := s.Status.AddressClaim, s.Spec.Binding == nil || s.Spec.Binding.ClaimID != s.Status.AddressClaim
 		switch fenced := s.Status.FencedAt; {
+		case fenced != nil && former:
 		case fenced == nil:
 			l.Had(claim, s.Status.Address)
 		case l.clock.Since(fenced.Time) < time.Minute:

@@ -14,7 +14,9 @@
 //     running (so never from before this leadership), its last use, and Floor,
 //     before which some gateway's memory is lost. Only this process's monotonic
 //     clock is asked.
-//  3. Whoever is idle for longer than its timeout is a candidate. For them all
+//  3. Whoever is idle for longer than its timeout is a candidate. A timeout of
+//     less than 4 s counts as 4 s (0 still means never): what the gateways know
+//     of an open but silent connection can be almost that old. For them all
 //     gateways are asked once more, and who was used meanwhile is none.
 //  4. The end is written testing the claim. A refused write means that the
 //     sandbox is another's by now, or has ended.

@@ -77,7 +77,7 @@ func ended(t *testing.T, c client.Client, id string) v1alpha1.EndReason {
 
 func TestIdleSandboxIsReleasedAndOthersAreNot(t *testing.T) {
 	g := &gateways{at: nobody}
-	starting := running("starting", time.Second)
+	starting := running("starting", 5*time.Second)
 	starting.Status.Phase = v1alpha1.SandboxStarting
 	r, clock, c := setup(t, g, running("idle", 5*time.Second), running("used", 5*time.Second), running("forever", 0), starting)
 	r.check(t.Context())
@@ -111,7 +111,7 @@ func TestNothingIsReleasedWhileAGatewayIsSilent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &gateways{at: nobody}
-			r, clock, c := setup(t, g, running("s", time.Second))
+			r, clock, c := setup(t, g, running("s", 5*time.Second))
 			r.check(t.Context())
 			clock.Step(time.Hour)
 			g.polls, g.at = 0, at
@@ -130,7 +130,7 @@ func TestNothingIsReleasedWhileAGatewayIsSilent(t *testing.T) {
 
 func TestUsedBetweenTheTwoPolls(t *testing.T) {
 	g := &gateways{at: nobody}
-	r, clock, c := setup(t, g, running("s", time.Second))
+	r, clock, c := setup(t, g, running("s", 5*time.Second))
 	r.check(t.Context())
 	clock.Step(time.Minute)
 	g.polls = 0
@@ -149,16 +149,46 @@ func TestUsedBetweenTheTwoPolls(t *testing.T) {
 // TestAnotherClaim: what was judged is a claim; the same ID bound anew is not
 // ended in its place.
 func TestAnotherClaim(t *testing.T) {
-	r, _, _ := setup(t, &gateways{at: nobody}, running("s", time.Second))
-	old := running("s", time.Second)
+	r, _, _ := setup(t, &gateways{at: nobody}, running("s", 5*time.Second))
+	old := running("s", 5*time.Second)
 	r.sight([]v1alpha1.Sandbox{*old})
-	anew := running("s", time.Second)
+	anew := running("s", 5*time.Second)
 	anew.Spec.Binding.ClaimID = "another"
 	r.Clock.(*clocktesting.FakeClock).Step(time.Minute)
 	list := r.sight([]v1alpha1.Sandbox{*anew})
 	picked, err := r.pick(t.Context(), list, nil, newTimeouts(r.client))
 	if err != nil || len(picked) != 0 {
 		t.Errorf("picked %v, %v: idle time of another claim counts", picked, err)
+	}
+}
+
+// TestShortTimeoutsWaitForTheGateways: a silent connection's last stamp may be
+// almost four ticks old.
+func TestShortTimeoutsWaitForTheGateways(t *testing.T) {
+	g := &gateways{at: nobody}
+	r, clock, c := setup(t, g, running("silent", time.Second), running("unused", time.Second), running("forever", 0))
+	r.check(t.Context())
+	clock.Step(time.Minute)
+	opened := clock.Now()
+	g.at = func(int) (map[string]time.Time, error) {
+		return map[string]time.Time{"silent": opened, "unused": opened, "forever": opened}, nil
+	}
+	clock.Step(leastIdle - time.Millisecond)
+	r.check(t.Context())
+	for _, id := range []string{"silent", "unused"} {
+		if got := ended(t, c, id); got != "" {
+			t.Errorf("%s: end %q before the least idle timeout", id, got)
+		}
+	}
+	g.at = func(int) (map[string]time.Time, error) {
+		return map[string]time.Time{"silent": clock.Now(), "unused": opened}, nil
+	}
+	clock.Step(time.Millisecond)
+	r.check(t.Context())
+	for id, want := range map[string]v1alpha1.EndReason{"silent": "", "unused": v1alpha1.EndIdleTimeout, "forever": ""} {
+		if got := ended(t, c, id); got != want {
+			t.Errorf("%s: end %q, want %q", id, got, want)
+		}
 	}
 }
 

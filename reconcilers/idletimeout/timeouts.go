@@ -12,6 +12,12 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
+// leastIdle is the shortest idle timeout that is kept: four of the gateways'
+// ticks of a second. A connection that is open and silent is stamped once a tick,
+// an answer of Envoy's later, and what a gateway reports counts as known for three
+// ticks: the stamp of a sandbox in use can be that old.
+const leastIdle = 4 * time.Second
+
 // timeouts looks up the timeouts of sandboxes, each pool once. It serves one
 // check.
 type timeouts struct {
@@ -29,12 +35,12 @@ func newTimeouts(reader client.Reader) *timeouts {
 	return &timeouts{reader: reader, pools: map[types.NamespacedName]poolDefaults{}}
 }
 
-// of returns the startup and idle timeouts. A pool that is gone leaves the
+// of returns the startup timeout and the effective idle timeout. A pool that is gone leaves the
 // defaults.
 func (t *timeouts) of(ctx context.Context, s *v1alpha1.Sandbox) (startup, idle time.Duration, err error) {
 	if s.Spec.Timeouts.Idle != nil && s.Spec.Timeouts.Startup != nil {
 		startup, idle = v1alpha1.Timeouts(s, nil, nil)
-		return startup, idle, nil
+		return startup, effective(idle), nil
 	}
 	key := types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}
 	defaults, ok := t.pools[key]
@@ -45,7 +51,15 @@ func (t *timeouts) of(ctx context.Context, s *v1alpha1.Sandbox) (startup, idle t
 		t.pools[key] = defaults
 	}
 	startup, idle = v1alpha1.Timeouts(s, defaults.pool, defaults.template)
-	return startup, idle, nil
+	return startup, effective(idle), nil
+}
+
+// effective is the idle timeout that is kept; 0 or less means never.
+func effective(idle time.Duration) time.Duration {
+	if idle <= 0 {
+		return 0
+	}
+	return max(idle, leastIdle)
 }
 
 func (t *timeouts) look(ctx context.Context, key types.NamespacedName) (poolDefaults, error) {

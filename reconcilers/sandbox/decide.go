@@ -50,21 +50,36 @@ type decision struct {
 
 // decide is the state machine of a sandbox that has not ended; it is pure.
 func decide(v view, now time.Time) decision {
-	d := decidePod(v)
 	s := v.sandbox
-	if d.step == stepNone || d.step == stepApply || d.step == stepUnbind {
-		if left, ok := neverHadPod(v, now); ok && left <= 0 {
-			return decision{phase: d.phase, step: stepDelete}
-		} else if ok {
-			d.recheck = sooner(d.recheck, left)
-		}
-	}
+	d := forgetting(v, decidePod(v), now)
 	if at := s.Spec.Timeouts.EndAt; at != nil {
 		left := at.Sub(now)
 		if left <= 0 {
 			return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its end time has come"}
 		}
 		d.recheck = sooner(d.recheck, left)
+	}
+	return d
+}
+
+// forgetting turns d into what lets a first request's sandbox go that got no
+// pod in time. One that is bound loses its binding first, by a live read: the
+// claim may have landed and the cache not know.
+func forgetting(v view, d decision, now time.Time) decision {
+	if d.step != stepNone && d.step != stepApply {
+		return d
+	}
+	left, ok := neverHadPod(v, now)
+	switch {
+	case !ok:
+	case left > 0:
+		d.recheck = sooner(d.recheck, left)
+	case v.sandbox.Spec.Binding == nil:
+		return decision{phase: d.phase, step: stepDelete}
+	case !v.confirmed:
+		return decision{phase: d.phase, step: stepConfirm}
+	case v.unclaimedFor >= v.grace:
+		return decision{phase: d.phase, step: stepUnbind}
 	}
 	return d
 }
@@ -86,11 +101,11 @@ func decidePod(v view) decision {
 	case s.Spec.Binding == nil:
 		return decision{phase: v1alpha1.SandboxPending}
 	case pod != nil && v1alpha1.Backs(pod, s):
-		return decideBacked(pod)
-	case !v.confirmed && (pod == nil || !mayBeClaimed(pod) || s.Status.Address != ""):
+		return decideBacked(v)
+	case !v.confirmed && (pod == nil || !mayBeClaimed(pod) || served(s)):
 		// A cache may lag behind the claim; only the API server knows.
 		return decision{phase: s.Status.Phase, step: stepConfirm}
-	case s.Status.Address != "":
+	case served(s):
 		return failed("its pod " + s.Spec.Binding.PodName + " is gone")
 	case v.unclaimedFor < v.grace:
 		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}
@@ -101,7 +116,8 @@ func decidePod(v view) decision {
 	}
 }
 
-func decideBacked(pod *corev1.Pod) decision {
+func decideBacked(v view) decision {
+	pod := v.pod
 	switch phase := v1alpha1.PhaseOf(pod); {
 	case phase == v1alpha1.PodFailed:
 		d := failed(pod.Annotations[v1alpha1.AnnotationFailureMessage])
@@ -111,6 +127,11 @@ func decideBacked(pod *corev1.Pod) decision {
 		return d
 	case pod.DeletionTimestamp != nil:
 		return failed(fmt.Sprintf("its pod %s was deleted", pod.Name))
+	case stoppedUnserved(v.sandbox, pod) && v.unclaimedFor < v.grace:
+		// Whoever stopped it takes another pod.
+		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}
+	case stoppedUnserved(v.sandbox, pod):
+		return decision{phase: v1alpha1.SandboxPending, step: stepUnbind}
 	case phase == v1alpha1.PodStopping:
 		return failed(fmt.Sprintf("its pod %s was stopped", pod.Name))
 	case phase == v1alpha1.PodRunning:
@@ -122,6 +143,20 @@ func decideBacked(pod *corev1.Pod) decision {
 
 func failed(message string) decision {
 	return decision{phase: v1alpha1.SandboxRunning, step: stepEnd, reason: v1alpha1.EndFailed, message: message}
+}
+
+// served: the pod of the current claim was seen at the address on record. One
+// that a former claim left there says nothing about this claim.
+func served(s *v1alpha1.Sandbox) bool {
+	b := s.Spec.Binding
+	return b != nil && s.Status.Address != "" && s.Status.AddressClaim == b.ClaimID
+}
+
+// stoppedUnserved: the pod took the claim, could not be reached on the address
+// that was free for it, and was stopped for that.
+func stoppedUnserved(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
+	return v1alpha1.Backs(pod, s) && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping &&
+		!served(s) && v1alpha1.FencedAddress(pod) == ""
 }
 
 // mayBeClaimed: the claim PATCH could still land on the pod.

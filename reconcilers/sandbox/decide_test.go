@@ -21,7 +21,13 @@ func bound() (*v1alpha1.Sandbox, *corev1.Pod) {
 		Labels:      map[string]string{v1alpha1.LabelPhase: string(v1alpha1.PodRunning), v1alpha1.LabelSandboxID: "s"},
 		Annotations: map[string]string{v1alpha1.AnnotationClaim: "c", v1alpha1.AnnotationAddress: "10.0.0.1"},
 	}}
+	pod.Status.PodIP = "10.0.0.1"
 	return s, pod
+}
+
+// had puts the address on record as that of the claim.
+func had(s *v1alpha1.Sandbox, claim string) {
+	s.Status.Address, s.Status.AddressClaim = "10.0.0.1", claim
 }
 
 func setPhase(pod *corev1.Pod, p v1alpha1.PodPhase) { pod.Labels[v1alpha1.LabelPhase] = string(p) }
@@ -60,9 +66,10 @@ func TestDecide(t *testing.T) {
 			decision{phase: v1alpha1.SandboxRunning, step: stepConfirm}},
 		{"cache with the pod before its claim, status from after it", func(v *view) {
 			unclaimed(v.pod, v1alpha1.PodIdle)
-			v.sandbox.Status.Address, v.sandbox.Status.Phase = "10.0.0.1", v1alpha1.SandboxRunning
+			had(v.sandbox, "c")
+			v.sandbox.Status.Phase = v1alpha1.SandboxRunning
 		}, decision{phase: v1alpha1.SandboxRunning, step: stepConfirm}},
-		{"pod gone that had the claim", func(v *view) { v.pod, v.confirmed, v.sandbox.Status.Address = nil, true, "10.0.0.1" },
+		{"pod gone that had the claim", func(v *view) { v.pod, v.confirmed = nil, true; had(v.sandbox, "c") },
 			decision{phase: v1alpha1.SandboxRunning, step: stepEnd, reason: v1alpha1.EndFailed, message: "its pod pod is gone"}},
 		{"pod gone before the claim, in grace", func(v *view) { v.pod, v.confirmed = nil, true },
 			decision{phase: v1alpha1.SandboxPending, recheck: grace}},
@@ -75,6 +82,26 @@ func TestDecide(t *testing.T) {
 		{"another's pod", func(v *view) {
 			v.pod.Annotations[v1alpha1.AnnotationClaim], v.confirmed, v.unclaimedFor = "other", true, grace
 		}, decision{phase: v1alpha1.SandboxPending, step: stepUnbind}},
+		{"bound anew, the claim under way", func(v *view) { unclaimed(v.pod, v1alpha1.PodIdle); had(v.sandbox, "former") },
+			decision{phase: v1alpha1.SandboxPending, recheck: grace}},
+		{"bound anew, the pod gone, in grace", func(v *view) { v.pod, v.confirmed = nil, true; had(v.sandbox, "former") },
+			decision{phase: v1alpha1.SandboxPending, recheck: grace}},
+		{"bound anew, the pod gone", func(v *view) {
+			v.pod, v.confirmed, v.unclaimedFor = nil, true, grace
+			had(v.sandbox, "former")
+		}, decision{phase: v1alpha1.SandboxPending, step: stepUnbind}},
+		{"stopped before it served", func(v *view) { setPhase(v.pod, v1alpha1.PodStopping); v.pod.Status.PodIP = "10.0.0.9" },
+			decision{phase: v1alpha1.SandboxPending, recheck: grace}},
+		{"stopped before it served, after a former claim", func(v *view) {
+			setPhase(v.pod, v1alpha1.PodStopping)
+			v.pod.Status.PodIP, v.unclaimedFor = "10.0.0.9", grace
+			had(v.sandbox, "former")
+		}, decision{phase: v1alpha1.SandboxPending, step: stepUnbind}},
+		{"stopped after it served", func(v *view) {
+			setPhase(v.pod, v1alpha1.PodStopping)
+			v.pod.Status.PodIP = "10.0.0.9"
+			had(v.sandbox, "c")
+		}, decision{phase: v1alpha1.SandboxRunning, step: stepEnd, reason: v1alpha1.EndFailed, message: "its pod pod was stopped"}},
 		{"end time to come", func(v *view) { at := metav1.NewTime(now.Add(time.Second)); v.sandbox.Spec.Timeouts.EndAt = &at },
 			decision{phase: v1alpha1.SandboxRunning, recheck: time.Second}},
 		{"end time", func(v *view) { at := metav1.NewTime(now); v.sandbox.Spec.Timeouts.EndAt = &at },
@@ -85,10 +112,30 @@ func TestDecide(t *testing.T) {
 		{"first request, no pod in time", func(v *view) {
 			v.sandbox.Spec.FirstRequest, v.sandbox.Spec.Binding, v.pod, v.startup = true, nil, nil, time.Minute
 		}, decision{phase: v1alpha1.SandboxPending, step: stepDelete}},
+		{"first request, bound, no pod in time by the cache", func(v *view) {
+			unclaimed(v.pod, v1alpha1.PodIdle)
+			v.sandbox.Spec.FirstRequest, v.startup = true, time.Minute
+		}, decision{phase: v1alpha1.SandboxPending, step: stepConfirm}},
+		{"first request, bound, claimed after all", func(v *view) {
+			v.sandbox.Spec.FirstRequest, v.startup, v.confirmed = true, time.Minute, true
+		}, decision{phase: v1alpha1.SandboxRunning}},
+		{"first request, bound, no claim in time, in grace", func(v *view) {
+			unclaimed(v.pod, v1alpha1.PodIdle)
+			v.sandbox.Spec.FirstRequest, v.startup, v.confirmed = true, time.Minute, true
+		}, decision{phase: v1alpha1.SandboxPending, recheck: grace}},
+		{"first request, bound, no claim in time", func(v *view) {
+			unclaimed(v.pod, v1alpha1.PodIdle)
+			v.sandbox.Spec.FirstRequest, v.startup, v.confirmed, v.unclaimedFor = true, time.Minute, true, grace
+		}, decision{phase: v1alpha1.SandboxPending, step: stepUnbind}},
+		{"first request, bound to a pod that is gone", func(v *view) {
+			v.pod, v.confirmed, v.unclaimedFor = nil, true, grace
+			v.sandbox.Spec.FirstRequest, v.startup = true, time.Minute
+		}, decision{phase: v1alpha1.SandboxPending, step: stepUnbind}},
 		{"first request, running", func(v *view) { v.sandbox.Spec.FirstRequest, v.startup = true, time.Second },
 			decision{phase: v1alpha1.SandboxRunning}},
 		{"first request, had a pod", func(v *view) {
-			v.sandbox.Spec.FirstRequest, v.startup, v.sandbox.Status.Address = true, time.Second, "10.0.0.1"
+			had(v.sandbox, "c")
+			v.sandbox.Spec.FirstRequest, v.startup = true, time.Second
 			v.sandbox.Spec.Binding, v.pod = nil, nil
 		}, decision{phase: v1alpha1.SandboxPending}},
 	} {
@@ -142,12 +189,19 @@ func TestOwns(t *testing.T) {
 		{"live", func(*v1alpha1.Sandbox, *corev1.Pod) {}, true},
 		{"names another pod", func(s *v1alpha1.Sandbox, _ *corev1.Pod) { s.Spec.Binding.PodUID = "other" }, false},
 		{"ended, its pod runs", func(s *v1alpha1.Sandbox, _ *corev1.Pod) {
-			s.Status.Phase, s.Status.Address = v1alpha1.SandboxEnded, "10.0.0.1"
+			s.Status.Phase = v1alpha1.SandboxEnded
+			had(s, "c")
 		}, false},
 		{"ended, its pod stopped", func(s *v1alpha1.Sandbox, p *corev1.Pod) {
-			s.Status.Phase, s.Status.Address = v1alpha1.SandboxEnded, "10.0.0.1"
+			s.Status.Phase = v1alpha1.SandboxEnded
+			had(s, "c")
 			setPhase(p, v1alpha1.PodStopping)
 		}, true},
+		{"ended with the address of a former claim", func(s *v1alpha1.Sandbox, p *corev1.Pod) {
+			s.Status.Phase = v1alpha1.SandboxEnded
+			had(s, "former")
+			setPhase(p, v1alpha1.PodStopping)
+		}, false},
 		{"ended without the pod's address", func(s *v1alpha1.Sandbox, p *corev1.Pod) {
 			s.Status.Phase = v1alpha1.SandboxEnded
 			setPhase(p, v1alpha1.PodStopping)

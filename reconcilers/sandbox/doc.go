@@ -29,7 +29,8 @@
 //     on, look again from 1.
 //  3. Fence(address, resourceVersion of that write, or of a pod list that lacks
 //     the pod). Unanswered: asked again after 1, 2, 4 … 15 s; at most half of the
-//     workers wait for gateways at a time, each a second at most.
+//     workers wait for gateways at a time, each a second at most. Who has to wait
+//     looks at nothing meanwhile.
 //  4. Ended: status Ended with fencedAt; then the ledger.
 //  5. The record stays for its TTL; then it is deleted. A deleted Sandbox keeps
 //     its finalizer until it is Ended and address.Hold has passed, so that a new
@@ -38,6 +39,16 @@
 // A crash between any two steps leaves a state from which the next process does
 // the same step again; each is idempotent. A sandbox that never had a pod skips
 // 2 and 3.
+//
+// # A new binding after a claim that landed
+//
+// A claim may land on a pod whose address has changed: nobody routes to it, its
+// pod is stopped, and the sandbox gets another binding. status.address is then
+// that of the former claim (addressClaim says so) and is no reason to end the
+// sandbox. Nor does it name the current claim's address: a pod's is recorded
+// only while it can be reached there, or at the end. The former pod carries its
+// claim, so it shows the address and keeps its finalizer until that claim is
+// fenced, which the sweep does: what was recorded may be overwritten before.
 //
 // # Sweep
 //

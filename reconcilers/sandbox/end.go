@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,29 +23,45 @@ import (
 func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	if s.Status.Phase == v1alpha1.SandboxEnded {
 		r.fences.forget(s.Name)
-		if s.Spec.Binding != nil {
+		if served(s) && s.Status.FencedAt != nil {
 			r.Ledger.FencedOnRecord(s.Spec.Binding.ClaimID)
 		}
 		return r.keep(ctx, s)
 	}
-	pod, err := boundPod(ctx, r.APIReader, s)
+	// One that waits for gateways reads nothing.
+	wait, fenced := r.fences.look(s.Name, s.UID)
+	if !fenced && wait == 0 {
+		var err error
+		if s, wait, err = r.close(ctx, s); err != nil {
+			return again(err)
+		}
+	}
+	if wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	s, err := r.markEnded(ctx, s)
 	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if s, err = r.record(ctx, s, pod); err != nil {
-		return again(err)
-	}
-	rv, err := r.stop(ctx, s, pod)
-	if err != nil {
-		return again(err)
-	}
-	if wait, err := r.fence(ctx, s, rv); err != nil || wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, err
-	}
-	if s, err = r.markEnded(ctx, s); err != nil {
 		return again(err)
 	}
 	return r.keep(ctx, s)
+}
+
+// close records, stops and fences; a wait above 0 is for the fence. It returns
+// the Sandbox as written.
+func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, time.Duration, error) {
+	pod, err := boundPod(ctx, r.APIReader, s)
+	if err != nil {
+		return nil, 0, err
+	}
+	if s, err = r.record(ctx, s, pod); err != nil {
+		return nil, 0, err
+	}
+	rv, err := r.stop(ctx, s, pod)
+	if err != nil {
+		return nil, 0, err
+	}
+	wait, err := r.fence(ctx, s, rv)
+	return s, wait, err
 }
 
 // errMoved: the pod changed under the end; start over at once.
@@ -66,7 +83,10 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 	ours := pod != nil && v1alpha1.Backs(pod, s)
 	if ours {
 		r.Ledger.Had(s.Spec.Binding.ClaimID, pod.Annotations[v1alpha1.AnnotationAddress])
-		next.Status.Address = pod.Annotations[v1alpha1.AnnotationAddress]
+		// Also one that the pod cannot be reached on any more: it may have been.
+		if addr := pod.Annotations[v1alpha1.AnnotationAddress]; addr != "" {
+			next.Status.Address, next.Status.AddressClaim = addr, s.Spec.Binding.ClaimID
+		}
 		if next.Status.Stop == nil {
 			next.Status.Stop = sandboxpool.CaptureSandboxStopRecord(pod, s.Spec.End)
 		}
@@ -101,7 +121,9 @@ func (r *Reconciler) tell(s *v1alpha1.Sandbox) {
 }
 
 // markEnded notes that every gateway knows. The ledger learns it after the API:
-// if the write fails, the address stays taken and the fence is sent again.
+// if the write fails, the address stays taken and the fence is sent again. It
+// does not learn of a former claim's address: that claim's pod may still run, and
+// the sweep sees to it.
 func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	next := s.DeepCopy()
 	next.Status.Phase = v1alpha1.SandboxEnded
@@ -113,7 +135,7 @@ func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox) (*v1alp
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return nil, err
 	}
-	if s.Spec.Binding != nil {
+	if served(s) {
 		r.Ledger.Fenced(s.Spec.Binding.ClaimID, s.Status.Address)
 	}
 	return next, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	jitter "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -16,6 +17,10 @@ import (
 
 // mostFenceWait bounds the wait between two attempts to reach all gateways.
 const mostFenceWait = 15 * time.Second
+
+// slotWait is about how long an end waits for one of the slots to get free: each
+// is taken for FenceTimeout at most, which is a second.
+const slotWait = time.Second
 
 // fence asks all gateways once. A wait above 0 means: not yet, ask again then.
 func (r *Reconciler) fence(ctx context.Context, s *v1alpha1.Sandbox, rv uint64) (time.Duration, error) {
@@ -34,7 +39,7 @@ func (r *Reconciler) fence(ctx context.Context, s *v1alpha1.Sandbox, rv uint64) 
 		return wait, nil
 	}
 	if !r.fences.enter() {
-		return retrySoon, nil
+		return jitter.Jitter(slotWait, 0.5), nil
 	}
 	defer r.fences.leave()
 	start := time.Now()
@@ -103,6 +108,28 @@ func (f *fences) ask(id string, uid types.UID, rv uint64) (first uint64, wait ti
 		return o.rv, 0, o.done
 	}
 	return o.rv, o.next.Sub(f.clock.Now()), o.done
+}
+
+// look tells whether an end that got as far as its fence has anything to do: done,
+// or, if wait is above 0, nothing before that, be it for the back-off or because
+// no slot is free. One that was never asked for does: its pod must be stopped.
+func (f *fences) look(id string, uid types.UID) (wait time.Duration, done bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := f.open[id]
+	if o == nil || o.of != uid {
+		return 0, false
+	}
+	if o.done {
+		return 0, true
+	}
+	if o.attempts > 0 {
+		wait = max(o.next.Sub(f.clock.Now()), 0)
+	}
+	if wait == 0 && len(f.slots) == cap(f.slots) {
+		wait = jitter.Jitter(slotWait, 0.5)
+	}
+	return wait, false
 }
 
 // acknowledged notes that all gateways know.

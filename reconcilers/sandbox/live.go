@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	if v.startup, err = r.startupTimeout(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.Spec.Binding == nil || (pod != nil && v1alpha1.Backs(pod, s)) {
+	if s.Spec.Binding == nil || (pod != nil && v1alpha1.Backs(pod, s) && !stoppedUnserved(s, pod)) {
 		r.unbound.forget(s.Name)
 	} else {
 		v.unclaimedFor = r.unbound.since(s.Name, s.Spec.Binding.ClaimID)
@@ -62,7 +63,16 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		}
 		return nil
 	case stepUnbind:
-		log.FromContext(ctx).Info("removing a binding whose claim cannot land", "pod", s.Spec.Binding.PodName)
+		log.FromContext(ctx).Info("removing a binding whose claim cannot land or serve", "pod", s.Spec.Binding.PodName)
+		if pod != nil && mayBeClaimed(pod) {
+			// Its owner gave up, and the PATCH may land still.
+			p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil)
+			if _, err := stopPod(ctx, r.Client, pod, p); errors.Is(err, errMoved) {
+				return nil // its event asks again
+			} else if err != nil {
+				return err
+			}
+		}
 		err := r.patch(ctx, s, jsonpatch.For(s.UID).
 			Test("/spec/end", nil).
 			Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).

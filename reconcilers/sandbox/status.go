@@ -23,8 +23,13 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 	}
 	backed := pod != nil && v1alpha1.Backs(pod, s)
 	if backed {
+		// The address counts as taken either way. On record it says that the pod
+		// was there to serve, and replaces that of a former claim, whose pod
+		// keeps its finalizer until the sweep has fenced it.
 		r.Ledger.Had(s.Spec.Binding.ClaimID, pod.Annotations[v1alpha1.AnnotationAddress])
-		next.Status.Address = pod.Annotations[v1alpha1.AnnotationAddress]
+		if addr := v1alpha1.FencedAddress(pod); addr != "" {
+			next.Status.Address, next.Status.AddressClaim = addr, s.Spec.Binding.ClaimID
+		}
 		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && next.Status.StartedAt == nil {
 			next.Status.StartedAt = r.startedAt(pod)
 		}
@@ -33,7 +38,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return nil, err
 	}
-	if backed && s.Status.Address == "" {
+	if backed && s.Status.AddressClaim != next.Status.AddressClaim {
 		r.event(next, corev1.EventTypeNormal, "Claimed", "Claim", "pod %s/%s of pool %s was claimed, at %s",
 			pod.Namespace, pod.Name, s.Spec.Pool, next.Status.Address)
 	}

@@ -58,7 +58,8 @@ func (r *Reconciler) stop(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.
 		if s.Status.Address == "" {
 			return 0, nil // no fence is needed
 		}
-		if pod != nil {
+		// A former claim's address: its pod may have been written after this one.
+		if pod != nil && served(s) {
 			return parseRV(pod.ResourceVersion)
 		}
 		return r.podListRV(ctx)

@@ -122,7 +122,7 @@ func owns(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 		return true
 	}
 	phase := v1alpha1.PhaseOf(pod)
-	return s.Status.Address == pod.Annotations[v1alpha1.AnnotationAddress] &&
+	return served(s) && s.Status.Address == pod.Annotations[v1alpha1.AnnotationAddress] &&
 		(phase == v1alpha1.PodStopping || phase == v1alpha1.PodFailed || pod.DeletionTimestamp != nil)
 }
 

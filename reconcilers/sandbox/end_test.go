@@ -1,0 +1,228 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/address"
+)
+
+// rig is a Reconciler with one slot for fences, whose live reads are counted.
+type rig struct {
+	*Reconciler
+	clock *clocktesting.FakePassiveClock
+	reads atomic.Int32
+	// fence is what the gateways answer; asked are the addresses.
+	fence error
+	asked []string
+	rv    uint64
+}
+
+func (g *rig) Fence(_ context.Context, addr netip.Addr, rv uint64) error {
+	g.rv = rv
+	g.asked = append(g.asked, addr.String())
+	return g.fence
+}
+
+func newRig(t *testing.T, objects ...client.Object) *rig {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Sandbox{}).WithObjects(objects...).Build()
+	g := &rig{clock: clocktesting.NewFakePassiveClock(now)}
+	live := interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			g.reads.Add(1)
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			g.reads.Add(1)
+			if err := c.List(ctx, l, opts...); err != nil {
+				return err
+			}
+			l.SetResourceVersion("1000") // the fake client's lists have none
+			return nil
+		},
+	})
+	g.Reconciler = &Reconciler{Client: c, APIReader: live, Fencer: g, Ledger: address.NewLedger(g.clock), Clock: g.clock}
+	g.complete(2)
+	return g
+}
+
+func (g *rig) sandbox(t *testing.T) *v1alpha1.Sandbox {
+	t.Helper()
+	s := &v1alpha1.Sandbox{}
+	if err := g.Client.Get(t.Context(), client.ObjectKey{Name: "s"}, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (g *rig) step(t *testing.T) (wait time.Duration, reads int32) {
+	t.Helper()
+	before := g.reads.Load()
+	result, err := g.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.RequeueAfter, g.reads.Load() - before
+}
+
+func endingOne() (*v1alpha1.Sandbox, *corev1.Pod) {
+	s, pod := bound()
+	s.UID, s.Finalizers = "uid", []string{v1alpha1.FinalizerSandbox}
+	s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)}
+	return s, pod
+}
+
+// TestWhoWaitsForGatewaysReadsNothing: the pod is stopped at once, slot or not;
+// after that an end costs live reads only when it can ask the gateways.
+func TestWhoWaitsForGatewaysReadsNothing(t *testing.T) {
+	s, pod := endingOne()
+	g := newRig(t, s, pod)
+	g.fences.enter() // somebody else has the slot
+	if wait, reads := g.step(t); wait < slotWait || wait > 2*slotWait || reads == 0 {
+		t.Errorf("first: again after %v with %d live reads", wait, reads)
+	}
+	if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || v1alpha1.PhaseOf(pod) != v1alpha1.PodStopping {
+		t.Errorf("without a slot the pod is %s, %v", v1alpha1.PhaseOf(pod), err)
+	}
+	for range 3 {
+		if wait, reads := g.step(t); wait < slotWait || wait > 2*slotWait || reads != 0 {
+			t.Errorf("no slot: again after %v with %d live reads", wait, reads)
+		}
+	}
+	g.fences.leave()
+	g.fence = errors.New("a gateway is away")
+	if wait, reads := g.step(t); wait != time.Second || reads == 0 || len(g.asked) != 1 {
+		t.Errorf("a slot: again after %v with %d live reads, asked %v", wait, reads, g.asked)
+	}
+	g.clock.SetTime(now.Add(400 * time.Millisecond))
+	if wait, reads := g.step(t); wait != 600*time.Millisecond || reads != 0 || len(g.asked) != 1 {
+		t.Errorf("back-off: again after %v with %d live reads, asked %v", wait, reads, g.asked)
+	}
+	g.clock.SetTime(now.Add(time.Second))
+	g.fence = nil
+	g.step(t)
+	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil || s.Status.Address != "10.0.0.1" {
+		t.Errorf("status %+v", s.Status)
+	}
+}
+
+// TestAcknowledgedFenceIsNotReadFor: all that is left is the write that failed.
+func TestAcknowledgedFenceIsNotReadFor(t *testing.T) {
+	s, pod := endingOne()
+	g := newRig(t, s, pod)
+	g.fences.enter()
+	g.step(t)
+	g.fences.acknowledged("s", "uid")
+	if _, reads := g.step(t); reads != 0 || len(g.asked) != 0 {
+		t.Errorf("%d live reads, asked %v", reads, g.asked)
+	}
+	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil {
+		t.Errorf("status %+v", s.Status)
+	}
+}
+
+// TestEndAfterANewBinding: the address of the former claim is fenced with the
+// record, but its pod's claim is not taken for fenced: the pod may still run.
+func TestEndAfterANewBinding(t *testing.T) {
+	s, pod := endingOne()
+	had(s, "former")
+	unclaimed(pod, v1alpha1.PodIdle)
+	g := newRig(t, s, pod)
+	g.Ledger.Had("former", "10.0.0.1")
+	g.step(t)
+	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil || len(g.asked) != 1 {
+		t.Errorf("status %+v, asked %v", s.Status, g.asked)
+	}
+	g.step(t)
+	if held := g.Ledger.Unfenced(); len(held) != 1 || held[0].ClaimID != "former" {
+		t.Errorf("held %v, want the former claim", held)
+	}
+}
+
+// TestFenceOfAFormerAddressIsAsNewAsTheEnd: the pod that the sandbox is bound to
+// was last written before the former one was stopped.
+func TestFenceOfAFormerAddressIsAsNewAsTheEnd(t *testing.T) {
+	s, pod := endingOne()
+	had(s, "former")
+	pod.Annotations[v1alpha1.AnnotationClaim] = "another sandbox's"
+	g := newRig(t, s, pod)
+	g.step(t)
+	if g.rv != 1000 || len(g.asked) != 1 {
+		t.Errorf("fenced %v with %d, want the version of a list", g.asked, g.rv)
+	}
+}
+
+// TestAddressOnRecordIsOneThatServed: a pod whose IP is not the noted address is
+// not reached, and its address not recorded; but it is taken.
+func TestAddressOnRecordIsOneThatServed(t *testing.T) {
+	s, pod := endingOne()
+	s.Spec.End = nil
+	had(s, "former")
+	pod.Annotations[v1alpha1.AnnotationAddress], pod.Status.PodIP = "10.0.0.2", "10.0.0.9"
+	g := newRig(t, s, pod)
+	g.step(t)
+	if s := g.sandbox(t); s.Status.Address != "10.0.0.1" || s.Status.AddressClaim != "former" {
+		t.Errorf("recorded %s of claim %s", s.Status.Address, s.Status.AddressClaim)
+	}
+	if held := g.Ledger.Unfenced(); len(held) != 1 || held[0].Address != "10.0.0.2" {
+		t.Errorf("held %v, want the claimed pod's", held)
+	}
+	pod.Status.PodIP = "10.0.0.2"
+	if err := g.Client.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	g.step(t)
+	if s := g.sandbox(t); s.Status.Address != "10.0.0.2" || s.Status.AddressClaim != "c" {
+		t.Errorf("recorded %s of claim %s", s.Status.Address, s.Status.AddressClaim)
+	}
+}
+
+// TestUnbindingStopsThePodFirst: the claim of a first request whose time is over
+// must not land after its binding is gone.
+func TestUnbindingStopsThePodFirst(t *testing.T) {
+	s, pod := endingOne()
+	s.Spec.End, s.Spec.FirstRequest = nil, true
+	s.Spec.Timeouts.Startup = &metav1.Duration{Duration: time.Second}
+	unclaimed(pod, v1alpha1.PodIdle)
+	g := newRig(t, s, pod)
+	g.step(t)
+	if g.sandbox(t).DeletionTimestamp != nil {
+		t.Fatal("deleted while it is bound")
+	}
+	g.unbound.at["s"] = sighting{"c", now.Add(-DefaultBindGrace)}
+	if _, reads := g.step(t); reads == 0 {
+		t.Error("unbound by the cache alone")
+	}
+	if s := g.sandbox(t); s.Spec.Binding != nil || s.DeletionTimestamp != nil {
+		t.Errorf("binding %+v, deleted %v", s.Spec.Binding, s.DeletionTimestamp)
+	}
+	if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || v1alpha1.PhaseOf(pod) != v1alpha1.PodStopping {
+		t.Errorf("the pod is %s, %v", v1alpha1.PhaseOf(pod), err)
+	}
+	g.step(t)
+	if g.sandbox(t).DeletionTimestamp == nil {
+		t.Error("the next look does not delete it")
+	}
+}
