@@ -29,6 +29,10 @@ build: ## build bin/sandlane with the two programs that it embeds, and bin/sandb
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
 	$(GO) build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sandlane ./cmd/sandlane
 
+.PHONY: build-failpoints
+build-failpoints: build ## build bin/sandlane-failpoints, which chaos tests can kill, hold and delay at named places
+	$(GO) build -buildvcs=false -tags failpoints -ldflags '-s -w -X main.version=$(VERSION)-failpoints' -o bin/sandlane-failpoints ./cmd/sandlane
+
 .PHONY: run
 run: build ## start everything on this machine (ARGS="--port 8080 …")
 	@bin/sandlane up $(ARGS)

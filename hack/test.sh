@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e`, `hack/test.sh chaos`. It says first what
-# this machine lacks, then finds or builds the binaries that the tests talk to
-# (etcd, kube-apiserver, kubectl, kube-controller-manager, Envoy).
+# Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e`,
+# `hack/test.sh chaos`. It says first what this machine lacks, then finds or
+# builds the binaries that the tests talk to (etcd, kube-apiserver, kubectl,
+# kube-controller-manager, Envoy).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -60,6 +61,7 @@ if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
 fi
 if wants chaos; then
-	go test -count=1 -v -p 1 -timeout 20m ./test/chaos/... || status=1
+	make --no-print-directory build-failpoints
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -p 1 -timeout 20m ./test/chaos/... || status=1
 fi
 exit $status

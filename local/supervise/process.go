@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sandlane/sandlane/failpoint"
 )
 
 const (
@@ -157,8 +159,9 @@ func (p *process) spawn() (*exec.Cmd, int64, error) {
 		return nil, 0, err
 	}
 	defer log.Close()
+	failpoint.Hit("supervise/" + p.spec.Name)
 	cmd := exec.Command(p.spec.Path, p.spec.Args...)
-	cmd.Env = append(os.Environ(), p.spec.Env...)
+	cmd.Env = append(append(os.Environ(), failpoint.Env(p.spec.Name)...), p.spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := p.group.spawner.start(cmd); err != nil {
 		return nil, from, err
