@@ -1,0 +1,9 @@
+// Package e2b is E2B's REST API as its SDKs call it: sandboxes are created,
+// listed, extended and killed by API key.
+//
+// It is the wire contract (docs/design/e2b-contract.md chapters 1 and 3) and
+// nothing else: it holds no sandbox and no lock, talks to no API server and to
+// no pod. What it needs of the gateway it runs in stands in [Sandboxes],
+// [Templates] and [Keys]; package gateway implements them. Envoy sends it what
+// is not addressed to a sandbox, over a unix socket.
+package e2b

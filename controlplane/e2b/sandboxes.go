@@ -1,0 +1,136 @@
+package e2b
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// What a [Sandboxes] says when it refuses. Anything else is a failure of ours.
+var (
+	// ErrNotFound: there is no such sandbox in the caller's namespace, or it has
+	// ended.
+	ErrNotFound = errors.New("no such sandbox")
+	// ErrNoCapacity: no pod became free before the deadline. Nothing was made.
+	ErrNoCapacity = errors.New("the pool has no pod to spare")
+	// ErrQuota: the namespace's or team's limit is reached. Nothing was made.
+	ErrQuota = errors.New("the limit of sandboxes is reached")
+	// ErrInvalid: the API server refuses what was asked for; the text says why.
+	ErrInvalid = errors.New("invalid sandbox")
+	// ErrOutcomeUnknown: it cannot be said whether a sandbox was made; what may
+	// have been made is being ended. The caller must not repeat by itself.
+	ErrOutcomeUnknown = errors.New("the outcome is unknown")
+)
+
+// NewSandbox is what to create. Every field is validated by the caller.
+type NewSandbox struct {
+	// ID is of our generated form: "i" and 20 of [a-z0-9].
+	ID        string
+	Namespace string
+	Team      string
+	Pool      string
+	// EndAt is when the sandbox ends whatever happens, to the second.
+	EndAt    time.Time
+	Metadata map[string]string
+	// Env goes to sandboxd with the claim and is stored nowhere.
+	Env map[string]string
+	// Private asks for the traffic token on every port but sandboxd's.
+	Private bool
+	// Secure asks for the envd token on sandboxd's port.
+	Secure bool
+}
+
+// Sandbox is one that runs, or is about to.
+type Sandbox struct {
+	ID, Namespace, Team, Pool string
+	StartedAt, EndAt          time.Time
+	Metadata                  map[string]string
+	Private, Secure           bool
+	// CPUCount, MemoryMB and DiskMB are the pod's limits, or the node's size
+	// where it has none.
+	CPUCount, MemoryMB, DiskMB int
+}
+
+// Metric is one look at what a sandbox uses. CPU in percent of all its cores,
+// the rest in bytes.
+type Metric struct {
+	At                          time.Time
+	CPUCount                    int
+	CPUUsedPercent              float64
+	MemUsed, MemTotal, MemCache int64
+	DiskUsed, DiskTotal         int64
+}
+
+// LogLine is a line that the sandbox's processes of its pod printed.
+type LogLine struct {
+	At   time.Time
+	Text string
+}
+
+// Sandboxes makes and ends sandboxes. Safe for concurrent use. Each method but
+// Create returns ErrNotFound for a sandbox of another namespace.
+type Sandboxes interface {
+	// Create makes a sandbox and returns when its sandboxd answers with the
+	// token and the environment. It waits for a pod until ctx's deadline. On an
+	// error nothing is left running, also when ctx was cancelled: what was made
+	// is ended.
+	Create(ctx context.Context, n NewSandbox) (Sandbox, error)
+	// Get returns a sandbox that has not ended.
+	Get(ctx context.Context, namespace, id string) (Sandbox, error)
+	// List returns all sandboxes of a namespace that have not ended, in any
+	// order, from memory.
+	List(ctx context.Context, namespace string) ([]Sandbox, error)
+	// End ends a sandbox: when it returns nil the end is written and this
+	// gateway routes to it no more.
+	End(ctx context.Context, namespace, id string) error
+	// SetEnd moves the end of a sandbox, to an earlier time only if shorten.
+	// It returns the sandbox with the end it has now.
+	SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (Sandbox, error)
+	// Metrics returns what is known of a sandbox's use, oldest first: at least
+	// the present moment.
+	Metrics(ctx context.Context, namespace, id string) ([]Metric, error)
+	// Logs returns the last lines of a sandbox, oldest first, at most limit.
+	Logs(ctx context.Context, namespace, id string, limit int) ([]LogLine, error)
+}
+
+// Template is a pool as a user of E2B sees it.
+type Template struct {
+	// ID is the name that a create gives, Aliases others for it.
+	ID      string
+	Aliases []string
+	// Pool is the name of the SandboxPool.
+	Pool      string
+	CreatedAt time.Time
+	// MaxLifetime bounds how long after its start a sandbox may end.
+	MaxLifetime                time.Duration
+	CPUCount, MemoryMB, DiskMB int
+}
+
+// Templates finds pools. Safe for concurrent use; answers from memory.
+type Templates interface {
+	// Template finds a pool by name or alias.
+	Template(namespace, name string) (Template, bool)
+	// Templates lists the namespace's pools.
+	Templates(namespace string) []Template
+}
+
+// Identity is whose an API key is.
+type Identity struct{ Team, Namespace string }
+
+// What [Keys] says when it refuses.
+var (
+	ErrKeyInvalid = errors.New("unknown API key")
+	// ErrKeysNotReady: the keys are not known yet; 503.
+	ErrKeysNotReady = errors.New("the API keys are not known yet")
+)
+
+// Keys verifies API keys, in constant time and from memory.
+type Keys interface {
+	Verify(ctx context.Context, key string) (Identity, error)
+}
+
+// Tokens derives the tokens of a sandbox.
+type Tokens interface {
+	Envd(sandboxID string) string
+	Traffic(sandboxID string) string
+}
