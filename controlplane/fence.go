@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/failpoint"
 )
 
 // forgetAfter is how long a fence that nobody asks for any more is remembered.
@@ -203,6 +204,7 @@ func (c *Client) settle(fences map[*pendingFence]bool) {
 func (c *Client) ask(g Gateway, owed []*pendingFence) bool {
 	err := c.send(g, owed)
 	if err == nil {
+		failpoint.Hit("controlplane/acknowledged") // one gateway has acknowledged, others may not have
 		return true
 	}
 	c.o.Metrics.unanswered.Inc()

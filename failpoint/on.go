@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -15,32 +16,39 @@ const variable = "SANDLANE_FAILPOINTS"
 // folder is where this process's points are armed; empty arms none.
 var folder = os.Getenv(variable)
 
+// mu makes of reading what a point is to do, and doing it, one step: while a
+// process kills itself at one point, nobody in it gets past another.
+var mu sync.Mutex
+
 // Hit does what the point's file says; nothing if there is none.
 func Hit(point string) {
 	if folder == "" {
 		return
 	}
-	file := path(point)
-	for {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return
-		}
-		switch strings.TrimSpace(string(text)) {
-		case "kill":
-			// Of several goroutines at the point, one wins the rename; the
-			// others may go on for the moment that the signal takes.
-			if os.Rename(file, file+".hit") != nil {
-				return
-			}
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
-		case "hold":
-			time.Sleep(10 * time.Millisecond)
-		default:
-			return
-		}
+	for file := path(point); held(file); {
+		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// held reports whether the caller is to wait and look again.
+func held(file string) bool {
+	mu.Lock()
+	defer mu.Unlock()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	switch strings.TrimSpace(string(text)) {
+	case "kill":
+		if os.Rename(file, file+".hit") != nil {
+			return false // disarmed meanwhile
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // with mu held
+	case "hold":
+		return true
+	}
+	return false
 }
 
 // Delay returns how long the point is to be delayed at this moment.

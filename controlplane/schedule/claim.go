@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/failpoint"
 )
 
 const (
@@ -43,7 +45,11 @@ func (s *PoolScheduler) claim(e *entry, rec *podRecord) {
 		s.fail(e, err)
 		return
 	}
+	failpoint.Hit("schedule/bound") // the binding stands, the PATCH is not sent
 	pod, err := s.land(e, claim)
+	if err == nil {
+		failpoint.Hit("schedule/claimed") // the claim is on the pod, nobody is answered
+	}
 	if s.movesOn(e, err) {
 		// Whoever saw the binding may still send the claim.
 		pod, err = s.settle(claim, err)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
@@ -39,6 +40,7 @@ func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result,
 	if wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+	failpoint.Hit("sandbox/fenced") // every gateway knows, the record does not say so
 	s, err := r.markEnded(ctx, s)
 	if err != nil {
 		return again(err)
@@ -49,6 +51,7 @@ func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result,
 // close records, stops and fences; a wait above 0 is for the fence. It returns
 // the Sandbox as written.
 func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, time.Duration, error) {
+	failpoint.Hit("sandbox/ending") // the end is written, nothing of it carried out
 	pod, err := boundPod(ctx, r.APIReader, s)
 	if err != nil {
 		return nil, 0, err
@@ -56,10 +59,12 @@ func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.
 	if s, err = r.record(ctx, s, pod); err != nil {
 		return nil, 0, err
 	}
+	failpoint.Hit("sandbox/recorded") // Ending and the stop record are written, the pod runs
 	rv, err := r.stop(ctx, s, pod)
 	if err != nil {
 		return nil, 0, err
 	}
+	failpoint.Hit("sandbox/stopped") // the pod is stopping, no gateway was asked
 	wait, err := r.fence(ctx, s, rv)
 	return s, wait, err
 }
@@ -135,6 +140,7 @@ func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox) (*v1alp
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return nil, err
 	}
+	failpoint.Hit("sandbox/ended") // fencedAt is written, the ledger does not know
 	if served(s) {
 		r.Ledger.Fenced(s.Spec.Binding.ClaimID, s.Status.Address)
 	}
@@ -163,9 +169,11 @@ func (r *Reconciler) keep(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.FinalizerSandbox) {
 		return ctrl.Result{}, nil
 	}
+	failpoint.Hit("sandbox/forgetting") // nothing is left to do but the finalizer
 	err := r.patch(ctx, s, jsonpatch.For(s.UID).RemoveFinalizer(s.Finalizers, v1alpha1.FinalizerSandbox))
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("removing the finalizer: %w", err)
 	}
+	failpoint.Hit("sandbox/forgotten") // the Sandbox object goes
 	return ctrl.Result{}, nil
 }

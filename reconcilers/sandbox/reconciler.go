@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
 )
@@ -117,6 +118,7 @@ func (r *Reconciler) finish(ctx context.Context, s *v1alpha1.Sandbox, reason v1a
 	if s.Spec.Binding != nil && reason != v1alpha1.EndDeleted && reason != v1alpha1.EndEndAt {
 		tests = append(tests, ending.OfClaim(s.Spec.Binding.ClaimID))
 	}
+	failpoint.Hit("sandbox/finishing") // to be ended, and no end written
 	err := ending.EndSandbox(ctx, r.Client, s.Name, reason, message, tests...)
 	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
 		return nil // the view was old; the event of what happened asks again

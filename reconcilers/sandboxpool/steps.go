@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/failpoint"
 )
 
 // parallel bounds the writes that one pool has on their way at once.
@@ -100,9 +101,15 @@ func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.Sandbo
 	case stepFail:
 		return 0, r.toFailed(ctx, pool, tpl, pod, d)
 	case stepDelete:
-		return 0, r.delete(ctx, pod, d.reason)
+		failpoint.Hit("sandboxpool/deleting") // the pod is to be deleted, and is not
+		err := r.delete(ctx, pod, d.reason)
+		failpoint.Hit("sandboxpool/deleted") // the pod is being deleted, with its finalizer
+		return 0, err
 	case stepForget:
-		return 0, r.forget(ctx, pod)
+		failpoint.Hit("sandboxpool/forgetting") // the finalizer is to go, and is there
+		err := r.forget(ctx, pod)
+		failpoint.Hit("sandboxpool/forgotten") // the finalizer is gone
+		return 0, err
 	case stepEnd:
 		log.FromContext(ctx).Info("ending a sandbox of a deleted pool", "sandbox", v.sandbox.Name)
 		err := ending.EndSandbox(ctx, r.Client, v.sandbox.Name, v1alpha1.EndDeleted, d.message,

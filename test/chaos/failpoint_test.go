@@ -1,0 +1,76 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+// points is the folder where the stack's processes look for their points
+// (package failpoint).
+var points string
+
+// checkFailpoints says what is wrong with the binary under test, if it has no
+// failpoints: then nothing that is armed would ever happen.
+func checkFailpoints(ctx context.Context) error {
+	bin, err := stack.Binary()
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, bin, "version").Output()
+	if err != nil {
+		return fmt.Errorf("%s version: %w", bin, err)
+	}
+	if words := strings.Fields(string(out)); len(words) < 2 || !strings.HasSuffix(words[1], "-failpoints") {
+		return fmt.Errorf("test/chaos needs a binary with failpoints, and %s has none: run `make chaos`, or `make build-failpoints` and set %s to bin/sandlane-failpoints", bin, stack.BinaryEnv)
+	}
+	return nil
+}
+
+// upItself is the process name of `up`, whose points lie beside the folders of
+// its children.
+const upItself = "."
+
+// arm says what happens at a point of a process; it is over with the test.
+func arm(t *testing.T, process, point, what string) {
+	t.Helper()
+	file := pointFile(process, point)
+	err := os.MkdirAll(filepath.Dir(file), 0o700)
+	if err == nil {
+		// Renamed, so that nobody reads half of it.
+		err = errors.Join(os.WriteFile(file+".new", []byte(what), 0o600), os.Rename(file+".new", file))
+	}
+	if err != nil {
+		t.Fatalf("arm %s of %s: %v", point, process, err)
+	}
+	t.Cleanup(func() { disarm(t, process, point) })
+}
+
+// disarm lets who is held at the point go on.
+func disarm(t *testing.T, process, point string) {
+	t.Helper()
+	if err := os.Remove(pointFile(process, point)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("disarm %s of %s: %v", point, process, err)
+	}
+}
+
+// waitHit waits until a process has killed itself at the point.
+func waitHit(t *testing.T, process, point string) {
+	t.Helper()
+	shared.Eventually(t, 30*time.Second, process+" to get to "+point, func() (bool, string) {
+		err := os.Remove(pointFile(process, point) + ".hit")
+		return err == nil, "it has not been there"
+	})
+}
+
+func pointFile(process, point string) string {
+	return filepath.Join(points, process, filepath.FromSlash(point))
+}
