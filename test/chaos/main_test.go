@@ -50,6 +50,19 @@ func run(m *testing.M) (code int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
+	if err := checkFailpoints(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if points, err = os.MkdirTemp("", "sandlane-chaos-points-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(points) }()
+	if err := os.Setenv("SANDLANE_FAILPOINTS", points); err != nil { // for `up` and its children
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	shared, err = stack.Start(ctx, state, "--isolation", "full", "--gateways", "3", "--pool-size", "0", "--idle-timeout", "0",
 		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String())
 	defer func() {

@@ -15,15 +15,35 @@ import (
 // that is not the former one, and returns it.
 func gatewayPID(t *testing.T, i, former int) (pid int) {
 	t.Helper()
+	return waitPID(t, "the gateway's", former, func(up stack.UpFile) int { return up.Gateways[i].Pids["gateway"] })
+}
+
+// controllerPID is gatewayPID for the controller.
+func controllerPID(t *testing.T, former int) (pid int) {
+	t.Helper()
+	return waitPID(t, "the controller's", former, func(up stack.UpFile) int { return up.Pids["controller"] })
+}
+
+func waitPID(t *testing.T, whose string, former int, in func(stack.UpFile) int) (pid int) {
+	t.Helper()
 	now := &stack.Stack{State: shared.State}
-	shared.Eventually(t, 10*time.Second, "the gateway's pid in up.json", func() (bool, string) {
+	shared.Eventually(t, 30*time.Second, whose+" pid in up.json", func() (bool, string) {
 		if err := now.Reload(); err != nil {
 			return false, err.Error()
 		}
-		pid = now.Up.Gateways[i].Pids["gateway"]
+		pid = in(now.Up)
 		return pid > 1 && pid != former, fmt.Sprint(pid)
 	})
 	return pid
+}
+
+// waitReaped waits until a process is gone.
+func waitReaped(t *testing.T, pid int) {
+	t.Helper()
+	shared.Eventually(t, 10*time.Second, fmt.Sprintf("process %d to be gone", pid), func() (bool, string) {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+		return os.IsNotExist(err), "it is there"
+	})
 }
 
 // signal sends a signal to a gateway of this stack, and to nobody else.
