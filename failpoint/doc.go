@@ -11,6 +11,8 @@
 //	hold        the caller waits until the file is gone
 //	delay 5s    read by Delay; Hit ignores it
 //
+// Watches delays what an API client's watches bring by such a point.
+//
 // A process finds its own folder there: `sandlane up` gives each child one of
 // its name (Env). Only test/chaos builds with the tag. Points are named
 // package/place.

@@ -61,6 +61,7 @@ if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
 fi
 if wants chaos; then
+	go test -tags failpoints -count=1 -shuffle=on ./failpoint/... || status=1
 	make --no-print-directory build-failpoints
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -p 1 -timeout 20m ./test/chaos/... || status=1
 fi

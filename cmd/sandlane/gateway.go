@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -44,6 +45,7 @@ cluster; /readyz on the metrics address says when.`,
 		if o.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
+		o.Config.Wrap(failpoint.Watches("gateway/watch"))
 		o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		logWith(o.Log)
 		return gateway.Run(cmd.Context(), o)
