@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/test/history"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -45,17 +46,17 @@ func (s *slot) seen(id string, a stack.Answer) {
 // serve others at once. No answer ever comes from another sandbox's pod.
 func TestReleaseUnderFire(t *testing.T) {
 	for name, gateways := range map[string][]stack.Gateway{
-		"one gateway": shared.Up.Gateways[:1], "three gateways": shared.Up.Gateways,
+		"one gateway of three": shared.Up.Gateways[:1], "three gateways": shared.Up.Gateways,
 	} {
-		t.Run(name, func(t *testing.T) { releaseUnderFire(t, gateways) })
+		t.Run(name, func(t *testing.T) { releaseUnderFire(t, shared, record, gateways) })
 	}
 }
 
-func releaseUnderFire(t *testing.T, gateways []stack.Gateway) {
+func releaseUnderFire(t *testing.T, on *stack.Stack, record *history.Recorder, gateways []stack.Gateway) {
 	const slots = 12
-	ns := shared.Namespace(t)
-	shared.Pool(t, ns, "pool", 10, stack.WithIdleTimeout(0))
-	l := newLoad(t, ns+"/pool")
+	ns := on.Namespace(t)
+	on.Pool(t, ns, "pool", 10, stack.WithIdleTimeout(0))
+	l := newLoadOn(t, on, record, ns+"/pool")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	before, began := record.Reused(), time.Now()
@@ -75,12 +76,12 @@ func releaseUnderFire(t *testing.T, gateways []stack.Gateway) {
 				if !s.waitLive(ctx, 5*len(gateways)) {
 					return
 				}
-				pod := s.pod(t)
+				pod := s.pod(t, on)
 				var err error
 				if n%3 == 0 {
-					err = shared.Client.Delete(ctx, &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: s.current()}})
+					err = on.Client.Delete(ctx, &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: s.current()}})
 				} else {
-					err = ending.EndSandbox(ctx, shared.Client, s.current(), v1alpha1.EndReleased, "under fire")
+					err = ending.EndSandbox(ctx, on.Client, s.current(), v1alpha1.EndReleased, "under fire")
 				}
 				if err != nil {
 					t.Errorf("end %s: %v", s.current(), err)
@@ -131,8 +132,8 @@ func (s *slot) waitLive(ctx context.Context, n int) bool {
 }
 
 // pod is the pod that the present sandbox is bound to.
-func (s *slot) pod(t *testing.T) string {
-	sb, found := shared.Sandbox(t, s.current())
+func (s *slot) pod(t *testing.T, on *stack.Stack) string {
+	sb, found := on.Sandbox(t, s.current())
 	if !found || sb.Spec.Binding == nil {
 		return ""
 	}

@@ -14,10 +14,12 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// load sends requests and keeps every answer.
+// load sends requests to a stack and keeps every answer.
 type load struct {
 	t      *testing.T
-	pool   string // for first requests
+	stack  *stack.Stack
+	record *history.Recorder // of the stack's claims
+	pool   string            // for first requests
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -28,10 +30,13 @@ type load struct {
 	errs    []string
 }
 
-func newLoad(t *testing.T, pool string) *load {
+// newLoad is for the stack that the tests share.
+func newLoad(t *testing.T, pool string) *load { return newLoadOn(t, shared, record, pool) }
+
+func newLoadOn(t *testing.T, s *stack.Stack, r *history.Recorder, pool string) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	return &load{t: t, pool: pool, ctx: ctx, cancel: cancel, status: map[string]int{}}
+	return &load{t: t, stack: s, record: r, pool: pool, ctx: ctx, cancel: cancel, status: map[string]int{}}
 }
 
 // newHTTP returns a client with one kept connection to one gateway's Envoy.
@@ -110,10 +115,10 @@ func (l *load) judge() {
 	var wrong []string
 	deadline := time.Now().Add(10 * time.Second)
 	for i := 0; i < len(l.answers); i++ {
-		err := record.Judge(l.answers[i])
+		err := l.record.Judge(l.answers[i])
 		if err != nil && strings.Contains(err.Error(), "no sandbox") && time.Now().Before(deadline) {
-			shared.Eventually(l.t, 10*time.Second, "the record to know "+l.answers[i].PodUID, func() (bool, string) {
-				err = record.Judge(l.answers[i])
+			l.stack.Eventually(l.t, 10*time.Second, "the record to know "+l.answers[i].PodUID, func() (bool, string) {
+				err = l.record.Judge(l.answers[i])
 				return err == nil || !strings.Contains(err.Error(), "no sandbox"), fmt.Sprint(err)
 			})
 		}
@@ -121,7 +126,7 @@ func (l *load) judge() {
 			wrong = append(wrong, err.Error())
 		}
 	}
-	for _, list := range [][]string{wrong, l.errs, record.Trouble()} {
+	for _, list := range [][]string{wrong, l.errs, l.record.Trouble()} {
 		for i, line := range list {
 			if i == 10 {
 				l.t.Errorf("… and %d more", len(list)-i)

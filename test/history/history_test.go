@@ -65,6 +65,10 @@ func TestJudge(t *testing.T) {
 	if r.Reused() != 1 || !r.UsedAfter(r.Claims("a")[0]) || r.UsedAfter(r.Claims("b")[0]) {
 		t.Errorf("%d addresses used again, want 1", r.Reused())
 	}
+	// The end of a was seen at 11, b's claim came at 20.
+	if r.ReusedWithin(9*time.Second) != 0 || r.ReusedWithin(10*time.Second) != 1 {
+		t.Errorf("%d addresses used again within 9 s, %d within 10 s, want 0 and 1", r.ReusedWithin(9*time.Second), r.ReusedWithin(10*time.Second))
+	}
 	if trouble := r.Trouble(); trouble != nil {
 		t.Errorf("trouble: %v", trouble)
 	}

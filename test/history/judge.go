@@ -64,12 +64,24 @@ func (r *Recorder) count(of map[string]map[string]bool, id string) int {
 
 // Reused is how many claims got an address that another Sandbox had before.
 func (r *Recorder) Reused() int {
+	return r.reused(func(_, _ *Interval) bool { return true })
+}
+
+// ReusedWithin is Reused for claims that came so soon after the end of the
+// other Sandbox's was seen.
+func (r *Recorder) ReusedWithin(d time.Duration) int {
+	return r.reused(func(before, after *Interval) bool {
+		return !before.EndSeen.IsZero() && after.Claimed.Sub(before.EndSeen) < d
+	})
+}
+
+func (r *Recorder) reused(counts func(before, after *Interval) bool) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
 	for _, list := range r.addresses {
 		for k := 1; k < len(list); k++ {
-			if list[k].ID != list[k-1].ID {
+			if list[k].ID != list[k-1].ID && counts(list[k-1], list[k]) {
 				n++
 			}
 		}

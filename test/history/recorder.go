@@ -26,9 +26,10 @@ type Interval struct {
 	Seen int
 	// Claimed is when a gateway claimed the pod, by its own word.
 	Claimed time.Time
-	// Ended is when spec.end was written, to the second; Over is when every
-	// gateway knew, or the Sandbox was gone. Zero while it is not so.
-	Ended, Over time.Time
+	// Ended is when spec.end was written, to the second, and EndSeen when this
+	// record saw it; Over is when every gateway knew, or the Sandbox was gone.
+	// Zero while it is not so.
+	Ended, EndSeen, Over time.Time
 }
 
 // Recorder keeps every claim that it sees.
@@ -125,6 +126,9 @@ func (r *Recorder) sandbox(s *v1alpha1.Sandbox, gone bool, at time.Time) {
 		i.ID, i.SandboxUID = s.Name, string(s.UID)
 		if s.Spec.End != nil {
 			i.Ended = s.Spec.End.At.Time
+			if i.EndSeen.IsZero() {
+				i.EndSeen = at
+			}
 		}
 	}
 	if s.Status.FencedAt == nil && !gone {
