@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,28 +13,11 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// watchPoints is the variable that `up` and its children read (package failpoint).
-const watchPoints = "SANDLANE_FAILPOINTS"
-
-// Before TestMain starts the stack, unless somebody has named a folder already.
-func init() {
-	if os.Getenv(watchPoints) == "" {
-		_ = os.Setenv(watchPoints, filepath.Join(os.TempDir(), fmt.Sprintf("sandlane-chaos-points-%d", os.Getpid())))
-	}
-}
-
 // delayWatches has a gateway see everything so much later, until the end of the
 // test. It returns when that has been seen to work.
 func delayWatches(t *testing.T, l *load, late, other stack.Gateway, d time.Duration) {
 	t.Helper()
-	folder := filepath.Join(os.Getenv(watchPoints), late.Name, "gateway")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	if err := os.WriteFile(filepath.Join(folder, "watch"), []byte("delay "+d.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	arm(t, late.Name, "gateway/watch", "delay "+d.String())
 	// Sandboxes that the record has seen, and the gateway's index has not: it
 	// must read each live.
 	const asked = 4
