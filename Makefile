@@ -60,7 +60,6 @@ generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs and protobuf 
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/v1alpha1 output:crd:dir=api/crds
 	$(GO) run ./hack/crd api/crds/*.yaml
 	hack/proto/generate.sh
-	hack/sandboxd-proto/generate.sh
 
 .PHONY: generate-check
 generate-check: ## regenerate, and fail if that changed anything

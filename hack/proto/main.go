@@ -20,6 +20,7 @@ import (
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/protoutil"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
@@ -55,8 +56,9 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("compiling: %w", err)
 	}
 	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: flags.Args(), Parameter: opt}
+	seen := map[string]bool{}
 	for _, f := range files {
-		request.ProtoFile = append(request.ProtoFile, protoutil.ProtoFromFileDescriptor(f))
+		addFile(request, seen, f)
 	}
 	in, err := proto.Marshal(request)
 	if err != nil {
@@ -68,6 +70,19 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	return nil
+}
+
+// addFile adds a file after the files that it imports, as plugins want it.
+func addFile(request *pluginpb.CodeGeneratorRequest, seen map[string]bool, f protoreflect.FileDescriptor) {
+	if seen[f.Path()] {
+		return
+	}
+	seen[f.Path()] = true
+	imports := f.Imports()
+	for i := range imports.Len() {
+		addFile(request, seen, imports.Get(i).FileDescriptor)
+	}
+	request.ProtoFile = append(request.ProtoFile, protoutil.ProtoFromFileDescriptor(f))
 }
 
 // generate runs one plugin over the encoded request and writes what it answers.

@@ -2,5 +2,5 @@
 // and server of the filesystem service of E2B's envd protocol.
 //
 // It holds no code of its own; package sandboxd/filesystem serves it and tests call
-// it. hack/sandboxd-proto/generate.sh regenerates it.
+// it. hack/proto/generate.sh regenerates it.
 package filesystempb
