@@ -18,27 +18,29 @@ import (
 func delayWatches(t *testing.T, l *load, late, other stack.Gateway, d time.Duration) {
 	t.Helper()
 	arm(t, late.Name, "gateway/watch", "delay "+d.String())
-	// Sandboxes that the record has seen, and the gateway's index has not: it
-	// must read each live.
-	const asked = 4
-	before := liveReads(t, late)
-	for i := range asked {
+	const made = 4
+	before := [2]int{knownSandboxes(t, late), knownSandboxes(t, other)}
+	for i := range made {
 		id := fmt.Sprintf("%s-unseen-%d", strings.ReplaceAll(l.pool, "/", "-"), i)
 		if a := l.ask(newHTTP(t), other, id); a.Echo == nil {
 			t.Fatalf("%s: %v", id, a)
 		}
-		l.stack.Eventually(t, 10*time.Second, "the claim in the record", func() (bool, string) { return l.record.Pods(id) > 0, "nothing" })
-		if a := l.ask(newHTTP(t), late, id); a.Echo == nil {
-			t.Fatalf("%s through %s: %v", id, late.Name, a)
-		}
 	}
-	if read := liveReads(t, late) - before; read < asked {
-		t.Fatalf("%s read %d of %d sandboxes live: its watches are not late", late.Name, read, asked)
+	l.stack.Eventually(t, 10*time.Second, other.Name+" to know what was made", func() (bool, string) {
+		n := knownSandboxes(t, other) - before[1]
+		return n == made, fmt.Sprint(n)
+	})
+	if n := knownSandboxes(t, late) - before[0]; n == made {
+		t.Fatalf("%s knows all %d new sandboxes already: its watches are not late", late.Name, n)
 	}
+	l.stack.Eventually(t, d+10*time.Second, late.Name+" to know what was made", func() (bool, string) {
+		n := knownSandboxes(t, late) - before[0]
+		return n == made, fmt.Sprint(n)
+	})
 }
 
-// liveReads is how many running sandboxes a gateway has found by a live read.
-func liveReads(t *testing.T, g stack.Gateway) int {
+// knownSandboxes is how many sandboxes a gateway's index has, by its metrics.
+func knownSandboxes(t *testing.T, g stack.Gateway) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -56,7 +58,7 @@ func liveReads(t *testing.T, g stack.Gateway) int {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, `sandlane_index_live_reads_total{outcome="running"} `); ok {
+		if value, ok := strings.CutPrefix(line, "sandlane_index_sandboxes "); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			if err != nil {
 				t.Fatal(err)
@@ -64,5 +66,6 @@ func liveReads(t *testing.T, g stack.Gateway) int {
 			return int(n)
 		}
 	}
-	return 0 // none yet
+	t.Fatalf("%s shows no metric of its index", g.Name)
+	return 0
 }
