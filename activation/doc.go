@@ -29,7 +29,9 @@
 //   - look: one live read of the Sandbox.
 //   - claiming: the pool's scheduler reserves a pod, Bind writes the binding
 //     (create; or JSON Patch testing what was there), the scheduler claims the
-//     pod. Whoever wrote the binding owns the activation.
+//     pod. Whoever wrote the binding owns the activation. While there is no pod,
+//     and the index or a look after a second says that the sandbox has got one
+//     elsewhere or has ended, the request leaves the scheduler's queue: look.
 //   - following: another owns it. Read the pod; wait to be woken by the index
 //     (Settled), at most a second. A second after a binding was first seen, and
 //     its pod is still idle, send the claim PATCH for its owner; if the pod is

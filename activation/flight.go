@@ -143,8 +143,10 @@ func (f *flight) claimWith(b *binder) error {
 		return ErrPoolNotFound
 	}
 	until, _ := f.ctx.Deadline()
+	queued, leave := context.WithCancel(f.ctx)
+	defer leave()
 	request := &schedule.ClaimRequest{
-		Ctx: f.ctx, Deadline: until, ResultCh: make(chan schedule.ClaimResult, 1),
+		Ctx: queued, Deadline: until, ResultCh: make(chan schedule.ClaimResult, 1),
 		Tenant: f.Team, SandboxID: f.ID, Bind: b.bind, Unbind: b.unbind,
 	}
 	if s := b.sandbox; s != nil {
@@ -157,9 +159,11 @@ func (f *flight) claimWith(b *binder) error {
 	if !scheduler.Enqueue(request) {
 		return retry(ErrNoCapacity)
 	}
-	result := <-request.ResultCh
+	result := f.await(request, b.replaces, leave)
 	switch {
 	case errors.Is(result.Err, schedule.ErrBindLost):
+		return errLook
+	case queued.Err() != nil && f.ctx.Err() == nil && errors.Is(result.Err, context.Canceled):
 		return errLook
 	case result.Err != nil:
 		return fromSchedule(result.Err)
@@ -168,6 +172,38 @@ func (f *flight) claimWith(b *binder) error {
 		return nil
 	}
 	return errLook // the pod is starting: follow our own claim
+}
+
+// await returns the scheduler's answer. A flight that waits for stock leaves the
+// queue when the sandbox has got a pod elsewhere, or has ended: it may never be
+// its turn. It looks when the index has seen a change, and once after a second,
+// for what the index had seen before the flight began.
+func (f *flight) await(request *schedule.ClaimRequest, replaces string, leave func()) schedule.ClaimResult {
+	once := time.NewTimer(followAfter)
+	defer once.Stop()
+	for {
+		select {
+		case result := <-request.ResultCh:
+			return result
+		case <-f.wake:
+		case <-once.C:
+		}
+		if f.waiting.Load() && f.settledElsewhere(replaces) {
+			leave()
+			return <-request.ResultCh // of a claim that has begun meanwhile, its own
+		}
+	}
+}
+
+// settledElsewhere reads whether the sandbox has ended, or another binding than
+// the one to be replaced. What cannot be read has not.
+func (f *flight) settledElsewhere(replaces string) bool {
+	s := &v1alpha1.Sandbox{}
+	if err := f.readOnce(f.ctx, client.ObjectKey{Name: f.ID}, s); err != nil {
+		return false
+	}
+	b := s.Spec.Binding
+	return s.Spec.End != nil || s.DeletionTimestamp != nil || b != nil && b.ClaimID != replaces
 }
 
 // early is when a flight gives up, so that those who wait hear why before their
