@@ -24,6 +24,15 @@ const nodeEnv = "SANDLANE_NODE"
 // touches nothing that does not carry the folder's hash. The node must not be
 // running. Nothing to remove is no error.
 func Cleanup(stateDir string) error {
+	err := clean(stateDir)
+	if os.Geteuid() == 0 {
+		err = errors.Join(err, unguard(stateDir))
+	}
+	return err
+}
+
+// clean is Cleanup but for the guard of the subnet.
+func clean(stateDir string) error {
 	hash := stateHash(stateDir)
 	var errs []error
 	killMarked(hash)
@@ -58,7 +67,8 @@ func removeLinks(hash string) error {
 	return errors.Join(errs...)
 }
 
-// removeRoutes removes the unreachable routes inside the bridge's subnet.
+// removeRoutes removes the unreachable routes of addresses inside the bridge's
+// subnet.
 func removeRoutes(bridge netlink.Link) error {
 	addrs, err := netlink.AddrList(bridge, netlink.FAMILY_V4)
 	if err != nil {
@@ -72,7 +82,7 @@ func removeRoutes(bridge netlink.Link) error {
 	for _, route := range routes {
 		for _, addr := range addrs {
 			subnet := net.IPNet{IP: addr.IP.Mask(addr.Mask), Mask: addr.Mask}
-			if route.Dst != nil && subnet.Contains(route.Dst.IP) {
+			if route.Dst != nil && route.Priority != guardMetric && subnet.Contains(route.Dst.IP) {
 				if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, syscall.ESRCH) {
 					errs = append(errs, fmt.Errorf("remove the route to %s: %w", route.Dst, err))
 				}

@@ -43,12 +43,17 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("node: make a client: %w", err)
 	}
-	if err := Cleanup(o.StateDir); err != nil {
+	if o.Isolation == IsolationFull {
+		if err := guard(o.StateDir, o.Subnet); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
+	}
+	if err := clean(o.StateDir); err != nil {
 		return fmt.Errorf("node: clean up after an earlier run: %w", err)
 	}
 	rt, err := newRuntime(o)
 	if err != nil {
-		return fmt.Errorf("node: %w", errors.Join(err, Cleanup(o.StateDir)))
+		return fmt.Errorf("node: %w", errors.Join(err, clean(o.StateDir)))
 	}
 	ctx = vklog.WithLogger(ctx, libraryLog{log: o.Log})
 	ctx, cancel := context.WithCancel(ctx)
@@ -57,6 +62,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		broadcaster.Shutdown()
 		if closeErr := rt.close(); closeErr != nil {
 			err = errors.Join(err, fmt.Errorf("node: %w", closeErr))
+		}
+		if err == nil { // after an error another node follows
+			err = unguard(o.StateDir)
 		}
 	}()
 	defer cancel()

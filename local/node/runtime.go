@@ -139,11 +139,12 @@ func (rt *podRuntime) start(ctx context.Context, net podNetwork, s processSpec) 
 	return p, nil
 }
 
-// close takes away what all pods share. The pods must be gone.
+// close takes away what all pods share, but for the guard of the subnet. The
+// pods must be gone.
 func (rt *podRuntime) close() error {
 	rt.launcher.close()
 	if rt.opts.Isolation == IsolationFull {
-		return Cleanup(rt.opts.StateDir)
+		return clean(rt.opts.StateDir)
 	}
 	return nil
 }
