@@ -155,11 +155,12 @@ func (f *flight) claimWith(b *binder) error {
 			b.replaces = s.Spec.Binding.ClaimID
 		}
 	}
+	replaces := b.replaces // from here on b is the claim's
 	f.waiting.Store(true)
 	if !scheduler.Enqueue(request) {
 		return retry(ErrNoCapacity)
 	}
-	result := f.await(request, b.replaces, leave)
+	result := f.await(request, replaces, leave)
 	switch {
 	case errors.Is(result.Err, schedule.ErrBindLost):
 		return errLook

@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +17,8 @@ const (
 	wantForced   = 80
 	wantNodes    = 3
 	wantSoonUsed = 100
+
+	wantLateServed, wantLateOver = 100, 1000
 )
 
 // Pods die without anybody having asked Sandlane: their processes are killed,
@@ -85,12 +86,9 @@ func TestKilledFromOutside(t *testing.T) {
 		t.Errorf("that is too little: want %d killed, %d deleted, %d times the node, %d addresses used again while %s was late",
 			wantKilled, wantForced, wantNodes, wantSoonUsed, late.Name)
 	}
-	if n := l.status[late.Name+" 200"]; n < 1000 {
-		t.Errorf("%s sent %d answers of pods: too few", late.Name, n)
-	}
-	for k, n := range l.status {
-		if strings.HasPrefix(k, late.Name) {
-			t.Logf("%s: %d", k, n)
-		}
+	// A sandbox seldom lives for as long as its end takes to get there, so most
+	// of what the late gateway is asked for is over.
+	if served, over := l.status[late.Name+" 200"], l.status[late.Name+" 502"]; served < wantLateServed || over < wantLateOver {
+		t.Errorf("%s sent %d answers of pods and %d that there is none: want %d and %d", late.Name, served, over, wantLateServed, wantLateOver)
 	}
 }
