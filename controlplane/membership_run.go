@@ -5,13 +5,17 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/sandlane/sandlane/failpoint"
 )
 
 const (
 	firstRetry = 100 * time.Millisecond
 	// A gateway whose holder is overwritten again and again waits this long at most.
 	maxRejoinDelay = time.Minute
-	maxRenewRetry  = 2 * time.Second
+	// maxRetry: the gateway serves nobody until it has joined, and a renewal that
+	// failed leaves it less time.
+	maxRetry = 2 * time.Second
 )
 
 // Start joins and keeps the lease until the context ends or Leave is called,
@@ -81,7 +85,7 @@ func (m *Membership) waitForController(ctx context.Context, d time.Duration) {
 // join writes the lease, trying until it succeeds; false when the context
 // ended. The lease counts from before the write was sent.
 func (m *Membership) join(ctx context.Context) (until instant, ok bool) {
-	for wait := firstRetry; ; wait = min(2*wait, m.o.RenewEvery) {
+	for wait := firstRetry; ; wait = min(2*wait, m.o.RenewEvery, maxRetry) {
 		sent := m.now()
 		err := m.acquire(ctx)
 		if err == nil {
@@ -114,6 +118,7 @@ func (m *Membership) keep(ctx context.Context, until instant) (why error) {
 		if !sleep(ctx, min(wait, max(left, 0))) {
 			return ctx.Err()
 		}
+		failpoint.Hit("controlplane/renew")
 		sent := m.now()
 		if !sent.before(until) {
 			return errExpired
@@ -129,7 +134,7 @@ func (m *Membership) keep(ctx context.Context, until instant) (why error) {
 			}
 			m.o.Metrics.failures.Inc()
 			m.o.Log.Warn("renewing the gateway lease failed", "lease", m.o.Name, "error", err)
-			wait = min(m.o.RenewEvery, maxRenewRetry)
+			wait = min(m.o.RenewEvery, maxRetry)
 		default:
 			m.o.Metrics.renewals.Inc()
 			if until = sent.add(m.o.LeaseDuration); !term.extend(until) {
@@ -186,7 +191,7 @@ func (t *term) publish() {
 }
 
 func (t *term) listThenServe(ctx context.Context) {
-	for wait := firstRetry; ; wait = min(2*wait, t.m.o.RenewEvery) {
+	for wait := firstRetry; ; wait = min(2*wait, t.m.o.RenewEvery, maxRetry) {
 		err := t.m.o.OnJoin(ctx)
 		if ctx.Err() != nil {
 			return

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -125,6 +126,7 @@ func (*Server) NeedLeaderElection() bool { return false }
 
 // Fence implements the gRPC service.
 func (s *Server) Fence(ctx context.Context, r *controlplanepb.FenceRequest) (*controlplanepb.FenceResponse, error) {
+	failpoint.Hit("controlplane/reached")
 	s.o.Member.Reached()
 	fences := make([]routecache.Fence, 0, len(r.GetFences()))
 	for _, f := range r.GetFences() {
@@ -142,6 +144,7 @@ func (s *Server) Fence(ctx context.Context, r *controlplanepb.FenceRequest) (*co
 
 // LastActive implements the gRPC service.
 func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveRequest) (*controlplanepb.LastActiveResponse, error) {
+	failpoint.Hit("controlplane/reached")
 	s.o.Member.Reached()
 	report := s.o.Activity.LastActive(r.GetCursor())
 	if r.GetCursor() != 0 && report.Source != r.GetSource() {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -56,9 +58,18 @@ func (v *Verifier) Start(ctx context.Context) error {
 			return v.secrets.Watch(ctx, o)
 		},
 	}
-	reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, v.keys, cache.ReflectorOptions{Name: "api-keys"})
+	reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, v.keys, cache.ReflectorOptions{
+		Name: "api-keys", Backoff: backoff(),
+	})
 	reflector.RunWithContext(ctx)
 	return nil
+}
+
+// backoff between tries at an API server that does not answer. The default would
+// go on for up to a minute after its return, and a gateway that started meanwhile
+// serves nobody before it has the keys.
+func backoff() *wait.Backoff {
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 2 * time.Second, Steps: 5, Factor: 2, Jitter: 1}
 }
 
 // NeedLeaderElection says that every gateway verifies keys.

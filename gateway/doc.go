@@ -10,10 +10,11 @@
 // # Start
 //
 //	control-plane server listens → lease written → consistent lists of pods,
-//	sandboxes and pools → lease held → ExtProc is ready
+//	sandboxes and pools, keys and tokens → lease held → ExtProc is ready
 //
 // The sockets listen from the start: until all is well ExtProc answers 503 and
-// its health says NOT_SERVING.
+// its health says NOT_SERVING. The API server may be away: each step is tried
+// until it succeeds, and the process stays.
 //
 // # Stop
 //

@@ -26,6 +26,7 @@ import (
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -45,6 +46,7 @@ type gateway struct {
 	poller  *activity.EnvoyPoller
 	index   *index.Index
 	keys    *credentials.Verifier
+	tokens  *tokens
 	set     *schedule.Set
 	wake    *activation.Activator
 	member  *controlplane.Membership
@@ -63,7 +65,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.RunDir, 0o700); err != nil {
 		return fmt.Errorf("make the run directory: %w", err)
 	}
-	g, err := assemble(ctx, o)
+	g, err := assemble(o)
 	if err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func (g *gateway) run(ctx context.Context) error {
 func (g *gateway) ready() bool { return g.member.Held() && g.index.Synced() && g.keys.Synced() }
 
 // assemble makes the parts and joins them.
-func assemble(ctx context.Context, o Options) (*gateway, error) {
+func assemble(o Options) (*gateway, error) {
 	g := &gateway{o: o, reg: prometheus.NewRegistry()}
 	g.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := rest.CopyConfig(o.Config)
@@ -135,7 +137,7 @@ func assemble(ctx context.Context, o Options) (*gateway, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Mapper: kubeclient.RESTMapper(scheme)})
 	if err != nil {
 		return nil, fmt.Errorf("make an API client: %w", err)
 	}
@@ -143,10 +145,7 @@ func assemble(ctx context.Context, o Options) (*gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an API client: %w", err)
 	}
-	tokens, err := credentials.LoadTokens(ctx, c, o.SystemNamespace)
-	if err != nil {
-		return nil, err
-	}
+	g.tokens = &tokens{client: c, namespace: o.SystemNamespace}
 	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
 		Secrets: clientset.CoreV1().Secrets(o.SystemNamespace), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
 	})
@@ -160,7 +159,7 @@ func assemble(ctx context.Context, o Options) (*gateway, error) {
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
 		Resolver: &resolver{g.index, live}, Activator: activator{g.wake}, Pools: pools{g.index},
-		Keys: keys{g.keys}, Tokens: tokens, Lease: g.member, Activity: usage{g.usage}, Now: g.usage.Now,
+		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage}, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,
 	})

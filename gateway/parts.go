@@ -83,12 +83,16 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 // its lease is known only from lists that are newer. Routes that were put
 // meanwhile may come from before; they go once the lists are applied, and so do
 // the handlers that took one: they find the lease not held. Without the API keys
-// a handler would wait for them with a route in hand.
+// a handler would wait for them with a route in hand, and without the tokens' seed
+// it would refuse the right one.
 func (g *gateway) join(ctx context.Context) error {
 	if err := g.index.Relist(ctx); err != nil {
 		return err
 	}
 	if err := g.keys.WaitSynced(ctx); err != nil {
+		return err
+	}
+	if err := g.tokens.load(ctx); err != nil {
 		return err
 	}
 	g.cache.DropAll()

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlane/sandlane/failpoint"
 )
 
 // store is what a Reflector fills: it passes each object on as a record and
@@ -37,6 +39,7 @@ var (
 
 // Add applies a new or changed object.
 func (s *store) Add(obj any) error {
+	failpoint.Hit("index/" + s.kind)
 	s.events()
 	s.set(obj)
 	return nil
@@ -47,6 +50,7 @@ func (s *store) Update(obj any) error { return s.Add(obj) }
 
 // Delete applies that the object is gone, or has left the selection.
 func (s *store) Delete(obj any) error {
+	failpoint.Hit("index/" + s.kind)
 	s.events()
 	if key, _, err := s.read(obj); key != "" {
 		s.gone(key)
@@ -58,6 +62,7 @@ func (s *store) Delete(obj any) error {
 
 // Replace applies a complete list: what it lacks is gone.
 func (s *store) Replace(objects []any, rv string) error {
+	failpoint.Hit("index/" + s.kind)
 	present := make(map[string]struct{}, len(objects))
 	for _, obj := range objects {
 		if key := s.set(obj); key != "" {

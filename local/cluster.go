@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/crds"
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient"
 )
 
 // connect returns a client that acts as the kubeconfig says. It needs no
@@ -35,7 +36,7 @@ func connect(kubeconfig string) (*rest.Config, client.Client, error) {
 		return nil, nil, fmt.Errorf("prepare a client: %w", err)
 	}
 	// A mapper of the known kinds alone: nothing is asked before the first call.
-	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: restMapper(scheme)})
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: kubeclient.RESTMapper(scheme)})
 	if err != nil {
 		return nil, nil, fmt.Errorf("prepare a client: %w", err)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -17,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -25,6 +28,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway"
+	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/reconcilers"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 )
@@ -36,6 +40,14 @@ const (
 	electionRenew = 30 * time.Second
 	electionRetry = 3 * time.Second
 )
+
+// syncTimeout is how long the controller waits for its first lists. They come when
+// the API server does: to end and be started again, by something that waits longer
+// each time, only delays that.
+const syncTimeout = 24 * time.Hour
+
+// unstartedGrace is how long a manager that has started nothing may take to end.
+const unstartedGrace = time.Second
 
 // controllerOptions are the flags of `sandlane controller`.
 type controllerOptions struct {
@@ -89,6 +101,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	lease, renew, retry := electionLease, electionRenew, electionRetry
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                        scheme,
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kubeclient.RESTMapper(scheme), nil },
+		NewCache:                      patientCache,
+		Controller:                    config.Controller{CacheSyncTimeout: syncTimeout},
 		Cache:                         cache.Options{ByObject: reconcilers.CacheByObject()},
 		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
 		LeaderElection:                o.leaderElect,
@@ -118,7 +133,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return err
 	}
 	defer gateways.Close()
-	live, err := client.New(cfg, client.Options{Scheme: scheme})
+	live, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: kubeclient.RESTMapper(scheme)})
 	if err != nil {
 		return fmt.Errorf("make an API client: %w", err)
 	}
@@ -137,7 +152,34 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("set up the reconcilers: %w", err)
 	}
-	return mgr.Start(ctx)
+	return startManager(ctx, mgr)
+}
+
+// startManager runs the manager until ctx ends. One whose caches were never filled
+// (the API server was away all the time) does not heed its context: it would turn
+// in a loop for ever. Nothing of ours has been started then, so it is left.
+func startManager(ctx context.Context, mgr manager.Manager) error {
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case <-mgr.Elected():
+		return <-done
+	case err := <-done:
+		return err
+	case <-time.After(unstartedGrace):
+		return nil
+	}
+}
+
+// patientCache is a cache that is up to date soon after the API server is back.
+func patientCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
+	o.HTTPClient = nil // the manager's does not wait
+	return cache.New(kubeclient.Patient(cfg), o)
 }
 
 // applyClaim completes a claim whose gateway died between the binding and the

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/sandlane/sandlane/kubeclient"
 )
 
 const (
@@ -103,8 +105,12 @@ func serve(ctx context.Context, o Options, client kubernetes.Interface, v *provi
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
-	mine := informersFor(client, fields.OneTermEqualSelector("spec.nodeName", o.Name))
-	unbound := informersFor(client, fields.OneTermEqualSelector("spec.nodeName", ""))
+	watcher, err := kubernetes.NewForConfig(kubeclient.Patient(o.RestConfig))
+	if err != nil {
+		return fmt.Errorf("node: make a client: %w", err)
+	}
+	mine := informersFor(watcher, fields.OneTermEqualSelector("spec.nodeName", o.Name))
+	unbound := informersFor(watcher, fields.OneTermEqualSelector("spec.nodeName", ""))
 	pods := mine.Core().V1().Pods()
 	if _, err := pods.Informer().AddEventHandler(v.handler()); err != nil {
 		return fmt.Errorf("node: watch pods: %w", err)

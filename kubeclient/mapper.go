@@ -1,4 +1,4 @@
-package local
+package kubeclient
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -7,8 +7,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// restMapper knows the kinds of a scheme without asking a server.
-func restMapper(scheme *runtime.Scheme) meta.RESTMapper {
+// RESTMapper knows the kinds of a scheme without asking a server. Of kinds that
+// are not namespaced it knows those that we use.
+func RESTMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	clusterScoped := map[string]bool{
 		"Namespace": true, "Node": true, "CustomResourceDefinition": true,
 		"Sandbox": true, "SandboxTemplate": true,

@@ -1,0 +1,6 @@
+// Package kubeclient is how our processes reach an API server that may be away:
+// a mapper that knows the kinds without asking, so that a process starts without
+// one, and a configuration whose watches come back within seconds of its return.
+//
+// It decides nothing and keeps nothing. Whoever makes a client calls it.
+package kubeclient
