@@ -2,7 +2,11 @@ package chaos
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptrace"
+	"regexp"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -32,6 +36,7 @@ func TestGatewayStoppedPastItsLease(t *testing.T) {
 		}
 	}
 	shared.WaitIdle(t, ns, "pool", 15)
+	refusedBefore := noLease(t, stopped)
 	pid := gatewayPID(t, 2, 0)
 	signal(t, pid, syscall.SIGSTOP)
 	began := time.Now()
@@ -92,7 +97,13 @@ func TestGatewayStoppedPastItsLease(t *testing.T) {
 	})
 
 	// What the gateway finds when it goes on: requests for sandboxes whose routes
-	// it still has, and whose addresses are others'.
+	// it still has, and whose addresses are others'. Neither its watches nor the
+	// goroutine that renews get a turn before these are answered: only the clock
+	// says that the lease is over.
+	held := []string{"controlplane/renew", "index/pods", "index/sandboxes"}
+	for _, point := range held {
+		arm(t, stopped.Name, point, "hold")
+	}
 	waiting := l.salvo(stopped, ended, 20)
 	l.mu.Lock()
 	before := len(l.answers)
@@ -100,19 +111,48 @@ func TestGatewayStoppedPastItsLease(t *testing.T) {
 	signal(t, pid, syscall.SIGCONT)
 	awake = true
 	slept, woke := time.Since(began), time.Now()
+	met := waiting()
+	refused := noLease(t, stopped) - refusedBefore
+	for _, point := range held {
+		disarm(t, stopped.Name, point)
+	}
 	c := newHTTP(t)
 	shared.Eventually(t, 30*time.Second, "the gateway to serve again", func() (bool, string) {
 		a := l.ask(c, stopped, "heir-0")
 		return a.Echo != nil, a.String()
 	})
 	served := time.Since(woke)
-	met := waiting()
 	l.judge()
-	t.Logf("stopped for %v; the first of %d addresses free after %v (lease %v), %d in use by others when the gateway went on; it then met %d requests for routes of before and answered %s, and served again after %v; %d answers by pods afterwards",
-		slept.Round(time.Millisecond), victims, soonest.Round(time.Millisecond), lease, reused, victims*20, counts(met), served.Round(time.Millisecond), len(l.answers)-before)
+	t.Logf("stopped for %v; the first of %d addresses free after %v (lease %v), %d in use by others when the gateway went on; it then met %d requests for routes of before and answered %s, refused %d for want of a lease, and served again after %v; %d answers by pods afterwards",
+		slept.Round(time.Millisecond), victims, soonest.Round(time.Millisecond), lease, reused, victims*20, counts(met), refused, served.Round(time.Millisecond), len(l.answers)-before)
 	if reused < want {
 		t.Errorf("that is too little: want %d addresses in use", want)
 	}
+	if refused < victims {
+		t.Errorf("that is too little: want %d requests that met the gateway while only the clock said that its lease is over", victims)
+	}
+}
+
+var noLeaseLine = regexp.MustCompile(`(?m)^sandlane_extproc_requests_total\{outcome="rejected",reason="no_lease"\} (\d+)`)
+
+// noLease is how many requests a gateway has refused because it held no lease.
+func noLease(t *testing.T, g stack.Gateway) int {
+	t.Helper()
+	c := &http.Client{Timeout: time.Minute}
+	res, err := c.Get(g.MetricsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if found := noLeaseLine.FindSubmatch(text); found != nil {
+		n, _ = strconv.Atoi(string(found[1]))
+	}
+	return n
 }
 
 // salvo sends n requests for each sandbox and returns when all are on their way,
