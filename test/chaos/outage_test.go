@@ -33,6 +33,9 @@ const (
 	settleFor  = 25 * time.Second // load goes on after the gap
 )
 
+// usersLease is how long the leases of ownStack are.
+const usersLease = 10 * time.Minute
+
 // ownStack starts a stack with the leases that users have, in place of the shared
 // one, for as long as the test runs.
 func ownStack(t *testing.T) {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -153,6 +154,101 @@ func noLease(t *testing.T, g stack.Gateway) int {
 		n, _ = strconv.Atoi(string(found[1]))
 	}
 	return n
+}
+
+// A gateway stands still for less than its lease. No address that it may still
+// route to is given on, however long that takes; the pool refills on others, and
+// claims go on. When it goes on it answers right or refuses, says what it owes, and
+// the addresses are free.
+func TestGatewayStoppedWithinItsLease(t *testing.T) {
+	const victims, idle = 8, 10
+	ownStack(t)
+	if err := record.Start(context.Background(), shared.Client); err != nil {
+		t.Fatal(err)
+	}
+	defer record.Stop()
+	ns := shared.Namespace(t)
+	shared.Pool(t, ns, "pool", idle, stack.WithIdleTimeout(0))
+	l := newLoad(t, ns+"/pool")
+	stopped, others := shared.Up.Gateways[2], shared.Up.Gateways[:2]
+	for i := range victims {
+		id := fmt.Sprintf("victim-%d", i)
+		shared.Touch(t, id, l.pool)
+		l.hammer(stopped, 50*time.Millisecond, func() string { return id }, nil)
+	}
+	shared.WaitIdle(t, ns, "pool", idle)
+	pid := gatewayPID(t, 2, 0)
+	signal(t, pid, syscall.SIGSTOP)
+	began, awake := time.Now(), false
+	defer func() {
+		if !awake {
+			signal(t, pid, syscall.SIGCONT)
+		}
+	}()
+	for i := range victims {
+		if err := ending.EndSandbox(t.Context(), shared.Client, fmt.Sprintf("victim-%d", i), v1alpha1.EndReleased, "its gateway stands still"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heirs := 0
+	claim := func() {
+		id := fmt.Sprintf("heir-%d", heirs)
+		if a := l.ask(newHTTP(t), others[heirs%2], id); a.Echo == nil {
+			t.Errorf("%s while another gateway stands still: %v", id, a)
+		}
+		heirs++
+	}
+	for range idle + victims { // more than were idle: the pool must refill
+		claim()
+	}
+	shared.WaitIdle(t, ns, "pool", idle)
+	refilled := time.Since(began)
+	// A pod that waits for an address is replaced after 10 s; so long at least.
+	shared.Eventually(t, time.Minute, "the gateway to have stood still for a while", func() (bool, string) {
+		return time.Since(began) > 20*time.Second, time.Since(began).String()
+	})
+	var owed []history.Interval
+	for i := range victims {
+		for _, c := range record.Claims(fmt.Sprintf("victim-%d", i)) {
+			owed = append(owed, c)
+			if !c.Over.IsZero() || record.UsedAfter(c) {
+				t.Errorf("%s of %s is over or in use, and the gateway that may route to it has not said so", c.Address, c.ID)
+			}
+			for _, p := range shared.PodsOf(t, ns) {
+				if p.Annotations[v1alpha1.AnnotationAddress] == c.Address && p.Annotations[v1alpha1.AnnotationClaim] == "" {
+					t.Errorf("pod %s has %s of %s, which is not over", p.Name, c.Address, c.ID)
+				}
+			}
+		}
+	}
+	waiting := l.salvo(stopped, owed, 5)
+	signal(t, pid, syscall.SIGCONT)
+	awake = true
+	slept, woke := time.Since(began), time.Now()
+	met := waiting()
+	shared.Eventually(t, time.Minute, "the fences of all that ended", func() (bool, string) {
+		n := 0
+		for i := range victims {
+			for _, c := range record.Claims(fmt.Sprintf("victim-%d", i)) {
+				if !c.Over.IsZero() {
+					n++
+				}
+			}
+		}
+		return n == victims, fmt.Sprint(n)
+	})
+	fenced := time.Since(woke)
+	c := newHTTP(t)
+	shared.Eventually(t, time.Minute, "the gateway to serve again", func() (bool, string) {
+		a := l.ask(c, stopped, "heir-0")
+		return a.Echo != nil, a.String()
+	})
+	l.judge()
+	t.Logf("stopped for %v of a lease of %v: %d claims went on and the pool was full again after %v, none with one of %d addresses of ended sandboxes; it then answered %s, and these were free %v later",
+		slept.Round(time.Millisecond), usersLease, heirs, refilled.Round(time.Millisecond), len(owed), counts(met), fenced.Round(time.Millisecond))
+	if len(owed) != victims {
+		t.Errorf("that is too little: %d addresses were owed, want %d", len(owed), victims)
+	}
 }
 
 // salvo sends n requests for each sandbox and returns when all are on their way,
