@@ -2,12 +2,15 @@ package envoy
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -22,6 +25,13 @@ func Args(configFile string, workers int) []string {
 		"--drain-time-s", strconv.Itoa(int(drainTime.Seconds())),
 	}
 }
+
+// ErrGone says that no Envoy listens on its admin socket.
+var ErrGone = errors.New("no envoy runs here")
+
+// adminTimeout bounds one question: Envoy's main thread, which answers, does
+// nothing else that takes long.
+const adminTimeout = 5 * time.Second
 
 // Admin speaks to a running Envoy over its admin socket. It keeps no
 // connection; safe for concurrent use.
@@ -41,49 +51,44 @@ func (a Admin) Clusters(ctx context.Context) (string, error) {
 	return a.do(ctx, http.MethodGet, "/clusters")
 }
 
-// Drain tells clients to go elsewhere, refuses new connections, and returns
-// when no request is open any more or when ctx ends, whichever is first; that
-// requests were still open is no error.
-func (a Admin) Drain(ctx context.Context) error {
-	for _, path := range []string{"/healthcheck/fail", "/drain_listeners?graceful&skip_exit"} {
-		if _, err := a.do(ctx, http.MethodPost, path); err != nil {
-			return err
-		}
-	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		open, err := a.openRequests(ctx)
-		if err == nil && open == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+// Quit ends Envoy with all that is open. Envoy ends a moment after it returned.
+func (a Admin) Quit(ctx context.Context) error {
+	_, err := a.do(ctx, http.MethodPost, "/quitquitquit")
+	return err
 }
 
-const openRequestsStat = "http.main.downstream_rq_active"
+// serverInfo is what is read of /server_info.
+type serverInfo struct {
+	State   string `json:"state"`
+	Options struct {
+		Concurrency int `json:"concurrency"`
+	} `json:"command_line_options"`
+}
 
-func (a Admin) openRequests(ctx context.Context) (int, error) {
-	out, err := a.do(ctx, http.MethodGet, "/stats?filter=^"+strings.ReplaceAll(openRequestsStat, ".", `\.`)+"$")
+func (a Admin) info(ctx context.Context) (info serverInfo, err error) {
+	return info, a.decode(ctx, "/server_info", &info)
+}
+
+func (a Admin) decode(ctx context.Context, path string, into any) error {
+	out, err := a.do(ctx, http.MethodGet, path)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	_, value, ok := strings.Cut(strings.TrimSpace(out), ": ")
-	if !ok {
-		return 0, fmt.Errorf("envoy does not say how many requests are open: %q", out)
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		return fmt.Errorf("ask envoy %s: %w", path, err)
 	}
-	return strconv.Atoi(value)
+	return nil
 }
 
 func (a Admin) do(ctx context.Context, method, path string) (string, error) {
-	client := http.Client{Transport: &http.Transport{
+	client := http.Client{Timeout: adminTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", a.Socket)
+			c, err := new(net.Dialer).DialContext(ctx, "unix", a.Socket)
+			if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+				err = fmt.Errorf("%w: %w", ErrGone, err)
+			}
+			return c, err
 		},
 	}}
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)

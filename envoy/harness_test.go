@@ -91,7 +91,8 @@ type world struct {
 	admin   Admin
 	gateway *gateway
 	pod     *httptest.Server
-	podSaw  chan *http.Request
+	podSaw  chan *http.Request // nil keeps nothing; unset before the first request
+	cmd     *exec.Cmd
 }
 
 func startWorld(t *testing.T, o Options, withGateway bool) *world {
@@ -110,7 +111,9 @@ func startWorld(t *testing.T, o Options, withGateway bool) *world {
 		podSaw:  make(chan *http.Request, 100),
 	}
 	w.pod = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w.podSaw <- r
+		if w.podSaw != nil {
+			w.podSaw <- r
+		}
 		rw.Header().Set("Server", "pod")
 		if r.URL.Path == "/slow" {
 			rw.(http.Flusher).Flush()
@@ -155,6 +158,7 @@ func (w *world) run(t *testing.T, bin, file string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	w.cmd = cmd
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()

@@ -15,6 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
+// listenerName is how the admin interface names the one listener.
+const listenerName = "main"
+
 // Limits of one connection or stream.
 const (
 	connectionBuffer = 256 << 10 // bytes held for a slow reader, per connection and direction
@@ -49,7 +52,7 @@ func mainListener(o *Options) *listenerv3.Listener {
 		chain.TransportSocket = downstreamTLS(o)
 	}
 	return &listenerv3.Listener{
-		Name: "main",
+		Name: listenerName,
 		Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 			Address:       o.ListenAddress,
 			PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(o.Port)},

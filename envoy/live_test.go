@@ -2,14 +2,12 @@ package envoy
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -192,35 +190,5 @@ func TestFinalAnswersAreKept(t *testing.T) {
 	resp, body := w.get(t, "/", "user-agent", "Mozilla", "accept", "text/html")
 	if resp.StatusCode != 503 || body != answer || resp.Header.Get("Retry-After") != "7" {
 		t.Errorf("%d %q retry-after %q, want ExtProc's own answer", resp.StatusCode, body, resp.Header.Get("Retry-After"))
-	}
-}
-
-// A drain waits for open requests, and not longer than it may.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	w := startWorld(t, Options{}, true)
-	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/slow", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	short, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer stop()
-	if err := w.admin.Drain(short); err != nil || short.Err() == nil {
-		t.Errorf("Drain returned %v before its time with a request open", err)
-	}
-	if open, err := w.admin.openRequests(t.Context()); err != nil || open != 1 {
-		t.Errorf("%d open requests, %v; want 1", open, err)
-	}
-	cancel()
-	long, stop2 := context.WithTimeout(t.Context(), 20*time.Second)
-	defer stop2()
-	if err := w.admin.Drain(long); err != nil || long.Err() != nil {
-		t.Errorf("Drain: %v, %v; want an end once nothing is open", err, long.Err())
 	}
 }

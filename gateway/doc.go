@@ -16,13 +16,47 @@
 // its health says NOT_SERVING. The API server may be away: each step is tried
 // until it succeeds, and the process stays.
 //
+// An Envoy that a former process began to drain is ended at the start; whoever
+// runs it starts it again, best after this process is ready.
+//
 // # Stop
 //
-// When the context ends: not ready → activations are refused and those under
-// way settle → ExtProc answers what it holds and stops → the lease is deleted,
-// which says that no route is left → the control-plane server stops. Envoy is
-// drained before, by whoever stops both.
+// When the context ends (SIGTERM), or a controller asks for a drain:
 //
-// If any part fails the process stops in the same order and returns the error:
-// a gateway with half its parts would answer from what it cannot keep current.
+//	serving ─▶ draining ─▶ settling ─▶ leaving ─▶ stopped
+//
+//	draining  not ready, health NOT_SERVING, but every request is answered, first
+//	          requests too. Envoy closes each connection with its next answer and
+//	          takes new ones for DrainDelay more; then it stops listening. It ends
+//	          when nothing is open any more, when DrainGrace is over, when
+//	          told to hurry, or when Envoy is gone. Then Envoy is told to quit,
+//	          with what is still open: after the lease is deleted nobody could
+//	          say that it is in use.
+//	settling  activations are refused and those under way settle; then ExtProc
+//	          answers what it holds and stops
+//	leaving   the lease is deleted, which says that no route is left; then the
+//	          control-plane server stops
+//
+// What may go wrong:
+//
+//	Envoy is not there, or ends      nothing to wait for: settling. So it is when
+//	                                 all of a machine is stopped, Envoy first
+//	Envoy refuses a step             logged; the other steps follow, within the
+//	                                 grace. New connections that could not be turned
+//	                                 away may be reset when it stops listening
+//	Envoy cannot be told to quit     logged; it answers 503 until the next process
+//	                                 finds it draining, and ends it
+//	the lease is lost                requests are answered with 503, as ever
+//	this process is killed           the lease counts its time out; the next
+//	                                 process ends the half-drained Envoy
+//	the lease cannot be deleted      logged; it counts its time out
+//	a part fails                     no draining, since ExtProc could not answer:
+//	                                 the other steps, and the error is returned.
+//	                                 A gateway with half its parts would answer
+//	                                 from what it cannot keep current. Envoy stays
+//
+// On a cluster Envoy must outlive this process: it runs as a restartable init
+// container, which is stopped after the others, or delays its own SIGTERM by a
+// preStop hook. If both get the signal at once Envoy cuts what is open. Both
+// containers run as one user, without which newcomers cannot be turned away.
 package gateway

@@ -53,6 +53,7 @@ type gateway struct {
 	control *controlplane.Server
 	extproc *extproc.Server
 	metrics net.Listener // nil serves no metrics
+	drain   *drain
 }
 
 // Run runs a gateway until ctx ends, then stops it in order and returns nil, or
@@ -91,13 +92,17 @@ func (g *gateway) run(ctx context.Context) error {
 		return g.extproc.Start(front)
 	})
 	if g.metrics != nil {
-		parts.Go(func() error { return serveHTTP(back, g.metrics, g.reg, g.ready) })
+		parts.Go(func() error { return serveHTTP(back, g.metrics, g.reg, g.extproc.Serving) })
 	}
+	parts.Go(func() error { return g.drain.endLeftover(back) })
 
 	select {
 	case <-ctx.Done():
+	case <-g.drain.asked:
 	case <-failed.Done():
 	}
+	g.drain.begin()
+	g.drain.envoy(failed)
 	g.extproc.Drain()
 	settled := make(chan struct{})
 	go func() {
@@ -124,12 +129,14 @@ func (g *gateway) run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// ready reports whether the gateway serves.
-func (g *gateway) ready() bool { return g.member.Held() && g.index.Synced() && g.keys.Synced() }
+// ready reports whether the gateway serves and is to go on serving.
+func (g *gateway) ready() bool {
+	return !g.drain.begun() && g.member.Held() && g.index.Synced() && g.keys.Synced()
+}
 
 // assemble makes the parts and joins them.
 func assemble(o Options) (*gateway, error) {
-	g := &gateway{o: o, reg: prometheus.NewRegistry()}
+	g := &gateway{o: o, reg: prometheus.NewRegistry(), drain: newDrain(o)}
 	g.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := rest.CopyConfig(o.Config)
 	cfg.UserAgent, cfg.QPS = "sandlane-gateway", -1

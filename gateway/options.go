@@ -52,9 +52,23 @@ type Options struct {
 	// IdleTick is how often Envoy is asked what is open, DefaultIdleTick if 0. It
 	// must be at most a quarter of the shortest idle timeout in use.
 	IdleTick time.Duration
+	// DrainDelay is how long Envoy takes new connections after the stop began:
+	// load balancers need that time to notice. 0 is no time.
+	DrainDelay time.Duration
+	// DrainGrace bounds the drain of Envoy, DrainDelay included: what is open then
+	// is cut. DefaultDrainGrace if 0.
+	DrainGrace time.Duration
+	// Hurry ends the grace when it is closed. Nil never does.
+	Hurry <-chan struct{}
 	// Log is slog.Default() if nil.
 	Log *slog.Logger
 }
+
+// Defaults of the drain. The delay is that of the command line.
+const (
+	DefaultDrainDelay = 5 * time.Second
+	DefaultDrainGrace = 30 * time.Second
+)
 
 // DefaultIdleTick fits idle timeouts of 4 s and more.
 const DefaultIdleTick = time.Second
@@ -69,6 +83,9 @@ func (o *Options) Complete() {
 	}
 	if o.IdleTick == 0 {
 		o.IdleTick = DefaultIdleTick
+	}
+	if o.DrainGrace == 0 {
+		o.DrainGrace = DefaultDrainGrace
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -86,7 +103,7 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("gateway name %q is not a valid object name", o.Name)
 	case o.RunDir == "":
 		return errors.New("no run directory")
-	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0:
+	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0:
 		return errors.New("negative size or duration")
 	}
 	return nil

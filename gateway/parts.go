@@ -73,7 +73,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 	}
 	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
 		Listener: l, Member: g.member, Fencer: g.cache, Activity: usage{g.usage},
-		Drain: func(context.Context) error { g.extproc.Drain(); return nil },
+		Drain: func(context.Context) error { g.drain.begin(); return nil },
 		Log:   g.o.Log,
 	})
 	return err

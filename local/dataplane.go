@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,13 +66,22 @@ func (d *dataPlane) controller() supervise.Spec {
 
 func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	spec := d.ours("gateway", "--name", g.name, "--run-dir", d.gatewayRun(g.name), "--metrics-address", loopback(g.metricsPort),
-		"--system-namespace", SystemNamespace, "--first-request-pool", echoNamespace+"/"+echoName)
+		"--system-namespace", SystemNamespace, "--first-request-pool", echoNamespace+"/"+echoName,
+		"--drain-delay", "0s") // no load balancer stands before it
+	if d.test.DrainGrace > 0 {
+		spec.Args = append(spec.Args, "--drain-grace", d.test.DrainGrace.String())
+	}
 	if d.test.LeaseDuration > 0 {
 		spec.Args = append(spec.Args, "--lease-duration", d.test.LeaseDuration.String(), "--lease-renew-every", d.test.LeaseRenewEvery.String())
 	}
 	spec.Name, spec.LogFile = g.name, d.log(g.name)
-	spec.Ready = func(ctx context.Context) error { return get(ctx, "http://"+loopback(g.metricsPort)+"/readyz", nil) }
+	spec.Ready = g.ready
 	return spec
+}
+
+// ready returns nil once the gateway serves.
+func (g gatewayPair) ready(ctx context.Context) error {
+	return get(ctx, "http://"+loopback(g.metricsPort)+"/readyz", nil)
 }
 
 // ours is a subcommand of this binary.
@@ -83,7 +91,9 @@ func (d *dataPlane) ours(command string, args ...string) supervise.Spec {
 	}
 }
 
-// envoy writes the configuration and describes the process that runs it.
+// envoy writes the configuration and describes the process that runs it. It is
+// started only while its gateway serves: what it took before would be answered
+// with 503. A gateway that was drained ends its Envoy, so both start again.
 func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
 	bootstrap, err := envoy.Bootstrap(envoy.Options{
 		RunDir: d.gatewayRun(g.name), NodeID: g.name, Port: g.port, MaxStreams: d.streams,
@@ -102,7 +112,7 @@ func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
 	admin := envoy.Admin{Socket: filepath.Join(d.gatewayRun(g.name), envoy.AdminSocketName)}
 	return supervise.Spec{
 		Name: g.envoyName, Path: d.envoyBin, Args: envoy.Args(file, d.workers), LogFile: d.log(g.envoyName),
-		Ready: admin.Ready, Drain: admin.Drain, DrainTimeout: time.Second,
+		After: g.ready, Ready: admin.Ready,
 	}, nil
 }
 

@@ -77,6 +77,9 @@ type TestOptions struct {
 	// or none. The controller's grace, which covers clocks that run at different
 	// speeds, is half of such a lease: here there is one clock.
 	LeaseDuration, LeaseRenewEvery time.Duration
+	// DrainGrace is how long a gateway that is told to stop waits for what is
+	// open; 0 is the gateway's own.
+	DrainGrace time.Duration
 }
 
 // Complete sets the defaults; it does not touch Port, PoolSize and IdleTimeout,
@@ -134,6 +137,8 @@ func (o *Options) Validate() error {
 		return errors.New("--lease-duration and --lease-renew-every: set both, to more than 0")
 	case o.Test.LeaseDuration < 2*o.Test.LeaseRenewEvery:
 		return fmt.Errorf("--lease-duration %s: must be at least twice --lease-renew-every", o.Test.LeaseDuration)
+	case o.Test.DrainGrace < 0:
+		return fmt.Errorf("--drain-grace %s: must not be negative", o.Test.DrainGrace)
 	case o.NewAPIKey == nil:
 		return errors.New("local.Options: NewAPIKey is required")
 	}

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -36,6 +41,8 @@ cluster; /readyz on the metrics address says when.`,
 	flags.DurationVar(&o.RenewEvery, "lease-renew-every", controlplane.DefaultRenewEvery, "time between renewals")
 	flags.IntVar(&o.CacheSize, "cache-size", routecache.DefaultSize, "routes kept in memory")
 	flags.DurationVar(&o.MaxWait, "max-wait", extproc.DefaultMaxWait, "how long a first request waits for a pod")
+	flags.DurationVar(&o.DrainDelay, "drain-delay", gateway.DefaultDrainDelay, "how long to take new connections after SIGTERM, for load balancers to notice")
+	flags.DurationVar(&o.DrainGrace, "drain-grace", gateway.DefaultDrainGrace, "how long open requests may take to end after SIGTERM; a second signal ends it")
 	flags.DurationVar(&o.IdleTick, "idle-tick", gateway.DefaultIdleTick, "how often to ask Envoy what is open")
 	required(cmd, "name", "run-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -48,7 +55,32 @@ cluster; /readyz on the metrics address says when.`,
 		o.Config.Wrap(failpoint.Watches("gateway/watch"))
 		o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		logWith(o.Log)
+		if o.DrainGrace <= 0 || o.DrainDelay > o.DrainGrace {
+			return errors.New("--drain-grace must be more than 0 and no less than --drain-delay")
+		}
+		var stop func()
+		o.Hurry, stop = secondSignal()
+		defer stop()
 		return gateway.Run(cmd.Context(), o)
 	}
 	return cmd
+}
+
+// secondSignal returns a channel that is closed by the second signal to stop. A
+// third ends the process at once.
+func secondSignal() (<-chan struct{}, func()) {
+	signals, second, quit := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(signals)
+		for range 2 {
+			select {
+			case <-signals:
+			case <-quit:
+				return
+			}
+		}
+		close(second)
+	}()
+	return second, sync.OnceFunc(func() { close(quit) })
 }

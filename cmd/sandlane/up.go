@@ -49,7 +49,8 @@ This is for development: it is no boundary against hostile code.`,
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
 	flags.DurationVar(&o.Test.LeaseRenewEvery, "lease-renew-every", 0, "time between renewals (for tests)")
-	for _, name := range []string{"reuse-addresses", "lease-duration", "lease-renew-every"} {
+	flags.DurationVar(&o.Test.DrainGrace, "drain-grace", 0, "how long a stopped gateway waits for what is open (for tests)")
+	for _, name := range []string{"reuse-addresses", "lease-duration", "lease-renew-every", "drain-grace"} {
 		if err := flags.MarkHidden(name); err != nil {
 			panic(err) // no such flag: a slip in this function
 		}
@@ -101,6 +102,7 @@ func upDetached(cmd *cobra.Command, o *local.Options) error {
 		"--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation,
 		"--reuse-addresses=" + strconv.FormatBool(o.Test.ReuseAddresses),
 		"--lease-duration", o.Test.LeaseDuration.String(), "--lease-renew-every", o.Test.LeaseRenewEvery.String(),
+		"--drain-grace", o.Test.DrainGrace.String(),
 	}
 	up, err := local.Detach(cmd.Context(), o.Self, o.StateDir, args, func(line string) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)

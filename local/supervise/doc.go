@@ -4,12 +4,13 @@
 //
 // A process has one goroutine, which alone changes its state:
 //
-//	starting ─ready─▶ running ─exit─▶ waiting ─back-off over─▶ starting
-//	    │                 └─Stop─▶ stopping ─exit─▶ stopped
-//	    └─exit or not ready in time, the first time─▶ stopped, Start fails
+//	waiting ─After─▶ starting ─ready─▶ running ─exit─▶ waiting, for a pause first
+//	                     │                └─Stop─▶ stopping ─exit─▶ stopped
+//	                     └─exit or not ready in time, the first time─▶ stopped, Start fails
 //
 // A process that dies later is started again for ever, at first at once, then
-// after pauses that double up to half a minute. A successor starts only after
+// after pauses that double up to half a minute. One that was ready and ended
+// with success meant to: its pause is the shortest. A successor starts only after
 // its predecessor has been reaped, so that two never run under one name.
 //
 // No process outlives its supervisor: the kernel kills children with the

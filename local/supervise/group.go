@@ -145,7 +145,7 @@ func (g *Group) Check(ctx context.Context) []Status {
 			case out[i].State != Running:
 				out[i].Problem = "is " + string(out[i].State)
 			default:
-				if err := p.ask(ctx); err != nil {
+				if err := ask(ctx, p.spec.Ready); err != nil {
 					out[i].Problem = err.Error()
 				}
 			}
@@ -170,4 +170,9 @@ func (g *Group) process(name string) *process {
 	return nil
 }
 
-var errNotReady = errors.New("it was not ready in time")
+var (
+	errNotReady = errors.New("it was not ready in time")
+	// errEnded is the end, with success, of a process that was ready.
+	errEnded   = errors.New("it ended by itself")
+	errStopped = errors.New("it is to stop")
+)

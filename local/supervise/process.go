@@ -82,7 +82,7 @@ func (p *process) run() {
 		if !again {
 			return
 		}
-		if time.Since(began) > calmAfter {
+		if time.Since(began) > calmAfter || errors.Is(err, errEnded) {
 			pause = p.group.o.MinPause
 		}
 		p.group.o.Log.Warn("process ended, starting it again", "process", p.spec.Name, "exit", err, "pause", pause, "log", p.spec.LogFile)
@@ -107,6 +107,12 @@ func (p *process) cycle(attempt int) (again bool, err error) {
 		}
 		return true, err
 	}
+	if err := p.waitAfter(attempt == 0); err != nil {
+		if errors.Is(err, errStopped) {
+			return false, err
+		}
+		return fail(err, 0)
+	}
 	cmd, from, err := p.spawn()
 	if err != nil {
 		return fail(err, from)
@@ -117,14 +123,14 @@ func (p *process) cycle(attempt int) (again bool, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan error, 1)
-	go func() { ready <- p.untilReady(ctx, attempt == 0) }()
+	go func() { ready <- p.until(ctx, p.spec.Ready, attempt == 0) }()
 	for {
 		select {
 		case err := <-exited:
 			cancel()
 			if ready != nil {
 				<-ready
-				return fail(err, from)
+				return fail(fmt.Errorf("before it was ready: %v", err), from) // thus never errEnded
 			}
 			return true, err
 		case err := <-ready:
@@ -181,13 +187,29 @@ func (p *process) wait(cmd *exec.Cmd) error {
 		s.LastExit = cmd.ProcessState.String()
 	})
 	if err == nil {
-		err = errors.New("it ended by itself")
+		err = errEnded
 	}
 	return err
 }
 
-// untilReady asks the process until it is ready; the first time not for ever.
-func (p *process) untilReady(ctx context.Context, bounded bool) error {
+// waitAfter returns nil when the process may be started.
+func (p *process) waitAfter(bounded bool) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	asked := make(chan error, 1)
+	go func() { asked <- p.until(ctx, p.spec.After, bounded) }()
+	select {
+	case err := <-asked:
+		return err
+	case <-p.quit:
+		cancel(errStopped)
+		<-asked
+		return errStopped
+	}
+}
+
+// until asks until the answer is nil; the first time not for ever.
+func (p *process) until(ctx context.Context, question func(context.Context) error, bounded bool) error {
 	if bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, p.spec.ReadyTimeout, errNotReady)
@@ -196,7 +218,7 @@ func (p *process) untilReady(ctx context.Context, bounded bool) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
-		err := p.ask(ctx)
+		err := ask(ctx, question)
 		if err == nil {
 			return nil
 		}
@@ -208,23 +230,16 @@ func (p *process) untilReady(ctx context.Context, bounded bool) error {
 	}
 }
 
-// ask asks once whether the process is ready, for a few seconds at most.
-func (p *process) ask(ctx context.Context) error {
+// ask asks once, for a few seconds at most.
+func ask(ctx context.Context, question func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	return p.spec.Ready(ctx)
+	return question(ctx)
 }
 
-// end drains the process, tells it to stop, and kills it if it does not.
+// end tells the process to stop, and kills it if it does not.
 func (p *process) end(cmd *exec.Cmd, exited <-chan error) {
 	p.set(func(s *Status) { s.State = Stopping })
-	if p.spec.Drain != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), p.spec.DrainTimeout)
-		if err := p.spec.Drain(ctx); err != nil {
-			p.group.o.Log.Warn("process could not be drained", "process", p.spec.Name, "err", err)
-		}
-		cancel()
-	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-exited: //nolint:errcheck // it was told to end: how it did does not matter

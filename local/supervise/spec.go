@@ -20,13 +20,12 @@ type Spec struct {
 	// Ready returns nil once the process serves; it is asked again and again.
 	// Nil means that a started process is a ready one.
 	Ready func(ctx context.Context) error
-	// ReadyTimeout bounds the first start; default one minute.
+	// After returns nil once the process may be started, again as at first: what
+	// it needs serves. Nil means at once.
+	After func(ctx context.Context) error
+	// ReadyTimeout bounds After and Ready, each, at the first start; default one
+	// minute.
 	ReadyTimeout time.Duration
-	// Drain runs before the process is told to stop; nil for none. It must heed
-	// its context. Its error is logged.
-	Drain func(ctx context.Context) error
-	// DrainTimeout bounds Drain; default 5 s.
-	DrainTimeout time.Duration
 	// StopTimeout is how long the process may take to end after SIGTERM before
 	// it is killed with its group; default 10 s.
 	StopTimeout time.Duration
@@ -36,11 +35,11 @@ func (s *Spec) complete() {
 	if s.Ready == nil {
 		s.Ready = func(context.Context) error { return nil }
 	}
+	if s.After == nil {
+		s.After = func(context.Context) error { return nil }
+	}
 	if s.ReadyTimeout == 0 {
 		s.ReadyTimeout = time.Minute
-	}
-	if s.DrainTimeout == 0 {
-		s.DrainTimeout = 5 * time.Second
 	}
 	if s.StopTimeout == 0 {
 		s.StopTimeout = 10 * time.Second

@@ -24,12 +24,22 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("SUPERVISE_HELPER") {
 	case "":
 		goleak.VerifyTestMain(m)
-	case "sleep": // until told to stop
+	case "sleep", "sleep-fail", "ordered": // until told to stop
 		wait := make(chan os.Signal, 1)
 		signal.Notify(wait, syscall.SIGTERM)
 		fmt.Println("sleeping")
 		<-wait
 		fmt.Println("told to stop")
+		if file := os.Getenv("SUPERVISE_ORDER"); file != "" {
+			f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				os.Exit(1)
+			}
+			fmt.Fprintln(f, os.Getpid())
+		}
+		if os.Getenv("SUPERVISE_HELPER") == "sleep-fail" {
+			os.Exit(1)
+		}
 	case "stubborn":
 		never := make(chan os.Signal, 1)
 		signal.Notify(never, syscall.SIGUSR1)
@@ -240,32 +250,33 @@ func TestStubbornProcessIsKilled(t *testing.T) {
 	}
 }
 
-// The last started stops first, and is drained before it is told to stop.
+// The last started stops first, and is gone before the one before it is told to.
 func TestStopAllGoesBackwards(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
-	var order []string
 	for _, name := range []string{"a", "b", "c"} {
-		spec := g.spec(name, "sleep")
-		spec.Drain = func(context.Context) error {
-			order = append(order, name)
-			for _, s := range g.Status() {
-				if s.Name == name && !alive(s.PID) {
-					t.Errorf("%s was stopped before it was drained", name)
-				}
-				if s.Name > name && s.PID != 0 {
-					t.Errorf("%s is drained while %s runs", name, s.Name)
-				}
-			}
-			return nil
-		}
+		spec := g.spec(name, "ordered")
+		spec.Env = append(spec.Env, "SUPERVISE_ORDER="+filepath.Join(g.dir, "order"))
+		spec.Ready = logHas(spec.LogFile, "sleeping")
 		if err := g.Start(t.Context(), spec); err != nil {
 			t.Fatal(err)
 		}
 	}
+	pids := map[string]int{}
+	for _, s := range g.Status() {
+		pids[fmt.Sprint(s.PID)] = len(pids)
+	}
 	g.StopAll(t.Context())
-	if fmt.Sprint(order) != "[c b a]" {
-		t.Errorf("order %v", order)
+	order, err := os.ReadFile(filepath.Join(g.dir, "order"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []int
+	for pid := range strings.FieldsSeq(string(order)) {
+		told = append(told, pids[pid])
+	}
+	if fmt.Sprint(told) != "[2 1 0]" {
+		t.Errorf("order %v", told)
 	}
 }
 

@@ -1,0 +1,99 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sandlane/sandlane/envoy"
+)
+
+// quitTimeout bounds what is said to Envoy before the drain and after it.
+const quitTimeout = 5 * time.Second
+
+// drain is the first step of the stop: Envoy's.
+type drain struct {
+	admin        envoy.Admin
+	delay, grace time.Duration
+	hurry        <-chan struct{}
+	log          *slog.Logger
+
+	once  sync.Once
+	asked chan struct{} // closed by begin
+}
+
+func newDrain(o Options) *drain {
+	return &drain{
+		admin: envoy.Admin{Socket: o.path(EnvoyAdminSocket)},
+		delay: o.DrainDelay, grace: o.DrainGrace, hurry: o.Hurry, log: o.Log,
+		asked: make(chan struct{}),
+	}
+}
+
+// begin says that the gateway is to stop. It returns at once and may be called
+// again.
+func (d *drain) begin() { d.once.Do(func() { close(d.asked) }) }
+
+// begun reports whether the gateway is to stop.
+func (d *drain) begun() bool {
+	select {
+	case <-d.asked:
+		return true
+	default:
+		return false
+	}
+}
+
+// envoy drains Envoy and ends it. It does nothing if a part of the gateway has
+// failed, and is cut short if one does.
+func (d *drain) envoy(failed context.Context) {
+	if failed.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(failed, d.grace)
+	defer cancel()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-d.hurry:
+			cancel()
+		case <-over:
+		}
+	}()
+	began := time.Now()
+	left, err := d.admin.Drain(ctx, d.delay)
+	if errors.Is(err, envoy.ErrGone) {
+		return
+	}
+	if err != nil && ctx.Err() == nil {
+		d.log.Warn("Envoy was not drained as it should be", "error", err)
+	}
+	if failed.Err() != nil {
+		return
+	}
+	d.log.Info("Envoy is drained and ends", "after", time.Since(began).Round(time.Millisecond), "requests cut", left.Requests)
+	d.quit(context.WithoutCancel(ctx))
+}
+
+// endLeftover ends an Envoy that a former process drained and could not end: it
+// listens no more and knows no way back.
+func (d *drain) endLeftover(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, quitTimeout)
+	defer cancel()
+	if draining, err := d.admin.Draining(asking); err == nil && draining && !d.begun() {
+		d.log.Warn("ending an Envoy that a former gateway left half drained")
+		d.quit(ctx)
+	}
+	return nil // not this gateway's failure
+}
+
+func (d *drain) quit(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, quitTimeout)
+	defer cancel()
+	if err := d.admin.Quit(ctx); err != nil && !errors.Is(err, envoy.ErrGone) {
+		d.log.Warn("Envoy could not be told to quit", "error", err)
+	}
+}
