@@ -39,6 +39,7 @@ func TestMistakesAreOneLine(t *testing.T) {
 		"up --gateways 0":                   "--gateways 0",
 		"up --lease-duration 5s":            "set both",
 		"up --idle-timeout soon":            `"soon"`,
+		"up --drain-grace -1s":              "--drain-grace -1s",
 		"up --isolation some":               `--isolation "some"`,
 		"up --port " + used:                 "port " + used + " on 127.0.0.1 is in use",
 		"down --nonsense":                   "unknown flag",

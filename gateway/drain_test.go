@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// adminFake stands in for an Envoy's admin socket and keeps what it was told to
+// do. It quits as Envoy does: its socket is closed.
+type adminFake struct {
+	mu    sync.Mutex
+	told  []string
+	state string
+	open  int
+	quit  func()
+}
+
+func startAdmin(t *testing.T, dir string) *adminFake {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(dir, EnvoyAdminSocket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &adminFake{state: "LIVE"}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /server_info", func(w http.ResponseWriter, _ *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		fmt.Fprintf(w, `{"state":%q,"command_line_options":{"concurrency":1}}`, f.state)
+	})
+	mux.HandleFunc("GET /listeners", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) })
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		fmt.Fprintf(w, "listener_manager.listener_stopped: 1\nhttp.main.downstream_rq_active: %d\nhttp.main.downstream_cx_active: %d\n", f.open, f.open)
+	})
+	mux.HandleFunc("POST /", func(_ http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.told = append(f.told, r.URL.Path)
+		if r.URL.Path == "/quitquitquit" {
+			f.quit()
+		}
+	})
+	server := &http.Server{Handler: mux}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) })
+	f.quit = func() { _ = l.Close() }
+	t.Cleanup(func() { _ = server.Close(); serving.Wait() })
+	return f
+}
+
+func (f *adminFake) want(t *testing.T, told ...string) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.told, told) {
+		t.Errorf("Envoy was told %v, want %v", f.told, told)
+	}
+}
+
+func testDrain(t *testing.T, hurry <-chan struct{}, grace time.Duration) (*drain, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gw") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return newDrain(Options{RunDir: dir, DrainGrace: grace, Hurry: hurry, Log: slog.New(slog.DiscardHandler)}), dir
+}
+
+func TestDrainEndsEnvoy(t *testing.T) {
+	all := []string{"/healthcheck/fail", "/drain_listeners", "/quitquitquit"}
+	t.Run("nothing is open", func(t *testing.T) {
+		d, dir := testDrain(t, nil, time.Hour)
+		f := startAdmin(t, dir)
+		d.envoy(t.Context())
+		f.want(t, all...)
+	})
+	t.Run("the grace ends", func(t *testing.T) {
+		d, dir := testDrain(t, nil, time.Second)
+		f := startAdmin(t, dir)
+		f.open = 1
+		began := time.Now()
+		d.envoy(t.Context())
+		f.want(t, all...)
+		if time.Since(began) < time.Second {
+			t.Error("an open request was not given its time")
+		}
+	})
+	t.Run("told to hurry", func(t *testing.T) {
+		hurry := make(chan struct{})
+		d, dir := testDrain(t, hurry, time.Hour)
+		f := startAdmin(t, dir)
+		f.open = 1
+		close(hurry)
+		d.envoy(t.Context())
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.told) == 0 || f.told[len(f.told)-1] != "/quitquitquit" {
+			t.Errorf("Envoy was told %v, want to quit", f.told)
+		}
+	})
+	t.Run("there is no Envoy", func(t *testing.T) {
+		d, _ := testDrain(t, nil, time.Hour)
+		d.envoy(t.Context())
+	})
+	t.Run("a part has failed", func(t *testing.T) {
+		d, dir := testDrain(t, nil, time.Hour)
+		f := startAdmin(t, dir)
+		failed, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("ExtProc ended"))
+		d.envoy(failed)
+		f.want(t)
+	})
+}
+
+// An Envoy that listens no more is ended at the start, one that serves is not.
+func TestLeftoverEnvoy(t *testing.T) {
+	for state, want := range map[string][]string{"LIVE": nil, "INITIALIZING": nil, "DRAINING": {"/quitquitquit"}} {
+		d, dir := testDrain(t, nil, time.Hour)
+		f := startAdmin(t, dir)
+		f.state = state
+		if err := d.endLeftover(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.want(t, want...)
+	}
+}
