@@ -26,6 +26,8 @@ import (
 const (
 	lease      = 12 * time.Second
 	leaseRenew = 2 * time.Second
+	// drainGrace is how long a gateway that is told to stop waits for streams.
+	drainGrace = 4 * time.Second
 )
 
 var (
@@ -64,7 +66,8 @@ func run(m *testing.M) (code int) {
 		return 1
 	}
 	shared, err = stack.Start(ctx, state, "--isolation", "full", "--gateways", "3", "--pool-size", "0", "--idle-timeout", "0",
-		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String())
+		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String(),
+		"--drain-grace", drainGrace.String())
 	defer func() {
 		if code != 0 {
 			fmt.Fprintln(os.Stderr, shared.Logs(40))
