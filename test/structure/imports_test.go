@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"cmd/sandboxd":   {"sandboxd"},
 	"hack":           {},
 	"test/echo":      {},
+	"test/faults":    {"api"},
 	"test/kubetest":  {"api"},
 	"test/stack":     {"api"},
 	"test/e2e":       {"api", "ending", "test"},
