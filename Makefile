@@ -49,6 +49,10 @@ unit: ## run the tests that need no root
 chaos: ## kill and stop processes under load, with three gateways; needs root, takes minutes
 	@hack/test.sh chaos
 
+.PHONY: mutants
+mutants: ## break one rule after the other and see its test fail; takes minutes, writes docs/mutants.md
+	@hack/test.sh mutants
+
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint
 	$(LINT) run ./...

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e`,
-# `hack/test.sh chaos`. It says first what this machine lacks, then finds or
+# `hack/test.sh chaos`, `hack/test.sh mutants`. It says first what this machine lacks, then finds or
 # builds the binaries that the tests talk to (etcd, kube-apiserver, kubectl,
 # kube-controller-manager, Envoy).
 set -euo pipefail
@@ -59,6 +59,9 @@ if wants unit; then
 fi
 if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
+fi
+if wants mutants; then
+	go run ./test/mutants || status=1
 fi
 if wants chaos; then
 	go test -tags failpoints -count=1 -shuffle=on ./failpoint/... || status=1

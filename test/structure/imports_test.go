@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"test/e2e":       {"api", "ending", "test"},
 	"test/chaos":     {"api", "ending", "test"},
 	"test/history":   {"api"},
+	"test/mutants":   {},
 	"test/structure": {},
 }
 
