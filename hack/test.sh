@@ -66,6 +66,6 @@ fi
 if wants chaos; then
 	go test -tags failpoints -count=1 -shuffle=on ./failpoint/... || status=1
 	make --no-print-directory build-failpoints
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -p 1 -timeout 20m ./test/chaos/... || status=1
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -p 1 -timeout 60m ./test/chaos/... || status=1
 fi
 exit $status
