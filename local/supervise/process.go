@@ -130,7 +130,7 @@ func (p *process) cycle(attempt int) (again bool, err error) {
 			cancel()
 			if ready != nil {
 				<-ready
-				return fail(fmt.Errorf("before it was ready: %v", err), from) // thus never errEnded
+				return fail(fmt.Errorf("before it was ready: %s", err.Error()), from) // thus never errEnded
 			}
 			return true, err
 		case err := <-ready:
