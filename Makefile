@@ -58,12 +58,13 @@ lint: $(LINT) ## run golangci-lint
 	$(LINT) run ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs and protobuf code
+generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs, protobuf and OpenAPI code
 	$(CONTROLLER_GEN) object paths=./api/v1alpha1
 	rm -f api/crds/*.yaml
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/v1alpha1 output:crd:dir=api/crds
 	$(GO) run ./hack/crd api/crds/*.yaml
 	hack/proto/generate.sh
+	hack/oapi/generate.sh
 
 .PHONY: generate-check
 generate-check: ## regenerate, and fail if that changed anything

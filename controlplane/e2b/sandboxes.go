@@ -114,8 +114,9 @@ type Templates interface {
 	Templates(namespace string) []Template
 }
 
-// Identity is whose an API key is.
-type Identity struct{ Team, Namespace string }
+// Identity is whose an API key is. KeyID names the key in the audit log without
+// being it.
+type Identity struct{ Team, Namespace, KeyID string }
 
 // What [Keys] says when it refuses.
 var (

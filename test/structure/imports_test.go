@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"activity":              {"routecache"},
 	"extproc":               {"api", "routecache"},
 	"controlplane":          {"api", "routecache"},
+	"controlplane/e2b":      {},
 	"controlplane/schedule": {"api"},
 	"activation":            {"api", "routecache", "controlplane/schedule"},
 	"credentials":           {"api"},

@@ -1,0 +1,76 @@
+package e2b
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// authenticate finds out whose key it is and counts the request against its
+// limit. The key itself goes nowhere else.
+//
+// A source that sends wrong keys gets 429 instead of 401 once its budget is gone.
+// A valid key is let in even then: behind a load balancer many clients share one
+// source, and one of them must not lock out the others. Guessing is no concern, a
+// key has 160 random bits.
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, c *call) error {
+	key := r.Header.Get("X-API-KEY")
+	if key == "" {
+		return s.badKey(r, c, "The API key is missing: send it in the header X-API-KEY.")
+	}
+	identity, err := s.o.Keys.Verify(r.Context(), key)
+	switch {
+	case errors.Is(err, ErrKeyInvalid):
+		return s.badKey(r, c, "The API key is not valid.")
+	case err != nil:
+		return fmt.Errorf("verify an API key: %w", err)
+	}
+	c.identity = identity
+	budget := s.keys.take(identity.Namespace + "/" + identity.Team + "/" + identity.KeyID)
+	budget.describe(w.Header())
+	if !budget.ok {
+		return &refusal{status: http.StatusTooManyRequests, message: "Too many requests with this API key.", retryAfter: budget.wait}
+	}
+	return nil
+}
+
+func (s *Server) badKey(r *http.Request, c *call, message string) error {
+	if budget := s.badKeys.take(sourceOf(r)); !budget.ok {
+		c.quiet = true
+		return &refusal{status: http.StatusTooManyRequests, message: "Too many requests without a valid API key.", retryAfter: budget.wait}
+	}
+	return refuse(http.StatusUnauthorized, message)
+}
+
+// describe tells a client where it stands.
+func (b budget) describe(h http.Header) {
+	h.Set("RateLimit-Limit", strconv.Itoa(b.burst))
+	h.Set("RateLimit-Remaining", strconv.Itoa(b.left))
+	h.Set("RateLimit-Reset", seconds(max(b.full, time.Second)))
+}
+
+// sourceOf names where a request comes from: the connection's other end, or what
+// Envoy saw as that, which it appends to X-Forwarded-For. Only Envoy reaches a
+// unix socket, so what it appended is true; what stands before it is the client's
+// own. An IPv6 source is its /64.
+func sourceOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil || host == "" {
+		all := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
+		host = strings.TrimSpace(all[strings.LastIndexByte(all, ',')+1:])
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return "" // all of these share one budget
+	}
+	if addr = addr.Unmap(); addr.Is6() {
+		network, _ := addr.Prefix(64) // cannot fail for IPv6
+		return network.String()
+	}
+	return addr.String()
+}

@@ -1,0 +1,145 @@
+package e2b
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+const (
+	// createDeadline is how long a create waits for a pod. SDKs give up after 60 s.
+	createDeadline = 50 * time.Second
+	// settleTimeout bounds what follows a create.
+	settleTimeout = 10 * time.Second
+
+	timeoutV1 = 15  // s, of a create that names none
+	timeoutV2 = 300 // s
+)
+
+// CreateSandbox is POST /sandboxes.
+func (s *Server) CreateSandbox(w http.ResponseWriter, r *http.Request, params api.CreateSandboxParams) {
+	body := api.NewSandbox{Timeout: new(int64(timeoutV1)), Secure: new(false)}
+	s.create(w, r, &body, params.IdempotencyKey)
+}
+
+// CreateSandboxV2 is POST /v2/sandboxes: always secured, and with a longer default.
+func (s *Server) CreateSandboxV2(w http.ResponseWriter, r *http.Request, params api.CreateSandboxV2Params) {
+	body := api.NewSandbox{Timeout: new(int64(timeoutV2))}
+	s.create(w, r, &body, params.IdempotencyKey)
+}
+
+// create reads the body over the defaults in n; nil Secure means always.
+func (s *Server) create(w http.ResponseWriter, r *http.Request, n *api.NewSandbox, key *string) {
+	answer, err := func() ([]byte, error) {
+		always := n.Secure == nil
+		hash, err := decodeAndHash(r, n)
+		if err != nil {
+			return nil, err
+		}
+		if always || n.Secure == nil {
+			n.Secure = new(always)
+		}
+		c := callOf(r)
+		if key == nil {
+			answer, err := s.make(r.Context(), c, n)
+			if err == nil && r.Context().Err() != nil {
+				// With a key the answer waits for the client's next try; without one
+				// nobody would ever know the sandbox.
+				if err = s.undo(r.Context(), c.identity.Namespace, c.sandboxID); err == nil {
+					err = r.Context().Err()
+				}
+			}
+			return answer, err
+		}
+		return s.answers.once(r.Context(), c.identity, *key, hash, func() ([]byte, error) {
+			return s.make(r.Context(), c, n)
+		})
+	}()
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	writeBytes(w, http.StatusCreated, answer)
+}
+
+// make makes a sandbox and returns the answer.
+func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, error) {
+	if err := supported(n); err != nil {
+		return nil, err
+	}
+	template, found := s.o.Templates.Template(c.identity.Namespace, n.TemplateID)
+	if !found {
+		return nil, refuse(http.StatusNotFound, fmt.Sprintf("Template %q doesn't exist or you don't have access to it", n.TemplateID))
+	}
+	timeout, err := timeoutWithin(maxLifetime(template), *n.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	c.sandboxID = newID()
+	sandbox, err := s.start(ctx, NewSandbox{
+		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, Pool: template.Pool,
+		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
+		Private: isPrivate(n), Secure: *n.Secure,
+	}, timeout, maxLifetime(template))
+	if err != nil {
+		return nil, err
+	}
+	return encode(s.sandboxView(sandbox, template)), nil
+}
+
+// start makes the sandbox with its end a timeout away from when it is ready, not
+// from when it was asked for: while the pool is empty that may be most of a
+// minute. The first end is far enough away that it cannot pass meanwhile; it is
+// moved afterwards if it is off by more than a second, which for SDKs' default
+// timeout and a warm pool it is not.
+func (s *Server) start(ctx context.Context, n NewSandbox, timeout, longest time.Duration) (Sandbox, error) {
+	n.EndAt = ceil(time.Now().Add(min(max(timeout, createDeadline+settleTimeout), longest)))
+	waiting, cancel := context.WithTimeout(ctx, createDeadline)
+	defer cancel()
+	sandbox, err := s.o.Sandboxes.Create(waiting, n)
+	if err != nil {
+		return Sandbox{}, err
+	}
+	want := ceil(time.Now().Add(timeout))
+	if off := want.Sub(n.EndAt); -time.Second <= off && off <= time.Second {
+		return sandbox, nil
+	}
+	settling, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	moved, err := s.o.Sandboxes.SetEnd(settling, n.Namespace, n.ID, want, true)
+	if err == nil {
+		return moved, nil
+	}
+	// Nobody knows of a sandbox that ends at another time than was said. The cause
+	// is only told: were it ErrNotFound, a create must not be answered with that.
+	cause := fmt.Sprintf("set the end of new sandbox %s: %v", n.ID, err)
+	if err := s.undo(ctx, n.Namespace, n.ID); err != nil {
+		return Sandbox{}, fmt.Errorf("%w: %s; %w", ErrOutcomeUnknown, cause, err)
+	}
+	return Sandbox{}, errors.New(cause)
+}
+
+// undo ends a sandbox that nobody will know of.
+func (s *Server) undo(ctx context.Context, namespace, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if err := s.o.Sandboxes.End(ctx, namespace, id); err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("end new sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+func isPrivate(n *api.NewSandbox) bool {
+	return n.Network != nil && n.Network.AllowPublicTraffic != nil && !*n.Network.AllowPublicTraffic
+}
+
+func mapOf[M ~map[string]string](m *M) map[string]string {
+	if m == nil {
+		return nil
+	}
+	return *m
+}

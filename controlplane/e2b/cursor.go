@@ -1,0 +1,73 @@
+package e2b
+
+import (
+	"cmp"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
+// cursor is the last sandbox of a page. It need not exist any more: the next page
+// begins after where it stood. Sandboxes that start meanwhile may be missed or be
+// on a later page, as their order says; none is listed twice.
+type cursor struct {
+	started time.Time
+	id      string
+}
+
+// ascendingMark ends the cursor of a list in ascending order.
+const ascendingMark = "__asc"
+
+func cursorOf(sandbox Sandbox, ascending bool) string {
+	text := sandbox.StartedAt.UTC().Format(time.RFC3339Nano) + "__" + sandbox.ID
+	if ascending {
+		text += ascendingMark
+	}
+	return base64.URLEncoding.EncodeToString([]byte(text))
+}
+
+// parseCursor reads a cursor of a list in the same order.
+func parseCursor(token string, ascending bool) (*cursor, error) {
+	malformed := refuse(http.StatusBadRequest, "nextToken: is not one that this list has given")
+	text, err := base64.URLEncoding.DecodeString(token)
+	if err != nil {
+		return nil, malformed
+	}
+	rest, marked := strings.CutSuffix(string(text), ascendingMark)
+	at, id, found := strings.Cut(rest, "__")
+	started, err := time.Parse(time.RFC3339Nano, at)
+	if !found || err != nil || !idPattern.MatchString(id) {
+		return nil, malformed
+	}
+	if marked != ascending {
+		return nil, refuse(http.StatusBadRequest, "nextToken: was given for the other order")
+	}
+	return &cursor{started: started, id: id}, nil
+}
+
+// sortSandboxes sorts by start, the newest first unless ascending, then by ID.
+func sortSandboxes(all []Sandbox, ascending bool) {
+	slices.SortFunc(all, func(a, b Sandbox) int { return compare(a.StartedAt, a.ID, b.StartedAt, b.ID, ascending) })
+}
+
+func compare(aStarted time.Time, aID string, bStarted time.Time, bID string, ascending bool) int {
+	byStart := aStarted.Compare(bStarted)
+	if !ascending {
+		byStart = -byStart
+	}
+	return cmp.Or(byStart, strings.Compare(aID, bID))
+}
+
+// position is where in a sorted list the page after the cursor begins; without a
+// cursor at the start.
+func (c *cursor) position(sorted []Sandbox, ascending bool) int {
+	if c == nil {
+		return 0
+	}
+	return sort.Search(len(sorted), func(i int) bool {
+		return compare(sorted[i].StartedAt, sorted[i].ID, c.started, c.id, ascending) > 0
+	})
+}

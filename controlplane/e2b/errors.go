@@ -1,0 +1,97 @@
+package e2b
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+// statusClientGone is what the metrics show of a request whose client left.
+const statusClientGone = 499
+
+// refusal is an error that the client may read.
+type refusal struct {
+	status     int
+	message    string
+	retryAfter time.Duration // 0 says nothing
+	// noRetry tells SDKs not to repeat this by themselves.
+	noRetry bool
+}
+
+func (e *refusal) Error() string { return e.message }
+
+func refuse(status int, message string) *refusal { return &refusal{status: status, message: message} }
+
+func internal(id string) *refusal {
+	return refuse(http.StatusInternalServerError, "Internal error; its ID in the log is "+id)
+}
+
+func notFound(sandboxID string) *refusal {
+	return refuse(http.StatusNotFound, fmt.Sprintf("Sandbox %q doesn't exist or you don't have access to it", sandboxID))
+}
+
+// fail answers with an error.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	e := s.refusalOf(r, err)
+	if e.retryAfter > 0 {
+		w.Header().Set("Retry-After", seconds(e.retryAfter))
+	}
+	if e.noRetry {
+		w.Header().Set("Should-Retry", "false")
+	}
+	writeJSON(w, e.status, api.Error{Code: e.status, Message: e.message})
+}
+
+// refusalOf says what a client may know of an error. Whatever is not listed stays
+// in the log.
+func (s *Server) refusalOf(r *http.Request, err error) *refusal {
+	var e *refusal
+	switch {
+	case errors.As(err, &e):
+		return e
+	case r.Context().Err() != nil:
+		return refuse(statusClientGone, "The client closed the request.")
+	case errors.Is(err, ErrOutcomeUnknown):
+		// Below: whatever else it wraps, it is this that counts.
+	case errors.Is(err, ErrNotFound):
+		return notFound(callOf(r).sandboxID)
+	case errors.Is(err, ErrNoCapacity):
+		return &refusal{status: http.StatusServiceUnavailable, message: "No sandbox is free at the moment.", retryAfter: 5 * time.Second}
+	case errors.Is(err, ErrQuota):
+		return &refusal{status: http.StatusTooManyRequests, message: "The limit of sandboxes is reached.", retryAfter: 5 * time.Second}
+	case errors.Is(err, ErrInvalid):
+		return refuse(http.StatusBadRequest, err.Error())
+	case errors.Is(err, ErrKeysNotReady):
+		return &refusal{status: http.StatusServiceUnavailable, message: "The API keys are not known yet.", retryAfter: time.Second}
+	case errors.Is(err, context.DeadlineExceeded):
+		return refuse(http.StatusGatewayTimeout, "This took too long and was given up.")
+	}
+	id := rand.Text()
+	s.o.Log.Error("a request to the REST API failed", "id", id, "route", callOf(r).route.name(), "err", err)
+	e = internal(id)
+	e.noRetry = errors.Is(err, ErrOutcomeUnknown)
+	return e
+}
+
+// seconds rounds up, so that nobody comes back too early.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+// writeJSON answers with a body.
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	writeBytes(w, status, encode(body))
+}
+
+func writeBytes(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	// The client may be gone; nobody is left to hear of it.
+	_, _ = w.Write(body)
+}

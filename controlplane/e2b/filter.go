@@ -1,0 +1,70 @@
+package e2b
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// filter says which sandboxes a list has. Its zero fields leave all.
+type filter struct {
+	metadata     map[string]string
+	startedAfter *time.Time
+	template     *string
+}
+
+// newFilter reads the metadata query as it stands in the parameter, which was
+// unescaped once already.
+func newFilter(metadata *string) (*filter, error) {
+	f := &filter{}
+	if metadata == nil || *metadata == "" {
+		return f, nil
+	}
+	var ok bool
+	if f.metadata, ok = parseMetadata(*metadata); !ok {
+		return nil, refuse(http.StatusBadRequest, "metadata: must have the form key=value&key=value, with keys and values escaped")
+	}
+	return f, nil
+}
+
+// parseMetadata undoes what SDKs do: they escape keys and values, join them, and
+// escape the whole again (the third time is the URL's).
+func parseMetadata(query string) (map[string]string, bool) {
+	query, err := url.QueryUnescape(query)
+	if err != nil {
+		return nil, false
+	}
+	pairs := map[string]string{}
+	for pair := range strings.SplitSeq(query, "&") {
+		key, value, found := strings.Cut(pair, "=")
+		if !found || strings.Contains(value, "=") {
+			return nil, false
+		}
+		if key, err = url.QueryUnescape(key); err != nil {
+			return nil, false
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			return nil, false
+		}
+		pairs[key] = value
+	}
+	return pairs, true
+}
+
+func (f *filter) matches(sandbox Sandbox, templates byPool) bool {
+	for key, want := range f.metadata {
+		if got, found := sandbox.Metadata[key]; !found || got != want {
+			return false
+		}
+	}
+	if f.startedAfter != nil && sandbox.StartedAt.Before(*f.startedAfter) {
+		return false
+	}
+	if f.template != nil {
+		t := templates.of(sandbox)
+		return t.ID == *f.template || slices.Contains(t.Aliases, *f.template)
+	}
+	return true
+}

@@ -1,0 +1,138 @@
+package e2b
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+const (
+	// defaultLifetime bounds sandboxes of templates that say nothing, or are gone.
+	defaultLifetime = 24 * time.Hour
+	// refreshDuration is what a refresh asks for at least.
+	refreshDuration = 15 // s
+)
+
+// ConnectSandbox is POST /sandboxes/{sandboxID}/connect.
+func (s *Server) ConnectSandbox(w http.ResponseWriter, r *http.Request, _ string) {
+	var body api.ConnectSandbox
+	if err := decode(r, &body); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.connect(w, r, body.Timeout)
+}
+
+// ConnectSandboxV2 is POST /v2/sandboxes/{sandboxID}/connect.
+func (s *Server) ConnectSandboxV2(w http.ResponseWriter, r *http.Request, _ string) {
+	body := api.ConnectSandboxV2{Timeout: new(int64(timeoutV2))}
+	if err := decode(r, &body); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if body.Timeout == nil {
+		body.Timeout = new(int64(timeoutV2))
+	}
+	s.connect(w, r, *body.Timeout)
+}
+
+func (s *Server) connect(w http.ResponseWriter, r *http.Request, timeout int64) {
+	sandbox, template, err := s.find(r)
+	if err == nil {
+		var d time.Duration
+		if d, err = timeoutWithin(maxLifetime(template), timeout); err == nil {
+			sandbox, err = s.extend(r.Context(), sandbox, template, d)
+		}
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, s.sandboxView(sandbox, template))
+}
+
+// RefreshSandbox is POST /sandboxes/{sandboxID}/refreshes.
+func (s *Server) RefreshSandbox(w http.ResponseWriter, r *http.Request, _ string) {
+	var body api.SandboxRefresh
+	err := decode(r, &body)
+	if err == nil {
+		d := int64(refreshDuration)
+		if body.Duration != nil {
+			d = max(d, *body.Duration)
+		}
+		var sandbox Sandbox
+		var template Template
+		if sandbox, template, err = s.find(r); err == nil {
+			_, err = s.extend(r.Context(), sandbox, template, time.Duration(d)*time.Second)
+		}
+	}
+	s.done(w, r, err)
+}
+
+// SetSandboxTimeout is POST /sandboxes/{sandboxID}/timeout. As E2B's, it gives as
+// much as the longest life allows instead of refusing more; 0 ends the sandbox now.
+func (s *Server) SetSandboxTimeout(w http.ResponseWriter, r *http.Request, _ string) {
+	var body api.SandboxTimeout
+	err := decode(r, &body)
+	if err == nil {
+		var sandbox Sandbox
+		var template Template
+		if sandbox, template, err = s.find(r); err == nil {
+			at := latestEnd(sandbox, template)
+			if d := maxLifetime(template); body.Timeout < int64(d/time.Second) {
+				at = earlier(at, ceil(time.Now().Add(time.Duration(body.Timeout)*time.Second)))
+			}
+			_, err = s.o.Sandboxes.SetEnd(r.Context(), sandbox.Namespace, sandbox.ID, at, true)
+		}
+	}
+	s.done(w, r, err)
+}
+
+// extend moves the end of a sandbox to d from now, unless it is later already or
+// there is none.
+func (s *Server) extend(ctx context.Context, sandbox Sandbox, template Template, d time.Duration) (Sandbox, error) {
+	at := earlier(ceil(time.Now().Add(d)), latestEnd(sandbox, template))
+	if sandbox.EndAt.IsZero() || !at.After(sandbox.EndAt) {
+		return sandbox, nil
+	}
+	return s.o.Sandboxes.SetEnd(ctx, sandbox.Namespace, sandbox.ID, at, false)
+}
+
+// timeoutWithin returns a timeout in seconds as a duration, if it is one that a
+// sandbox may have.
+func timeoutWithin(longest time.Duration, timeout int64) (time.Duration, error) {
+	if timeout > int64(longest/time.Second) {
+		return 0, refuse(http.StatusBadRequest, fmt.Sprintf("timeout: cannot be greater than %d seconds", int64(longest/time.Second)))
+	}
+	return time.Duration(timeout) * time.Second, nil
+}
+
+func maxLifetime(t Template) time.Duration {
+	if t.MaxLifetime <= 0 {
+		return defaultLifetime
+	}
+	return t.MaxLifetime
+}
+
+func latestEnd(sandbox Sandbox, template Template) time.Time {
+	return ceil(sandbox.StartedAt.Add(maxLifetime(template)))
+}
+
+// ceil rounds up to a second: ends are kept to the second, and nobody gets less
+// than was promised.
+func ceil(t time.Time) time.Time {
+	if whole := t.Truncate(time.Second); whole.Before(t) {
+		return whole.Add(time.Second)
+	}
+	return t.Truncate(time.Second)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,60 @@
+package e2b
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+// Server answers the REST API. It is safe for concurrent use.
+type Server struct {
+	o       Options
+	router  *router
+	metrics *metrics
+	keys    *limiters // by identity
+	badKeys *limiters // by source
+	answers *answers
+	timeouts
+}
+
+var _ api.ServerInterface = (*Server)(nil)
+
+// NewServer returns a server that answers at once; Serve or Handler make use of it.
+func NewServer(o Options) (*Server, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	doc, err := spec()
+	if err != nil {
+		return nil, fmt.Errorf("e2b: %w", err)
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("e2b: register metrics: %w", err)
+	}
+	s := &Server{
+		o:        o,
+		router:   &router{doc: doc, routes: map[int][]*route{}},
+		metrics:  m,
+		keys:     newLimiters(o.KeyLimit),
+		badKeys:  newLimiters(o.BadKeyLimit),
+		answers:  newAnswers(),
+		timeouts: defaultTimeouts,
+	}
+	api.HandlerWithOptions(s, api.StdHTTPServerOptions{
+		BaseRouter:       s.router,
+		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { s.fail(w, r, refuse(400, err.Error())) },
+	})
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			if isUnsupported(op) {
+				s.router.HandleFunc(method+" "+path, s.unsupported(op.Description))
+			}
+		}
+	}
+	return s, nil
+}
+
+// Handler is the API without a listener.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }

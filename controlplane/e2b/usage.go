@@ -1,0 +1,78 @@
+package e2b
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+// usageAtOnce bounds how many sandboxes one request asks at the same time.
+const usageAtOnce = 8
+
+// GetSandboxMetrics is GET /sandboxes/{sandboxID}/metrics.
+func (s *Server) GetSandboxMetrics(w http.ResponseWriter, r *http.Request, _ string, params api.GetSandboxMetricsParams) {
+	if params.Start != nil && params.End != nil && *params.End < *params.Start {
+		s.fail(w, r, refuse(http.StatusBadRequest, "end: is before start"))
+		return
+	}
+	c := callOf(r)
+	all, err := s.o.Sandboxes.Metrics(r.Context(), c.identity.Namespace, c.sandboxID)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	views := []api.SandboxMetric{}
+	for _, m := range all {
+		at := m.At.Unix()
+		if (params.Start == nil || at >= *params.Start) && (params.End == nil || at <= *params.End) {
+			views = append(views, metricView(m))
+		}
+	}
+	writeJSON(w, http.StatusOK, views)
+}
+
+// ListSandboxesMetrics is GET /sandboxes/metrics. A sandbox that cannot be asked
+// is left out and leaves the others their metrics.
+func (s *Server) ListSandboxesMetrics(w http.ResponseWriter, r *http.Request, params api.ListSandboxesMetricsParams) {
+	var mu sync.Mutex // guards views
+	views := map[string]api.SandboxMetric{}
+	var asking errgroup.Group
+	asking.SetLimit(usageAtOnce)
+	namespace := callOf(r).identity.Namespace
+	for _, named := range params.SandboxIds {
+		id, ok := shortID(named)
+		if !ok {
+			s.fail(w, r, refuse(http.StatusBadRequest, "sandbox_ids: Invalid sandbox ID"))
+			return
+		}
+		asking.Go(func() error {
+			all, err := s.o.Sandboxes.Metrics(r.Context(), namespace, id)
+			if err != nil || len(all) == 0 {
+				if err != nil && !errors.Is(err, ErrNotFound) {
+					s.o.Log.Warn("no metrics of a sandbox", "sandbox", id, "err", err)
+				}
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			views[id] = metricView(all[len(all)-1])
+			return nil
+		})
+	}
+	_ = asking.Wait() // none of them fails
+	writeJSON(w, http.StatusOK, api.SandboxesWithMetrics{Sandboxes: views})
+}
+
+func metricView(m Metric) api.SandboxMetric {
+	return api.SandboxMetric{
+		Timestamp: m.At.UTC().Truncate(time.Second), TimestampUnix: m.At.Unix(),
+		CpuCount: m.CPUCount, CpuUsedPct: m.CPUUsedPercent,
+		MemUsed: m.MemUsed, MemTotal: m.MemTotal, MemCache: m.MemCache,
+		DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
+	}
+}

@@ -1,0 +1,94 @@
+package e2b
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+const (
+	// clientID is what E2B answers for every sandbox.
+	clientID = "6532622b"
+	// envdVersion is the envd whose protocol sandboxd speaks; SDKs choose by it
+	// what they may ask for.
+	envdVersion = "0.6.13"
+)
+
+// never stands for the end of a sandbox that has none: the field is required.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// sandboxView is what create and connect answer.
+func (s *Server) sandboxView(sandbox Sandbox, template Template) api.Sandbox {
+	envd, traffic := s.tokensOf(sandbox)
+	return api.Sandbox{
+		TemplateID: template.ID, Alias: aliasOf(template),
+		SandboxID: sandbox.ID, ClientID: clientID, EnvdVersion: envdVersion,
+		EnvdAccessToken: envd, TrafficAccessToken: traffic, Domain: &s.o.Domain,
+	}
+}
+
+// detailView is what get answers.
+func (s *Server) detailView(sandbox Sandbox, template Template) api.SandboxDetail {
+	envd, traffic := s.tokensOf(sandbox)
+	l := listedView(sandbox, template)
+	d := api.SandboxDetail{
+		TemplateID: l.TemplateID, Alias: l.Alias, SandboxID: l.SandboxID, ClientID: l.ClientID, EnvdVersion: l.EnvdVersion,
+		StartedAt: l.StartedAt, EndAt: l.EndAt, CpuCount: l.CpuCount, MemoryMB: l.MemoryMB, DiskSizeMB: l.DiskSizeMB,
+		State: l.State, Metadata: l.Metadata, VolumeMounts: l.VolumeMounts,
+		EnvdAccessToken: envd, TrafficAccessToken: traffic, Domain: &s.o.Domain,
+	}
+	d.Network.AllowPublicTraffic = !sandbox.Private
+	d.Lifecycle.OnTimeout = "kill"
+	return d
+}
+
+// listedView is what lists have of a sandbox: no token.
+func listedView(sandbox Sandbox, template Template) api.ListedSandbox {
+	l := api.ListedSandbox{
+		TemplateID: template.ID, Alias: aliasOf(template),
+		SandboxID: sandbox.ID, ClientID: clientID, EnvdVersion: envdVersion,
+		StartedAt: sandbox.StartedAt.UTC(), EndAt: sandbox.EndAt.UTC(),
+		CpuCount: sandbox.CPUCount, MemoryMB: sandbox.MemoryMB, DiskSizeMB: sandbox.DiskMB,
+		State: api.Running, Metadata: sandbox.Metadata, VolumeMounts: []map[string]any{},
+	}
+	if sandbox.EndAt.IsZero() {
+		l.EndAt = never
+	}
+	if l.Metadata == nil {
+		l.Metadata = map[string]string{}
+	}
+	return l
+}
+
+// tokensOf returns the tokens that a sandbox asks for; nil where it asks for none.
+func (s *Server) tokensOf(sandbox Sandbox) (envd, traffic *string) {
+	if sandbox.Secure {
+		envd = new(s.o.Tokens.Envd(sandbox.ID))
+	}
+	if sandbox.Private {
+		traffic = new(s.o.Tokens.Traffic(sandbox.ID))
+	}
+	return envd, traffic
+}
+
+// aliasOf is the name that people know a template by.
+func aliasOf(t Template) string {
+	if len(t.Aliases) > 0 {
+		return t.Aliases[0]
+	}
+	return t.ID
+}
+
+// encode returns a value of ours, or one that came out of a decoder, as JSON.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		panic(fmt.Errorf("encode an answer: %w", err))
+	}
+	return b.Bytes()
+}
