@@ -23,8 +23,9 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/sandlane with the two programs that it embeds, and bin/sandboxd
-	$(BUILD) -ldflags '-s -w' -o bin/sandboxd ./cmd/sandboxd
+build: ## build bin/sandlane with the programs that it embeds, and bin/sandboxd
+	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/sandboxd ./cmd/sandboxd
+	@mkdir -p bin && cp local/helpers/bin/sandboxd bin/sandboxd
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
 	$(GO) build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sandlane ./cmd/sandlane
@@ -76,7 +77,7 @@ bench: ## run the benchmarks of the hot paths
 
 .PHONY: clean
 clean: ## remove what build made; caches and the state of `sandlane up` stay
-	rm -rf bin local/helpers/bin/podinit local/helpers/bin/echo
+	rm -rf bin $(addprefix local/helpers/bin/,podinit echo sandboxd)
 
 $(LINT):
 	$(GO) build -C hack/lint -trimpath -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

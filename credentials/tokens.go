@@ -82,6 +82,10 @@ func (t *Tokens) ValidTraffic(sandboxID, token string) bool {
 	return hmac.Equal([]byte(t.Traffic(sandboxID)), []byte(token))
 }
 
+// Init returns the secret that sandboxd wants of whoever initialises it, the same
+// for all pods of a namespace.
+func (t *Tokens) Init(namespace string) string { return t.derive("sandbox-init-" + namespace) }
+
 func (t *Tokens) derive(message string) string {
 	mac := hmac.New(sha256.New, t.seed)
 	mac.Write([]byte(message))

@@ -66,7 +66,7 @@ func (d *dataPlane) controller() supervise.Spec {
 
 func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	spec := d.ours("gateway", "--name", g.name, "--run-dir", d.gatewayRun(g.name), "--metrics-address", loopback(g.metricsPort),
-		"--system-namespace", SystemNamespace, "--first-request-pool", echoNamespace+"/"+echoName,
+		"--system-namespace", SystemNamespace, "--first-request-pool", poolNamespace+"/"+echoName,
 		"--drain-delay", "0s") // no load balancer stands before it
 	if d.test.DrainGrace > 0 {
 		spec.Args = append(spec.Args, "--drain-grace", d.test.DrainGrace.String())
@@ -119,14 +119,20 @@ func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
 func (d *dataPlane) imageTable() string { return d.path("cluster", "images.json") }
 func (d *dataPlane) helperDir() string  { return d.path("cluster", "helpers") }
 
-// writeImages makes the node's image table with the one image there is.
+// writeImages makes the node's image table.
 func (d *dataPlane) writeImages() error {
-	echo := filepath.Join(d.helperDir(), "echo")
-	digest, err := digestOf(echo)
-	if err != nil {
-		return fmt.Errorf("the image %s: %w", echoImage, err)
+	table := map[string]node.Image{
+		echoImage: {Command: []string{filepath.Join(d.helperDir(), "echo")}},
+		baseImage: {Command: []string{filepath.Join(d.helperDir(), "sandboxd")}, Env: baseImageEnv},
 	}
-	b, err := json.MarshalIndent(map[string]node.Image{echoImage: {Command: []string{echo}, Digest: digest}}, "", "  ")
+	for name, image := range table {
+		var err error
+		if image.Digest, err = digestOf(image.Command[0]); err != nil {
+			return fmt.Errorf("the image %s: %w", name, err)
+		}
+		table[name] = image
+	}
+	b, err := json.MarshalIndent(table, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the image table: %w", err)
 	}

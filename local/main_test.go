@@ -77,9 +77,11 @@ func helperUp(ctx context.Context, stateDir string, gateways int) error {
 	err := Up(ctx, Options{
 		StateDir: stateDir, Gateways: gateways, Isolation: IsolationNone, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		NewAPIKey: func(context.Context, *rest.Config) (string, error) { return "e2b_0123", nil },
-		Helpers:   func(dir string) error { return writeFile(dir+"/echo", []byte("echo"), 0o700) },
-		Progress:  report.Progress,
-		Ready:     report.Ready,
+		Helpers: func(dir string) error {
+			return errors.Join(writeFile(dir+"/echo", []byte("echo"), 0o700), writeFile(dir+"/sandboxd", []byte("sandboxd"), 0o700))
+		},
+		Progress: report.Progress,
+		Ready:    report.Ready,
 	})
 	if err != nil {
 		report.Failed(err)

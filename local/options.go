@@ -31,6 +31,9 @@ const (
 // DefaultPoolSize is the number of idle pods of the pool echo.
 const DefaultPoolSize = 10
 
+// DefaultBasePoolSize is the number of idle pods of the pool base.
+const DefaultBasePoolSize = 3
+
 // maxGateways bounds Options.Gateways: more tell nothing new on one machine.
 const maxGateways = 8
 
@@ -45,7 +48,9 @@ type Options struct {
 	Gateways int
 	// PoolSize is the number of idle pods of the pool echo.
 	PoolSize int
-	// IdleTimeout is that pool's; 0 means never.
+	// BasePoolSize is the number of idle pods of the pool base.
+	BasePoolSize int
+	// IdleTimeout is that of sandboxes made by a first request; 0 means never.
 	IdleTimeout time.Duration
 	// Isolation is auto, full or none; default auto.
 	Isolation string
@@ -57,7 +62,7 @@ type Options struct {
 	Self string
 	// NewAPIKey makes the API key that up.json shows.
 	NewAPIKey func(ctx context.Context, config *rest.Config) (string, error)
-	// Helpers puts the node's programs and the image `echo` into a folder;
+	// Helpers puts the node's programs and those of its images into a folder;
 	// default helpers.Extract.
 	Helpers func(dir string) error
 	// Progress is told in one line each what is being done; nil is quiet.
@@ -82,8 +87,8 @@ type TestOptions struct {
 	DrainGrace time.Duration
 }
 
-// Complete sets the defaults; it does not touch Port, PoolSize and IdleTimeout,
-// whose zero values mean something.
+// Complete sets the defaults; it does not touch Port, the pools' sizes and
+// IdleTimeout, whose zero values mean something.
 func (o *Options) Complete() error {
 	if o.StateDir == "" {
 		dir, err := DefaultStateDir()
@@ -127,6 +132,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--port %d: must lie between 1 and 65535, or be 0 for any free port", o.Port)
 	case o.PoolSize < 0 || o.PoolSize > 500:
 		return fmt.Errorf("--pool-size %d: must lie between 0 and 500", o.PoolSize)
+	case o.BasePoolSize < 0 || o.BasePoolSize > 100:
+		return fmt.Errorf("--base-pool-size %d: must lie between 0 and 100", o.BasePoolSize)
 	case o.IdleTimeout < 0:
 		return fmt.Errorf("--idle-timeout %s: must not be negative (0 means never)", o.IdleTimeout)
 	case o.Isolation != IsolationAuto && o.Isolation != IsolationFull && o.Isolation != IsolationNone:

@@ -219,12 +219,7 @@ func (u *up) steps() []step {
 		}},
 		{"starting controller", run(u.dataPlane.controller())},
 		{"starting node", func(ctx context.Context) error { return u.group.Start(ctx, u.dataPlane.node(u.api)) }},
-		{fmt.Sprintf("creating the pool %s of %d pods", echoName, u.o.PoolSize), func(ctx context.Context) error {
-			if err := u.api.Create(ctx, echoPool(u.o.PoolSize, u.o.IdleTimeout)); err != nil {
-				return fmt.Errorf("create the pool %s: %w", echoName, err)
-			}
-			return nil
-		}},
+		{fmt.Sprintf("creating the pools %s of %d pods and %s of %d", echoName, u.o.PoolSize, baseName, u.o.BasePoolSize), u.createPools},
 	}
 	for _, g := range u.gateways {
 		steps = append(steps,
@@ -232,9 +227,7 @@ func (u *up) steps() []step {
 			step{"starting " + g.envoyName, func(ctx context.Context) error { return u.startEnvoy(ctx, g) }},
 		)
 	}
-	return append(steps, step{"waiting for warm pods", func(ctx context.Context) error {
-		return waitWarm(ctx, u.api, u.o.PoolSize, u.o.Progress)
-	}})
+	return append(steps, step{"waiting for warm pods", u.waitWarm})
 }
 
 // follow keeps up.json and the list of processes true until ctx ends.

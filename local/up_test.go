@@ -166,12 +166,12 @@ func checkCluster(t *testing.T, s state, file UpFile) {
 		t.Fatal(err)
 	}
 	var pool v1alpha1.SandboxPool
-	if err := api.Get(t.Context(), client.ObjectKey{Namespace: echoNamespace, Name: echoName}, &pool); err != nil {
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: poolNamespace, Name: echoName}, &pool); err != nil {
 		t.Fatal(err)
 	}
 	sandbox := &v1alpha1.Sandbox{
 		ObjectMeta: metav1.ObjectMeta{Name: "abc"},
-		Spec:       v1alpha1.SandboxSpec{Namespace: echoNamespace, Pool: echoName},
+		Spec:       v1alpha1.SandboxSpec{Namespace: poolNamespace, Pool: echoName},
 	}
 	if err := api.Create(t.Context(), sandbox); err != nil {
 		t.Fatal(err)

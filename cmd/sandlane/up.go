@@ -44,7 +44,8 @@ This is for development: it is no boundary against hostile code.`,
 	flags.IntVar(&o.Port, "port", envoy.DefaultPort, "port that clients connect to on 127.0.0.1; 0 is any free one")
 	flags.IntVar(&o.Gateways, "gateways", 1, "pairs of Envoy and gateway; the first listens on --port, the others on free ports")
 	flags.IntVar(&o.PoolSize, "pool-size", local.DefaultPoolSize, "idle pods that the pool echo keeps")
-	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release its sandboxes after this long without use; 0 is never")
+	flags.IntVar(&o.BasePoolSize, "base-pool-size", local.DefaultBasePoolSize, "idle pods that the pool base keeps, which E2B's SDKs get their sandboxes from")
+	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release sandboxes made by a first request after this long without use; 0 is never")
 	flags.StringVar(&o.Isolation, "isolation", local.IsolationAuto, "keep sandboxes apart: auto, full (needs root) or none")
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
@@ -99,7 +100,7 @@ func upHere(cmd *cobra.Command, o *local.Options) error {
 func upDetached(cmd *cobra.Command, o *local.Options) error {
 	args := []string{
 		"--port", strconv.Itoa(o.Port), "--gateways", strconv.Itoa(o.Gateways), "--pool-size", strconv.Itoa(o.PoolSize),
-		"--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation,
+		"--base-pool-size", strconv.Itoa(o.BasePoolSize), "--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation,
 		"--reuse-addresses=" + strconv.FormatBool(o.Test.ReuseAddresses),
 		"--lease-duration", o.Test.LeaseDuration.String(), "--lease-renew-every", o.Test.LeaseRenewEvery.String(),
 		"--drain-grace", o.Test.DrainGrace.String(),

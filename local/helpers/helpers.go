@@ -1,6 +1,6 @@
 // Package helpers carries the programs that the local cluster needs besides
-// the sandlane binary: podinit, which starts the processes of pods, and echo,
-// the image of the demo pool.
+// the sandlane binary: podinit, which starts the processes of pods, and echo and
+// sandboxd, the images of the two pools.
 //
 // It holds bytes and writes them to files, no more. `sandlane up` calls it.
 // The programs are built into the folder bin before the binary is; a binary
@@ -20,7 +20,7 @@ import (
 var bin embed.FS
 
 // Names of the helper programs.
-var Names = []string{"podinit", "echo"}
+var Names = []string{"podinit", "echo", "sandboxd"}
 
 // ErrNotBuilt is returned by Extract in a binary that carries no helpers.
 var ErrNotBuilt = errors.New(`built without its helper programs: build with "make build"`)

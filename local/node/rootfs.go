@@ -41,8 +41,12 @@ func (rt *podRuntime) prepareRoot() error {
 			return fmt.Errorf("copy /etc/%s: %w", part, err)
 		}
 	}
+	shell := "/bin/sh"
+	if _, err := os.Stat("/bin/bash"); err == nil {
+		shell = "/bin/bash"
+	}
 	for name, text := range map[string]string{
-		"passwd":      "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+		"passwd":      "root:x:0:0:root:/root:" + shell + "\nuser:x:1000:1000:user:/home/user:" + shell + "\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 		"group":       "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
 		"hosts":       "",
 		"hostname":    "",

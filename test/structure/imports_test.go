@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"ending":                {"api"},
 	"reconcilers":           {"api", "controlplane", "ending", "reconcilers"},
 	"envoy":                 {},
-	"local":                 {"api", "envoy", "hack/kube", "kubeclient"},
+	"local":                 {"api", "credentials", "envoy", "hack/kube", "kubeclient"},
 	"local/helpers":         {},
 	"local/node":            {"api", "kubeclient", "local/helpers"},
 	"local/node/podinit":    {"local/node"},
