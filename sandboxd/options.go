@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -21,6 +22,10 @@ type Options struct {
 	// DefaultUser acts where a request names none and /init set none. Empty
 	// means "user" if there is one, else the own user.
 	DefaultUser string
+	// Home replaces the home of the own user, who then is the default user too:
+	// for a sandbox without a file system of its own, where both would be those
+	// of whoever started it. Empty means neither.
+	Home string
 	// InitSecret must be in a request to /init. Empty: anyone may make one.
 	InitSecret string
 	// Open answers requests before /init too. For tests and debugging.
@@ -55,6 +60,7 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.Address, "address", "", "address to listen on (default \":49983\")")
 	flags.StringVar(&o.DefaultUser, "default-user", "", "user of requests that name none (default \"user\" if there is one)")
+	home := flags.String("home", "", "home of the own user, who becomes the default user")
 	flags.BoolVar(&o.Open, "open", false, "answer requests before /init, without a token")
 	flags.BoolVar(&o.SetClock, "set-clock", false, "let /init set the clock of the machine")
 	flags.DurationVar(&o.Grace, "grace", 0, "time for processes to end at shutdown (default 5s)")
@@ -65,6 +71,12 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	}
 	if flags.NArg() > 0 {
 		return o, false, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if *home != "" {
+		var err error
+		if o.Home, err = filepath.Abs(*home); err != nil {
+			return o, false, fmt.Errorf("--home %s: %w", *home, err)
+		}
 	}
 	o.InitSecret = os.Getenv(initSecretEnv)
 	if *secretFile != "" {

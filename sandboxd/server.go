@@ -17,6 +17,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/process"
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 	"github.com/sandlane/sandlane/sandboxd/usage"
+	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
 const (
@@ -41,7 +42,13 @@ type Server struct {
 // New returns a server that is not listening yet.
 func New(options Options) *Server {
 	options.Complete()
-	settings := access.Options{DefaultUser: options.DefaultUser, InitSecret: options.InitSecret, Open: options.Open}
+	settings := access.Options{
+		Users: users.Database{Home: options.Home}, DefaultUser: options.DefaultUser,
+		InitSecret: options.InitSecret, Open: options.Open,
+	}
+	if options.Home != "" && options.DefaultUser == "" {
+		settings.DefaultUser = settings.Users.Own().Name
+	}
 	if options.SetClock {
 		settings.SetClock = setClock
 	}

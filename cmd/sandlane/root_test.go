@@ -35,6 +35,7 @@ func TestMistakesAreOneLine(t *testing.T) {
 		"up --port 70000":                   "--port 70000",
 		"up --port x":                       `"x"`,
 		"up --pool-size -1":                 "--pool-size -1",
+		"up --base-pool-size 101":           "--base-pool-size 101",
 		"up --gateways 9":                   "--gateways 9",
 		"up --gateways 0":                   "--gateways 0",
 		"up --lease-duration 5s":            "set both",

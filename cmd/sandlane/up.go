@@ -130,7 +130,18 @@ Try:
   curl -H 'X-Sandbox-Id: hello' -H 'X-Sandbox-Port: 8000' %s/
   %s kubectl%s get sandboxpools,sandboxes
   %s end%s hello
-`, shortHome(stateDir), stop, gatewayURLs(up), up.APIKey, up.GatewayURL, p, with, p, with)
+
+E2B's SDKs work without a change:
+  export E2B_API_KEY=%s  E2B_API_URL=%s  E2B_SANDBOX_URL=%s
+  pip install e2b    # or: npm install e2b
+  python - <<'PY'
+from e2b import Sandbox
+with Sandbox.create() as sbx:
+    print(sbx.commands.run("echo hello from $HOSTNAME; python3 --version").stdout)
+    sbx.files.write("note.txt", "hi"); print(sbx.files.read("note.txt"))
+PY
+`, shortHome(stateDir), stop, gatewayURLs(up), up.APIKey, up.GatewayURL, p, with, p, with,
+		up.APIKey, up.GatewayURL, up.GatewayURL)
 }
 
 // gatewayURLs is where clients connect, one a line.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/local/node/initspec"
 )
 
 // cgroupRoot is where the machine's controllers are mounted.
@@ -39,9 +41,11 @@ func openCgroupsAt(root, hash string) *cgroups {
 		}
 		return c
 	}
-	for _, controller := range []string{"memory", "cpu"} {
+	// cpuacct only counts; where it is mounted together with cpu its folder is
+	// there already.
+	for _, controller := range []string{"memory", "cpu", "cpuacct"} {
 		base := filepath.Join(root, controller, cgroupName(hash))
-		if os.Mkdir(base, 0o755) == nil {
+		if err := os.Mkdir(base, 0o755); err == nil || errors.Is(err, os.ErrExist) {
 			c.bases[controller] = base
 		}
 	}
@@ -108,6 +112,17 @@ func (g *cgroup) procs() (files []string) {
 		}
 	}
 	return files
+}
+
+// binds show the group inside the container where a container runtime would:
+// what runs there reads its own use and limits, and cannot write.
+func (g *cgroup) binds() (binds []initspec.Bind) {
+	if g != nil {
+		for controller, dir := range g.dirs {
+			binds = append(binds, initspec.Bind{Source: dir, Target: filepath.Join(cgroupRoot, controller), ReadOnly: true})
+		}
+	}
+	return binds
 }
 
 // oomKilled reports whether the kernel killed a process of the group for memory.

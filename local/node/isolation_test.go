@@ -58,6 +58,8 @@ func TestPodsAreIsolated(t *testing.T) {
 		{"/home can be written", "echo x > /home/x && test -s /home/x", 0},
 		{"/etc/shadow", "test -e /etc/shadow", 1},
 		{"/sys", "test -e /sys/kernel", 1},
+		{"own use of memory", "cat /sys/fs/cgroup/memory.current /sys/fs/cgroup/memory/memory.usage_in_bytes 2>/dev/null | grep -q '[1-9]'", 0},
+		{"own limits cannot be changed", "echo 1 > /sys/fs/cgroup/memory.max || echo 1 > /sys/fs/cgroup/memory/memory.limit_in_bytes", -1},
 		{"kernel settings", "echo x > /proc/sys/kernel/core_pattern", -1},
 		{"sysrq", "echo h > /proc/sysrq-trigger", -1},
 		{"mounting", "mount -t tmpfs x /mnt", -1},
@@ -68,6 +70,7 @@ func TestPodsAreIsolated(t *testing.T) {
 		{"host name", "test $(hostname) = a", 0},
 		{"user", "test $(id -un) = root", 0},
 		{"image's variable", "test $FROM_IMAGE = 1", 0},
+		{"user of SDKs", `test "$(getent passwd user | cut -d: -f3,6,7)" = 1000:/home/user:/bin/bash -a "$(stat -c %U /home/user)" = user`, 0},
 		{"a terminal device", "test -c /dev/ptmx -a -c /dev/null -a -d /dev/shm", 0},
 		{"python and a pty", "python3 -c 'import pty; pty.openpty()'", 0},
 	} {

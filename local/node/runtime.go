@@ -110,6 +110,7 @@ func (rt *podRuntime) start(ctx context.Context, net podNetwork, s processSpec) 
 			return nil, err
 		}
 		p.cgroup = rt.cgroups.make(string(s.podUID)+"_"+s.container, s.resources)
+		root.Binds = append(root.Binds, p.cgroup.binds()...)
 		a.spec.Root, a.spec.NetNS, a.spec.Cgroups = root, initspec.FirstFD, p.cgroup.procs()
 		a.spec.KeepCaps, a.spec.NoNewPrivs = keptCaps, true
 		a.cloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS

@@ -38,6 +38,8 @@ type User struct {
 type Database struct {
 	// Dir holds passwd and group; empty means /etc.
 	Dir string
+	// Home replaces the own user's home; empty means the one in passwd.
+	Home string
 	// UID overrides os.Geteuid, for tests.
 	UID func() int
 }
@@ -62,6 +64,14 @@ func (d Database) Privileged() bool { return d.uid() == 0 }
 // Own returns the user that sandboxd runs as. One without a line in passwd, as
 // some clusters assign them, is made up from the environment.
 func (d Database) Own() User {
+	own := d.own()
+	if d.Home != "" {
+		own.Home = d.Home
+	}
+	return own
+}
+
+func (d Database) own() User {
 	uid := uint32(d.uid())
 	if u, found := d.find(func(u User) bool { return u.UID == uid }); found {
 		return u

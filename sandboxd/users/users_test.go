@@ -52,6 +52,14 @@ func TestUnprivileged(t *testing.T) {
 		t.Errorf("root: %v, want ErrNotPermitted", err)
 	}
 	t.Setenv("HOME", "/some/where")
+	housed := database(t, 0)
+	housed.Home = "/elsewhere"
+	if u, err := housed.Lookup("root"); err != nil || u.Home != "/elsewhere" {
+		t.Errorf("own user with another home: %+v %v", u, err)
+	}
+	if u, err := housed.Lookup("user"); err != nil || u.Home != "/home/user" {
+		t.Errorf("another user: %+v %v", u, err)
+	}
 	if own := database(t, 12345).Own(); own.Name != "12345" || own.Home != "/some/where" {
 		t.Errorf("a user without a line: %+v", own)
 	}
