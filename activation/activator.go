@@ -33,6 +33,9 @@ type Request struct {
 	// binding's pod is lost. Without it the sandbox's activation by another is
 	// followed, and ErrExists says that there is none. New implies it.
 	MayClaim bool
+	// Make, with New, makes a sandbox that no first request asked for. Activate
+	// then returns when its flight is over, also if ctx was done long before.
+	Make *Make
 	// Deadline is when the request is answered at the latest. Zero means the
 	// context's, else DefaultPatience from now.
 	Deadline time.Time
@@ -47,6 +50,9 @@ type Options struct {
 	Cache      *routecache.Cache
 	// Stamp gets or makes the stamp of a claim.
 	Stamp func(id, claim string) *routecache.Stamp
+	// Ready makes a sandbox's pod ready before a route to it is cached. Nil means
+	// that a pod which runs is ready.
+	Ready Ready
 	// MaxParked bounds the requests that wait, DefaultMaxParked if 0.
 	MaxParked int
 	// Metrics counts nowhere if nil.
@@ -115,6 +121,10 @@ func (a *Activator) wait(ctx context.Context, r Request) error {
 			err = f.lateFor(r)
 		case <-ctx.Done():
 			err = ctx.Err()
+		}
+		if r.Make != nil {
+			f.cancel()
+			<-f.done // by the deadline at the latest: nothing is made after it
 		}
 		a.unpark()
 		// A flight ends at the deadline of the request that began it. One that

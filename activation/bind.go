@@ -98,7 +98,11 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 	if b.sandbox == nil {
 		s.Finalizers = []string{v1alpha1.FinalizerSandbox}
 		s.Spec = v1alpha1.SandboxSpec{
-			Namespace: b.Namespace, Pool: b.Pool, Team: b.Team, FirstRequest: true, Binding: want,
+			Namespace: b.Namespace, Pool: b.Pool, Team: b.Team, FirstRequest: b.Make == nil, Binding: want,
+		}
+		if m := b.Make; m != nil {
+			m.tried.Store(true)
+			s.Spec.Timeouts, s.Spec.Metadata, s.Spec.Network = m.Timeouts, m.Metadata, m.Network
 		}
 		return s, b.a.o.Client.Create(ctx, s)
 	}

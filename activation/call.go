@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/routecache"
 )
 
 const (
@@ -46,24 +40,6 @@ func (f *flight) readOnce(ctx context.Context, key client.ObjectKey, into client
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return f.a.o.Client.Get(ctx, key, into)
-}
-
-// put caches the route to a pod that runs the sandbox. A refusal means that it
-// changed meanwhile: whoever asked resolves again.
-func (f *flight) put(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1.Pod) {
-	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
-	if err != nil {
-		return
-	}
-	rv, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
-	if err != nil {
-		return
-	}
-	claimID := pod.Annotations[v1alpha1.AnnotationClaim]
-	f.a.o.Cache.Put(token, &routecache.Route{
-		SandboxID: f.ID, Namespace: pod.Namespace, ClaimID: claimID, PodUID: string(pod.UID),
-		Addr: addr, PodRV: rv, Private: s.Spec.Network.Private, Stamp: f.a.o.Stamp(f.ID, claimID),
-	})
 }
 
 // meaning is what the error of a call says about trying again.

@@ -36,9 +36,18 @@
 //     (Settled), at most a second. A second after a binding was first seen, and
 //     its pod is still idle, send the claim PATCH for its owner; if the pod is
 //     gone or another's, replace the binding with the next pod, as an owner.
-//   - done: Put into the cache, under a token taken just before the binding was
-//     written, or before the sandbox was read. A refused Put is no error: the
-//     caller resolves again.
+//   - done: the pod runs; Ready makes it ready (what that is, its caller knows:
+//     the gateway initialises sandboxd). It is called until it succeeds, by the
+//     owner and by whoever finds the claim on its pod while following, so that an
+//     owner's death leaves no pod unready; it must bear being called twice. Then
+//     Put into the cache, under a token taken just before the binding was written,
+//     or before the sandbox was read. A refused Put is no error: the caller
+//     resolves again. Without a Ready nothing happens between claim and Put.
+//
+// A request with Make has a flight of its own, which ends with it: that one makes
+// a sandbox with an ID that nobody else knows yet, with a Ready that nobody else
+// could stand in for. Whatever its flight ends with but success, its caller ends
+// what may have been made (Make.Tried).
 //
 // A flight whose requests have no MayClaim never enters claiming: it ends with
 // ErrExists there. The claim PATCH it may send for an owner, who was allowed to.
@@ -67,6 +76,11 @@
 //	claimed pod may not be reached      replace the binding first, then end that pod
 //	bound pod carries the claim and     wait for the sandbox's end (its record says
 //	is ending                           how it ran), then ErrEnded
+//	Ready refuses for good              ErrUnusable; its sandbox is ended, by Ready or
+//	                                    by who asked for Make: nothing is routed to it
+//	Ready fails otherwise               tried again; at the deadline ErrNotReady, and
+//	                                    the next request tries again
+//	claim is over before Ready is done  look at it
 //	deadline while following            ErrNotReady
 //	Shutdown                            ErrShutdown; claims under way settle
 //

@@ -124,7 +124,9 @@ func (f *flight) admit(s *v1alpha1.Sandbox) error {
 		return ErrOtherTenant
 	case s.Spec.End != nil, s.DeletionTimestamp != nil:
 		return ErrEnded
-	case f.New && (!s.Spec.FirstRequest || s.Spec.Binding == nil):
+	case f.Make != nil && s.Spec.FirstRequest:
+		return ErrExists
+	case f.Make == nil && f.New && (!s.Spec.FirstRequest || s.Spec.Binding == nil):
 		return ErrExists
 	}
 	return nil
@@ -169,8 +171,7 @@ func (f *flight) claimWith(b *binder) error {
 	case result.Err != nil:
 		return fromSchedule(result.Err)
 	case v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning:
-		f.put(b.token, b.sandbox, result.Pod)
-		return nil
+		return f.finish(b.token, b.sandbox, result.Pod)
 	}
 	return errLook // the pod is starting: follow our own claim
 }

@@ -77,8 +77,7 @@ func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 	ownersTurn := time.Since(w.since) < followAfter
 	switch standingOf(s, pod) {
 	case claimRuns:
-		w.put(token, s, pod)
-		return nil
+		return w.finish(token, s, pod)
 	case claimPending:
 		if !ownersTurn {
 			return w.complete(token, s, pod)
@@ -101,8 +100,7 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 	}
 	switch {
 	case err == nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning:
-		w.put(token, s, pod)
-		return nil
+		return w.finish(token, s, pod)
 	case errors.Is(err, schedule.ErrPodTaken), errors.Is(err, schedule.ErrPodGone):
 		return errLook
 	case errors.Is(err, schedule.ErrUnfenced):

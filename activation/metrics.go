@@ -54,6 +54,7 @@ func outcomeOf(err error) string {
 		{ErrExists, "exists"},
 		{ErrPoolNotFound, "pool_not_found"},
 		{ErrNotReady, "not_ready"},
+		{ErrUnusable, "unusable"},
 		{ErrShutdown, "shutdown"},
 		{ErrUnavailable, "unavailable"},
 		{ErrForbidden, "forbidden"},

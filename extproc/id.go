@@ -1,5 +1,7 @@
 package extproc
 
+import "github.com/sandlane/sandlane/api/v1alpha1"
+
 // generatedLen is the length of a generated ID: i and 20 of a-z and 0-9.
 const generatedLen = 21
 
@@ -39,17 +41,7 @@ func canonicalID(id string) string {
 
 // isGenerated reports whether a canonical ID has the form that the gateway
 // makes. Such an ID cannot be created by naming it.
-func isGenerated(id string) bool {
-	if len(id) != generatedLen || id[0] != 'i' {
-		return false
-	}
-	for i := range len(id) {
-		if !isAlnum(id[i]) {
-			return false
-		}
-	}
-	return true
-}
+func isGenerated(id string) bool { return v1alpha1.GeneratedID(id) }
 
 func isAlnum(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 

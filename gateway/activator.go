@@ -37,6 +37,7 @@ func translate(err error) error {
 var activationErrors = []struct{ from, to error }{
 	{activation.ErrExists, extproc.ErrExists},
 	{activation.ErrEnded, extproc.ErrNotFound},
+	{activation.ErrUnusable, extproc.ErrNotFound}, // it was ended
 	{activation.ErrPoolNotFound, extproc.ErrPoolNotFound},
 	{activation.ErrParkingFull, extproc.ErrParkingFull},
 	{activation.ErrNoCapacity, extproc.ErrNoCapacity},

@@ -12,9 +12,9 @@
 //	control-plane server listens → lease written → consistent lists of pods,
 //	sandboxes and pools, keys and tokens → lease held → ExtProc is ready
 //
-// The sockets listen from the start: until all is well ExtProc answers 503 and
-// its health says NOT_SERVING. The API server may be away: each step is tried
-// until it succeeds, and the process stays.
+// The sockets listen from the start: until all is well ExtProc and the REST API
+// answer 503, and ExtProc's health says NOT_SERVING. The API server may be away:
+// each step is tried until it succeeds, and the process stays.
 //
 // An Envoy that a former process began to drain is ended at the start; whoever
 // runs it starts it again, best after this process is ready.
@@ -32,8 +32,9 @@
 //	          told to hurry, or when Envoy is gone. Then Envoy is told to quit,
 //	          with what is still open: after the lease is deleted nobody could
 //	          say that it is in use.
-//	settling  activations are refused and those under way settle; then ExtProc
-//	          answers what it holds and stops
+//	settling  the REST API takes no more requests; activations are refused and
+//	          those under way settle; then ExtProc answers what it holds and stops,
+//	          and what failed creates have left is undone
 //	leaving   the lease is deleted, which says that no route is left; then the
 //	          control-plane server stops
 //
@@ -59,4 +60,27 @@
 // container, which is stopped after the others, or delays its own SIGTERM by a
 // preStop hook. If both get the signal at once Envoy cuts what is open. Both
 // containers run as one user, without which newcomers cannot be turned away.
+//
+// # The REST API
+//
+// package e2b speaks with SDKs; here is what it asks for (sandboxes, templates,
+// apiKeys). A create is one activation of its own (activation.Make): the sandbox
+// is made bound, its pod claimed, sandboxd initialised, then the caller hears of
+// it. These are the ends of a create that does not succeed:
+//
+//	no pod by the deadline, pool's      nothing made, or ended: ErrNoCapacity
+//	queue full, gateway stops
+//	the caller leaves                   its activation is ended, then as below
+//	sandboxd refuses                    ended; the error says what it answered
+//	sandboxd, or the API server, does   ended
+//	not answer by the deadline
+//	ended, but the write did not get    ErrOutcomeUnknown; tried for two minutes
+//	through                             more, then left to its end time
+//
+// "Ended" holds for a create whose answer was lost as well: it is settled by a
+// write, of spec.end or of an ended sandbox under that ID (see bury).
+//
+// sandboxd answers nobody before it has its token. The API's create gives it one
+// with the environment; for all other sandboxes whoever meets the pod first does
+// (see readiness). Which pods run sandboxd their containers' ports say, 49983.
 package gateway

@@ -39,21 +39,23 @@ const (
 // gateway is one running gateway process. All its parts are made before any is
 // started.
 type gateway struct {
-	o       Options
-	reg     *prometheus.Registry
-	cache   *routecache.Cache
-	usage   *activity.Registry
-	poller  *activity.EnvoyPoller
-	index   *index.Index
-	keys    *credentials.Verifier
-	tokens  *tokens
-	set     *schedule.Set
-	wake    *activation.Activator
-	member  *controlplane.Membership
-	control *controlplane.Server
-	extproc *extproc.Server
-	metrics net.Listener // nil serves no metrics
-	drain   *drain
+	o         Options
+	reg       *prometheus.Registry
+	cache     *routecache.Cache
+	usage     *activity.Registry
+	poller    *activity.EnvoyPoller
+	index     *index.Index
+	keys      *credentials.Verifier
+	tokens    *tokens
+	set       *schedule.Set
+	wake      *activation.Activator
+	member    *controlplane.Membership
+	control   *controlplane.Server
+	extproc   *extproc.Server
+	readiness *readiness
+	api       *apiPart
+	metrics   net.Listener // nil serves no metrics
+	drain     *drain
 }
 
 // Run runs a gateway until ctx ends, then stops it in order and returns nil, or
@@ -91,6 +93,7 @@ func (g *gateway) run(ctx context.Context) error {
 		defer close(frontDone)
 		return g.extproc.Start(front)
 	})
+	g.api.start(back, parts)
 	if g.metrics != nil {
 		parts.Go(func() error { return serveHTTP(back, g.metrics, g.reg, g.extproc.Serving) })
 	}
@@ -104,6 +107,7 @@ func (g *gateway) run(ctx context.Context) error {
 	g.drain.begin()
 	g.drain.envoy(failed)
 	g.extproc.Drain()
+	g.api.stop()
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)
@@ -120,6 +124,11 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 	stopFront()
 	<-frontDone
+	finish, done := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	if err := g.api.finish(finish); err != nil {
+		g.o.Log.Warn("sandboxes whose create failed are left to their end time", "error", err)
+	}
+	done()
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := g.member.Leave(leave); err != nil {
@@ -152,11 +161,17 @@ func assemble(o Options) (*gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an API client: %w", err)
 	}
-	g.tokens = &tokens{client: c, namespace: o.SystemNamespace}
+	if g.tokens, err = newTokens(c, o.SystemNamespace); err != nil {
+		return nil, err
+	}
 	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
 		Secrets: clientset.CoreV1().Secrets(o.SystemNamespace), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
 	})
-	live, err := g.assembleRoutes(c)
+	agent, ready, err := g.assembleReady(c)
+	if err != nil {
+		return nil, err
+	}
+	live, err := g.assembleRoutes(c, ready)
 	if err != nil {
 		return nil, err
 	}
@@ -165,12 +180,15 @@ func assemble(o Options) (*gateway, error) {
 	}
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
-		Resolver: &resolver{g.index, live}, Activator: activator{g.wake}, Pools: pools{g.index},
+		Resolver: &resolver{g.index, live, g.readiness}, Activator: activator{g.wake}, Pools: pools{g.index},
 		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage}, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := g.assembleAPI(c, clientset, live, agent); err != nil {
 		return nil, err
 	}
 	if o.MetricsAddress != "" {

@@ -19,6 +19,7 @@ import (
 const (
 	ExtProcSocket    = "extproc.sock"
 	ControlSocket    = "control.sock"
+	APISocket        = "api.sock"
 	EnvoyAdminSocket = "envoy-admin.sock"
 )
 
@@ -40,6 +41,9 @@ type Options struct {
 	// FirstRequestPool is where a sandbox comes from if a first request does not
 	// say. Empty means that such a request is not found.
 	FirstRequestPool types.NamespacedName
+	// Domain is what SDKs are told to find <port>-<ID> below, with its port if
+	// that is not the scheme's own; DefaultDomain if empty.
+	Domain string
 	// MetricsAddress is where /metrics, /healthz and /readyz are served. Empty
 	// serves them nowhere.
 	MetricsAddress string
@@ -70,6 +74,9 @@ const (
 	DefaultDrainGrace = 30 * time.Second
 )
 
+// DefaultDomain is that of an Envoy on this machine with its default port.
+const DefaultDomain = "localhost:8080"
+
 // DefaultIdleTick fits idle timeouts of 4 s and more.
 const DefaultIdleTick = time.Second
 
@@ -77,6 +84,9 @@ const DefaultIdleTick = time.Second
 func (o *Options) Complete() {
 	if o.SystemNamespace == "" {
 		o.SystemNamespace = DefaultSystemNamespace
+	}
+	if o.Domain == "" {
+		o.Domain = DefaultDomain
 	}
 	if o.CacheSize == 0 {
 		o.CacheSize = routecache.DefaultSize

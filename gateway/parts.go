@@ -17,12 +17,12 @@ import (
 
 // assembleRoutes makes what answers "where does this sandbox live": the cache,
 // the index that feeds it, and activation with its schedulers.
-func (g *gateway) assembleRoutes(c client.WithWatch) (*index.Live, error) {
+func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*index.Live, error) {
 	g.cache = routecache.New(g.o.CacheSize)
 	g.usage = activity.NewRegistry(nil)
 	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)))
 	g.wake = activation.New(activation.Options{
-		Client: c, Schedulers: g.set.Get, Cache: g.cache, Stamp: g.usage.Stamp,
+		Client: c, Schedulers: g.set.Get, Cache: g.cache, Stamp: g.usage.Stamp, Ready: ready,
 		Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
 	})
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{

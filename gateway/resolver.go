@@ -14,10 +14,11 @@ import (
 type resolver struct {
 	index *index.Index
 	live  *index.Live
+	ready *readiness
 }
 
 // Lookup implements extproc.Resolver.
-func (r *resolver) Lookup(id string) extproc.Resolution { return resolution(r.index.Resolve(id)) }
+func (r *resolver) Lookup(id string) extproc.Resolution { return r.resolution(id, r.index.Resolve(id)) }
 
 // Resolve implements extproc.Resolver.
 func (r *resolver) Resolve(ctx context.Context, id string, keyed bool) (extproc.Resolution, error) {
@@ -29,7 +30,7 @@ func (r *resolver) Resolve(ctx context.Context, id string, keyed bool) (extproc.
 	if errors.Is(err, index.ErrLimited) {
 		err = fmt.Errorf("%w: %w", extproc.ErrLimited, err)
 	}
-	return resolution(a), err
+	return r.resolution(id, a), err
 }
 
 var states = map[index.State]extproc.State{
@@ -40,7 +41,12 @@ var states = map[index.State]extproc.State{
 	index.Running:  extproc.StateRunning,
 }
 
-func resolution(a index.Answer) extproc.Resolution {
+// resolution translates. A running pod whose sandboxd is yet to be initialised is
+// one that starts: following its activation initialises it.
+func (r *resolver) resolution(id string, a index.Answer) extproc.Resolution {
+	if a.State == index.Running && r.ready.pending(id, a.ClaimID, a.Sandboxd) {
+		a.State, a.Route = index.Starting, nil
+	}
 	return extproc.Resolution{
 		State: states[a.State], Route: a.Route,
 		Namespace: a.Namespace, Pool: a.Pool, Team: a.Team, Private: a.Private,

@@ -39,6 +39,8 @@ type Answer struct {
 	// Namespace, Pool, Team and Private are the sandbox's.
 	Namespace, Pool, Team string
 	Private               bool
+	// Sandboxd, of a Running one: its pod runs sandboxd.
+	Sandboxd bool
 	// ClaimID, PodName and PodUID are its binding, empty without one.
 	ClaimID, PodName, PodUID string
 }
@@ -61,7 +63,7 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	case p == nil || !p.backs(id, s) || !p.routable():
 		a.State = Starting
 	default:
-		a.State = Running
+		a.State, a.Sandboxd = Running, p.sandboxd
 		a.Route = &routecache.Route{
 			SandboxID: id, Namespace: a.Namespace, ClaimID: s.claim, PodUID: p.uid,
 			Addr: p.addr, PodRV: p.rv, Private: s.private,

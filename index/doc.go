@@ -1,5 +1,6 @@
-// Package index is what this gateway knows of pods, sandboxes and pools from its
-// own watches, as compact records, and the live reads for what it does not know.
+// Package index is what this gateway knows of pods, sandboxes, pools and their
+// templates from its own watches, and the live reads for what it does not know.
+// Of pods and sandboxes it keeps compact records: there are many of them.
 //
 // It is not a cache of typed objects, serves nobody else's reads and writes
 // nothing. The gateway composes it: extproc resolves through it, and its Hooks
@@ -28,7 +29,7 @@
 //
 // An Index is started once, is synced when each stream has had its first list
 // (always a consistent one), and stays so: a broken watch is resumed or listed
-// anew. Relist makes all three start over, for a gateway that rejoins. mu guards
+// anew. Relist makes all start over, for a gateway that rejoins. mu guards
 // the records; records are immutable. When the API server is away the index goes
 // stale and says nothing of it; what keeps that safe is the gateway's lease.
 package index

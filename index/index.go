@@ -38,6 +38,7 @@ type Index struct {
 	pods      map[string]*pod     // by UID
 	sandboxes map[string]*sandbox // by ID
 	pools     map[poolKey]PoolInfo
+	templates map[string]*v1alpha1.SandboxTemplateSpec // by name; not changed once here
 }
 
 // New returns an Index that knows nothing until it is started.
@@ -48,6 +49,7 @@ func New(o Options) *Index {
 	x := &Index{
 		hooks: o.Hooks, metrics: newMetrics(),
 		pods: map[string]*pod{}, sandboxes: map[string]*sandbox{}, pools: map[poolKey]PoolInfo{},
+		templates: map[string]*v1alpha1.SandboxTemplateSpec{},
 	}
 	x.hooks.complete()
 	poolPods, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
@@ -67,6 +69,7 @@ func New(o Options) *Index {
 	add(x.podStore(), &corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }, labels.NewSelector().Add(*poolPods))
 	add(x.sandboxStore(), &v1alpha1.Sandbox{}, func() client.ObjectList { return &v1alpha1.SandboxList{} }, nil)
 	add(x.poolStore(), &v1alpha1.SandboxPool{}, func() client.ObjectList { return &v1alpha1.SandboxPoolList{} }, nil)
+	add(x.templateStore(), &v1alpha1.SandboxTemplate{}, func() client.ObjectList { return &v1alpha1.SandboxTemplateList{} }, nil)
 	return x
 }
 

@@ -72,6 +72,28 @@ func (l *Live) ResolveReserved(ctx context.Context, id string) (Answer, error) {
 	return l.resolve(ctx, id, l.reserved.Allow() || l.shared.Allow())
 }
 
+// Sandbox reads a sandbox for who has shown a valid key; nil if there is none.
+// Its errors are those of Resolve.
+func (l *Live) Sandbox(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
+	if !l.reserved.Allow() && !l.shared.Allow() {
+		l.metrics.reads.WithLabelValues("limited").Inc()
+		return nil, ErrLimited
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	s := &v1alpha1.Sandbox{}
+	switch err := l.reader.Get(ctx, types.NamespacedName{Name: id}, s); {
+	case apierrors.IsNotFound(err):
+		l.metrics.reads.WithLabelValues(Unknown.String()).Inc()
+		return nil, nil
+	case err != nil:
+		l.metrics.reads.WithLabelValues("error").Inc()
+		return nil, fmt.Errorf("reading sandbox %s: %w", id, err)
+	}
+	l.metrics.reads.WithLabelValues("sandbox").Inc()
+	return s, nil
+}
+
 func (l *Live) resolve(ctx context.Context, id string, allowed bool) (Answer, error) {
 	if !allowed {
 		l.metrics.reads.WithLabelValues("limited").Inc()

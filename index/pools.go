@@ -2,6 +2,7 @@ package index
 
 import (
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,6 +13,9 @@ import (
 type PoolInfo struct {
 	Namespace, Name string
 	UID             types.UID
+	CreatedAt       time.Time
+	// Aliases are further names for it, from its annotation.
+	Aliases []string
 	// Deleting: the pool is on its way out; nothing should be claimed from it.
 	Deleting bool
 	// Spec is shared: do not change it.
@@ -25,6 +29,22 @@ func (p PoolInfo) Access() v1alpha1.FirstRequestAccess {
 		return ""
 	}
 	return p.Spec.FirstRequest.Access
+}
+
+// Template returns what the pool's pods are made from: its own template, or the
+// one that it refers to. Nil if that does not exist. It is shared: do not change it.
+func (x *Index) Template(p PoolInfo) *v1alpha1.SandboxTemplateSpec {
+	switch {
+	case p.Spec == nil:
+		return nil
+	case p.Spec.Template != nil:
+		return p.Spec.Template
+	case p.Spec.TemplateRef == nil:
+		return nil
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.templates[p.Spec.TemplateRef.Name]
 }
 
 type poolKey struct{ namespace, name string }
@@ -51,10 +71,22 @@ func (x *Index) Pools() []PoolInfo {
 func (x *Index) setPool(o *v1alpha1.SandboxPool) {
 	x.mu.Lock()
 	x.pools[poolKey{o.Namespace, o.Name}] = PoolInfo{
-		Namespace: o.Namespace, Name: o.Name, UID: o.UID, Deleting: o.DeletionTimestamp != nil, Spec: &o.Spec,
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, CreatedAt: o.CreationTimestamp.Time,
+		Aliases: aliases(o.Annotations[v1alpha1.AnnotationAliases]), Deleting: o.DeletionTimestamp != nil, Spec: &o.Spec,
 	}
 	x.mu.Unlock()
 	x.hooks.PoolChanged(o.Namespace, o.Name, true)
+}
+
+// aliases parses a list separated by commas.
+func aliases(list string) []string {
+	var all []string
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // removePool removes the pool of the store's key, namespace/name.

@@ -23,6 +23,7 @@ type pod struct {
 	rv              uint64
 	phase           phase
 	ready, deleting bool
+	sandboxd        bool // it runs sandboxd
 }
 
 // phase is a v1alpha1.PodPhase in one byte. Only three matter here.
@@ -46,7 +47,7 @@ func newPod(p *corev1.Pod) (*pod, error) {
 		name: p.Name, uid: string(p.UID),
 		claim: p.Annotations[v1alpha1.AnnotationClaim], sandbox: p.Labels[v1alpha1.LabelSandboxID],
 		namespace: unique.Make(p.Namespace), pool: unique.Make(p.Labels[v1alpha1.LabelPool]),
-		rv: rv, deleting: p.DeletionTimestamp != nil,
+		rv: rv, deleting: p.DeletionTimestamp != nil, sandboxd: v1alpha1.RunsSandboxd(&p.Spec),
 	}
 	if addr, err := netip.ParseAddr(v1alpha1.FencedAddress(p)); err == nil {
 		r.addr = addr

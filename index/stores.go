@@ -96,6 +96,22 @@ func (x *Index) poolStore() *store {
 	}
 }
 
+func (x *Index) templateStore() *store {
+	return &store{
+		kind: "templates",
+		read: func(obj any) (string, func(), error) {
+			o, ok := obj.(*v1alpha1.SandboxTemplate)
+			if !ok {
+				return "", nil, unexpected(obj)
+			}
+			return o.Name, func() { replace(x, x.templates, o.Name, &o.Spec) }, nil
+		},
+		gone:     func(name string) { replace(x, x.templates, name, nil) },
+		keys:     func() []string { return keysOf(x, x.templates) },
+		progress: func(uint64) {},
+	}
+}
+
 // replace puts a record in place of the one before, which it returns; nil
 // removes. The caller is the only one who changes m.
 func replace[R any](x *Index, m map[string]*R, key string, record *R) *R {

@@ -74,6 +74,7 @@ func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	if d.test.LeaseDuration > 0 {
 		spec.Args = append(spec.Args, "--lease-duration", d.test.LeaseDuration.String(), "--lease-renew-every", d.test.LeaseRenewEvery.String())
 	}
+	spec.Args = append(spec.Args, "--domain", fmt.Sprintf("localhost:%d", g.port))
 	spec.Name, spec.LogFile = g.name, d.log(g.name)
 	spec.Ready = g.ready
 	return spec

@@ -80,6 +80,15 @@ func (c *Cache) Put(t Token, r *Route) bool {
 	return ok
 }
 
+// Admits reports whether Put would take r now. Whoever writes to r's address
+// before r is cached asks it first, and gives up within the time for which an
+// address rests after its fence: a fence that comes after the answer does not
+// wait for that write.
+func (c *Cache) Admits(t Token, r *Route) bool {
+	s, stripe := c.shard(r.SandboxID)
+	return s.admits(stripe, t, r, &c.refusals)
+}
+
 // Invalidate drops the sandbox's route and every Put whose resolve has begun:
 // an end or a changed binding was seen or written. Cached or not, it counts.
 func (c *Cache) Invalidate(id string) {

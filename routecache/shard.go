@@ -49,7 +49,7 @@ func (s *shard) generation(stripe uint64) uint64 {
 func (s *shard) put(stripe uint64, t Token, r *Route, hash uint32, refusals *refusals) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.generations[stripe%stripesPerShard] != t.generation || refusals.refuse(t, r) {
+	if !s.valid(stripe, t, r, refusals) {
 		return false
 	}
 	if old, ok := s.lru.Peek(r.SandboxID); ok {
@@ -63,6 +63,17 @@ func (s *shard) put(stripe uint64, t Token, r *Route, hash uint32, refusals *ref
 		s.evictions.Add(1)
 	}
 	return true
+}
+
+// valid reports whether neither the token nor a refusal forbids r. Under mu.
+func (s *shard) valid(stripe uint64, t Token, r *Route, refusals *refusals) bool {
+	return s.generations[stripe%stripesPerShard] == t.generation && !refusals.refuse(t, r)
+}
+
+func (s *shard) admits(stripe uint64, t Token, r *Route, refusals *refusals) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.valid(stripe, t, r, refusals)
 }
 
 func (s *shard) invalidate(stripe uint64, id string) {

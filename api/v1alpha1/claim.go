@@ -25,3 +25,16 @@ func FencedAddress(pod *corev1.Pod) string {
 	}
 	return ""
 }
+
+// RunsSandboxd reports whether the pods of a spec run sandboxd: one of their
+// containers names its port.
+func RunsSandboxd(spec *corev1.PodSpec) bool {
+	for i := range spec.Containers {
+		for _, p := range spec.Containers[i].Ports {
+			if p.ContainerPort == SandboxdPort {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -47,6 +47,9 @@ const (
 	// AnnotationLastCreate is the RFC 3339 time at which the pool was last asked
 	// for a sandbox.
 	AnnotationLastCreate = "sandlane.dev/last-create"
+	// AnnotationAliases are further names by which users of the REST API may ask
+	// for the pool, separated by commas.
+	AnnotationAliases = "sandlane.dev/aliases"
 )
 
 // Labels and annotations on gateway Leases.
@@ -91,3 +94,35 @@ const (
 
 // IDPattern is what every sandbox ID matches, in all three forms of a target.
 const IDPattern = `^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$`
+
+// FieldNamespace is the field by which Sandboxes, which are cluster-scoped, can
+// be listed by the namespace they belong to.
+const FieldNamespace = "spec.namespace"
+
+// SandboxdPort is where sandboxd, the agent inside a sandbox, listens (see
+// RunsSandboxd).
+const SandboxdPort = 49983
+
+// The Secret that sandboxd's init secret is kept in, in each namespace whose
+// pods run sandboxd. Pod templates refer to it.
+const (
+	InitSecretName = "sandlane-init"
+	InitSecretKey  = "secret"
+)
+
+// generatedLen is the length of a generated ID: "i" and 20 of a-z and 0-9.
+const generatedLen = 21
+
+// GeneratedID reports whether an ID has the form that the REST API gives. Such a
+// sandbox is made by the REST API alone.
+func GeneratedID(id string) bool {
+	if len(id) != generatedLen || id[0] != 'i' {
+		return false
+	}
+	for i := range len(id) {
+		if c := id[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}

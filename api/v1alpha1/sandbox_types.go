@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Last-Active",type=date,JSONPath=`.status.lastActive`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.namespace`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$')",message="a sandbox ID has 1 to 57 of a-z, 0-9 and dash, and neither begins nor ends with a dash"
 type Sandbox struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -100,6 +101,10 @@ type SandboxNetwork struct {
 	// Private asks for the traffic token on every port but sandboxd's own.
 	// +optional
 	Private bool `json:"private,omitempty"`
+	// Unsecured: sandboxd was initialised without a token, so that it answers
+	// everyone who may reach its port.
+	// +optional
+	Unsecured bool `json:"unsecured,omitempty"`
 }
 
 // Binding is the claim that ties a sandbox to a pod.

@@ -24,8 +24,8 @@ func newEnd() *cobra.Command {
 	state := stateFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id := args[0]
-		if !idPattern.MatchString(id) {
-			return fmt.Errorf("%q is no sandbox ID: 1 to 57 of a-z, 0-9 and dash, neither first nor last a dash", id)
+		if err := checkID(id); err != nil {
+			return err
 		}
 		dir, err := state()
 		if err != nil {
@@ -38,6 +38,13 @@ func newEnd() *cobra.Command {
 		return end(cmd, c, id)
 	}
 	return cmd
+}
+
+func checkID(id string) error {
+	if !idPattern.MatchString(id) {
+		return fmt.Errorf("%q is no sandbox ID: 1 to 57 of a-z, 0-9 and dash, neither first nor last a dash", id)
+	}
+	return nil
 }
 
 func end(cmd *cobra.Command, c client.Client, id string) error {

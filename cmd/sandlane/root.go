@@ -23,6 +23,7 @@ var commands = []func() *cobra.Command{
 	newKubectl,
 	newEnd,
 	newAPIKey,
+	newToken,
 	newGateway,
 	newController,
 	newPrepare,

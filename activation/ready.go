@@ -1,0 +1,107 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// readyTimeout bounds one call of a Ready. With the look at the cache just before
+// it, it keeps the call away from the address's next pod: an address rests three
+// seconds after its fence (docs/design 4.2).
+const readyTimeout = 2 * time.Second
+
+// Ready makes the pod that a claim has landed on ready for its sandbox: one try,
+// which a later one may repeat, also at another gateway. It must give up when ctx
+// is done. An ErrUnusable says that there is no use trying again; after it the
+// sandbox has to be ended, which is up to the Ready or to who asked for Make.
+type Ready func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
+
+// Make is what a sandbox is that no first request makes. Each request has one of
+// its own, so that no two share a flight.
+type Make struct {
+	Timeouts v1alpha1.SandboxTimeouts
+	Metadata map[string]string
+	Network  v1alpha1.SandboxNetwork
+	// Ready is called in place of Options.Ready, by this request's flight alone.
+	Ready Ready
+
+	tried atomic.Bool
+}
+
+// Tried reports whether a write was begun that may have made the sandbox.
+func (m *Make) Tried() bool { return m.tried.Load() }
+
+// finish makes the sandbox's pod ready and caches the route to it. A Put that is
+// refused means that it changed meanwhile: whoever asked resolves again.
+func (f *flight) finish(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	r := f.route(s, pod)
+	if r == nil {
+		return nil
+	}
+	if err := f.makeReady(token, s, pod, r); err != nil {
+		return err
+	}
+	f.a.o.Cache.Put(token, r)
+	return nil
+}
+
+// route returns the route to a pod that runs the sandbox; nil if it cannot be
+// reached.
+func (f *flight) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.Route {
+	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	if err != nil {
+		return nil
+	}
+	rv, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil
+	}
+	claimID := pod.Annotations[v1alpha1.AnnotationClaim]
+	return &routecache.Route{
+		SandboxID: f.ID, Namespace: pod.Namespace, ClaimID: claimID, PodUID: string(pod.UID),
+		Addr: addr, PodRV: rv, Private: s.Spec.Network.Private, Stamp: f.a.o.Stamp(f.ID, claimID),
+	}
+}
+
+// makeReady tries until the pod is ready, refuses, is no longer the sandbox's, or
+// the flight's time is up.
+func (f *flight) makeReady(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1.Pod, r *routecache.Route) error {
+	ready := f.a.o.Ready
+	if f.Make != nil {
+		ready = f.Make.Ready
+	}
+	if ready == nil {
+		return nil
+	}
+	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		stands := f.a.o.Cache.Admits(token, r)
+		err := errLook
+		if stands {
+			err = f.tryReady(ready, s, pod)
+		}
+		switch {
+		case err == nil, errors.Is(err, ErrUnusable):
+			return err
+		case !sleep(f.ctx, wait):
+			return fmt.Errorf("%w: %w", ErrNotReady, err)
+		case !stands:
+			return errLook
+		}
+	}
+}
+
+func (f *flight) tryReady(ready Ready, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(f.ctx, readyTimeout)
+	defer cancel()
+	return ready(ctx, s, pod)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/local"
+)
+
+func newToken() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token ID",
+		Short: "Print the token of a sandbox",
+		Long: `Print the token that sandboxd asks for in a sandbox (header X-Access-Token), or
+with --traffic the one that a private sandbox asks for on its other ports (header
+E2b-Traffic-Access-Token). Tokens are derived from the ID: whoever may read the
+cluster's token seed has them all.`,
+		Args: cobra.ExactArgs(1),
+	}
+	state := stateFlag(cmd)
+	traffic := cmd.Flags().Bool("traffic", false, "the traffic token, not sandboxd's")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkID(args[0]); err != nil {
+			return err
+		}
+		dir, err := state()
+		if err != nil {
+			return err
+		}
+		c, err := clusterClient(dir)
+		if err != nil {
+			return err
+		}
+		return token(cmd, c, args[0], *traffic)
+	}
+	return cmd
+}
+
+// token prints a token of a sandbox that exists. A gateway has made the seed.
+func token(cmd *cobra.Command, c client.Client, id string, traffic bool) error {
+	var s v1alpha1.Sandbox
+	err := c.Get(cmd.Context(), client.ObjectKey{Name: id}, &s)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no sandbox %s", id)
+	}
+	if err != nil {
+		return fmt.Errorf("read sandbox %s: %w", id, err)
+	}
+	if !traffic && s.Spec.Network.Unsecured {
+		return fmt.Errorf("sandbox %s was made unsecured: its sandboxd asks for no token", id)
+	}
+	if traffic && !s.Spec.Network.Private {
+		return fmt.Errorf("sandbox %s is not private: its ports ask for no token", id)
+	}
+	tokens, err := credentials.LoadTokens(cmd.Context(), c, local.SystemNamespace)
+	if err != nil {
+		return err
+	}
+	text := tokens.Envd(id)
+	if traffic {
+		text = tokens.Traffic(id)
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+	return err
+}

@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/activation"
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/ending"
+)
+
+const (
+	// undoPatience is how long a failed create waits for its undoing.
+	undoPatience = 5 * time.Second
+	// undoTimeout is how long the undoing goes on after that. What is left then
+	// ends at its end time.
+	undoTimeout = 2 * time.Minute
+	// undoTry bounds one write of it; undoMin and undoMax the waits between tries.
+	undoTry          = 5 * time.Second
+	undoMin, undoMax = 50 * time.Millisecond, 2 * time.Second
+)
+
+// errEndedMeanwhile: the sandbox was gone before its create was done.
+var errEndedMeanwhile = errors.New("the sandbox ended while it was made")
+
+// Create implements e2b.Sandboxes. The sandbox is made bound, in one write, and
+// its pod claimed and initialised, all by one activation that is its own. Whatever
+// fails then, what may have been made is ended before the error is returned; if
+// that cannot be done in time the error is ErrOutcomeUnknown, and it is gone on
+// with.
+func (x *sandboxes) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, error) {
+	m, err := x.makeOf(n)
+	if err != nil {
+		return e2b.Sandbox{}, err
+	}
+	var made *v1alpha1.Sandbox // written by the flight, which is over when Activate returns
+	m.Ready = func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+		err := x.agent.init(ctx, s, pod, n.Env)
+		if err == nil {
+			made = s
+		}
+		return err
+	}
+	err = x.wake.Activate(ctx, activation.Request{
+		ID: n.ID, Namespace: n.Namespace, Pool: n.Pool, Team: n.Team, New: true, Make: m,
+	})
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
+		err = ctx.Err() // nobody hears of it any more
+	case made == nil:
+		err = errEndedMeanwhile
+	default:
+		return x.describe(made), nil
+	}
+	if m.Tried() && !x.undo(n) {
+		return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w: %w", n.ID, e2b.ErrOutcomeUnknown, err)
+	}
+	return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, createError(err))
+}
+
+// makeOf checks that the pool can back such a sandbox, and says what it is.
+func (x *sandboxes) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
+	pool, ok := x.index.Pool(n.Namespace, n.Pool)
+	if !ok || pool.Deleting {
+		return nil, fmt.Errorf("%w: there is no pool %s", e2b.ErrInvalid, n.Pool)
+	}
+	if t := x.index.Template(pool); t == nil || !v1alpha1.RunsSandboxd(&t.Template.Spec) {
+		return nil, fmt.Errorf("%w: pool %s does not run sandboxd: no container of its template has the port %d",
+			e2b.ErrInvalid, n.Pool, v1alpha1.SandboxdPort)
+	}
+	end := metav1.NewTime(n.EndAt.UTC().Truncate(time.Second))
+	m := &activation.Make{
+		Timeouts: v1alpha1.SandboxTimeouts{EndAt: &end}, Metadata: n.Metadata,
+		Network: v1alpha1.SandboxNetwork{Private: n.Private, Unsecured: !n.Secure},
+	}
+	// Users of E2B expect no end before the timeout. A pool may still ask for one.
+	if pool.Spec.IdleTimeout == nil {
+		m.Timeouts.Idle = &metav1.Duration{}
+	}
+	return m, nil
+}
+
+// createError says in e2b's words why no sandbox was made. What it does not know
+// stays: a failure of ours.
+func createError(err error) error {
+	for _, m := range []struct{ from, to error }{
+		{activation.ErrNoCapacity, e2b.ErrNoCapacity},
+		{activation.ErrParkingFull, e2b.ErrNoCapacity},
+		{activation.ErrShutdown, e2b.ErrNoCapacity}, // not here, nothing was made, try again
+		{activation.ErrPoolNotFound, e2b.ErrInvalid},
+		{activation.ErrInvalid, e2b.ErrInvalid},
+	} {
+		if errors.Is(err, m.from) {
+			return fmt.Errorf("%w: %w", m.to, err)
+		}
+	}
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
+		return fmt.Errorf("%w: %w", e2b.ErrQuota, err)
+	}
+	return err
+}
+
+// undo ends what a create may have made, and reports whether that is done. It goes
+// on by itself if it takes long.
+func (x *sandboxes) undo(n e2b.NewSandbox) bool {
+	x.cache.Invalidate(n.ID)
+	done := make(chan error, 1)
+	x.undos.running.Go(func() {
+		ctx, cancel := context.WithTimeout(x.undos.ctx, undoTimeout)
+		defer cancel()
+		err := x.bury(ctx, n)
+		if err != nil {
+			x.log.Warn("a sandbox whose create failed may run until its end time", "sandbox", n.ID, "error", err)
+		}
+		done <- err
+	})
+	late := time.NewTimer(undoPatience)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err == nil
+	case <-late.C:
+		return false
+	}
+}
+
+// bury sees to it that there is no sandbox of this ID but an ended one, now and
+// later: a create whose answer was lost may still be on its way, so where there is
+// none an ended one is put in its place.
+func (x *sandboxes) bury(ctx context.Context, n e2b.NewSandbox) error {
+	for wait := undoMin; ; wait = min(2*wait, undoMax) {
+		err := x.buryOnce(ctx, n)
+		if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			return err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
+}
+
+func (x *sandboxes) buryOnce(ctx context.Context, n e2b.NewSandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, undoTry)
+	defer cancel()
+	const message = "its create failed or was given up"
+	err := ending.EndSandbox(ctx, x.api, n.ID, v1alpha1.EndCanceled, message)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	s := &v1alpha1.Sandbox{}
+	s.Name, s.Finalizers = n.ID, []string{v1alpha1.FinalizerSandbox}
+	s.Spec.Namespace, s.Spec.Pool, s.Spec.Team = n.Namespace, n.Pool, n.Team
+	s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndCanceled, Message: message, At: metav1.Now()}
+	return x.api.Create(ctx, s)
+}

@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/index"
+)
+
+const (
+	metricsTimeout = 2 * time.Second // see agent
+	logsTimeout    = 10 * time.Second
+	maxLogBytes    = 1 << 20
+)
+
+// Metrics implements e2b.Sandboxes: the present moment, as sandboxd sees it. A
+// sandbox that does not run has none.
+func (x *sandboxes) Metrics(ctx context.Context, namespace, id string) ([]e2b.Metric, error) {
+	token := x.cache.Begin(id)
+	a, err := x.locate(ctx, namespace, id)
+	if err != nil {
+		return nil, err
+	}
+	if a.State != index.Running || !a.Sandboxd {
+		return []e2b.Metric{}, nil
+	}
+	if !x.cache.Admits(token, a.Route) {
+		return nil, fmt.Errorf("metrics of sandbox %s: %w", id, errChanged)
+	}
+	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+	defer cancel()
+	m, err := x.agent.metrics(ctx, a.Route.Addr, id)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: %w", id, err)
+	}
+	return []e2b.Metric{{
+		At: time.Unix(m.TS, 0), CPUCount: m.CPUCount, CPUUsedPercent: m.CPUUsedPct,
+		MemUsed: m.MemUsed, MemTotal: m.MemTotal, MemCache: m.MemCache, DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
+	}}, nil
+}
+
+// locate says where a sandbox of the namespace is: from the index, or by a live
+// read where that does not know it as running.
+func (x *sandboxes) locate(ctx context.Context, namespace, id string) (index.Answer, error) {
+	if !sandboxID.MatchString(id) {
+		return index.Answer{}, e2b.ErrNotFound
+	}
+	a := x.index.Resolve(id)
+	if a.State != index.Running {
+		var err error
+		if a, err = x.live.ResolveReserved(ctx, id); err != nil {
+			return a, err
+		}
+	}
+	if a.State == index.Unknown || a.State == index.Ended || a.Namespace != namespace {
+		return index.Answer{}, e2b.ErrNotFound
+	}
+	return a, nil
+}
+
+// Logs implements e2b.Sandboxes: what the pod's container with sandboxd printed.
+// Where the node gives no logs there are none.
+func (x *sandboxes) Logs(ctx context.Context, namespace, id string, limit int) ([]e2b.LogLine, error) {
+	a, err := x.locate(ctx, namespace, id)
+	if err != nil {
+		return nil, err
+	}
+	if a.State != index.Running || limit <= 0 {
+		return []e2b.LogLine{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, logsTimeout)
+	defer cancel()
+	lines, err := x.readLogs(ctx, a, limit)
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
+			return nil, ctx.Err()
+		}
+		x.log.Warn("no logs of a sandbox", "sandbox", id, "error", err)
+		return []e2b.LogLine{}, nil
+	}
+	// The pod's name could serve another claim by now.
+	if b, err := x.locate(ctx, namespace, id); err != nil || b.ClaimID != a.ClaimID {
+		return []e2b.LogLine{}, err
+	}
+	return lines, nil
+}
+
+func (x *sandboxes) readLogs(ctx context.Context, a index.Answer, limit int) ([]e2b.LogLine, error) {
+	stream, err := x.pods.CoreV1().Pods(a.Namespace).GetLogs(a.PodName, &corev1.PodLogOptions{
+		Container: x.container(a), Timestamps: true, TailLines: new(int64(limit)), LimitBytes: new(int64(maxLogBytes)),
+	}).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	lines := []e2b.LogLine{}
+	scanner := bufio.NewScanner(stream)
+	scanner.Buffer(nil, maxLogBytes)
+	for scanner.Scan() && len(lines) < limit {
+		stamp, text, _ := strings.Cut(scanner.Text(), " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil { // the rest of a line that was cut
+			continue
+		}
+		lines = append(lines, e2b.LogLine{At: at, Text: text})
+	}
+	return lines, scanner.Err()
+}
+
+// container is the one whose logs are a sandbox's: that with sandboxd, else the
+// first. Empty if the template is gone, which works for pods of one container.
+func (x *sandboxes) container(a index.Answer) string {
+	pool, _ := x.index.Pool(a.Namespace, a.Pool)
+	template := x.index.Template(pool)
+	if template == nil || len(template.Template.Spec.Containers) == 0 {
+		return ""
+	}
+	containers := template.Template.Spec.Containers
+	for i := range containers {
+		if v1alpha1.RunsSandboxd(&corev1.PodSpec{Containers: containers[i : i+1]}) {
+			return containers[i].Name
+		}
+	}
+	return containers[0].Name
+}

@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/index"
+)
+
+// maxLifetime is how long after its start a sandbox of the REST API may end.
+const maxLifetime = 24 * time.Hour
+
+// templates are the pools as users of the REST API see them, from the index: a
+// pool is a template of its name, and of the aliases in its annotation.
+type templates struct {
+	index *index.Index
+	node  *nodeSize
+}
+
+var _ e2b.Templates = templates{}
+
+// Template implements e2b.Templates. A pool's own name comes before the aliases
+// of others; of several pools with one alias the oldest has it.
+func (t templates) Template(namespace, name string) (e2b.Template, bool) {
+	if pool, ok := t.index.Pool(namespace, name); ok && !pool.Deleting {
+		return t.describe(pool), true
+	}
+	for _, pool := range t.pools(namespace) {
+		if slices.Contains(pool.Aliases, name) {
+			return t.describe(pool), true
+		}
+	}
+	return e2b.Template{}, false
+}
+
+// Templates implements e2b.Templates: the pools that run sandboxd, oldest first.
+// From others no sandbox can be created here, only claimed by a first request.
+func (t templates) Templates(namespace string) []e2b.Template {
+	all := []e2b.Template{}
+	for _, pool := range t.pools(namespace) {
+		if spec := t.index.Template(pool); spec != nil && v1alpha1.RunsSandboxd(&spec.Template.Spec) {
+			all = append(all, t.describe(pool))
+		}
+	}
+	return all
+}
+
+// pools are those of a namespace that are there to stay, oldest first.
+func (t templates) pools(namespace string) []index.PoolInfo {
+	all := slices.DeleteFunc(t.index.Pools(), func(p index.PoolInfo) bool { return p.Namespace != namespace || p.Deleting })
+	slices.SortFunc(all, func(a, b index.PoolInfo) int {
+		if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return all
+}
+
+func (t templates) describe(pool index.PoolInfo) e2b.Template {
+	z := t.node.of(t.index.Template(pool))
+	return e2b.Template{
+		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: maxLifetime,
+		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
+	}
+}
