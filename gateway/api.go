@@ -19,7 +19,7 @@ import (
 // apiPart is the REST API in this gateway: its server on a unix socket, which
 // Envoy sends to what is not addressed to a sandbox, and what it serves from.
 type apiPart struct {
-	server    apiServer
+	server    *e2b.Server
 	listener  net.Listener
 	sandboxes *sandboxes
 	node      *nodeSize
@@ -36,9 +36,9 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, l
 		log: g.o.Log, lists: make(chan struct{}, maxLists),
 	}
 	s.undos.ctx, s.undos.cancel = context.WithCancel(context.Background())
-	server, err := newAPIServer(e2bParts{
-		sandboxes: s, templates: templates{g.index, node}, keys: apiKeys{g.keys, g.ready}, tokens: tokens,
-		domain: g.o.Domain, registerer: g.reg, log: g.o.Log,
+	server, err := e2b.NewServer(e2b.Options{
+		Sandboxes: s, Templates: templates{g.index, node}, Keys: apiKeys{g.keys, g.ready}, Tokens: tokens,
+		Domain: g.o.Domain, Registerer: g.reg, Log: g.o.Log,
 	})
 	if err != nil {
 		return err
