@@ -14,25 +14,33 @@ import (
 // maxBody bounds a request's body.
 const maxBody = 1 << 20
 
-// readBody replaces the body, of known length or chunked, by one in memory. Its
-// deadline is gone from the connection when it returns.
+// boundBody gives a request's body until a deadline to arrive, whoever reads it:
+// net/http reads what a handler leaves before it sends the answer. A request
+// without a body gets none, since a deadline that passes cancels the request.
+func (s *Server) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody {
+		// A writer without deadlines, such as a test's recorder, refuses; nothing is
+		// lost then.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.body))
+	}
+}
+
+// readBody replaces the body, of known length or chunked, by one in memory, and
+// takes the deadline off the connection.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	tooLarge := refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("The request's body is larger than %d bytes.", maxBody))
 	if r.ContentLength > maxBody {
+		w.Header().Set("Connection", "close")
 		return tooLarge
 	}
-	// A writer without deadlines, such as a test's recorder, refuses; nothing is
-	// lost then.
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(s.body))
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
+		w.Header().Set("Connection", "close")
 		return tooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
@@ -40,6 +48,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return refuse(http.StatusBadRequest, "The request's body could not be read.")
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
 	return nil
 }

@@ -60,6 +60,7 @@ func (s *Server) serveHTTP(writer http.ResponseWriter, r *http.Request) {
 		}
 		s.observe(w, r, c)
 	}()
+	s.boundBody(w, r)
 	allowOrigins(w.Header())
 	if r.Method == http.MethodOptions {
 		w.WriteHeader(http.StatusNoContent)

@@ -39,7 +39,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: s.header,
 		// There is no ReadTimeout: its deadline would stay on the connection while a
-		// create waits for a pod, and cancel it. readBody sets and clears its own.
+		// create waits for a pod, and cancel it. boundBody and readBody have their own.
 		WriteTimeout:   s.write,
 		IdleTimeout:    s.idle,
 		MaxHeaderBytes: 64 << 10,

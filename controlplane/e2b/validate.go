@@ -53,11 +53,13 @@ func describe(err error) string {
 			what = "must have the Content-Type application/json"
 		}
 	}
-	if errors.As(err, &schema) {
-		if path := strings.Join(schema.JSONPointer(), "."); path != "" && where == "body" {
-			where = path
-		}
-		what = schema.Reason
+	// The innermost says most: around it are the schemas that it is a part of.
+	var path []string
+	for ; errors.As(err, &schema); err = schema.Origin {
+		path, what = append(path, schema.JSONPointer()...), schema.Reason
+	}
+	if len(path) > 0 && where == "body" {
+		where = strings.Join(path, ".")
 	}
 	return where + ": " + what
 }

@@ -1,0 +1,214 @@
+package e2b
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+// fill gives team a n sandboxes, many of which start at the same time.
+func fill(f *fake, n int) {
+	clear(f.sandboxes)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range n {
+		sandbox := Sandbox{
+			ID: fmt.Sprintf("s%03d", i), Namespace: "a", Pool: "base", StartedAt: at.Add(time.Duration(i/7) * time.Second),
+			Metadata: map[string]string{"third": fmt.Sprint(i % 3)},
+		}
+		f.sandboxes[sandbox.ID] = sandbox
+	}
+}
+
+func ids(page []api.ListedSandbox) (all []string) {
+	for _, one := range page {
+		all = append(all, one.SandboxID)
+	}
+	return all
+}
+
+// Page by page comes what one list has: in order, all, none twice, with the same
+// total on every page and no token on the last.
+func TestPagesAreTheList(t *testing.T) {
+	f := newFake()
+	fill(f, 95)
+	s := newServer(t, f, nil)
+	for _, c := range []struct {
+		query string
+		want  func(a, b Sandbox) int
+	}{
+		{"", func(a, b Sandbox) int { return compare(a.StartedAt, a.ID, b.StartedAt, b.ID, false) }},
+		{"&order=desc", func(a, b Sandbox) int { return compare(a.StartedAt, a.ID, b.StartedAt, b.ID, false) }},
+		{"&order=asc", func(a, b Sandbox) int { return compare(a.StartedAt, a.ID, b.StartedAt, b.ID, true) }},
+	} {
+		sorted := slices.SortedFunc(maps.Values(f.sandboxes), c.want)
+		if c.query != "&order=asc" && (sorted[0].ID != "s091" || sorted[4].ID != "s084") {
+			t.Fatalf("not the newest first, then by ID: %v", sorted[:5])
+		}
+		for _, limit := range []int{1, 7, 10, 94, 95, 96, 100} {
+			var got []string
+			token := ""
+			for pages := 0; ; pages++ {
+				if pages > 95 {
+					t.Fatalf("limit %d%s: pages do not end", limit, c.query)
+				}
+				w := ask(t, s, "GET", fmt.Sprintf("/v2/sandboxes?limit=%d%s&nextToken=%s", limit, c.query, url.QueryEscape(token)), keyA, "")
+				page := ids(read[[]api.ListedSandbox](t, w))
+				if len(page) > limit || len(page) == 0 || w.Header().Get("X-Total-Running") != "95" {
+					t.Fatalf("limit %d%s: a page of %d, total %s", limit, c.query, len(page), w.Header().Get("X-Total-Running"))
+				}
+				got = append(got, page...)
+				if token = w.Header().Get("X-Next-Token"); token == "" {
+					break
+				}
+			}
+			want := []string{}
+			for _, one := range sorted {
+				want = append(want, one.ID)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("limit %d%s: got %v, want %v", limit, c.query, got, want)
+			}
+		}
+	}
+	if got := ids(read[[]api.ListedSandbox](t, ask(t, s, "GET", "/sandboxes", keyA, ""))); len(got) != 95 || got[0] != "s091" {
+		t.Errorf("the old list has %d, first %v", len(got), got[0])
+	}
+}
+
+// A token works although its sandbox is gone, and only for its order.
+func TestTokens(t *testing.T) {
+	f := newFake()
+	fill(f, 30)
+	s := newServer(t, f, nil)
+	w := ask(t, s, "GET", "/v2/sandboxes?limit=10", keyA, "")
+	first, token := ids(read[[]api.ListedSandbox](t, w)), w.Header().Get("X-Next-Token")
+	delete(f.sandboxes, first[9])
+	f.sandboxes["new"] = Sandbox{ID: "new", Namespace: "a", StartedAt: time.Now()}
+	second := ids(read[[]api.ListedSandbox](t, ask(t, s, "GET", "/v2/sandboxes?nextToken="+token, keyA, "")))
+	if len(second) != 20 || slices.ContainsFunc(second, func(id string) bool { return id == "new" || slices.Contains(first, id) }) {
+		t.Errorf("after %v came %v", first, second)
+	}
+	if w := ask(t, s, "GET", "/v2/sandboxes?order=asc&nextToken="+token, keyA, ""); w.Code != 400 {
+		t.Errorf("a token of the other order: %d", w.Code)
+	}
+	text, _ := base64.URLEncoding.DecodeString(token)
+	if !strings.HasSuffix(string(text), "Z__"+first[9]) {
+		t.Errorf("the token says %s", text)
+	}
+}
+
+// escape does to metadata what the SDKs do, but for the last time, the URL's.
+func escape(metadata map[string]string) string {
+	values := url.Values{}
+	for k, v := range metadata {
+		values.Set(url.QueryEscape(k), url.QueryEscape(v))
+	}
+	return values.Encode()
+}
+
+// The measured request of the contract, and filters of several pairs.
+func TestMetadataFilter(t *testing.T) {
+	f := newFake()
+	fill(f, 9)
+	f.sandboxes["odd"] = Sandbox{ID: "odd", Namespace: "a", Metadata: map[string]string{"a": "b c&d", "k/1": "v", "more": "x"}}
+	s := newServer(t, f, nil)
+	for query, want := range map[string]int{
+		"a%3Db%252520c%252526d%26k%25252F1%3Dv": 1,
+		"a%3Db%252520c%252526d%26k%25252F1%3Dw": 0,
+		"third%3D1":                             3,
+		"third=1":                               3,
+		"third%3D1%26nosuch%3D":                 0,
+		url.QueryEscape(escape(map[string]string{"a": "b c&d"})): 1,
+		"": 10,
+	} {
+		for _, path := range []string{"/v2/sandboxes", "/sandboxes"} {
+			w := ask(t, s, "GET", path+"?metadata="+query, keyA, "")
+			if got := len(read[[]api.ListedSandbox](t, w)); got != want {
+				t.Errorf("%s?metadata=%s: %d sandboxes, want %d", path, query, got, want)
+			}
+			if total := w.Header().Get("X-Total-Running"); path != "/sandboxes" && total != fmt.Sprint(want) {
+				t.Errorf("metadata=%s: total %s, want %d", query, total, want)
+			}
+		}
+	}
+}
+
+func FuzzMetadataRoundTrip(f *testing.F) {
+	f.Add("a", "b c&d", "k/1", "v")
+	f.Add("+", "%", "=", "&")
+	f.Add("", "", "x", "ü\x00")
+	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 string) {
+		want := map[string]string{k1: v1, k2: v2}
+		got, ok := parseMetadata(escape(want))
+		if !ok || !maps.Equal(got, want) {
+			t.Errorf("%q became %q, %v", want, got, ok)
+		}
+	})
+}
+
+// Whatever a client sends as a token, it is refused or is one that is given.
+func FuzzCursor(f *testing.F) {
+	f.Add(cursorOf(Sandbox{ID: idA, StartedAt: time.Unix(1e9, 5)}, true), true)
+	f.Add(cursorOf(Sandbox{ID: "x-1", StartedAt: time.Unix(0, 0)}, false), false)
+	f.Add("", false)
+	f.Add(base64.URLEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z__UPPER")), false)
+	f.Fuzz(func(t *testing.T, token string, ascending bool) {
+		c, err := parseCursor(token, ascending)
+		if err != nil {
+			return
+		}
+		again, err := parseCursor(cursorOf(Sandbox{ID: c.id, StartedAt: c.started}, ascending), ascending)
+		if err != nil || again.id != c.id || !again.started.Equal(c.started) {
+			t.Errorf("%q is %+v, which is %+v, %v", token, c, again, err)
+		}
+		if !idPattern.MatchString(c.id) {
+			t.Errorf("%q names %q", token, c.id)
+		}
+	})
+}
+
+// position agrees with looking at one after the other.
+func TestPosition(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		ascending := random.IntN(2) == 0
+		all := make([]Sandbox, random.IntN(20))
+		for i := range all {
+			all[i] = Sandbox{ID: fmt.Sprint(random.IntN(9)), StartedAt: time.Unix(random.Int64N(5), 0)}
+		}
+		sortSandboxes(all, ascending)
+		c := &cursor{id: fmt.Sprint(random.IntN(9)), started: time.Unix(random.Int64N(5), 0)}
+		want := 0
+		for _, one := range all {
+			if compare(one.StartedAt, one.ID, c.started, c.id, ascending) <= 0 {
+				want++
+			}
+		}
+		if got := c.position(all, ascending); got != want {
+			t.Fatalf("%v after %v: %d, want %d", all, c, got, want)
+		}
+	}
+}
+
+func TestShortID(t *testing.T) {
+	for given, want := range map[string]string{
+		idA: idA, idA + "-6532622b": idA, idA + "-x-y": idA, idA + "b": idA + "b",
+		"my-own-1": "my-own-1", "i-short": "i-short", "x": "x",
+		"": "", "-x": "", "x-": "", "Ax": "", "a.b": "", "a/b": "", strings.Repeat("a", 58): "",
+	} {
+		if got, ok := shortID(given); got != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v", given, got, ok)
+		}
+	}
+	if a, b := newID(), newID(); a == b || !generated.MatchString(a) || len(a) != 21 {
+		t.Errorf("new IDs %q and %q", a, b)
+	}
+}
