@@ -30,7 +30,7 @@ func Bootstrap(o Options) (*bootstrapv3.Bootstrap, error) {
 		},
 		StaticResources: &bootstrapv3.Bootstrap_StaticResources{
 			Listeners: []*listenerv3.Listener{mainListener(&o)},
-			Clusters:  []*clusterv3.Cluster{sandboxCluster(&o), extProcCluster(&o)},
+			Clusters:  []*clusterv3.Cluster{sandboxCluster(&o), extProcCluster(&o), restCluster(&o)},
 		},
 		OverloadManager: overloadManager(&o),
 		LayeredRuntime:  runtimeLayers(),

@@ -16,6 +16,7 @@ import (
 
 const (
 	gatewayCluster = "extproc"
+	apiCluster     = "api"
 	httpOptionsKey = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 	// upstreamIdle is shorter than the 5 s after which common servers close a
 	// kept-alive connection: a request must not meet that close.
@@ -38,17 +39,7 @@ func sandboxCluster(o *Options) *clusterv3.Cluster {
 			}},
 		}},
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
-		TypedExtensionProtocolOptions: httpOptions(&httpv3.HttpProtocolOptions{
-			UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
-					HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: true},
-				},
-			}},
-			CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
-				IdleTimeout:     durationpb.New(upstreamIdle),
-				MaxHeadersCount: u32(maxHeaders),
-			},
-		}),
+		TypedExtensionProtocolOptions: httpOptions(http1()),
 		// max_connections is no limit on purpose, see the package comment.
 		CircuitBreakers: breakers(unlimited, o.MaxStreams),
 		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{
@@ -74,12 +65,45 @@ func extProcCluster(o *Options) *clusterv3.Cluster {
 		// Every open request may be parked here, and each worker has a stream
 		// for the access log.
 		CircuitBreakers: breakers(unlimited, 2*o.MaxStreams),
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{
-			ClusterName: gatewayCluster,
-			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
-				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: pipe(o.ExtProcSocket)}},
-			}}}},
+		LoadAssignment:  at(gatewayCluster, o.ExtProcSocket),
+	}
+}
+
+// restCluster is the REST API of the gateway process, over a unix socket.
+func restCluster(o *Options) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
+		Name:                          apiCluster,
+		ConnectTimeout:                durationpb.New(ConnectTimeout),
+		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		PerConnectionBufferLimitBytes: u32(connectionBuffer),
+		TypedExtensionProtocolOptions: httpOptions(http1()),
+		CircuitBreakers:               breakers(unlimited, o.MaxStreams),
+		LoadAssignment:                at(apiCluster, o.APISocket),
+	}
+}
+
+// http1 speaks HTTP/1.1 upstream.
+func http1() *httpv3.HttpProtocolOptions {
+	return &httpv3.HttpProtocolOptions{
+		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
+				HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: true},
+			},
+		}},
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
+			IdleTimeout:     durationpb.New(upstreamIdle),
+			MaxHeadersCount: u32(maxHeaders),
 		},
+	}
+}
+
+// at is a cluster's one endpoint, a unix socket.
+func at(cluster, socket string) *endpointv3.ClusterLoadAssignment {
+	return &endpointv3.ClusterLoadAssignment{
+		ClusterName: cluster,
+		Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: pipe(socket)}},
+		}}}},
 	}
 }
 

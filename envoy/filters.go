@@ -23,6 +23,8 @@ func ForwardedHeaders() []string {
 	}
 }
 
+const extProcName = "envoy.filters.http.ext_proc"
+
 // extProcFilter asks the gateway once per request, with the headers alone. No
 // answer is an error, and the answer cannot change more than the path and two
 // headers of an immediate answer.
@@ -31,7 +33,7 @@ func extProcFilter(o *Options) *hcmv3.HttpFilter {
 	for _, h := range ForwardedHeaders() {
 		forward = append(forward, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: h}})
 	}
-	return httpFilter("envoy.filters.http.ext_proc", &extprocv3.ExternalProcessor{
+	return httpFilter(extProcName, &extprocv3.ExternalProcessor{
 		GrpcService:       gatewayService(),
 		FailureModeAllow:  false,
 		MessageTimeout:    durationpb.New(o.MessageTimeout),

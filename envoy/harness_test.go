@@ -87,6 +87,7 @@ func to(address string) *extprocv3.ProcessingResponse {
 
 // world is a running Envoy with its gateway and one sandbox.
 type world struct {
+	dir     string
 	url     string
 	admin   Admin
 	gateway *gateway
@@ -105,6 +106,7 @@ func startWorld(t *testing.T, o Options, withGateway bool) *world {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	o.RunDir, o.Port = dir, freePort(t)
 	w := &world{
+		dir:     dir,
 		url:     fmt.Sprintf("http://127.0.0.1:%d", o.Port),
 		admin:   Admin{Socket: filepath.Join(dir, AdminSocketName)},
 		gateway: &gateway{logs: make(chan *alsv3.StreamAccessLogsMessage, 100)},

@@ -6,7 +6,6 @@ import (
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -147,33 +146,5 @@ func http2Limits() *corev3.Http2ProtocolOptions {
 			Interval: durationpb.New(30 * time.Second),
 			Timeout:  durationpb.New(15 * time.Second),
 		},
-	}
-}
-
-// routes sends everything to the pods, without a time limit. Only a request
-// that was never sent is tried again, so that no sandbox sees one twice.
-func routes() *routev3.RouteConfiguration {
-	return &routev3.RouteConfiguration{
-		Name: "main",
-		VirtualHosts: []*routev3.VirtualHost{{
-			Name:                   "all",
-			Domains:                []string{"*"},
-			RequestHeadersToRemove: removedHeaders,
-			Routes: []*routev3.Route{{
-				Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: SandboxCluster},
-					Timeout:          zeroDuration,
-					RetryPolicy: &routev3.RetryPolicy{
-						RetryOn:    "reset-before-request",
-						NumRetries: u32(Retries),
-						RetryBackOff: &routev3.RetryPolicy_RetryBackOff{
-							BaseInterval: durationpb.New(MaxRetryBackOff / 4),
-							MaxInterval:  durationpb.New(MaxRetryBackOff),
-						},
-					},
-				}},
-			}},
-		}},
 	}
 }

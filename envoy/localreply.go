@@ -14,26 +14,21 @@ import (
 const (
 	portClosedMessage = "The sandbox is running but port is not open"
 	noAnswerMessage   = "The sandbox gateway could not answer. Try again in a moment."
+	unknownMessage    = "The sandbox gateway did not finish. What was asked for may have been done."
 
 	metadataSandboxID = "%DYNAMIC_METADATA(" + MetadataNamespace + ":sandbox_id)%"
 	metadataPort      = "%DYNAMIC_METADATA(" + MetadataNamespace + ":port)%"
 )
 
 // localReplies shapes the answers that Envoy makes itself. The first match wins:
-// a pod that does not answer; then the answers of ExtProc, which are final; then
-// every other failure, which is a gateway without an answer.
+// a pod that does not answer; then a REST API that broke off, or took too long, in
+// the middle of a request, which nobody must repeat by itself; then the answers of
+// ExtProc, which are final; then every other failure, which is a gateway without an
+// answer. Only a request that ExtProc sent to a pod has metadata of one.
 func localReplies() *hcmv3.LocalReplyConfig {
-	upstream := responseFlags("UF", "UC", "UR", "URX", "UPE")
-	ours := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
-		MetadataFilter: &accesslogv3.MetadataFilter{
-			Matcher: &matcherv3.MetadataMatcher{
-				Filter: MetadataNamespace,
-				Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: "final"}}},
-				Value:  &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}},
-			},
-			MatchIfKeyNotFound: wrapperspb.Bool(false),
-		},
-	}}
+	upstream := allOf(responseFlags("UF", "UC", "UR", "URX", "UPE"), hasMetadata("sandbox_id", anyValue))
+	tooLate, brokeOff := responseFlags("UT"), responseFlags("UC", "UR", "UPE")
+	ours := hasMetadata("final", &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}})
 	failed := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
 		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: atLeast(500, "sandlane.local_reply_min")},
 	}}
@@ -41,15 +36,37 @@ func localReplies() *hcmv3.LocalReplyConfig {
 		"sandboxId": metadataSandboxID, "message": portClosedMessage, "port": metadataPort, "code": 502,
 	})
 	noAnswer := jsonBody(map[string]any{"message": noAnswerMessage, "code": 503})
+	unknown := func(code int) *corev3.SubstitutionFormatString {
+		return jsonBody(map[string]any{"message": unknownMessage, "code": code})
+	}
+	noRepeat := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "should-retry", Value: "false"}}}
 	retry := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "retry-after", Value: "1"}}}
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
 		{Filter: allOf(upstream, browser()), StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: htmlBody("502",
 			"Port "+metadataPort+" is not open", "The sandbox <code>"+metadataSandboxID+"</code> is running but nothing answers on its port "+metadataPort+".")},
 		{Filter: upstream, StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: closed},
+		{Filter: tooLate, StatusCode: wrapperspb.UInt32(504), HeadersToAdd: noRepeat, BodyFormatOverride: unknown(504)},
+		{Filter: brokeOff, StatusCode: wrapperspb.UInt32(500), HeadersToAdd: noRepeat, BodyFormatOverride: unknown(500)},
 		{Filter: ours},
 		{Filter: allOf(failed, browser()), StatusCode: wrapperspb.UInt32(503), HeadersToAdd: retry,
 			BodyFormatOverride: htmlBody("503", "No answer from the gateway", noAnswerMessage)},
 		{Filter: failed, StatusCode: wrapperspb.UInt32(503), HeadersToAdd: retry, BodyFormatOverride: noAnswer},
+	}}
+}
+
+var anyValue = &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
+
+// hasMetadata matches requests for which ExtProc set a key to such a value.
+func hasMetadata(key string, value *matcherv3.ValueMatcher) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
+		MetadataFilter: &accesslogv3.MetadataFilter{
+			Matcher: &matcherv3.MetadataMatcher{
+				Filter: MetadataNamespace,
+				Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}},
+				Value:  value,
+			},
+			MatchIfKeyNotFound: wrapperspb.Bool(false),
+		},
 	}}
 }
 

@@ -27,6 +27,7 @@ const (
 // Names of the sockets in a gateway's run directory.
 const (
 	ExtProcSocketName = "extproc.sock"
+	APISocketName     = "api.sock"
 	AdminSocketName   = "envoy-admin.sock"
 )
 
@@ -58,11 +59,14 @@ const spareFiles = 1000
 
 // Options describes one Envoy. The zero value of every field but RunDir works.
 type Options struct {
-	// RunDir holds the sockets that ExtProcSocket and AdminSocket do not name.
+	// RunDir holds the sockets that the following do not name.
 	RunDir string
 	// ExtProcSocket is where the gateway's ExternalProcessor and access log
 	// services listen; default extproc.sock in RunDir.
 	ExtProcSocket string
+	// APISocket is where the gateway serves the REST API; default api.sock in
+	// RunDir.
+	APISocket string
 	// AdminSocket is Envoy's admin interface; default envoy-admin.sock in RunDir.
 	AdminSocket string
 	// NodeID names this Envoy in its access log; default "gateway".
@@ -107,6 +111,7 @@ func StreamsFor(files uint64) int {
 // Complete sets the defaults.
 func (o *Options) Complete() {
 	set(&o.ExtProcSocket, filepath.Join(o.RunDir, ExtProcSocketName))
+	set(&o.APISocket, filepath.Join(o.RunDir, APISocketName))
 	set(&o.AdminSocket, filepath.Join(o.RunDir, AdminSocketName))
 	set(&o.NodeID, "gateway")
 	set(&o.ListenAddress, DefaultListenAddress)
@@ -132,7 +137,7 @@ const maxSocketPath = 107
 func (o *Options) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, s := range []struct{ name, path string }{{"ExtProc socket", o.ExtProcSocket}, {"admin socket", o.AdminSocket}} {
+	for _, s := range []struct{ name, path string }{{"ExtProc socket", o.ExtProcSocket}, {"API socket", o.APISocket}, {"admin socket", o.AdminSocket}} {
 		switch {
 		case !filepath.IsAbs(s.path):
 			bad("%s %q must be an absolute path", s.name, s.path)

@@ -46,7 +46,7 @@ func TestOptionsValidate(t *testing.T) {
 func TestCompleteKeepsWhatIsSet(t *testing.T) {
 	t.Parallel()
 	want := Options{
-		RunDir: "/r", ExtProcSocket: "/e", AdminSocket: "/a", NodeID: "n", ListenAddress: "::", Port: 1, MaxStreams: 2,
+		RunDir: "/r", ExtProcSocket: "/e", APISocket: "/p", AdminSocket: "/a", NodeID: "n", ListenAddress: "::", Port: 1, MaxStreams: 2,
 		MaxHeapBytes: 3, MessageTimeout: 4, MaxMessageTimeout: 5, StreamIdleTimeout: 6,
 	}
 	got := want
