@@ -70,7 +70,7 @@ func TestStartAndStop(t *testing.T) {
 	if err := c.Get(t.Context(), key, &lease); !apierrors.IsNotFound(err) {
 		t.Errorf("the lease after a clean stop: %v, %v", err, lease.Spec)
 	}
-	for _, socket := range []string{ExtProcSocket, ControlSocket} {
+	for _, socket := range []string{ExtProcSocket, ControlSocket, APISocket} {
 		if _, err := os.Stat(filepath.Join(dir, socket)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", socket, err)
 		}

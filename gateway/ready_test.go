@@ -1,0 +1,158 @@
+package gateway
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/activation"
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+func (w *world) request(id, pool string) extproc.ActivationRequest {
+	return extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: pool}
+}
+
+// A first request initialises sandboxd, with the token and nothing else, before
+// there is a route; another gateway does it again before it has one, once.
+func TestFirstRequestInitialises(t *testing.T) {
+	w := newWorld(t)
+	d := w.ready()
+	one, two := w.gateway(), w.gateway()
+	id := kubetest.Name("first")
+	r := w.request(id, "base")
+	r.New = true
+	if err := (activator{one.wake}).Activate(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if calls := d.calls(); len(calls) != 1 || calls[0].Token != w.tokens.Envd(id) || len(calls[0].Env) != 0 {
+		t.Fatalf("sandboxd was told %+v", calls)
+	}
+	if one.cache.Get(id) == nil {
+		t.Error("there is no route")
+	}
+	w.follows(two, id, d, 2)
+	if a := (&resolver{one.index, nil, one.readiness}).Lookup(id); a.State != extproc.StateRunning {
+		t.Errorf("the gateway that initialised it finds it %v", a.State)
+	}
+}
+
+// follows has a gateway that did not make the sandbox take it for starting until
+// it has initialised it, which it then has times times in all.
+func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
+	w.t.Helper()
+	kubetest.Eventually(w.t, 10*time.Second, "the index to show the pod", func() error {
+		if a := g.index.Resolve(id); a.State != index.Running {
+			return activation.ErrNotReady
+		}
+		return nil
+	})
+	x := &resolver{g.index, index.NewLive(index.LiveOptions{Reader: w.c}), g.readiness}
+	if a := x.Lookup(id); a.State != extproc.StateStarting || a.Route != nil {
+		w.t.Errorf("before it was initialised it is %+v", a)
+	}
+	if a, err := x.Resolve(w.t.Context(), id, true); err != nil || a.State != extproc.StateStarting || a.Route != nil {
+		w.t.Errorf("before it was initialised it is, live, %+v, %v", a, err)
+	}
+	for range 2 {
+		if err := (activator{g.wake}).Activate(w.t.Context(), w.request(id, "base")); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if calls := d.calls(); len(calls) != times {
+		w.t.Errorf("it was initialised %d times, want %d", len(calls), times)
+	}
+	if a := x.Lookup(id); a.State != extproc.StateRunning || a.Route == nil {
+		w.t.Errorf("after it was initialised it is %+v", a)
+	}
+	if g.cache.Get(id) == nil {
+		w.t.Error("there is no route")
+	}
+}
+
+// claimed makes a sandbox whose owner died after its claim had landed.
+func (w *world) claimed(id, addr string) *corev1.Pod {
+	w.t.Helper()
+	pod := w.pod("base", addr, func(p *corev1.Pod) {
+		p.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning)
+		p.Labels[v1alpha1.LabelSandboxID] = id
+		p.Annotations[v1alpha1.AnnotationClaim] = "claim"
+	})
+	s := &v1alpha1.Sandbox{}
+	s.Name = id
+	s.Spec.Namespace, s.Spec.Pool, s.Spec.FirstRequest = w.ns, "base", true
+	s.Spec.Binding = &v1alpha1.Binding{ClaimID: "claim", PodName: pod.Name, PodUID: string(pod.UID)}
+	if err := w.c.Create(w.t.Context(), s); err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
+// A gateway that dies between claim and initialisation leaves a deaf sandboxd;
+// whoever comes next initialises it.
+func TestOwnerDiesBeforeInit(t *testing.T) {
+	w := newWorld(t)
+	d := w.sandboxd()
+	id := kubetest.Name("orphan")
+	w.claimed(id, d.addr)
+	w.follows(w.gateway(), id, d, 1)
+}
+
+// A sandbox of the REST API is left to its Create, which alone has its environment.
+func TestAPISandboxIsNotInitialisedByOthers(t *testing.T) {
+	w := newWorld(t)
+	d := w.sandboxd()
+	id := newID()
+	w.claimed(id, d.addr)
+	g := w.gateway()
+	if a := (&resolver{g.index, nil, g.readiness}).Lookup(id); a.State != extproc.StateRunning {
+		t.Errorf("it is %+v", a)
+	}
+	if err := (activator{g.wake}).Activate(t.Context(), w.request(id, "base")); err != nil {
+		t.Fatal(err)
+	}
+	if calls := d.calls(); len(calls) != 0 {
+		t.Errorf("sandboxd was told %+v", calls)
+	}
+}
+
+// A first-request sandbox whose pod refuses is ended, and its record says why.
+func TestFirstRequestWithBadSandboxd(t *testing.T) {
+	w := newWorld(t)
+	d := w.ready()
+	d.secret = "x"
+	g := w.gateway()
+	id := kubetest.Name("refused")
+	r := w.request(id, "base")
+	r.New = true
+	err := (activator{g.wake}).Activate(t.Context(), r)
+	wantError(t, "Activate", err, extproc.ErrNotFound)
+	if e := w.sandbox(id).Spec.End; e == nil || e.Reason != v1alpha1.EndFailed || e.Message == "" {
+		t.Errorf("the end is %+v", e)
+	}
+	if r := g.cache.Get(id); r != nil {
+		t.Errorf("it is routed to: %+v", r)
+	}
+}
+
+// A pool without sandboxd is claimed from as ever: nobody is called.
+func TestPoolWithoutSandboxd(t *testing.T) {
+	w := newWorld(t)
+	w.pool("plain", 8000, nil)
+	d := w.sandboxd()
+	w.pod("plain", d.addr, nil)
+	g := w.gateway()
+	id := kubetest.Name("plain")
+	r := w.request(id, "plain")
+	r.New = true
+	if err := (activator{g.wake}).Activate(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if calls := d.calls(); len(calls) != 0 || g.cache.Get(id) == nil {
+		t.Errorf("sandboxd was told %+v; the route is %+v", calls, g.cache.Get(id))
+	}
+}

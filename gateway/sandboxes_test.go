@@ -1,0 +1,195 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+func (w *world) new(id string) e2b.NewSandbox {
+	return e2b.NewSandbox{
+		ID: id, Namespace: w.ns, Team: "team", Pool: "base", EndAt: time.Now().Add(time.Hour), Secure: true,
+		Metadata: map[string]string{"a": "b"}, Env: map[string]string{"KEY": "value"},
+	}
+}
+
+// create makes a sandbox, with time enough.
+func (g *gateway) create(t *testing.T, n e2b.NewSandbox) (e2b.Sandbox, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	return g.api.sandboxes.Create(ctx, n)
+}
+
+// wantError checks an error; a nil want is success.
+func wantError(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) || (err == nil) != (want == nil) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// A sandbox from its create to its kill, seen by its own namespace alone.
+func TestSandboxLife(t *testing.T) {
+	w := newWorld(t)
+	d := w.ready()
+	g, other := w.gateway(), kubetest.Namespace(t)
+	x, ctx := g.api.sandboxes, t.Context()
+	n := w.new(newID())
+	n.Private = true
+	s, err := g.create(t, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := d.calls()
+	if len(calls) != 1 || calls[0].Token != w.tokens.Envd(n.ID) || !maps.Equal(calls[0].Env, n.Env) || time.Since(calls[0].At) > time.Minute {
+		t.Errorf("sandboxd was told %+v", calls)
+	}
+	end := n.EndAt.UTC().Truncate(time.Second)
+	spec := w.sandbox(n.ID).Spec
+	if spec.FirstRequest || spec.Binding == nil || spec.Team != "team" || !spec.Timeouts.EndAt.Time.Equal(end) || spec.Network.Unsecured ||
+		spec.Timeouts.Idle == nil || spec.Timeouts.Idle.Duration != 0 {
+		t.Errorf("the sandbox is %+v", spec)
+	}
+	if r := g.cache.Get(n.ID); r == nil || r.Addr.String() != d.addr || !r.Private {
+		t.Errorf("the route is %+v", r)
+	}
+	check := func(what string, s e2b.Sandbox, err error, end time.Time) {
+		t.Helper()
+		if err != nil || s.ID != n.ID || s.Namespace != w.ns || s.Pool != "base" || !s.EndAt.Equal(end) || !s.Secure || !s.Private ||
+			!maps.Equal(s.Metadata, n.Metadata) || s.StartedAt.IsZero() {
+			t.Errorf("%s: %+v, %v", what, s, err)
+		}
+	}
+	check("Create", s, nil, end)
+	s, err = x.Get(ctx, w.ns, n.ID)
+	check("Get", s, err, end)
+	list := func(namespace string) []e2b.Sandbox {
+		t.Helper()
+		all, err := x.List(ctx, namespace)
+		if err != nil {
+			t.Error(err)
+		}
+		return all
+	}
+	if all := list(w.ns); len(all) != 1 {
+		t.Errorf("List: %+v", all)
+	} else {
+		check("List", all[0], nil, end)
+	}
+	m, err := x.Metrics(ctx, w.ns, n.ID)
+	if err != nil || len(m) != 1 || m[0].CPUCount != 2 || m[0].CPUUsedPercent != 12.5 || m[0].MemUsed != 3 || m[0].DiskTotal != 9 || m[0].At.Unix() != 1_700_000_000 {
+		t.Errorf("Metrics: %+v, %v", m, err)
+	}
+	if lines, err := x.Logs(ctx, w.ns, n.ID, 10); err != nil || len(lines) != 0 { // no node here has any
+		t.Errorf("Logs: %v, %v", lines, err)
+	}
+
+	t.Run("another namespace", func(t *testing.T) {
+		_, err := x.Get(ctx, other, n.ID)
+		wantError(t, "Get", err, e2b.ErrNotFound)
+		_, err = x.SetEnd(ctx, other, n.ID, time.Now(), true)
+		wantError(t, "SetEnd", err, e2b.ErrNotFound)
+		_, err = x.Metrics(ctx, other, n.ID)
+		wantError(t, "Metrics", err, e2b.ErrNotFound)
+		_, err = x.Logs(ctx, other, n.ID, 1)
+		wantError(t, "Logs", err, e2b.ErrNotFound)
+		wantError(t, "End", x.End(ctx, other, n.ID), e2b.ErrNotFound)
+		if all := list(other); len(all) != 0 {
+			t.Errorf("List: %+v", all)
+		}
+		if s := w.sandbox(n.ID); s.Spec.End != nil || !s.Spec.Timeouts.EndAt.Time.Equal(end) {
+			t.Errorf("it was changed: %+v", s.Spec)
+		}
+	})
+	for _, tc := range []struct {
+		what    string
+		by      time.Duration
+		shorten bool
+		want    time.Duration
+	}{
+		{"extended", time.Hour, false, time.Hour},
+		{"not shortened", -time.Hour, false, time.Hour},
+		{"the same", time.Hour, true, time.Hour},
+		{"shortened", -30 * time.Minute, true, -30 * time.Minute},
+		{"by part of a second", -30*time.Minute + 900*time.Millisecond, false, -30 * time.Minute},
+	} {
+		s, err := x.SetEnd(ctx, w.ns, n.ID, end.Add(tc.by), tc.shorten)
+		check(tc.what, s, err, end.Add(tc.want))
+		if at := w.sandbox(n.ID).Spec.Timeouts.EndAt; !at.Time.Equal(end.Add(tc.want)) {
+			t.Errorf("%s: the end is %v, want %v", tc.what, at, end.Add(tc.want))
+		}
+	}
+	for _, id := range []string{newID(), "", "a/b", "../x", "A"} {
+		_, err := x.Get(ctx, w.ns, id)
+		wantError(t, "Get "+id, err, e2b.ErrNotFound)
+	}
+
+	wantError(t, "End", x.End(ctx, w.ns, n.ID), nil)
+	if r := g.cache.Get(n.ID); r != nil {
+		t.Errorf("it is still routed to: %+v", r)
+	}
+	if e := w.sandbox(n.ID).Spec.End; e == nil || e.Reason != v1alpha1.EndReleased {
+		t.Errorf("the end is %+v", e)
+	}
+	wantError(t, "End again", x.End(ctx, w.ns, n.ID), e2b.ErrNotFound)
+	_, err = x.Get(ctx, w.ns, n.ID)
+	wantError(t, "Get after the end", err, e2b.ErrNotFound)
+	_, err = x.SetEnd(ctx, w.ns, n.ID, end.Add(2*time.Hour), true)
+	wantError(t, "SetEnd after the end", err, e2b.ErrNotFound)
+	if all := list(w.ns); len(all) != 0 {
+		t.Errorf("List after the end: %+v", all)
+	}
+}
+
+// Many change the end at once: only to later, so the latest of them stays.
+func TestExtendingAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.ready()
+	g := w.gateway()
+	n := w.new(newID())
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	end := n.EndAt.UTC().Truncate(time.Second)
+	errs := make(chan error, 4)
+	for i := range 4 {
+		go func() {
+			_, err := g.api.sandboxes.SetEnd(t.Context(), w.ns, n.ID, end.Add(time.Duration(i)*time.Hour), false)
+			errs <- err
+		}()
+	}
+	for range 4 {
+		wantError(t, "SetEnd", <-errs, nil)
+	}
+	if at := w.sandbox(n.ID).Spec.Timeouts.EndAt; !at.Time.Equal(end.Add(3 * time.Hour)) {
+		t.Errorf("the end is %v, want %v", at, end.Add(3*time.Hour))
+	}
+}
+
+// Without the secure flag sandboxd gets no token; a pool's own idle timeout holds.
+func TestUnsecured(t *testing.T) {
+	w := newWorld(t)
+	w.pool("idles", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) { p.Spec.IdleTimeout = duration(time.Minute) })
+	d := w.sandboxd()
+	w.pod("idles", d.addr, nil)
+	g := w.gateway()
+	n := w.new(newID())
+	n.Pool, n.Secure = "idles", false
+	s, err := g.create(t, n)
+	if err != nil || s.Secure {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if calls := d.calls(); len(calls) != 1 || calls[0].Token != "" {
+		t.Errorf("sandboxd was told %+v", calls)
+	}
+	if spec := w.sandbox(n.ID).Spec; !spec.Network.Unsecured || spec.Timeouts.Idle != nil {
+		t.Errorf("the sandbox is %+v", spec)
+	}
+}
