@@ -8,25 +8,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"time"
 )
 
 // maxBody bounds a request's body.
 const maxBody = 1 << 20
 
-// boundBody gives a request's body until a deadline to arrive, whoever reads it:
-// net/http reads what a handler leaves before it sends the answer. A request
-// without a body gets none, since a deadline that passes cancels the request.
-func (s *Server) boundBody(w http.ResponseWriter, r *http.Request) {
-	if r.Body != nil && r.Body != http.NoBody {
-		// A writer without deadlines, such as a test's recorder, refuses; nothing is
-		// lost then.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.body))
-	}
-}
-
-// readBody replaces the body, of known length or chunked, by one in memory, and
-// takes the deadline off the connection.
+// readBody replaces the body, of known length or chunked, by one in memory.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
@@ -48,7 +35,6 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return refuse(http.StatusBadRequest, "The request's body could not be read.")
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
 	return nil
 }

@@ -47,9 +47,6 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap is for http.ResponseController.
-func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // serveHTTP takes a request through the steps of the package comment.
 func (s *Server) serveHTTP(writer http.ResponseWriter, r *http.Request) {
 	w, c := &recorder{ResponseWriter: writer}, &call{started: time.Now()}
@@ -60,7 +57,6 @@ func (s *Server) serveHTTP(writer http.ResponseWriter, r *http.Request) {
 		}
 		s.observe(w, r, c)
 	}()
-	s.boundBody(w, r)
 	allowOrigins(w.Header())
 	if r.Method == http.MethodOptions {
 		w.WriteHeader(http.StatusNoContent)

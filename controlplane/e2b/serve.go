@@ -38,8 +38,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler:           s.Handler(),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: s.header,
-		// There is no ReadTimeout: its deadline would stay on the connection while a
-		// create waits for a pod, and cancel it. boundBody and readBody have their own.
+		// Until the body is here, also where no handler reads it: net/http then reads
+		// it before it sends the answer. It takes the deadline off the connection at
+		// the body's end, so that it does not cancel a create that waits for a pod.
+		ReadTimeout:    s.body,
 		WriteTimeout:   s.write,
 		IdleTimeout:    s.idle,
 		MaxHeaderBytes: 64 << 10,
