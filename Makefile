@@ -40,11 +40,15 @@ run: build ## start everything on this machine (ARGS="--port 8080 …")
 
 .PHONY: test
 test: ## run every test; needs root, and says first what is missing
-	@hack/test.sh unit e2e
+	@hack/test.sh unit e2e e2b
 
 .PHONY: unit
 unit: ## run the tests that need no root
 	@hack/test.sh unit
+
+.PHONY: e2b
+e2b: ## run E2B's real SDKs against the product; needs root, node and python3
+	@hack/test.sh e2b
 
 .PHONY: chaos
 chaos: ## kill and stop processes under load, with three gateways; needs root, takes minutes

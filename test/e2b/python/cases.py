@@ -159,6 +159,8 @@ async def command_users(sbx):
     equal((await a(sbx.commands.run("id -un; echo $HOME"))).stdout, "user\n/home/user\n")
     equal((await a(sbx.commands.run("id -un; echo $HOME", user="root"))).stdout, "root\n/root\n")
     await fails(Exception, lambda: sbx.commands.run("id", user="nobody-here"))
+    secrets = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c ^SANDBOXD_ || true"
+    equal((await a(sbx.commands.run(secrets, user="root"))).stdout, "0\n")
 
 
 @case

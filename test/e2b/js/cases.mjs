@@ -1,0 +1,291 @@
+// Cases of E2B's JavaScript SDK against a running Sandlane.
+//
+// Usage: node cases.mjs FOLDER, where FOLDER holds node_modules with the SDK,
+// which is configured by its usual variables. Each case is a function and gives
+// one line of JSON: name, ok, error, ms. The Go test beside this folder starts
+// it and knows which cases there must be.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import http from 'node:http'
+import { createRequire } from 'node:module'
+import path from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+
+const folder = path.resolve(process.argv[2])
+const e2b = createRequire(path.join(folder, 'package.json'))('e2b')
+const { Sandbox } = e2b
+const GATEWAY = process.env.E2B_SANDBOX_URL
+const PARALLEL = 50
+const BIG = 10 << 20
+const MISSING = 'i00000000000000000000'
+
+async function until(what, cond, seconds = 10) {
+  const end = performance.now() + seconds * 1000
+  while (!(await cond())) {
+    assert(performance.now() < end, `${what} does not happen`)
+    await pause(50)
+  }
+}
+
+// fails expects this class of error, or one below it.
+async function fails(error, call) {
+  let value
+  try {
+    value = await call()
+  } catch (err) {
+    if (err instanceof error) return err
+    throw new Error(`${err.name} instead of ${error.name}: ${err.message}`)
+  }
+  throw new Error(`${JSON.stringify(value)} instead of ${error.name}`)
+}
+
+// made gives use a sandbox and ends it afterwards.
+async function made(options, use) {
+  const s = await Sandbox.create(options)
+  try {
+    await use(s)
+  } finally {
+    await s.kill()
+  }
+}
+
+// fetchHost asks the gateway for a host as a browser would whose DNS leads here.
+function fetchHost(host, at = '/', headers = {}) {
+  return new Promise((resolve, reject) => {
+    const request = http.get(GATEWAY + at, { headers: { Host: host, ...headers }, timeout: 10_000 }, (answer) => {
+      let text = ''
+      answer.on('data', (part) => (text += part))
+      answer.on('end', () => resolve({ status: answer.statusCode, text }))
+    })
+    request.on('error', reject)
+  })
+}
+
+// serve starts a web server in the sandbox and waits until it listens.
+async function serve(s, port) {
+  await s.commands.run(`python3 -m http.server ${port}`, { background: true, cwd: '/home/user' })
+  await s.commands.run(`until (: </dev/tcp/127.0.0.1/${port}) 2>/dev/null; do sleep 0.05; done`, { timeoutMs: 10_000 })
+}
+
+const cases = {
+  async create_metadata_envs() {
+    await made({ metadata: { purpose: 'a b&c=d' }, envs: { GREETING: 'hello world' }, timeoutMs: 120_000 }, async (s) => {
+      assert.deepEqual((await s.getInfo()).metadata, { purpose: 'a b&c=d' })
+      assert.equal((await s.commands.run('echo $GREETING')).stdout, 'hello world\n')
+    })
+  },
+  async command_output(s) {
+    let out = ''
+    let err = ''
+    const r = await s.commands.run('echo one; echo two >&2', { onStdout: (d) => (out += d), onStderr: (d) => (err += d) })
+    assert.deepEqual([r.stdout, r.stderr, r.exitCode, out, err], ['one\n', 'two\n', 0, 'one\n', 'two\n'])
+    assert.equal((await s.commands.run('echo $A; pwd', { envs: { A: 'ä' }, cwd: '/tmp' })).stdout, 'ä\n/tmp\n')
+  },
+  async command_exit_code(s) {
+    const err = await fails(e2b.CommandExitError, () => s.commands.run('echo no >&2; exit 7'))
+    assert.deepEqual([err.exitCode, err.stderr], [7, 'no\n'])
+  },
+  async command_stdin(s) {
+    const h = await s.commands.run('read -r line; echo got $line', { background: true, stdin: true })
+    await s.commands.sendStdin(h.pid, 'some words\n')
+    assert.equal((await h.wait()).stdout, 'got some words\n')
+  },
+  async command_background_kill(s) {
+    const h = await s.commands.run('sleep 1000', { background: true })
+    assert((await s.commands.list()).some((p) => p.pid === h.pid))
+    assert.equal(await s.commands.kill(h.pid), true)
+    await fails(e2b.CommandExitError, () => h.wait())
+    assert.equal(await s.commands.kill(h.pid), false)
+  },
+  async command_reconnect(s) {
+    const h = await s.commands.run('read -r x; echo later $x', { background: true, stdin: true })
+    await h.disconnect()
+    const again = await s.commands.connect(h.pid)
+    await s.commands.sendStdin(h.pid, 'on\n')
+    assert.equal((await again.wait()).stdout, 'later on\n')
+  },
+  async command_timeout(s) {
+    await fails(e2b.TimeoutError, () => s.commands.run('sleep 1000', { timeoutMs: 1000 }))
+    await until('the end of a command whose time is over', async () =>
+      (await s.commands.list()).every((p) => !p.args.join(' ').includes('sleep 1000')))
+  },
+  async command_users(s) {
+    assert.equal((await s.commands.run('id -un; echo $HOME')).stdout, 'user\n/home/user\n')
+    assert.equal((await s.commands.run('id -un; echo $HOME', { user: 'root' })).stdout, 'root\n/root\n')
+    await fails(Error, () => s.commands.run('id', { user: 'nobody-here' }))
+    const secrets = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c ^SANDBOXD_ || true"
+    assert.equal((await s.commands.run(secrets, { user: 'root' })).stdout, '0\n')
+  },
+  async command_big_output(s) {
+    const r = await s.commands.run(`head -c ${BIG} /dev/zero | tr '\\0' x`, { timeoutMs: 120_000 })
+    assert.equal(r.stdout.length, BIG)
+    assert(/^x*$/.test(r.stdout))
+  },
+  async command_parallel(s) {
+    const all = await Promise.all(Array.from({ length: PARALLEL }, (_, i) => s.commands.run(`echo ${i}; sleep 0.2`)))
+    assert.deepEqual(all.map((r) => r.stdout), all.map((_, i) => `${i}\n`))
+  },
+  async pty(s) {
+    let text = ''
+    const t = await s.pty.create({ cols: 77, rows: 33, onData: (d) => { text += new TextDecoder().decode(d) } })
+    await s.pty.sendInput(t.pid, new TextEncoder().encode('stty size; tty; exit\n'))
+    await t.wait()
+    assert(text.includes('33 77') && text.includes('/dev/pts/'), text)
+  },
+  async pty_resize_kill(s) {
+    const t = await s.pty.create({ cols: 20, rows: 10, onData: () => {} })
+    await s.pty.resize(t.pid, { cols: 55, rows: 44 })
+    await s.pty.sendInput(t.pid, new TextEncoder().encode('stty size > /tmp/size\n'))
+    await until('the new size', async () => (await s.files.exists('/tmp/size')) && (await s.files.read('/tmp/size')).includes('44 55'))
+    assert.equal(await s.pty.kill(t.pid), true)
+  },
+  async files_basic(s) {
+    assert.equal((await s.files.write('dir/one.txt', 'erste Zeile ü\n')).path, '/home/user/dir/one.txt')
+    assert.equal(await s.files.read('dir/one.txt'), 'erste Zeile ü\n')
+    assert.deepEqual([await s.files.exists('dir'), await s.files.exists('nowhere')], [true, false])
+    assert.deepEqual([await s.files.makeDir('dir/sub'), await s.files.makeDir('dir/sub')], [true, false])
+    assert.deepEqual((await s.files.list('dir')).map((e) => e.name).sort(), ['one.txt', 'sub'])
+    assert.equal((await s.files.rename('dir/one.txt', 'dir/two.txt')).path, '/home/user/dir/two.txt')
+    const entry = await s.files.getInfo('dir/two.txt')
+    assert.deepEqual([entry.owner, entry.size, entry.type], ['user', Buffer.byteLength('erste Zeile ü\n'), e2b.FileType.FILE])
+    await s.files.remove('dir')
+    assert.equal(await s.files.exists('dir'), false)
+    await s.files.write('/root/secret', 'r', { user: 'root' })
+    assert.equal((await s.files.getInfo('/root/secret', { user: 'root' })).owner, 'root')
+  },
+  async files_bytes_stream(s) {
+    const data = crypto.getRandomValues(new Uint8Array(3 << 20).subarray(0, 65536))
+    const blob = Buffer.concat(Array(48).fill(data))
+    await s.files.write('blob', blob.buffer.slice(blob.byteOffset, blob.byteOffset + blob.length))
+    assert(blob.equals(Buffer.from(await s.files.read('blob', { format: 'bytes' }))))
+    const parts = []
+    for await (const part of await s.files.read('blob', { format: 'stream' })) parts.push(part)
+    assert(blob.equals(Buffer.concat(parts)))
+  },
+  async files_several(s) {
+    const many = Array.from({ length: 20 }, (_, i) => ({ path: `many/${i}`, data: String(i) }))
+    assert.deepEqual((await s.files.write(many)).map((f) => f.path), many.map((f) => '/home/user/' + f.path))
+    assert.deepEqual(await Promise.all(many.map((f) => s.files.read(f.path))), many.map((f) => f.data))
+  },
+  async files_watch(s) {
+    await s.files.makeDir('watched/deep')
+    const seen = []
+    const w = await s.files.watchDir('watched', (event) => { seen.push(event) }, { recursive: true })
+    await s.files.write('watched/deep/file', 'x')
+    await until('the event', () => seen.some((e) => e.name === 'deep/file' && e.type === e2b.FilesystemEventType.CREATE))
+    await w.stop()
+  },
+  async list_pages() {
+    await made({ metadata: { set: 'pages' } }, (one) => made({ metadata: { set: 'pages' } }, async (two) => {
+      const pages = Sandbox.list({ query: { metadata: { set: 'pages' } }, limit: 1 })
+      const ids = []
+      while (pages.hasNext) {
+        const items = await pages.nextItems()
+        assert(items.length <= 1, `a page of ${items.length}`)
+        ids.push(...items.map((i) => i.sandboxId))
+      }
+      assert.deepEqual(ids.sort(), [one.sandboxId, two.sandboxId].sort())
+    }))
+  },
+  async list_metadata() {
+    const odd = { a: 'b c&d=e', 'k/1': 'v%20ü' }
+    await made({ metadata: odd }, async (s) => {
+      const found = await Sandbox.list({ query: { metadata: odd } }).nextItems()
+      assert.deepEqual(found.map((i) => [i.sandboxId, i.metadata]), [[s.sandboxId, odd]])
+      assert.deepEqual(await Sandbox.list({ query: { metadata: { a: 'other' } } }).nextItems(), [])
+    })
+  },
+  async get_info(s) {
+    const info = await s.getInfo()
+    assert.deepEqual([info.sandboxId, info.state], [s.sandboxId, 'running'])
+    assert(info.startedAt < info.endAt && info.cpuCount > 0 && info.memoryMB > 0)
+    assert.equal((await Sandbox.getInfo(s.sandboxId)).templateId, info.templateId)
+  },
+  async set_timeout() {
+    await made({ timeoutMs: 60_000 }, async (s) => {
+      const before = (await s.getInfo()).endAt
+      await s.setTimeout(1_800_000)
+      const more = ((await s.getInfo()).endAt - before) / 1000
+      assert(more > 1600 && more < 1800, `${more} s more`)
+      await s.setTimeout(1000)
+      await until('the end of its time', async () => !(await s.isRunning()), 30)
+    })
+  },
+  async is_running_kill() {
+    const s = await Sandbox.create()
+    assert.equal(await s.isRunning(), true)
+    await s.kill()
+    assert.equal(await s.isRunning(), false)
+    assert.equal(await Sandbox.kill(s.sandboxId), false)
+  },
+  // Another process, which knows only the ID.
+  async connect_process(s) {
+    await s.files.write('shared.txt', 'from the first')
+    const code = `const { Sandbox } = require('e2b'); (async () => { const s = await Sandbox.connect(process.argv[1]);
+      console.log(await s.files.read('shared.txt'), (await s.commands.run('echo and second')).stdout.trim()) })()`
+    const out = await new Promise((resolve, reject) => {
+      execFile(process.execPath, ['-e', code, s.sandboxId], { cwd: folder, timeout: 60_000 },
+        (err, stdout, stderr) => (err ? reject(err) : resolve(stdout + stderr)))
+    })
+    assert.equal(out.trim(), 'from the first and second')
+  },
+  async access_secure(s) {
+    const host = s.getHost(49983)
+    assert.equal((await fetchHost(host, '/envs')).status, 401)
+    assert.equal((await fetchHost(host, '/envs', { 'X-Access-Token': 'wrong' })).status, 401)
+    assert.equal((await fetchHost(host, '/init')).status, 404)
+  },
+  async access_public(s) {
+    await s.files.write('index.html', 'served by ' + s.sandboxId)
+    await serve(s, 8000)
+    assert.deepEqual(await fetchHost(s.getHost(8000)), { status: 200, text: 'served by ' + s.sandboxId })
+    assert.equal((await fetchHost(s.getHost(8001))).status, 502)
+  },
+  async access_private() {
+    await made({ network: { allowPublicTraffic: false } }, async (s) => {
+      await s.files.write('index.html', 'private')
+      await serve(s, 8000)
+      const ask = (headers) => fetchHost(s.getHost(8000), '/', headers)
+      assert.equal((await ask({})).status, 403)
+      assert.equal((await ask({ 'e2b-traffic-access-token': 'wrong' })).status, 403)
+      assert.deepEqual(await ask({ 'e2b-traffic-access-token': s.trafficAccessToken }), { status: 200, text: 'private' })
+    })
+  },
+  async metrics(s) {
+    const m = (await s.getMetrics()).at(-1)
+    assert(m.cpuCount > 0 && 0 < m.memUsed && m.memUsed < m.memTotal && 0 < m.diskUsed && m.diskUsed < m.diskTotal, JSON.stringify(m))
+  },
+  async host_name(s) {
+    assert.equal(s.getHost(3000), `3000-${s.sandboxId}.localhost:${new URL(GATEWAY).port}`)
+  },
+  async error_not_found(s) {
+    await fails(e2b.NotFoundError, () => s.files.read('/nowhere'))
+    await fails(e2b.NotFoundError, () => Sandbox.getInfo(MISSING))
+    await fails(e2b.NotFoundError, () => Sandbox.connect(MISSING))
+  },
+  async error_auth() {
+    await fails(e2b.AuthenticationError, () => Sandbox.create({ apiKey: 'e2b_' + '0'.repeat(40) }))
+  },
+  async error_gone() {
+    const s = await Sandbox.create()
+    await s.kill()
+    const gone = await fails(e2b.SandboxError, () => s.commands.run('true'))
+    assert(gone instanceof e2b.TimeoutError || gone instanceof e2b.NotFoundError, gone.name)
+  },
+  async error_template() {
+    await fails(e2b.SandboxError, () => Sandbox.create('no-such-template'))
+  },
+}
+
+const shared = await Sandbox.create({ timeoutMs: 600_000 })
+for (const [name, run] of Object.entries(cases)) {
+  const began = performance.now()
+  let error = ''
+  try {
+    await Promise.race([run(shared), pause(90_000, null, { ref: false }).then(() => { throw new Error('no end after 90 s') })])
+  } catch (err) {
+    error = `${err?.name}: ${err?.message}`
+  }
+  console.log(JSON.stringify({ name, ok: !error, error, ms: Math.round(performance.now() - began) }))
+}
+await shared.kill()

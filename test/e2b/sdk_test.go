@@ -1,0 +1,110 @@
+package e2b
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sdk is one version of an SDK in one way of use.
+type sdk struct {
+	name string
+	// args returns the command line that runs its cases.
+	args func(t *testing.T, ctx context.Context) []string
+}
+
+var sdks = []sdk{
+	{"Python 2.63.0", pythonCases("2.63.0", "sync")},
+	{"Python 2.63.0 async", pythonCases("2.63.0", "async")},
+	{"Python 2.45.1", pythonCases("2.45.1", "sync")},
+	{"Python 2.45.1 async", pythonCases("2.45.1", "async")},
+	{"JS 2.51.0", jsCases("2.51.0")},
+	{"JS 2.50.0", jsCases("2.50.0")},
+	{"JS 2.30.5", jsCases("2.30.5")},
+}
+
+func pythonCases(version, use string) func(*testing.T, context.Context) []string {
+	return func(t *testing.T, ctx context.Context) []string {
+		return []string{python(t, ctx, version), filepath.Join("python", "cases.py"), use}
+	}
+}
+
+func jsCases(version string) func(*testing.T, context.Context) []string {
+	return func(t *testing.T, ctx context.Context) []string {
+		return []string{"node", filepath.Join("js", "cases.mjs"), js(t, ctx, version)}
+	}
+}
+
+// result is one line of a script.
+type result struct {
+	Name  string  `json:"name"`
+	OK    bool    `json:"ok"`
+	Error string  `json:"error"`
+	MS    float64 `json:"ms"`
+}
+
+// Each SDK has each feature. What its processes print besides the results is
+// shown when something is wrong.
+func TestSDKs(t *testing.T) {
+	worked := map[string]map[string]bool{}
+	for _, s := range sdks {
+		worked[s.name] = map[string]bool{}
+		t.Run(s.name, func(t *testing.T) {
+			results, said := runCases(t, s)
+			for _, f := range features {
+				r, ran := results[f.name]
+				delete(results, f.name)
+				switch {
+				case !ran:
+					t.Errorf("%s did not run", f.name)
+				case !r.OK:
+					t.Errorf("%s: %s", f.name, r.Error)
+				default:
+					worked[s.name][f.name] = true
+				}
+			}
+			for name := range results {
+				t.Errorf("%s is not in the list of features", name)
+			}
+			if t.Failed() {
+				t.Logf("it said:\n%s", said)
+			}
+		})
+	}
+	checkTable(t, worked)
+}
+
+func runCases(t *testing.T, s sdk) (results map[string]result, said string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	args := s.args(t, ctx)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(os.Environ(),
+		"E2B_API_KEY="+shared.Up.APIKey, "E2B_API_URL="+shared.Up.GatewayURL, "E2B_SANDBOX_URL="+shared.Up.GatewayURL)
+	cmd.WaitDelay = 5 * time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Errorf("the cases ended with %v", err)
+	}
+	results = map[string]result{}
+	for line := range strings.Lines(out.String()) {
+		var r result
+		if json.Unmarshal([]byte(line), &r) != nil || r.Name == "" {
+			fmt.Fprint(&errs, line)
+			continue
+		}
+		results[r.Name] = r
+	}
+	t.Logf("%d cases in %v", len(results), time.Since(began).Round(100*time.Millisecond))
+	return results, errs.String()
+}

@@ -1,0 +1,65 @@
+package e2b
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tableFile holds the table between two marks; the rest of it people write.
+var tableFile = filepath.Join("..", "..", "docs", "e2b.md")
+
+const (
+	tableBegin = "<!-- table: go test ./test/e2b -update -->\n"
+	tableEnd   = "<!-- end of table -->\n"
+)
+
+// checkTable compares what worked with the table in the documentation, or
+// writes it with -update. It judges a complete run only.
+func checkTable(t *testing.T, worked map[string]map[string]bool) {
+	t.Helper()
+	for _, s := range sdks {
+		if len(worked[s.name]) == 0 {
+			t.Logf("%s did not run: the table of %s is not looked at", s.name, tableFile)
+			return
+		}
+	}
+	text, err := os.ReadFile(tableFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(text), tableBegin)
+	_, tail, ok2 := strings.Cut(rest, tableEnd)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", tableFile)
+	}
+	want := head + tableBegin + table(worked) + tableEnd + tail
+	if want == string(text) {
+		return
+	}
+	if !*update {
+		t.Errorf("the table of %s is not what was seen: run this test with -update", tableFile)
+		return
+	}
+	if err := os.WriteFile(tableFile, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func table(worked map[string]map[string]bool) string {
+	var b strings.Builder
+	b.WriteString("| feature |")
+	for _, s := range sdks {
+		b.WriteString(" " + s.name + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(sdks)) + "\n")
+	for _, f := range features {
+		b.WriteString("| " + f.text + " |")
+		for _, s := range sdks {
+			b.WriteString(map[bool]string{true: " yes |", false: " no |"}[worked[s.name][f.name]])
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
