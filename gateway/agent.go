@@ -17,7 +17,6 @@ import (
 
 	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/credentials"
 )
 
 // The headers that sandboxd reads of its control plane.
@@ -39,12 +38,12 @@ var errNoLease = errors.New("the gateway does not hold its lease")
 // (see routecache's Admits): what it sends must not reach the address's next pod.
 // Its connections are not kept for the same reason.
 type agent struct {
-	tokens *credentials.Tokens
+	tokens *tokens
 	held   func() bool // the gateway's lease
 	client *http.Client
 }
 
-func newAgent(tokens *credentials.Tokens, held func() bool) *agent {
+func newAgent(tokens *tokens, held func() bool) *agent {
 	return &agent{tokens: tokens, held: held, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext:       (&net.Dialer{Timeout: agentConnectTimeout}).DialContext,

@@ -29,7 +29,7 @@ type apiPart struct {
 }
 
 // assembleAPI makes the REST API out of the other parts.
-func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, live *index.Live, tokens *credentials.Tokens, a *agent) error {
+func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, live *index.Live, a *agent) error {
 	node := &nodeSize{api: c, log: g.o.Log}
 	s := &sandboxes{
 		api: c, pods: clientset, index: g.index, live: live, cache: g.cache, wake: g.wake, agent: a, node: node,
@@ -37,7 +37,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, l
 	}
 	s.undos.ctx, s.undos.cancel = context.WithCancel(context.Background())
 	server, err := e2b.NewServer(e2b.Options{
-		Sandboxes: s, Templates: templates{g.index, node}, Keys: apiKeys{g.keys, g.ready}, Tokens: tokens,
+		Sandboxes: s, Templates: templates{g.index, node}, Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
 		Domain: g.o.Domain, Registerer: g.reg, Log: g.o.Log,
 	})
 	if err != nil {
@@ -85,24 +85,24 @@ func (p *apiPart) finish(ctx context.Context) error {
 // serve it knows nobody, so that nothing is said from half a view.
 type apiKeys struct {
 	*credentials.Verifier
-	ready func() bool
+	serving func() bool
 }
 
 // Verify implements e2b.Keys.
 func (k apiKeys) Verify(ctx context.Context, key string) (e2b.Identity, error) {
-	if !k.ready() {
+	if !k.serving() {
 		return e2b.Identity{}, e2b.ErrKeysNotReady
 	}
 	id, err := k.Verifier.Verify(ctx, key)
 	if errors.Is(err, credentials.ErrBadKey) {
 		err = e2b.ErrKeyInvalid
 	}
-	return e2b.Identity{Team: id.Team, Namespace: id.Namespace}, err
+	return e2b.Identity{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID}, err
 }
 
 // assembleReady makes what speaks to sandboxd, before activation needs it.
-func (g *gateway) assembleReady(c client.Client, tokens *credentials.Tokens) (a *agent, ready activation.Ready, err error) {
-	a = newAgent(tokens, func() bool { return g.member.Held() })
+func (g *gateway) assembleReady(c client.Client) (a *agent, ready activation.Ready, err error) {
+	a = newAgent(g.tokens, func() bool { return g.member.Held() })
 	if g.readiness, err = newReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
 		return nil, nil, err
 	}

@@ -138,10 +138,11 @@ func (g *gateway) run(ctx context.Context) error {
 	return parts.Wait()
 }
 
+// serving reports whether the gateway can answer. It may be draining.
+func (g *gateway) serving() bool { return g.member.Held() && g.index.Synced() && g.keys.Synced() }
+
 // ready reports whether the gateway serves and is to go on serving.
-func (g *gateway) ready() bool {
-	return !g.drain.begun() && g.member.Held() && g.index.Synced() && g.keys.Synced()
-}
+func (g *gateway) ready() bool { return !g.drain.begun() && g.serving() }
 
 // assemble makes the parts and joins them.
 func assemble(o Options) (*gateway, error) {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"sync/atomic"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -9,13 +10,25 @@ import (
 	"github.com/sandlane/sandlane/credentials"
 )
 
-// tokens is the credentials' tokens in extproc's words. The seed is read when
-// the gateway joins, which it tries until it succeeds: a gateway that starts while
-// the API server is away is there, and not ready. Before that no token is valid.
+// tokens is the credentials' tokens in the words of extproc and e2b. The seed is
+// read when the gateway joins, which it tries until it succeeds: a gateway that
+// starts while the API server is away is there, and not ready. Before that every
+// token is one that nobody knows: none is valid, and none is empty.
 type tokens struct {
 	client    client.Client // must not read from a cache
 	namespace string
+	unknown   *credentials.Tokens
 	loaded    atomic.Pointer[credentials.Tokens]
+}
+
+func newTokens(c client.Client, namespace string) (*tokens, error) {
+	seed := make([]byte, 32)
+	rand.Read(seed) // never fails
+	unknown, err := credentials.NewTokens(seed)
+	if err != nil {
+		return nil, err
+	}
+	return &tokens{client: c, namespace: namespace, unknown: unknown}, nil
 }
 
 // load reads the seed, unless it has been read: it never changes.
@@ -31,8 +44,21 @@ func (t *tokens) load(ctx context.Context) error {
 	return nil
 }
 
-// ValidTraffic implements extproc.Tokens.
-func (t *tokens) ValidTraffic(id, token string) bool {
-	l := t.loaded.Load()
-	return l != nil && l.ValidTraffic(id, token)
+func (t *tokens) known() *credentials.Tokens {
+	if l := t.loaded.Load(); l != nil {
+		return l
+	}
+	return t.unknown
 }
+
+// ValidTraffic implements extproc.Tokens.
+func (t *tokens) ValidTraffic(id, token string) bool { return t.known().ValidTraffic(id, token) }
+
+// Envd implements e2b.Tokens.
+func (t *tokens) Envd(id string) string { return t.known().Envd(id) }
+
+// Traffic implements e2b.Tokens.
+func (t *tokens) Traffic(id string) string { return t.known().Traffic(id) }
+
+// Init is the secret of sandboxd's init in a namespace.
+func (t *tokens) Init(namespace string) string { return t.known().Init(namespace) }
