@@ -71,7 +71,7 @@ func (w *world) gateway() *gateway {
 	o := Options{Config: kubetest.Config(w.t), Name: kubetest.Name("gw"), RunDir: dir, SystemNamespace: w.ns}
 	o.Complete()
 	ctx, stop := context.WithCancel(context.Background())
-	g, err := assemble(ctx, o)
+	g, err := assemble(o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
