@@ -89,7 +89,8 @@ func TestKeysAreATeamsOwn(t *testing.T) {
 	if again := idOf(t, createWith(t, s, "/v2/sandboxes", "e2b_2", "k", base)); a != again {
 		t.Error("the team's other API key got another sandbox")
 	}
-	if idOf(t, ask(t, s, "POST", "/v2/sandboxes", keyA, base)) == idOf(t, ask(t, s, "POST", "/v2/sandboxes", keyA, base)) {
+	first, second := ask(t, s, "POST", "/v2/sandboxes", keyA, base), ask(t, s, "POST", "/v2/sandboxes", keyA, base)
+	if idOf(t, first) == idOf(t, second) {
 		t.Error("one sandbox for two requests without a key")
 	}
 }

@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -104,7 +105,7 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request, c *call) error 
 }
 
 func (s *Server) panicked(w *recorder, r *http.Request, p any) {
-	if p == http.ErrAbortHandler {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
 	id := rand.Text()

@@ -78,7 +78,7 @@ type Sandboxes interface {
 	// Get returns a sandbox that has not ended.
 	Get(ctx context.Context, namespace, id string) (Sandbox, error)
 	// List returns all sandboxes of a namespace that have not ended, in any
-	// order, from memory.
+	// order, read from the API server page by page.
 	List(ctx context.Context, namespace string) ([]Sandbox, error)
 	// End ends a sandbox: when it returns nil the end is written and this
 	// gateway routes to it no more.

@@ -3,6 +3,7 @@ package e2b
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -128,7 +129,7 @@ func TestHangUpCancels(t *testing.T) {
 	}
 	<-begun
 	conn.Close()
-	if err := <-cancelled; err != context.Canceled {
+	if err := <-cancelled; !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled by %v", err)
 	}
 }

@@ -18,9 +18,9 @@ import (
 // name holds their hash and the version of the interpreter. Several test runs
 // may do so at the same time; a lock makes all but one wait, and a folder
 // without the mark "complete" is begun anew.
-func install(t *testing.T, ctx context.Context, interpreter string, locks []string, build func(dir string) [][]string) string {
+func install(ctx context.Context, t *testing.T, interpreter string, locks []string, build func(dir string) [][]string) string {
 	t.Helper()
-	version := command(t, ctx, "", interpreter, "--version")
+	version := command(ctx, t, "", interpreter, "--version")
 	h := sha256.New()
 	fmt.Fprintln(h, version)
 	for _, lock := range locks {
@@ -66,7 +66,7 @@ func install(t *testing.T, ctx context.Context, interpreter string, locks []stri
 		}
 	}
 	for _, args := range build(dir) {
-		command(t, ctx, dir, args...)
+		command(ctx, t, dir, args...)
 	}
 	if err := os.WriteFile(complete, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func install(t *testing.T, ctx context.Context, interpreter string, locks []stri
 }
 
 // command runs a program and returns what it printed; its failure is the test's.
-func command(t *testing.T, ctx context.Context, dir string, args ...string) string {
+func command(ctx context.Context, t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
@@ -87,10 +87,10 @@ func command(t *testing.T, ctx context.Context, dir string, args ...string) stri
 }
 
 // python installs a version of the Python SDK and returns its interpreter.
-func python(t *testing.T, ctx context.Context, version string) string {
+func python(ctx context.Context, t *testing.T, version string) string {
 	t.Helper()
 	lock := "e2b-" + version + ".lock"
-	dir := install(t, ctx, "python3", []string{filepath.Join("python", lock)}, func(dir string) [][]string {
+	dir := install(ctx, t, "python3", []string{filepath.Join("python", lock)}, func(dir string) [][]string {
 		return [][]string{
 			{"python3", "-m", "venv", filepath.Join(dir, "venv")},
 			{filepath.Join(dir, "venv", "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", lock},
@@ -100,10 +100,10 @@ func python(t *testing.T, ctx context.Context, version string) string {
 }
 
 // js installs a version of the JavaScript SDK and returns its folder.
-func js(t *testing.T, ctx context.Context, version string) string {
+func js(ctx context.Context, t *testing.T, version string) string {
 	t.Helper()
 	from := filepath.Join("js", version)
-	return install(t, ctx, "node", []string{filepath.Join(from, "package.json"), filepath.Join(from, "package-lock.json")}, func(string) [][]string {
+	return install(ctx, t, "node", []string{filepath.Join(from, "package.json"), filepath.Join(from, "package-lock.json")}, func(string) [][]string {
 		return [][]string{{"npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"}}
 	})
 }

@@ -17,7 +17,7 @@ import (
 type sdk struct {
 	name string
 	// args returns the command line that runs its cases.
-	args func(t *testing.T, ctx context.Context) []string
+	args func(ctx context.Context, t *testing.T) []string
 }
 
 var sdks = []sdk{
@@ -30,15 +30,15 @@ var sdks = []sdk{
 	{"JS 2.30.5", jsCases("2.30.5")},
 }
 
-func pythonCases(version, use string) func(*testing.T, context.Context) []string {
-	return func(t *testing.T, ctx context.Context) []string {
-		return []string{python(t, ctx, version), filepath.Join("python", "cases.py"), use}
+func pythonCases(version, use string) func(context.Context, *testing.T) []string {
+	return func(ctx context.Context, t *testing.T) []string {
+		return []string{python(ctx, t, version), filepath.Join("python", "cases.py"), use}
 	}
 }
 
-func jsCases(version string) func(*testing.T, context.Context) []string {
-	return func(t *testing.T, ctx context.Context) []string {
-		return []string{"node", filepath.Join("js", "cases.mjs"), js(t, ctx, version)}
+func jsCases(version string) func(context.Context, *testing.T) []string {
+	return func(ctx context.Context, t *testing.T) []string {
+		return []string{"node", filepath.Join("js", "cases.mjs"), js(ctx, t, version)}
 	}
 }
 
@@ -85,7 +85,7 @@ func runCases(t *testing.T, s sdk) (results map[string]result, said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	args := s.args(t, ctx)
+	args := s.args(ctx, t)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = append(os.Environ(),
 		"E2B_API_KEY="+shared.Up.APIKey, "E2B_API_URL="+shared.Up.GatewayURL, "E2B_SANDBOX_URL="+shared.Up.GatewayURL)
