@@ -32,7 +32,7 @@ type apiPart struct {
 func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, live *index.Live, a *agent) error {
 	node := &nodeSize{api: c, log: g.o.Log}
 	s := &sandboxes{
-		api: c, pods: clientset, index: g.index, live: live, cache: g.cache, wake: g.wake, agent: a, node: node,
+		api: c, pods: clientset, index: g.index, live: live, cache: g.cache, ended: g.ended, wake: g.wake, agent: a, node: node,
 		log: g.o.Log, lists: make(chan struct{}, maxLists),
 	}
 	s.undos.ctx, s.undos.cancel = context.WithCancel(context.Background())
@@ -103,6 +103,9 @@ func (k apiKeys) Verify(ctx context.Context, key string) (e2b.Identity, error) {
 // assembleReady makes what speaks to sandboxd, before activation needs it.
 func (g *gateway) assembleReady(c client.Client) (a *agent, ready activation.Ready, err error) {
 	a = newAgent(g.tokens, func() bool { return g.member.Held() })
+	if g.ended, err = newEndings(); err != nil {
+		return nil, nil, err
+	}
 	if g.readiness, err = newReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
 		return nil, nil, err
 	}

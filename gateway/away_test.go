@@ -74,7 +74,10 @@ func TestStartBeforeTheAPIServer(t *testing.T) {
 
 // No token is valid before the seed is known.
 func TestNoTokenWithoutASeed(t *testing.T) {
-	var x tokens
+	x, err := newTokens(nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, token := range []string{"", "x"} {
 		if x.ValidTraffic("a", token) {
 			t.Errorf("the token %q is valid", token)

@@ -53,6 +53,7 @@ type gateway struct {
 	control   *controlplane.Server
 	extproc   *extproc.Server
 	readiness *readiness
+	ended     *endings
 	api       *apiPart
 	metrics   net.Listener // nil serves no metrics
 	drain     *drain
@@ -181,7 +182,7 @@ func assemble(o Options) (*gateway, error) {
 	}
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
-		Resolver: &resolver{g.index, live, g.readiness}, Activator: activator{g.wake}, Pools: pools{g.index},
+		Resolver: &resolver{g.index, live, g.readiness, g.ended}, Activator: activator{g.wake}, Pools: pools{g.index},
 		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage}, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,

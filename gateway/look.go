@@ -53,11 +53,11 @@ func (x *sandboxes) locate(ctx context.Context, namespace, id string) (index.Ans
 	if !sandboxID.MatchString(id) {
 		return index.Answer{}, e2b.ErrNotFound
 	}
-	a := x.index.Resolve(id)
+	a := x.ended.over(x.index.Resolve(id))
 	if a.State != index.Running {
 		var err error
 		if a, err = x.live.ResolveReserved(ctx, id); err != nil {
-			return a, err
+			return a, readError(err)
 		}
 	}
 	if a.State == index.Unknown || a.State == index.Ended || a.Namespace != namespace {

@@ -15,10 +15,13 @@ type resolver struct {
 	index *index.Index
 	live  *index.Live
 	ready *readiness
+	ended *endings
 }
 
 // Lookup implements extproc.Resolver.
-func (r *resolver) Lookup(id string) extproc.Resolution { return r.resolution(id, r.index.Resolve(id)) }
+func (r *resolver) Lookup(id string) extproc.Resolution {
+	return r.resolution(id, r.ended.over(r.index.Resolve(id)))
+}
 
 // Resolve implements extproc.Resolver.
 func (r *resolver) Resolve(ctx context.Context, id string, keyed bool) (extproc.Resolution, error) {

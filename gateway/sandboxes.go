@@ -35,6 +35,7 @@ type sandboxes struct {
 	index *index.Index
 	live  *index.Live
 	cache *routecache.Cache
+	ended *endings
 	wake  *activation.Activator
 	agent *agent
 	node  *nodeSize
@@ -67,12 +68,20 @@ func (x *sandboxes) get(ctx context.Context, namespace, id string) (*v1alpha1.Sa
 	}
 	s, err := x.live.Sandbox(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, readError(err)
 	}
 	if s == nil || s.Spec.Namespace != namespace || over(s) {
 		return nil, e2b.ErrNotFound
 	}
 	return s, nil
+}
+
+// readError says in e2b's words why a sandbox could not be read.
+func readError(err error) error {
+	if errors.Is(err, index.ErrLimited) {
+		return fmt.Errorf("%w: %w", e2b.ErrBusy, err)
+	}
+	return err
 }
 
 // over reports whether a sandbox has ended, or is due to.
@@ -122,7 +131,10 @@ func (x *sandboxes) End(ctx context.Context, namespace, id string) error {
 	if err != nil {
 		return err
 	}
-	x.cache.Invalidate(id)
+	if b := s.Spec.Binding; b != nil {
+		x.ended.add(b.ClaimID)
+	}
+	x.cache.Invalidate(id) // after add: whoever resolves from now on finds it ended
 	return nil
 }
 

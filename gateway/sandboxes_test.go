@@ -9,6 +9,9 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -135,6 +138,13 @@ func TestSandboxLife(t *testing.T) {
 	if r := g.cache.Get(n.ID); r != nil {
 		t.Errorf("it is still routed to: %+v", r)
 	}
+	if a := (&resolver{g.index, nil, g.readiness, g.ended}).Lookup(n.ID); a.State != extproc.StateEnded {
+		t.Errorf("right after its end it is %v", a.State)
+	}
+	behind := index.Answer{State: index.Running, ClaimID: spec.Binding.ClaimID, Route: &routecache.Route{}}
+	if a := g.ended.over(behind); a.State != index.Ended || a.Route != nil {
+		t.Errorf("an index that is behind is believed: %+v", a)
+	}
 	if e := w.sandbox(n.ID).Spec.End; e == nil || e.Reason != v1alpha1.EndReleased {
 		t.Errorf("the end is %+v", e)
 	}
@@ -146,6 +156,16 @@ func TestSandboxLife(t *testing.T) {
 	if all := list(w.ns); len(all) != 0 {
 		t.Errorf("List after the end: %+v", all)
 	}
+}
+
+// When reads are used up for the moment nobody is told that a sandbox is not there.
+func TestBusy(t *testing.T) {
+	w := newWorld(t)
+	x := &sandboxes{live: index.NewLive(index.LiveOptions{Reader: w.c, PerSecond: 1})}
+	_, err := x.Get(t.Context(), w.ns, newID())
+	wantError(t, "the first Get", err, e2b.ErrNotFound)
+	_, err = x.Get(t.Context(), w.ns, newID())
+	wantError(t, "the second Get", err, e2b.ErrBusy)
 }
 
 // Many change the end at once: only to later, so the latest of them stays.

@@ -105,9 +105,10 @@ func home(state *access.State) string {
 	return "/"
 }
 
-// Serve answers on the listener until the context ends. Then it ends the
-// processes, lets their last output and the requests in flight go out, and
-// returns. Call once.
+// Serve answers on the listener until the context ends. Then it cuts every
+// connection, ends the processes, and returns. Connections come first: by a
+// stream that breaks off SDKs know that the sandbox is gone, while an exit code
+// would say that the command had ended by itself. Call once.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
@@ -116,13 +117,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case err = <-served:
 	case <-ctx.Done():
 	}
+	_ = s.http.Close()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()
 	s.processes.Close(grace)
 	s.filesystem.Close()
-	if s.http.Shutdown(grace) != nil {
-		_ = s.http.Close()
-	}
 	if err == nil {
 		err = <-served
 	}

@@ -214,6 +214,7 @@ func TestErrorsOfCreate(t *testing.T) {
 	}{
 		{fmt.Errorf("x: %w", ErrNoCapacity), 503, "5", "", "free"},
 		{ErrQuota, 429, "5", "", "limit"},
+		{fmt.Errorf("x: %w", ErrBusy), 503, "1", "", "at once"},
 		{fmt.Errorf("%w: the reason", ErrInvalid), 400, "", "", "the reason"},
 		{fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrInvalid), 500, "", "false", "Internal error"},
 		{context.DeadlineExceeded, 504, "", "", "too long"},

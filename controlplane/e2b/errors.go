@@ -63,6 +63,8 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return notFound(callOf(r).sandboxID)
 	case errors.Is(err, ErrNoCapacity):
 		return &refusal{status: http.StatusServiceUnavailable, message: "No sandbox is free at the moment.", retryAfter: 5 * time.Second}
+	case errors.Is(err, ErrBusy):
+		return &refusal{status: http.StatusServiceUnavailable, message: "Too much is asked for at once.", retryAfter: time.Second}
 	case errors.Is(err, ErrQuota):
 		return &refusal{status: http.StatusTooManyRequests, message: "The limit of sandboxes is reached.", retryAfter: 5 * time.Second}
 	case errors.Is(err, ErrInvalid):

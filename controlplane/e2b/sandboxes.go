@@ -15,6 +15,8 @@ var (
 	ErrNoCapacity = errors.New("the pool has no pod to spare")
 	// ErrQuota: the namespace's or team's limit is reached. Nothing was made.
 	ErrQuota = errors.New("the limit of sandboxes is reached")
+	// ErrBusy: this gateway reads too much already. Nothing was done.
+	ErrBusy = errors.New("too much at once")
 	// ErrInvalid: the API server refuses what was asked for; the text says why.
 	ErrInvalid = errors.New("invalid sandbox")
 	// ErrOutcomeUnknown: it cannot be said whether a sandbox was made; what may

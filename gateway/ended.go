@@ -1,0 +1,42 @@
+package gateway
+
+import (
+	"fmt"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/sandlane/sandlane/index"
+)
+
+// maxEndings bounds the ends that are remembered. They are needed until the watch
+// has brought them, which takes milliseconds.
+const maxEndings = 4096
+
+// endings are the claims whose sandboxes this gateway has ended. The index hears
+// of an end a moment after it is written, and must not be believed meanwhile: who
+// was told that a sandbox is killed must not reach it any more. An end is final,
+// and a claim ID is never used again, so what is remembered here stays true.
+//
+// Other gateways learn of it from their watches alone.
+type endings struct {
+	claims *lru.Cache[string, struct{}]
+}
+
+func newEndings() (*endings, error) {
+	claims, err := lru.New[string, struct{}](maxEndings)
+	if err != nil {
+		return nil, fmt.Errorf("remember ended claims: %w", err)
+	}
+	return &endings{claims}, nil
+}
+
+// add is called when the end of the claim's sandbox is written.
+func (e *endings) add(claim string) { e.claims.Add(claim, struct{}{}) }
+
+// over is what the index says, corrected by what it may not know yet.
+func (e *endings) over(a index.Answer) index.Answer {
+	if a.ClaimID != "" && e.claims.Contains(a.ClaimID) {
+		a.State, a.Route = index.Ended, nil
+	}
+	return a
+}
