@@ -27,6 +27,11 @@ const (
 	headersTimeout   = 10 * time.Second // from the first byte of a request to its last header
 	clientIdle       = 15 * time.Minute // a client connection without requests
 	drainTime        = 5 * time.Second
+	// delayedClose is how long a connection whose answer broke off, or came before
+	// the request was through, stays open. A client of a sandbox that was killed
+	// learns of it this much later; one with a longer way to us may miss an early
+	// answer.
+	delayedClose = 500 * time.Millisecond
 )
 
 // removedHeaders never reach a sandbox, whoever set them. Envoy itself adds
@@ -102,6 +107,7 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 		RequestTimeout:        zeroDuration,
 		RequestHeadersTimeout: durationpb.New(headersTimeout),
 		DrainTimeout:          durationpb.New(drainTime),
+		DelayedCloseTimeout:   durationpb.New(delayedClose),
 		UpgradeConfigs:        []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
 			IdleTimeout:                  durationpb.New(clientIdle),

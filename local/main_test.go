@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 func helper(ctx context.Context, command string, args []string) error {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	values := map[string]*string{}
-	for _, name := range []string{"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "run-dir", "first-request-pool", "lease-duration", "lease-renew-every", "lease-grace", "gateways", "drain-delay"} {
+	for _, name := range []string{"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "run-dir", "first-request-pool", "lease-duration", "lease-renew-every", "lease-grace", "gateways", "drain-delay", "domain"} {
 		values[name] = flags.String(name, "", "")
 	}
 	if err := flags.Parse(args); err != nil {

@@ -111,15 +111,18 @@ func upDetached(cmd *cobra.Command, o *local.Options) error {
 	if err != nil {
 		return err
 	}
-	banner(cmd.OutOrStdout(), o.StateDir, up, "`"+program()+" down`")
+	banner(cmd.OutOrStdout(), o.StateDir, up, "")
 	return nil
 }
 
-// banner is the last thing that a start says.
+// banner is the last thing that a start says. An empty stop is `down`.
 func banner(out io.Writer, stateDir string, up local.UpFile, stop string) {
 	p, with := program(), ""
 	if usual, err := local.DefaultStateDir(); err != nil || usual != stateDir {
 		with = " --state " + stateDir
+	}
+	if stop == "" {
+		stop = "`" + p + " down" + with + "`"
 	}
 	fmt.Fprintf(out, `
 Sandlane is up.            state  %s      stop with %s

@@ -35,5 +35,6 @@ var features = []feature{
 	{"error_not_found", "errors: not found"},
 	{"error_auth", "errors: wrong API key"},
 	{"error_gone", "errors: a sandbox that has ended"},
+	{"error_killed", "errors: a sandbox that ends while a command runs"},
 	{"error_template", "errors: no such template"},
 }

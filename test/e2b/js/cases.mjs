@@ -39,6 +39,11 @@ async function fails(error, call) {
   throw new Error(`${JSON.stringify(value)} instead of ${error.name}`)
 }
 
+// gone expects what the SDK says of a sandbox that has ended.
+function gone(err) {
+  assert(err instanceof e2b.TimeoutError || err instanceof e2b.NotFoundError, `${err.name}: ${err.message}`)
+}
+
 // made gives use a sandbox and ends it afterwards.
 async function made(options, use) {
   const s = await Sandbox.create(options)
@@ -268,9 +273,24 @@ const cases = {
   },
   async error_gone() {
     const s = await Sandbox.create()
+    await s.commands.run('true')
     await s.kill()
-    const gone = await fails(e2b.SandboxError, () => s.commands.run('true'))
-    assert(gone instanceof e2b.TimeoutError || gone instanceof e2b.NotFoundError, gone.name)
+    for (let i = 0; i < 3; i++) gone(await fails(e2b.SandboxError, () => s.commands.run('true')))
+    gone(await fails(e2b.SandboxError, () => s.files.read('x')))
+  },
+  // Killed from elsewhere while a command runs, which says something or nothing.
+  async error_killed() {
+    for (const command of ['sleep 1000', 'while :; do echo x; sleep 0.1; done']) {
+      const s = await Sandbox.create()
+      const handle = await s.commands.run(command, { background: true })
+      const waiting = fails(e2b.SandboxError, () => handle.wait())
+      waiting.catch(() => {}) // looked at below
+      await Sandbox.kill(s.sandboxId)
+      const killed = performance.now()
+      gone(await waiting)
+      const took = performance.now() - killed
+      assert(took < 2000, `the SDK knew ${took} ms after the kill`)
+    }
   },
   async error_template() {
     await fails(e2b.SandboxError, () => Sandbox.create('no-such-template'))

@@ -383,8 +383,45 @@ async def error_auth(sbx):
 @case
 async def error_gone(sbx):
     s = await a(Sandbox.create())
+    await a(s.commands.run("true"))
     await a(s.kill())
-    await fails(e2b.TimeoutException, lambda: s.commands.run("true"))
+    for _ in range(3):
+        gone(await fails(e2b.SandboxException, lambda: s.commands.run("true")))
+    gone(await fails(e2b.SandboxException, lambda: s.files.read("x")))
+
+
+def gone(err):
+    """The SDK says that the sandbox is gone; newer ones have a class for it."""
+    cls = getattr(e2b, "SandboxNotRunningException", e2b.TimeoutException)
+    assert isinstance(err, cls), f"{type(err).__name__} instead of {cls.__name__}: {err}"
+
+
+@case
+async def error_killed(sbx):
+    """Killed from elsewhere while a command runs, which says something or nothing."""
+    for command in ("sleep 1000", "while :; do echo x; sleep 0.1; done"):
+        s = await a(Sandbox.create())
+        h = await a(s.commands.run(command, background=True))
+        waiting = asyncio.ensure_future(asyncio.to_thread(failure, h) if SYNC else async_failure(h))
+        await a(Sandbox.kill(s.sandbox_id))
+        killed = time.monotonic()
+        gone(await waiting)
+        took = time.monotonic() - killed
+        assert took < 2, f"the SDK knew {took:.1f} s after the kill"
+
+
+def failure(handle):
+    try:
+        return AssertionError(f"the command ended with {handle.wait()}")
+    except Exception as err:
+        return err
+
+
+async def async_failure(handle):
+    try:
+        return AssertionError(f"the command ended with {await handle.wait()}")
+    except Exception as err:
+        return err
 
 
 @case
