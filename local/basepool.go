@@ -1,17 +1,12 @@
 package local
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/local/node"
 )
 
@@ -21,24 +16,23 @@ const (
 	baseImage = "local/base"
 	// basePort is sandboxd's. A gateway knows by its name in a pod's template
 	// that the pool runs sandboxd.
-	basePort     = 49983
+	basePort     = v1alpha1.SandboxdPort
 	basePortName = "envd"
 	// baseMemory keeps one sandbox from taking the whole machine.
 	baseMemory = "1Gi"
 
-	// initSecret holds what sandboxd wants of whoever initialises it.
-	initSecret    = "sandlane-init"
-	initSecretKey = "secret"
+	// initSecretEnv is what sandboxd wants of whoever initialises it.
 	initSecretEnv = "SANDBOXD_INIT_SECRET"
 )
 
-// basePool is the pool of E2B's sandboxes: sandboxd over this machine's tools.
-func basePool(replicas int, idle time.Duration, isolation node.Isolation) *v1alpha1.SandboxPool {
+// basePool is the pool of E2B's sandboxes: sandboxd over this machine's tools. It
+// has no idle timeout: those who use E2B expect no end before the one they set.
+func basePool(replicas int, isolation node.Isolation) *v1alpha1.SandboxPool {
 	main := corev1.Container{
 		Image: baseImage,
 		Ports: []corev1.ContainerPort{{Name: basePortName, ContainerPort: basePort}},
 		Env: []corev1.EnvVar{{Name: initSecretEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: initSecret}, Key: initSecretKey,
+			LocalObjectReference: corev1.LocalObjectReference{Name: v1alpha1.InitSecretName}, Key: v1alpha1.InitSecretKey,
 		}}}},
 		Resources:      corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(baseMemory)}},
 		ReadinessProbe: httpProbe("/health", basePort),
@@ -50,26 +44,9 @@ func basePool(replicas int, idle time.Duration, isolation node.Isolation) *v1alp
 		main.Env = append(main.Env, fieldEnv("POD_IP", "status.podIP"))
 		main.Args = []string{fmt.Sprintf("--address=$(POD_IP):%d", basePort), "--home=.", "--grace=500ms"}
 	}
-	return newPool(baseName, replicas, idle, main)
+	return newPool(baseName, replicas, nil, main)
 }
 
 // baseImageEnv are the variables of the image: text is UTF-8 whatever the
 // locale of whoever runs `up`.
 var baseImageEnv = map[string]string{"LANG": "C.UTF-8"}
-
-// createInitSecret makes the Secret that the pods of base read.
-func createInitSecret(ctx context.Context, api client.Client) error {
-	tokens, err := credentials.LoadTokens(ctx, api, SystemNamespace)
-	if err != nil {
-		return err
-	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: initSecret},
-		Immutable:  new(true),
-		Data:       map[string][]byte{initSecretKey: []byte(tokens.Init(poolNamespace))},
-	}
-	if err := api.Create(ctx, secret); err != nil {
-		return fmt.Errorf("create the Secret %s: %w", initSecret, err)
-	}
-	return nil
-}

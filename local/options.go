@@ -50,7 +50,7 @@ type Options struct {
 	PoolSize int
 	// BasePoolSize is the number of idle pods of the pool base.
 	BasePoolSize int
-	// IdleTimeout is that of sandboxes made by a first request; 0 means never.
+	// IdleTimeout is that of sandboxes of the pool echo; 0 means never.
 	IdleTimeout time.Duration
 	// Isolation is auto, full or none; default auto.
 	Isolation string

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/credentials"
 )
 
 // The pools of `up`.
@@ -22,13 +23,13 @@ const (
 )
 
 // newPool is a pool of pods with one container, which anybody may claim from.
-func newPool(name string, replicas int, idle time.Duration, main corev1.Container) *v1alpha1.SandboxPool {
+func newPool(name string, replicas int, idle *metav1.Duration, main corev1.Container) *v1alpha1.SandboxPool {
 	main.Name = "main"
 	return &v1alpha1.SandboxPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: name},
 		Spec: v1alpha1.SandboxPoolSpec{
 			Replicas:     int32(replicas), //nolint:gosec // Validate bounds it
-			IdleTimeout:  &metav1.Duration{Duration: idle},
+			IdleTimeout:  idle,
 			FirstRequest: &v1alpha1.FirstRequest{Access: v1alpha1.AccessPublic},
 			Template: &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 				AutomountServiceAccountToken:  new(false),
@@ -53,7 +54,7 @@ func httpProbe(path string, port int32) *corev1.Probe {
 
 // echoPool is the pool that a first request without a pool claims from.
 func echoPool(replicas int, idle time.Duration) *v1alpha1.SandboxPool {
-	return newPool(echoName, replicas, idle, corev1.Container{
+	return newPool(echoName, replicas, &metav1.Duration{Duration: idle}, corev1.Container{
 		Image: echoImage,
 		Ports: []corev1.ContainerPort{{ContainerPort: echoPort}},
 		Env: []corev1.EnvVar{
@@ -66,12 +67,12 @@ func echoPool(replicas int, idle time.Duration) *v1alpha1.SandboxPool {
 
 // createPools makes both pools and what their pods need.
 func (u *up) createPools(ctx context.Context) error {
-	if err := createInitSecret(ctx, u.api); err != nil {
+	if err := credentials.EnsureInitSecret(ctx, u.api, SystemNamespace, poolNamespace); err != nil {
 		return err
 	}
 	for _, p := range []*v1alpha1.SandboxPool{
 		echoPool(u.o.PoolSize, u.o.IdleTimeout),
-		basePool(u.o.BasePoolSize, u.o.IdleTimeout, u.dataPlane.isolation),
+		basePool(u.o.BasePoolSize, u.dataPlane.isolation),
 	} {
 		if err := u.api.Create(ctx, p); err != nil {
 			return fmt.Errorf("create the pool %s: %w", p.Name, err)

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/local"
 )
@@ -21,37 +23,45 @@ func newAPIKey() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	dir := cmd.PersistentFlags().String("state", "", "state folder (default $XDG_STATE_HOME/sandlane or ~/.local/state/sandlane)")
-	store := func() (*credentials.Store, error) {
+	connect := func() (client.Client, error) {
 		path, err := stateDir(*dir)
 		if err != nil {
 			return nil, err
 		}
-		c, err := clusterClient(path)
+		return clusterClient(path)
+	}
+	store := func() (*credentials.Store, error) {
+		c, err := connect()
 		if err != nil {
 			return nil, err
 		}
 		return credentials.NewStore(c, local.SystemNamespace), nil
 	}
-	cmd.AddCommand(newAPIKeyCreate(store), newAPIKeyList(store), newAPIKeyRevoke(store))
+	cmd.AddCommand(newAPIKeyCreate(connect), newAPIKeyList(store), newAPIKeyRevoke(store))
 	return cmd
 }
 
-func newAPIKeyCreate(store func() (*credentials.Store, error)) *cobra.Command {
+func newAPIKeyCreate(connect func() (client.Client, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a key; it is shown this once",
-		Args:  cobra.NoArgs,
+		Long: `Create a key; it is shown this once. The namespace also gets the Secret
+` + v1alpha1.InitSecretName + `, which pools whose pods run sandboxd refer to.`,
+		Args: cobra.NoArgs,
 	}
 	team := cmd.Flags().String("team", demoTeam, "team that the key belongs to")
 	namespace := cmd.Flags().String("namespace", "default", "namespace whose sandboxes the key sees")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := store()
+		c, err := connect()
 		if err != nil {
 			return err
 		}
-		key, info, err := s.Create(cmd.Context(), *team, *namespace)
+		key, info, err := credentials.NewStore(c, local.SystemNamespace).Create(cmd.Context(), *team, *namespace)
 		if err != nil {
 			return err
+		}
+		if err := credentials.EnsureInitSecret(cmd.Context(), c, local.SystemNamespace, *namespace); err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning: pods with sandboxd will not start in this namespace:", err)
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nkey %s of team %s for namespace %s; it is not shown again\n", key, info.ID, info.Team, info.Namespace)
 		return err

@@ -45,7 +45,7 @@ This is for development: it is no boundary against hostile code.`,
 	flags.IntVar(&o.Gateways, "gateways", 1, "pairs of Envoy and gateway; the first listens on --port, the others on free ports")
 	flags.IntVar(&o.PoolSize, "pool-size", local.DefaultPoolSize, "idle pods that the pool echo keeps")
 	flags.IntVar(&o.BasePoolSize, "base-pool-size", local.DefaultBasePoolSize, "idle pods that the pool base keeps, which E2B's SDKs get their sandboxes from")
-	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release sandboxes made by a first request after this long without use; 0 is never")
+	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release sandboxes of the pool echo after this long without use; 0 is never")
 	flags.StringVar(&o.Isolation, "isolation", local.IsolationAuto, "keep sandboxes apart: auto, full (needs root) or none")
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
