@@ -77,13 +77,16 @@ func follow(ctx context.Context, p *proc, sub *subscription, interval time.Durat
 		select {
 		case data, running := <-sub.events:
 			if !running {
+				if over(ctx) { // that is what ended it, even if ctx does not know yet
+					return errTimeout()
+				}
 				return send(p.hub.endEvent())
 			}
 			event = data
 		case <-idle.C:
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the timeout of the request has passed"))
+				return errTimeout()
 			}
 			return connect.NewError(connect.CodeCanceled, ctx.Err())
 		}
@@ -92,6 +95,16 @@ func follow(ctx context.Context, p *proc, sub *subscription, interval time.Durat
 		}
 		idle.Reset(interval)
 	}
+}
+
+// over reports whether the deadline of the request has passed.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+func errTimeout() error {
+	return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the timeout of the request has passed"))
 }
 
 func keepalive(header http.Header) time.Duration {
