@@ -1,10 +1,10 @@
 package activation
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,28 +21,27 @@ import (
 
 // world is a namespace with a pool on a real API server.
 type world struct {
-	t  *testing.T
-	c  client.WithWatch
-	ns string
+	t    *testing.T
+	c    client.WithWatch
+	ns   string
+	feed *feed
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t)}
+	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t)}
+	w.feed = w.startFeed()
+	return w
 }
+
+// nextAddress numbers the addresses of this package's pods.
+var nextAddress atomic.Uint32
 
 // idle makes n pods that may be claimed.
 func (w *world) idle(n int) {
 	w.t.Helper()
-	for i := range n {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: w.ns, Name: kubetest.Name("pod"),
-				Labels:      map[string]string{v1alpha1.LabelPool: "pool", v1alpha1.LabelPhase: string(v1alpha1.PodIdle)},
-				Annotations: map[string]string{v1alpha1.AnnotationAddress: fmt.Sprintf("10.1.%d.%d", i/200, i%200+1)},
-			},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "a"}}},
-		}
+	for range n {
+		pod := idlePod(w.ns)
 		if err := w.c.Create(w.t.Context(), pod); err != nil {
 			w.t.Fatal(err)
 		}
@@ -105,7 +104,7 @@ func (w *world) backed(id string) *corev1.Pod {
 	return found
 }
 
-// gateway is one activator with its schedulers and cache, fed by watches.
+// gateway is one activator with its schedulers and cache, fed by the world's.
 type gateway struct {
 	*Activator
 	set   *schedule.Set
@@ -121,26 +120,8 @@ func (w *world) gateway(c client.Client, opts ...schedule.Option) *gateway {
 		Stamp: func(string, string) *routecache.Stamp { return new(routecache.Stamp) },
 	})
 	g.set.PoolChanged(w.ns, "pool", true)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	follow := func(list client.ObjectList, see func(watch.Event), opts ...client.ListOption) {
-		events, err := w.c.Watch(ctx, list, opts...)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		wg.Go(func() {
-			for e := range events.ResultChan() {
-				see(e)
-			}
-		})
-		wg.Go(func() { <-ctx.Done(); events.Stop() })
-	}
-	follow(&corev1.PodList{}, func(e watch.Event) {
-		pod, ok := e.Object.(*corev1.Pod)
-		if !ok {
-			return
-		}
-		if e.Type == watch.Deleted {
+	follow(w, w.feed.pods, func(what watch.EventType, pod *corev1.Pod) {
+		if what == watch.Deleted {
 			g.set.Forget(pod.Namespace, "pool", pod.UID)
 		} else {
 			g.set.Offer(pod)
@@ -148,14 +129,10 @@ func (w *world) gateway(c client.Client, opts ...schedule.Option) *gateway {
 		if id := pod.Labels[v1alpha1.LabelSandboxID]; id != "" {
 			g.Settled(id)
 		}
-	}, client.InNamespace(w.ns))
-	follow(&v1alpha1.SandboxList{}, func(e watch.Event) {
-		if s, ok := e.Object.(*v1alpha1.Sandbox); ok {
-			g.Settled(s.Name)
-		}
 	})
+	follow(w, w.feed.sandboxes, func(_ watch.EventType, s *v1alpha1.Sandbox) { g.Settled(s.Name) })
 	w.t.Cleanup(func() {
-		cancel()
+		var wg sync.WaitGroup
 		wg.Go(g.set.Shutdown)
 		g.Shutdown()
 		wg.Wait()
