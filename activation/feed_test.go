@@ -2,16 +2,20 @@ package activation
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 // feed is one watch of the pods of a namespace, and one of all sandboxes, for
@@ -47,6 +51,26 @@ func (w *world) startFeed() *feed {
 	wg.Go(func() { f.sandboxes.RunWithContext(ctx) })
 	w.t.Cleanup(func() { cancel(); wg.Wait() })
 	return f
+}
+
+// catchUp waits until the feed has seen every pod as it now is: a gateway that
+// starts then has not missed what the test did before.
+func (w *world) catchUp() {
+	w.t.Helper()
+	pods := w.pods()
+	kubetest.Eventually(w.t, time.Minute, "the feed to see the pods", func() error {
+		for i := range pods {
+			seen, ok, err := w.feed.pods.GetStore().Get(&pods[i])
+			if err != nil || !ok {
+				return fmt.Errorf("pod %s is not seen (%v)", pods[i].Name, err)
+			}
+			rv := seen.(*corev1.Pod).ResourceVersion
+			if cmp, err := resourceversion.CompareResourceVersion(rv, pods[i].ResourceVersion); err != nil || cmp < 0 {
+				return fmt.Errorf("pod %s is seen at %s, and is at %s (%v)", pods[i].Name, rv, pods[i].ResourceVersion, err)
+			}
+		}
+		return nil
+	})
 }
 
 // follow calls see for each pod or sandbox that there is, and each change.

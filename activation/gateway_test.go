@@ -120,6 +120,7 @@ func (w *world) gateway(c client.Client, opts ...schedule.Option) *gateway {
 		Stamp: func(string, string) *routecache.Stamp { return new(routecache.Stamp) },
 	})
 	g.set.PoolChanged(w.ns, "pool", true)
+	w.catchUp()
 	follow(w, w.feed.pods, func(what watch.EventType, pod *corev1.Pod) {
 		if what == watch.Deleted {
 			g.set.Forget(pod.Namespace, "pool", pod.UID)

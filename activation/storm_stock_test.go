@@ -25,18 +25,19 @@ type stock struct {
 	*world
 	ctx  context.Context
 	want int
-	make chan struct{} // one for each pod to be made
+	make chan *corev1.Pod // to be made
 
-	// Owned by the goroutine that the feed calls.
+	// Owned by the goroutine that the feed calls. A pod is ordered until the feed
+	// shows that it may be claimed, or is past that: it may miss what was between.
 	idle    map[types.UID]bool
-	ordered int
+	ordered map[string]bool // by name
 }
 
 // keepStock keeps n pods idle until the test ends, and returns when half of them
 // are.
 func (w *world) keepStock(n int) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &stock{world: w, ctx: ctx, want: n, make: make(chan struct{}, n), idle: make(map[types.UID]bool)}
+	s := &stock{world: w, ctx: ctx, want: n, make: make(chan *corev1.Pod, n), idle: make(map[types.UID]bool), ordered: make(map[string]bool)}
 	var wg sync.WaitGroup
 	work := make(chan *corev1.Pod, 2*stormClaims) // the feed must not wait: the gateways share it
 	for range 8 {
@@ -45,8 +46,8 @@ func (w *world) keepStock(n int) {
 				select {
 				case <-ctx.Done():
 					return
-				case <-s.make:
-					s.check(s.create())
+				case pod := <-s.make:
+					s.check(s.create(pod))
 				case pod := <-work:
 					s.check(s.follow(pod))
 				}
@@ -71,8 +72,10 @@ func (w *world) keepStock(n int) {
 
 // order orders what is missing.
 func (s *stock) order() {
-	for ; len(s.idle)+s.ordered < s.want; s.ordered++ {
-		s.make <- struct{}{}
+	for len(s.idle)+len(s.ordered) < s.want {
+		pod := idlePod(s.ns)
+		s.ordered[pod.Name] = true
+		s.make <- pod
 	}
 }
 
@@ -80,18 +83,18 @@ func (s *stock) order() {
 func (s *stock) see(what watch.EventType, pod *corev1.Pod) bool {
 	phase := v1alpha1.PhaseOf(pod)
 	if what == watch.Deleted || phase != v1alpha1.PodIdle {
+		delete(s.ordered, pod.Name)
 		delete(s.idle, pod.UID)
 		return what != watch.Deleted && (phase == v1alpha1.PodStarting || phase == v1alpha1.PodStopping)
 	}
-	if v1alpha1.FencedAddress(pod) != "" && !s.idle[pod.UID] {
+	if v1alpha1.FencedAddress(pod) != "" {
+		delete(s.ordered, pod.Name)
 		s.idle[pod.UID] = true
-		s.ordered--
 	}
 	return false
 }
 
-func (s *stock) create() error {
-	pod := idlePod(s.ns)
+func (s *stock) create(pod *corev1.Pod) error {
 	if err := s.c.Create(s.ctx, pod); err != nil {
 		return fmt.Errorf("create a pod: %w", err)
 	}
