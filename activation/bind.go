@@ -29,7 +29,7 @@ type binder struct {
 // Every write is conditional, and tells by the claim ID in it whether it was
 // applied, so one whose answer was lost is followed by a look.
 func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
-	b.waiting.Store(false)
+	b.waiting.Store(nil)
 	err := b.writeUntilKnown(ctx, schedule.BindingOf(pod))
 	replaced := err == nil || errors.Is(err, schedule.ErrBindLost)
 	if claim := b.unfenced; replaced && claim != nil {
@@ -61,6 +61,10 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 		}
 	}
 }
+
+// lost notes that the flight waits for the next pod; the binding to the last one
+// stands.
+func (b *binder) lost() { b.wait(b.replaces) }
 
 // look reads what a write that failed has met; done if it was applied after all.
 func (b *binder) look(ctx context.Context, want *v1alpha1.Binding) (done bool, err error) {

@@ -2,8 +2,13 @@ package activation
 
 import (
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
@@ -62,4 +67,56 @@ func TestSandboxEndsWhileWaitingForAPod(t *testing.T) {
 	if err := <-done; !errors.Is(err, ErrEnded) {
 		t.Errorf("%v, want ErrEnded", err)
 	}
+}
+
+// A request that had a pod, lost it, and waits for the next one leaves the queue
+// as well when its sandbox gets a pod elsewhere. What it bound itself, to the
+// pod that it lost, is not elsewhere.
+func TestSandboxGetsItsNextPodElsewhere(t *testing.T) {
+	w := newWorld(t)
+	w.idle(2)
+	pods := w.pods()
+	other := pods[1]
+	id := kubetest.Name("next")
+	if _, err := schedule.ApplyClaim(t.Context(), w.c, schedule.Claim{
+		SandboxID: id, ClaimID: "c2", Namespace: w.ns, PodName: other.Name, PodUID: other.UID, Phase: v1alpha1.PodRunning,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var claims atomic.Int64
+	g := w.gateway(faulty(w.c, func(o client.Object, call func() error) error {
+		if _, pod := o.(*corev1.Pod); pod && claims.Add(1) == 1 {
+			return errors.New("connection reset by peer") // before it was sent: the pod is stopped
+		}
+		return call()
+	}))
+	done := make(chan error, 1)
+	go func() { done <- g.Activate(t.Context(), w.request(id, true, 20*time.Second)) }()
+	kubetest.Eventually(t, 5*time.Second, "the first pod to be stopped", func() error {
+		p := &corev1.Pod{}
+		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(&pods[0]), p); err != nil {
+			return err
+		}
+		if v1alpha1.PhaseOf(p) != v1alpha1.PodStopping {
+			return fmt.Errorf("it is %s", v1alpha1.PhaseOf(p))
+		}
+		return nil
+	})
+	g.queues(t, id)
+	first := w.sandbox(id).Spec.Binding
+	if first == nil || first.PodName != pods[0].Name {
+		t.Fatalf("bound to %+v", first)
+	}
+	s := w.sandbox(id)
+	s.Spec.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: other.Name, PodUID: string(other.UID)}
+	if err := w.c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if r := g.cache.Get(id); r == nil || r.PodUID != string(other.UID) {
+		t.Errorf("route %+v, want the pod that runs it", r)
+	}
+	w.backed(id)
 }

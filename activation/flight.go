@@ -26,8 +26,10 @@ type flight struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	wake    chan struct{} // room for one: Settled was called
-	waiting atomic.Bool   // no pod has been found yet
+	wake chan struct{} // room for one: Settled was called
+	// waiting is set while no pod has been found, or the last one was lost: to the
+	// claim ID of the binding that the next one's replaces, "" for none.
+	waiting atomic.Pointer[string]
 	done    chan struct{} // closed when err is set
 	err     error
 }
@@ -63,7 +65,7 @@ func (f *flight) lateFor(r Request) error {
 		case <-t.C:
 		}
 	}
-	if f.waiting.Load() {
+	if f.waiting.Load() != nil {
 		return retry(ErrNoCapacity)
 	}
 	return ErrNotReady
@@ -149,7 +151,7 @@ func (f *flight) claimWith(b *binder) error {
 	defer leave()
 	request := &schedule.ClaimRequest{
 		Ctx: queued, Deadline: until, ResultCh: make(chan schedule.ClaimResult, 1),
-		Tenant: f.Team, SandboxID: f.ID, Bind: b.bind, Unbind: b.unbind,
+		Tenant: f.Team, SandboxID: f.ID, Bind: b.bind, Lost: b.lost, Unbind: b.unbind,
 	}
 	if s := b.sandbox; s != nil {
 		request.Opts.ContainerImages = s.Spec.Images
@@ -157,12 +159,11 @@ func (f *flight) claimWith(b *binder) error {
 			b.replaces = s.Spec.Binding.ClaimID
 		}
 	}
-	replaces := b.replaces // from here on b is the claim's
-	f.waiting.Store(true)
+	f.wait(b.replaces) // from here on b is the claim's
 	if !scheduler.Enqueue(request) {
 		return retry(ErrNoCapacity)
 	}
-	result := f.await(request, replaces, leave)
+	result := f.await(request, leave)
 	switch {
 	case errors.Is(result.Err, schedule.ErrBindLost):
 		return errLook
@@ -178,35 +179,53 @@ func (f *flight) claimWith(b *binder) error {
 
 // await returns the scheduler's answer. A flight that waits for stock leaves the
 // queue when the sandbox has got a pod elsewhere, or has ended: it may never be
-// its turn. It looks when the index has seen a change, and once after a second,
-// for what the index had seen before the flight began.
-func (f *flight) await(request *schedule.ClaimRequest, replaces string, leave func()) schedule.ClaimResult {
-	once := time.NewTimer(followAfter)
-	defer once.Stop()
-	for {
+// its turn. It looks when the index has seen a change, and within a second for
+// what the index had seen before the flight began, or while it had a pod that
+// was lost then, and for what could not be read.
+func (f *flight) await(request *schedule.ClaimRequest, leave func()) schedule.ClaimResult {
+	tick := time.NewTicker(followAfter)
+	defer tick.Stop()
+	for unseen := true; ; {
 		select {
 		case result := <-request.ResultCh:
 			return result
 		case <-f.wake:
-		case <-once.C:
+			unseen = true
+		case <-tick.C:
 		}
-		if f.waiting.Load() && f.settledElsewhere(replaces) {
+		replaces := f.waiting.Load()
+		if !unseen || replaces == nil {
+			continue
+		}
+		elsewhere, err := f.settledElsewhere(*replaces)
+		if err != nil {
+			tick.Reset(callTimeout) // thousands may wait: not each second
+			continue
+		}
+		if f.waiting.Load() != replaces {
+			continue // a pod was found meanwhile, and what was read may be its binding
+		}
+		if elsewhere {
 			leave()
 			return <-request.ResultCh // of a claim that has begun meanwhile, its own
 		}
+		unseen = false
 	}
 }
 
 // settledElsewhere reads whether the sandbox has ended, or another binding than
-// the one to be replaced. What cannot be read has not.
-func (f *flight) settledElsewhere(replaces string) bool {
+// the one to be replaced. One that is gone, or is not there yet, has not.
+func (f *flight) settledElsewhere(replaces string) (bool, error) {
 	s := &v1alpha1.Sandbox{}
 	if err := f.readOnce(f.ctx, client.ObjectKey{Name: f.ID}, s); err != nil {
-		return false
+		return false, client.IgnoreNotFound(err)
 	}
 	b := s.Spec.Binding
-	return s.Spec.End != nil || s.DeletionTimestamp != nil || b != nil && b.ClaimID != replaces
+	return s.Spec.End != nil || s.DeletionTimestamp != nil || b != nil && b.ClaimID != replaces, nil
 }
+
+// wait notes that the flight waits for a pod.
+func (f *flight) wait(replaces string) { f.waiting.Store(&replaces) }
 
 // early is when a flight gives up, so that those who wait hear why before their
 // own deadline.

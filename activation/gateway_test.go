@@ -179,7 +179,7 @@ func (g *gateway) queues(t *testing.T, id string) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		for _, f := range g.flights[id] {
-			if f.waiting.Load() {
+			if f.waiting.Load() != nil {
 				return nil
 			}
 		}

@@ -99,6 +99,9 @@ func (s *PoolScheduler) again(e *entry) {
 		err = e.left(s.String())
 	default:
 		e.failure, e.ClaimID = nil, NewClaimID()
+		if e.Lost != nil {
+			e.Lost()
+		}
 		s.waiting.push(e, true)
 		s.notify()
 		s.mu.Unlock()

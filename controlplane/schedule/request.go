@@ -42,6 +42,9 @@ type ClaimRequest struct {
 	// called again, with another pod and claim ID, when a pod was lost, and then
 	// replaces what it wrote. Nil means that there is nothing to write.
 	Bind func(ctx context.Context, pod *corev1.Pod) error
+	// Lost is called when a pod was lost, just before the request waits for the
+	// next one. It must not block, nor call the scheduler. Nil: not called.
+	Lost func()
 	// Unbind takes back what Bind last wrote, for that pod. It is called at most
 	// once, when the request has failed and it is certain that the pod will not
 	// serve it whoever sends the claim: it is taken, gone or stopped, may not be
