@@ -60,6 +60,8 @@ func run(ctx context.Context, only string) error {
 		fmt.Printf("%2d of %d  %-40s %s\n", i+1, len(all), m.name, res.word())
 		if res.err != nil {
 			fmt.Println("         ", res.err)
+		} else if res.caught {
+			fmt.Println("         ", res.said)
 		}
 		results = append(results, res)
 	}

@@ -92,6 +92,9 @@ func TestRunner(t *testing.T) {
 		if !strings.HasPrefix(res.word(), tc.word) || tc.why != "" && (res.err == nil || !strings.Contains(res.err.Error(), tc.why)) {
 			t.Errorf("%s: %s %v", tc.name, res.word(), res.err)
 		}
+		if res.caught != (res.said == "a_test.go:7: no") {
+			t.Errorf("%s: the test said %q", tc.name, res.said)
+		}
 	}
 	gone := caught
 	gone.pattern = "^TestSub$"

@@ -23,6 +23,7 @@ const (
 type result struct {
 	mutant
 	caught bool
+	said   string        // what the test failed with
 	took   time.Duration // of the test alone
 	err    error
 }
@@ -78,7 +79,7 @@ func (r *runner) try(ctx context.Context, m mutant) (res result) {
 	switch {
 	case err == nil:
 	case failed(out, m.test()):
-		res.caught = true
+		res.caught, res.said = true, complaint(out)
 	default:
 		res.err = fmt.Errorf("the test was not reached: %w\n%s", err, tail(out))
 	}
@@ -93,6 +94,13 @@ func failed(out, test string) bool {
 	return regexp.MustCompile(`(?m)^--- FAIL: `+test+`\b`).MatchString(out) ||
 		strings.Contains(out, "panic: test timed out") ||
 		strings.Contains(out, "panic: ") && strings.Contains(out, "=== RUN   "+test)
+}
+
+// complaint is the first line in which a test says what is wrong; "" if it was
+// stopped.
+func complaint(out string) string {
+	line := regexp.MustCompile(`(?m)^\s+\w+_test\.go:\d+: .*|^panic: .*`).FindString(out)
+	return strings.TrimSpace(line)
 }
 
 func (r *runner) build(ctx context.Context, pkg string) (string, error) {
