@@ -25,6 +25,9 @@ const (
 type DirectoryOptions struct {
 	// Leases are the leases of the system namespace.
 	Leases DirectoryLeases
+	// Pods are the pods of the system namespace: a gateway whose pod has ended is
+	// over before its lease. Nil: every lease counts its time out.
+	Pods GatewayPods
 	// Grace is added to a lease's duration; it covers clocks that run at
 	// different speeds. 0 means DefaultLeaseGrace.
 	Grace time.Duration
@@ -51,7 +54,9 @@ type Gateway struct {
 // Directory is the controller's knowledge of gateways. It learns from live
 // lists (List, and one every RefreshEvery while Start runs) and from a watch.
 // Only a live list can end a lease: its request must have been sent after the
-// lease's time and grace since a renewal was last seen, and show no newer one.
+// lease's time and grace since a renewal was last seen, and show no newer one;
+// or the kubelet has said that the gateway's pod has ended, whatever writes of it
+// are still on their way.
 // A list or event older than what is known is ignored. A new Directory counts
 // each lease from when it first saw it. It is safe for concurrent use.
 type Directory struct {
@@ -64,6 +69,9 @@ type Directory struct {
 	// over holds the UIDs of leases that ended, with when that was seen: an older
 	// list may still show them. Guarded by mu.
 	over map[types.UID]time.Time
+	// podsOver holds the UIDs of pods of which nothing runs any more, with when
+	// that was seen; guarded by mu.
+	podsOver map[types.UID]time.Time
 	// lost is when a gateway's memory was last lost; guarded by mu.
 	lost time.Time
 }
@@ -71,6 +79,7 @@ type Directory struct {
 type entry struct {
 	Gateway
 	lease    *coordinationv1.Lease // as last seen; never written
+	pod      types.UID             // empty if the lease names none
 	duration time.Duration
 	renewed  time.Time // when this Directory last saw a renewal
 	expired  bool      // by a live list; asked no more, to be deleted
@@ -93,7 +102,7 @@ func NewDirectory(o DirectoryOptions) (*Directory, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Directory{o: o, entries: map[string]*entry{}, over: map[types.UID]time.Time{}}, nil
+	return &Directory{o: o, entries: map[string]*entry{}, over: map[types.UID]time.Time{}, podsOver: map[types.UID]time.Time{}}, nil
 }
 
 // List lists the leases live and returns the gateways that must be asked,
@@ -155,13 +164,15 @@ func (d *Directory) view() []Gateway {
 }
 
 // expire ends the leases of which no renewal was seen for their time and grace
-// before a live list was sent. mu is held; the list has been taken in.
+// before a live list was sent, and those whose gateway's pod has ended. mu is held;
+// the list has been taken in.
 func (d *Directory) expire(sent time.Time) {
 	for name, e := range d.entries {
-		if e.expired || sent.Sub(e.renewed) < e.duration+d.o.Grace {
+		ended := d.podEnded(e)
+		if e.expired || !ended && sent.Sub(e.renewed) < e.duration+d.o.Grace {
 			continue
 		}
-		d.o.Log.Warn("gateway lease expired", "lease", name, "holder", e.Holder.String())
+		d.o.Log.Warn("gateway lease is over", "lease", name, "holder", e.Holder.String(), "podEnded", ended)
 		d.lose()
 		e.expired = true
 		if e.Gone {

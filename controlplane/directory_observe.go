@@ -102,6 +102,7 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 	}
 	e.lease = l
 	e.Gateway = Gateway{Name: l.Name, Address: l.Annotations[v1alpha1.AnnotationGatewayAddress], Holder: h}
+	e.pod = types.UID(l.Annotations[v1alpha1.AnnotationGatewayPod])
 	if s := l.Spec.LeaseDurationSeconds; s != nil {
 		e.duration = time.Duration(*s) * time.Second
 	}

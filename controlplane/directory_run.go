@@ -16,17 +16,20 @@ import (
 // listTimeout bounds one call to the API server for leases.
 const listTimeout = 5 * time.Second
 
-// rememberOver is how long the UID of an ended lease is kept: longer than any
-// list or watch may lag behind.
+// rememberOver is how long the UID of an ended lease or pod is kept: longer than
+// any list or watch may lag behind.
 const rememberOver = time.Hour
 
-// Start watches leases, lists them every RefreshEvery, and deletes those that
+// Start watches leases and pods, lists the leases every RefreshEvery, and deletes those that
 // are expired or whose gateway left, until the context ends; then it returns
 // nil. One Directory may do so at a time. List works without it, but without
 // the watch a clean stop looks like a lease that vanished.
 func (d *Directory) Start(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { d.reflector().RunWithContext(ctx) })
+	if d.o.Pods != nil {
+		watching.Go(func() { d.podReflector().RunWithContext(ctx) })
+	}
 	defer watching.Wait()
 	for {
 		d.refresh(ctx)
@@ -96,11 +99,8 @@ func (d *Directory) refresh(ctx context.Context) {
 func (d *Directory) ended() []*coordinationv1.Lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for uid, at := range d.over {
-		if time.Since(at) > rememberOver {
-			delete(d.over, uid)
-		}
-	}
+	forget(d.over)
+	forget(d.podsOver)
 	var out []*coordinationv1.Lease
 	for _, e := range d.entries {
 		if e.expired || e.Holder.Mark == MarkLeft {

@@ -36,6 +36,7 @@
 //   - showing a newer holder of its own making in its lease: it dropped its
 //     routes before it wrote that, and has listed since;
 //   - a clean stop;
+//   - the end of its pod, as the kubelet has confirmed it (podOver);
 //   - the end of its lease.
 //
 // One that owes a fence and did not answer gets its holder overwritten

@@ -21,11 +21,16 @@ import (
 // server.
 func realLeases(t *testing.T) coordinationv1client.LeaseInterface {
 	t.Helper()
+	return realLeasesIn(t, kubetest.Namespace(t))
+}
+
+func realLeasesIn(t *testing.T, namespace string) coordinationv1client.LeaseInterface {
+	t.Helper()
 	c, err := coordinationv1client.NewForConfig(kubetest.Config(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Leases(kubetest.Namespace(t))
+	return c.Leases(namespace)
 }
 
 // startReal runs a Runnable and returns what ends it.

@@ -30,6 +30,9 @@ type MembershipOptions struct {
 	Instance string
 	// Address is the gRPC target at which controllers reach the Server.
 	Address string
+	// PodUID is the UID of the pod that holds this process and its Envoy, both and
+	// nothing of another gateway: its end is theirs. Empty means that there is none.
+	PodUID string
 	// LeaseDuration is how long the gateway may route after a renewal was sent.
 	// It is told to the controller in whole seconds, rounded up. 0 means
 	// DefaultLeaseDuration.

@@ -56,6 +56,9 @@ func (m *Membership) fill(l *coordinationv1.Lease, holder string) {
 	}
 	l.Labels[v1alpha1.LabelGateway] = gatewayLabel(m.o.Name)
 	l.Annotations[v1alpha1.AnnotationGatewayAddress] = m.o.Address
+	if m.o.PodUID != "" {
+		l.Annotations[v1alpha1.AnnotationGatewayPod] = m.o.PodUID
+	}
 	seconds, at := leaseSeconds(m.o.LeaseDuration), metav1.NewMicroTime(time.Now())
 	transitions := int32(0)
 	if l.Spec.HolderIdentity != nil {

@@ -34,6 +34,9 @@ type Options struct {
 	Config *rest.Config
 	// Name is the gateway's lease: the pod's name and UID on a cluster.
 	Name string
+	// PodUID is the UID of the pod that this process and its Envoy run in, and
+	// nothing of another gateway. Empty where there is none.
+	PodUID string
 	// RunDir holds the unix sockets: ours and Envoy's admin socket.
 	RunDir string
 	// SystemNamespace is DefaultSystemNamespace if empty.

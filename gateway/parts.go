@@ -60,6 +60,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 	g.member, err = controlplane.NewMembership(controlplane.MembershipOptions{
 		Leases: clientset.CoordinationV1().Leases(g.o.SystemNamespace),
 		Name:   g.o.Name, Address: "unix://" + g.o.path(ControlSocket),
+		PodUID:        g.o.PodUID,
 		LeaseDuration: g.o.LeaseDuration, RenewEvery: g.o.RenewEvery,
 		OnJoin: g.join,
 		OnLost: func(ctx context.Context) error {

@@ -59,6 +59,9 @@ const (
 	// AnnotationGatewayAddress is where the gateway's control-plane gRPC service
 	// listens: a gRPC target such as unix:///run/x.sock or dns:///10.0.0.1:9444.
 	AnnotationGatewayAddress = "sandlane.dev/control-plane-address"
+	// AnnotationGatewayPod is the UID of the pod that the gateway and its Envoy
+	// run in; absent where they run in none.
+	AnnotationGatewayPod = "sandlane.dev/gateway-pod"
 )
 
 // Finalizers.

@@ -123,7 +123,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	gatewayMetrics := controlplane.NewControllerMetrics(metrics.Registry)
 	directory, err := controlplane.NewDirectory(controlplane.DirectoryOptions{
-		Leases: clientset.CoordinationV1().Leases(o.systemNamespace), Grace: o.leaseGrace, Metrics: gatewayMetrics, Log: o.log,
+		Leases: clientset.CoordinationV1().Leases(o.systemNamespace), Pods: clientset.CoreV1().Pods(o.systemNamespace),
+		Grace: o.leaseGrace, Metrics: gatewayMetrics, Log: o.log,
 	})
 	if err != nil {
 		return err

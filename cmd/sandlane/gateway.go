@@ -33,6 +33,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags := cmd.Flags()
 	kubeconfigFlag(cmd, &kubeconfig)
 	flags.StringVar(&o.Name, "name", "", "name of this gateway's lease: the pod's name and UID on a cluster")
+	flags.StringVar(&o.PodUID, "pod-uid", "", "UID of the pod in the system namespace that this gateway and its Envoy run in, if any")
 	flags.StringVar(&o.RunDir, "run-dir", "", "folder of the unix sockets, shared with Envoy")
 	flags.StringVar(&pool, "first-request-pool", "", "[namespace/]name of the pool for first requests that name none")
 	flags.StringVar(&o.Domain, "domain", gateway.DefaultDomain, "domain that SDKs find <port>-<ID> below, with its port")
