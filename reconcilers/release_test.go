@@ -1,6 +1,7 @@
 package reconcilers_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -130,6 +131,79 @@ func TestAddressWaitsForItsFence(t *testing.T) {
 	if held := time.Since(s.Status.FencedAt.Time); held < address.Hold {
 		t.Errorf("idle %v after the fence, want %v", held, address.Hold)
 	}
+}
+
+// TestPoolRefillsOnOtherAddresses gives every pod the first address that no other
+// pod shows: a pod that is deleted gives its own to the next.
+func TestPoolRefillsOnOtherAddresses(t *testing.T) {
+	w := newWorld(t)
+	var addresses []string
+	for range 8 {
+		addresses = append(addresses, newAddress())
+	}
+	w.node.use(func(*corev1.Pod) string {
+		var pods corev1.PodList
+		if w.c.List(context.Background(), &pods, client.InNamespace(w.ns)) != nil {
+			return ""
+		}
+		shown := map[string]bool{}
+		for i := range pods.Items {
+			shown[pods.Items[i].Status.PodIP] = true
+		}
+		for _, a := range addresses {
+			if !shown[a] {
+				return a
+			}
+		}
+		return ""
+	})
+	w.pool("p", 2, 0)
+	w.await("p", v1alpha1.PodIdle, 2)
+	var ended []*v1alpha1.Sandbox
+	var former []*corev1.Pod
+	for range 2 {
+		s, pod := w.running("p")
+		ended, former = append(ended, s), append(former, pod)
+	}
+	w.await("p", v1alpha1.PodIdle, 2)
+	w.gateways.setAway(true)
+	for i, s := range ended {
+		if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+			t.Fatal(err)
+		}
+		w.awaitGone(former[i])
+	}
+	for range 2 {
+		w.running("p")
+	}
+	// The next two get what the ended ones had, which is not fenced.
+	for i, p := range w.await("p", v1alpha1.PodWarming, 2) {
+		kubetest.Eventually(t, soon, "an address", func() error {
+			if w.pod(&p).Status.PodIP == "" {
+				return errors.New("none yet")
+			}
+			return nil
+		})
+		p = *w.pod(&p)
+		if p.Status.PodIP != former[0].Status.PodIP && p.Status.PodIP != former[1].Status.PodIP {
+			t.Fatalf("the new pod %d has %s", i, p.Status.PodIP)
+		}
+		w.setStatus(&p, func(s *corev1.PodStatus) {
+			s.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Minute))
+		})
+	}
+	for _, p := range w.await("p", v1alpha1.PodIdle, 2) {
+		if a := p.Annotations[v1alpha1.AnnotationAddress]; a == former[0].Status.PodIP || a == former[1].Status.PodIP {
+			t.Errorf("a pod is idle with %s, which is not fenced", a)
+		}
+	}
+	w.await("p", v1alpha1.PodWarming, 2)
+	w.gateways.setAway(false)
+	for _, s := range ended {
+		w.awaitSandbox(s, v1alpha1.SandboxEnded)
+	}
+	w.await("p", v1alpha1.PodWarming, 0)
+	w.await("p", v1alpha1.PodIdle, 2)
 }
 
 func TestClaimedPodDeletedByForce(t *testing.T) {

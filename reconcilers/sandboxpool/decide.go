@@ -9,9 +9,13 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// addressPatience is how long a Ready pod may wait for its address before it is
-// replaced, to get another.
+// addressPatience is how long a Ready pod may wait for its address before another
+// is made in its place.
 const addressPatience = 10 * time.Second
+
+// waitingPoll is how soon to ask again for the address of a pod that has waited
+// for longer.
+const waitingPoll = time.Second
 
 // view is all that a pod's next step is decided from.
 type view struct {

@@ -8,7 +8,9 @@
 //
 // # States of a pod
 //
-//	warming  → idle      Ready, and its address free (package address)
+//	warming  → idle      Ready, and its address free (package address); one that
+//	                     has waited for it for 10 s is no stock meanwhile, and
+//	                     keeps the address from the pod made in its place
 //	starting → running   every container runs its image, and Ready
 //	any      → failed    crash, eviction, other address, not Ready in time
 //	stopping, failed     deleted once recorded; then the finalizer goes

@@ -70,11 +70,11 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, templateErr
 	}
 	// One pod that cannot be moved keeps neither the others nor the stock waiting.
-	recheck, stepErr := r.step(ctx, pool, tpl, pods.Items)
+	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods.Items)
 	if pool == nil {
 		return after(recheck, stepErr)
 	}
-	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool)}
+	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool, waiting)}
 	if pool.DeletionTimestamp == nil {
 		found = r.scale(ctx, pool, tpl, templateErr, found.census)
 	}

@@ -18,6 +18,9 @@ import (
 // counts is a pool's pods by what they are to scaling.
 type counts struct {
 	warming, idle, unavailableIdle, starting, running, stopping, failed int
+	// waiting are warming pods whose address is still not free after
+	// addressPatience, the oldest first. They are no stock, and not among warming.
+	waiting []*corev1.Pod
 	// total counts every pod object, also those being deleted: it is what
 	// maxPods bounds.
 	total int
@@ -33,8 +36,9 @@ type counts struct {
 func (c counts) unclaimed() int { return c.warming + c.idle }
 
 // census counts the pool's pods. Pods that are being deleted count only towards
-// the total; those of an earlier pool of the same name too. It is pure.
-func census(pods []corev1.Pod, hash string, pool *v1alpha1.SandboxPool) counts {
+// the total; those of an earlier pool of the same name too. waiting holds the UIDs
+// of pods that wait for their address for too long. It is pure.
+func census(pods []corev1.Pod, hash string, pool *v1alpha1.SandboxPool, waiting map[types.UID]bool) counts {
 	c := counts{total: len(pods)}
 	for i := range pods {
 		pod := &pods[i]
@@ -47,6 +51,10 @@ func census(pods []corev1.Pod, hash string, pool *v1alpha1.SandboxPool) counts {
 		}
 		switch v1alpha1.PhaseOf(pod) {
 		case v1alpha1.PodWarming:
+			if waiting[pod.UID] {
+				c.waiting = append(c.waiting, pod)
+				continue
+			}
 			c.warming++
 			c.spare = append(c.spare, pod)
 		case v1alpha1.PodIdle:
@@ -81,35 +89,61 @@ func census(pods []corev1.Pod, hash string, pool *v1alpha1.SandboxPool) counts {
 		}
 	}
 	// What serves nobody yet goes first, then the longest idle.
-	slices.SortStableFunc(c.spare, func(a, b *corev1.Pod) int {
-		return cmp.Or(rank(a)-rank(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	older := func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	}
+	slices.SortStableFunc(c.spare, func(a, b *corev1.Pod) int { return cmp.Or(rank(a)-rank(b), older(a, b)) })
+	slices.SortStableFunc(c.waiting, older)
 	return c
 }
 
-// scaling is how many pods to create or delete. At most one of them is not 0.
+// leastWaiting is how many pods may wait for their addresses in any pool, also in
+// one with fewer replicas.
+const leastWaiting = 20
+
+// scaling is how many pods to create or delete. At most one of create and remove
+// is not 0.
 type scaling struct {
 	create, remove int
+	// release is how many of those that wait for their address to delete.
+	release int
 	// full: maxPods keeps the pool from having spec.replicas unclaimed pods.
 	full bool
 }
 
 // decideScale is the scale decision; it is pure. probing: creations have failed
 // lately, so one pod at a time is tried.
+//
+// A pod that waits for its address keeps it from those that are made in its
+// place: were it deleted first, the next might get the same one, and again. It is
+// stock once the address is free. It goes earlier if maxPods leaves no room for
+// another, or if too many wait.
 func decideScale(c counts, replicas, maxPods int, probing bool) scaling {
+	var s scaling
+	if replicas == 0 {
+		s.release = len(c.waiting)
+	} else {
+		s.release = max(len(c.waiting)-max(replicas, leastWaiting), 0)
+	}
+	release := func(n int) { s.release = max(s.release, min(n, len(c.waiting))) }
 	if maxPods > 0 {
-		if over := c.total - c.deleting - maxPods; over > 0 && c.unclaimed() > 0 {
-			return scaling{remove: min(max(over, c.unclaimed()-replicas), c.unclaimed()), full: true}
+		over := c.total - c.deleting - maxPods
+		release(over)
+		if over -= s.release; over > 0 && c.unclaimed() > 0 {
+			s.remove, s.full = min(max(over, c.unclaimed()-replicas), c.unclaimed()), true
+			return s
 		}
 	}
 	missing := replicas - c.unclaimed()
 	if missing < 0 {
-		return scaling{remove: -missing}
+		s.remove = -missing
+		return s
 	}
-	s := scaling{create: missing}
+	s.create = missing
 	if maxPods > 0 {
 		room := max(maxPods-c.total, 0)
 		s.full = room < s.create
+		release(s.create - room)
 		s.create = min(s.create, room)
 	}
 	if probing {
@@ -148,6 +182,12 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 		// The cache lags behind this process's own writes. Their events ask again;
 		// if none comes, the expectations run out.
 		return out
+	}
+	for _, pod := range c.waiting[:out.scaling.release] {
+		if err := r.delete(ctx, pod, "AddressBusy"); err != nil {
+			log.FromContext(ctx).Error(err, "replacing a pod whose address is not free")
+			out.recheck = backoffFirst
+		}
 	}
 	if out.scaling.remove > 0 {
 		for _, pod := range c.spare[:out.scaling.remove] {

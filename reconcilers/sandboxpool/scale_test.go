@@ -38,6 +38,15 @@ func TestDecideScale(t *testing.T) {
 		{name: "new template, a quarter at a time", counts: counts{idle: 12, outdated: 12, total: 12}, replicas: 12, want: scaling{remove: 3}},
 		{name: "new template, stock not full", counts: counts{idle: 9, warming: 3, outdated: 9, total: 12}, replicas: 12},
 		{name: "new template, last ones", counts: counts{idle: 12, outdated: 1, total: 12}, replicas: 12, want: scaling{remove: 1}},
+		{name: "one waits for its address", counts: counts{idle: 2, waiting: waiting(1), total: 3}, replicas: 3, want: scaling{create: 1}},
+		{name: "some wait, all replaced", counts: counts{idle: 3, waiting: waiting(3), total: 6}, replicas: 3},
+		{name: "more wait than a small pool may have", counts: counts{idle: 3, waiting: waiting(22), total: 25}, replicas: 3, want: scaling{release: 2}},
+		{name: "more wait than a large pool has replicas", counts: counts{idle: 30, waiting: waiting(33), total: 63}, replicas: 30, want: scaling{release: 3}},
+		{name: "down to none, some wait", counts: counts{idle: 1, waiting: waiting(2), total: 3}, want: scaling{remove: 1, release: 2}},
+		{name: "those that wait fill maxPods", counts: counts{idle: 1, running: 2, waiting: waiting(2), total: 5}, replicas: 3, maxPods: 5, want: scaling{full: true, release: 2}},
+		{name: "those that wait leave some room", counts: counts{running: 2, waiting: waiting(2), total: 4}, replicas: 2, maxPods: 5, want: scaling{create: 1, full: true, release: 1}},
+		{name: "maxPods lowered, some wait", counts: counts{idle: 2, running: 2, waiting: waiting(2), total: 6}, replicas: 2, maxPods: 4, want: scaling{release: 2}},
+		{name: "maxPods lowered below the stock, some wait", counts: counts{idle: 2, running: 2, waiting: waiting(1), total: 5}, replicas: 2, maxPods: 3, want: scaling{remove: 1, release: 1, full: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := decideScale(tt.counts, tt.replicas, tt.maxPods, tt.probing); got != tt.want {
@@ -47,12 +56,14 @@ func TestDecideScale(t *testing.T) {
 	}
 }
 
+func waiting(n int) []*corev1.Pod { return make([]*corev1.Pod, n) }
+
 func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "pool"}}
 	var pods []corev1.Pod
 	add := func(name string, phase v1alpha1.PodPhase, change ...func(*view)) {
 		v := newTestPod(phase, change...)
-		v.pod.Name = name
+		v.pod.Name, v.pod.UID = name, types.UID(name)
 		v.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.GroupVersion.WithKind("SandboxPool"))}
 		pods = append(pods, *v.pod)
 	}
@@ -64,13 +75,15 @@ func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 	add("idle-unready", v1alpha1.PodIdle, unready)
 	add("idle-outdated", v1alpha1.PodIdle, func(v *view) { v.pod.Annotations[v1alpha1.AnnotationTemplateHash] = "old" })
 	add("warming", v1alpha1.PodWarming)
+	add("waiting-new", v1alpha1.PodWarming)
+	add("waiting-old", v1alpha1.PodWarming, age(time.Hour))
 	add("going", v1alpha1.PodIdle, deleting)
 	for _, phase := range []v1alpha1.PodPhase{v1alpha1.PodStarting, v1alpha1.PodRunning, v1alpha1.PodStopping, v1alpha1.PodFailed} {
 		add(string(phase), phase)
 	}
 	stranger := newTestPod(v1alpha1.PodIdle)
 	pods = append(pods, *stranger.pod) // of an earlier pool of this name
-	c := census(pods, "h", pool)
+	c := census(pods, "h", pool, map[types.UID]bool{"waiting-new": true, "waiting-old": true})
 	var order []string
 	for _, p := range c.spare {
 		order = append(order, p.Name)
@@ -85,7 +98,10 @@ func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 			break
 		}
 	}
-	if c.total != 11 || c.deleting != 1 || c.idle != 4 || c.unavailableIdle != 1 || c.outdated != 1 || c.warming != 1 ||
+	if len(c.waiting) != 2 || c.waiting[0].Name != "waiting-old" {
+		t.Errorf("waiting %v", c.waiting)
+	}
+	if c.total != 13 || c.deleting != 1 || c.idle != 4 || c.unavailableIdle != 1 || c.outdated != 1 || c.warming != 1 ||
 		c.starting != 1 || c.running != 1 || c.stopping != 1 || c.failed != 1 {
 		t.Errorf("%+v", c)
 	}

@@ -32,9 +32,9 @@ func (r *SandboxPoolReconciler) writeStatus(ctx context.Context, pool *v1alpha1.
 func fillStatus(pool *v1alpha1.SandboxPool, c counts, out outcome) {
 	s := &pool.Status
 	s.ObservedGeneration = pool.Generation
-	s.Warming, s.Idle, s.UnavailableIdle = int32(c.warming), int32(c.idle), int32(c.unavailableIdle) //nolint:gosec // counts of pods
-	s.Starting, s.Running = int32(c.starting), int32(c.running)                                      //nolint:gosec // counts of pods
-	s.Stopping, s.Failed = int32(c.stopping), int32(c.failed)                                        //nolint:gosec // counts of pods
+	s.Warming, s.Idle, s.UnavailableIdle = int32(c.warming+len(c.waiting)), int32(c.idle), int32(c.unavailableIdle) //nolint:gosec // counts of pods
+	s.Starting, s.Running = int32(c.starting), int32(c.running)                                                     //nolint:gosec // counts of pods
+	s.Stopping, s.Failed = int32(c.stopping), int32(c.failed)                                                       //nolint:gosec // counts of pods
 	s.Selector = labels.Set{v1alpha1.LabelPool: pool.Name, v1alpha1.LabelPhase: string(v1alpha1.PodIdle)}.String()
 	s.Phase = phase(pool, c, out)
 	for _, condition := range conditions(pool, c, out) {
@@ -81,6 +81,8 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 		scaling = condition(v1alpha1.PoolConditionScaling, true, "ScalingUp", "pods are being made or are warming")
 	case out.scaling.full:
 		scaling.Reason, scaling.Message = "MaxPods", "maxPods leaves no room for more pods"
+	case len(c.waiting) > 0:
+		scaling.Reason, scaling.Message = "AddressBusy", fmt.Sprintf("%d more pods wait for addresses that gateways may still route to", len(c.waiting))
 	}
 	degraded := condition(v1alpha1.PoolConditionDegraded, false, "AsExpected", "nothing is wrong")
 	switch {

@@ -2,6 +2,7 @@ package sandboxpool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,8 +25,9 @@ import (
 const parallel = 8
 
 // step moves each pod by at most one step. It returns when time alone may make
-// the next one possible. One pod's failed write does not stop the others.
-func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []corev1.Pod) (time.Duration, error) {
+// the next one possible, and which pods have waited for their address for too
+// long. One pod's failed write does not stop the others.
+func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []corev1.Pod) (time.Duration, map[types.UID]bool, error) {
 	type work struct {
 		view
 		decision
@@ -38,7 +40,7 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 	for i := range pods {
 		v, err := r.view(ctx, pool, tpl, &pods[i])
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		d := decide(v, now)
 		recheck = sooner(recheck, d.recheck)
@@ -47,8 +49,9 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 		}
 	}
 	var (
-		mu    sync.Mutex // guards recheck while the group runs
-		group errgroup.Group
+		mu      sync.Mutex // guards recheck and waiting while the group runs
+		waiting = map[types.UID]bool{}
+		group   errgroup.Group
 	)
 	group.SetLimit(parallel)
 	for _, w := range todo {
@@ -57,11 +60,15 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 			mu.Lock()
 			defer mu.Unlock()
 			recheck = sooner(recheck, again)
+			if errors.Is(err, errAddressBusy) {
+				waiting[w.pod.UID] = true
+				return nil
+			}
 			return err
 		})
 	}
 	err := group.Wait()
-	return recheck, err
+	return recheck, waiting, err
 }
 
 func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) (view, error) {

@@ -22,8 +22,12 @@ const (
 	maxAnnotation = 1024
 )
 
+// errAddressBusy: a pod has waited for its address for too long.
+var errAddressBusy = errors.New("its address is not free")
+
 // toIdle offers the pod for claims, once its address is free. A pod whose
-// address is not free in time is replaced.
+// address is not free in time is no stock until it is: errAddressBusy, with when
+// to ask again.
 func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) (time.Duration, error) {
 	verdict, err := r.rule.Check(ctx, pod)
 	if err != nil {
@@ -34,9 +38,7 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 		if left > 0 || !r.Ledger.Loaded() {
 			return sooner(verdict.RetryAfter, left), nil
 		}
-		r.event(pool, corev1.EventTypeNormal, "AddressBusy", "Replace",
-			"replacing pod %s: its address %s is not free: %s", pod.Name, pod.Status.PodIP, verdict.Reason)
-		return 0, r.delete(ctx, pod, "AddressBusy")
+		return max(verdict.RetryAfter, waitingPoll), errAddressBusy
 	}
 	err = r.patch(ctx, pod, v1alpha1.PodIdle, jsonpatch.For(pod.UID).
 		Test(jsonpatch.Phase, v1alpha1.PodWarming).
