@@ -35,7 +35,7 @@ func TestKilledFromOutside(t *testing.T) {
 	gateways := shared.Up.Gateways
 	late := gateways[2]
 	delayWatches(t, l, late, gateways[0], watchDelay)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	h := &harm{on: shared}
 	pid, err := nodePID(ctx, shared, 0)

@@ -280,8 +280,19 @@ func TestRollingRestart(t *testing.T) {
 	}
 	for _, id := range inUse {
 		claims := record.Claims(id)
-		if len(claims) != 1 || !claims[0].Ended.IsZero() || record.Pods(id) != 1 {
-			t.Errorf("%s was in use all the time and has the claims %+v", id, claims)
+		// At the beginning gateways may have met at one pod: then there is a claim
+		// that never came to be, before the one that did.
+		made := 0
+		for _, c := range claims {
+			if !c.Claimed.IsZero() {
+				made++
+			}
+			if !c.Ended.IsZero() {
+				t.Errorf("%s was in use all the time, and has ended: %+v", id, c)
+			}
+		}
+		if made != 1 || record.Pods(id) != 1 || record.Sandboxes(id) != 1 {
+			t.Errorf("%s was in use all the time and has had %d pods: %+v", id, record.Pods(id), claims)
 		}
 	}
 	t.Logf("%d restarts, the slowest %v; %d requests, %d of them the first of a sandbox; %d failed, %d connect errors; %d WebSockets opened, %d cut at the end of a grace, %d messages; %d sandboxes in use, none released",
