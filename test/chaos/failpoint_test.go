@@ -20,11 +20,13 @@ var points string
 
 // checkFailpoints says what is wrong with the binary under test, if it has no
 // failpoints: then nothing that is armed would ever happen.
-func checkFailpoints(ctx context.Context) error {
+func checkFailpoints() error {
 	bin, err := stack.Binary()
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	out, err := exec.CommandContext(ctx, bin, "version").Output()
 	if err != nil {
 		return fmt.Errorf("%s version: %w", bin, err)

@@ -12,7 +12,7 @@ package chaos
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -35,60 +35,24 @@ var (
 	record *history.Recorder
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
+func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-func run(m *testing.M) (code int) {
-	if os.Getuid() != 0 {
-		fmt.Fprintln(os.Stderr, "test/chaos needs root: it gives each sandbox namespaces of its own. Run it as root, or leave it out.")
-		return 1
+func run(m *testing.M) int {
+	var err error
+	if points, err = os.MkdirTemp("", "sandlane-chaos-points-"); err == nil {
+		defer func() { _ = os.RemoveAll(points) }()
+		err = errors.Join(checkFailpoints(), os.Setenv("SANDLANE_FAILPOINTS", points)) // for `up` and its children
 	}
-	state, err := os.MkdirTemp("", "sandlane-chaos-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if err := checkFailpoints(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if points, err = os.MkdirTemp("", "sandlane-chaos-points-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(points) }()
-	if err := os.Setenv("SANDLANE_FAILPOINTS", points); err != nil { // for `up` and its children
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	shared, err = stack.Start(ctx, state, "--isolation", "full", "--gateways", "3", "--pool-size", "0", "--idle-timeout", "0",
-		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String(),
-		"--drain-grace", drainGrace.String())
-	defer func() {
-		if code != 0 {
-			fmt.Fprintln(os.Stderr, shared.Logs(40))
-		}
-		if err := shared.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		if code == 0 {
-			_ = os.RemoveAll(state)
-		}
-	}()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	record = history.NewRecorder()
-	if err := record.Start(context.Background(), shared.Client); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	defer record.Stop()
-	return m.Run()
+	return stack.Main(m, func(s *stack.Stack) error {
+		shared = s
+		return record.Start(context.Background(), s.Client)
+	}, "--isolation", "full", "--gateways", "3", "--pool-size", "0", "--idle-timeout", "0",
+		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String(),
+		"--drain-grace", drainGrace.String())
 }

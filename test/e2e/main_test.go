@@ -7,12 +7,8 @@
 package e2e
 
 import (
-	"context"
-	"flag"
-	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/sandlane/sandlane/test/stack"
 )
@@ -21,40 +17,5 @@ import (
 var shared *stack.Stack
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) (code int) {
-	if os.Getuid() != 0 {
-		fmt.Fprintln(os.Stderr, "test/e2e needs root: it gives each sandbox namespaces of its own. Run it as root, or leave it out.")
-		return 1
-	}
-	state, err := os.MkdirTemp("", "sandlane-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	began := time.Now()
-	shared, err = stack.Start(ctx, state, "--isolation", "full")
-	defer func() {
-		if code != 0 {
-			fmt.Fprintln(os.Stderr, shared.Logs(40))
-		}
-		if err := shared.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		if code == 0 {
-			_ = os.RemoveAll(state)
-		}
-	}()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Printf("the stack was up after %v\n", time.Since(began).Round(100*time.Millisecond))
-	return m.Run()
+	os.Exit(stack.Main(m, func(s *stack.Stack) error { shared = s; return nil }, "--isolation", "full"))
 }

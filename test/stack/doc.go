@@ -5,5 +5,6 @@
 //
 // It is not a fake of anything: the API server, Envoy, the gateway, the
 // controller and the node are the real ones. It is called by test/e2e and test/chaos. A test
-// makes pools in a namespace of its own, so tests share one stack.
+// makes pools in a namespace of its own, so the tests of a package share one stack,
+// which TestMain starts with Main.
 package stack
