@@ -74,7 +74,7 @@ func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	if d.test.LeaseDuration > 0 {
 		spec.Args = append(spec.Args, "--lease-duration", d.test.LeaseDuration.String(), "--lease-renew-every", d.test.LeaseRenewEvery.String())
 	}
-	spec.Args = append(spec.Args, "--domain", fmt.Sprintf("localhost:%d", g.port))
+	spec.Args = append(spec.Args, "--domain", g.sdkDomain())
 	spec.Name, spec.LogFile = g.name, d.log(g.name)
 	spec.Ready = g.ready
 	return spec
@@ -96,9 +96,11 @@ func (d *dataPlane) ours(command string, args ...string) supervise.Spec {
 // started only while its gateway serves: what it took before would be answered
 // with 503. A gateway that was drained ends its Envoy, so both start again.
 func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
-	bootstrap, err := envoy.Bootstrap(envoy.Options{
-		RunDir: d.gatewayRun(g.name), NodeID: g.name, Port: g.port, MaxStreams: d.streams,
-	})
+	o := envoy.Options{RunDir: d.gatewayRun(g.name), NodeID: g.name, Port: g.port, MaxStreams: d.streams}
+	if g.domain != "" {
+		o.CertFile, o.KeyFile = d.pki(gatewayCert), d.pki(gatewayKey)
+	}
+	bootstrap, err := envoy.Bootstrap(o)
 	if err != nil {
 		return supervise.Spec{}, err
 	}

@@ -46,6 +46,11 @@ type Options struct {
 	// Gateways is how many pairs of Envoy and gateway there are, 1 to 8. The
 	// first listens on Port, the others on free ones.
 	Gateways int
+	// TLS makes the Envoys speak TLS and HTTP/2, with a certificate for Domain.
+	TLS bool
+	// Domain is what SDKs find api.<Domain> and <port>-<ID>.<Domain> below; with TLS
+	// only. Default DefaultDomain.
+	Domain string
 	// PoolSize is the number of idle pods of the pool echo.
 	PoolSize int
 	// BasePoolSize is the number of idle pods of the pool base.
@@ -102,6 +107,9 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("state folder %s: %w", o.StateDir, err)
 	}
 	o.StateDir = abs
+	if o.TLS && o.Domain == "" {
+		o.Domain = DefaultDomain
+	}
 	if o.Isolation == "" {
 		o.Isolation = IsolationAuto
 	}
@@ -149,7 +157,7 @@ func (o *Options) Validate() error {
 	case o.NewAPIKey == nil:
 		return errors.New("local.Options: NewAPIKey is required")
 	}
-	return nil
+	return o.validateTLS()
 }
 
 // DefaultStateDir is sandlane in $XDG_STATE_HOME, or in ~/.local/state.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/local/authority"
 	"github.com/sandlane/sandlane/local/binaries"
 	"github.com/sandlane/sandlane/local/node"
 	"github.com/sandlane/sandlane/local/supervise"
@@ -62,6 +63,7 @@ type up struct {
 	dataPlane    dataPlane
 	gateways     []gatewayPair
 	subnet       *node.Subnet
+	authority    *authority.Authority // nil without TLS
 	startedAt    time.Time
 
 	group  *supervise.Group
@@ -74,6 +76,11 @@ type up struct {
 func (u *up) prepare(ctx context.Context) error {
 	if u.o.Port != 0 {
 		if err := checkPort(u.o.Port); err != nil {
+			return err
+		}
+	}
+	if u.o.TLS {
+		if err := u.ensureAuthority(); err != nil {
 			return err
 		}
 	}
@@ -108,7 +115,7 @@ func (u *up) prepare(ctx context.Context) error {
 		return err
 	}
 	u.controlPlane = controlPlane{state: u.state, bin: bin, kubelet: kubelet, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
-	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[5:])
+	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[5:], u.o.Domain)
 	err = retryDump(func() (err error) {
 		u.subnet, err = node.PickSubnet(isolation)
 		return err
@@ -127,6 +134,11 @@ func (u *up) prepare(ctx context.Context) error {
 func (u *up) writeFiles() error {
 	if err := u.writePKI(); err != nil {
 		return err
+	}
+	if u.o.TLS {
+		if err := u.writeTLS(); err != nil {
+			return err
+		}
 	}
 	if err := u.controlPlane.writeAuditPolicy(); err != nil {
 		return err

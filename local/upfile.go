@@ -9,7 +9,15 @@ import (
 // UpFile is <state>/up.json, for scripts. It is there while `up` is ready and
 // is rewritten when a process was restarted.
 type UpFile struct {
-	GatewayURL string         `json:"gatewayURL"`
+	GatewayURL string `json:"gatewayURL"`
+	// Domain is where SDKs find <port>-<ID> below, with its port; with --tls also
+	// api, and E2B_DOMAIN.
+	Domain string `json:"domain"`
+	// CAFile is the certificate to trust, NodeResolve what lets Node find Domain;
+	// with --tls only.
+	CAFile      string `json:"caFile,omitempty"`
+	NodeResolve string `json:"nodeResolve,omitempty"`
+
 	APIKey     string         `json:"apiKey"`
 	Kubeconfig string         `json:"kubeconfig"`
 	MetricsURL string         `json:"metricsURL"`
@@ -21,6 +29,7 @@ type UpFile struct {
 type GatewayInfo struct {
 	Name       string         `json:"name"`
 	URL        string         `json:"url"`
+	Domain     string         `json:"domain"`
 	MetricsURL string         `json:"metricsURL"`
 	Pids       map[string]int `json:"pids"`
 }

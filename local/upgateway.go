@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/sandlane/sandlane/local/authority"
 	"github.com/sandlane/sandlane/local/supervise"
 )
 
@@ -13,23 +14,38 @@ import (
 type gatewayPair struct {
 	name, envoyName   string
 	port, metricsPort int
+	domain            string // empty without TLS
 }
 
 // gatewayPairs names n pairs: gateway and envoy, gateway-2 and envoy-2, … Each
 // takes a port for metrics from free, and all but the first one for clients.
-func gatewayPairs(n, firstPort int, free []int) []gatewayPair {
-	pairs := []gatewayPair{{name: "gateway", envoyName: "envoy", port: firstPort, metricsPort: free[0]}}
+func gatewayPairs(n, firstPort int, free []int, domain string) []gatewayPair {
+	pairs := []gatewayPair{{name: "gateway", envoyName: "envoy", port: firstPort, metricsPort: free[0], domain: domain}}
 	for i := 2; i <= n; i++ {
 		pairs = append(pairs, gatewayPair{
 			name: fmt.Sprintf("gateway-%d", i), envoyName: fmt.Sprintf("envoy-%d", i),
-			port: free[2*i-3], metricsPort: free[2*i-2],
+			port: free[2*i-3], metricsPort: free[2*i-2], domain: domain,
 		})
 	}
 	return pairs
 }
 
-func (g gatewayPair) url() string        { return "http://" + loopback(g.port) }
 func (g gatewayPair) metricsURL() string { return "http://" + loopback(g.metricsPort) + "/metrics" }
+
+func (g gatewayPair) url() string {
+	if g.domain != "" {
+		return "https://" + loopback(g.port)
+	}
+	return "http://" + loopback(g.port)
+}
+
+// sdkDomain is where SDKs find <port>-<ID> below.
+func (g gatewayPair) sdkDomain() string {
+	if g.domain != "" {
+		return hostOf(g.domain, g.port)
+	}
+	return fmt.Sprintf("localhost:%d", g.port)
+}
 
 // envoyWorkers leaves cores to the other processes: on a small machine a
 // second worker costs more than it gives.
@@ -55,7 +71,11 @@ func (u *up) startEnvoy(ctx context.Context, g gatewayPair) error {
 
 // upFileNow describes what runs at this moment.
 func (u *up) upFileNow() UpFile {
-	return describe(u.group.Status(), u.gateways, UpFile{APIKey: u.apiKey, Kubeconfig: u.kubeconfig()})
+	file := UpFile{APIKey: u.apiKey, Kubeconfig: u.kubeconfig()}
+	if u.o.TLS {
+		file.CAFile, file.NodeResolve = authority.CertFile(u.tlsDir(u.o.Domain)), u.nodeResolve(u.o.Domain)
+	}
+	return describe(u.group.Status(), u.gateways, file)
 }
 
 // describe adds processes and gateways to file. Pids has what there is once and
@@ -69,7 +89,7 @@ func describe(processes []supervise.Status, gateways []gatewayPair, file UpFile)
 	}
 	for i, g := range gateways {
 		file.Gateways = append(file.Gateways, GatewayInfo{
-			Name: g.name, URL: g.url(), MetricsURL: g.metricsURL(),
+			Name: g.name, URL: g.url(), Domain: g.sdkDomain(), MetricsURL: g.metricsURL(),
 			Pids: map[string]int{"gateway": file.Pids[g.name], "envoy": file.Pids[g.envoyName]},
 		})
 		if i > 0 {
@@ -77,6 +97,6 @@ func describe(processes []supervise.Status, gateways []gatewayPair, file UpFile)
 			delete(file.Pids, g.envoyName)
 		}
 	}
-	file.GatewayURL, file.MetricsURL = file.Gateways[0].URL, file.Gateways[0].MetricsURL
+	file.GatewayURL, file.Domain, file.MetricsURL = file.Gateways[0].URL, file.Gateways[0].Domain, file.Gateways[0].MetricsURL
 	return file
 }

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,6 +40,8 @@ This is for development: it is no boundary against hostile code.`,
 	flags.BoolVarP(&detach, "detach", "d", false, "return when everything is ready, and go on in the background")
 	flags.IntVar(&o.Port, "port", envoy.DefaultPort, "port that clients connect to on 127.0.0.1; 0 is any free one")
 	flags.IntVar(&o.Gateways, "gateways", 1, "pairs of Envoy and gateway; the first listens on --port, the others on free ports")
+	flags.BoolVar(&o.TLS, "tls", false, "speak TLS and HTTP/2, with a certificate of an authority made for --domain and kept in the state folder")
+	flags.StringVar(&o.Domain, "domain", "", "domain of api.<domain> and <port>-<ID>.<domain> with --tls (default "+local.DefaultDomain+")")
 	flags.IntVar(&o.PoolSize, "pool-size", local.DefaultPoolSize, "idle pods that the pool echo keeps")
 	flags.IntVar(&o.BasePoolSize, "base-pool-size", local.DefaultBasePoolSize, "idle pods that the pool base keeps, which E2B's SDKs get their sandboxes from")
 	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release sandboxes of the pool echo after this long without use; 0 is never")
@@ -105,6 +104,9 @@ func upDetached(cmd *cobra.Command, o *local.Options) error {
 		"--lease-duration", o.Test.LeaseDuration.String(), "--lease-renew-every", o.Test.LeaseRenewEvery.String(),
 		"--drain-grace", o.Test.DrainGrace.String(),
 	}
+	if o.TLS {
+		args = append(args, "--tls", "--domain", o.Domain)
+	}
 	up, err := local.Detach(cmd.Context(), o.Self, o.StateDir, args, func(line string) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)
 	})
@@ -113,60 +115,6 @@ func upDetached(cmd *cobra.Command, o *local.Options) error {
 	}
 	banner(cmd.OutOrStdout(), o.StateDir, up, "")
 	return nil
-}
-
-// banner is the last thing that a start says. An empty stop is `down`.
-func banner(out io.Writer, stateDir string, up local.UpFile, stop string) {
-	p, with := program(), ""
-	if usual, err := local.DefaultStateDir(); err != nil || usual != stateDir {
-		with = " --state " + stateDir
-	}
-	if stop == "" {
-		stop = "`" + p + " down" + with + "`"
-	}
-	fmt.Fprintf(out, `
-Sandlane is up.            state  %s      stop with %s
-  gateway     %s
-  api key     %s
-
-Try:
-  curl -H 'X-Sandbox-Id: hello' -H 'X-Sandbox-Port: 8000' %s/
-  %s kubectl%s get sandboxpools,sandboxes
-  %s end%s hello
-
-E2B's SDKs work without a change:
-  export E2B_API_KEY=%s  E2B_API_URL=%s  E2B_SANDBOX_URL=%s
-  pip install e2b    # or: npm install e2b
-  python - <<'PY'
-from e2b import Sandbox
-with Sandbox.create() as sbx:
-    print(sbx.commands.run("echo hello from $HOSTNAME; python3 --version").stdout)
-    sbx.files.write("note.txt", "hi"); print(sbx.files.read("note.txt"))
-PY
-`, shortHome(stateDir), stop, gatewayURLs(up), up.APIKey, up.GatewayURL, p, with, p, with,
-		up.APIKey, up.GatewayURL, up.GatewayURL)
-}
-
-// gatewayURLs is where clients connect, one a line.
-func gatewayURLs(up local.UpFile) string {
-	urls := up.GatewayURL
-	for _, g := range up.Gateways {
-		if g.URL == up.GatewayURL {
-			continue
-		}
-		urls += fmt.Sprintf("\n  %-11s %s", g.Name, g.URL)
-	}
-	return urls
-}
-
-// program is this program as the user called it.
-func program() string { return os.Args[0] }
-
-func shortHome(path string) string {
-	if home, err := os.UserHomeDir(); err == nil && strings.HasPrefix(path, home+"/") {
-		return "~" + strings.TrimPrefix(path, home)
-	}
-	return path
 }
 
 // demoKey makes the API key of the namespace default.
