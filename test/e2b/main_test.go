@@ -18,6 +18,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if etc := os.Getenv(filesEnv); etc != "" {
+		fmt.Fprintln(os.Stderr, inNamespace(etc, os.Args[1:]))
+		os.Exit(1)
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

@@ -16,8 +16,8 @@ import (
 // sdk is one version of an SDK in one way of use.
 type sdk struct {
 	name string
-	// args returns the command line that runs its cases.
-	args func(ctx context.Context, t *testing.T) []string
+	// args returns the command line that runs the cases of a script.
+	args func(ctx context.Context, t *testing.T, script string) []string
 }
 
 var sdks = []sdk{
@@ -30,15 +30,15 @@ var sdks = []sdk{
 	{"JS 2.30.5", jsCases("2.30.5")},
 }
 
-func pythonCases(version, use string) func(context.Context, *testing.T) []string {
-	return func(ctx context.Context, t *testing.T) []string {
-		return []string{python(ctx, t, version), filepath.Join("python", "cases.py"), use}
+func pythonCases(version, use string) func(context.Context, *testing.T, string) []string {
+	return func(ctx context.Context, t *testing.T, script string) []string {
+		return []string{python(ctx, t, version), filepath.Join("python", script+".py"), use}
 	}
 }
 
-func jsCases(version string) func(context.Context, *testing.T) []string {
-	return func(ctx context.Context, t *testing.T) []string {
-		return []string{"node", filepath.Join("js", "cases.mjs"), js(ctx, t, version)}
+func jsCases(version string) func(context.Context, *testing.T, string) []string {
+	return func(ctx context.Context, t *testing.T, script string) []string {
+		return []string{"node", filepath.Join("js", script+".mjs"), js(ctx, t, version)}
 	}
 }
 
@@ -57,38 +57,44 @@ func TestSDKs(t *testing.T) {
 	for _, s := range sdks {
 		worked[s.name] = map[string]bool{}
 		t.Run(s.name, func(t *testing.T) {
-			results, said := runCases(t, s)
-			for _, f := range features {
-				r, ran := results[f.name]
-				delete(results, f.name)
-				switch {
-				case !ran:
-					t.Errorf("%s did not run", f.name)
-				case !r.OK:
-					t.Errorf("%s: %s", f.name, r.Error)
-				default:
-					worked[s.name][f.name] = true
-				}
-			}
-			for name := range results {
-				t.Errorf("%s is not in the list of features", name)
-			}
-			if t.Failed() {
-				t.Logf("it said:\n%s", said)
-			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			args := s.args(ctx, t, "cases")
+			cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+			cmd.Env = append(os.Environ(),
+				"E2B_API_KEY="+shared.Up.APIKey, "E2B_API_URL="+shared.Up.GatewayURL, "E2B_SANDBOX_URL="+shared.Up.GatewayURL)
+			judge(t, cmd, features, worked[s.name])
 		})
 	}
-	checkTable(t, worked)
+	checkTable(t, "table", features, worked)
 }
 
-func runCases(t *testing.T, s sdk) (results map[string]result, said string) {
+// judge runs a script and notes which of the features worked; the others fail.
+func judge(t *testing.T, cmd *exec.Cmd, features []feature, worked map[string]bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	args := s.args(ctx, t)
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = append(os.Environ(),
-		"E2B_API_KEY="+shared.Up.APIKey, "E2B_API_URL="+shared.Up.GatewayURL, "E2B_SANDBOX_URL="+shared.Up.GatewayURL)
+	results, said := runScript(t, cmd)
+	for _, f := range features {
+		r, ran := results[f.name]
+		delete(results, f.name)
+		switch {
+		case !ran:
+			t.Errorf("%s did not run", f.name)
+		case !r.OK:
+			t.Errorf("%s: %s", f.name, r.Error)
+		default:
+			worked[f.name] = true
+		}
+	}
+	for name := range results {
+		t.Errorf("%s is not in the list of features", name)
+	}
+	if t.Failed() {
+		t.Logf("it said:\n%s", said)
+	}
+}
+
+func runScript(t *testing.T, cmd *exec.Cmd) (results map[string]result, said string) {
+	t.Helper()
 	cmd.WaitDelay = 5 * time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

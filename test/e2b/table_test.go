@@ -7,18 +7,15 @@ import (
 	"testing"
 )
 
-// tableFile holds the table between two marks; the rest of it people write.
+// tableFile holds tables, each between two marks; the rest of it people write.
 var tableFile = filepath.Join("..", "..", "docs", "e2b.md")
 
-const (
-	tableBegin = "<!-- table: go test ./test/e2b -update -->\n"
-	tableEnd   = "<!-- end of table -->\n"
-)
-
-// checkTable compares what worked with the table in the documentation, or
+// checkTable compares what worked with a table in the documentation, or
 // writes it with -update. It judges a complete run only.
-func checkTable(t *testing.T, worked map[string]map[string]bool) {
+func checkTable(t *testing.T, name string, features []feature, worked map[string]map[string]bool) {
 	t.Helper()
+	tableBegin := "<!-- " + name + ": go test ./test/e2b -update -->\n"
+	tableEnd := "<!-- end of " + name + " -->\n"
 	for _, s := range sdks {
 		if len(worked[s.name]) == 0 {
 			t.Logf("%s did not run: the table of %s is not looked at", s.name, tableFile)
@@ -34,7 +31,7 @@ func checkTable(t *testing.T, worked map[string]map[string]bool) {
 	if !ok || !ok2 {
 		t.Fatalf("%s has no place for the table", tableFile)
 	}
-	want := head + tableBegin + table(worked) + tableEnd + tail
+	want := head + tableBegin + table(features, worked) + tableEnd + tail
 	if want == string(text) {
 		return
 	}
@@ -47,7 +44,7 @@ func checkTable(t *testing.T, worked map[string]map[string]bool) {
 	}
 }
 
-func table(worked map[string]map[string]bool) string {
+func table(features []feature, worked map[string]map[string]bool) string {
 	var b strings.Builder
 	b.WriteString("| feature |")
 	for _, s := range sdks {

@@ -27,18 +27,22 @@ const BinaryEnv = "SANDLANE_BIN"
 
 // UpFile is what `sandlane up` writes to up.json.
 type UpFile struct {
-	GatewayURL string         `json:"gatewayURL"`
-	APIKey     string         `json:"apiKey"`
-	Kubeconfig string         `json:"kubeconfig"`
-	MetricsURL string         `json:"metricsURL"`
-	Pids       map[string]int `json:"pids"`
-	Gateways   []Gateway      `json:"gateways"`
+	GatewayURL  string         `json:"gatewayURL"`
+	Domain      string         `json:"domain"`
+	CAFile      string         `json:"caFile"`
+	NodeResolve string         `json:"nodeResolve"`
+	APIKey      string         `json:"apiKey"`
+	Kubeconfig  string         `json:"kubeconfig"`
+	MetricsURL  string         `json:"metricsURL"`
+	Pids        map[string]int `json:"pids"`
+	Gateways    []Gateway      `json:"gateways"`
 }
 
 // Gateway is one gateway in up.json.
 type Gateway struct {
 	Name       string         `json:"name"`
 	URL        string         `json:"url"`
+	Domain     string         `json:"domain"`
 	MetricsURL string         `json:"metricsURL"`
 	Pids       map[string]int `json:"pids"`
 }
