@@ -146,7 +146,7 @@ func testTLSForms(t *testing.T, c *http.Client, g stack.Gateway, major int) {
 	}{
 		{at: "https://8000-" + id + "." + g.Domain + "/"},
 		{at: "https://8000-" + id + "." + tlsDomain + "/"},
-		{at: "https://8000-" + strings.ToUpper(id) + "." + strings.ToUpper(tlsDomain) + "/", header: nil},
+		{at: "https://8000-" + id + "." + strings.ToUpper(g.Domain) + "/"},
 		{at: g.URL, host: "8000-" + id + ".example.com"},
 		{at: g.URL, header: named},
 		{at: g.URL, header: e2bNamed},

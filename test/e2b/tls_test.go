@@ -40,8 +40,8 @@ func TestTLS(t *testing.T) {
 		worked[sdk.name] = map[string]bool{}
 		t.Run(sdk.name, func(t *testing.T) { testTLSSDK(t, s, s.Up.Gateways[i%2], sdk, worked[sdk.name]) })
 	}
+	testNoNameServer(t, s)
 	checkTable(t, "table with TLS", tlsFeatures, worked)
-	t.Run("Node without a name server", func(t *testing.T) { testNodeResolve(t, s) })
 }
 
 func startTLS(t *testing.T) *stack.Stack {
@@ -90,20 +90,32 @@ func testTLSSDK(t *testing.T, s *stack.Stack, g stack.Gateway, sdk sdk, worked m
 	}
 }
 
-// Where a machine finds no names below .localhost, what `up` prints for Node is
-// enough: nothing here answers for them.
-func testNodeResolve(t *testing.T, s *stack.Stack) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	names, g := startNameServer(t, "nothing.invalid"), s.Up.Gateways[0]
-	only := []feature{tlsFeatures[0], tlsFeatures[3], tlsFeatures[4], tlsFeatures[5]}
-	args := jsCases("2.51.0")(ctx, t, "tls_cases")
-	for _, f := range only {
-		args = append(args, f.name)
+// On most machines no name server knows names below .localhost. There what `up`
+// prints is enough for Node, and Python's SDK finds them by itself; a program of a
+// user that is written in Python does not.
+func testNoNameServer(t *testing.T, s *stack.Stack) {
+	everything := []string{"tls_commands", "tls_life", "tls_host_http", "tls_host_websocket", "tls_signed_urls"}
+	for _, tc := range []struct {
+		name  string
+		args  func(context.Context, *testing.T, string) []string
+		cases []string
+	}{
+		{"Node", jsCases("2.51.0"), everything},
+		{"Python", pythonCases("2.63.0", "sync"), everything[:2]},
+		{"older Python", pythonCases("2.45.1", "async"), everything[:2]},
+	} {
+		t.Run(tc.name+" without a name server", func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cmd := resolvedBy(ctx, t, startNameServer(t, "nothing.invalid"), append(tc.args(ctx, t, "tls_cases"), tc.cases...)...)
+			cmd.Env = append(withoutE2B(cmd.Env), append(tlsEnv(s, s.Up.Gateways[0]), "NODE_OPTIONS=--require="+s.Up.NodeResolve)...)
+			var features []feature
+			for _, c := range tc.cases {
+				features = append(features, feature{name: c})
+			}
+			judge(t, cmd, features, map[string]bool{})
+		})
 	}
-	cmd := resolvedBy(ctx, t, names, args...)
-	cmd.Env = append(withoutE2B(cmd.Env), append(tlsEnv(s, g), "NODE_OPTIONS=--require="+s.Up.NodeResolve)...)
-	judge(t, cmd, only, map[string]bool{})
 }
 
 // tlsEnv is what `up --tls` prints, for one of the gateways.
