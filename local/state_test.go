@@ -53,8 +53,8 @@ func TestValidate(t *testing.T) {
 		"wildcard":       {func(o *Options) { o.TLS, o.Domain = true, "*.a.test" }, `--domain "*.a.test"`},
 		"address":        {func(o *Options) { o.TLS, o.Domain = true, "127.0.0.1" }, `--domain "127.0.0.1"`},
 		"path":           {func(o *Options) { o.TLS, o.Domain = true, "../a.test" }, `--domain "../a.test"`},
-		"long":           {func(o *Options) { o.TLS, o.Domain = true, strings.Repeat("a.", 94) + "ab" }, "--domain"},
-		"long enough":    {func(o *Options) { o.TLS, o.Domain = true, strings.Repeat("a.", 94) + "a" }, ""},
+		"long":           {func(o *Options) { o.TLS, o.Domain = true, strings.Repeat("a.", 94)+"ab" }, "--domain"},
+		"long enough":    {func(o *Options) { o.TLS, o.Domain = true, strings.Repeat("a.", 94)+"a" }, ""},
 		"no keys":        {func(o *Options) { o.NewAPIKey = nil }, "NewAPIKey"},
 	} {
 		o := Options{StateDir: "x", Port: 8080, Gateways: 1, PoolSize: 10, NewAPIKey: noKey}

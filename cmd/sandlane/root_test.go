@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,6 +29,10 @@ func TestMistakesAreOneLine(t *testing.T) {
 	defer l.Close()
 	used := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	state := filepath.Join(t.TempDir(), "state")
+	// Somebody keeps something where `up --tls` would keep its authority.
+	if err := os.MkdirAll(filepath.Join(state, "tls", local.DefaultDomain, "mine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for line, want := range map[string]string{
 		"strat":                             `unknown command "strat"`,
 		"up --nonsense":                     "unknown flag: --nonsense",
@@ -41,6 +46,10 @@ func TestMistakesAreOneLine(t *testing.T) {
 		"up --lease-duration 5s":            "set both",
 		"up --idle-timeout soon":            `"soon"`,
 		"up --drain-grace -1s":              "--drain-grace -1s",
+		"up --domain a.test":                "--domain a.test: needs --tls",
+		"up --tls --domain localhost":       "*.localhost",
+		"up --tls --domain a.test:443":      "without a port",
+		"up --tls --port 0":                 "it holds mine",
 		"up --isolation some":               `--isolation "some"`,
 		"up --port " + used:                 "port " + used + " on 127.0.0.1 is in use",
 		"down --nonsense":                   "unknown flag",
@@ -144,6 +153,39 @@ func TestBanner(t *testing.T) {
 	for _, want := range []string{"kubectl --state /s get", "end --state /s hello"} {
 		if !strings.Contains(own.String(), want) {
 			t.Errorf("the banner lacks %q:\n%s", want, own.String())
+		}
+	}
+}
+
+// With TLS the lines set every variable that the SDKs need, and unset what would
+// win over them. A shell takes the words for what they are.
+func TestBannerWithTLS(t *testing.T) {
+	up := local.UpFile{
+		GatewayURL: "https://127.0.0.1:1", Domain: "d.test:1", APIKey: "e2b_1",
+		CAFile: "/s/tls/d.test/ca.crt", NodeResolve: "/s/tls/node/d.test.cjs",
+	}
+	var plain, odd bytes.Buffer
+	banner(&plain, "/s", up, "")
+	up.CAFile, up.NodeResolve = "/my state/it's/ca.crt", `/my state/it's/"x".cjs`
+	banner(&odd, "/my state", up, "")
+	for _, tc := range []struct {
+		out  *bytes.Buffer
+		want []string
+	}{
+		{&plain, []string{
+			"curl --cacert /s/tls/d.test/ca.crt -H", "https://127.0.0.1:1/\n", "  unset E2B_API_URL E2B_SANDBOX_URL\n",
+			"export E2B_API_KEY=e2b_1  E2B_DOMAIN=d.test:1\n", "export SSL_CERT_FILE=/s/tls/d.test/ca.crt ",
+			"export NODE_EXTRA_CA_CERTS=/s/tls/d.test/ca.crt  NODE_OPTIONS=--require=/s/tls/node/d.test.cjs ",
+		}},
+		{&odd, []string{
+			"kubectl --state '/my state' get", `curl --cacert '/my state/it'\''s/ca.crt' -H`,
+			`NODE_OPTIONS='--require="/my state/it'\''s/\"x\".cjs"' `,
+		}},
+	} {
+		for _, want := range tc.want {
+			if !strings.Contains(tc.out.String(), want) {
+				t.Errorf("the banner lacks %q:\n%s", want, tc.out)
+			}
 		}
 	}
 }
