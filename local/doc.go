@@ -23,6 +23,16 @@
 // controller: gateway and envoy, gateway-2 and envoy-2, … What up.json says at
 // its top is the first one's; all stand in its list.
 //
+// # TLS
+//
+// With Options.TLS all Envoys show one certificate, for Options.Domain. It and its
+// key are new with each `up` and go with it (cluster/pki); its 397 days are longer
+// than any `up` lives. The authority that signs it stays, so that what people told
+// their programs to trust is good for the next `up` too: <state>/tls/<domain> has it
+// (local/authority says in which states, and what is refused), and
+// <state>/tls/node/<domain>.cjs, written by each `up`, lets Node find the domain. An
+// authority that cannot be used ends `up` before anything is started.
+//
 // # What happens when a step fails
 //
 // `up` checks what it can before it starts anything; a step that fails

@@ -44,8 +44,8 @@ PY
 }
 
 // sdkVariables is what points E2B's SDKs here. The two addresses of the mode
-// without TLS would win over a domain; and SSL_CERT_FILE comes after pip, which
-// would trust nothing else.
+// without TLS would win over a domain; and SSL_CERT_FILE comes after pip, since it
+// takes the place of the authorities that Python trusts otherwise.
 func sdkVariables(up local.UpFile) string {
 	if up.CAFile == "" {
 		return fmt.Sprintf("  export E2B_API_KEY=%s  E2B_API_URL=%s  E2B_SANDBOX_URL=%s\n", up.APIKey, up.GatewayURL, up.GatewayURL)

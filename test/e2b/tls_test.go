@@ -24,6 +24,7 @@ var tlsFeatures = []feature{
 	{"tls_commands", "commands and files by the sandbox's own host name"},
 	{"tls_parallel", "commands: 40 at once"},
 	{"tls_life", "`create`, `connect`, `list`, `isRunning`, `kill` by `api.<domain>`"},
+	{"tls_killed", "a sandbox that ends while commands run; others go on"},
 	{"tls_host_http", "`getHost`: a web server in the sandbox"},
 	{"tls_host_websocket", "`getHost`: a WebSocket server in the sandbox"},
 	{"tls_signed_urls", "`uploadUrl`, `downloadUrl`; wrong and late signatures are refused"},

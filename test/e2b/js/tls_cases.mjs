@@ -14,7 +14,8 @@ import { setTimeout as pause } from 'node:timers/promises'
 const folder = path.resolve(process.argv[2])
 const wanted = process.argv.slice(3)
 const require = createRequire(path.join(folder, 'package.json'))
-const { Sandbox } = require('e2b')
+const e2b = require('e2b')
+const { Sandbox } = e2b
 // Node has one since 22.
 const WebSocket = globalThis.WebSocket ?? require('undici').WebSocket
 const DOMAIN = process.env.E2B_DOMAIN
@@ -78,6 +79,23 @@ const cases = {
     assert.equal(await s.isRunning(), true)
     await s.kill()
     assert.equal(await s.isRunning(), false)
+  },
+  // Killed while commands run, all of which share one connection.
+  async tls_killed(other) {
+    const s = await Sandbox.create()
+    const waiting = []
+    for (const command of ['sleep 1000', 'while :; do echo x; sleep 0.1; done']) {
+      const handle = await s.commands.run(command, { background: true })
+      waiting.push(handle.wait().then((r) => new Error(`the command ended with ${JSON.stringify(r)}`), (err) => err))
+    }
+    await Sandbox.kill(s.sandboxId)
+    const killed = performance.now()
+    for (const err of await Promise.all(waiting)) {
+      assert(err instanceof e2b.TimeoutError || err instanceof e2b.NotFoundError, `${err.name}: ${err.message}`)
+    }
+    const took = performance.now() - killed
+    assert(took < 2000, `the SDK knew ${took} ms after the kill`)
+    assert.equal((await other.commands.run('echo others go on')).stdout, 'others go on\n')
   },
   async tls_host_http(s) {
     await s.files.write('index.html', 'served by ' + s.sandboxId)

@@ -91,6 +91,36 @@ async def tls_life(sbx):
 
 
 @case
+async def tls_killed(sbx):
+    """Killed while commands run, all of which share one connection."""
+    s = await a(Sandbox.create())
+    handles = [await a(s.commands.run(c, background=True)) for c in ("sleep 1000", "while :; do echo x; sleep 0.1; done")]
+    waiting = [asyncio.ensure_future(asyncio.to_thread(failure, h) if SYNC else async_failure(h)) for h in handles]
+    await a(Sandbox.kill(s.sandbox_id))
+    killed = time.monotonic()
+    cls = getattr(e2b, "SandboxNotRunningException", e2b.TimeoutException)
+    for err in await asyncio.gather(*waiting):
+        assert isinstance(err, cls), f"{type(err).__name__} instead of {cls.__name__}: {err}"
+    took = time.monotonic() - killed
+    assert took < 2, f"the SDK knew {took:.1f} s after the kill"
+    equal((await a(sbx.commands.run("echo others go on"))).stdout, "others go on\n")
+
+
+def failure(handle):
+    try:
+        return AssertionError(f"the command ended with {handle.wait()}")
+    except Exception as err:
+        return err
+
+
+async def async_failure(handle):
+    try:
+        return AssertionError(f"the command ended with {await handle.wait()}")
+    except Exception as err:
+        return err
+
+
+@case
 async def tls_host_http(sbx):
     await a(sbx.files.write("index.html", "served by " + sbx.sandbox_id))
     await a(sbx.commands.run("python3 -m http.server 8000", background=True, cwd="/home/user"))
