@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"test/kubetest":  {"api"},
 	"test/stack":     {"api"},
 	"test/e2e":       {"api", "ending", "test"},
-	"test/e2b":       {"test"},
+	"test/e2b":       {"credentials", "test"},
 	"test/chaos":     {"api", "ending", "test"},
 	"test/history":   {"api"},
 	"test/mutants":   {},
