@@ -39,7 +39,7 @@ func (w *world) keepStock(n int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stock{world: w, ctx: ctx, want: n, make: make(chan *corev1.Pod, n), idle: make(map[types.UID]bool), ordered: make(map[string]bool)}
 	var wg sync.WaitGroup
-	work := make(chan *corev1.Pod, 2*stormClaims) // the feed must not wait: the gateways share it
+	work := make(chan *corev1.Pod, 2*stormMany) // the feed must not wait: the gateways share it
 	for range 8 {
 		wg.Go(func() {
 			for {
