@@ -63,13 +63,12 @@ func TestApplyClaim(t *testing.T) {
 	}
 	apply(realClaim(p1, "b"), ErrPodTaken)
 
-	other := realClaim(p1, "b")
+	p2 := realIdle(t, c, ns, "p2")
+	other := realClaim(p2, "b") // meant for an earlier pod of that name
 	other.PodUID = "other"
 	apply(other, ErrPodGone)
 	other.PodName = "none"
 	apply(other, ErrPodGone)
-
-	p2 := realIdle(t, c, ns, "p2")
 	bad := realClaim(p2, "c")
 	bad.Images = []ImageChange{{Index: 0, Container: "main", Image: " not an image "}}
 	apply(bad, ErrInvalid)
