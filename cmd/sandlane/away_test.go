@@ -1,15 +1,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 // A controller and a gateway that start while the API server is away stay and
@@ -32,62 +32,29 @@ func TestStartWithoutAnAPIServer(t *testing.T) {
 		path string
 		want int
 	}{
-		"controller": {nil, "/metrics", http.StatusOK},
-		"gateway":    {[]string{"--name", "g", "--run-dir", filepath.Join(dir, "run")}, "/readyz", http.StatusServiceUnavailable},
+		"controller":                 {[]string{"controller"}, "/metrics", http.StatusOK},
+		"one of several controllers": {[]string{"controller", "--leader-elect"}, "/metrics", http.StatusOK},
+		"gateway":                    {[]string{"gateway", "--name", "g", "--run-dir", filepath.Join(dir, "run")}, "/readyz", http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := freeAddress(t)
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			done := make(chan int, 1)
-			args := append([]string{name, "--kubeconfig", kubeconfig, "--metrics-address", address}, tc.args...)
-			go func() { done <- Run(ctx, args, io.Discard, io.Discard) }()
-			deadline, tick := time.After(20*time.Second), time.NewTicker(20*time.Millisecond)
-			defer tick.Stop()
+			c := startChild(t, append(tc.args, "--kubeconfig", kubeconfig, "--metrics-address", address)...)
 			// It answers for longer than any of its first tries takes.
-			for answers := 0; answers < 50; {
-				select {
-				case code := <-done:
-					t.Fatalf("it ended with %d", code)
-				case <-deadline:
-					t.Fatal("it does not serve")
-				case <-tick.C:
+			answers := 0
+			kubetest.Eventually(t, time.Minute, "fifty answers", func() error {
+				if err := c.running(); err != nil {
+					t.Fatal(err)
 				}
-				if err := wantStatus("http://"+address+tc.path, tc.want); err == nil {
-					answers++
+				code, _, err := fetch("http://" + address + tc.path)
+				if err != nil || code != tc.want {
+					return fmt.Errorf("%d: %w", code, err)
 				}
-			}
-			stop()
-			select {
-			case code := <-done:
-				if code != 0 {
-					t.Errorf("told to stop, it ended with %d", code)
+				if answers++; answers < 50 {
+					return fmt.Errorf("only %d", answers)
 				}
-			case <-time.After(30 * time.Second):
-				t.Error("told to stop, it does not end")
-			}
+				return nil
+			})
+			c.stop(t, syscall.SIGTERM)
 		})
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
-func wantStatus(url string, want int) error {
-	res, err := (&http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Get(url)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != want {
-		return fmt.Errorf("%s says %d", url, res.StatusCode)
-	}
-	return nil
 }
