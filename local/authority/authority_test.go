@@ -130,6 +130,9 @@ func TestKeptAndRenewed(t *testing.T) {
 	if second := contents(t, dir); second[certFile] == first[certFile] || second[keyFile] == first[keyFile] || len(second) != 2 {
 		t.Error("an authority that ends before the certificates was kept")
 	}
+	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v; want no key of the old one to be left", entries, err)
+	}
 	ensure(t, dir, now, true) // that one is of later
 	ensure(t, dir, now, false)
 }
