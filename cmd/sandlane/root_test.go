@@ -189,3 +189,17 @@ func TestBannerWithTLS(t *testing.T) {
 		}
 	}
 }
+
+// A detached start is the one that was asked for. The domain is refused without
+// TLS, so neither goes without the other.
+func TestUpArgs(t *testing.T) {
+	for want, o := range map[string]local.Options{
+		"":                      {},
+		"--tls --domain a.test": {TLS: true, Domain: "a.test"},
+	} {
+		got := strings.Join(upArgs(&o), " ")
+		if strings.Contains(got, "--tls") != o.TLS || strings.Contains(got, "--domain") != o.TLS || !strings.HasSuffix(got, want) {
+			t.Errorf("%+v: %s, want %q", o, got, want)
+		}
+	}
+}

@@ -97,6 +97,18 @@ func upHere(cmd *cobra.Command, o *local.Options) error {
 
 // upDetached runs the same command in the background and waits until it is ready.
 func upDetached(cmd *cobra.Command, o *local.Options) error {
+	up, err := local.Detach(cmd.Context(), o.Self, o.StateDir, upArgs(o), func(line string) {
+		fmt.Fprintln(cmd.ErrOrStderr(), line)
+	})
+	if err != nil {
+		return err
+	}
+	banner(cmd.OutOrStdout(), o.StateDir, up, "")
+	return nil
+}
+
+// upArgs are the flags of a command line that means the same as o.
+func upArgs(o *local.Options) []string {
 	args := []string{
 		"--port", strconv.Itoa(o.Port), "--gateways", strconv.Itoa(o.Gateways), "--pool-size", strconv.Itoa(o.PoolSize),
 		"--base-pool-size", strconv.Itoa(o.BasePoolSize), "--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation,
@@ -107,14 +119,7 @@ func upDetached(cmd *cobra.Command, o *local.Options) error {
 	if o.TLS {
 		args = append(args, "--tls", "--domain", o.Domain)
 	}
-	up, err := local.Detach(cmd.Context(), o.Self, o.StateDir, args, func(line string) {
-		fmt.Fprintln(cmd.ErrOrStderr(), line)
-	})
-	if err != nil {
-		return err
-	}
-	banner(cmd.OutOrStdout(), o.StateDir, up, "")
-	return nil
+	return args
 }
 
 // demoKey makes the API key of the namespace default.
