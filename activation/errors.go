@@ -79,7 +79,7 @@ func fromSchedule(err error) error {
 		return retry(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	case errors.Is(err, schedule.ErrDeadline):
 		return retry(fmt.Errorf("%w: %w", ErrNoCapacity, err))
-	case errors.Is(err, schedule.ErrShutdown): // the gateway's own stop is told apart by the caller
+	case errors.Is(err, schedule.ErrPoolGone), errors.Is(err, schedule.ErrShutdown): // the gateway's own stop is told apart by the caller
 		return fmt.Errorf("%w: %w", ErrPoolNotFound, err)
 	}
 	return err

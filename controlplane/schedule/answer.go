@@ -7,7 +7,27 @@ import (
 	"time"
 )
 
-func (s *PoolScheduler) shutdownError() error { return fmt.Errorf("pool %s: %w", s, ErrShutdown) }
+// shutdownError is what a request hears that comes too late. The scheduler is
+// closed, so that gone does not change any more.
+func (s *PoolScheduler) shutdownError() error {
+	if s.gone {
+		return fmt.Errorf("pool %s: %w", s, ErrPoolGone)
+	}
+	return fmt.Errorf("pool %s: %w", s, ErrShutdown)
+}
+
+// late is why a waiting entry must not get a pod any more, if it must not. Its
+// timer or its context say the same, but perhaps a moment later. The mutex is
+// held.
+func (s *PoolScheduler) late(e *entry, now time.Time) error {
+	switch {
+	case e.Ctx.Err() != nil:
+		return e.left(s.String())
+	case !now.Before(e.Deadline):
+		return e.late(s.String())
+	}
+	return nil
+}
 
 // arm answers the entry at its deadline wherever it then is, and when its
 // client leaves while it waits. The mutex is held, so that neither can run

@@ -33,7 +33,12 @@ var errAnswered = errors.New("request was answered meanwhile")
 // claim tries one pod for one entry; both belong to it alone. It ends with the
 // entry answered or back in the queue, and the pod given back or cooling.
 func (s *PoolScheduler) claim(e *entry, rec *podRecord) {
-	claim, err := e.Opts.claim(rec.containers)
+	if err := s.unwanted(e); err != nil {
+		s.giveBack(rec, true)
+		s.fail(e, err)
+		return
+	}
+	claim, err := e.Opts.claim(rec.shape.containers)
 	claim.SandboxID, claim.ClaimID = e.SandboxID, e.ClaimID
 	claim.Namespace, claim.PodName, claim.PodUID = s.namespace, rec.name, rec.uid
 	if err == nil {
@@ -55,6 +60,18 @@ func (s *PoolScheduler) claim(e *entry, rec *podRecord) {
 		pod, err = s.settle(claim, err)
 	}
 	s.conclude(e, rec, claim, pod, err)
+}
+
+// unwanted says why a claim is not to be begun: its request was answered, or has
+// left, since it was given the pod. Nothing is written then.
+func (s *PoolScheduler) unwanted(e *entry) error {
+	if err := s.over(e); err != nil {
+		return err
+	}
+	if e.Ctx.Err() != nil {
+		return e.left(s.String())
+	}
+	return nil
 }
 
 // movesOn reports whether the entry is to leave an idle pod for the next one.

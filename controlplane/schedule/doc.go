@@ -30,11 +30,29 @@
 //	waiting ──deadline, Ctx done, Shutdown──▶ answered with an error
 //	claiming ──deadline──▶ answered with ErrDeadline; the claim settles by itself
 //
+// Tenants take turns in the queue; within one it is first come, first served. At
+// most maxClaims requests are claiming at a time, the others wait. A pod whose
+// images fit already is picked before one that has to be changed.
+//
+// Whether a request is still wanted is asked when it is picked, and once more
+// before its Bind: one whose client has left, or whose deadline has come, writes
+// nothing and takes no pod.
+//
 // Only the Run goroutine moves a request from waiting to claiming. Whoever
 // answers does so once, under the mutex. The mutex guards all queues and is
 // never held over a call to the API server or to Bind. A claim runs on contexts
 // of its own: a client that leaves while its claim is on the way does not undo
 // it.
+//
+// # Several gateways
+//
+// Each has its own scheduler of a pool, and they know of each other only what
+// the watch shows: that pods leave idle. So that they seldom try the same pod at
+// the same time, each begins at a place of its own in the queue (Set.Place, told
+// by the controller with its polls; before the first, a seed of its name). The
+// place decides nothing else: every gateway reaches all stock that it sees. When
+// stock comes one by one to several gateways that wait for it, they do meet; who
+// loses tries the next pod.
 //
 // # What happens when a step fails
 //

@@ -8,17 +8,19 @@ import (
 // What a claim can fail with. Test with errors.Is: every error returned is
 // wrapped with what was being done.
 var (
-	// ErrShutdown: the scheduler is stopping or its pool is gone.
-	ErrShutdown = errors.New("claim scheduler shut down")
+	// ErrShutdown: the scheduler is stopping. Ask another gateway.
+	ErrShutdown = errors.New("claim scheduler shut down: ask again, another gateway answers")
+	// ErrPoolGone: the pool was deleted while the request waited.
+	ErrPoolGone = errors.New("the pool is gone: ask for a sandbox of a pool that exists")
 	// ErrDeadline: the request's deadline passed. With ErrUnavailable or
 	// ErrThrottled in the chain the API server was the reason, else the pool had
 	// no idle pod.
 	ErrDeadline = errors.New("no pod before the deadline")
 	// ErrInvalid: the claim asks for what the API server, or this package,
-	// refuses whichever pod it is tried on.
-	ErrInvalid = errors.New("invalid claim")
+	// refuses whichever pod it is tried on. What follows it says which field.
+	ErrInvalid = errors.New("invalid claim: correct what it asks for")
 	// ErrForbidden: the API server does not let us claim.
-	ErrForbidden = errors.New("claim forbidden")
+	ErrForbidden = errors.New("claim forbidden: the gateway's account needs get and patch on the pods of this namespace")
 	// ErrBindLost is for Bind to return: somebody else owns the sandbox.
 	ErrBindLost = errors.New("sandbox is bound by another")
 	// ErrUnavailable: the API server could not be reached, or gave no answer

@@ -19,6 +19,12 @@ const (
 	DefaultReservationTTL = 30 * time.Second
 )
 
+// maxClaims bounds the claims under way in one scheduler. More at once would
+// not be served sooner, but wait inside the client or the API server while
+// their timeouts run, and a claim that times out costs its pod. Who waits for
+// its turn here can still leave.
+const maxClaims = 32
+
 // PoolScheduler claims the idle pods of one pool for this gateway. Make it with
 // NewPoolScheduler, feed it with Offer and Forget, and call Run once. All
 // methods are safe for concurrent use.
@@ -32,9 +38,11 @@ type PoolScheduler struct {
 
 	mu      sync.Mutex
 	closed  bool // no request is accepted, no goroutine started, any more
+	gone    bool // and that is since the pool is gone
 	waiting *waiting
 	stock   *stock
 	told    bool // the pool knows that claims wait
+	running int  // claims under way, at most maxClaims
 
 	claims sync.WaitGroup // claim, undo, end and notification goroutines; Go under mu while !closed, or from one of them
 }
@@ -59,7 +67,8 @@ func WithQueueSize(n int) Option { return func(s *settings) { s.queueSize = n } 
 func WithReservationTTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
 // WithSeed makes this gateway pick at another place of the queue than gateways
-// with other seeds. 0, the default, picks the oldest pod.
+// with other seeds, until it is told its place (Set.Place). 0, the default,
+// picks the oldest pod.
 func WithSeed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
 
 // WithMetrics counts in m, which several schedulers may share. The default
@@ -105,6 +114,24 @@ func NewPoolScheduler(ns, name, team, user string, c client.Client, opts ...Opti
 func startOf(seed uint64) float64 {
 	const golden = 0x9e3779b97f4a7c15
 	return float64(seed*golden>>11) / (1 << 53)
+}
+
+// place puts a gateway that is one of several where it meets the others last:
+// all start at equal distances, the first at the oldest pod and the last at the
+// newest, and as each takes pods on both sides of its place in proportion, those
+// who ask for equally many share the pool without meeting. One alone takes the
+// oldest first.
+func (s *PoolScheduler) place(index, of int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.start = placed(index, of)
+}
+
+func placed(index, of int) float64 {
+	if of < 2 {
+		return 0
+	}
+	return float64(index) / float64(of-1)
 }
 
 // String returns the pool as namespace/name.
@@ -215,18 +242,26 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 	now := time.Now()
 	expired, next := s.stock.expire(now)
 	s.metrics.expired.Add(float64(expired))
-	for e := s.waiting.first(); e != nil; e = s.waiting.first() {
-		rec := s.stock.pick()
+	for e := s.waiting.first(); e != nil && s.running < maxClaims; e = s.waiting.first() {
+		if err := s.late(e, now); err != nil { // before its timer got to say so
+			s.answer(e, ClaimResult{Err: err})
+			continue
+		}
+		rec := s.stock.pick(e.Opts.ContainerImages)
 		if rec == nil {
 			s.tellPool()
 			break
 		}
-		s.waiting.remove(e)
+		s.waiting.pop(e)
 		if !e.dispatched {
 			e.dispatched = true
 			s.metrics.dispatch.Observe(now.Sub(e.EnqueuedAt).Seconds())
 		}
-		s.claims.Go(func() { s.claim(e, rec) })
+		s.running++
+		s.claims.Go(func() {
+			defer s.claimDone()
+			s.claim(e, rec)
+		})
 	}
 	if s.waiting.len() == 0 {
 		s.told = false
@@ -235,10 +270,28 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 	return next
 }
 
+// claimDone makes room for another claim.
+func (s *PoolScheduler) claimDone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	s.notify()
+}
+
 // measure sets the gauges. The mutex is held.
 func (s *PoolScheduler) measure() {
 	if !s.closed {
 		s.metrics.sizes(s.namespace, s.pool, len(s.stock.queue), s.waiting.len(), s.stock.reserved())
+	}
+}
+
+// poolGone makes ErrPoolGone of what Shutdown answers with, if it is still to
+// come.
+func (s *PoolScheduler) poolGone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.gone = true
 	}
 }
 

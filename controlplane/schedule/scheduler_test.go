@@ -282,29 +282,6 @@ func TestPoolIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestGatewaysStartAtDifferentPods(t *testing.T) {
-	picked := make(map[string]bool)
-	for seed := range uint64(4) {
-		s := newStock(time.Minute, startOf(seed))
-		for i := range 100 {
-			s.offer(idlePod("ns", fmt.Sprint("p", i)))
-		}
-		first := s.pick().name
-		if seed == 0 && first != "p0" {
-			t.Errorf("seed 0 picks %s", first)
-		}
-		picked[first] = true
-		for s.pick() != nil {
-		}
-		if s.reserved() != 100 {
-			t.Errorf("%d of 100 pods were picked", s.reserved())
-		}
-	}
-	if len(picked) != 4 {
-		t.Errorf("four gateways start at %v", picked)
-	}
-}
-
 func TestUnbufferedResultIsDelivered(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		q := r.ask(t, "a", time.Second, func(q *ClaimRequest) { q.ResultCh = make(chan ClaimResult) })

@@ -26,6 +26,8 @@ type Set struct {
 
 	mu     sync.Mutex
 	closed bool
+	index  int // this gateway's place among
+	of     int // so many; 0: not told
 	pools  map[types.NamespacedName]*member
 }
 
@@ -41,8 +43,22 @@ func NewSet(c client.Client, opts ...Option) *Set {
 	return &Set{client: c, opts: opts, ctx: ctx, cancel: cancel, pools: make(map[types.NamespacedName]*member)}
 }
 
+// Place tells that this gateway is the index-th, from 0, of so many that share
+// the pools. It decides nothing but who tries which pods first.
+func (s *Set) Place(index, of int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.index == index && s.of == of {
+		return
+	}
+	s.index, s.of = index, of
+	for _, m := range s.pools {
+		m.place(index, of)
+	}
+}
+
 // PoolChanged tells that a pool exists, or no longer does: then its waiting
-// requests are answered with ErrShutdown.
+// requests are answered with ErrPoolGone.
 func (s *Set) PoolChanged(namespace, name string, exists bool) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	s.mu.Lock()
@@ -55,6 +71,7 @@ func (s *Set) PoolChanged(namespace, name string, exists bool) {
 	}
 	if m := s.pools[key]; m != nil {
 		delete(s.pools, key)
+		m.poolGone()
 		m.cancel()
 	}
 }
@@ -65,6 +82,9 @@ func (s *Set) member(key types.NamespacedName) *member {
 	m := s.pools[key]
 	if m == nil && !s.closed {
 		m = &member{PoolScheduler: NewPoolScheduler(key.Namespace, key.Name, "", "", s.client, s.opts...)}
+		if s.of > 0 {
+			m.place(s.index, s.of)
+		}
 		ctx, cancel := context.WithCancel(s.ctx)
 		m.cancel = cancel
 		s.pools[key] = m

@@ -46,7 +46,7 @@ func TestSet(t *testing.T) {
 		}
 
 		set.PoolChanged("ns", "pool", false)
-		fails(t, waiting, ErrShutdown)
+		fails(t, waiting, ErrPoolGone)
 		if _, ok := set.Get("ns", "pool"); ok {
 			t.Error("a pool that is gone is found")
 		}

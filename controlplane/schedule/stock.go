@@ -10,12 +10,12 @@ import (
 
 // podRecord is what the scheduler keeps of a pod.
 type podRecord struct {
-	name       string
-	uid        types.UID
-	containers []container // shared between pods of one shape
-	state      podState
-	listed     bool      // the feed's last word was Offer
-	until      time.Time // end of a cooling record's reservation
+	name   string
+	uid    types.UID
+	shape  *shape
+	state  podState
+	listed bool      // the feed's last word was Offer
+	until  time.Time // end of a cooling record's reservation
 }
 
 type podState int
@@ -30,12 +30,12 @@ const (
 // stock is the pods of one pool that can be claimed or are reserved. The
 // scheduler's mutex guards it.
 type stock struct {
-	ttl   time.Duration
-	start float64 // in [0,1): where in the queue this gateway picks
-	pods  map[types.UID]*podRecord
-	queue []*podRecord // ready, in order of arrival
-	cools []coolOff    // in order of expiry
-	shape []container  // the last shape seen, to be shared
+	ttl    time.Duration
+	start  float64 // in [0,1]: where in the queue this gateway picks
+	pods   map[types.UID]*podRecord
+	shapes []*shape     // of pods; a pool has one, or two while its template changes
+	queue  []*podRecord // ready, in order of arrival
+	cools  []coolOff    // in order of expiry
 }
 
 // coolOff is a planned end of a reservation. It is void if the record has since
@@ -51,23 +51,16 @@ func newStock(ttl time.Duration, start float64) *stock {
 
 // offer notes that the feed shows the pod idle; true if it is new stock.
 func (s *stock) offer(pod *corev1.Pod) bool {
-	containers := containersOf(pod)
-	if slices.Equal(containers, s.shape) {
-		containers = s.shape
-	} else {
-		s.shape = containers
-	}
 	rec := s.pods[pod.UID]
 	fresh := rec == nil
 	if fresh {
-		rec = &podRecord{name: pod.Name, uid: pod.UID}
+		rec = &podRecord{name: pod.Name, uid: pod.UID, shape: s.join(containersOf(pod))}
 		s.pods[pod.UID] = rec
-		s.queue = append(s.queue, rec)
+		s.enqueue(rec, len(s.queue))
+	} else if containers := containersOf(pod); !slices.Equal(rec.shape.containers, containers) {
+		s.reshape(rec, containers)
 	}
 	rec.listed = true
-	if !slices.Equal(rec.containers, containers) {
-		rec.containers = containers
-	}
 	return fresh
 }
 
@@ -82,39 +75,60 @@ func (s *stock) forget(uid types.UID) (evicted bool) {
 	case held: // until its claim is over
 		return false
 	case ready:
-		i := slices.Index(s.queue, rec)
-		s.queue = slices.Delete(s.queue, i, i+1)
+		s.dequeue(slices.Index(s.queue, rec))
 		evicted = true
 	}
-	delete(s.pods, uid)
+	s.drop(rec)
 	return evicted
 }
 
 // pick reserves a ready pod; nil if there is none. Each gateway picks at a
-// place of its own, so that several do not all try the same pod.
-func (s *stock) pick() *podRecord {
+// place of its own, so that several do not all try the same pod. From there on,
+// the first pod is taken that has the images already; if none has, the one
+// where it starts.
+func (s *stock) pick(images map[string]string) *podRecord {
 	if len(s.queue) == 0 {
 		return nil
 	}
-	i := int(s.start * float64(len(s.queue)))
-	rec := s.queue[i]
-	s.queue = slices.Delete(s.queue, i, i+1)
+	at := min(int(s.start*float64(len(s.queue))), len(s.queue)-1)
+	if s.someFit(images) {
+		for !s.queue[at].shape.fits {
+			at = (at + 1) % len(s.queue)
+		}
+	}
+	rec := s.queue[at]
+	s.dequeue(at)
 	rec.state = held
 	return rec
+}
+
+func (s *stock) enqueue(rec *podRecord, at int) {
+	rec.state = ready
+	rec.shape.ready++
+	s.queue = slices.Insert(s.queue, at, rec)
+}
+
+func (s *stock) dequeue(at int) {
+	s.queue[at].shape.ready--
+	s.queue = slices.Delete(s.queue, at, at+1)
+}
+
+// drop forgets a pod that is not in the queue.
+func (s *stock) drop(rec *podRecord) {
+	delete(s.pods, rec.uid)
+	s.leave(rec.shape)
 }
 
 // giveBack ends the reservation of a pod that was not touched. front puts it
 // where it is picked next (by the gateway that picks at the head).
 func (s *stock) giveBack(rec *podRecord, front bool) {
-	if !rec.listed {
-		delete(s.pods, rec.uid)
-		return
-	}
-	rec.state = ready
-	if front {
-		s.queue = slices.Insert(s.queue, 0, rec)
-	} else {
-		s.queue = append(s.queue, rec)
+	switch {
+	case !rec.listed:
+		s.drop(rec)
+	case front:
+		s.enqueue(rec, 0)
+	default:
+		s.enqueue(rec, len(s.queue))
 	}
 }
 
@@ -122,7 +136,7 @@ func (s *stock) giveBack(rec *podRecord, front bool) {
 // TTL is over: it was claimed, by us or by another, or written to stopping.
 func (s *stock) cool(rec *podRecord, now time.Time) {
 	if !rec.listed {
-		delete(s.pods, rec.uid)
+		s.drop(rec)
 		return
 	}
 	rec.state, rec.until = cooling, now.Add(s.ttl)

@@ -2,52 +2,83 @@ package schedule
 
 import "container/list"
 
-// waiting is the bounded queue of requests that have no pod, first come, first
-// served. One tenant gets at most three quarters of it, so that there is always
-// room for another; requests without a tenant share no limit but the queue's.
-// The scheduler's mutex guards it.
+// waiting is the bounded queue of requests that have no pod. Tenants take
+// turns, so that one that asks a thousand times delays another's one request by
+// one pod and not by a thousand; the requests of one tenant, and those without
+// a tenant, are served in order of arrival. A tenant may hold at most three
+// quarters of the queue, so that there is always room for another's; requests
+// without a tenant share no limit but the queue's. The scheduler's mutex guards
+// it.
 type waiting struct {
-	size   int
-	order  list.List // of *entry
-	shares map[string]int
+	size    int
+	n       int
+	tenants map[string]*line
+	turns   list.List // of *line, none empty; whose turn it is stands first
+}
+
+// line is the requests of one tenant that wait.
+type line struct {
+	tenant  string
+	entries list.List     // of *entry
+	turn    *list.Element // in turns
 }
 
 func newWaiting(size int) *waiting {
-	return &waiting{size: size, shares: make(map[string]int)}
+	return &waiting{size: size, tenants: make(map[string]*line)}
 }
 
-func (w *waiting) len() int { return w.order.Len() }
+func (w *waiting) len() int { return w.n }
 
 // admits reports whether a new request of the tenant finds room, when stock
 // pods are ready for those who wait already.
 func (w *waiting) admits(tenant string, stock int) bool {
-	if w.order.Len()-stock >= w.size {
+	if w.n-stock >= w.size {
 		return false
 	}
-	return tenant == "" || w.shares[tenant]-stock < w.size-w.size/4
+	l := w.tenants[tenant]
+	return tenant == "" || l == nil || l.entries.Len()-stock < w.size-w.size/4
 }
 
-// push puts a new request at the end, or one that lost its pod at the front.
+// push puts a new request at the end of its tenant's line, or one that lost its
+// pod at the front, whose turn it then still is.
 func (w *waiting) push(e *entry, front bool) {
-	if front {
-		e.place = w.order.PushFront(e)
-	} else {
-		e.place = w.order.PushBack(e)
+	l := w.tenants[e.Tenant]
+	if l == nil {
+		l = &line{tenant: e.Tenant}
+		l.turn = w.turns.PushBack(l)
+		w.tenants[e.Tenant] = l
 	}
-	w.shares[e.Tenant]++
+	if front {
+		e.place = l.entries.PushFront(e)
+		w.turns.MoveToFront(l.turn)
+	} else {
+		e.place = l.entries.PushBack(e)
+	}
+	w.n++
 }
 
+// first is the request whose turn it is; nil if none waits.
 func (w *waiting) first() *entry {
-	if e := w.order.Front(); e != nil {
-		return e.Value.(*entry)
+	if turn := w.turns.Front(); turn != nil {
+		return turn.Value.(*line).entries.Front().Value.(*entry)
 	}
 	return nil
 }
 
+// pop takes a request out that gets its pod: the next turn is another tenant's.
+func (w *waiting) pop(e *entry) {
+	w.turns.MoveToBack(w.tenants[e.Tenant].turn)
+	w.remove(e)
+}
+
+// remove takes a request out, wherever it stands.
 func (w *waiting) remove(e *entry) {
-	w.order.Remove(e.place)
+	l := w.tenants[e.Tenant]
+	l.entries.Remove(e.place)
 	e.place = nil
-	if w.shares[e.Tenant]--; w.shares[e.Tenant] == 0 {
-		delete(w.shares, e.Tenant)
+	w.n--
+	if l.entries.Len() == 0 {
+		w.turns.Remove(l.turn)
+		delete(w.tenants, l.tenant)
 	}
 }

@@ -1,0 +1,124 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// stocks are the views of so many gateways on pods that none of them has
+// touched yet.
+func stocks(pods int, starts ...float64) []*stock {
+	var all []*stock
+	for _, start := range starts {
+		s := newStock(time.Minute, start)
+		for i := range pods {
+			s.offer(idlePod("ns", fmt.Sprint("p", i)))
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// clashes lets each gateway pick as often as asked, before any has seen what
+// the others picked, and returns how many picks another had made too.
+func clashes(t *testing.T, views []*stock, picks ...int) int {
+	t.Helper()
+	seen, twice := map[string]bool{}, 0
+	for i, view := range views {
+		for range picks[i] {
+			rec := view.pick(nil)
+			if rec == nil {
+				t.Fatal("nothing left to pick")
+			}
+			if seen[rec.name] {
+				twice++
+			}
+			seen[rec.name] = true
+		}
+	}
+	return twice
+}
+
+func TestGatewaysShareAPoolByTheirPlaces(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		pods  int
+		picks []int
+		most  int
+	}{
+		{"alone", 300, []int{300}, 0},
+		{"two halves", 300, []int{150, 150}, 0},
+		{"three thirds, nobody saw the others", 300, []int{100, 100, 100}, 1},
+		{"more stock than requests", 300, []int{90, 60, 90}, 0},
+		{"seven", 700, []int{50, 50, 50, 50, 50, 50, 50}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var starts []float64
+			for i := range tc.picks {
+				starts = append(starts, placed(i, len(tc.picks)))
+			}
+			if n := clashes(t, stocks(tc.pods, starts...), tc.picks...); n > tc.most {
+				t.Errorf("%d picks clashed, want at most %d", n, tc.most)
+			}
+		})
+	}
+}
+
+// A gateway reaches every pod of its view, wherever it starts: stock that is
+// nearer to others starves nobody.
+func TestEveryPlaceReachesAllStock(t *testing.T) {
+	for _, start := range []float64{placed(0, 3), placed(1, 3), placed(2, 3), startOf(1), startOf(77)} {
+		view := stocks(100, start)[0]
+		for i := range 100 {
+			if view.pick(nil) == nil {
+				t.Fatalf("a gateway that starts at %v finds nothing after %d of 100 pods", start, i)
+			}
+		}
+		if view.pick(nil) != nil || view.reserved() != 100 {
+			t.Errorf("start %v: %d reserved", start, view.reserved())
+		}
+	}
+}
+
+// Before a gateway is told its place, its seed spreads it.
+func TestSeedsStartAtDifferentPods(t *testing.T) {
+	picked := map[string]bool{}
+	for seed := range uint64(4) {
+		first := stocks(100, startOf(seed))[0].pick(nil).name
+		if seed == 0 && first != "p0" {
+			t.Errorf("seed 0 picks %s", first)
+		}
+		picked[first] = true
+	}
+	if len(picked) != 4 {
+		t.Errorf("four gateways start at %v", picked)
+	}
+}
+
+// Place reaches the schedulers that exist and those to come.
+func TestSetTellsPlaces(t *testing.T) {
+	s := NewSet(newFakeAPI(), WithSeed(5))
+	t.Cleanup(s.Shutdown)
+	s.PoolChanged("ns", "one", true)
+	start := func(pool string) float64 {
+		one, _ := s.Get("ns", pool)
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return one.stock.start
+	}
+	if got := start("one"); got != startOf(5) {
+		t.Errorf("starts at %v before it is told its place", got)
+	}
+	s.Place(1, 3)
+	s.PoolChanged("ns", "two", true)
+	for _, pool := range []string{"one", "two"} {
+		if got := start(pool); got != 0.5 {
+			t.Errorf("pool %s starts at %v, want in the middle", pool, got)
+		}
+	}
+	s.Place(0, 1)
+	if got := start("two"); got != 0 {
+		t.Errorf("the only gateway starts at %v", got)
+	}
+}
