@@ -12,6 +12,14 @@
 // that tick was not long ago. A tick that fails, a poller that is stuck, has not
 // begun or has stopped: not Known, and nobody may take a sandbox for idle.
 //
+// # Holds
+//
+// While the controller prepares an idle release, the claim's requests are held:
+// Hold, then a look at what is in use (Refresh, InUse), and only then the answer
+// to the controller. A handler touches the stamp, then looks at Held. So a
+// request is either seen by the look, or waits. A hold has the token of its
+// release and goes with it (Lift), or with the claim (Over).
+//
 // # States of an entry
 //
 // An entry (sandbox ID, claim ID) comes with Stamp, is untouched until its first

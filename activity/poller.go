@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -48,8 +49,10 @@ type EnvoyPoller struct {
 	o       PollerOptions
 	http    *http.Client
 	metrics *metrics
+	// polling is held during a poll: ticks and Refresh.
+	polling sync.Mutex
 	// before are the stamps of what was open at the last tick that read Envoy.
-	// failing says that the last tick could not. Both belong to the one who polls.
+	// failing says that the last tick could not. Guarded by polling.
 	before  []*routecache.Stamp
 	failing bool
 }
@@ -82,7 +85,7 @@ func (p *EnvoyPoller) Start(ctx context.Context) error {
 	tick := p.o.Clock.NewTicker(p.o.Tick)
 	defer tick.Stop()
 	for {
-		p.poll(ctx)
+		_ = p.Refresh(ctx) // it says so itself
 		select {
 		case <-ctx.Done():
 			return nil
@@ -94,9 +97,12 @@ func (p *EnvoyPoller) Start(ctx context.Context) error {
 // NeedLeaderElection makes it run in every gateway.
 func (p *EnvoyPoller) NeedLeaderElection() bool { return false }
 
-// poll is one tick. Envoy has one tick to answer; the counts hold for two more,
-// in case this process is late itself.
-func (p *EnvoyPoller) poll(ctx context.Context) {
+// Refresh is one tick, or a look in between: it returns nil once what Envoy has
+// open is stamped. Envoy has one tick to answer; the counts hold for two more, in
+// case this process is late itself.
+func (p *EnvoyPoller) Refresh(ctx context.Context) error {
+	p.polling.Lock()
+	defer p.polling.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, p.o.Tick)
 	defer cancel()
 	active, err := p.read(ctx)
@@ -107,7 +113,7 @@ func (p *EnvoyPoller) poll(ctx context.Context) {
 			p.o.Log.Warn("cannot read Envoy's open requests: every sandbox counts as active", "error", err)
 		}
 		p.failing = true
-		return
+		return err
 	}
 	if p.failing {
 		p.o.Log.Info("reading Envoy's open requests again")
@@ -117,6 +123,7 @@ func (p *EnvoyPoller) poll(ctx context.Context) {
 	p.o.Registry.setKnown(3 * p.o.Tick)
 	p.metrics.polls.Inc()
 	p.metrics.open.Set(float64(len(active)))
+	return nil
 }
 
 // stamp touches what is open, and what was. What was open before an Envoy that

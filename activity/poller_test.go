@@ -105,7 +105,7 @@ func TestPoll(t *testing.T) {
 	} {
 		now.step(10 * time.Second)
 		envoy.open(tick.status, tick.open...)
-		p.poll(t.Context())
+		_ = p.Refresh(t.Context())
 		report := r.Since(cursor)
 		cursor = report.Cursor
 		if got := lines(report); got != tick.want || report.Known != tick.known {
@@ -162,7 +162,7 @@ func TestNoEnvoy(t *testing.T) {
 	r := NewRegistry(nil)
 	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: claimsOf{}, AdminSocket: filepath.Join(t.TempDir(), "none"), Log: slog.New(slog.DiscardHandler)})
 	r.setKnown(time.Hour)
-	p.poll(t.Context())
+	_ = p.Refresh(t.Context())
 	if r.Since(0).Known {
 		t.Error("known without an Envoy")
 	}

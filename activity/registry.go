@@ -46,6 +46,7 @@ type entry struct {
 	// that read the clock before a report and wrote after it.
 	reported int64
 	changed  uint64
+	hold     *hold // nil: the claim's requests are not held
 }
 
 // Monotonic returns a clock that begins at the present time and then follows the
@@ -75,10 +76,8 @@ func (r *Registry) Now() int64 { return r.now().UnixNano() }
 func (r *Registry) Stamp(id, claim string) *routecache.Stamp {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for e := r.entries[id]; e != nil; e = e.next {
-		if e.claim == claim {
-			return &e.stamp
-		}
+	if e := r.find(id, claim); e != nil {
+		return &e.stamp
 	}
 	e := &entry{id: id, claim: claim}
 	if _, over := r.over[claimKey{id, claim}]; !over {
@@ -146,6 +145,9 @@ func (r *Registry) remove(key claimKey) {
 		r.entries[key.id] = e.next
 	default:
 		delete(r.entries, key.id)
+	}
+	if e.hold != nil {
+		e.lift() // the stamp stays held: nobody is to be answered for a claim that is over
 	}
 	last := r.all[len(r.all)-1]
 	last.place = e.place

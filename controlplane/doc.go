@@ -43,6 +43,11 @@
 // ("revoked:" before the old one), so that one that reaches the API server and
 // not the controller rejoins, which settles what it owes.
 //
+// An idle release is asked of all gateways as well ([Client.PrepareRelease]): each
+// holds the claim's new requests and says whether it is in use. One that does not
+// answer calls the release off. What a gateway that goes had not told yet raises
+// the floor that idle time counts from.
+//
 // What a gateway owes is noted from the first live list made after Fence was
 // called. Who joins later has listed after the end was written and owes nothing.
 package controlplane

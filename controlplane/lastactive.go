@@ -113,7 +113,7 @@ func (c *Client) poll(ctx context.Context) error {
 	var asking sync.WaitGroup
 	errs := make([]error, len(gateways))
 	for i, g := range gateways {
-		asking.Go(func() { errs[i] = c.pollOne(ctx, g) })
+		asking.Go(func() { errs[i] = c.pollOne(ctx, g, i, len(gateways)) })
 	}
 	asking.Wait()
 	a.forgetCursors(gateways)
@@ -132,7 +132,8 @@ func (c *Client) poll(ctx context.Context) error {
 	return nil
 }
 
-func (c *Client) pollOne(ctx context.Context, g Gateway) error {
+// pollOne asks a gateway, which is the place-th of so many by name.
+func (c *Client) pollOne(ctx context.Context, g Gateway, place, of int) error {
 	stub, err := c.gateway(g)
 	if err != nil {
 		return err
@@ -142,7 +143,9 @@ func (c *Client) pollOne(ctx context.Context, g Gateway) error {
 	c.activity.mu.Lock()
 	from := c.activity.cursors[g.Name]
 	c.activity.mu.Unlock()
-	r, err := stub.LastActive(ctx, &controlplanepb.LastActiveRequest{Source: from.source, Cursor: from.value})
+	r, err := stub.LastActive(ctx, &controlplanepb.LastActiveRequest{
+		Source: from.source, Cursor: from.value, Place: uint32(place), Gateways: uint32(of),
+	})
 	if err != nil {
 		return err
 	}

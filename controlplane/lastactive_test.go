@@ -152,3 +152,25 @@ func TestFloorRisesWhenAGatewayIsLost(t *testing.T) {
 		}
 	})
 }
+
+// Each poll tells a gateway its place among those that are asked.
+func TestGatewaysAreToldTheirPlaces(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		a, c := s.run("g1", "a"), s.run("g3", "c")
+		poll := func() {
+			t.Helper()
+			if _, err := s.client.GetLastActive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		poll()
+		if a.use.placed() != [2]int{0, 2} || c.use.placed() != [2]int{1, 2} {
+			t.Errorf("places %v %v", a.use.placed(), c.use.placed())
+		}
+		b := s.run("g2", "b")
+		poll()
+		if b.use.placed() != [2]int{1, 3} || c.use.placed() != [2]int{2, 3} {
+			t.Errorf("places after another joined: %v %v", b.use.placed(), c.use.placed())
+		}
+	})
+}

@@ -58,7 +58,7 @@ type Member interface {
 	Reached()
 }
 
-// ServerOptions configure a Server. All but GRPC and Log are required.
+// ServerOptions configure a Server. All but Placed, GRPC and Log are required.
 type ServerOptions struct {
 	// Listener is where controllers connect; the Server closes it. It listens
 	// already, so that the lease may be written.
@@ -66,8 +66,12 @@ type ServerOptions struct {
 	Member   Member
 	Fencer   Fencer
 	Activity ActivitySource
+	Releaser Releaser
 	// Drain begins the gateway's drain and returns.
 	Drain func(ctx context.Context) error
+	// Placed is told which of how many gateways this one is, counted from 0, at
+	// each poll. It must not block. Nil means that nobody wants to know.
+	Placed func(place, gateways int)
 	// GRPC are further options, such as transport credentials.
 	GRPC []grpc.ServerOption
 	// Log may be nil.
@@ -83,11 +87,14 @@ type Server struct {
 
 // NewServer returns a Server that serves once Start is called.
 func NewServer(o ServerOptions) (*Server, error) {
-	if o.Listener == nil || o.Member == nil || o.Fencer == nil || o.Activity == nil || o.Drain == nil {
-		return nil, errors.New("control-plane server: a listener, member, fencer, activity source and drain are required")
+	if o.Listener == nil || o.Member == nil || o.Fencer == nil || o.Activity == nil || o.Releaser == nil || o.Drain == nil {
+		return nil, errors.New("control-plane server: a listener, member, fencer, activity source, releaser and drain are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.Placed == nil {
+		o.Placed = func(int, int) {}
 	}
 	s := &Server{o: o}
 	// Clients notice a dead connection by pings; allow them as often as they do.
@@ -146,6 +153,9 @@ func (s *Server) Fence(ctx context.Context, r *controlplanepb.FenceRequest) (*co
 func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveRequest) (*controlplanepb.LastActiveResponse, error) {
 	failpoint.Hit("controlplane/reached")
 	s.o.Member.Reached()
+	if n := r.GetGateways(); r.GetPlace() < n {
+		s.o.Placed(int(r.GetPlace()), int(n))
+	}
 	report := s.o.Activity.LastActive(r.GetCursor())
 	if r.GetCursor() != 0 && report.Source != r.GetSource() {
 		report = s.o.Activity.LastActive(0) // the cursor was another source's

@@ -32,7 +32,7 @@ func TestServer(t *testing.T) {
 	}
 	member, fences, use := &fixedMember{}, &fakeFencer{}, &fakeActivity{report: ActivityReport{Source: "now", Cursor: 9}}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: member, Fencer: fences, Activity: use,
+		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{},
 		Drain: func(context.Context) error { return errors.New("draining already") },
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func TestServerReportsAFailedListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{},
+		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{},
 		Drain: func(context.Context) error { return nil },
 	})
 	if err != nil {

@@ -86,11 +86,12 @@ func (s *simulation) cutOff(name string, cut bool) {
 // gateway is one gateway process.
 type gateway struct {
 	*member
-	s       *simulation
-	fences  *fakeFencer
-	use     *fakeActivity
-	server  context.CancelFunc
-	serving chan error
+	s        *simulation
+	fences   *fakeFencer
+	use      *fakeActivity
+	releases fakeReleaser
+	server   context.CancelFunc
+	serving  chan error
 }
 
 // run starts a gateway process, or a successor under the same name.
@@ -111,8 +112,9 @@ func (s *simulation) listen(name, instance string) *gateway {
 	})
 	l := bufconn.Listen(1 << 20)
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use,
-		Drain: func(context.Context) error { g.log.add("drain"); return nil },
+		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Releaser: &g.releases,
+		Drain:  func(context.Context) error { g.log.add("drain"); return nil },
+		Placed: func(place, gateways int) { g.use.placedAt(place, gateways) },
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -172,10 +174,47 @@ func (f *fakeFencer) asked() int {
 	return len(f.calls)
 }
 
+// fakeReleaser answers what it is told to, after doing what it is told to.
+type fakeReleaser struct {
+	mu     sync.Mutex
+	asked  [][]Release
+	answer func(ctx context.Context) (inUse []string, known bool)
+}
+
+func (f *fakeReleaser) Prepare(ctx context.Context, releases []Release) (inUse []string, known bool) {
+	f.mu.Lock()
+	f.asked = append(f.asked, releases)
+	answer := f.answer
+	f.mu.Unlock()
+	if answer == nil {
+		return nil, true
+	}
+	return answer(ctx)
+}
+
+func (f *fakeReleaser) set(answer func(ctx context.Context) ([]string, bool)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
 type fakeActivity struct {
 	mu      sync.Mutex
 	report  ActivityReport
 	cursors []uint64
+	place   [2]int // the last: place, gateways
+}
+
+func (f *fakeActivity) placedAt(place, gateways int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.place = [2]int{place, gateways}
+}
+
+func (f *fakeActivity) placed() [2]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.place
 }
 
 func (f *fakeActivity) LastActive(cursor uint64) ActivityReport {

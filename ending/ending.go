@@ -57,6 +57,13 @@ func OfUID(uid types.UID) Test {
 	}
 }
 
+// OfRelease asks that the idle release with this token has not been called off.
+func OfRelease(token string) Test {
+	return func(ops *[]operation) {
+		*ops = append(*ops, operation{"test", "/spec/release/token", token})
+	}
+}
+
 // EndSandbox writes spec.end, once: nil also means that the sandbox had already
 // ended. The message is one sentence for people; what exceeds 1024 characters
 // is cut. Errors: ErrMoved if a test failed, otherwise the API server's

@@ -32,6 +32,7 @@ type fixture struct {
 	pools    fakePools
 	lease    *fakeLease
 	activity *fakeActivity
+	holds    *fakeHolds
 	metrics  *prometheus.Registry
 }
 
@@ -44,12 +45,13 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 		pools:    fakePools{"default/echo": v1alpha1.AccessPublic, "team/keyed": v1alpha1.AccessAPIKey, "team/closed": ""},
 		lease:    &fakeLease{},
 		activity: &fakeActivity{stamps: map[string]*routecache.Stamp{}, parked: map[string]int{}, ended: map[string]time.Time{}},
+		holds:    &fakeHolds{},
 		metrics:  prometheus.NewRegistry(),
 	}
 	f.lease.held.Store(true)
 	o := Options{
 		Socket: t.TempDir() + "/extproc.sock", Cache: f.cache, Resolver: f.resolver, Activator: f.act, Keys: fakeKeys{},
-		Pools: f.pools, Tokens: fakeTokens{}, Lease: f.lease, Activity: f.activity,
+		Pools: f.pools, Tokens: fakeTokens{}, Lease: f.lease, Activity: f.activity, Holds: f.holds,
 		Registerer: f.metrics, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, c := range change {
@@ -61,6 +63,20 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	}
 	f.Server = s
 	return f
+}
+
+// fakeHolds answers as told, after doing what it is told.
+type fakeHolds struct {
+	waited atomic.Int32
+	await  func(ctx context.Context, id, claim string) error
+}
+
+func (f *fakeHolds) Await(ctx context.Context, id, claim string) error {
+	f.waited.Add(1)
+	if f.await == nil {
+		return nil
+	}
+	return f.await(ctx, id, claim)
 }
 
 func withDefaultPool(o *Options) {

@@ -99,6 +99,14 @@ type Lease interface {
 	Held() bool
 }
 
+// Holds are the idle releases that are under way. Safe for concurrent use.
+type Holds interface {
+	// Await returns nil once the claim's requests are no longer held: take the
+	// route anew. ErrNotFound says that the release was carried out. It may call
+	// the release off to spare the request a long wait.
+	Await(ctx context.Context, id, claim string) error
+}
+
 // Activity is where the use of sandboxes is noted. Safe for concurrent use.
 type Activity interface {
 	// Park counts the sandbox as in use until the returned function is called.

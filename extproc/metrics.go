@@ -34,6 +34,7 @@ const (
 	outcomeResolved = "resolved" // route from the index or a live read
 	outcomeClaimed  = "claimed"  // this request asked for the pod
 	outcomeParked   = "parked"   // waited for an activation under way
+	outcomeHeld     = "held"     // waited for an idle release, which was called off
 	outcomeRejected = "rejected" // an answer of our own, see the reason
 	outcomeCanceled = "canceled" // the client left first
 	outcomeFailed   = "failed"   // no answer: broken message, broken stream or panic

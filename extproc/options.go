@@ -28,6 +28,7 @@ type Options struct {
 	Tokens    Tokens
 	Lease     Lease
 	Activity  Activity
+	Holds     Holds
 
 	// Ready says whether the gateway may serve, besides holding its lease: for
 	// one, its index is synced. Nil means always. It must not block.
@@ -98,8 +99,8 @@ func (o *Options) Validate() error {
 	case o.Socket == "":
 		return errors.New("no socket path")
 	case o.Cache == nil, o.Resolver == nil, o.Activator == nil, o.Keys == nil,
-		o.Pools == nil, o.Tokens == nil, o.Lease == nil, o.Activity == nil:
-		return errors.New("cache, resolver, activator, keys, pools, tokens, lease and activity are all required")
+		o.Pools == nil, o.Tokens == nil, o.Lease == nil, o.Activity == nil, o.Holds == nil:
+		return errors.New("cache, resolver, activator, keys, pools, tokens, lease, activity and holds are all required")
 	case o.MaxWait < 0 || o.MaxParked < 0 || o.ShutdownTimeout < 0:
 		return errors.New("negative limit")
 	case p != types.NamespacedName{} && (!validDNSLabel(p.Namespace) || !validDNSLabel(p.Name)):

@@ -21,6 +21,7 @@ type call struct {
 	target  Target
 	outcome string // of a routing answer: how the route was come by
 	waiting bool   // Envoy was told to wait longer
+	held    string // the claim whose idle release this request has met, if any
 }
 
 // Process answers one request: one Recv, one or two Sends, return. An error
@@ -97,7 +98,8 @@ func (s *Server) serve(c *call) error {
 // fromCache answers with the cached route, all inside one flight of the cache;
 // answered is false on a miss. The order holds the invariants: the flight
 // begins before Get, the lease is looked at after it, the stamp comes before
-// the answer, and the flight ends after Send.
+// the look at the hold, that before the answer, and the flight ends after Send. A
+// held request is a miss, with held set.
 func (s *Server) fromCache(c *call) (answered bool, err error) {
 	flight := s.o.Cache.Enter()
 	defer flight.Leave()
@@ -112,6 +114,10 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 		return false, errNoLease
 	}
 	r.Stamp.Touch(s.o.Now())
+	if r.Stamp.Held() {
+		c.held = r.ClaimID
+		return false, nil
+	}
 	if err := c.stream.Send(routeAnswer(r, &c.target)); err != nil {
 		return false, &sendError{err}
 	}

@@ -22,6 +22,12 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 	defer m.leave()
 	c.outcome = outcomeResolved
 	for range maxRounds {
+		if c.held != "" {
+			if answered, err := s.awaitRelease(ctx, c, m); answered || err != nil {
+				return err
+			}
+			continue
+		}
 		token := s.o.Cache.Begin(id)
 		res, err := s.resolve(ctx, c, m)
 		if err != nil {
@@ -49,6 +55,23 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 		}
 	}
 	return unavailable(reasonUnsettled, messageUnavailable, nil)
+}
+
+// awaitRelease parks the request until the idle release that it has met is over,
+// then answers if it was called off.
+func (s *Server) awaitRelease(ctx context.Context, c *call, m *missState) (answered bool, err error) {
+	claim := c.held
+	c.held, c.outcome = "", outcomeHeld
+	if m.unpark == nil {
+		m.unpark = s.o.Activity.Park(c.target.ID)
+	}
+	if err := s.leaveProcess(c); err != nil {
+		return false, err
+	}
+	if err := s.o.Holds.Await(ctx, c.target.ID, claim); err != nil {
+		return false, err
+	}
+	return s.fromCache(c)
 }
 
 // missState is what a request has learnt on its way.

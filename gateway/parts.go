@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +21,9 @@ import (
 func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*index.Live, error) {
 	g.cache = routecache.New(g.o.CacheSize)
 	g.usage = activity.NewRegistry(nil)
-	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)))
+	seed := fnv.New64a()
+	_, _ = seed.Write([]byte(g.o.Name))
+	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)), schedule.WithSeed(seed.Sum64()), schedule.WithLogger(g.o.Log))
 	g.wake = activation.New(activation.Options{
 		Client: c, Schedulers: g.set.Get, Cache: g.cache, Stamp: g.usage.Stamp, Ready: ready,
 		Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
@@ -33,6 +36,8 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 		PoolChanged:    g.set.PoolChanged,
 		ClaimSettled:   g.wake.Settled,
 		ClaimOver:      g.usage.Over,
+		ReleaseBegun:   g.usage.Hold,
+		ReleaseOff:     func(id, claim, token string) { g.usage.Lift(id, claim, token) },
 	}})
 	live := index.NewLive(index.LiveOptions{Reader: c})
 	g.poller = activity.NewEnvoyPoller(activity.PollerOptions{
@@ -74,8 +79,10 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 	}
 	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
 		Listener: l, Member: g.member, Fencer: g.cache, Activity: usage{g.usage},
-		Drain: func(context.Context) error { g.drain.begin(); return nil },
-		Log:   g.o.Log,
+		Releaser: releaser{g.usage, g.poller},
+		Drain:    func(context.Context) error { g.drain.begin(); return nil },
+		Placed:   g.set.Place,
+		Log:      g.o.Log,
 	})
 	return err
 }

@@ -26,6 +26,11 @@ type Hooks struct {
 	ClaimSettled func(id string)
 	// ClaimOver: the sandbox ended, went, or is bound to another claim.
 	ClaimOver func(id, claimID string)
+	// ReleaseBegun: an idle release of the claim is under way, with this token.
+	ReleaseBegun func(id, claimID, token string)
+	// ReleaseOff: the release with this token was seen before and is called off.
+	// A release that is carried out ends in ClaimOver.
+	ReleaseOff func(id, claimID, token string)
 	// PoolChanged: the pool is new, changed, or gone.
 	PoolChanged func(namespace, name string, exists bool)
 }
@@ -49,6 +54,12 @@ func (h *Hooks) complete() {
 	}
 	if h.ClaimOver == nil {
 		h.ClaimOver = func(string, string) {}
+	}
+	if h.ReleaseBegun == nil {
+		h.ReleaseBegun = func(string, string, string) {}
+	}
+	if h.ReleaseOff == nil {
+		h.ReleaseOff = func(string, string, string) {}
 	}
 	if h.PoolChanged == nil {
 		h.PoolChanged = func(string, string, bool) {}
@@ -94,6 +105,7 @@ func (h *Hooks) sandboxChanged(id string, old, new *sandbox) {
 	if end || rebound || private || new == nil {
 		h.SandboxChanged(id)
 	}
+	h.releaseChanged(id, old, new)
 	if rebound && !old.ended {
 		h.ClaimOver(id, old.claim)
 	}
@@ -101,4 +113,25 @@ func (h *Hooks) sandboxChanged(id string, old, new *sandbox) {
 		h.ClaimOver(id, new.claim)
 	}
 	h.ClaimSettled(id)
+}
+
+// releaseChanged calls the hooks for what an idle release has come to. A new one
+// is told before the old one goes, so that the claim stays held.
+func (h *Hooks) releaseChanged(id string, old, new *sandbox) {
+	was, is := "", ""
+	if old != nil {
+		was = old.release
+	}
+	if new != nil {
+		is = new.release
+	}
+	if was == is || new == nil || new.ended {
+		return
+	}
+	if is != "" {
+		h.ReleaseBegun(id, new.claim, is)
+	}
+	if was != "" && old.claim == new.claim {
+		h.ReleaseOff(id, old.claim, was)
+	}
 }

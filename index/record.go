@@ -93,6 +93,7 @@ func (p *pod) available() bool {
 type sandbox struct {
 	claim, podName, podUID string // the binding; empty without one
 	namespace, pool, team  unique.Handle[string]
+	release                string // token of the idle release under way of this claim
 	private                bool
 	ended                  bool // or being deleted
 }
@@ -105,6 +106,9 @@ func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 	}
 	if b := s.Spec.Binding; b != nil {
 		r.claim, r.podName, r.podUID = b.ClaimID, b.PodName, b.PodUID
+		if release := s.Spec.Release; release != nil && release.ClaimID == b.ClaimID {
+			r.release = release.Token
+		}
 	}
 	return r
 }

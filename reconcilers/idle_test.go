@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
 )
 
 // use says that everything named is in use now.
@@ -24,6 +25,14 @@ func (u *use) GetLastActive(context.Context) (map[string]time.Time, error) {
 	}
 	id, _ := u.id.Load().(string)
 	return map[string]time.Time{id: time.Now()}, nil
+}
+
+func (u *use) PrepareRelease(_ context.Context, releases []controlplane.Release) (map[string]bool, error) {
+	if u.silent.Load() {
+		return nil, errors.New("a gateway does not answer")
+	}
+	id, _ := u.id.Load().(string)
+	return map[string]bool{id: true}, nil
 }
 
 func TestIdleRelease(t *testing.T) {

@@ -29,9 +29,12 @@ func (r *Route) Same(o *Route) bool {
 	return r == o || r.SandboxID == o.SandboxID && r.ClaimID == o.ClaimID && r.PodUID == o.PodUID
 }
 
-// Stamp is the last time at which a sandbox was seen in use. The zero value has
-// never been touched. Safe for concurrent use.
-type Stamp struct{ nanos atomic.Int64 }
+// Stamp is the last time at which a sandbox was seen in use, and whether its
+// requests are held for an idle release. The zero value has never been touched. Safe for concurrent use.
+type Stamp struct {
+	nanos atomic.Int64
+	held  atomic.Bool
+}
 
 // Touch notes use at now, in Unix nanoseconds. The latest time wins.
 func (s *Stamp) Touch(now int64) {
@@ -45,6 +48,14 @@ func (s *Stamp) Touch(now int64) {
 
 // Load returns the last touch in Unix nanoseconds, 0 if there was none.
 func (s *Stamp) Load() int64 { return s.nanos.Load() }
+
+// Hold makes handlers wait, or lets them go on. Touch comes before the look at
+// Held, and a hold before the look at the last touch: of a handler and whoever
+// holds at least one sees the other.
+func (s *Stamp) Hold(held bool) { s.held.Store(held) }
+
+// Held reports whether a handler that has touched the stamp must not answer now.
+func (s *Stamp) Held() bool { return s.held.Load() }
 
 // Fence says that whatever a pod object older than RV says about Addr is over.
 type Fence struct {

@@ -172,8 +172,12 @@ func (x *FenceResponse) GetHolder() string {
 type LastActiveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The source and the cursor of the last answer. Empty and 0 ask for all.
-	Source        string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	Cursor        uint64 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Cursor uint64 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The gateway's place, from 0, among so many that the controller asks: it lets
+	// them begin to take pods at different places of a pool.
+	Place         uint32 `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
+	Gateways      uint32 `protobuf:"varint,4,opt,name=gateways,proto3" json:"gateways,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +222,20 @@ func (x *LastActiveRequest) GetSource() string {
 func (x *LastActiveRequest) GetCursor() uint64 {
 	if x != nil {
 		return x.Cursor
+	}
+	return 0
+}
+
+func (x *LastActiveRequest) GetPlace() uint32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+func (x *LastActiveRequest) GetGateways() uint32 {
+	if x != nil {
+		return x.Gateways
 	}
 	return 0
 }
@@ -362,6 +380,182 @@ func (x *Activity) GetAgeNanos() int64 {
 	return 0
 }
 
+type PrepareReleaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Releases      []*Release             `protobuf:"bytes,1,rep,name=releases,proto3" json:"releases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareReleaseRequest) Reset() {
+	*x = PrepareReleaseRequest{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareReleaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareReleaseRequest) ProtoMessage() {}
+
+func (x *PrepareReleaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareReleaseRequest.ProtoReflect.Descriptor instead.
+func (*PrepareReleaseRequest) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PrepareReleaseRequest) GetReleases() []*Release {
+	if x != nil {
+		return x.Releases
+	}
+	return nil
+}
+
+// Release is an idle release whose token stands on the Sandbox.
+type Release struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	ClaimId   string                 `protobuf:"bytes,2,opt,name=claim_id,json=claimId,proto3" json:"claim_id,omitempty"`
+	Token     string                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	// A claim that was in use less than so long ago is in use.
+	IdleNanos     int64 `protobuf:"varint,4,opt,name=idle_nanos,json=idleNanos,proto3" json:"idle_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Release) Reset() {
+	*x = Release{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Release) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Release) ProtoMessage() {}
+
+func (x *Release) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Release.ProtoReflect.Descriptor instead.
+func (*Release) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Release) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *Release) GetClaimId() string {
+	if x != nil {
+		return x.ClaimId
+	}
+	return ""
+}
+
+func (x *Release) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *Release) GetIdleNanos() int64 {
+	if x != nil {
+		return x.IdleNanos
+	}
+	return 0
+}
+
+type PrepareReleaseResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Holder string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	// False when the gateway could not read its Envoy: any of them may be in use.
+	Known bool `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
+	// IDs of the sandboxes that are in use.
+	InUse         []string `protobuf:"bytes,3,rep,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareReleaseResponse) Reset() {
+	*x = PrepareReleaseResponse{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareReleaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareReleaseResponse) ProtoMessage() {}
+
+func (x *PrepareReleaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareReleaseResponse.ProtoReflect.Descriptor instead.
+func (*PrepareReleaseResponse) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PrepareReleaseResponse) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *PrepareReleaseResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *PrepareReleaseResponse) GetInUse() []string {
+	if x != nil {
+		return x.InUse
+	}
+	return nil
+}
+
 type DrainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -370,7 +564,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +576,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +589,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{6}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{9}
 }
 
 type DrainResponse struct {
@@ -407,7 +601,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -419,7 +613,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -432,7 +626,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{7}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrainResponse) GetHolder() string {
@@ -453,10 +647,12 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\aaddress\x18\x01 \x01(\fR\aaddress\x12)\n" +
 	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"'\n" +
 	"\rFenceResponse\x12\x16\n" +
-	"\x06holder\x18\x01 \x01(\tR\x06holder\"C\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder\"u\n" +
 	"\x11LastActiveRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\x04R\x06cursor\"\xb6\x01\n" +
+	"\x06cursor\x18\x02 \x01(\x04R\x06cursor\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\rR\x05place\x12\x1a\n" +
+	"\bgateways\x18\x04 \x01(\rR\bgateways\"\xb6\x01\n" +
 	"\x12LastActiveResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
@@ -469,14 +665,28 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
 	"\bclaim_id\x18\x02 \x01(\tR\aclaimId\x12\x1b\n" +
-	"\tage_nanos\x18\x03 \x01(\x03R\bageNanos\"\x0e\n" +
+	"\tage_nanos\x18\x03 \x01(\x03R\bageNanos\"V\n" +
+	"\x15PrepareReleaseRequest\x12=\n" +
+	"\breleases\x18\x01 \x03(\v2!.sandlane.controlplane.v1.ReleaseR\breleases\"x\n" +
+	"\aRelease\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
+	"\bclaim_id\x18\x02 \x01(\tR\aclaimId\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\x12\x1d\n" +
+	"\n" +
+	"idle_nanos\x18\x04 \x01(\x03R\tidleNanos\"]\n" +
+	"\x16PrepareReleaseResponse\x12\x16\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\x12\x15\n" +
+	"\x06in_use\x18\x03 \x03(\tR\x05inUse\"\x0e\n" +
 	"\fDrainRequest\"'\n" +
 	"\rDrainResponse\x12\x16\n" +
-	"\x06holder\x18\x01 \x01(\tR\x06holder2\xa6\x02\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder2\x9b\x03\n" +
 	"\aGateway\x12X\n" +
 	"\x05Fence\x12&.sandlane.controlplane.v1.FenceRequest\x1a'.sandlane.controlplane.v1.FenceResponse\x12g\n" +
 	"\n" +
-	"LastActive\x12+.sandlane.controlplane.v1.LastActiveRequest\x1a,.sandlane.controlplane.v1.LastActiveResponse\x12X\n" +
+	"LastActive\x12+.sandlane.controlplane.v1.LastActiveRequest\x1a,.sandlane.controlplane.v1.LastActiveResponse\x12s\n" +
+	"\x0ePrepareRelease\x12/.sandlane.controlplane.v1.PrepareReleaseRequest\x1a0.sandlane.controlplane.v1.PrepareReleaseResponse\x12X\n" +
 	"\x05Drain\x12&.sandlane.controlplane.v1.DrainRequest\x1a'.sandlane.controlplane.v1.DrainResponseB:Z8github.com/sandlane/sandlane/controlplane/controlplanepbb\x06proto3"
 
 var (
@@ -491,31 +701,37 @@ func file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP() []byte {
 	return file_sandlane_controlplane_v1_controlplane_proto_rawDescData
 }
 
-var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
-	(*FenceRequest)(nil),       // 0: sandlane.controlplane.v1.FenceRequest
-	(*Fence)(nil),              // 1: sandlane.controlplane.v1.Fence
-	(*FenceResponse)(nil),      // 2: sandlane.controlplane.v1.FenceResponse
-	(*LastActiveRequest)(nil),  // 3: sandlane.controlplane.v1.LastActiveRequest
-	(*LastActiveResponse)(nil), // 4: sandlane.controlplane.v1.LastActiveResponse
-	(*Activity)(nil),           // 5: sandlane.controlplane.v1.Activity
-	(*DrainRequest)(nil),       // 6: sandlane.controlplane.v1.DrainRequest
-	(*DrainResponse)(nil),      // 7: sandlane.controlplane.v1.DrainResponse
+	(*FenceRequest)(nil),           // 0: sandlane.controlplane.v1.FenceRequest
+	(*Fence)(nil),                  // 1: sandlane.controlplane.v1.Fence
+	(*FenceResponse)(nil),          // 2: sandlane.controlplane.v1.FenceResponse
+	(*LastActiveRequest)(nil),      // 3: sandlane.controlplane.v1.LastActiveRequest
+	(*LastActiveResponse)(nil),     // 4: sandlane.controlplane.v1.LastActiveResponse
+	(*Activity)(nil),               // 5: sandlane.controlplane.v1.Activity
+	(*PrepareReleaseRequest)(nil),  // 6: sandlane.controlplane.v1.PrepareReleaseRequest
+	(*Release)(nil),                // 7: sandlane.controlplane.v1.Release
+	(*PrepareReleaseResponse)(nil), // 8: sandlane.controlplane.v1.PrepareReleaseResponse
+	(*DrainRequest)(nil),           // 9: sandlane.controlplane.v1.DrainRequest
+	(*DrainResponse)(nil),          // 10: sandlane.controlplane.v1.DrainResponse
 }
 var file_sandlane_controlplane_v1_controlplane_proto_depIdxs = []int32{
-	1, // 0: sandlane.controlplane.v1.FenceRequest.fences:type_name -> sandlane.controlplane.v1.Fence
-	5, // 1: sandlane.controlplane.v1.LastActiveResponse.activities:type_name -> sandlane.controlplane.v1.Activity
-	0, // 2: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
-	3, // 3: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
-	6, // 4: sandlane.controlplane.v1.Gateway.Drain:input_type -> sandlane.controlplane.v1.DrainRequest
-	2, // 5: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
-	4, // 6: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
-	7, // 7: sandlane.controlplane.v1.Gateway.Drain:output_type -> sandlane.controlplane.v1.DrainResponse
-	5, // [5:8] is the sub-list for method output_type
-	2, // [2:5] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	1,  // 0: sandlane.controlplane.v1.FenceRequest.fences:type_name -> sandlane.controlplane.v1.Fence
+	5,  // 1: sandlane.controlplane.v1.LastActiveResponse.activities:type_name -> sandlane.controlplane.v1.Activity
+	7,  // 2: sandlane.controlplane.v1.PrepareReleaseRequest.releases:type_name -> sandlane.controlplane.v1.Release
+	0,  // 3: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
+	3,  // 4: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
+	6,  // 5: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
+	9,  // 6: sandlane.controlplane.v1.Gateway.Drain:input_type -> sandlane.controlplane.v1.DrainRequest
+	2,  // 7: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
+	4,  // 8: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
+	8,  // 9: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
+	10, // 10: sandlane.controlplane.v1.Gateway.Drain:output_type -> sandlane.controlplane.v1.DrainResponse
+	7,  // [7:11] is the sub-list for method output_type
+	3,  // [3:7] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_sandlane_controlplane_v1_controlplane_proto_init() }
@@ -529,7 +745,7 @@ func file_sandlane_controlplane_v1_controlplane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandlane_controlplane_v1_controlplane_proto_rawDesc), len(file_sandlane_controlplane_v1_controlplane_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,9 +23,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Gateway_Fence_FullMethodName      = "/sandlane.controlplane.v1.Gateway/Fence"
-	Gateway_LastActive_FullMethodName = "/sandlane.controlplane.v1.Gateway/LastActive"
-	Gateway_Drain_FullMethodName      = "/sandlane.controlplane.v1.Gateway/Drain"
+	Gateway_Fence_FullMethodName          = "/sandlane.controlplane.v1.Gateway/Fence"
+	Gateway_LastActive_FullMethodName     = "/sandlane.controlplane.v1.Gateway/LastActive"
+	Gateway_PrepareRelease_FullMethodName = "/sandlane.controlplane.v1.Gateway/PrepareRelease"
+	Gateway_Drain_FullMethodName          = "/sandlane.controlplane.v1.Gateway/Drain"
 )
 
 // GatewayClient is the client API for Gateway service.
@@ -40,6 +41,10 @@ type GatewayClient interface {
 	Fence(ctx context.Context, in *FenceRequest, opts ...grpc.CallOption) (*FenceResponse, error)
 	// LastActive returns what was in use since the cursor.
 	LastActive(ctx context.Context, in *LastActiveRequest, opts ...grpc.CallOption) (*LastActiveResponse, error)
+	// PrepareRelease holds new requests of the claims, then says which of them are
+	// in use. What is held stays so until its token is off the Sandbox, or the
+	// sandbox has ended.
+	PrepareRelease(ctx context.Context, in *PrepareReleaseRequest, opts ...grpc.CallOption) (*PrepareReleaseResponse, error)
 	// Drain returns once the gateway has begun to drain: it takes no new
 	// connections and finishes what is open.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
@@ -73,6 +78,16 @@ func (c *gatewayClient) LastActive(ctx context.Context, in *LastActiveRequest, o
 	return out, nil
 }
 
+func (c *gatewayClient) PrepareRelease(ctx context.Context, in *PrepareReleaseRequest, opts ...grpc.CallOption) (*PrepareReleaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PrepareReleaseResponse)
+	err := c.cc.Invoke(ctx, Gateway_PrepareRelease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *gatewayClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DrainResponse)
@@ -95,6 +110,10 @@ type GatewayServer interface {
 	Fence(context.Context, *FenceRequest) (*FenceResponse, error)
 	// LastActive returns what was in use since the cursor.
 	LastActive(context.Context, *LastActiveRequest) (*LastActiveResponse, error)
+	// PrepareRelease holds new requests of the claims, then says which of them are
+	// in use. What is held stays so until its token is off the Sandbox, or the
+	// sandbox has ended.
+	PrepareRelease(context.Context, *PrepareReleaseRequest) (*PrepareReleaseResponse, error)
 	// Drain returns once the gateway has begun to drain: it takes no new
 	// connections and finishes what is open.
 	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
@@ -113,6 +132,9 @@ func (UnimplementedGatewayServer) Fence(context.Context, *FenceRequest) (*FenceR
 }
 func (UnimplementedGatewayServer) LastActive(context.Context, *LastActiveRequest) (*LastActiveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LastActive not implemented")
+}
+func (UnimplementedGatewayServer) PrepareRelease(context.Context, *PrepareReleaseRequest) (*PrepareReleaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PrepareRelease not implemented")
 }
 func (UnimplementedGatewayServer) Drain(context.Context, *DrainRequest) (*DrainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
@@ -174,6 +196,24 @@ func _Gateway_LastActive_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_PrepareRelease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PrepareReleaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).PrepareRelease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_PrepareRelease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).PrepareRelease(ctx, req.(*PrepareReleaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Gateway_Drain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DrainRequest)
 	if err := dec(in); err != nil {
@@ -206,6 +246,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LastActive",
 			Handler:    _Gateway_LastActive_Handler,
+		},
+		{
+			MethodName: "PrepareRelease",
+			Handler:    _Gateway_PrepareRelease_Handler,
 		},
 		{
 			MethodName: "Drain",

@@ -16,16 +16,35 @@
 //     clock is asked.
 //  3. Whoever is idle for longer than its timeout is a candidate. A timeout of
 //     less than 4 s counts as 4 s (0 still means never): what the gateways know
-//     of an open but silent connection can be almost that old. For them all
-//     gateways are asked once more, and who was used meanwhile is none.
-//  4. The end is written testing the claim. A refused write means that the
-//     sandbox is another's by now, or has ended.
+//     of an open but silent connection can be almost that old.
+//  4. Begin: a token is written on the Sandbox (spec.release), testing the claim.
+//  5. Prepare: every gateway that has a lease now holds new requests of the claim,
+//     then says whether the sandbox is in use. One that joins later finds the
+//     token in its list and holds too.
+//  6. Commit: the end is written, testing the claim and the token. Where anyone
+//     says that the sandbox is in use, does not know, does not answer, or went
+//     with what it knew, the release is called off: the token is taken away.
 //
-// Between 3 and 4 lies a write's time in which a request may come in; it is
-// answered by a sandbox that ends. (The two-step release closes this.)
+// So a request either comes before the hold, and is seen in 5, or waits for the
+// outcome: for an answer by the sandbox that stays, or as one that has ended. A
+// request that has waited two seconds takes the token away itself; then 6 is
+// refused.
 //
-// A failed step leaves nothing half done: the next check starts anew. What is
-// kept in memory is the first sight of each claim and when lastActive was last
-// written; a new leader starts without and so waits at least a timeout more.
+// # When a step fails
+//
+//	begin not answered    the next check finds the token, if any, and takes it away
+//	begin refused         the sandbox is another's by now, or has ended
+//	prepare fails         called off; nothing is released for idleness
+//	commit refused        called off by a gateway, or ended by another
+//	commit not answered   it was applied, or lands while the token stands: the next
+//	                      check takes that away
+//	this process ends     the next one takes the tokens away; until then gateways
+//	                      do, for those whom they let wait
+//
+// Nobody but the one who wrote a token commits with it, and only in the same
+// check: a controller that wakes up late is refused once its successor has
+// looked. What is kept in memory is the first sight of each claim and when
+// lastActive was last written; a new leader starts without and so waits at least
+// a timeout more.
 // All state belongs to the one goroutine of Start.
 package idletimeout

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
 )
 
 // gateways is a LastActiveSource with a Memory. at is called for each poll.
@@ -22,6 +23,17 @@ type gateways struct {
 	at    func(poll int) (map[string]time.Time, error)
 	floor time.Time
 	kept  func(id, claim string) bool
+	// prepared are the batches asked for; prepare answers, if set.
+	prepared [][]controlplane.Release
+	prepare  func([]controlplane.Release) (map[string]bool, error)
+}
+
+func (g *gateways) PrepareRelease(_ context.Context, releases []controlplane.Release) (map[string]bool, error) {
+	g.prepared = append(g.prepared, releases)
+	if g.prepare == nil {
+		return nil, nil
+	}
+	return g.prepare(releases)
 }
 
 func (g *gateways) GetLastActive(context.Context) (map[string]time.Time, error) {
@@ -106,43 +118,26 @@ func TestIdleSandboxIsReleasedAndOthersAreNot(t *testing.T) {
 func TestNothingIsReleasedWhileAGatewayIsSilent(t *testing.T) {
 	silent := errors.New("a gateway does not answer")
 	for name, at := range map[string]func(int) (map[string]time.Time, error){
-		"at first":  func(int) (map[string]time.Time, error) { return nil, silent },
-		"once more": func(poll int) (map[string]time.Time, error) { return nil, map[bool]error{true: silent}[poll%2 == 0] },
+		"at first":              func(int) (map[string]time.Time, error) { return nil, silent },
+		"when asked to prepare": nobody,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &gateways{at: nobody}
 			r, clock, c := setup(t, g, running("s", 5*time.Second))
 			r.check(t.Context())
 			clock.Step(time.Hour)
-			g.polls, g.at = 0, at
+			g.at = at
+			g.prepare = func([]controlplane.Release) (map[string]bool, error) { return nil, silent }
 			r.check(t.Context())
 			if got := ended(t, c, "s"); got != "" {
 				t.Fatalf("released: %s", got)
 			}
-			g.at = nobody
+			g.at, g.prepare = nobody, nil
 			r.check(t.Context())
 			if got := ended(t, c, "s"); got != v1alpha1.EndIdleTimeout {
 				t.Errorf("end %q when all answer again", got)
 			}
 		})
-	}
-}
-
-func TestUsedBetweenTheTwoPolls(t *testing.T) {
-	g := &gateways{at: nobody}
-	r, clock, c := setup(t, g, running("s", 5*time.Second))
-	r.check(t.Context())
-	clock.Step(time.Minute)
-	g.polls = 0
-	g.at = func(poll int) (map[string]time.Time, error) {
-		if poll == 2 {
-			return map[string]time.Time{"s": clock.Now()}, nil
-		}
-		return nil, nil
-	}
-	r.check(t.Context())
-	if g.polls != 2 || ended(t, c, "s") != "" {
-		t.Errorf("%d polls, end %q: want 2 and none", g.polls, ended(t, c, "s"))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // Metrics of the checks. A nil *Metrics counts nothing.
 type Metrics struct {
 	releases *prometheus.CounterVec
+	off      prometheus.Counter
 	failures prometheus.Counter
 	seconds  prometheus.Histogram
 }
@@ -24,6 +25,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Namespace: "sandlane", Subsystem: "idletimeout", Name: "released_total",
 			Help: "Sandboxes ended by a timeout, by reason.",
 		}, []string{"reason"}),
+		off: f.NewCounter(prometheus.CounterOpts{
+			Namespace: "sandlane", Subsystem: "idletimeout", Name: "called_off_total",
+			Help: "Idle releases that were begun and called off: the sandbox was in use after all, or a gateway could not tell.",
+		}),
 		failures: f.NewCounter(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "idletimeout", Name: "failed_checks_total",
 			Help: "Checks that released nothing for idleness because something failed, such as a gateway that did not answer.",
@@ -39,6 +44,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 func (m *Metrics) released(reason v1alpha1.EndReason) {
 	if m != nil {
 		m.releases.WithLabelValues(string(reason)).Inc()
+	}
+}
+
+func (m *Metrics) calledOff() {
+	if m != nil {
+		m.off.Inc()
 	}
 }
 

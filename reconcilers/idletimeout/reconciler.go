@@ -57,6 +57,7 @@ type IdleTimeoutReconciler struct {
 	Metrics *Metrics
 
 	seen   map[claimKey]time.Time
+	dealt  map[string]struct{} // tokens of releases that are over, while the cache may show them
 	saving *throttle
 }
 
@@ -73,7 +74,7 @@ func NewIdleTimeoutReconciler(c client.Client, store SandboxStore, interval time
 	}
 	return &IdleTimeoutReconciler{
 		client: c, store: store, interval: interval, source: source,
-		Clock: clock.RealClock{}, seen: map[claimKey]time.Time{}, saving: newThrottle(),
+		Clock: clock.RealClock{}, seen: map[claimKey]time.Time{}, dealt: map[string]struct{}{}, saving: newThrottle(),
 	}
 }
 
@@ -122,14 +123,16 @@ func (r *IdleTimeoutReconciler) check(ctx context.Context) {
 	r.Metrics.checked(r.Clock.Since(start))
 }
 
-// releaseIdle is steps 1 to 4 of the package comment, and the persisting of
-// lastActive.
+// releaseIdle is what the package comment says, and the persisting of lastActive.
 func (r *IdleTimeoutReconciler) releaseIdle(ctx context.Context) error {
 	var list v1alpha1.SandboxList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing sandboxes: %w", err)
 	}
 	running := r.sight(list.Items)
+	if err := r.callOffLeftovers(ctx, list.Items); err != nil {
+		return err
+	}
 	used, err := r.source.GetLastActive(ctx)
 	if err != nil {
 		return fmt.Errorf("asking the gateways what is in use: %w", err)
@@ -140,27 +143,13 @@ func (r *IdleTimeoutReconciler) releaseIdle(ctx context.Context) error {
 	if err != nil || len(candidates) == 0 {
 		return err
 	}
-	if used, err = r.source.GetLastActive(ctx); err != nil {
-		return fmt.Errorf("asking the gateways once more what is in use: %w", err)
-	}
-	candidates, err = r.pick(ctx, candidates, used, timeouts)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, s := range candidates {
-		_, idle, err := timeouts.of(ctx, s)
-		if err != nil {
-			return err
-		}
-		errs = append(errs, r.end(ctx, s, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", idle)))
-	}
-	return errors.Join(errs...)
+	return r.release(ctx, candidates, used, timeouts)
 }
 
 // end writes spec.end if the sandbox is still bound by the claim that was judged.
-func (r *IdleTimeoutReconciler) end(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string) error {
-	err := ending.EndSandbox(ctx, r.client, s.Name, reason, message, ending.OfUID(s.UID), ending.OfClaim(s.Spec.Binding.ClaimID))
+func (r *IdleTimeoutReconciler) end(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string, more ...ending.Test) error {
+	tests := append([]ending.Test{ending.OfUID(s.UID), ending.OfClaim(s.Spec.Binding.ClaimID)}, more...)
+	err := ending.EndSandbox(ctx, r.client, s.Name, reason, message, tests...)
 	switch {
 	case err == nil:
 		r.Metrics.released(reason)

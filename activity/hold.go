@@ -1,0 +1,104 @@
+package activity
+
+import (
+	"slices"
+	"time"
+)
+
+// hold is the idle releases of one claim that are under way, as far as this
+// gateway knows: usually none or one. A claim is held while there is any, so
+// that a late word about one release does not undo another's hold.
+type hold struct {
+	tokens []string
+	since  time.Time // when the last one came
+	lifted chan struct{}
+}
+
+// Held is a claim's hold as it stands.
+type Held struct {
+	// Tokens are those of the releases under way.
+	Tokens []string
+	// Since is how long ago the last of them came.
+	Since time.Duration
+	// Lifted is closed when the claim is not held any more, or is over.
+	Lifted <-chan struct{}
+}
+
+// Hold makes the claim's requests wait for the end of the release with this
+// token. A claim that is over needs none.
+func (r *Registry) Hold(id, claim, token string) {
+	stamp := r.Stamp(id, claim)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.find(id, claim)
+	if e == nil {
+		return
+	}
+	if e.hold == nil {
+		e.hold = &hold{lifted: make(chan struct{})}
+	}
+	if !slices.Contains(e.hold.tokens, token) {
+		e.hold.tokens = append(e.hold.tokens, token)
+		e.hold.since = r.now()
+	}
+	stamp.Hold(true)
+}
+
+// Lift says that the releases with these tokens are called off. Call it when
+// none of them can be carried out any more.
+func (r *Registry) Lift(id, claim string, tokens ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.find(id, claim)
+	if e == nil || e.hold == nil {
+		return
+	}
+	e.hold.tokens = slices.DeleteFunc(e.hold.tokens, func(t string) bool { return slices.Contains(tokens, t) })
+	if len(e.hold.tokens) == 0 {
+		e.stamp.Hold(false)
+		e.lift()
+	}
+}
+
+// HeldNow returns the claim's hold; false if it is not held, or is over.
+func (r *Registry) HeldNow(id, claim string) (Held, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.find(id, claim)
+	if e == nil || e.hold == nil {
+		return Held{}, false
+	}
+	return Held{Tokens: slices.Clone(e.hold.tokens), Since: r.now().Sub(e.hold.since), Lifted: e.hold.lifted}, true
+}
+
+// InUse reports whether a request of the sandbox is parked, or the claim was
+// stamped less than within ago. Envoy's counts are in it as of the last tick.
+func (r *Registry) InUse(id, claim string, within time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.parked[id] > 0 {
+		return true
+	}
+	e := r.find(id, claim)
+	if e == nil {
+		return false
+	}
+	last := e.stamp.Load()
+	return last != 0 && time.Duration(r.now().UnixNano()-last) < within
+}
+
+// lift ends the hold. Under mu.
+func (e *entry) lift() {
+	close(e.hold.lifted)
+	e.hold = nil
+}
+
+// find returns a claim's entry; nil if it has none. Under mu.
+func (r *Registry) find(id, claim string) *entry {
+	for e := r.entries[id]; e != nil; e = e.next {
+		if e.claim == claim {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package activity
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func lifted(t *testing.T, h Held) bool {
+	t.Helper()
+	select {
+	case <-h.Lifted:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestHoldLastsAsLongAsAnyToken(t *testing.T) {
+	r := NewRegistry(nil)
+	stamp := r.Stamp("a", "c")
+	if _, held := r.HeldNow("a", "c"); held || stamp.Held() {
+		t.Fatal("held by nobody")
+	}
+	r.Hold("a", "c", "t1")
+	h, ok := r.HeldNow("a", "c")
+	if !ok || !stamp.Held() || len(h.Tokens) != 1 || r.Stamp("a", "other").Held() {
+		t.Fatalf("held %+v, %v", h, ok)
+	}
+	r.Hold("a", "c", "t2") // a release begun anew
+	r.Hold("a", "c", "t1") // a watch that is behind shows the one before
+	r.Lift("a", "c", "t1") // and its end
+	r.Lift("a", "c", "unknown")
+	if !stamp.Held() || lifted(t, h) {
+		t.Fatal("the end of one release undid the hold of another")
+	}
+	r.Lift("a", "c", "t2")
+	if stamp.Held() || !lifted(t, h) {
+		t.Fatal("still held")
+	}
+	r.Hold("a", "c", "t3")
+	if again, _ := r.HeldNow("a", "c"); !stamp.Held() || lifted(t, again) {
+		t.Error("not held anew")
+	}
+}
+
+// Who waits for a claim that ends is woken, but no later request gets through:
+// the stamp stays held.
+func TestOverEndsAHold(t *testing.T) {
+	r := NewRegistry(nil)
+	stamp := r.Stamp("a", "c")
+	r.Hold("a", "c", "t")
+	h, _ := r.HeldNow("a", "c")
+	r.Over("a", "c")
+	if _, held := r.HeldNow("a", "c"); held || !lifted(t, h) || !stamp.Held() {
+		t.Errorf("held %v, woken %v, stamp held %v", held, lifted(t, h), stamp.Held())
+	}
+	r.Hold("a", "c", "late")
+	if _, held := r.HeldNow("a", "c"); held {
+		t.Error("a claim that is over is held")
+	}
+}
+
+func TestInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(nil)
+		if r.InUse("a", "c", time.Hour) {
+			t.Error("in use though never touched")
+		}
+		r.Stamp("a", "c").Touch(r.Now())
+		time.Sleep(5 * time.Second)
+		for within, want := range map[time.Duration]bool{5 * time.Second: false, 5*time.Second + 1: true} {
+			if got := r.InUse("a", "c", within); got != want {
+				t.Errorf("within %v: %v", within, got)
+			}
+		}
+		if r.InUse("a", "other", time.Hour) {
+			t.Error("another claim's use counts")
+		}
+		unpark := r.Park("a")
+		if !r.InUse("a", "c", time.Second) {
+			t.Error("parked, and not in use")
+		}
+		unpark()
+		if !r.InUse("a", "c", time.Second) {
+			t.Error("just unparked, and not in use")
+		}
+		r.Hold("a", "c", "t")
+		time.Sleep(time.Second)
+		if h, _ := r.HeldNow("a", "c"); h.Since != time.Second {
+			t.Errorf("held for %v", h.Since)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// A request of a claim that is held waits, parked, and Envoy knows. If the
+// release is called off it is answered by the sandbox.
+func TestHeldRequestIsAnsweredByTheSandboxThatStays(t *testing.T) {
+	f := newFixture(t)
+	r := testRoute("a")
+	f.put(t, r)
+	stamp := f.activity.Stamp("a", r.ClaimID)
+	stamp.Hold(true)
+	f.holds.await = func(_ context.Context, id, claim string) error {
+		if id != "a" || claim != r.ClaimID {
+			t.Errorf("waits for %s/%s", id, claim)
+		}
+		if stamp.Load() == 0 || !f.activity.isParked("a") {
+			t.Errorf("a request that waits has stamp %d and is parked %d times", stamp.Load(), f.activity.parked["a"])
+		}
+		stamp.Hold(false)
+		return nil
+	}
+	got := f.ask(t, host("a")...)
+	if got.destination != "198.18.0.7:8000" || got.claim != r.ClaimID || !got.waited {
+		t.Errorf("answer %+v", got)
+	}
+	if n := testutil.ToFloat64(f.Server.metrics.requests.WithLabelValues(outcomeHeld, "")); n != 1 || f.activity.isParked("a") {
+		t.Errorf("counted %v times, parked %d", n, f.activity.parked["a"])
+	}
+}
+
+// If the release is carried out it is answered as one for an ended sandbox, never
+// with the route, also while that is still in the cache.
+func TestHeldRequestIsAnsweredAsForAnEndedOne(t *testing.T) {
+	f := newFixture(t)
+	f.put(t, testRoute("a"))
+	f.activity.Stamp("a", "claim-a").Hold(true)
+	f.holds.await = func(context.Context, string, string) error { return ErrNotFound }
+	if got := f.ask(t, host("a")...); got.status != http.StatusBadGateway || got.destination != "" {
+		t.Errorf("answer %+v", got)
+	}
+}
+
+// While nobody knows what became of the release there is no route either.
+func TestHeldRequestWithoutAnOutcome(t *testing.T) {
+	for name, await := range map[string]func(f *fixture) error{
+		"the API server is away": func(*fixture) error { return errors.New("no answer") },
+		"it stays held":          func(*fixture) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			r := testRoute("a")
+			f.put(t, r)
+			f.resolver.index["a"] = running(r)
+			f.activity.Stamp("a", r.ClaimID).Hold(true)
+			f.holds.await = func(context.Context, string, string) error { return await(f) }
+			if got := f.ask(t, host("a")...); got.status != http.StatusServiceUnavailable || got.destination != "" {
+				t.Errorf("answer %+v", got)
+			}
+		})
+	}
+}
+
+// Whoever sets the hold and then looks at the stamp sees the request, or the
+// request sees the hold: here the look comes at the last moment before the touch,
+// and at the first after the request was let through.
+func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
+	t.Run("just before the touch", func(t *testing.T) {
+		f := newFixture(t)
+		f.put(t, testRoute("a"))
+		stamp := f.activity.Stamp("a", "claim-a")
+		seen := int64(-1)
+		f.Server.o.Now = func() int64 {
+			if seen < 0 {
+				stamp.Hold(true)
+				seen = stamp.Load()
+			}
+			return 7
+		}
+		f.holds.await = func(context.Context, string, string) error { return ErrNotFound }
+		if got := f.ask(t, host("a")...); got.status != http.StatusBadGateway || seen != 0 || f.holds.waited.Load() != 1 {
+			t.Errorf("not seen in use (stamp %d), waited %d times, and answered %+v", seen, f.holds.waited.Load(), got)
+		}
+	})
+	t.Run("just before the answer", func(t *testing.T) {
+		f := newFixture(t)
+		f.put(t, testRoute("a"))
+		stamp := f.activity.Stamp("a", "claim-a")
+		f.Server.o.Now = func() int64 { return 7 }
+		s := newStream(t.Context(), host("a")...)
+		seen := int64(0)
+		s.onSend = func(*extprocv3.ProcessingResponse) error {
+			stamp.Hold(true)
+			seen = stamp.Load()
+			return nil
+		}
+		if err := f.Process(s); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.answer(t); got.destination == "" || seen != 7 {
+			t.Errorf("answered %+v, and the look saw %d", got, seen)
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/activity"
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// maxHeld is how long a claim's requests wait for its idle release before the
+// gateway calls it off.
+const maxHeld = 2 * time.Second
+
+// releaser prepares idle releases for the controller.
+type releaser struct {
+	usage  *activity.Registry
+	poller *activity.EnvoyPoller
+}
+
+// Prepare implements controlplane.Releaser: it holds first and looks after, once
+// for the batch, so that whoever was answered before is seen.
+func (r releaser) Prepare(ctx context.Context, releases []controlplane.Release) (inUse []string, known bool) {
+	for _, one := range releases {
+		r.usage.Hold(one.SandboxID, one.ClaimID, one.Token)
+	}
+	if err := r.poller.Refresh(ctx); err != nil {
+		return nil, false
+	}
+	for _, one := range releases {
+		if r.usage.InUse(one.SandboxID, one.ClaimID, one.Idle) {
+			inUse = append(inUse, one.SandboxID)
+		}
+	}
+	return inUse, true
+}
+
+// holds lets held requests wait, and calls releases off that take too long.
+type holds struct {
+	usage   *activity.Registry
+	cache   *routecache.Cache
+	client  client.Client
+	settled singleflight.Group // by ID and claim
+}
+
+// Await implements extproc.Holds. A claim that is not held any more is either in
+// use or over: resolving tells.
+func (h *holds) Await(ctx context.Context, id, claim string) error {
+	held, ok := h.usage.HeldNow(id, claim)
+	if !ok {
+		return nil
+	}
+	late := time.NewTimer(maxHeld - held.Since)
+	defer late.Stop()
+	select {
+	case <-held.Lifted:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+	}
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		done := h.settled.DoChan(id+"/"+claim, func() (any, error) { return nil, h.callOff(id, claim) })
+		select {
+		case result := <-done:
+			if result.Err == nil || errors.Is(result.Err, extproc.ErrNotFound) {
+				return result.Err
+			}
+		case <-held.Lifted:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := sleepUntil(ctx, held.Lifted, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// callOff takes the token off the Sandbox, whichever it is: after that no release
+// that is held now can be carried out. nil means that the claim is not held any
+// more; ErrNotFound, that the sandbox has ended. Another error: nobody knows.
+func (h *holds) callOff(id, claim string) error {
+	held, ok := h.usage.HeldNow(id, claim)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxHeld)
+	defer cancel()
+	s := &v1alpha1.Sandbox{}
+	s.Name = id
+	err := h.client.Patch(ctx, s, client.RawPatch(types.JSONPatchType, []byte(
+		`[{"op":"test","path":"/spec/end","value":null},{"op":"remove","path":"/spec/release"}]`)))
+	switch {
+	case err == nil:
+		h.usage.Lift(id, claim, held.Tokens...)
+		return nil
+	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+		return h.outcome(ctx, id, claim, held.Tokens)
+	}
+	return fmt.Errorf("calling off the idle release of sandbox %s: %w", id, err)
+}
+
+// outcome reads what became of the releases.
+func (h *holds) outcome(ctx context.Context, id, claim string, tokens []string) error {
+	s := &v1alpha1.Sandbox{}
+	err := h.client.Get(ctx, types.NamespacedName{Name: id}, s)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && (s.Spec.End != nil || s.DeletionTimestamp != nil):
+		h.cache.Invalidate(id)
+		return extproc.ErrNotFound
+	case err != nil:
+		return fmt.Errorf("reading what became of the idle release of sandbox %s: %w", id, err)
+	case s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim:
+		h.cache.Invalidate(id) // and nobody is held for the claim once the watch shows it
+		return errors.New("the sandbox is bound anew")
+	case s.Spec.Release != nil:
+		return errors.New("another idle release has begun")
+	}
+	h.usage.Lift(id, claim, tokens...)
+	return nil
+}
+
+func sleepUntil(ctx context.Context, lifted <-chan struct{}, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-lifted:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

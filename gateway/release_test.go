@@ -1,0 +1,273 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sandlane/sandlane/activity"
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+// held is a gateway that holds the claim "c" of sandbox "s" for token "t", and an
+// API server that shows the same, until change changes it.
+type held struct {
+	*holds
+	t       *testing.T
+	patches int
+	away    error
+}
+
+func newHeld(t *testing.T) *held {
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s.Spec.Namespace, s.Spec.Pool = "n", "p"
+	s.Spec.Binding = &v1alpha1.Binding{ClaimID: "c", PodName: "pod", PodUID: "uid"}
+	s.Spec.Release = &v1alpha1.Release{Token: "t", ClaimID: "c"}
+	h := &held{t: t}
+	c := fake.NewClientBuilder().WithScheme(kubetest.Scheme()).WithObjects(s).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			h.patches++
+			if h.away != nil {
+				return h.away
+			}
+			err := c.Patch(ctx, o, p, opts...)
+			if err != nil && !apierrors.IsNotFound(err) { // as the API server says it
+				return apierrors.NewGenericServerResponse(422, "patch", v1alpha1.GroupVersion.WithResource("sandboxes").GroupResource(), "s", err.Error(), 0, false)
+			}
+			return err
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if h.away != nil {
+				return h.away
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}).Build()
+	h.holds = &holds{usage: activity.NewRegistry(nil), cache: routecache.New(0), client: c}
+	h.usage.Stamp("s", "c").Touch(1)
+	h.usage.Hold("s", "c", "t")
+	return h
+}
+
+func (h *held) read() *v1alpha1.Sandbox {
+	h.t.Helper()
+	s := &v1alpha1.Sandbox{}
+	if err := h.client.Get(h.t.Context(), client.ObjectKey{Name: "s"}, s); err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+func (h *held) change(how func(*v1alpha1.Sandbox)) {
+	h.t.Helper()
+	s := h.read()
+	how(s)
+	if err := h.client.Update(h.t.Context(), s); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// ended is what the controller's commit leaves.
+func ended(s *v1alpha1.Sandbox) {
+	s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndIdleTimeout, At: metav1.Now()}
+}
+
+func (h *held) stillHeld() bool { _, ok := h.usage.HeldNow("s", "c"); return ok }
+
+// Nobody comes for the token: after two seconds the gateway takes it away, once
+// for all who wait, and the release cannot be carried out any more.
+func TestHeldRequestCallsTheReleaseOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		start := time.Now()
+		var waiting sync.WaitGroup
+		for range 100 {
+			waiting.Go(func() {
+				if err := h.Await(t.Context(), "s", "c"); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took != maxHeld {
+					t.Errorf("waited %v", took)
+				}
+			})
+		}
+		waiting.Wait()
+		if s := h.read(); s.Spec.Release != nil || s.Spec.End != nil || h.stillHeld() || h.patches != 1 {
+			t.Errorf("left %+v, held %v, %d patches", s.Spec, h.stillHeld(), h.patches)
+		}
+	})
+}
+
+// A request that comes when the others have waited does not wait anew.
+func TestLateRequestDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		time.Sleep(time.Minute)
+		start := time.Now()
+		if err := h.Await(t.Context(), "s", "c"); err != nil || time.Since(start) != 0 || h.stillHeld() {
+			t.Errorf("%v after %v, held %v", err, time.Since(start), h.stillHeld())
+		}
+	})
+}
+
+// The outcome of a release that the gateway was too late to call off.
+func TestOutcomeOfAHeldRequest(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		then func(h *held)
+		want error
+		held bool
+	}{
+		{name: "it ended", then: func(h *held) { h.change(ended) }, want: extproc.ErrNotFound, held: true},
+		{name: "it is gone", then: func(h *held) {
+			if err := h.client.Delete(h.t.Context(), h.read()); err != nil {
+				h.t.Error(err)
+			}
+		}, want: extproc.ErrNotFound, held: true},
+		{name: "the controller called it off and the watch is behind", then: func(h *held) {
+			h.change(func(s *v1alpha1.Sandbox) { s.Spec.Release = nil })
+		}},
+		{name: "another controller began anew", then: func(h *held) {
+			h.change(func(s *v1alpha1.Sandbox) { s.Spec.Release.Token = "another" })
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHeld(t)
+				tc.then(h)
+				if err := h.Await(t.Context(), "s", "c"); !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+					t.Errorf("%v, want %v", err, tc.want)
+				}
+				if h.stillHeld() != tc.held {
+					t.Errorf("held %v", h.stillHeld())
+				}
+			})
+		})
+	}
+}
+
+// The watch tells first, of either outcome; nothing is written then.
+func TestWatchEndsAHold(t *testing.T) {
+	for name, tell := range map[string]func(h *held){
+		"called off": func(h *held) { h.usage.Lift("s", "c", "t") },
+		"over":       func(h *held) { h.usage.Over("s", "c") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHeld(t)
+				time.AfterFunc(time.Second, func() { tell(h) })
+				start := time.Now()
+				if err := h.Await(t.Context(), "s", "c"); err != nil || time.Since(start) != time.Second || h.patches != 0 {
+					t.Errorf("%v after %v, %d patches", err, time.Since(start), h.patches)
+				}
+			})
+		})
+	}
+}
+
+// While the API server is away nobody knows: the request waits for its deadline,
+// and is not answered by the sandbox. Once it is back, it is settled.
+func TestHeldWhileTheAPIServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.away = errors.New("connection refused")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := h.Await(ctx, "s", "c"); !errors.Is(err, context.DeadlineExceeded) || !h.stillHeld() {
+			t.Errorf("%v, held %v", err, h.stillHeld())
+		}
+		time.AfterFunc(10*time.Second, func() { h.away = nil })
+		start := time.Now()
+		if err := h.Await(t.Context(), "s", "c"); err != nil || time.Since(start) > 12*time.Second || h.stillHeld() {
+			t.Errorf("%v after %v, held %v", err, time.Since(start), h.stillHeld())
+		}
+	})
+}
+
+// A claim that the sandbox no longer has is held until the watch shows that.
+func TestHeldAndBoundAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		h.change(func(s *v1alpha1.Sandbox) { s.Spec.Binding.ClaimID, s.Spec.Release = "c2", nil })
+		time.AfterFunc(10*time.Second, func() { h.usage.Over("s", "c") })
+		start := time.Now()
+		if err := h.Await(t.Context(), "s", "c"); err != nil || time.Since(start) != 10*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+type oneClaim struct{}
+
+func (oneClaim) RangeClaims(f func(netip.Addr, string, string) bool) {
+	f(netip.MustParseAddr("198.18.0.5"), "open", "c")
+}
+
+// Prepare holds all, asks Envoy once, and says what is in use: what Envoy has
+// open, what is parked, and what was stamped within its own timeout.
+func TestPrepare(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, polls := http.StatusOK, 0
+	usage := activity.NewRegistry(nil)
+	envoy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		polls++
+		for _, id := range []string{"open", "parked", "stamped", "unused"} {
+			if _, held := usage.HeldNow(id, "c"); !held {
+				t.Errorf("%s is not held when Envoy is asked", id)
+			}
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte("sandbox::198.18.0.5:8000::rq_active::1\n"))
+	})}
+	go func() { _ = envoy.Serve(l) }()
+	defer envoy.Close()
+	r := releaser{usage, activity.NewEnvoyPoller(activity.PollerOptions{
+		Registry: usage, Claims: oneClaim{}, AdminSocket: socket, Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+	})}
+	defer usage.Park("parked")()
+	usage.Stamp("stamped", "c").Touch(usage.Now() - int64(time.Minute))
+	usage.Stamp("unused", "c").Touch(usage.Now() - int64(time.Minute))
+	batch := []controlplane.Release{
+		{SandboxID: "open", ClaimID: "c", Token: "1", Idle: time.Second},
+		{SandboxID: "parked", ClaimID: "c", Token: "2", Idle: time.Second},
+		{SandboxID: "stamped", ClaimID: "c", Token: "3", Idle: time.Hour},
+		{SandboxID: "unused", ClaimID: "c", Token: "4", Idle: time.Second},
+		{SandboxID: "unheard", ClaimID: "c", Token: "5", Idle: time.Second},
+	}
+	inUse, known := r.Prepare(t.Context(), batch)
+	if got := strings.Join(inUse, " "); got != "open parked stamped" || !known || polls != 1 {
+		t.Errorf("in use %q, known %v, %d polls", got, known, polls)
+	}
+	for _, one := range batch {
+		if !usage.Stamp(one.SandboxID, one.ClaimID).Held() {
+			t.Errorf("%s is not held", one.SandboxID)
+		}
+	}
+	status = http.StatusInternalServerError
+	if inUse, known := r.Prepare(t.Context(), batch); known || len(inUse) != 0 {
+		t.Errorf("in use %v, known %v without an Envoy that answers", inUse, known)
+	}
+}

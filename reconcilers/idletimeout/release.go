@@ -1,0 +1,203 @@
+package idletimeout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+)
+
+const (
+	// releaseBatch is how many releases are prepared at a time: few enough that
+	// their requests are held for moments only.
+	releaseBatch = 256
+	// releaseWriters is how many of a batch's writes are under way at a time.
+	releaseWriters = 16
+)
+
+// Preparer is what a source must add for anything to be released for idleness.
+type Preparer interface {
+	// PrepareRelease asks every gateway to hold new requests of the claims, and
+	// returns the IDs of the sandboxes that are in use. An error means that some
+	// gateway could not tell.
+	PrepareRelease(ctx context.Context, releases []controlplane.Release) (inUse map[string]bool, err error)
+}
+
+var errNoPreparer = errors.New("the source of activity cannot prepare releases")
+
+// pending is a release whose token is on the Sandbox, once begun.
+type pending struct {
+	sandbox *v1alpha1.Sandbox
+	controlplane.Release
+	begun bool
+}
+
+// release takes the candidates through the two steps, batch by batch.
+func (r *IdleTimeoutReconciler) release(ctx context.Context, candidates []*v1alpha1.Sandbox, used map[string]time.Time, timeouts *timeouts) error {
+	preparer, ok := r.source.(Preparer)
+	if !ok {
+		return errNoPreparer
+	}
+	for batch := range slices.Chunk(candidates, releaseBatch) {
+		if err := r.releaseBatch(ctx, preparer, batch, used, timeouts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *IdleTimeoutReconciler) releaseBatch(ctx context.Context, preparer Preparer, batch []*v1alpha1.Sandbox, used map[string]time.Time, timeouts *timeouts) error {
+	begun, beginErr := r.begin(ctx, batch, timeouts)
+	if len(begun) == 0 {
+		return beginErr
+	}
+	failpoint.Hit("idletimeout/begun") // tokens stand, no gateway was asked
+	asked := make([]controlplane.Release, len(begun))
+	for i := range begun {
+		asked[i] = begun[i].Release
+	}
+	inUse, err := preparer.PrepareRelease(ctx, asked)
+	if err != nil {
+		return errors.Join(fmt.Errorf("asking the gateways to prepare: %w", err), r.callOff(ctx, begun), beginErr)
+	}
+	// A gateway that went meanwhile took with it what it knew.
+	still, err := r.pick(ctx, batch, used, timeouts)
+	if err != nil {
+		return errors.Join(err, r.callOff(ctx, begun), beginErr)
+	}
+	var commit, off []pending
+	for _, p := range begun {
+		if inUse[p.SandboxID] || !slices.Contains(still, p.sandbox) {
+			off = append(off, p)
+		} else {
+			commit = append(commit, p)
+		}
+	}
+	failpoint.Hit("idletimeout/prepared") // every gateway holds, no end is written
+	return errors.Join(beginErr, r.commit(ctx, commit), r.callOff(ctx, off))
+}
+
+// begin writes the tokens. Of a sandbox that has moved on nothing is returned,
+// nor of one whose write failed: should it have been applied, the next check
+// finds the token.
+func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*v1alpha1.Sandbox, timeouts *timeouts) ([]pending, error) {
+	all := make([]pending, len(batch))
+	for i, s := range batch {
+		_, idle, err := timeouts.of(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = pending{sandbox: s, Release: controlplane.Release{
+			SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Token: string(uuid.NewUUID()), Idle: idle,
+		}}
+	}
+	err := each(len(all), func(i int) error {
+		p := &all[i]
+		err := r.patch(ctx, p.sandbox, jsonpatch.For(p.sandbox.UID).
+			Test("/metadata/deletionTimestamp", nil).Test("/spec/end", nil).Test("/spec/binding/claimID", p.ClaimID).
+			Set("/spec/release", v1alpha1.Release{Token: p.Token, ClaimID: p.ClaimID}))
+		p.begun = err == nil
+		if err != nil && !moved(err) {
+			return fmt.Errorf("beginning the release of sandbox %s: %w", p.SandboxID, err)
+		}
+		return nil
+	})
+	return slices.DeleteFunc(all, func(p pending) bool { return !p.begun }), err
+}
+
+// commit writes the ends, each if its release has not been called off.
+func (r *IdleTimeoutReconciler) commit(ctx context.Context, all []pending) error {
+	return r.each(all, func(p pending) error {
+		return r.end(ctx, p.sandbox, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", p.Idle), ending.OfRelease(p.Token))
+	})
+}
+
+// callOff takes the tokens off again. Where that fails, the next check does it,
+// or a gateway whose request has waited long enough.
+func (r *IdleTimeoutReconciler) callOff(ctx context.Context, all []pending) error {
+	return r.each(all, func(p pending) error {
+		err := r.patch(ctx, p.sandbox, jsonpatch.For(p.sandbox.UID).
+			Test("/spec/end", nil).Test("/spec/release/token", p.Token).Remove("/spec/release"))
+		if err != nil && !moved(err) {
+			return fmt.Errorf("calling off the release of sandbox %s: %w", p.SandboxID, err)
+		}
+		r.Metrics.calledOff()
+		return nil
+	})
+}
+
+// callOffLeftovers takes away the tokens that some check before this one left:
+// another controller's, or this one's that a write failed for. What the last
+// check has dealt with may still show in the cache.
+func (r *IdleTimeoutReconciler) callOffLeftovers(ctx context.Context, all []v1alpha1.Sandbox) error {
+	var left []pending
+	lagging := map[string]struct{}{}
+	for i := range all {
+		s := &all[i]
+		if s.Spec.Release == nil || s.Spec.End != nil {
+			continue
+		}
+		token := s.Spec.Release.Token
+		if _, known := r.dealt[token]; known {
+			lagging[token] = struct{}{}
+			continue
+		}
+		left = append(left, pending{sandbox: s, Release: controlplane.Release{SandboxID: s.Name, Token: token}})
+	}
+	r.dealt = lagging
+	if len(left) == 0 {
+		return nil
+	}
+	log.FromContext(ctx).Info("idle releases that were begun before are called off", "releases", len(left))
+	return r.callOff(ctx, left)
+}
+
+func (r *IdleTimeoutReconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch.Patch) error {
+	out := &v1alpha1.Sandbox{}
+	out.Name = s.Name
+	return r.client.Patch(ctx, out, p.Build())
+}
+
+// moved: the sandbox is no longer what the write believed.
+func moved(err error) bool { return jsonpatch.Refused(err) || apierrors.IsNotFound(err) }
+
+// each writes for all. What succeeded is dealt with, though the cache may show its
+// token for a while.
+func (r *IdleTimeoutReconciler) each(all []pending, write func(pending) error) error {
+	done := make([]bool, len(all))
+	err := each(len(all), func(i int) error {
+		err := write(all[i])
+		done[i] = err == nil
+		return err
+	})
+	for i, ok := range done {
+		if ok {
+			r.dealt[all[i].Token] = struct{}{}
+		}
+	}
+	return err
+}
+
+// each calls f for 0 to n-1, releaseWriters at a time, whatever fails.
+func each(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var writers errgroup.Group
+	writers.SetLimit(releaseWriters)
+	for i := range n {
+		writers.Go(func() error { errs[i] = f(i); return nil })
+	}
+	_ = writers.Wait()
+	return errors.Join(errs...)
+}
