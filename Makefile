@@ -76,8 +76,21 @@ generate-check: ## regenerate, and fail if that changed anything
 	@hack/generate-check.sh
 
 .PHONY: bench
-bench: ## run the benchmarks of the hot paths
-	$(GO) test -run '^$$' -bench . -benchmem ./routecache/... ./extproc/... ./activity/... ./credentials/... ./controlplane/schedule/...
+bench: bench-build ## measure everything against its floors: under 30 minutes on two quiet cores (ARGS="--only dataplane …")
+	@hack/bench.sh all $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: bench-build ## the same with short rounds, two minutes
+	@hack/bench.sh quick $(ARGS)
+
+.PHONY: bench-build
+bench-build: build
+	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench ./bench
+	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench-floor ./bench/floor
+
+.PHONY: bench-once
+bench-once: ## run each Go benchmark of the hot paths once, so that none rots
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./activity/... ./credentials/... ./index/...
 
 .PHONY: clean
 clean: ## remove what build made; caches and the state of `sandlane up` stay

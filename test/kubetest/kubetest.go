@@ -20,7 +20,6 @@
 package kubetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,27 +36,17 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/sandlane/sandlane/api/crds"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-const (
-	assetsVariable = "KUBEBUILDER_ASSETS"
-	// patience is for machines that are busy with other packages' tests.
-	patience = time.Minute
-)
-
-// shared is the control plane of this test binary. once guards its start; the
-// other fields are written inside it and read after it.
+// shared is the control plane of this test binary, nil until it has started. once
+// guards its start; the other fields are written inside it and read after it.
 var shared struct {
-	once   sync.Once
-	env    *envtest.Environment
-	config *rest.Config
-	client client.WithWatch
-	err    error
+	once sync.Once
+	*ControlPlane
+	err error
 }
 
 // Main runs the tests, stops the control plane if one was started, and returns
@@ -65,8 +54,8 @@ var shared struct {
 func Main(m *testing.M) int {
 	ctrllog.SetLogger(klog.NewKlogr())
 	code := m.Run()
-	if shared.env != nil {
-		if err := shared.env.Stop(); err != nil {
+	if shared.ControlPlane != nil {
+		if err := shared.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "kubetest: stopping the control plane:", err)
 			code = max(code, 1)
 		}
@@ -87,7 +76,7 @@ func Main(m *testing.M) int {
 func Config(t testing.TB) *rest.Config {
 	t.Helper()
 	start(t)
-	return rest.CopyConfig(shared.config)
+	return rest.CopyConfig(shared.Config)
 }
 
 // Client returns an uncached client that knows Kubernetes' and Sandlane's kinds.
@@ -95,7 +84,7 @@ func Config(t testing.TB) *rest.Config {
 func Client(t testing.TB) client.WithWatch {
 	t.Helper()
 	start(t)
-	return shared.client
+	return shared.Client
 }
 
 // Scheme returns a new scheme with Kubernetes' and Sandlane's kinds.
@@ -157,58 +146,9 @@ func start(t testing.TB) {
 	}
 }
 
-// CheckAssets returns an error that says what to do if the binaries of the control
-// plane are not named by the environment.
-func CheckAssets() error {
-	if os.Getenv(assetsVariable) != "" {
-		return nil
-	}
-	return errors.New("kubetest: " + assetsVariable + " is not set: run `make test`, which finds or builds etcd and kube-apiserver, " +
-		"or set it to a folder that holds them")
-}
-
-func startControlPlane() error {
-	if err := CheckAssets(); err != nil {
-		return err
-	}
-	definitions, err := crds.All()
-	if err != nil {
-		return err
-	}
-	env := &envtest.Environment{
-		CRDInstallOptions:        envtest.CRDInstallOptions{CRDs: definitions, MaxTime: patience},
-		ControlPlaneStartTimeout: patience,
-		ControlPlaneStopTimeout:  patience,
-	}
-	config, err := env.Start()
-	if err != nil {
-		return errors.Join(fmt.Errorf("kubetest: starting the control plane: %w", err), env.Stop())
-	}
-	shared.env = env
-	config.QPS = -1
-	shared.config = config
-	if shared.client, err = client.NewWithWatch(config, client.Options{Scheme: Scheme()}); err != nil {
-		return fmt.Errorf("kubetest: making a client: %w", err)
-	}
-	return settle(shared.client)
-}
-
-// settle waits out the two seconds in which the API server delays creates of
-// objects whose CRD is new, so that no test meets them. It tries every kind: each
-// has a moment of its own.
-func settle(c client.Client) error {
-	meta := metav1.ObjectMeta{Namespace: "default", Name: "probe"}
-	template := v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
-	}}
-	for _, obj := range []client.Object{
-		&v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: v1alpha1.SandboxSpec{Namespace: "default", Pool: "probe"}},
-		&v1alpha1.SandboxPool{ObjectMeta: meta, Spec: v1alpha1.SandboxPoolSpec{Template: &template}},
-		&v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: template},
-	} {
-		if err := c.Create(context.Background(), obj, client.DryRunAll); err != nil {
-			return fmt.Errorf("kubetest: trying a first create of %T: %w", obj, err)
-		}
+func startControlPlane() (err error) {
+	if shared.ControlPlane, err = Launch(); err != nil {
+		return fmt.Errorf("kubetest: %w", err)
 	}
 	return nil
 }

@@ -39,6 +39,10 @@ var mayImport = map[string][]string{
 		"activation", "activity", "api", "controlplane", "credentials", "ending", "envoy", "extproc", "gateway", "hack/kube",
 		"index", "kubeclient", "local", "reconcilers", "routecache",
 	},
+	"bench": {
+		"activation", "activity", "api", "controlplane", "ending", "envoy", "extproc", "index", "routecache", "test/kubetest",
+	},
+	"bench/floor":    {},
 	"sandboxd":       {},
 	"cmd/sandboxd":   {"sandboxd"},
 	"hack":           {},

@@ -1,0 +1,20 @@
+// Package dataplane measures requests through a real Envoy: plain, with a
+// do-nothing ext_proc server, and with Sandlane. bench runs it.
+//
+// All three Envoys, the gateway, the API server, the sandboxes' server and the
+// load generator run at once, and only the side whose turn it is has load. Cases:
+//
+//	hit          one sandbox, 32 connections: the headline
+//	one          one connection: latency without queues
+//	open         fixed rate, half of what the do-nothing server reaches
+//	workers2     Envoy with two workers
+//	fleet-N      requests go round over N sandboxes
+//	touch-N      the first request to each of N sandboxes, everything started anew
+//	misses       one request of a hundred misses the route cache and is resolved
+//	             from the index
+//	busy         hits while 500 requests are parked on claims, and sandboxes are
+//	             made and deleted; the floor has the same going on beside it
+//
+// A round in which a request fails is no measurement: the section ends with the
+// error.
+package dataplane

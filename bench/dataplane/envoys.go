@@ -1,0 +1,105 @@
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/envoy"
+)
+
+const extProcFilter = "envoy.filters.http.ext_proc"
+
+// side is one Envoy with what stands behind it.
+type side struct {
+	name    string
+	address string // that clients connect to
+	envoy   *suite.Process
+	// server answers Envoy; nil for plain Envoy.
+	server *suite.Process
+}
+
+// startEnvoy runs Envoy with Sandlane's own configuration, whose sockets are in
+// dir; extProc is that of the server that decides.
+func startEnvoy(ctx context.Context, e *suite.Env, name, dir, extProc string, workers int, change func(*bootstrapv3.Bootstrap) error) (*suite.Process, string, error) {
+	port, err := suite.FreePort()
+	if err != nil {
+		return nil, "", err
+	}
+	o := envoy.Options{RunDir: dir, NodeID: name, Port: port, ExtProcSocket: extProc}
+	bootstrap, err := envoy.Bootstrap(o)
+	if err != nil {
+		return nil, "", err
+	}
+	if change != nil {
+		if err := change(bootstrap); err != nil {
+			return nil, "", err
+		}
+	}
+	config, err := envoy.JSON(bootstrap)
+	if err != nil {
+		return nil, "", err
+	}
+	file := filepath.Join(dir, name+".json")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, "", fmt.Errorf("write Envoy's configuration: %w", err)
+	}
+	admin := envoy.Admin{Socket: filepath.Join(dir, envoy.AdminSocketName)}
+	p, err := e.Start(ctx, name, nil, admin.Ready, e.Envoy, envoy.Args(file, workers)...)
+	return p, fmt.Sprintf("127.0.0.1:%d", port), err
+}
+
+// plain makes a configuration that of a proxy: no ExtProc, and the sandboxes'
+// cluster has one fixed address. All else stays.
+func plain(upstream int) func(*bootstrapv3.Bootstrap) error {
+	return func(b *bootstrapv3.Bootstrap) error {
+		filter := b.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0]
+		manager := &hcmv3.HttpConnectionManager{}
+		if err := filter.GetTypedConfig().UnmarshalTo(manager); err != nil {
+			return fmt.Errorf("read Envoy's connection manager: %w", err)
+		}
+		var kept []*hcmv3.HttpFilter
+		for _, f := range manager.GetHttpFilters() {
+			if f.GetName() != extProcFilter {
+				kept = append(kept, f)
+			}
+		}
+		manager.HttpFilters = kept
+		for _, h := range manager.GetRouteConfig().GetVirtualHosts() {
+			for _, r := range h.GetRoutes() {
+				r.TypedPerFilterConfig = nil // of the filter that is gone
+			}
+		}
+		if err := filter.GetTypedConfig().MarshalFrom(manager); err != nil {
+			return fmt.Errorf("write Envoy's connection manager: %w", err)
+		}
+		for _, c := range b.GetStaticResources().GetClusters() {
+			if c.GetName() == envoy.SandboxCluster {
+				fix(c, upstream)
+			}
+		}
+		return nil
+	}
+}
+
+func fix(c *clusterv3.Cluster, port int) {
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+	c.LbPolicy, c.LbConfig = clusterv3.Cluster_ROUND_ROBIN, nil
+	address := &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: suite.FirstAddress, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)},
+	}}}
+	c.LoadAssignment = &endpointv3.ClusterLoadAssignment{
+		ClusterName: c.GetName(),
+		Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}},
+		}}}},
+	}
+}

@@ -1,0 +1,84 @@
+// Command sandlane-bench-floor is the least that can stand behind Envoy's
+// ext_proc filter: a grpc-go server that answers each request with a message
+// that it made at its start. It looks for no sandbox, keeps nothing and counts
+// nothing. With more than one address it reads the number in the host, because
+// the answer is another one.
+package main
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/netip"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+type floor struct {
+	extprocv3.UnimplementedExternalProcessorServer
+	only    *extprocv3.ProcessingResponse
+	answers map[string]*extprocv3.ProcessingResponse // by :authority; nil: all get only
+}
+
+func (f *floor) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	request, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if f.answers == nil {
+		return stream.Send(f.only)
+	}
+	for _, h := range request.GetRequestHeaders().GetHeaders().GetHeaders() {
+		if h.GetKey() == ":authority" {
+			return stream.Send(f.answers[string(h.GetRawValue())])
+		}
+	}
+	return stream.Send(f.only)
+}
+
+// answer has the fields that Sandlane's has (docs/design, 5).
+func answer(id string, addr netip.Addr, port int) *extprocv3.ProcessingResponse {
+	metadata, err := structpb.NewStruct(map[string]any{"sandlane": map[string]any{
+		"destination": netip.AddrPortFrom(addr, uint16(port)).String(),
+		"sandbox_id":  id, "port": port,
+		"pod_uid": "00000000-0000-4000-8000-000000000000", "claim": "00000000-0000-4000-8000-000000000001",
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return &extprocv3.ProcessingResponse{
+		Response:        &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
+		DynamicMetadata: metadata,
+	}
+}
+
+func main() {
+	socket := flag.String("socket", "", "unix socket to listen on")
+	first := flag.String("first", "127.1.0.0", "address of sandbox b0; the others follow")
+	count := flag.Int("count", 1, "how many sandboxes there are, named b0, b1 ...")
+	port := flag.Int("port", 8000, "port of all sandboxes")
+	flag.Parse()
+	addr := netip.MustParseAddr(*first)
+	f := &floor{only: answer("b0", addr, *port)}
+	if *count > 1 {
+		f.answers = make(map[string]*extprocv3.ProcessingResponse, *count)
+		start := binary.BigEndian.Uint32(addr.AsSlice())
+		for i := range *count {
+			var b [4]byte
+			binary.BigEndian.PutUint32(b[:], start+uint32(i))
+			id := fmt.Sprintf("b%d", i)
+			f.answers[fmt.Sprintf("%d-%s.localhost", *port, id)] = answer(id, netip.AddrFrom4(b), *port)
+		}
+	}
+	l, err := net.Listen("unix", *socket)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.MaxConcurrentStreams(100_000))
+	extprocv3.RegisterExternalProcessorServer(server, f)
+	log.Fatal(server.Serve(l))
+}

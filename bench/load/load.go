@@ -1,0 +1,76 @@
+// Package load sends requests: by wrk, or by a generator of its own, which also
+// sends at fixed times and measures latency from when a request was due (no
+// coordinated omission). It knows nothing of sandboxes: callers say which hosts
+// to name.
+//
+// The generator speaks just enough HTTP/1.1 for answers with a Content-Length:
+// on two cores a full client would take what the server is to be measured with.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Target says what to ask for.
+type Target struct {
+	// Address is host:port of an HTTP/1.1 server without TLS.
+	Address string
+	// Hosts are named in turn. With Rare, every RareEvery-th request names one of
+	// those instead.
+	Hosts     []string
+	Rare      []string
+	RareEvery int
+	// Connections is how many there are at once.
+	Connections int
+	// Limit ends a round after so many requests; 0 is no limit. wrk knows none.
+	Limit int64
+}
+
+// Report is what a round of load saw. Latencies are zero where they are not known.
+type Report struct {
+	Requests int64
+	// Errors are answers other than 2xx, and connections that broke.
+	Errors         int64
+	Took           time.Duration
+	P50, P99, P999 time.Duration
+}
+
+// PerSecond is the rate of good answers.
+func (r Report) PerSecond() float64 { return float64(r.Requests) / r.Took.Seconds() }
+
+// Check is an error if the round is no measurement: nothing, or failures.
+func (r Report) Check() error {
+	if r.Requests == 0 {
+		return errors.New("no request was answered")
+	}
+	if r.Errors > 0 {
+		return fmt.Errorf("%d of %d requests failed", r.Errors, r.Requests+r.Errors)
+	}
+	return nil
+}
+
+// Closed keeps each connection busy with one request after the other: by wrk if
+// its path is given, else by the generator.
+func Closed(ctx context.Context, wrk string, t Target, d time.Duration) (Report, error) {
+	if wrk != "" {
+		return runWrk(ctx, wrk, t, d)
+	}
+	return generate(ctx, t, d, 0)
+}
+
+// Once asks for each host once, a few at a time, and takes as long as it takes.
+func Once(ctx context.Context, t Target, patience time.Duration) (Report, error) {
+	t.Limit = int64(len(t.Hosts))
+	return generate(ctx, t, patience, 0)
+}
+
+// Open sends rate requests a second at fixed times, whatever comes back.
+func Open(ctx context.Context, t Target, d time.Duration, rate float64) (Report, error) {
+	if rate <= 0 {
+		return Report{}, fmt.Errorf("rate %v must be positive", rate)
+	}
+	return generate(ctx, t, d, rate)
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+// What suite starts dies with the thread that started it.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "sandlane-bench:", err)
+		if errors.Is(err, context.Canceled) {
+			fmt.Fprintln(os.Stderr, "sandlane-bench: nothing was written")
+		}
+		os.Exit(1)
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use: "sandlane-bench", Short: "Measure what Sandlane promises, against floors of the same run",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(newRun("all"), newRun("quick"), newCompare(), newList(), newRender())
+	root.AddCommand(helpers()...)
+	return root
+}
+
+func newList() *cobra.Command {
+	return &cobra.Command{Use: "list", Short: "List the sections", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
+		for _, s := range sections() {
+			fmt.Fprintf(cmd.OutOrStdout(), "%-10s  %s\n", s.Name, s.About)
+		}
+	}}
+}

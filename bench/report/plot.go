@@ -1,0 +1,92 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/sandlane/sandlane/bench/result"
+)
+
+// bars is one plot: a row for each bar.
+type bars struct {
+	file, title, unit string
+	bars              []bar
+}
+
+type bar struct{ label, row string }
+
+// sides are the colours of what is compared, by where a bar stands.
+var colours = []color.Color{
+	color.RGBA{R: 0x99, G: 0xa3, B: 0xad, A: 0xff}, color.RGBA{R: 0x4c, G: 0x78, B: 0xa8, A: 0xff}, color.RGBA{R: 0xe4, G: 0x57, B: 0x56, A: 0xff},
+}
+
+func figures() []bars {
+	through := func(name, figure string) []bar {
+		return []bar{
+			{"plain Envoy", "dataplane/" + name + "/plain/" + figure},
+			{"do-nothing", "dataplane/" + name + "/do-nothing/" + figure},
+			{"Sandlane", "dataplane/" + name + "/sandlane/" + figure},
+		}
+	}
+	return []bars{
+		{"rps", "Requests through Envoy, one sandbox, 32 connections", "requests/s", through("hit", "rps")},
+		{"cpu", "CPU time of the server behind ext_proc", "µs a request", through("hit", "server-cpu")[1:]},
+		{"open", "p99 at half of the do-nothing server's rate (open loop)", "µs", through("open", "p99")[1:]},
+	}
+}
+
+// Plots draws what the result has rows for, as SVG in dir, and returns the file
+// names. Each bar is a median; the line through it is its 95 % interval.
+func Plots(r *result.Result, dir, prefix string) ([]string, error) {
+	var files []string
+	for _, f := range figures() {
+		p, err := draw(r, f)
+		if err != nil {
+			return nil, fmt.Errorf("draw %s: %w", f.file, err)
+		}
+		if p == nil {
+			continue
+		}
+		name := prefix + "-" + f.file + ".svg"
+		if err := p.Save(16*vg.Centimeter, 9*vg.Centimeter, filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("draw %s: %w", f.file, err)
+		}
+		files = append(files, name)
+	}
+	return files, nil
+}
+
+// draw returns nil if a row is missing.
+func draw(r *result.Result, f bars) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.Y.Label.Text, p.Y.Min = f.title, f.unit, 0
+	var labels []string
+	for i, b := range f.bars {
+		row := r.Row(b.row)
+		if row == nil || len(row.Samples) == 0 {
+			return nil, nil
+		}
+		s := row.Summary()
+		chart, err := plotter.NewBarChart(plotter.Values{s.Median}, 2*vg.Centimeter)
+		if err != nil {
+			return nil, err
+		}
+		chart.XMin, chart.Color, chart.LineStyle.Width = float64(i), colours[i%len(colours)], 0
+		p.Add(chart)
+		if s.Known {
+			line, err := plotter.NewLine(plotter.XYs{{X: float64(i), Y: s.Low}, {X: float64(i), Y: s.High}})
+			if err != nil {
+				return nil, err
+			}
+			p.Add(line)
+		}
+		labels = append(labels, b.label+"\n"+number(s.Median))
+	}
+	p.NominalX(labels...)
+	return p, nil
+}

@@ -1,0 +1,88 @@
+package result
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+)
+
+// Machine is what a run ran on.
+type Machine struct {
+	OS     string `json:"os"`
+	Arch   string `json:"arch"`
+	Kernel string `json:"kernel"`
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Memory string `json:"memory"`
+	Go     string `json:"go"`
+	Envoy  string `json:"envoy,omitempty"`
+	Load   string `json:"load_generator,omitempty"`
+	// LoadAverage is the machine's at the start: above the number of cores
+	// somebody else is using it.
+	LoadAverage string `json:"load_average"`
+}
+
+// ThisMachine says what can be found out; what cannot is empty.
+func ThisMachine() Machine {
+	return Machine{
+		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(),
+		Kernel: firstLine("/proc/sys/kernel/osrelease"), CPU: field("/proc/cpuinfo", "model name"),
+		Memory: field("/proc/meminfo", "MemTotal"), LoadAverage: firstLine("/proc/loadavg"),
+	}
+}
+
+// Label is the machine in a few letters, for a file name.
+func (m Machine) Label() string {
+	label := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		case r == ' ', r == '-', r == '_':
+			return '-'
+		}
+		return -1
+	}, m.CPU)
+	label = strings.Join(strings.FieldsFunc(label, func(r rune) bool { return r == '-' }), "-")
+	if label == "" {
+		label = m.Arch
+	}
+	return label
+}
+
+// Output runs a program and returns what it prints, in one line; empty if it fails.
+func Output(name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(string(out)), " ")
+}
+
+func firstLine(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}
+
+// field reads the first "name : value" of a file.
+func field(path, name string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		key, value, found := strings.Cut(lines.Text(), ":")
+		if found && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

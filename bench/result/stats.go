@@ -1,0 +1,116 @@
+package result
+
+import (
+	"math"
+	"slices"
+
+	"golang.org/x/perf/benchmath"
+)
+
+const (
+	// MinSamples is how many samples it takes to say anything about a row but
+	// its median.
+	MinSamples = 6
+	confidence = 0.95
+)
+
+// Summary is what samples amount to.
+type Summary struct {
+	Median float64
+	// Low and High hold the median with 95 % confidence, if Known.
+	Low, High float64
+	Known     bool
+}
+
+// Summary sums the row up; it must have a sample.
+func (r *Row) Summary() Summary {
+	if len(r.Samples) < MinSamples {
+		return Summary{Median: Median(r.Samples)}
+	}
+	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(r.Samples, &benchmath.DefaultThresholds), confidence)
+	return Summary{Median: s.Center, Low: s.Lo, High: s.Hi, Known: true}
+}
+
+// Median returns the middle of the samples, NaN of none.
+func Median(samples []float64) float64 { return Quantile(samples, 0.5) }
+
+// Quantile returns the sample below which the share q lies, between the two
+// nearest where none is there; NaN of none.
+func Quantile(samples []float64, q float64) float64 {
+	if len(samples) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(samples))
+	at := q * float64(len(s)-1)
+	low := int(at)
+	if low+1 >= len(s) {
+		return s[len(s)-1]
+	}
+	return s[low] + (at-float64(low))*(s[low+1]-s[low])
+}
+
+// Change is how one row moved between two results.
+type Change struct {
+	Name, Unit string
+	Old, New   float64
+	Ratio      float64 // New / Old
+	P          float64 // of the Mann-Whitney U test; 1 without a verdict
+	OldN, NewN int
+	Verdict    Verdict
+}
+
+// Verdict says which way a row moved.
+type Verdict string
+
+// The verdicts.
+const (
+	NoVerdict  Verdict = "-" // fewer than MinSamples on a side
+	Same       Verdict = "~" // no significant difference
+	Improved   Verdict = "better"
+	Worsened   Verdict = "worse"
+	Moved      Verdict = "moved" // of a row where neither way is better
+	confidentP         = 0.05
+)
+
+// Compare returns the changes of the rows that both have, in b's order, and the
+// names of those that only one has.
+func Compare(a, b *Result) (changes []Change, alone []string) {
+	for _, row := range b.Rows {
+		old := a.Row(row.Name)
+		if old == nil || len(old.Samples) == 0 || len(row.Samples) == 0 {
+			alone = append(alone, row.Name)
+			continue
+		}
+		changes = append(changes, change(old, row))
+	}
+	for _, row := range a.Rows {
+		if b.Row(row.Name) == nil {
+			alone = append(alone, row.Name)
+		}
+	}
+	return changes, alone
+}
+
+func change(a, b *Row) Change {
+	c := Change{
+		Name: b.Name, Unit: b.Unit, Old: Median(a.Samples), New: Median(b.Samples), P: 1,
+		OldN: len(a.Samples), NewN: len(b.Samples), Verdict: NoVerdict,
+	}
+	c.Ratio = c.New / c.Old
+	if min(c.OldN, c.NewN) < MinSamples {
+		return c
+	}
+	thresholds := &benchmath.Thresholds{CompareAlpha: confidentP}
+	c.P = benchmath.AssumeNothing.Compare(benchmath.NewSample(a.Samples, thresholds), benchmath.NewSample(b.Samples, thresholds)).P
+	switch {
+	case c.P >= confidentP || c.New == c.Old:
+		c.Verdict = Same
+	case b.Better == "":
+		c.Verdict = Moved
+	case (c.New > c.Old) == (b.Better == "more"):
+		c.Verdict = Improved
+	default:
+		c.Verdict = Worsened
+	}
+	return c
+}

@@ -1,0 +1,139 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	// startPatience is how long a process may take to be ready.
+	startPatience = time.Minute
+	// stopPatience is how long it may take to end before it is killed.
+	stopPatience = 15 * time.Second
+	askEvery     = 20 * time.Millisecond
+)
+
+// Process is a running program under test.
+type Process struct {
+	Name string
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{} // closed when it has ended; err is set then
+	err  error
+}
+
+// Start runs a program until Stop, with more environment, and waits until ready
+// returns nil.
+func (e *Env) Start(ctx context.Context, name string, env []string, ready func(context.Context) error, path string, args ...string) (*Process, error) {
+	p := &Process{Name: name, cmd: exec.Command(path, args...), log: filepath.Join(e.Dir, name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	defer log.Close()
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	if err := p.await(ctx, ready); err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("start %s: %w; the end of its log:\n%s", name, err, p.tail())
+	}
+	return p, nil
+}
+
+func (p *Process) await(ctx context.Context, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("it ended: %w", errors.Join(p.err, err))
+		case <-ctx.Done():
+			return fmt.Errorf("it was not ready in time: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Stop ends the process and waits for it. A nil Process is stopped already.
+func (p *Process) Stop() {
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(stopPatience):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+func (p *Process) tail() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-2000):])
+}
+
+// Answers is a readiness: the address takes connections.
+func Answers(network, address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
+}
+
+// Get is a readiness: the URL answers 200.
+func Get(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", url, resp.Status)
+		}
+		return nil
+	}
+}
+
+// FreePort returns a TCP port that nobody uses now.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

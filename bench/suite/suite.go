@@ -1,0 +1,140 @@
+// Package suite is what the sections of the benchmarks have in common: how long
+// to measure, where samples go, the processes under test, and a cluster of
+// sandboxes without nodes. It decides nothing about what is measured; bench puts
+// an Env together and hands it to one section after the other.
+//
+// Every process that an Env starts dies with this one, also when it is killed:
+// they must be started by the goroutine that main runs on, which is locked to a
+// thread that lives as long as the process.
+package suite
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sandlane/sandlane/bench/result"
+)
+
+// Section is one part of the benchmarks.
+type Section struct {
+	Name  string // first part of its rows' names
+	About string
+	Run   func(ctx context.Context, e *Env) error
+}
+
+// Plan says how much to measure.
+type Plan struct {
+	Name string
+	// Pairs of PairTime are what ratios with a verdict come from.
+	Pairs    int
+	PairTime time.Duration
+	// Rounds of RoundTime are for the other rows.
+	Rounds    int
+	RoundTime time.Duration
+	// Fleets are how many sandboxes the rows with many have.
+	Fleets []int
+	// Claims is how many claims one sample of latency is made of.
+	Claims int
+	// Entries are the sizes of the caches that are compared, Objects how many
+	// objects the idle section holds in memory.
+	Entries []int
+	Objects int
+	// Cases are those to run of a section that has cases; nil is all.
+	Cases []string
+}
+
+// Wants reports whether a case is to be run.
+func (p Plan) Wants(name string) bool { return len(p.Cases) == 0 || slices.Contains(p.Cases, name) }
+
+// All is the plan of `make bench`.
+func All() Plan {
+	return Plan{
+		Name: "all", Pairs: 10, PairTime: 10 * time.Second, Rounds: 3, RoundTime: 8 * time.Second,
+		Fleets: []int{1_000, 10_000}, Claims: 100, Entries: []int{1_000, 10_000, 100_000, 1_000_000}, Objects: 100_000,
+	}
+}
+
+// Quick is the plan of `make bench-quick`.
+func Quick() Plan {
+	return Plan{
+		Name: "quick", Pairs: 6, PairTime: 2 * time.Second, Rounds: 1, RoundTime: time.Second,
+		Fleets: []int{500}, Claims: 20, Entries: []int{1_000, 100_000}, Objects: 10_000,
+	}
+}
+
+// Env is where a section runs.
+type Env struct {
+	Plan
+	*result.Result
+	// Sandlane, Floor and Envoy are programs; Self is this one.
+	Sandlane, Floor, Envoy, Self string
+	// Wrk is empty if there is none.
+	Wrk string
+	// Dir is for sockets and files; short enough for a socket's path.
+	Dir string
+	// Out is told of progress.
+	Out io.Writer
+
+	began time.Time
+}
+
+// NewEnv returns an Env with an empty result and a folder of its own.
+func NewEnv(plan Plan, out io.Writer) (*Env, error) {
+	dir, err := os.MkdirTemp("", "slb")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
+	now := time.Now()
+	return &Env{
+		Plan: plan, Dir: dir, Out: out, began: now,
+		Result: &result.Result{Started: now.UTC().Truncate(time.Second), Plan: plan.Name, Machine: result.ThisMachine()},
+	}, nil
+}
+
+// Close removes the folder.
+func (e *Env) Close() {
+	e.Took = time.Since(e.began).Round(time.Second).String()
+	_ = os.RemoveAll(e.Dir)
+}
+
+// Progress prints a line with the time since the start.
+func (e *Env) Progress(format string, args ...any) {
+	fmt.Fprintf(e.Out, "%5s  %s\n", time.Since(e.began).Round(time.Second), fmt.Sprintf(format, args...))
+}
+
+// Note adds what a reader of the result must know.
+func (e *Env) Note(format string, args ...any) {
+	note := fmt.Sprintf(format, args...)
+	e.Notes = append(e.Notes, note)
+	e.Progress("note: %s", note)
+}
+
+// Folder makes a folder below Dir.
+func (e *Env) Folder(name string) (string, error) {
+	dir := filepath.Join(e.Dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	return dir, nil
+}
+
+// InTurns runs the sides n times, each time beginning with the next one, so that
+// what else the machine does meets all of them.
+func InTurns(ctx context.Context, n int, sides ...func(ctx context.Context, round int) error) error {
+	for round := range n {
+		for i := range sides {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := sides[(round+i)%len(sides)](ctx, round); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
