@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandlane/sandlane/bench/dataplane"
+	"github.com/sandlane/sandlane/bench/socket"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/bench/upstream"
 )
 
 // sections are all of them, in the order in which they run.
 func sections() []suite.Section {
-	return []suite.Section{dataplane.Section()}
+	return []suite.Section{dataplane.Section(), socket.Section()}
 }
 
 // helpers are what this program starts itself as, to be processes of their own.
@@ -30,5 +31,14 @@ func helpers() []*cobra.Command {
 		},
 	}
 	server.Flags().IntVar(&port, "port", 0, "port to listen on")
-	return []*cobra.Command{server}
+	var o socket.Options
+	extproc := &cobra.Command{
+		Use: "extproc", Short: "Serve ExtProc with routes that were made up", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return socket.Serve(cmd.Context(), o, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	extproc.Flags().StringVar(&o.Socket, "socket", "", "unix socket to listen on")
+	extproc.Flags().IntVar(&o.Routes, "routes", 1, "how many sandboxes there are")
+	return []*cobra.Command{server, extproc}
 }

@@ -1,14 +1,18 @@
 package suite
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -26,12 +30,15 @@ type Process struct {
 	Name string
 	cmd  *exec.Cmd
 	log  string
+	in   io.WriteCloser
+	out  *bufio.Reader
+	pipe io.Closer     // that out reads
 	done chan struct{} // closed when it has ended; err is set then
 	err  error
 }
 
 // Start runs a program until Stop, with more environment, and waits until ready
-// returns nil.
+// returns nil. What it prints is for Ask.
 func (e *Env) Start(ctx context.Context, name string, env []string, ready func(context.Context) error, path string, args ...string) (*Process, error) {
 	p := &Process{Name: name, cmd: exec.Command(path, args...), log: filepath.Join(e.Dir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -39,7 +46,16 @@ func (e *Env) Start(ctx context.Context, name string, env []string, ready func(c
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	defer log.Close()
-	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Stderr = log
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	out, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	defer w.Close()
+	p.cmd.Stdout, p.out, p.pipe = w, bufio.NewReader(out), out
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
@@ -88,6 +104,23 @@ func (p *Process) Stop() {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}
+	_ = p.pipe.Close()
+}
+
+// Ask sends an empty line and reads a number: for programs that answer so.
+func (p *Process) Ask() (float64, error) {
+	if _, err := io.WriteString(p.in, "\n"); err != nil {
+		return 0, fmt.Errorf("ask %s: %w", p.Name, err)
+	}
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		return 0, fmt.Errorf("ask %s: %w", p.Name, err)
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s: %w", p.Name, err)
+	}
+	return n, nil
 }
 
 func (p *Process) tail() string {

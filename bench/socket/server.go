@@ -1,0 +1,83 @@
+package socket
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sandlane/sandlane/activity"
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// Options of a server.
+type Options struct {
+	Socket string
+	Routes int
+}
+
+// Serve runs the ExtProc server until ctx ends. Each line that it reads from in it
+// answers with how often it has allocated so far.
+func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
+	cache, usage := routecache.New(2*o.Routes), activity.NewRegistry(nil)
+	for i := range o.Routes {
+		id, claim := "b"+strconv.Itoa(i), fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
+		r := &routecache.Route{
+			SandboxID: id, Namespace: suite.Namespace, ClaimID: claim, PodUID: claim,
+			Addr: suite.Address(uint32(i)), PodRV: 1, Stamp: usage.Stamp(id, claim),
+		}
+		if !cache.Put(cache.Begin(id), r) {
+			return errors.New("the route cache refuses a route")
+		}
+	}
+	behind := nothing{}
+	s, err := extproc.NewServer(extproc.Options{
+		Socket: o.Socket, Cache: cache, Resolver: behind, Activator: behind, Keys: behind, Pools: behind,
+		Tokens: behind, Lease: behind, Activity: recorder{usage}, Now: usage.Now, Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			fmt.Fprintln(out, m.Mallocs)
+		}
+	}()
+	return s.Start(ctx)
+}
+
+// nothing stands for all that a hit never asks.
+type nothing struct{}
+
+func (nothing) Lookup(string) extproc.Resolution { return extproc.Resolution{} }
+
+func (nothing) Resolve(context.Context, string, bool) (extproc.Resolution, error) {
+	return extproc.Resolution{}, nil
+}
+
+func (nothing) Activate(context.Context, extproc.ActivationRequest) error {
+	return extproc.ErrNotFound
+}
+
+func (nothing) Verify(context.Context, string) (extproc.Identity, error) {
+	return extproc.Identity{}, extproc.ErrBadKey
+}
+
+func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool) { return "", false }
+func (nothing) ValidTraffic(string, string) bool                        { return false }
+func (nothing) Held() bool                                              { return true }
+
+type recorder struct{ *activity.Registry }
+
+func (recorder) StreamEnded(string, string, time.Time) {}

@@ -1,0 +1,143 @@
+package socket
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/bench/suite"
+)
+
+const (
+	routes = 100_000
+	port   = 8000
+)
+
+// Section is the package's.
+func Section() suite.Section {
+	return suite.Section{Name: "socket", About: "the ExtProc server alone over a unix socket, 100,000 routes", Run: run}
+}
+
+// side is a server and a connection to it.
+type side struct {
+	name string
+	*suite.Process
+	*client
+}
+
+func run(ctx context.Context, e *suite.Env) error {
+	dir, err := e.Folder("socket")
+	if err != nil {
+		return err
+	}
+	requests := make([][]byte, routes)
+	for i := range requests {
+		if requests[i], err = request(fmt.Sprintf("%d-b%d.localhost", port, i)); err != nil {
+			return fmt.Errorf("encode a request: %w", err)
+		}
+	}
+	start := func(name string, env []string, path string, args ...string) (side, error) {
+		socket := filepath.Join(dir, name+".sock")
+		p, err := e.Start(ctx, name, env, suite.Answers("unix", socket), path, append(args, "--socket", socket)...)
+		if err != nil {
+			return side{}, err
+		}
+		c, err := dial(socket, requests)
+		if err != nil {
+			p.Stop()
+			return side{}, err
+		}
+		return side{name, p, c}, nil
+	}
+	floor, err := start("do-nothing", []string{"GOMAXPROCS=1", "GOGC=400"}, e.Floor, "--count", strconv.Itoa(routes), "--first", suite.FirstAddress, "--port", strconv.Itoa(port))
+	if err != nil {
+		return err
+	}
+	defer floor.close()
+	ours, err := start("sandlane", nil, e.Self, "extproc", "--routes", strconv.Itoa(routes))
+	if err != nil {
+		return err
+	}
+	defer ours.close()
+	for _, streams := range []int{1, 16, 64} {
+		if err := inTurns(ctx, e, streams, floor, ours); err != nil {
+			return err
+		}
+	}
+	return allocations(ctx, e, ours)
+}
+
+func (s side) close() {
+	_ = s.conn.Close()
+	s.Stop()
+}
+
+// inTurns measures both with so many streams.
+func inTurns(ctx context.Context, e *suite.Env, streams int, floor, ours side) error {
+	name := fmt.Sprintf("socket/streams-%d/", streams)
+	d := e.PairTime / 5
+	for _, s := range []side{floor, ours} {
+		if _, err := s.round(ctx, streams, d); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	rates, cpus := map[string][]float64{}, map[string][]float64{}
+	one := func(s side) func(context.Context, int) error {
+		return func(ctx context.Context, _ int) error {
+			before, err := s.CPU()
+			if err != nil {
+				return err
+			}
+			r, err := s.round(ctx, streams, d)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			after, err := s.CPU()
+			if err != nil {
+				return err
+			}
+			cpu := float64((after - before).Microseconds()) / float64(r.Requests)
+			rates[s.name], cpus[s.name] = append(rates[s.name], r.PerSecond()), append(cpus[s.name], cpu)
+			e.Add(name+s.name+"/rps", "requests/s", "more", r.PerSecond())
+			e.Add(name+s.name+"/server-cpu", "µs/request", "less", cpu)
+			return nil
+		}
+	}
+	if err := suite.InTurns(ctx, e.Pairs, one(floor), one(ours)); err != nil {
+		return err
+	}
+	for i, rate := range rates[ours.name] {
+		e.Add(name+"ratio/vs-do-nothing", "ratio", "more", rate/rates[floor.name][i])
+		e.Add(name+"ratio/cpu-vs-do-nothing", "ratio", "less", cpus[ours.name][i]/cpus[floor.name][i])
+	}
+	if streams == 64 {
+		e.Row(name + "ratio/vs-do-nothing").Budget = &result.Budget{More: true, Value: 1}
+	}
+	e.Progress("streams-%d: %.0f/s %.1f µs, do-nothing %.0f/s %.1f µs", streams, result.Median(rates[ours.name]), result.Median(cpus[ours.name]),
+		result.Median(rates[floor.name]), result.Median(cpus[floor.name]))
+	return nil
+}
+
+// allocations counts those of the server's process, by its own word.
+func allocations(ctx context.Context, e *suite.Env, ours side) error {
+	before, err := ours.Ask()
+	if err != nil {
+		return err
+	}
+	r, err := ours.round(ctx, 64, max(e.PairTime/5, time.Second))
+	if err != nil {
+		return err
+	}
+	after, err := ours.Ask()
+	if err != nil {
+		return err
+	}
+	row := e.Add("socket/streams-64/sandlane/allocations", "a request", "less", (after-before)/float64(r.Requests))
+	row.Budget = &result.Budget{Value: 80}
+	bytes, err := ours.Memory()
+	e.Add("socket/streams-64/sandlane/memory", "MB", "less", bytes/(1<<20))
+	return err
+}
