@@ -6,25 +6,27 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// continueUnchanged is shared by all answers that rewrite nothing. Nobody may
-// change it; marshalling an unchanged message is safe for concurrent use.
-var continueUnchanged = &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}}
+// continueUnchanged is the field request_headers of an answer that rewrites
+// nothing, in wire form: an empty HeadersResponse.
+var continueUnchanged = []byte{1<<3 | 2, 0}
 
-// routeAnswer sends the request to the route's pod. Its dynamic metadata is in
-// the message as bytes that are already encoded, not in the field.
-func routeAnswer(r *routecache.Route, t *Target) *extprocv3.ProcessingResponse {
-	m := &extprocv3.ProcessingResponse{Response: continueUnchanged}
+// routeAnswer sends the request to the route's pod.
+func routeAnswer(r *routecache.Route, t *Target) encodedAnswer {
+	response := continueUnchanged
 	if t.Form == FormPath {
-		m.Response = rewritePath(t.Path)
+		var err error
+		if response, err = proto.Marshal(&extprocv3.ProcessingResponse{Response: rewritePath(t.Path)}); err != nil {
+			panic("extproc: encoding a path: " + err.Error()) // bytes can always be encoded
+		}
 	}
-	m.ProtoReflect().SetUnknown(encodeMetadata(r, t))
-	return m
+	return appendMetadata(response, r, t)
 }
 
 func rewritePath(path string) *extprocv3.ProcessingResponse_RequestHeaders {

@@ -3,6 +3,7 @@ package extproc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -161,20 +163,31 @@ func newStream(ctx context.Context, headers ...string) *fakeStream {
 
 func (s *fakeStream) Context() context.Context { return s.ctx }
 
+// Recv would decode into message structs.
 func (s *fakeStream) Recv() (*extprocv3.ProcessingRequest, error) {
-	if s.recvd++; s.req == nil {
-		return nil, io.EOF
-	}
-	return s.req, nil
+	return nil, errors.New("the server receives by RecvMsg")
 }
 
-func (s *fakeStream) Send(r *extprocv3.ProcessingResponse) error {
-	wire, err := proto.Marshal(r) // what Envoy gets
+func (s *fakeStream) RecvMsg(into any) error {
+	if s.recvd++; s.req == nil {
+		return io.EOF
+	}
+	wire, err := proto.Marshal(s.req)
 	if err != nil {
 		return err
 	}
-	r = &extprocv3.ProcessingResponse{}
-	if err := proto.Unmarshal(wire, r); err != nil {
+	return newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, into)
+}
+
+func (s *fakeStream) Send(r *extprocv3.ProcessingResponse) error { return s.SendMsg(r) }
+
+func (s *fakeStream) SendMsg(m any) error {
+	wire, err := newCodec().Marshal(m) // what Envoy gets
+	if err != nil {
+		return err
+	}
+	r := &extprocv3.ProcessingResponse{}
+	if err := proto.Unmarshal(wire.Materialize(), r); err != nil {
 		return err
 	}
 	s.sent = append(s.sent, r)

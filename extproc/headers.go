@@ -1,9 +1,5 @@
 package extproc
 
-import (
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-)
-
 // Field is a header that may come at most once.
 type Field struct {
 	// Value is that of the first occurrence.
@@ -72,25 +68,4 @@ func (h *Headers) field(name string) *Field {
 		return &h.XMLHTTPRequest
 	}
 	return nil
-}
-
-// readHeaders copies what is needed out of Envoy's message. Envoy lower-cases
-// names and, by default, sends values as raw_value.
-func readHeaders(m *corev3.HeaderMap) Headers {
-	var h Headers
-	for _, e := range m.GetHeaders() {
-		f := h.field(e.GetKey())
-		if f == nil {
-			continue
-		}
-		if f.Count++; f.Count > 1 {
-			continue
-		}
-		if raw := e.GetRawValue(); len(raw) > 0 {
-			f.Value = string(raw)
-		} else {
-			f.Value = e.GetValue()
-		}
-	}
-	return h
 }

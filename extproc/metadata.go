@@ -32,11 +32,11 @@ const (
 	fieldStruct          = 5
 )
 
-// encodeMetadata returns the field dynamic_metadata of a routing answer in wire
-// form. Encoding structpb's maps by reflection is half of what an answer
-// costs, so the hot path writes the bytes itself; a test compares them with
-// structpb's.
-func encodeMetadata(r *routecache.Route, t *Target) []byte {
+// appendMetadata returns a new message: what came before, and the field
+// dynamic_metadata of a routing answer in wire form. Encoding structpb's maps by
+// reflection is half of what an answer costs, so the hot path writes the bytes
+// itself; a test compares them with structpb's.
+func appendMetadata(before []byte, r *routecache.Route, t *Target) []byte {
 	var stack [384]byte
 	inner := stack[:0]
 	var destination [48]byte
@@ -50,7 +50,8 @@ func encodeMetadata(r *routecache.Route, t *Target) []byte {
 
 	value := 1 + protowire.SizeBytes(len(inner))
 	entry := entrySize(MetadataNamespace, value)
-	out := make([]byte, 0, 1+protowire.SizeBytes(1+protowire.SizeBytes(entry)))
+	out := make([]byte, 0, len(before)+1+protowire.SizeBytes(1+protowire.SizeBytes(entry)))
+	out = append(out, before...)
 	out = protowire.AppendTag(out, fieldDynamicMetadata, protowire.BytesType)
 	out = protowire.AppendVarint(out, uint64(1+protowire.SizeBytes(entry)))
 	out = appendEntry(out, MetadataNamespace, value)

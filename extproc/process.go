@@ -14,14 +14,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// call is one request. Only its handler's goroutine touches it.
+// call is one request, and the message that it is received into (see codec). Only
+// its handler's goroutine touches it.
 type call struct {
-	stream  extprocv3.ExternalProcessor_ProcessServer
-	headers Headers
-	target  Target
-	outcome string // of a routing answer: how the route was come by
-	waiting bool   // Envoy was told to wait longer
-	held    string // the claim whose idle release this request has met, if any
+	stream    extprocv3.ExternalProcessor_ProcessServer
+	headers   Headers
+	isHeaders bool // the message was request headers
+	target    Target
+	outcome   string // of a routing answer: how the route was come by
+	waiting   bool   // Envoy was told to wait longer
+	held      string // the claim whose idle release this request has met, if any
 }
 
 // Process answers one request: one Recv, one or two Sends, return. An error
@@ -43,18 +45,17 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) (err 
 		}
 		s.metrics.outcome(outcomeFailed)
 	}()
-	req, err := stream.Recv()
+	c := &call{stream: stream, outcome: outcomeHit}
+	err = stream.RecvMsg(c)
 	if errors.Is(err, io.EOF) {
 		return status.Error(codes.InvalidArgument, "the stream ended before the request headers")
 	}
 	if err != nil {
 		return err
 	}
-	headers := req.GetRequestHeaders()
-	if headers == nil {
+	if !c.isHeaders {
 		return status.Error(codes.InvalidArgument, "the first message is not request headers")
 	}
-	c := &call{stream: stream, headers: readHeaders(headers.GetHeaders()), outcome: outcomeHit}
 	if err := s.serve(c); err != nil {
 		if stream.Context().Err() != nil { // the client left; nobody waits for an answer
 			return status.FromContextError(stream.Context().Err()).Err()
@@ -118,7 +119,7 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 		c.held = r.ClaimID
 		return false, nil
 	}
-	if err := c.stream.Send(routeAnswer(r, &c.target)); err != nil {
+	if err := c.stream.SendMsg(routeAnswer(r, &c.target)); err != nil {
 		return false, &sendError{err}
 	}
 	s.metrics.outcome(c.outcome)

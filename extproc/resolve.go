@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sandlane/sandlane/routecache"
@@ -17,7 +18,9 @@ const maxRounds = 6
 // cache. Whatever was read is only ever put into the cache, never answered
 // with: Put refuses what was over before it came.
 func (s *Server) miss(ctx context.Context, c *call) error {
-	id := c.target.ID
+	// What keeps the ID from here on must not keep the path, or the message, alive.
+	id := strings.Clone(c.target.ID)
+	c.target.ID = id
 	m := &missState{suspect: s.suspects.take(id, time.Now())}
 	defer m.leave()
 	c.outcome = outcomeResolved

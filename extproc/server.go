@@ -96,6 +96,7 @@ func (s *Server) grpcServer() *grpc.Server {
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.InitialWindowSize(1<<20),
 		grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	extprocv3.RegisterExternalProcessorServer(srv, s)

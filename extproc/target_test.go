@@ -10,10 +10,13 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// request makes Headers from name, value pairs, as readHeaders would.
+// request makes Headers from name, value pairs, as the codec would.
 func request(pairs ...string) *Headers {
-	h := readHeaders(newStream(context.Background(), pairs...).req.GetRequestHeaders().GetHeaders())
-	return &h
+	c := &call{}
+	if err := newStream(context.Background(), pairs...).RecvMsg(c); err != nil {
+		panic(err)
+	}
+	return &c.headers
 }
 
 const generated = "i0123456789abcdefghij"
