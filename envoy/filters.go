@@ -15,10 +15,10 @@ import (
 // ForwardedHeaders is what ExtProc gets to see of a request, no more.
 func ForwardedHeaders() []string {
 	return []string{
-		":authority", ":path", ":method", ":scheme",
+		":authority", ":path",
 		"x-sandbox-id", "x-sandbox-port", "e2b-sandbox-id", "e2b-sandbox-port",
 		"x-sandbox-env", "x-sandbox-pool", "x-sandbox-api-key",
-		"e2b-traffic-access-token", "x-access-token",
+		"e2b-traffic-access-token",
 		"user-agent", "accept", "sec-fetch-mode", "x-requested-with",
 	}
 }
