@@ -8,6 +8,7 @@
 //	one          one connection: latency without queues
 //	open         fixed rate, half of what the do-nothing server reaches
 //	workers2     Envoy with two workers
+//	settings     the same again with other settings of the gateway's Go runtime
 //	fleet-N      requests go round over N sandboxes
 //	touch-N      the first request to each of N sandboxes, everything started anew
 //	misses       one request of a hundred misses the route cache and is resolved
