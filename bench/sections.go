@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/bench/claims"
 	"github.com/sandlane/sandlane/bench/dataplane"
 	"github.com/sandlane/sandlane/bench/routes"
 	"github.com/sandlane/sandlane/bench/socket"
@@ -14,7 +15,7 @@ import (
 
 // sections are all of them, in the order in which they run.
 func sections() []suite.Section {
-	return []suite.Section{dataplane.Section(), socket.Section(), routes.Section()}
+	return []suite.Section{dataplane.Section(), socket.Section(), routes.Section(), claims.Section()}
 }
 
 // helpers are what this program starts itself as, to be processes of their own.

@@ -1,0 +1,15 @@
+// Package claims measures how fast sandboxes get pods, and how fast a route is
+// gone once its sandbox has ended, on a real API server. bench runs it.
+//
+//	warm       one claim of the scheduler after the other, without a binding,
+//	           beside the same JSON PATCH sent bare; in turns
+//	burst-N    N of them at once, beside N bare PATCHes at once
+//	first-N    N first requests at once through Envoy, to the first byte, over 1
+//	           and 3 gateways; beside their two writes sent bare in their order:
+//	           the Sandbox with its binding, then the pod's PATCH
+//	release    spec.end is written by somebody who is no gateway; how long until
+//	           none of 3 gateways routes to the sandbox, asked through their Envoys
+//
+// Pods are idle pods in a pool that no controller looks after. First requests
+// leave sandboxes behind; they end with the API server.
+package claims
