@@ -248,7 +248,7 @@ func TestFirstReadsAreConsistent(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if len(reads) != 6 {
+			if len(reads) != 2*len(x.sources) {
 				t.Errorf("reads %q", reads)
 			}
 			for _, read := range reads {
