@@ -49,10 +49,9 @@ func above(share float64, action string) *overloadv3.OverloadAction {
 // and when a client that resets its streams at once is cut off.
 func runtimeLayers() *bootstrapv3.LayeredRuntime {
 	values, err := structpb.NewStruct(map[string]any{
-		"http.max_requests_per_io_cycle":                             1,
-		"overload.premature_reset_total_stream_count":                500,
-		"overload.premature_reset_min_stream_lifetime_seconds":       1,
-		"envoy.reloadable_features.explicit_internal_address_config": true,
+		"http.max_requests_per_io_cycle":                       1,
+		"overload.premature_reset_total_stream_count":          500,
+		"overload.premature_reset_min_stream_lifetime_seconds": 1,
 	})
 	if err != nil {
 		panic(err) // the values are literals of this file
