@@ -96,11 +96,10 @@ func failed(out, test string) bool {
 		strings.Contains(out, "panic: ") && strings.Contains(out, "=== RUN   "+test)
 }
 
-// complaint is the first line in which a test says what is wrong; "" if it was
-// stopped.
+// complaint is how the first line begins in which a test says what is wrong; ""
+// if it was stopped.
 func complaint(out string) string {
-	line := regexp.MustCompile(`(?m)^\s+\w+_test\.go:\d+: .*|^panic: .*`).FindString(out)
-	return strings.TrimSpace(line)
+	return strings.TrimSpace(regexp.MustCompile(`(?m)^\s+\w+_test\.go:\d+: .{0,200}|^panic: .{0,200}`).FindString(out))
 }
 
 func (r *runner) build(ctx context.Context, pkg string) (string, error) {
