@@ -30,6 +30,14 @@
 // request that has waited two seconds takes the token away itself; then 6 is
 // refused.
 //
+// # Startup
+//
+// A claim's startup counts from when this process first saw it start, on the
+// monotonic clock, less what claimed-at says that was missed since the check
+// before: so a step of the clock, or clocks that differ, move it by no more than
+// the time between two checks. The next claim to be late sets a timer: its end
+// comes to the moment, not at the next check. A new leader counts anew.
+//
 // # When a step fails
 //
 //	begin not answered    the next check finds the token, if any, and takes it away

@@ -15,52 +15,81 @@ import (
 
 // CheckAndReleasePendingSandboxes ends the sandboxes whose pod was claimed and
 // does not run within their startup timeout. One that has no pod yet waits for
-// a request or, made by one, is forgotten by reconcilers/sandbox.
+// a request or, made by one, is forgotten by reconcilers/sandbox. Only the
+// goroutine of Start, or one that stands in for it, calls it.
 func (r *IdleTimeoutReconciler) CheckAndReleasePendingSandboxes(ctx context.Context) error {
+	now := r.Clock.Now()
+	r.due = time.Time{}
 	var list v1alpha1.SandboxList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing sandboxes: %w", err)
 	}
 	timeouts := newTimeouts(r.client)
-	now := r.Clock.Now()
+	before := r.starts
+	r.starts = make(map[claimKey]time.Time)
 	var errs []error
 	for i := range list.Items {
 		s := &list.Items[i]
 		if s.Spec.End != nil || s.Spec.Binding == nil || s.Status.Phase != v1alpha1.SandboxStarting {
 			continue
 		}
-		startup, _, err := timeouts.of(ctx, s)
-		if err != nil {
-			return err
+		if since, known := before[keyOf(s)]; known {
+			r.starts[keyOf(s)] = since
 		}
-		late, err := r.late(ctx, s, startup, now)
-		if err != nil {
-			return err
-		}
-		if late {
-			errs = append(errs, r.end(ctx, s, v1alpha1.EndStartupTimeout, fmt.Sprintf("not running within %s", startup)))
+		if err := r.judgeStart(ctx, s, timeouts, now); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// late: the pod was claimed for the sandbox longer ago than the timeout, and is
-// still starting.
-func (r *IdleTimeoutReconciler) late(ctx context.Context, s *v1alpha1.Sandbox, startup time.Duration, now time.Time) (bool, error) {
+// judgeStart ends a sandbox that is late, or notes when it will be.
+func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, s *v1alpha1.Sandbox, timeouts *timeouts, now time.Time) error {
+	startup, _, err := timeouts.of(ctx, s)
+	if err != nil {
+		return err
+	}
+	pod, err := r.starting(ctx, s)
+	if err != nil || pod == nil {
+		return err
+	}
+	since, known := r.starts[keyOf(s)]
+	if !known {
+		since = now.Add(-r.missed(pod, now))
+		r.starts[keyOf(s)] = since
+	}
+	late := since.Add(startup)
+	if !now.Before(late) {
+		return r.end(ctx, s, v1alpha1.EndStartupTimeout, fmt.Sprintf("not running within %s", startup))
+	}
+	if r.due.IsZero() || late.Before(r.due) {
+		r.due = late
+	}
+	return nil
+}
+
+// starting returns the sandbox's pod if that was claimed and does not run yet.
+func (r *IdleTimeoutReconciler) starting(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading pod %s: %w", s.Spec.Binding.PodName, err)
+		return nil, fmt.Errorf("reading pod %s: %w", s.Spec.Binding.PodName, err)
 	}
 	if !v1alpha1.Backs(pod, s) || v1alpha1.PhaseOf(pod) != v1alpha1.PodStarting {
-		return false, nil
+		return nil, nil
 	}
+	return pod, nil
+}
+
+// missed is for how long the pod has been starting before it was first seen to,
+// by its own account, but never more than lies between two checks.
+func (r *IdleTimeoutReconciler) missed(pod *corev1.Pod, now time.Time) time.Duration {
 	claimedAt, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationClaimedAt])
 	if err != nil {
-		return false, nil //nolint:nilerr // nobody can say when its startup began
+		return 0
 	}
-	return now.Sub(claimedAt) >= startup, nil
+	return min(max(now.Sub(claimedAt), 0), r.interval)
 }

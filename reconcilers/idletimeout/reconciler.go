@@ -57,7 +57,9 @@ type IdleTimeoutReconciler struct {
 	Metrics *Metrics
 
 	seen   map[claimKey]time.Time
-	dealt  map[string]struct{} // tokens of releases that are over, while the cache may show them
+	starts map[claimKey]time.Time // since when each claim starts, as far as was seen
+	due    time.Time              // when the next of them is late; zero: none starts
+	dealt  map[string]struct{}    // tokens of releases that are over, while the cache may show them
 	saving *throttle
 }
 
@@ -96,23 +98,34 @@ func (r *IdleTimeoutReconciler) Start(ctx context.Context) error {
 	}
 	ticker := r.Clock.NewTicker(r.interval)
 	defer ticker.Stop()
-	for {
-		r.check(ctx)
+	for r.check(ctx); ; {
+		late := r.Clock.NewTimer(r.untilDue())
 		select {
 		case <-ctx.Done():
+			late.Stop()
 			return nil
+		case <-late.C():
+			r.checkStarts(ctx)
 		case <-ticker.C():
+			r.check(ctx)
 		}
+		late.Stop()
 	}
+}
+
+// untilDue is when to look for late starts, besides at each check.
+func (r *IdleTimeoutReconciler) untilDue() time.Duration {
+	if r.due.IsZero() {
+		return time.Hour
+	}
+	return max(r.due.Sub(r.Clock.Now()), 0)
 }
 
 // check runs once through everything. Errors are logged: the next check is the
 // retry.
 func (r *IdleTimeoutReconciler) check(ctx context.Context) {
 	start := r.Clock.Now()
-	if err := r.CheckAndReleasePendingSandboxes(ctx); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Error(err, "checking for sandboxes that did not start")
-	}
+	r.checkStarts(ctx)
 	if r.source == nil {
 		return
 	}
@@ -121,6 +134,12 @@ func (r *IdleTimeoutReconciler) check(ctx context.Context) {
 		log.FromContext(ctx).Error(err, "nothing is released for idleness")
 	}
 	r.Metrics.checked(r.Clock.Since(start))
+}
+
+func (r *IdleTimeoutReconciler) checkStarts(ctx context.Context) {
+	if err := r.CheckAndReleasePendingSandboxes(ctx); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "checking for sandboxes that did not start")
+	}
 }
 
 // releaseIdle is what the package comment says, and the persisting of lastActive.

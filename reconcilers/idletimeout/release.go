@@ -22,7 +22,7 @@ import (
 const (
 	// releaseBatch is how many releases are prepared at a time: few enough that
 	// their requests are held for moments only.
-	releaseBatch = 256
+	releaseBatch = 100
 	// releaseWriters is how many of a batch's writes are under way at a time.
 	releaseWriters = 16
 )

@@ -65,7 +65,8 @@ type Reconciler struct {
 	BindGrace time.Duration
 	// SweepInterval is the time between two live lists of the sweep.
 	SweepInterval time.Duration
-	// Clock is nil for the real one.
+	// Clock is nil for the real one, which does not follow a step of the machine's
+	// time of day before it has stood for a minute.
 	Clock clock.PassiveClock
 	// Metrics is nil for none.
 	Metrics *Metrics
@@ -138,9 +139,6 @@ func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch
 }
 
 func (r *Reconciler) now() time.Time {
-	if r.Clock == nil {
-		return time.Now()
-	}
 	return r.Clock.Now()
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
 
 // indexPodUID is the field index of Sandboxes by the pod they are bound to.
@@ -73,7 +74,9 @@ func (r *Reconciler) complete(workers int) {
 	def(&r.SweepInterval, DefaultSweep)
 	c := r.Clock
 	if c == nil {
-		c = clock.RealClock{}
+		// What is counted from one look to the next goes by the monotonic clock,
+		// what others have set by the time of day.
+		c, r.Clock = clock.RealClock{}, steadyclock.New()
 	}
 	r.fences = newFences(c, workers/2)
 	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}

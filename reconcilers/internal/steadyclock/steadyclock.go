@@ -1,0 +1,68 @@
+// Package steadyclock is the time of day for decisions that end things: a wall
+// clock that is believed only while it goes on as it went.
+//
+// It is not a better clock: what the machine says for a minute on end is true in
+// the end. It only keeps a step of the wall clock that is taken back, by an
+// operator or a time daemon, from ending every sandbox whose end lies in the
+// hour that was never there. reconcilers/sandbox asks it when endAt has come.
+package steadyclock
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// tolerance is how far the wall clock may drift from the monotonic one between
+	// two looks without being doubted: time daemons slew.
+	tolerance = time.Second
+	// trial is how long a new time of day must stand before it is believed.
+	trial = time.Minute
+)
+
+// Clock is a clock.PassiveClock. Safe for concurrent use.
+type Clock struct {
+	wall func() time.Time
+	mono func() time.Duration
+
+	mu sync.Mutex
+	// origin is the time of day at which mono was 0, as it is believed.
+	origin time.Time
+	// doubted is the origin that the wall clock says instead, since a while; zero
+	// if it agrees.
+	doubted time.Time
+	since   time.Duration
+}
+
+// New returns a clock that believes the present time of day.
+func New() *Clock {
+	start := time.Now()
+	return newClock(func() time.Time { return time.Now().Round(0) }, func() time.Duration { return time.Since(start) })
+}
+
+func newClock(wall func() time.Time, mono func() time.Duration) *Clock {
+	return &Clock{wall: wall, mono: mono, origin: wall().Add(-mono())}
+}
+
+// Now returns the time of day. Ask at least now and then: a step is noticed, and
+// believed, only by those who ask.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.mono()
+	says := c.wall().Add(-now)
+	switch {
+	case near(says, c.origin):
+		c.origin, c.doubted = says, time.Time{}
+	case c.doubted.IsZero() || !near(says, c.doubted):
+		c.doubted, c.since = says, now
+	case now-c.since >= trial:
+		c.origin, c.doubted = says, time.Time{}
+	}
+	return c.origin.Add(now)
+}
+
+// Since returns how long ago t was.
+func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func near(a, b time.Time) bool { return a.Sub(b).Abs() <= tolerance }
