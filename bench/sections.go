@@ -7,6 +7,7 @@ import (
 
 	"github.com/sandlane/sandlane/bench/claims"
 	"github.com/sandlane/sandlane/bench/dataplane"
+	"github.com/sandlane/sandlane/bench/idle"
 	"github.com/sandlane/sandlane/bench/routes"
 	"github.com/sandlane/sandlane/bench/socket"
 	"github.com/sandlane/sandlane/bench/suite"
@@ -15,7 +16,7 @@ import (
 
 // sections are all of them, in the order in which they run.
 func sections() []suite.Section {
-	return []suite.Section{dataplane.Section(), socket.Section(), routes.Section(), claims.Section()}
+	return []suite.Section{dataplane.Section(), socket.Section(), routes.Section(), claims.Section(), idle.Section()}
 }
 
 // helpers are what this program starts itself as, to be processes of their own.

@@ -1,0 +1,10 @@
+// Package idle measures what sandboxes cost while nobody looks at them: the
+// controller's poll for use, the stamp of a request, and the memory of the index
+// and of the activity registry. bench runs it, and docs/scale.md is computed from
+// its rows.
+//
+// There is no cluster: the index gets its objects, with texts of real lengths,
+// from a stand-in for the API server's watch (fleet). Sizes on the wire are those
+// of the objects as the API server would encode them for a gateway's watch:
+// Sandboxes as JSON, pods as protobuf.
+package idle

@@ -1,0 +1,148 @@
+package idle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/sandlane/sandlane/activity"
+	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// Section is the package's.
+func Section() suite.Section {
+	return suite.Section{Name: "idle", About: "unit costs of sandboxes that nobody uses: polls, stamps, memory", Run: run}
+}
+
+func run(ctx context.Context, e *suite.Env) error {
+	if err := poll(e); err != nil {
+		return err
+	}
+	stamps(e)
+	if err := indexMemory(ctx, e); err != nil {
+		return err
+	}
+	return sizes(e)
+}
+
+// poll is the controller's question what was used since it last asked, when one
+// sandbox of a hundred was.
+func poll(e *suite.Env) error {
+	before := heap()
+	r := activity.NewRegistry(nil)
+	all := make([]*routecache.Stamp, e.Objects)
+	for i := range all {
+		all[i] = r.Stamp(sandboxID(i), claimID(i))
+		all[i].Touch(r.Now())
+	}
+	e.Add(fmt.Sprintf("idle/registry-%d/sandlane/memory", e.Objects), "bytes a claim", "less", (heap()-before)/float64(e.Objects))
+	cursor := r.Since(0).Cursor
+	row := fmt.Sprintf("idle/poll-%d/sandlane/cpu", e.Objects)
+	for range max(e.Pairs, result.MinSamples) {
+		for i := 0; i < len(all); i += 100 {
+			all[i].Touch(r.Now())
+		}
+		start := cpu()
+		report := r.Since(cursor)
+		took := cpu() - start
+		if len(report.Entries) != (len(all)+99)/100 {
+			return fmt.Errorf("a poll reports %d of %d sandboxes that were used", len(report.Entries), (len(all)+99)/100)
+		}
+		cursor = report.Cursor
+		e.Add(row, "ms", "less", float64(took.Microseconds())/1000)
+	}
+	if e.Objects == 100_000 {
+		e.Row(row).Budget = &result.Budget{Value: 50}
+	}
+	e.Progress("a poll of %d: %.1f ms of CPU", e.Objects, e.Row(row).Summary().Median)
+	return nil
+}
+
+// cpu is the processor time of this process so far.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // it cannot fail for these arguments
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// stamps is what noting its use costs a request.
+func stamps(e *suite.Env) {
+	const touches = 1_000_000
+	r := activity.NewRegistry(nil)
+	s := r.Stamp(sandboxID(1), claimID(1))
+	for range max(e.Pairs, result.MinSamples) {
+		start := time.Now()
+		for range touches {
+			s.Touch(r.Now())
+		}
+		e.Add("idle/stamp/sandlane/time", "ns a request", "less", float64(time.Since(start).Nanoseconds())/touches)
+	}
+}
+
+// indexMemory fills the gateway's index.
+func indexMemory(ctx context.Context, e *suite.Env) error {
+	pods, err := filled(ctx, fleet{pods: e.Objects})
+	if err != nil {
+		return err
+	}
+	both, err := filled(ctx, fleet{pods: e.Objects, sandboxes: e.Objects})
+	if err != nil {
+		return err
+	}
+	n := float64(e.Objects)
+	e.Add("idle/index/sandlane/pod", "bytes", "less", pods/n).Budget = &result.Budget{Value: 600}
+	e.Add("idle/index/sandlane/sandbox", "bytes", "less", (both-pods)/n).Budget = &result.Budget{Value: 400}
+	e.Add("idle/index/sandlane/per-10000-pods", "MB", "less", pods/n*10_000/(1<<20))
+	e.Progress("index: %.0f bytes a pod, %.0f a sandbox", pods/n, (both-pods)/n)
+	return nil
+}
+
+// filled returns the bytes of an index that has seen all of the fleet.
+func filled(ctx context.Context, f fleet) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	before := heap()
+	x := index.New(index.Options{Client: f})
+	done := make(chan error, 1)
+	go func() { done <- x.Start(ctx) }()
+	if err := x.WaitSynced(ctx); err != nil {
+		return 0, err
+	}
+	after := heap()
+	if a := x.Resolve(sandboxID(0)); f.sandboxes > 0 && a.State != index.Running {
+		return 0, fmt.Errorf("the index says of a sandbox that it is %v", a.State)
+	}
+	cancel()
+	return after - before, <-done
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// sizes are those of an object in an event of a watch.
+func sizes(e *suite.Env) error {
+	p, err := pod(1).Marshal()
+	if err != nil {
+		return fmt.Errorf("encode a pod: %w", err)
+	}
+	s, err := json.Marshal(sandbox(1))
+	if err != nil {
+		return fmt.Errorf("encode a sandbox: %w", err)
+	}
+	e.Add("idle/wire/sandlane/pod", "bytes", "less", float64(len(p)))
+	e.Add("idle/wire/sandlane/sandbox", "bytes", "less", float64(len(s)))
+	return nil
+}

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/bench/result"
+)
+
+func sample() *result.Result {
+	r := &result.Result{Started: time.Unix(1700000000, 0).UTC(), Plan: "all"}
+	ten := func(x float64) (out []float64) {
+		for i := range 10 {
+			out = append(out, x*(1+float64(i)/100))
+		}
+		return out
+	}
+	for _, side := range []string{"plain", "do-nothing", "sandlane"} {
+		r.Add("dataplane/hit/"+side+"/rps", "requests/s", "more", ten(10_000)...)
+	}
+	r.Add("dataplane/hit/ratio/vs-do-nothing", "ratio", "more", ten(0.9)...).Budget = &result.Budget{More: true, Value: 0.95}
+	r.Add("dataplane/one/ratio/vs-do-nothing", "ratio", "more", 1.5)
+	for name, value := range map[string]float64{
+		"idle/index/sandlane/pod": 300, "idle/index/sandlane/sandbox": 200, "idle/registry-100000/sandlane/memory": 200,
+		"routes/100000/sandlane/memory": 100, "idle/wire/sandlane/pod": 600, "idle/wire/sandlane/sandbox": 400,
+		"claims/burst-300/bare/rate": 600, "idle/poll-100000/sandlane/cpu": 10,
+	} {
+		r.Add(name, "x", "less", value)
+	}
+	r.SetHeadline("dataplane/hit/ratio/vs-do-nothing", "")
+	return r
+}
+
+// A row with a verdict shows its interval; one without shows none.
+func TestMarkdown(t *testing.T) {
+	text := Markdown(sample(), nil)
+	for _, want := range []string{
+		"| dataplane/hit/ratio/vs-do-nothing | 0.941 | 0.909 – 0.972 | 10 | ratio | ≥ 0.95 missed |",
+		"| dataplane/one/ratio/vs-do-nothing | 1.500 |  | 1 | ratio |  |",
+		"**94.1 % of the requests/s of a do-nothing ext_proc server in the same Envoy (90.9–97.2)",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestComparisonWithholdsVerdicts(t *testing.T) {
+	a, b := sample(), sample()
+	for i := range b.Rows[0].Samples {
+		b.Rows[0].Samples[i] /= 2
+	}
+	b.Row("dataplane/one/ratio/vs-do-nothing").Samples[0] = 0.1
+	text := Comparison(a, b)
+	for _, want := range []string{
+		"| dataplane/hit/plain/rps | 10450 | 5225 | 0.500 | 0.000 | worse | requests/s |",
+		"| dataplane/hit/sandlane/rps | 10450 | 10450 | 1.000 | 1.000 | ~ | requests/s |",
+		"| dataplane/one/ratio/vs-do-nothing | 1.500 | 0.100 | 0.067 | n=1+1 | - | ratio |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the comparison lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	dir := t.TempDir()
+	if err := Pages(sample(), dir); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"performance.md":      "![performance-rps.svg](performance-rps.svg)",
+		"performance-rps.svg": "<svg",
+		// 100,000 sandboxes of half an hour: 55.56 a second of 12 writes; the
+		// records and a tenth of the routes; 7 and 6 events each.
+		"scale.md": "| 100000 | 55.56 | 666.7 | 111.1 % | 3 | 50.54 MB | 366.7 kB | 1.000 ms |",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %q:\n%s", file, want, text)
+		}
+	}
+}
+
+func TestPagesSayWhatIsMissing(t *testing.T) {
+	r := sample()
+	r.Row("idle/index/sandlane/pod").Samples = nil
+	if err := Pages(r, t.TempDir()); err == nil || !strings.Contains(err.Error(), "idle/index/sandlane/pod") {
+		t.Errorf("%v", err)
+	}
+}
