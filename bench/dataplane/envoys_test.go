@@ -1,0 +1,53 @@
+package dataplane
+
+import (
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sandlane/sandlane/envoy"
+)
+
+// Plain Envoy is Sandlane's Envoy without ExtProc: nothing else changes, or the
+// comparison would not be one.
+func TestPlainDiffersByExtProcAlone(t *testing.T) {
+	with, err := envoy.Bootstrap(envoy.Options{RunDir: "/run/x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := proto.CloneOf(with)
+	if err := plain(8000)(without); err != nil {
+		t.Fatal(err)
+	}
+	if err := without.ValidateAll(); err != nil {
+		t.Error(err)
+	}
+	text, err := envoy.JSON(without)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := envoy.JSON(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(before) - len(text); n < 500 || n > 5000 {
+		t.Errorf("the configuration without ExtProc is %d bytes shorter", n)
+	}
+	for i, c := range without.GetStaticResources().GetClusters() {
+		old := with.GetStaticResources().GetClusters()[i]
+		if c.GetName() != envoy.SandboxCluster {
+			if !proto.Equal(c, old) {
+				t.Errorf("cluster %s differs", c.GetName())
+			}
+			continue
+		}
+		if c.GetType() != clusterv3.Cluster_STATIC {
+			t.Errorf("the sandboxes' cluster is %v", c.GetType())
+		}
+		c.ClusterDiscoveryType, c.LbPolicy, c.LbConfig, c.LoadAssignment = old.ClusterDiscoveryType, old.LbPolicy, old.LbConfig, nil
+		if !proto.Equal(c, old) {
+			t.Error("the sandboxes' cluster differs in more than its address")
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Whoever is second in one round is first in the next.
+func TestInTurns(t *testing.T) {
+	var order strings.Builder
+	side := func(name string) func(context.Context, int) error {
+		return func(_ context.Context, round int) error {
+			fmt.Fprintf(&order, "%s%d ", name, round)
+			return nil
+		}
+	}
+	if err := InTurns(t.Context(), 3, side("a"), side("b")); err != nil {
+		t.Fatal(err)
+	}
+	if got := order.String(); got != "a0 b0 b1 a1 a2 b2 " {
+		t.Errorf("order %s", got)
+	}
+	broken := errors.New("broken")
+	if err := InTurns(t.Context(), 3, side("a"), func(context.Context, int) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEach(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[int]int{}
+	err := Each(t.Context(), 100, func(_ context.Context, i int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[i]++
+		return nil
+	})
+	if err != nil || len(seen) != 100 || seen[0] != 1 || seen[99] != 1 {
+		t.Errorf("%v, %d seen", err, len(seen))
+	}
+	broken := errors.New("broken")
+	if err := Each(t.Context(), 100, func(_ context.Context, i int) error {
+		if i == 50 {
+			return broken
+		}
+		return nil
+	}); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The floor reckons the same addresses.
+func TestAddress(t *testing.T) {
+	for i, want := range map[uint32]string{0: "127.1.0.0", 255: "127.1.0.255", 65_536: "127.2.0.0", largestFleet: "127.17.0.0"} {
+		if got := Address(i); got != netip.MustParseAddr(want) {
+			t.Errorf("address %d is %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestProcess(t *testing.T) {
+	e, err := NewEnv(Quick(), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ready := func(context.Context) error { return nil }
+	p, err := e.Start(t.Context(), "asked", nil, ready, "/bin/sh", "-c", "while read line; do echo 42; done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	if n, err := p.Ask(); err != nil || n != 42 {
+		t.Errorf("%v, %v", n, err)
+	}
+	if m, err := p.Memory(); err != nil || m < 100<<10 {
+		t.Errorf("%v bytes, %v", m, err)
+	}
+	if _, err := p.CPU(); err != nil {
+		t.Error(err)
+	}
+	never := func(context.Context) error { return errors.New("not yet") }
+	_, err = e.Start(t.Context(), "broken", nil, never, "/bin/sh", "-c", "echo out of order >&2; exit 3")
+	if err == nil || !strings.Contains(err.Error(), "out of order") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("a process that ended: %v", err)
+	}
+}
