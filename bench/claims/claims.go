@@ -58,9 +58,6 @@ func run(ctx context.Context, e *suite.Env) error {
 	return nil
 }
 
-// bursts are how many claims come at once.
-var bursts = []int{1, 32, 300}
-
 // pods makes so many that can be claimed.
 func (b *bench) pods(ctx context.Context, pool string, n int) ([]*corev1.Pod, error) {
 	pods := make([]*corev1.Pod, n)
@@ -104,13 +101,13 @@ func (b *bench) scheduler(ctx context.Context) error {
 		}
 		return (<-q.ResultCh).Err
 	}
-	for _, n := range bursts {
+	for _, n := range append([]int{1}, b.Bursts...) {
 		rounds := b.Rounds
 		if n == 1 {
 			rounds = 1
 		}
 		for range rounds {
-			count := max(n, 1)
+			count := n
 			if n == 1 {
 				count = b.Claims
 			}

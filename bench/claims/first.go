@@ -132,7 +132,7 @@ func (b *bench) firstOver(ctx context.Context, n int) error {
 		return err
 	}
 	made := 0
-	for _, burst := range bursts {
+	for _, burst := range append([]int{1}, b.Bursts...) {
 		count, rounds := burst, b.Rounds
 		if burst == 1 {
 			count, rounds = b.Claims, 1

@@ -119,8 +119,8 @@ func (w *world) prepareChurn(ctx context.Context) (*churn, error) {
 	return c, err
 }
 
-// run makes a sandbox and deletes the one made half a round before, so many times
-// a second; later ones are not caught up on.
+// run makes a sandbox and deletes it again, so many times a second; what the API
+// server cannot keep up with is left out, and the result says what it did.
 func (c *churn) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second / perSecond)
 	defer tick.Stop()

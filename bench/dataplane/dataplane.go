@@ -186,15 +186,18 @@ func (w *world) record(name string, s *side, m measured) {
 // memory adds what the processes hold.
 func (w *world) memory(name string) error {
 	for _, s := range []*side{w.plain, w.floor, w.ours} {
-		for what, p := range map[string]*suite.Process{"envoy-memory": s.envoy, "server-memory": s.server} {
-			if p == nil {
+		for _, p := range []struct {
+			what string
+			*suite.Process
+		}{{"envoy-memory", s.envoy}, {"server-memory", s.server}} {
+			if p.Process == nil {
 				continue
 			}
 			bytes, err := p.Memory()
 			if err != nil {
 				return err
 			}
-			w.Add("dataplane/"+name+"/"+s.name+"/"+what, "MB", "less", bytes/(1<<20))
+			w.Add("dataplane/"+name+"/"+s.name+"/"+p.what, "MB", "less", bytes/(1<<20))
 		}
 	}
 	return nil

@@ -8,9 +8,15 @@ import (
 	"github.com/sandlane/sandlane/bench/suite"
 )
 
+// settingsRounds is how many rounds settings needs.
+const settingsRounds = 3
+
 // settings compares the gateway as it ships with other settings of its Go runtime:
 // several gateways, each behind its own Envoy, in turns.
 func (w *world) settings(ctx context.Context) error {
+	if w.Rounds < settingsRounds { // it takes several of each to tell them apart
+		return nil
+	}
 	t := w.single(connections)
 	sides := []*side{}
 	defer func() {

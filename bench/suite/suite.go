@@ -38,8 +38,9 @@ type Plan struct {
 	RoundTime time.Duration
 	// Fleets are how many sandboxes the rows with many have.
 	Fleets []int
-	// Claims is how many claims one sample of latency is made of.
+	// Claims are timed one by one; Bursts are how many come at once.
 	Claims int
+	Bursts []int
 	// Entries are the sizes of the caches that are compared, Objects how many
 	// objects the idle section holds in memory.
 	Entries []int
@@ -55,7 +56,7 @@ func (p Plan) Wants(name string) bool { return len(p.Cases) == 0 || slices.Conta
 func All() Plan {
 	return Plan{
 		Name: "all", Pairs: 10, PairTime: 10 * time.Second, Rounds: 3, RoundTime: 8 * time.Second,
-		Fleets: []int{1_000, 10_000}, Claims: 100, Entries: []int{1_000, 10_000, 100_000, 1_000_000}, Objects: 100_000,
+		Fleets: []int{1_000, 10_000}, Claims: 100, Bursts: []int{32, 300}, Entries: []int{1_000, 10_000, 100_000, 1_000_000}, Objects: 100_000,
 	}
 }
 
@@ -63,7 +64,7 @@ func All() Plan {
 func Quick() Plan {
 	return Plan{
 		Name: "quick", Pairs: 6, PairTime: 2 * time.Second, Rounds: 1, RoundTime: time.Second,
-		Fleets: []int{500}, Claims: 20, Entries: []int{1_000, 100_000}, Objects: 10_000,
+		Fleets: []int{500}, Claims: 20, Bursts: []int{32}, Entries: []int{1_000, 100_000}, Objects: 10_000,
 	}
 }
 
