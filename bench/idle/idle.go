@@ -75,7 +75,7 @@ func cpu() time.Duration {
 
 // stamps is what noting its use costs a request.
 func stamps(e *suite.Env) {
-	const touches = 1_000_000
+	const touches = 100_000
 	r := activity.NewRegistry(nil)
 	s := r.Stamp(sandboxID(1), claimID(1))
 	for range max(e.Pairs, result.MinSamples) {
