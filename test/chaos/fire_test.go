@@ -57,7 +57,8 @@ func releaseUnderFire(t *testing.T, on *stack.Stack, record *history.Recorder, g
 	ns := on.Namespace(t)
 	on.Pool(t, ns, "pool", 10, stack.WithIdleTimeout(0))
 	l := newLoadOn(t, on, record, ns+"/pool")
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	// Some two minutes; a busy machine needs longer.
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	before, began := record.Reused(), time.Now()
 	var mu sync.Mutex
@@ -84,7 +85,9 @@ func releaseUnderFire(t *testing.T, on *stack.Stack, record *history.Recorder, g
 					err = ending.EndSandbox(ctx, on.Client, s.current(), v1alpha1.EndReleased, "under fire")
 				}
 				if err != nil {
-					t.Errorf("end %s: %v", s.current(), err)
+					if ctx.Err() == nil {
+						t.Errorf("end %s: %v", s.current(), err)
+					}
 					return
 				}
 				mu.Lock()

@@ -35,6 +35,7 @@ func TestKilledFromOutside(t *testing.T) {
 	gateways := shared.Up.Gateways
 	late := gateways[2]
 	delayWatches(t, l, late, gateways[0], watchDelay)
+	// Some four minutes; a busy machine needs longer.
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	h := &harm{on: shared}
