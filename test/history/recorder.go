@@ -7,8 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -59,20 +62,52 @@ func NewRecorder() *Recorder {
 // Start begins to watch. Call Stop.
 func (r *Recorder) Start(ctx context.Context, c client.WithWatch) error {
 	ctx, r.cancel = context.WithCancel(ctx)
-	// No resourceVersion: what is there comes first, then every change.
-	sandboxes, err := c.Watch(ctx, &v1alpha1.SandboxList{})
-	if err != nil {
-		return fmt.Errorf("watch sandboxes: %w", err)
-	}
-	pods, err := c.Watch(ctx, &corev1.PodList{}, client.HasLabels{v1alpha1.LabelPool})
-	if err != nil {
-		sandboxes.Stop()
-		return fmt.Errorf("watch pods: %w", err)
-	}
-	for _, w := range []watch.Interface{sandboxes, pods} {
+	for _, s := range []source{
+		{c, func() client.ObjectList { return &v1alpha1.SandboxList{} }, nil},
+		{c, func() client.ObjectList { return &corev1.PodList{} }, []client.ListOption{client.HasLabels{v1alpha1.LabelPool}}},
+	} {
+		w, err := s.start(ctx, r)
+		if err != nil {
+			r.Stop()
+			return err
+		}
 		r.done.Go(func() { r.follow(ctx, w) })
 	}
 	return nil
+}
+
+// source is one kind of objects to watch.
+type source struct {
+	c       client.WithWatch
+	list    func() client.ObjectList
+	options []client.ListOption
+}
+
+// start takes in what is there and watches every change from then on. The API
+// server ends the watch of a client that is slow, as one on a busy machine is; it
+// goes on where it was, and fails if that is not possible.
+func (s source) start(ctx context.Context, r *Recorder) (watch.Interface, error) {
+	list := s.list()
+	if err := s.c.List(ctx, list, s.options...); err != nil {
+		return nil, fmt.Errorf("list %T: %w", list, err)
+	}
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		r.Event(watch.Event{Type: watch.Added, Object: o}, time.Now())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %T: %w", list, err)
+	}
+	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), s)
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", list, err)
+	}
+	return w, nil
+}
+
+// WatchWithContext is what the retrying watcher calls.
+func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return s.c.Watch(ctx, s.list(), append([]client.ListOption{&client.ListOptions{Raw: &o}}, s.options...)...)
 }
 
 // Stop ends the watches.
@@ -107,6 +142,9 @@ func (r *Recorder) fail(why string) {
 
 // Event takes in one event that was seen at a time.
 func (r *Recorder) Event(e watch.Event, at time.Time) {
+	if e.Type == watch.Bookmark {
+		return
+	}
 	switch o := e.Object.(type) {
 	case *v1alpha1.Sandbox:
 		r.sandbox(o, e.Type == watch.Deleted, at)
