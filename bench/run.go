@@ -105,6 +105,18 @@ func find(ctx context.Context, e *suite.Env) (err error) {
 	return nil
 }
 
+// unused adds a number to a name that there is already: a result is never
+// overwritten, since what is to be compared is often of one day.
+func unused(base string) string {
+	name := base
+	for n := 2; ; n++ {
+		if _, err := os.Stat(name + ".json"); err != nil {
+			return name
+		}
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+}
+
 // write leaves the result, its table and its plots, and prints the table.
 func write(cmd *cobra.Command, r *result.Result, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -114,6 +126,7 @@ func write(cmd *cobra.Command, r *result.Result, dir string) error {
 	if r.Plan != "all" {
 		base += "-" + r.Plan
 	}
+	base = unused(base)
 	if err := r.Save(base + ".json"); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type bars struct {
 
 type bar struct{ label, row string }
 
-// sides are the colours of what is compared, by where a bar stands.
+// colours are those of the bars, by where they stand.
 var colours = []color.Color{
 	color.RGBA{R: 0x99, G: 0xa3, B: 0xad, A: 0xff}, color.RGBA{R: 0x4c, G: 0x78, B: 0xa8, A: 0xff}, color.RGBA{R: 0xe4, G: 0x57, B: 0x56, A: 0xff},
 }
@@ -88,5 +88,7 @@ func draw(r *result.Result, f bars) (*plot.Plot, error) {
 		labels = append(labels, b.label+"\n"+number(s.Median))
 	}
 	p.NominalX(labels...)
+	p.X.Min, p.X.Max, p.Y.Max = -0.5, float64(len(labels))-0.5, 1.1*p.Y.Max
+	p.Title.Padding = 4 * vg.Millimeter
 	return p, nil
 }
