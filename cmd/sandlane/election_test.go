@@ -28,9 +28,12 @@ func TestLeaderElection(t *testing.T) {
 	e := &election{t: t, api: kubetest.Client(t), namespace: kubetest.Namespace(t), kubeconfig: writeKubeconfig(t)}
 	e.pool = &v1alpha1.SandboxPool{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "pool"},
-		Spec: v1alpha1.SandboxPoolSpec{Template: &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
-		}}},
+		Spec: v1alpha1.SandboxPoolSpec{
+			StartupTimeout: &metav1.Duration{Duration: time.Hour}, // no node runs its pods
+			Template: &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
+			}},
+		},
 	}
 	if err := e.api.Create(t.Context(), e.pool); err != nil {
 		t.Fatal(err)
