@@ -48,6 +48,10 @@ func TestEveryOperation(t *testing.T) {
 			s := newServer(t, f, nil)
 			before := maps.Clone(f.sandboxes)
 
+			lists := func(status string) bool { return op.Responses.Value(status) != nil }
+			if needsKey(op) && (!lists("default") || lists("501") != isUnsupported(op) || lists("503") == isUnsupported(op)) {
+				t.Errorf("%s: the document does not list its errors", name)
+			}
 			if needsKey(op) {
 				for _, key := range []string{"", "e2b_1234", "Bearer x"} {
 					w := ask(t, s, method, where, key, bodies[name])

@@ -429,6 +429,9 @@ type SandboxID = string
 // TemplateID defines model for templateID.
 type TemplateID = string
 
+// Busy defines model for Busy.
+type Busy = Error
+
 // ListedSandboxes defines model for ListedSandboxes.
 type ListedSandboxes = []ListedSandbox
 
