@@ -89,14 +89,20 @@ func command(ctx context.Context, t *testing.T, dir string, args ...string) stri
 // python installs a version of the Python SDK and returns its interpreter.
 func python(ctx context.Context, t *testing.T, version string) string {
 	t.Helper()
-	lock := "e2b-" + version + ".lock"
+	return filepath.Join(venv(ctx, t, "e2b-"+version+".lock"), "python")
+}
+
+// venv installs what a lock file of Python says and returns the folder of its
+// programs.
+func venv(ctx context.Context, t *testing.T, lock string) string {
+	t.Helper()
 	dir := install(ctx, t, "python3", []string{filepath.Join("python", lock)}, func(dir string) [][]string {
 		return [][]string{
 			{"python3", "-m", "venv", filepath.Join(dir, "venv")},
 			{filepath.Join(dir, "venv", "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", lock},
 		}
 	})
-	return filepath.Join(dir, "venv", "bin", "python")
+	return filepath.Join(dir, "venv", "bin")
 }
 
 // js installs a version of the JavaScript SDK and returns its folder.
