@@ -109,8 +109,11 @@ func storm(ctx context.Context, m team, interpreter string, heard func(round)) e
 		}
 		heard(r)
 	}
-	if err := cmd.Wait(); err != nil || errs.Len() > 0 {
-		return fmt.Errorf("storm.py ended with %v and said:\n%s", err, errs.String())
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("storm.py: %w; it said:\n%s", err, errs.String())
+	}
+	if errs.Len() > 0 {
+		return fmt.Errorf("storm.py said:\n%s", errs.String())
 	}
 	return nil
 }

@@ -158,7 +158,7 @@ func (v victim) silent(t *testing.T, what string, a stack.Answer) {
 
 // plain is an answer without what differs from one request to the next.
 func (v victim) plain(a stack.Answer) string {
-	h := http.Header(maps.Clone(a.Header))
+	h := a.Header.Clone()
 	for _, name := range []string{"Date", "Ratelimit-Remaining", "Ratelimit-Reset", "X-Envoy-Upstream-Service-Time"} {
 		h.Del(name)
 	}
