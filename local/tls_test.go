@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +52,31 @@ func TestTLSFiles(t *testing.T) {
 	}
 	if len(said) != 1 || !strings.Contains(said[0], "ca.crt") {
 		t.Errorf("it said %q, want one line about the new authority", said)
+	}
+}
+
+// A gateway answers with the domain that its Envoy has the certificate for.
+func TestTLSReachesBoth(t *testing.T) {
+	t.Parallel()
+	for domain, want := range map[string]string{"d.test": "d.test:8443", "": "localhost:8443"} {
+		d := dataPlane{state: newState(t.TempDir()), streams: minStreams, workers: 1}
+		g := gatewayPair{name: "gateway", envoyName: "envoy", port: 8443, metricsPort: 1, domain: domain}
+		args := d.gateway(g).Args
+		if i := slices.Index(args, "--domain"); i < 0 || args[i+1] != want {
+			t.Errorf("the gateway runs with %q, want --domain %s", args, want)
+		}
+		if _, err := d.envoy(g); err != nil {
+			t.Fatal(err)
+		}
+		config, err := os.ReadFile(filepath.Join(d.gatewayRun(g.name), "envoy.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{d.pki(gatewayCert), d.pki(gatewayKey), `"h2"`, `"http/1.1"`} {
+			if strings.Contains(string(config), part) != (domain != "") {
+				t.Errorf("domain %q: Envoy's configuration has %s: %v", domain, part, domain == "")
+			}
+		}
 	}
 }
 
