@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,10 +33,9 @@ func (b *binds) on(q *ClaimRequest) {
 
 // once makes a fault that answers the first matching call, and no other.
 func once(call string, answer func(apply func() error) error) func(string, func() error) error {
-	used := false
+	var used atomic.Bool // calls come from many goroutines
 	return func(c string, apply func() error) error {
-		if !used && strings.HasPrefix(c, call) {
-			used = true
+		if strings.HasPrefix(c, call) && used.CompareAndSwap(false, true) {
 			return answer(apply)
 		}
 		return apply()

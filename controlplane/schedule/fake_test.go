@@ -106,6 +106,13 @@ func (f *fakeAPI) do(call string, apply func() error) error {
 	return locked()
 }
 
+func (f *fakeAPI) isIdle(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pod := f.pods[name]
+	return pod != nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle
+}
+
 // Get answers reads.
 func (f *fakeAPI) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	return f.do("get "+key.Name, func() error {

@@ -15,40 +15,43 @@ import (
 type callFault struct {
 	name  string
 	reads bool // it may also befall a read
-	do    func(m *model, pod string, apply func() error) error
+	// late says that the API server comes to it after the tests of the patch, so
+	// that a claim only meets it on an idle pod.
+	late bool
+	do   func(m *model, pod string, apply func() error) error
 }
 
 var errReset = errors.New("connection reset by peer")
 
 var callFaults = []callFault{
-	{"lost, never applied", true, func(*model, string, func() error) error { return errReset }},
-	{"lost, applied before", false, func(_ *model, _ string, apply func() error) error { _ = apply(); return context.DeadlineExceeded }},
-	{"lost, applied after the answer", false, func(m *model, _ string, apply func() error) error {
+	{"lost, never applied", true, false, func(*model, string, func() error) error { return errReset }},
+	{"lost, applied before", false, false, func(_ *model, _ string, apply func() error) error { _ = apply(); return context.DeadlineExceeded }},
+	{"lost, applied after the answer", false, false, func(m *model, _ string, apply func() error) error {
 		m.later(7*time.Second, apply)
 		return context.DeadlineExceeded
 	}},
-	{"lost, applied after the next read", false, func(m *model, pod string, apply func() error) error {
+	{"lost, applied after the next read", false, false, func(m *model, pod string, apply func() error) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.afterRead[pod] = append(m.afterRead[pod], apply)
 		return context.DeadlineExceeded
 	}},
-	{"500, not applied", true, func(*model, string, func() error) error {
+	{"500, not applied", true, false, func(*model, string, func() error) error {
 		return statusError(500, metav1.StatusReasonInternalError, nil)
 	}},
-	{"500, applied", false, func(_ *model, _ string, apply func() error) error {
+	{"500, applied", false, false, func(_ *model, _ string, apply func() error) error {
 		_ = apply()
 		return statusError(500, metav1.StatusReasonInternalError, nil)
 	}},
-	{"409", false, func(*model, string, func() error) error { return statusError(409, metav1.StatusReasonConflict, nil) }},
-	{"422, a test failed", false, func(*model, string, func() error) error { return refusal() }},
-	{"422, invalid", false, func(*model, string, func() error) error { return invalidImage() }},
-	{"403", false, func(*model, string, func() error) error { return statusError(403, metav1.StatusReasonForbidden, nil) }},
-	{"429", true, func(*model, string, func() error) error { return tooMany(1) }},
-	{"not sent", true, func(*model, string, func() error) error {
+	{"409", false, false, func(*model, string, func() error) error { return statusError(409, metav1.StatusReasonConflict, nil) }},
+	{"422, a test failed", false, false, func(*model, string, func() error) error { return refusal() }},
+	{"422, invalid", false, true, func(*model, string, func() error) error { return invalidImage() }},
+	{"403", false, true, func(*model, string, func() error) error { return statusError(403, metav1.StatusReasonForbidden, nil) }},
+	{"429", true, false, func(*model, string, func() error) error { return tooMany(1) }},
+	{"not sent", true, false, func(*model, string, func() error) error {
 		return &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	}},
-	{"slow", true, func(_ *model, _ string, apply func() error) error { <-time.After(3 * time.Second); return apply() }},
+	{"slow", true, false, func(_ *model, _ string, apply func() error) error { <-time.After(3 * time.Second); return apply() }},
 }
 
 // answer is the fake API server's fault function: the next number drawn says
@@ -67,7 +70,7 @@ func (m *model) answer(call string, apply func() error) error {
 	}
 	n := m.faults[m.calls%len(m.faults)]
 	m.calls++
-	if n >= len(callFaults) || verb == "get" && !callFaults[n].reads {
+	if n >= len(callFaults) || verb == "get" && !callFaults[n].reads || verb == "claim" && callFaults[n].late && !m.api.isIdle(pod) {
 		m.mu.Unlock()
 		return m.read(verb, pod, apply)
 	}

@@ -41,6 +41,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 
 		again := r.ask(t, "again", time.Hour, of("two"))
 		r.api.answers(once("claim p5", func(func() error) error {
+			<-time.After(time.Second) // the loss comes when p6 has been offered
 			return statusError(404, metav1.StatusReasonNotFound, nil)
 		}))
 		r.stockUp("p5", "p6") // of tenant one's turn and tenant two's
