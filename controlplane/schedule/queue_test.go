@@ -46,6 +46,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 		}))
 		r.stockUp("p5", "p6") // of tenant one's turn and tenant two's
 		gets(t, again, "p6")
+		<-time.After(2 * time.Second)
 		r.stockUp("p7")
 		gets(t, many[2], "p7") // lost p5 and kept its turn
 		waits(t, many[3])
