@@ -167,8 +167,10 @@ func (f *flight) claimWith(b *binder) error {
 	switch {
 	case errors.Is(result.Err, schedule.ErrBindLost):
 		return errLook
-	case queued.Err() != nil && f.ctx.Err() == nil && errors.Is(result.Err, context.Canceled):
+	case errors.Is(result.Err, context.Canceled) && f.ctx.Err() == nil: // it left the queue (await)
 		return errLook
+	case errors.Is(result.Err, context.Canceled) && errors.Is(f.ctx.Err(), context.DeadlineExceeded):
+		return ErrNotReady // it left, and its time is over: the sandbox has a pod, which does not answer yet
 	case result.Err != nil:
 		return fromSchedule(result.Err)
 	case v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning:

@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -43,10 +41,6 @@ func newTeam(t *testing.T, name string, change func(*v1alpha1.SandboxPool)) team
 		t.Fatalf("make a key of team %s: %v\n%s", name, err, out)
 	}
 	key, _, _ := strings.Cut(out, "\n")
-	tokens, err := credentials.LoadTokens(t.Context(), shared.Client, "sandlane-system")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var base v1alpha1.SandboxPool
 	if err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "base"}, &base); err != nil {
 		t.Fatal(err)
@@ -55,16 +49,8 @@ func newTeam(t *testing.T, name string, change func(*v1alpha1.SandboxPool)) team
 	pool.Spec.Replicas = 1
 	pool.Spec.FirstRequest = nil
 	change(pool)
-	for _, o := range []client.Object{
-		&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sandlane-init"},
-			StringData: map[string]string{"secret": tokens.Init(ns)},
-		},
-		pool,
-	} {
-		if err := shared.Client.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+	if err := shared.Client.Create(t.Context(), pool); err != nil {
+		t.Fatal(err)
 	}
 	shared.WaitIdle(t, ns, pool.Name, int(pool.Spec.Replicas))
 	return team{namespace: ns, key: key}
