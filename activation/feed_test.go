@@ -61,12 +61,19 @@ func (w *world) catchUp() {
 	kubetest.Eventually(w.t, time.Minute, "the feed to see the pods", func() error {
 		for i := range pods {
 			seen, ok, err := w.feed.pods.GetStore().Get(&pods[i])
-			if err != nil || !ok {
-				return fmt.Errorf("pod %s is not seen (%v)", pods[i].Name, err)
+			if err != nil {
+				return fmt.Errorf("look for pod %s: %w", pods[i].Name, err)
+			}
+			if !ok {
+				return fmt.Errorf("pod %s is not seen", pods[i].Name)
 			}
 			rv := seen.(*corev1.Pod).ResourceVersion
-			if cmp, err := resourceversion.CompareResourceVersion(rv, pods[i].ResourceVersion); err != nil || cmp < 0 {
-				return fmt.Errorf("pod %s is seen at %s, and is at %s (%v)", pods[i].Name, rv, pods[i].ResourceVersion, err)
+			cmp, err := resourceversion.CompareResourceVersion(rv, pods[i].ResourceVersion)
+			if err != nil {
+				return fmt.Errorf("compare versions of pod %s: %w", pods[i].Name, err)
+			}
+			if cmp < 0 {
+				return fmt.Errorf("pod %s is seen at %s, and is at %s", pods[i].Name, rv, pods[i].ResourceVersion)
 			}
 		}
 		return nil

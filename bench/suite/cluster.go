@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	// Namespace holds all pods of the benchmarks, SystemNamespace leases and keys.
-	Namespace       = "bench"
+	// Namespace holds all pods of the benchmarks.
+	Namespace = "bench"
+	// SystemNamespace holds leases and keys.
 	SystemNamespace = "sandlane-system"
 	// Pool is where first requests claim from; it is empty unless pods are made in it.
 	Pool = "bench"

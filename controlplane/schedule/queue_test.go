@@ -61,7 +61,6 @@ func TestTurnsAreFair(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		w := newWaiting(1 << 20)
 		waitingFor := map[*entry]int{} // pods given to others while it stood first of its tenant
-		var all []*entry
 		lines := map[string][]*entry{}
 		for range 2000 {
 			tenant := fmt.Sprint(rnd.IntN(4))
@@ -70,7 +69,6 @@ func TestTurnsAreFair(t *testing.T) {
 				e := &entry{ClaimRequest: &ClaimRequest{Tenant: tenant}}
 				w.push(e, false)
 				lines[tenant] = append(lines[tenant], e)
-				all = append(all, e)
 			case n < 6 && len(lines[tenant]) > 0: // its client leaves
 				at := rnd.IntN(len(lines[tenant]))
 				w.remove(lines[tenant][at])
