@@ -25,10 +25,29 @@ func (s *storm) judgeAnswers() {
 		// A claim that cannot be settled ends in unavailable, also with time left.
 		switch o := outcomeOf(a.err); {
 		case o == "success", o == "unavailable", a.patience == hurried && (o == "not_ready" || o == "no_capacity"):
+		case o == "no_capacity" && s.struck(a) >= unlucky:
+			// It had pods and lost each to a fault, and waited for the next one when
+			// its time was over.
 		default:
 			s.t.Errorf("%s, after %v: %v\n%s", a.id, a.to.Sub(a.from), a.err, s.story(a.id))
 		}
 	}
+}
+
+// unlucky is how many faults, of up to some seconds each, may use up the time of a
+// patient request.
+const unlucky = 6
+
+// struck is how many faults befell the writes of a request's gateway for its
+// sandbox meanwhile.
+func (s *storm) struck(a *ask) int {
+	n := 0
+	for _, x := range s.transports[a.gateway].Strikes() {
+		if x.Sandbox == a.id && !x.At.Before(a.from) && !x.At.After(a.to) {
+			n++
+		}
+	}
+	return n
 }
 
 // story is what was done to a sandbox's writes, for whoever has to find out why.
