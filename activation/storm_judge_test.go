@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ func (s *storm) judgeAnswers() {
 		case o == "no_capacity" && s.struck(a) >= unlucky:
 			// It had pods and lost each to a fault, and waited for the next one when
 			// its time was over.
+			if again := (*RetryError)(nil); !errors.As(a.err, &again) {
+				s.t.Errorf("%s is not told to try again: %v", a.id, a.err)
+			}
 		default:
 			s.t.Errorf("%s, after %v: %v\n%s", a.id, a.to.Sub(a.from), a.err, s.story(a.id))
 		}
