@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,9 +34,11 @@ import (
 type held struct {
 	*holds
 	t       *testing.T
-	patches int
-	away    error
+	patches atomic.Int32
+	away    atomic.Pointer[error] // what the API server says instead of answering; nil = it answers
 }
+
+func (h *held) goAway(err error) { h.away.Store(&err) }
 
 func newHeld(t *testing.T) *held {
 	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
@@ -45,9 +48,9 @@ func newHeld(t *testing.T) *held {
 	h := &held{t: t}
 	c := fake.NewClientBuilder().WithScheme(kubetest.Scheme()).WithObjects(s).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			h.patches++
-			if h.away != nil {
-				return h.away
+			h.patches.Add(1)
+			if err := h.away.Load(); err != nil {
+				return *err
 			}
 			err := c.Patch(ctx, o, p, opts...)
 			if err != nil && !apierrors.IsNotFound(err) { // as the API server says it
@@ -56,8 +59,8 @@ func newHeld(t *testing.T) *held {
 			return err
 		},
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if h.away != nil {
-				return h.away
+			if err := h.away.Load(); err != nil {
+				return *err
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
@@ -111,8 +114,8 @@ func TestHeldRequestCallsTheReleaseOff(t *testing.T) {
 			})
 		}
 		waiting.Wait()
-		if s := h.read(); s.Spec.Release != nil || s.Spec.End != nil || h.stillHeld() || h.patches != 1 {
-			t.Errorf("left %+v, held %v, %d patches", s.Spec, h.stillHeld(), h.patches)
+		if s := h.read(); s.Spec.Release != nil || s.Spec.End != nil || h.stillHeld() || h.patches.Load() != 1 {
+			t.Errorf("left %+v, held %v, %d patches", s.Spec, h.stillHeld(), h.patches.Load())
 		}
 	})
 }
@@ -176,8 +179,8 @@ func TestWatchEndsAHold(t *testing.T) {
 				h := newHeld(t)
 				time.AfterFunc(time.Second, func() { tell(h) })
 				start := time.Now()
-				if err := h.Await(t.Context(), "s", "c"); err != nil || time.Since(start) != time.Second || h.patches != 0 {
-					t.Errorf("%v after %v, %d patches", err, time.Since(start), h.patches)
+				if err := h.Await(t.Context(), "s", "c"); err != nil || time.Since(start) != time.Second || h.patches.Load() != 0 {
+					t.Errorf("%v after %v, %d patches", err, time.Since(start), h.patches.Load())
 				}
 			})
 		})
@@ -189,13 +192,13 @@ func TestWatchEndsAHold(t *testing.T) {
 func TestHeldWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(t)
-		h.away = errors.New("connection refused")
+		h.goAway(errors.New("connection refused"))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		if err := h.Await(ctx, "s", "c"); !errors.Is(err, context.DeadlineExceeded) || !h.stillHeld() {
 			t.Errorf("%v, held %v", err, h.stillHeld())
 		}
-		time.AfterFunc(10*time.Second, func() { h.away = nil })
+		time.AfterFunc(10*time.Second, func() { h.away.Store(nil) })
 		start := time.Now()
 		if err := h.Await(t.Context(), "s", "c"); err != nil || time.Since(start) > 12*time.Second || h.stillHeld() {
 			t.Errorf("%v after %v, held %v", err, time.Since(start), h.stillHeld())
