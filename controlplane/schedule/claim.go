@@ -25,6 +25,9 @@ const (
 	// retryMin and retryMax bound the waits between tries where the API server
 	// named none.
 	retryMin, retryMax = 50 * time.Millisecond, time.Second
+	// viewLag bounds how long a request that lost its pod waits for the watch to
+	// show that, before it tries another pod of a view that is known to be old.
+	viewLag = 250 * time.Millisecond
 )
 
 // errAnswered ends a claim whose request was answered while it waited.
@@ -125,7 +128,11 @@ func (s *PoolScheduler) conclude(e *entry, rec *podRecord, claim Claim, pod *cor
 		s.fail(e, err)
 	case errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone):
 		s.metrics.outcome(outcomeConflict)
-		s.cool(rec)
+		if errors.Is(err, errStopped) {
+			s.cool(rec)
+		} else {
+			s.catchUp(e, rec)
+		}
 		s.again(e)
 	case errors.Is(err, ErrUnfenced):
 		s.metrics.outcome(outcomeError)
@@ -202,6 +209,31 @@ func (s *PoolScheduler) cool(rec *podRecord) {
 	defer s.mu.Unlock()
 	s.stock.cool(rec, time.Now())
 	s.notify()
+}
+
+// catchUp reserves a pod that was lost to another, and waits until the feed shows that, for
+// viewLag at most. The feed is in order: what others claimed before it is out of
+// the queue by then too. A request that picked at once would meet them again.
+func (s *PoolScheduler) catchUp(e *entry, rec *podRecord) {
+	s.mu.Lock()
+	if rec.listed {
+		rec.seen = make(chan struct{})
+	}
+	seen := rec.seen
+	s.stock.cool(rec, time.Now())
+	s.notify()
+	s.mu.Unlock()
+	if seen == nil {
+		return
+	}
+	t := time.NewTimer(viewLag)
+	defer t.Stop()
+	select {
+	case <-seen:
+	case <-t.C:
+	case <-e.done:
+	case <-s.stop:
+	}
 }
 
 // sleep waits; false if ctx was done first.

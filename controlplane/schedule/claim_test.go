@@ -60,15 +60,16 @@ func TestDefiniteAnswers(t *testing.T) {
 		pod   string
 		err   error
 		keeps bool // the binding stays
+		lost  bool // to another, which the watch does not show
 	}{
-		{name: "taken by another gateway: next pod", setUp: phase("p1", v1alpha1.PodRunning), pod: "p2"},
+		{name: "taken by another gateway: next pod", setUp: phase("p1", v1alpha1.PodRunning), pod: "p2", lost: true},
 		{name: "being deleted: next pod", setUp: func(r *rig) {
 			r.api.change("p1", func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
-		}, pod: "p2"},
+		}, pod: "p2", lost: true},
 		{name: "another pod of that name: next pod", setUp: func(r *rig) {
 			r.api.change("p1", func(p *corev1.Pod) { p.UID = "other" })
-		}, pod: "p2"},
-		{name: "gone: next pod", setUp: func(r *rig) { delete(r.api.pods, "p1") }, pod: "p2"},
+		}, pod: "p2", lost: true},
+		{name: "gone: next pod", setUp: func(r *rig) { delete(r.api.pods, "p1") }, pod: "p2", lost: true},
 		{name: "refuses once although idle: next pod", setUp: func(r *rig) {
 			r.api.answers(once("claim p1", func(func() error) error { return refusal() }))
 		}, pod: "p2"},
@@ -92,6 +93,10 @@ func TestDefiniteAnswers(t *testing.T) {
 				tc.setUp(r)
 				var b binds
 				q := r.ask(t, "a", time.Minute, b.on)
+				if tc.lost {
+					waits(t, q)
+					pass(viewLag)
+				}
 				if tc.err != nil {
 					fails(t, q, tc.err)
 					r.api.answers(nil)

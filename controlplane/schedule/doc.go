@@ -52,7 +52,8 @@
 // by the controller with its polls; before the first, a seed of its name). The
 // place decides nothing else: every gateway reaches all stock that it sees. When
 // stock comes one by one to several gateways that wait for it, they do meet; who
-// loses tries the next pod.
+// loses tries the next pod, once the watch has shown it that the first is lost
+// (or viewLag is over): what others claimed before that is out of its view then.
 //
 // # What happens when a step fails
 //

@@ -14,6 +14,9 @@ import (
 // server did not let us find out.
 var errUnsettled = errors.New("claim could not be settled")
 
+// errStopped: no other claim took the pod; this scheduler wrote it to stopping.
+var errStopped = errors.New("stopped")
+
 // land gets the claim onto the pod, or finds out that it did not. Whoever saw
 // the binding may send the same claim, so that it is not on the pod is certain
 // only with ErrPodTaken, ErrPodGone and ErrInvalid. Each write has a timeout of
@@ -97,7 +100,7 @@ func settleOnce(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod,
 	err := StopUnclaimed(ctx, c, claim)
 	switch {
 	case err == nil:
-		return nil, fmt.Errorf("%s: stopped: %w", claim.doing(), ErrPodTaken)
+		return nil, fmt.Errorf("%s: %w: %w", claim.doing(), errStopped, ErrPodTaken)
 	case errors.Is(err, ErrRefused):
 		pod, _, err := whose(ctx, c, claim)
 		return pod, err

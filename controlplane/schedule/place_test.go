@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 // stocks are the views of so many gateways on pods that none of them has
@@ -94,6 +98,33 @@ func TestSeedsStartAtDifferentPods(t *testing.T) {
 	if len(picked) != 4 {
 		t.Errorf("four gateways start at %v", picked)
 	}
+}
+
+// A request that lost its pod knows that its view is old. It waits until the
+// watch shows that loss, and so does not lose to all claims that came before it.
+func TestWhoLostAPodLooksBeforeItTriesTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.stockUp("p1", "p2", "p3", "p4")
+		for _, name := range []string{"p1", "p2", "p3"} {
+			r.api.change(name, func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning) })
+		}
+		q := r.ask(t, "a", time.Minute)
+		waits(t, q)
+		start := time.Now()
+		pass(viewLag / 2)
+		for _, name := range []string{"p3", "p2", "p1"} { // in the order of their claims
+			r.Forget(r.api.pod(name).UID)
+		}
+		gets(t, q, "p4")
+		if took := time.Since(start); took != viewLag/2 {
+			t.Errorf("it waited %v", took)
+		}
+		for _, name := range []string{"p2", "p3"} {
+			if n := r.api.count("claim " + name); n > 0 {
+				t.Errorf("%s was tried %d times", name, n)
+			}
+		}
+	})
 }
 
 // Place reaches the schedulers that exist and those to come.

@@ -14,8 +14,9 @@ type podRecord struct {
 	uid    types.UID
 	shape  *shape
 	state  podState
-	listed bool      // the feed's last word was Offer
-	until  time.Time // end of a cooling record's reservation
+	listed bool          // the feed's last word was Offer
+	until  time.Time     // end of a cooling record's reservation
+	seen   chan struct{} // closed when the feed has said that the pod left idle; nil if nobody waits for it
 }
 
 type podState int
@@ -117,6 +118,9 @@ func (s *stock) dequeue(at int) {
 func (s *stock) drop(rec *podRecord) {
 	delete(s.pods, rec.uid)
 	s.leave(rec.shape)
+	if rec.seen != nil {
+		close(rec.seen)
+	}
 }
 
 // giveBack ends the reservation of a pod that was not touched. front puts it
