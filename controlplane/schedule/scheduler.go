@@ -22,8 +22,9 @@ const (
 // maxClaims bounds the claims under way in one scheduler. More at once would
 // not be served sooner, but wait inside the client or the API server while
 // their timeouts run, and a claim that times out costs its pod. Who waits for
-// its turn here can still leave.
-const maxClaims = 32
+// its turn here can still leave. Each is also a pod that other gateways do not
+// see taken yet: at the end of a pool's stock they meet there.
+const maxClaims = 12
 
 // PoolScheduler claims the idle pods of one pool for this gateway. Make it with
 // NewPoolScheduler, feed it with Offer and Forget, and call Run once. All
