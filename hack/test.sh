@@ -68,7 +68,7 @@ if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
 fi
 if wants e2b; then
-	go test -count=1 -v -timeout 30m ./test/e2b/... || status=1
+	go test -count=1 -v -timeout 45m ./test/e2b/... || status=1
 fi
 if wants mutants; then
 	go run ./test/mutants || status=1
