@@ -34,6 +34,11 @@ build: ## build bin/sandlane with the programs that it embeds, and bin/sandboxd
 build-failpoints: build ## build bin/sandlane-failpoints, which chaos tests can kill, hold and delay at named places
 	$(GO) build -buildvcs=false -tags failpoints -ldflags '-s -w -X main.version=$(VERSION)-failpoints' -o bin/sandlane-failpoints ./cmd/sandlane
 
+.PHONY: image
+image: ## build container images as tarballs in bin/images (PUSH=registry/prefix BASE=image TAG=… PLATFORMS=linux/amd64,linux/arm64)
+	@$(GO) run -C hack/image . -root "$(CURDIR)" -version "$(VERSION)" $(if $(TAG),-tag "$(TAG)") $(if $(PUSH),-push "$(PUSH)") \
+		$(if $(BASE),-base "$(BASE)") $(if $(PLATFORMS),-platforms "$(PLATFORMS)") $(ARGS)
+
 .PHONY: run
 run: build ## start everything on this machine (ARGS="--port 8080 …")
 	@bin/sandlane up $(ARGS)
@@ -61,6 +66,7 @@ mutants: ## break one rule after the other and see its test fail; takes minutes,
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint
 	$(LINT) run ./...
+	cd hack/image && $(LINT) run ./...
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs, protobuf and OpenAPI code

@@ -63,6 +63,8 @@ status=0
 if wants unit; then
 	mapfile -t packages < <(go list ./... | grep -vE '/test/(e2e|e2b|chaos)')
 	CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -shuffle=on -p 2 -timeout 10m "${packages[@]}" || status=1
+	# Compiles the programs of the images: minutes once, seconds after that.
+	(cd hack/image && go test -shuffle=on -timeout 15m ./...) || status=1
 fi
 if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
