@@ -41,7 +41,8 @@
 //     of the metadata: a label written by a claim is never put back.
 //   - A pod object is deleted by this node only when its processes are dead.
 //   - An address is given out again only after the processes that could answer
-//     on it are dead and its namespace is closed.
+//     on it are dead, its namespace is closed, and the machine's connections to it
+//     are reset (sever).
 //   - A pool pod can be reached from the machine only while its phase label is
 //     idle, starting or running; probes run inside its namespace.
 package node

@@ -24,7 +24,8 @@ type podNetwork interface {
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 	// SetReachable lets the machine reach the pod, or not.
 	SetReachable(bool) error
-	// Close takes the network away; call it when the processes are dead.
+	// Close takes the network away, and with it the machine's connections to it;
+	// call it when the processes are dead.
 	Close() error
 }
 
@@ -239,6 +240,7 @@ func (n *isolatedNetwork) Close() error {
 	if n.ns.IsOpen() {
 		errs = append(errs, n.ns.Close())
 	}
+	errs = append(errs, sever(netip.PrefixFrom(n.addr, 32))) // the veth is gone: no new one comes to be
 	if !n.reachable {
 		if err := netlink.RouteDel(unreachable(n.addr)); err != nil && !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, err)
