@@ -66,6 +66,7 @@ func TestSafeguards(t *testing.T) {
 		`"mutation_rules":{"disallow_all":true,`,
 		`"retry_on":"reset-before-request"`,
 		`"use_remote_address":true`,
+		`"tcp_keepalive":{"keepalive_probes":3,"keepalive_time":15,"keepalive_interval":5}`,
 		`"disallow_all":true`,
 	} {
 		if !strings.Contains(compact.String(), want) {
@@ -87,6 +88,7 @@ func TestEnvoyValidates(t *testing.T) {
 	for name, o := range map[string]Options{
 		"defaults": {},
 		"TLS":      {CertFile: cert, KeyFile: key},
+		"pauses":   {RetransmitMax: DefaultRetransmitMax},
 		"small":    {MaxStreams: 1, MaxHeapBytes: 1 << 20, ListenAddress: "::"},
 	} {
 		o.RunDir = t.TempDir()

@@ -41,11 +41,9 @@ func sandboxCluster(o *Options) *clusterv3.Cluster {
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 		TypedExtensionProtocolOptions: httpOptions(http1()),
 		// max_connections is no limit on purpose, see the package comment.
-		CircuitBreakers: breakers(unlimited, o.MaxStreams),
-		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{
-			// Finds out within a minute that a pod vanished without a word.
-			TcpKeepalive: &corev3.TcpKeepalive{KeepaliveProbes: u32(3), KeepaliveTime: u32(30), KeepaliveInterval: u32(10)},
-		},
+		CircuitBreakers:           breakers(unlimited, o.MaxStreams),
+		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{TcpKeepalive: upstreamKeepalive()},
+		UpstreamBindConfig:        upstreamSockets(o),
 	}
 }
 

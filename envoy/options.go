@@ -94,6 +94,11 @@ type Options struct {
 	// StreamIdleTimeout ends a request or WebSocket on which nothing moves;
 	// default 15 min. E2B's clients expect more than 10.
 	StreamIdleTimeout time.Duration
+
+	// RetransmitMax bounds the pauses between two tries to send what a pod has not
+	// acknowledged, from 1 s on; 0 leaves them to the kernel. Where Envoy runs the
+	// kernel must know it (KernelRetransmitMax): else no pod can be reached.
+	RetransmitMax time.Duration
 }
 
 // Files returns how many file descriptors an Envoy for that many streams needs.
@@ -162,6 +167,9 @@ func (o *Options) Validate() error {
 	}
 	if o.MessageTimeout < 0 || o.MaxMessageTimeout < o.MessageTimeout {
 		bad("max message timeout %v must be at least the message timeout %v", o.MaxMessageTimeout, o.MessageTimeout)
+	}
+	if o.RetransmitMax != 0 && (o.RetransmitMax < time.Second || o.RetransmitMax > 2*time.Minute) {
+		bad("retransmit max %v must be 0 or lie between 1s and 2m", o.RetransmitMax)
 	}
 	if o.StreamIdleTimeout < 0 {
 		bad("stream idle timeout %v must not be negative", o.StreamIdleTimeout)

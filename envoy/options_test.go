@@ -27,6 +27,8 @@ func TestOptionsValidate(t *testing.T) {
 		"negative heap":     {func(o *Options) { o.MaxHeapBytes = -1 }, "max heap -1"},
 		"timeout above max": {func(o *Options) { o.MessageTimeout = time.Hour }, "max message timeout"},
 		"negative idle":     {func(o *Options) { o.StreamIdleTimeout = -1 }, "stream idle timeout"},
+		"two seconds":       {func(o *Options) { o.RetransmitMax = DefaultRetransmitMax }, ""},
+		"short pauses":      {func(o *Options) { o.RetransmitMax = time.Millisecond }, "retransmit max 1ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{RunDir: "/run/sandlane"}
@@ -47,7 +49,7 @@ func TestCompleteKeepsWhatIsSet(t *testing.T) {
 	t.Parallel()
 	want := Options{
 		RunDir: "/r", ExtProcSocket: "/e", APISocket: "/p", AdminSocket: "/a", NodeID: "n", ListenAddress: "::", Port: 1, MaxStreams: 2,
-		MaxHeapBytes: 3, MessageTimeout: 4, MaxMessageTimeout: 5, StreamIdleTimeout: 6,
+		MaxHeapBytes: 3, MessageTimeout: 4, MaxMessageTimeout: 5, StreamIdleTimeout: 6, RetransmitMax: 7,
 	}
 	got := want
 	got.Complete()

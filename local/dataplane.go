@@ -96,7 +96,7 @@ func (d *dataPlane) ours(command string, args ...string) supervise.Spec {
 // started only while its gateway serves: what it took before would be answered
 // with 503. A gateway that was drained ends its Envoy, so both start again.
 func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
-	o := envoy.Options{RunDir: d.gatewayRun(g.name), NodeID: g.name, Port: g.port, MaxStreams: d.streams}
+	o := envoy.Options{RunDir: d.gatewayRun(g.name), NodeID: g.name, Port: g.port, MaxStreams: d.streams, RetransmitMax: envoy.KernelRetransmitMax()}
 	if g.domain != "" {
 		o.CertFile, o.KeyFile = d.pki(gatewayCert), d.pki(gatewayKey)
 	}

@@ -25,6 +25,8 @@ func newEnvoyConfig() *cobra.Command {
 	flags.StringVar(&o.CertFile, "tls-cert", "", "certificate chain (PEM); turns TLS on")
 	flags.StringVar(&o.KeyFile, "tls-key", "", "private key (PEM)")
 	flags.IntVar(&o.MaxStreams, "max-streams", envoy.DefaultMaxStreams, "client connections, and separately open requests, at once")
+	flags.DurationVar(&o.RetransmitMax, "retransmit-max", envoy.KernelRetransmitMax(),
+		"longest pause between two tries to send what a pod has not acknowledged; 0 where Envoy's kernel is older than Linux 6.15")
 	flags.StringVarP(&output, "output", "o", "yaml", "yaml or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		host, port, err := net.SplitHostPort(listen)
