@@ -65,13 +65,13 @@ func (g *Gateway) Parked(ctx context.Context) (int, error) {
 
 // AwaitParked waits until so many do.
 func (g *Gateway) AwaitParked(ctx context.Context, want int) error {
-	return await(ctx, func(ctx context.Context) error {
+	return Await(ctx, func(ctx context.Context) error {
 		n, err := g.Parked(ctx)
 		if err == nil && n < want {
 			err = fmt.Errorf("%d of %d requests are parked", n, want)
 		}
 		return err
-	}, nil)
+	})
 }
 
 // Answers counts how the gateway answered requests, by outcome.

@@ -84,6 +84,11 @@ func (p *Process) await(ctx context.Context, ready func(context.Context) error) 
 	return err
 }
 
+// Await waits until ready returns nil.
+func Await(ctx context.Context, ready func(context.Context) error) error {
+	return await(ctx, ready, nil)
+}
+
 // await asks again and again until ready returns nil, patience is over, or gone is
 // closed; a nil gone never is.
 func await(ctx context.Context, ready func(context.Context) error, gone <-chan struct{}) error {
