@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// startPatience is how long a process may take to be ready.
-	startPatience = time.Minute
+	// startPatience is how long a process may take to be ready: a gateway with a
+	// hundred thousand sandboxes reads them all first.
+	startPatience = 3 * time.Minute
 	// stopPatience is how long it may take to end before it is killed.
 	stopPatience = 15 * time.Second
 	askEvery     = 20 * time.Millisecond
