@@ -33,7 +33,7 @@ var peers = []peer{
 	{
 		"300 claims at once from a warm pool", "p50 1465 ms, p90 3201 ms; with a write-behind of 250 ms 1271 and 3158 ms",
 		"https://github.com/kubernetes-sigs/agent-sandbox/pull/1359", "2026-08-12",
-		"agent-sandbox on a cluster of its project's CI, from create to Ready; ours is a rate over all 300", "claims/first-300-gateways-3/sandlane/rate",
+		"agent-sandbox on a kops cluster, from create to Ready; ours is a rate over all 300", "claims/first-300-gateways-3/sandlane/rate",
 	},
 	{
 		"3,600 claims on a pool of 3,700 in a continuous burst", "p99 851 ms, against a limit of 500 ms",
