@@ -154,6 +154,13 @@ func (b *bench) firstOver(ctx context.Context, n int) error {
 				err = b.oneByOne(ctx, name, count, ours, bare)
 				b.budget(name)
 			} else {
+				// As many connections as requests, or a burst would measure connects.
+				known := func(ctx context.Context, i int) error {
+					return b.must(ctx, f.urls[i%n], fmt.Sprintf("first%d-0", n))
+				}
+				if _, err := together(ctx, count, known); err != nil {
+					return fmt.Errorf("%s: connect: %w", name, err)
+				}
 				err = b.atOnce(ctx, name, count, 0.8, ours, bare)
 			}
 			if err != nil {
