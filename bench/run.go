@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,7 +96,9 @@ func find(ctx context.Context, e *suite.Env) (err error) {
 		return err
 	}
 	e.Version = result.Output(e.Sandlane, "version")
-	e.Machine.Envoy = result.Output(e.Envoy, "--version")
+	// Before this word Envoy names its own path, which is nobody's business.
+	_, version, _ := strings.Cut(result.Output(e.Envoy, "--version"), "version: ")
+	e.Machine.Envoy = "envoy " + version
 	e.Machine.Load = "the generator of package load"
 	if e.Wrk = load.FindWrk(); e.Wrk != "" {
 		e.Machine.Load = "wrk"

@@ -53,13 +53,23 @@ func BenchmarkHeld(b *testing.B) {
 		b.Fatal(err)
 	}
 	m.grant.Store(&grant{until: now().add(time.Hour)})
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
+	b.Run("sequential", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
 			if !m.Held() {
-				b.Error("not held")
+				b.Fatal("not held")
 			}
 		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if !m.Held() {
+					b.Error("not held")
+				}
+			}
+		})
 	})
 }
 

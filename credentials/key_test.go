@@ -138,13 +138,24 @@ func BenchmarkVerify(b *testing.B) {
 	key := newKey()
 	v := NewVerifier(VerifierOptions{})
 	v.keys.Replace([]any{secretOf(key, "team", "ns")}, "1")
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
+	b.Run("sequential", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
 			if _, err := v.Verify(b.Context(), key); err != nil {
 				b.Fatal(err)
 			}
 		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := v.Verify(b.Context(), key); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
 	})
 }
 

@@ -78,3 +78,42 @@ func TestLoadTokens(t *testing.T) {
 		t.Error("the seed can be changed")
 	}
 }
+
+// maxTrafficAllocs is what deriving a token takes: two HMAC states, two sums and
+// three texts.
+const maxTrafficAllocs = 9
+
+func TestValidTrafficAllocations(t *testing.T) {
+	tokens, err := NewTokens(bytes.Repeat([]byte{7}, seedLength))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := tokens.Traffic("hello")
+	if n := testing.AllocsPerRun(100, func() { tokens.ValidTraffic("hello", token) }); n > maxTrafficAllocs {
+		t.Errorf("%v allocations, want at most %d", n, maxTrafficAllocs)
+	}
+}
+
+func BenchmarkValidTraffic(b *testing.B) {
+	tokens, err := NewTokens(bytes.Repeat([]byte{7}, seedLength))
+	if err != nil {
+		b.Fatal(err)
+	}
+	token := tokens.Traffic("hello")
+	b.Run("sequential", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if !tokens.ValidTraffic("hello", token) {
+				b.Fatal("refused")
+			}
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				tokens.ValidTraffic("hello", token)
+			}
+		})
+	})
+}

@@ -88,13 +88,34 @@ func BenchmarkHit(b *testing.B) {
 	})
 }
 
+// forms are the ways to name a sandbox, and what each may allocate to be read: the
+// target, and what of the path is written anew.
+var forms = map[string]struct {
+	headers []string
+	allocs  float64
+}{
+	"host":    {host("hello"), 1},
+	"headers": {named("hello"), 1},
+	"path":    {[]string{":authority", "127.0.0.1:8080", ":path", "/sandboxes/hello/8000/a/b?c=d"}, 1},
+}
+
+func TestParseTargetAllocations(t *testing.T) {
+	for name, form := range forms {
+		h := request(form.headers...)
+		if n := testing.AllocsPerRun(1000, func() {
+			if _, err := ParseTarget(h); err != nil {
+				t.Fatal(err)
+			}
+		}); n > form.allocs {
+			t.Errorf("%s: %v allocations, at most %v are allowed", name, n, form.allocs)
+		}
+	}
+}
+
 func BenchmarkParseTarget(b *testing.B) {
-	for name, h := range map[string]*Headers{
-		"host":    request(host("hello")...),
-		"headers": request(named("hello")...),
-		"path":    request(":authority", "127.0.0.1:8080", ":path", "/sandboxes/hello/8000/a/b?c=d"),
-	} {
-		b.Run(name, func(b *testing.B) {
+	for name, form := range forms {
+		h := request(form.headers...)
+		b.Run(name+"/sequential", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := ParseTarget(h); err != nil {
@@ -102,17 +123,45 @@ func BenchmarkParseTarget(b *testing.B) {
 				}
 			}
 		})
+		b.Run(name+"/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := ParseTarget(h); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestEncodeAnswerAllocations(t *testing.T) {
+	r, target := testRoute("hello"), &Target{ID: "hello", Port: 8000, Form: FormHost, Path: "/"}
+	if n := testing.AllocsPerRun(1000, func() { routeAnswer(r, target) }); n > 1 {
+		t.Errorf("an answer allocates %v times, for its bytes once is enough", n)
 	}
 }
 
 func BenchmarkEncodeAnswer(b *testing.B) {
 	r, t := testRoute("hello"), &Target{ID: "hello", Port: 8000, Form: FormHost, Path: "/"}
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(routeAnswer(r, t)) == 0 {
-			b.Fatal("no answer")
+	b.Run("sequential", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if len(routeAnswer(r, t)) == 0 {
+				b.Fatal("no answer")
+			}
 		}
-	}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				routeAnswer(r, t)
+			}
+		})
+	})
 }
 
 // nothing is the floor: an ext_proc server that only names a destination.

@@ -64,6 +64,23 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
+// maxResolveAllocs is what an answer of the index takes: the route.
+const maxResolveAllocs = 1
+
+func TestResolveAllocations(t *testing.T) {
+	x, pods, sandboxes, _ := unstarted(Hooks{})
+	must(t, pods.Add(realisticPod(1)))
+	must(t, sandboxes.Add(realisticSandbox(1)))
+	id := realisticSandbox(1).Name
+	if n := testing.AllocsPerRun(100, func() {
+		if x.Resolve(id).Route == nil {
+			t.Fatal("no route")
+		}
+	}); n > maxResolveAllocs {
+		t.Errorf("%v allocations, want at most %d", n, maxResolveAllocs)
+	}
+}
+
 func BenchmarkResolve(b *testing.B) {
 	x, pods, sandboxes, _ := unstarted(Hooks{})
 	ids := make([]string, 10_000)

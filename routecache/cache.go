@@ -33,7 +33,7 @@ func New(size int) *Cache {
 	}
 	c := &Cache{seed: maphash.MakeSeed(), metrics: newMetrics()}
 	for i := range c.shards {
-		c.shards[i].init((size+shardMask)/shardCount, c.seed)
+		c.shards[i].init((size + shardMask) / shardCount)
 	}
 	c.refusals.init()
 	c.flights.init()
@@ -67,7 +67,8 @@ func (c *Cache) Begin(id string) Token {
 // what was read must not be used, resolve again. A cached route of a newer pod
 // object stays, and Put returns true.
 //
-// Put panics if r has no address or no stamp.
+// Put panics if r has no address or no stamp. r belongs to this cache from then on:
+// it must not be put into another.
 func (c *Cache) Put(t Token, r *Route) bool {
 	if r.Stamp == nil || !r.Addr.IsValid() {
 		panic("routecache: Put of a route without stamp or address")

@@ -113,11 +113,29 @@ func checkAddresses(t *testing.T, c *Cache) {
 			t.Fatalf("shard %d lists %d routes of %d", i, len(s.addresses.routes), s.lru.Len())
 		}
 		for j, r := range s.addresses.routes {
-			if cached, ok := s.lru.Peek(r.SandboxID); !ok || cached != r || s.addresses.hashes[j] != hashAddr(c.seed, r.Addr) {
+			if cached, ok := s.lru.Peek(r.SandboxID); !ok || cached != r || r.place != uint32(j) || s.addresses.hashes[j] != hashAddr(c.seed, r.Addr) {
 				t.Fatalf("shard %d lists %+v, the LRU has %+v", i, r, cached)
 			}
 		}
 	}
+}
+
+// A route that two caches were given is noticed before it takes another's place.
+func TestRouteOfAnotherCache(t *testing.T) {
+	one, two := New(1000), New(1000)
+	r := testRoute("a", "10.0.0.1", 5)
+	put(one, r)
+	for _, id := range numbered("s", 500) {
+		put(two, testRoute(id, "10.0.0.2", 5))
+	}
+	put(two, r)
+	defer func() {
+		if recover() == nil {
+			t.Error("the route went without a word")
+		}
+		checkAddresses(t, two)
+	}()
+	one.Invalidate("a")
 }
 
 func TestRange(t *testing.T) {

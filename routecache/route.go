@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Route says where a sandbox lives. It is immutable once Put.
+// Route says where a sandbox lives. It is immutable once Put, and not to be copied
+// then.
 type Route struct {
 	// SandboxID is the key.
 	SandboxID string
@@ -20,6 +21,9 @@ type Route struct {
 	PodRV uint64
 	// Private asks for the traffic token on every port but sandboxd's own.
 	Private bool
+	// place is where the route lies in its shard's addressList. It changes while the
+	// route is cached, and is the shard's alone.
+	place uint32
 	// Stamp notes the sandbox's use. Never nil in the cache.
 	Stamp *Stamp
 }

@@ -1,7 +1,6 @@
 package routecache
 
 import (
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -25,9 +24,9 @@ type shard struct {
 	_         [64]byte // keeps the next shard off this one's cache lines
 }
 
-// init sizes the shard. seed is that of the address hashes.
-func (s *shard) init(size int, seed maphash.Seed) {
-	lru, err := simplelru.NewLRU(size, func(_ string, r *Route) { s.addresses.remove(hashAddr(seed, r.Addr), r) })
+// init sizes the shard.
+func (s *shard) init(size int) {
+	lru, err := simplelru.NewLRU(size, func(_ string, r *Route) { s.addresses.remove(r) })
 	if err != nil {
 		panic("routecache: " + err.Error()) // the size is positive
 	}
@@ -97,7 +96,6 @@ func (s *shard) dropAll() {
 	for i := range s.generations {
 		s.generations[i]++
 	}
-	s.addresses.clear() // first, so that Purge's removals find nothing to search
 	s.lru.Purge()
 }
 

@@ -44,10 +44,13 @@ func run(ctx context.Context, e *suite.Env) error {
 		return err
 	}
 	defer b.cluster.Close()
+	if err := b.cluster.MakePool(ctx, barePool); err != nil {
+		return err
+	}
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"scheduler", b.scheduler}, {"first", b.first}} {
+	}{{"scheduler", b.scheduler}, {"handover", b.handover}, {"first", b.first}} {
 		if !b.Wants(c.name) {
 			continue
 		}
@@ -121,6 +124,7 @@ func (b *bench) scheduler(ctx context.Context) error {
 			bare := func(ctx context.Context, i int) error { return b.patch(ctx, claim(pods[count+i])) }
 			if n == 1 {
 				err = b.oneByOne(ctx, "warm", count, ask, bare)
+				b.budget("warm")
 			} else {
 				err = b.atOnce(ctx, fmt.Sprintf("burst-%d", n), count, 0.8, ask, bare)
 			}
@@ -155,12 +159,18 @@ func (b *bench) oneByOne(ctx context.Context, name string, n int, ours, bare fun
 	for from := 0; from+10 <= n; from += 10 {
 		b.Add(row+"ratio/p50-vs-bare", "ratio", "less", result.Median(took[1][from:from+10])/result.Median(took[0][from:from+10]))
 	}
-	if r := b.Row(row + "ratio/p50-vs-bare"); r != nil {
-		r.Budget = &result.Budget{Value: 1.3}
-	}
-	b.Add(row+"ratio/p99-vs-bare", "ratio", "less", result.Quantile(took[1], 0.99)/result.Quantile(took[0], 0.99)).Budget = &result.Budget{Value: 3}
+	b.Add(row+"ratio/p99-vs-bare", "ratio", "less", result.Quantile(took[1], 0.99)/result.Quantile(took[0], 0.99))
 	b.Progress("%s: p50 %.1f ms, bare %.1f ms", name, result.Median(took[1])/1000, result.Median(took[0])/1000)
 	return nil
+}
+
+// budget is what a claim may cost beside its bare writes.
+func (b *bench) budget(name string) {
+	for row, most := range map[string]float64{"/ratio/p50-vs-bare": 1.3, "/ratio/p99-vs-bare": 3} {
+		if r := b.Row("claims/" + name + row); r != nil {
+			r.Budget = &result.Budget{Value: most}
+		}
+	}
 }
 
 // atOnce adds one sample of n at once to each side, who begins first alternating

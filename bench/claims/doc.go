@@ -7,6 +7,10 @@
 //	first-N    N first requests at once through Envoy, to the first byte, over 1
 //	           and 3 gateways; beside their two writes sent bare in their order:
 //	           the Sandbox with its binding, then the pod's PATCH
+//	handover   a pod comes while a claim waits for it: from the pod to the answer of
+//	           the scheduler, beside the PATCH alone; and from the write that makes
+//	           the pod ready to the first byte of a parked request, beside that
+//	           write and the two of a first request sent bare
 //	release    spec.end is written by somebody who is no gateway; how long until
 //	           none of 3 gateways routes to the sandbox, asked through their Envoys
 //

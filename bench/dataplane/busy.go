@@ -1,13 +1,9 @@
 package dataplane
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"regexp"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -44,7 +40,7 @@ func (w *world) busy(ctx context.Context) error {
 	for i := range parked {
 		background.Go(func() { w.park(ctx, i) })
 	}
-	if err := w.awaitParked(ctx); err != nil {
+	if err := w.gateway.AwaitParked(ctx, parked); err != nil {
 		return err
 	}
 	background.Go(func() { c.run(ctx) })
@@ -58,7 +54,7 @@ func (w *world) busy(ctx context.Context) error {
 	if err := c.err.Load(); err != nil {
 		return *err
 	}
-	still, err := w.parkedNow(ctx)
+	still, err := w.gateway.Parked(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,25 +74,6 @@ func (w *world) park(ctx context.Context, i int) {
 		_, _ = conn.Read(make([]byte, 1)) // an answer means that it has waited long enough: again
 		stop()
 		_ = conn.Close()
-	}
-}
-
-func (w *world) awaitParked(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		n, err := w.parkedNow(ctx)
-		if err != nil {
-			return err
-		}
-		if n >= parked {
-			return nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d requests are parked: %w", n, parked, ctx.Err())
-		}
 	}
 }
 
@@ -154,50 +131,4 @@ func (c *churn) cycle(ctx context.Context, i int) error {
 	}
 	c.cycles.Add(1)
 	return nil
-}
-
-var (
-	outcomeLine = regexp.MustCompile(`^sandlane_extproc_requests_total\{outcome="(\w+)",reason="\w*"\} (\S+)$`)
-	parkedLine  = regexp.MustCompile(`^sandlane_extproc_parked(\s)(\S+)$`)
-)
-
-// outcomes are the gateway's own counts of how it answered.
-func (w *world) outcomes(ctx context.Context) (map[string]float64, error) {
-	return w.metrics(ctx, outcomeLine)
-}
-
-func (w *world) parkedNow(ctx context.Context) (int, error) {
-	all, err := w.metrics(ctx, parkedLine)
-	return int(all[" "]), err
-}
-
-// metrics reads lines of the gateway's metrics: label and value.
-func (w *world) metrics(ctx context.Context, line *regexp.Regexp) (map[string]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.gateway.Metrics, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("read the gateway's metrics: %w", err)
-	}
-	defer resp.Body.Close()
-	found := map[string]float64{}
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		m := line.FindStringSubmatch(lines.Text())
-		if m == nil {
-			continue
-		}
-		if found[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
-			return nil, fmt.Errorf("read the gateway's metrics: %w", err)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the gateway's metrics: %w", err)
-	}
-	if len(found) == 0 {
-		return nil, errors.New("the gateway's metrics lack what was looked for")
-	}
-	return found, nil
 }

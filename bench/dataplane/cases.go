@@ -68,6 +68,9 @@ func (w *world) fleets(ctx context.Context) error {
 		if err := w.memory(name); err != nil {
 			return err
 		}
+		if err := w.inUse(ctx, t); err != nil {
+			return err
+		}
 	}
 	w.budget("touch-10000/ratio/vs-do-nothing", 0.9)
 	w.budget("fleet-10000/ratio/vs-one-sandbox", 0.75)
@@ -121,7 +124,7 @@ func (w *world) misses(ctx context.Context) error {
 	if err := w.warm(ctx, t); err != nil {
 		return err
 	}
-	before, err := w.outcomes(ctx)
+	before, err := w.gateway.Answers(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,7 +133,7 @@ func (w *world) misses(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	after, err := w.outcomes(ctx)
+	after, err := w.gateway.Answers(ctx)
 	if err != nil {
 		return err
 	}

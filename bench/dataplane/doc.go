@@ -11,6 +11,7 @@
 //	settings     the same again with other settings of the gateway's Go runtime
 //	fleet-N      requests go round over N sandboxes
 //	touch-N      the first request to each of N sandboxes, everything started anew
+//	in-use-N     the gateway's look at Envoy for what is in use, over N addresses
 //	misses       one request of a hundred misses the route cache and is resolved
 //	             from the index
 //	busy         hits while 500 requests are parked on claims, and sandboxes are

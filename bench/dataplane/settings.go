@@ -25,7 +25,7 @@ func (w *world) settings(ctx context.Context) error {
 			s.server.Stop()
 		}
 	}()
-	for i, env := range [][]string{nil, {"GOMAXPROCS=1"}, {"GOMAXPROCS=2"}, {"GOGC=100"}, {"GOGC=400"}, {"GOMAXPROCS=1", "GOGC=400"}} {
+	for i, env := range [][]string{nil, {"GOMAXPROCS=1"}, {"GOMAXPROCS=2"}, {"GOGC=400"}, {"GOMAXPROCS=2", "GOGC=400"}} {
 		name := strings.ToLower(strings.ReplaceAll(strings.Join(env, "-"), "=", ""))
 		if env == nil {
 			name = "as-shipped"

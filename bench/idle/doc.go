@@ -1,7 +1,7 @@
 // Package idle measures what sandboxes cost while nobody looks at them: the
-// controller's poll for use, the stamp of a request, and the memory of the index
-// and of the activity registry. bench runs it, and docs/scale.md is computed from
-// its rows.
+// controller's poll for use, the stamp of a request, and the memory of the index,
+// beside that of client-go's informer, and of the activity registry. bench runs
+// it, and docs/scale.md is computed from its rows.
 //
 // There is no cluster: the index gets its objects, with texts of real lengths,
 // from a stand-in for the API server's watch (fleet). Sizes on the wire are those

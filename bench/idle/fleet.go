@@ -2,14 +2,15 @@ package idle
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -73,6 +74,25 @@ func (fleet) List(context.Context, client.ObjectList, ...client.ListOption) erro
 	return fmt.Errorf("lists are not served here")
 }
 
+// listWatch gives the pods to an informer, in one list or as a watch begins.
+func (f fleet) listWatch() cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			all := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "10000000"}}
+			for i := range f.pods {
+				all.Items = append(all.Items, *pod(i))
+			}
+			return all, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				return f.Watch(ctx, &corev1.PodList{})
+			}
+			return watch.NewFake(), nil
+		},
+	}
+}
+
 type stream struct {
 	events chan watch.Event
 	stop   func()
@@ -82,39 +102,31 @@ func (s *stream) Stop()                          { s.stop() }
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
 func sandboxID(i int) string { return fmt.Sprintf("i%020d", i) }
-func claimID(i int) string   { return fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i+1) }
-func podName(i int) string   { return fmt.Sprintf("python-pool-%010d", i) }
-func podUID(i int) types.UID { return types.UID(fmt.Sprintf("%08x-0000-4000-9000-%012x", i, i+2)) }
 
-// pod is the i-th, claimed and running.
+// pod is the i-th, in memory of its own like every one that a watch decodes.
 func pod(i int) *corev1.Pod {
-	addr := suite.Address(uint32(i)).String()
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: suite.Namespace, Name: podName(i), UID: podUID(i), ResourceVersion: strconv.Itoa(i + 1),
-			Labels: map[string]string{
-				v1alpha1.LabelPool: suite.Pool, v1alpha1.LabelPhase: string(v1alpha1.PodRunning), v1alpha1.LabelSandboxID: sandboxID(i),
-			},
-			Annotations: map[string]string{
-				v1alpha1.AnnotationAddress: addr, v1alpha1.AnnotationClaim: claimID(i), v1alpha1.AnnotationTemplateHash: "5c1d7cc9f8",
-				v1alpha1.AnnotationClaimedAt: "2026-01-01T00:00:00.000000000Z", v1alpha1.AnnotationStartedAt: "2026-01-01T00:00:00.000000000Z",
-			},
-			Finalizers: []string{v1alpha1.FinalizerPod},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/python:3.13"}}},
-		Status: corev1.PodStatus{
-			PodIP: addr, Phase: corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-		},
+	text, err := suite.RunningPod(sandboxID(i), i).Marshal()
+	if err != nil {
+		panic(err) // it is in memory
 	}
+	p := &corev1.Pod{}
+	if err := p.Unmarshal(text); err != nil {
+		panic(err) // it was just encoded
+	}
+	p.ResourceVersion = strconv.Itoa(i + 1)
+	return p
 }
 
 // sandbox is the i-th, bound to the i-th pod.
 func sandbox(i int) *v1alpha1.Sandbox {
-	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{
-		Name: sandboxID(i), UID: podUID(i), ResourceVersion: strconv.Itoa(i + 1), Finalizers: []string{v1alpha1.FinalizerSandbox},
-	}}
-	s.Spec.Namespace, s.Spec.Pool, s.Spec.Team = suite.Namespace, suite.Pool, "team"
-	s.Spec.Binding = &v1alpha1.Binding{ClaimID: claimID(i), PodName: podName(i), PodUID: string(podUID(i))}
+	text, err := json.Marshal(suite.RunningSandbox(sandboxID(i), i))
+	if err != nil {
+		panic(err) // it is in memory
+	}
+	s := &v1alpha1.Sandbox{}
+	if err := json.Unmarshal(text, s); err != nil {
+		panic(err) // it was just encoded
+	}
+	s.ResourceVersion = strconv.Itoa(i + 1)
 	return s
 }

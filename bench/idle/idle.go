@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/sandlane/sandlane/activity"
@@ -28,6 +27,9 @@ func run(ctx context.Context, e *suite.Env) error {
 	if err := indexMemory(ctx, e); err != nil {
 		return err
 	}
+	if err := informerMemory(ctx, e); err != nil {
+		return err
+	}
 	return sizes(e)
 }
 
@@ -38,7 +40,7 @@ func poll(e *suite.Env) error {
 	r := activity.NewRegistry(nil)
 	all := make([]*routecache.Stamp, e.Objects)
 	for i := range all {
-		all[i] = r.Stamp(sandboxID(i), claimID(i))
+		all[i] = r.Stamp(sandboxID(i), claim(i))
 		all[i].Touch(r.Now())
 	}
 	e.Add(fmt.Sprintf("idle/registry-%d/sandlane/memory", e.Objects), "bytes a claim", "less", (heap()-before)/float64(e.Objects))
@@ -48,9 +50,9 @@ func poll(e *suite.Env) error {
 		for i := 0; i < len(all); i += 100 {
 			all[i].Touch(r.Now())
 		}
-		start := cpu()
+		start := suite.OwnCPU()
 		report := r.Since(cursor)
-		took := cpu() - start
+		took := suite.OwnCPU() - start
 		if len(report.Entries) != (len(all)+99)/100 {
 			return fmt.Errorf("a poll reports %d of %d sandboxes that were used", len(report.Entries), (len(all)+99)/100)
 		}
@@ -64,20 +66,13 @@ func poll(e *suite.Env) error {
 	return nil
 }
 
-// cpu is the processor time of this process so far.
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it cannot fail for these arguments
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
+func claim(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i) }
 
 // stamps is what noting its use costs a request.
 func stamps(e *suite.Env) {
 	const touches = 100_000
 	r := activity.NewRegistry(nil)
-	s := r.Stamp(sandboxID(1), claimID(1))
+	s := r.Stamp(sandboxID(1), claim(1))
 	for range max(e.Pairs, result.MinSamples) {
 		start := time.Now()
 		for range touches {

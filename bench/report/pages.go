@@ -57,6 +57,7 @@ func performance(r *result.Result, plots []string) string {
 			b.WriteString(line(row))
 		}
 	}
+	b.WriteString(published(r))
 	b.WriteString("\n## Notes of the run\n\n")
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "- %s\n", note)

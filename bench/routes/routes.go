@@ -14,6 +14,10 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
+// hot is how many routes get the hits of the operation of that name: what is in use
+// now is less than what is kept.
+const hot = 1000
+
 // batch is how many operations a goroutine does between two looks at the clock.
 const batch = 256
 
@@ -74,6 +78,7 @@ func measure(ctx context.Context, e *suite.Env, size int, stores []store, stored
 		name string
 		do   func(s store, r *rand.Rand)
 	}{
+		{"hot", func(s store, r *rand.Rand) { s.get(stored[r.IntN(min(hot, len(stored)))].SandboxID) }},
 		{"hit", func(s store, r *rand.Rand) { s.get(stored[r.IntN(len(stored))].SandboxID) }},
 		{"miss", func(s store, r *rand.Rand) { s.get(fresh[r.IntN(len(fresh))].SandboxID) }},
 		{"put", func(s store, r *rand.Rand) { s.put(stored[r.IntN(len(stored))]) }},
@@ -94,9 +99,11 @@ func measure(ctx context.Context, e *suite.Env, size int, stores []store, stored
 			}
 		}
 	}
-	if row := e.Row(fmt.Sprintf("routes/%d/sandlane/hit-1", size)); size == 100_000 && row != nil {
-		row.Budget = &result.Budget{Value: 100}
-		e.Row(fmt.Sprintf("routes/%d/sandlane/memory", size)).Budget = &result.Budget{Value: 200}
+	if size == 100_000 {
+		row := func(figure string) *result.Row { return e.Row(fmt.Sprintf("routes/%d/sandlane/%s", size, figure)) }
+		row("hot-1").Budget, row("hit-1").Budget = &result.Budget{Value: 100}, &result.Budget{Value: 100}
+		row("hit-1").Note = "each is of another route, which no cache of the processor has: see what the map takes"
+		row("memory").Budget = &result.Budget{Value: 200}
 	}
 	return evict(ctx, e, size)
 }

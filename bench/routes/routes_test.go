@@ -42,7 +42,7 @@ func TestStores(t *testing.T) {
 			t.Errorf("%s has what was never put", k.name)
 		}
 		full := k.make(500)
-		for _, r := range append(stored, more...) {
+		for _, r := range append(many("stored-", 1000), many("more-", 1000)...) {
 			full.put(r)
 		}
 		kept := 0

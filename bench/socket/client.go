@@ -83,6 +83,27 @@ func (c *client) round(ctx context.Context, streams int, d time.Duration) (load.
 	return load.Report{Requests: count.Load(), Took: time.Since(start)}, errors.Join(errs...)
 }
 
+// once sends every request once over so many streams.
+func (c *client) once(ctx context.Context, streams int) (load.Report, error) {
+	var (
+		next  atomic.Int64
+		all   sync.WaitGroup
+		errs  = make([]error, streams)
+		start = time.Now()
+	)
+	for i := range streams {
+		all.Go(func() {
+			for n := next.Add(1) - 1; n < int64(len(c.requests)); n = next.Add(1) - 1 {
+				if errs[i] = c.ask(ctx, &c.requests[n]); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return load.Report{Requests: int64(len(c.requests)), Took: time.Since(start)}, errors.Join(errs...)
+}
+
 var process = &grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
 
 // ask is one request: the answer, then the end of the stream.

@@ -28,7 +28,7 @@ type Options struct {
 // Serve runs the ExtProc server until ctx ends. Each line that it reads from in it
 // answers with how often it has allocated so far.
 func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
-	cache, usage := routecache.New(2*o.Routes), activity.NewRegistry(nil)
+	cache, usage := routecache.New(2*o.Routes+1024), activity.NewRegistry(nil)
 	for i := range o.Routes {
 		id, claim := "b"+strconv.Itoa(i), fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
 		r := &routecache.Route{
@@ -42,7 +42,7 @@ func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	behind := nothing{}
 	s, err := extproc.NewServer(extproc.Options{
 		Socket: o.Socket, Cache: cache, Resolver: behind, Activator: behind, Keys: behind, Pools: behind,
-		Tokens: behind, Lease: behind, Activity: recorder{usage}, Now: usage.Now, Registerer: prometheus.NewRegistry(),
+		Tokens: behind, Lease: behind, Holds: behind, Activity: recorder{usage}, Now: usage.Now, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		return err
@@ -73,6 +73,8 @@ func (nothing) Activate(context.Context, extproc.ActivationRequest) error {
 func (nothing) Verify(context.Context, string) (extproc.Identity, error) {
 	return extproc.Identity{}, extproc.ErrBadKey
 }
+
+func (nothing) Await(context.Context, string, string) error { return extproc.ErrNotFound }
 
 func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool) { return "", false }
 func (nothing) ValidTraffic(string, string) bool                        { return false }

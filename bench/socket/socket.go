@@ -39,6 +39,14 @@ func run(ctx context.Context, e *suite.Env) error {
 			return fmt.Errorf("encode a request: %w", err)
 		}
 	}
+	if err := alone(ctx, e, dir, requests); err != nil {
+		return err
+	}
+	return gateway(ctx, e, requests)
+}
+
+// alone measures the server and its floor. Both have ended when it returns.
+func alone(ctx context.Context, e *suite.Env, dir string, requests [][]byte) error {
 	start := func(name string, env []string, path string, args ...string) (side, error) {
 		socket := filepath.Join(dir, name+".sock")
 		p, err := e.Start(ctx, name, env, suite.Answers("unix", socket), path, append(args, "--socket", socket)...)

@@ -108,45 +108,44 @@ func (c *Cluster) Host(id string) string { return fmt.Sprintf("%d-%s.localhost",
 
 // MakeIdle makes a pod that can be claimed, at an address of its own.
 func (c *Cluster) MakeIdle(ctx context.Context, pool string) (*corev1.Pod, error) {
-	return c.makePod(ctx, pool, "idle-"+string(uuid.NewUUID()), c.other().String(), nil)
+	pod, err := c.MakeUnready(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	return pod, c.MakeReady(ctx, pod)
+}
+
+// MakeUnready makes one that lacks only MakeReady.
+func (c *Cluster) MakeUnready(ctx context.Context, pool string) (*corev1.Pod, error) {
+	return c.makePod(ctx, pool, "idle-"+string(uuid.NewUUID()), func(*corev1.Pod) {})
 }
 
 // other is an address that no sandbox of a fleet has.
 func (c *Cluster) other() netip.Addr { return Address(largestFleet + c.others.Add(1)) }
 
-func (c *Cluster) makePod(ctx context.Context, pool, name, addr string, claim func(*corev1.Pod)) (*corev1.Pod, error) {
+func (c *Cluster) makePod(ctx context.Context, pool, name string, change func(*corev1.Pod)) (*corev1.Pod, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: Namespace, Name: name,
 			Labels:      map[string]string{v1alpha1.LabelPool: pool, v1alpha1.LabelPhase: string(v1alpha1.PodIdle)},
-			Annotations: map[string]string{v1alpha1.AnnotationAddress: addr},
+			Annotations: map[string]string{v1alpha1.AnnotationAddress: c.other().String()},
 		},
 		Spec: podSpec(),
 	}
-	if claim != nil {
-		claim(pod)
-	}
+	change(pod)
 	if err := c.Client.Create(ctx, pod); err != nil {
 		return nil, fmt.Errorf("make a pod: %w", err)
-	}
-	pod.Status.PodIP, pod.Status.PodIPs = addr, []corev1.PodIP{{IP: addr}}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if err := c.Client.Status().Update(ctx, pod); err != nil {
-		return nil, fmt.Errorf("make a pod ready: %w", err)
 	}
 	return pod, nil
 }
 
-// MakeRunning makes sandbox id and the pod that backs it.
-func (c *Cluster) MakeRunning(ctx context.Context, id string, addr netip.Addr) error {
-	binding, err := c.makeClaimedAt(ctx, id, addr)
-	if err != nil {
-		return err
-	}
-	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id}}
-	s.Spec.Namespace, s.Spec.Pool, s.Spec.Binding = Namespace, Pool, &binding
-	if err := c.Client.Create(ctx, s); err != nil {
-		return fmt.Errorf("make a sandbox: %w", err)
+// MakeReady gives the pod its address and makes it ready: one write.
+func (c *Cluster) MakeReady(ctx context.Context, pod *corev1.Pod) error {
+	addr := pod.Annotations[v1alpha1.AnnotationAddress]
+	pod.Status.PodIP, pod.Status.PodIPs = addr, []corev1.PodIP{{IP: addr}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := c.Client.Status().Update(ctx, pod); err != nil {
+		return fmt.Errorf("make a pod ready: %w", err)
 	}
 	return nil
 }
@@ -154,19 +153,15 @@ func (c *Cluster) MakeRunning(ctx context.Context, id string, addr netip.Addr) e
 // MakeClaimed makes a running pod that names a sandbox which there is not yet,
 // and returns the binding that the sandbox must have.
 func (c *Cluster) MakeClaimed(ctx context.Context, id string) (v1alpha1.Binding, error) {
-	return c.makeClaimedAt(ctx, id, c.other())
-}
-
-func (c *Cluster) makeClaimedAt(ctx context.Context, id string, addr netip.Addr) (v1alpha1.Binding, error) {
 	claim := string(uuid.NewUUID())
-	pod, err := c.makePod(ctx, Pool, id, addr.String(), func(p *corev1.Pod) {
+	pod, err := c.makePod(ctx, Pool, id, func(p *corev1.Pod) {
 		p.Labels[v1alpha1.LabelPhase], p.Labels[v1alpha1.LabelSandboxID] = string(v1alpha1.PodRunning), id
 		p.Annotations[v1alpha1.AnnotationClaim] = claim
 	})
 	if err != nil {
 		return v1alpha1.Binding{}, err
 	}
-	return v1alpha1.Binding{ClaimID: claim, PodName: pod.Name, PodUID: string(pod.UID)}, nil
+	return v1alpha1.Binding{ClaimID: claim, PodName: pod.Name, PodUID: string(pod.UID)}, c.MakeReady(ctx, pod)
 }
 
 // Fleet makes the sandboxes b<n> from the first that there is not up to count,
@@ -177,9 +172,7 @@ func (c *Cluster) Fleet(ctx context.Context, count int) ([]string, error) {
 		c.env.Progress("making %d sandboxes", count-from)
 	}
 	c.fleet = max(count, from)
-	if err := Each(ctx, max(count-from, 0), func(ctx context.Context, i int) error {
-		return c.MakeRunning(ctx, "b"+strconv.Itoa(from+i), Address(uint32(from+i)))
-	}); err != nil {
+	if err := c.storeFleet(ctx, from, c.fleet); err != nil {
 		return nil, err
 	}
 	hosts := make([]string, count)

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// startPatience is how long a process may take to be ready.
-	startPatience = time.Minute
+	// startPatience is how long a process may take to be ready: a gateway with a
+	// hundred thousand sandboxes reads them all first.
+	startPatience = 3 * time.Minute
 	// stopPatience is how long it may take to end before it is killed.
 	stopPatience = 15 * time.Second
 	askEvery     = 20 * time.Millisecond
@@ -73,6 +74,25 @@ func (e *Env) Start(ctx context.Context, name string, env []string, ready func(c
 }
 
 func (p *Process) await(ctx context.Context, ready func(context.Context) error) error {
+	err := await(ctx, ready, p.done)
+	select {
+	case <-p.done:
+		if err != nil {
+			return fmt.Errorf("it ended: %w", errors.Join(p.err, err))
+		}
+	default:
+	}
+	return err
+}
+
+// Await waits until ready returns nil.
+func Await(ctx context.Context, ready func(context.Context) error) error {
+	return await(ctx, ready, nil)
+}
+
+// await asks again and again until ready returns nil, patience is over, or gone is
+// closed; a nil gone never is.
+func await(ctx context.Context, ready func(context.Context) error, gone <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	tick := time.NewTicker(askEvery)
@@ -83,10 +103,10 @@ func (p *Process) await(ctx context.Context, ready func(context.Context) error) 
 			return nil
 		}
 		select {
-		case <-p.done:
-			return fmt.Errorf("it ended: %w", errors.Join(p.err, err))
+		case <-gone:
+			return err
 		case <-ctx.Done():
-			return fmt.Errorf("it was not ready in time: %w", err)
+			return fmt.Errorf("not in time: %w", err)
 		case <-tick.C:
 		}
 	}

@@ -63,6 +63,7 @@ cluster; /readyz on the metrics address says when.`,
 		var stop func()
 		o.Hurry, stop = secondSignal()
 		defer stop()
+		shareProcessors()
 		return gateway.Run(cmd.Context(), o)
 	}
 	return cmd

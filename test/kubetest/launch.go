@@ -63,6 +63,9 @@ func Launch() (*ControlPlane, error) {
 	return p, nil
 }
 
+// EtcdURL is where etcd listens.
+func (p *ControlPlane) EtcdURL() string { return p.env.ControlPlane.Etcd.URL.String() }
+
 // Stop ends both processes.
 func (p *ControlPlane) Stop() error { return p.env.Stop() }
 

@@ -1,0 +1,79 @@
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/sandlane/sandlane/activity"
+	"github.com/sandlane/sandlane/bench/load"
+	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/envoy"
+)
+
+// polls is how many looks are behind one sample: Envoy's CPU time is known to a
+// hundredth of a second only.
+const polls = 10
+
+// inUse measures the look at Envoy for what is in use, when Envoy knows so many
+// addresses: the gateway's poller itself, in this process, and what it makes Envoy
+// do. Nothing is open but what the gateway's own poller asks once a second.
+func (w *world) inUse(ctx context.Context, t load.Target) error {
+	count := len(t.Hosts)
+	// Envoy forgets addresses that were not used for a while: each is used now.
+	t.Address = w.ours.address
+	r, err := load.Once(ctx, t, time.Minute)
+	if err == nil {
+		err = r.Check()
+	}
+	if err != nil {
+		return fmt.Errorf("use all sandboxes: %w", err)
+	}
+	p := activity.NewEnvoyPoller(activity.PollerOptions{
+		Registry: activity.NewRegistry(nil), Claims: claimed(count), AdminSocket: filepath.Join(w.gateway.RunDir, envoy.AdminSocketName),
+		Tick: time.Minute,
+	})
+	row := fmt.Sprintf("dataplane/in-use-%d/", count)
+	for range max(w.Pairs, result.MinSamples) {
+		before, err := w.ours.envoy.CPU()
+		if err != nil {
+			return err
+		}
+		start, mine := time.Now(), suite.OwnCPU()
+		for range polls {
+			if err := p.Refresh(ctx); err != nil {
+				return err
+			}
+		}
+		took, mine := time.Since(start), suite.OwnCPU()-mine
+		after, err := w.ours.envoy.CPU()
+		if err != nil {
+			return err
+		}
+		millis := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / polls }
+		w.Add(row+"sandlane/cpu", "ms", "less", millis(mine))
+		w.Add(row+"envoy/cpu", "ms", "less", millis(after-before))
+		w.Add(row+"both/time", "ms", "less", millis(took))
+	}
+	if count == 10_000 {
+		w.Row(row + "sandlane/cpu").Budget = &result.Budget{Value: 50}
+		w.Row(row + "both/time").Budget = &result.Budget{Value: 50}
+	}
+	w.Progress("a look at %d addresses: %.1f ms of CPU here, %.1f ms of Envoy's", count, w.Row(row+"sandlane/cpu").Summary().Median, w.Row(row+"envoy/cpu").Summary().Median)
+	return nil
+}
+
+// claimed says which sandbox of a fleet has an address.
+type claimed int
+
+func (c claimed) RangeClaims(f func(addr netip.Addr, id, claim string) bool) {
+	for i := range int(c) {
+		if !f(suite.Address(uint32(i)), "b"+strconv.Itoa(i), "c") {
+			return
+		}
+	}
+}
