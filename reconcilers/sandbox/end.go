@@ -96,6 +96,9 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 			next.Status.Stop = sandboxpool.CaptureSandboxStopRecord(pod, s.Spec.End)
 		}
 	}
+	if next.Status.Stop == nil && served(s) {
+		next.Status.Stop = sandboxpool.RecordWithoutPod(s.Spec.Binding.PodName, s.Spec.End)
+	}
 	if next.Status.EndedAt == nil {
 		at := s.Spec.End.At
 		next.Status.EndedAt = &at

@@ -2,6 +2,7 @@ package sandboxpool
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,8 @@ const (
 	stepDelete
 	// stepForget: remove the finalizer of a pod that is being deleted.
 	stepForget
+	// stepRecord: note what runs in the pod.
+	stepRecord
 	// stepEnd: end the pod's sandbox, since the pool goes.
 	stepEnd
 )
@@ -87,6 +90,11 @@ func decide(v view, now time.Time) decision {
 		return decideStarting(v, now)
 	case v1alpha1.PodIdle:
 		return decideIdle(pod, now)
+	case v1alpha1.PodRunning:
+		if _, before := restarted(pod); before {
+			return decision{step: stepRecord}
+		}
+		return decision{}
 	default:
 		return decision{}
 	}
@@ -127,6 +135,9 @@ func decideStarting(v view, now time.Time) decision {
 func decideIdle(pod *corev1.Pod, now time.Time) decision {
 	c := readyCondition(pod)
 	if c == nil || c.Status == corev1.ConditionTrue {
+		if !maps.Equal(onRecord(pod), containersOf(pod)) {
+			return decision{step: stepRecord}
+		}
 		return decision{}
 	}
 	left := unreadyPatience - now.Sub(c.LastTransitionTime.Time)

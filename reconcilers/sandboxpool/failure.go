@@ -21,6 +21,12 @@ const (
 	ReasonUnready        = "Unready"
 	ReasonAddressChanged = "AddressChanged"
 	ReasonCrashed        = "Crashed"
+	ReasonRestarted      = "Restarted"
+	ReasonDeleted        = "Deleted"
+	ReasonEvicted        = "Evicted"
+	ReasonNodeLost       = "NodeLost"
+	ReasonPreempted      = "Preempted"
+	ReasonUnschedulable  = "Unschedulable"
 )
 
 // PodStatusDetail says what is wrong with a pod, for people.
@@ -44,6 +50,11 @@ func BuildSandboxStatusDetailFromPod(pod *corev1.Pod) *PodStatusDetail {
 	for _, c := range containerStatuses(pod) {
 		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
 			return &PodStatusDetail{Reason: w.Reason, Message: sentence("container "+c.Name+" is waiting", w.Reason, w.Message)}
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return &PodStatusDetail{Reason: ReasonUnschedulable, Message: sentence("no node takes the pod", "", c.Message)}
 		}
 	}
 	return nil
@@ -72,27 +83,18 @@ func failure(pod *corev1.Pod) *PodStatusDetail {
 	// A container that ends while the pod is claimed takes the sandbox's state
 	// with it, also if the kubelet starts it again. While an image change is
 	// under way the old container's end is what was asked for.
-	if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning {
+	switch v1alpha1.PhaseOf(pod) {
+	case v1alpha1.PodRunning:
 		if t := terminated(pod); t != nil {
 			return fromTerminated(t.name, t.state)
 		}
-		return restarted(pod)
-	}
-	return nil
-}
-
-// restarted finds a container that was started again since the pod turned
-// running. Times in a pod's status have whole seconds: one from the very second
-// counts as before.
-func restarted(pod *corev1.Pod) *PodStatusDetail {
-	started, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationStartedAt])
-	if err != nil {
-		return nil
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if t := c.LastTerminationState.Terminated; t != nil && c.RestartCount > 0 && t.FinishedAt.After(started) {
-			return fromTerminated(c.Name, t)
+		d, _ := restarted(pod)
+		return d
+	case v1alpha1.PodStarting:
+		if d, _ := restarted(pod); d != nil {
+			return d
 		}
+		return hopeless(pod)
 	}
 	return nil
 }
@@ -139,6 +141,28 @@ func fromTerminated(name string, t *corev1.ContainerStateTerminated) *PodStatusD
 		d.Reason = ReasonCrashed
 	}
 	return d
+}
+
+// fromRestarted is fromTerminated of a container that was started again.
+func fromRestarted(name string, t *corev1.ContainerStateTerminated) *PodStatusDetail {
+	if t.Reason == ReasonRestarted {
+		return &PodStatusDetail{Reason: ReasonRestarted, Message: "container " + name + " was started again, and what it held is lost"}
+	}
+	d := fromTerminated(name, t)
+	if d.Reason == "Completed" {
+		d.Reason = ReasonRestarted
+	}
+	return d
+}
+
+// hopeless finds an image that no later try can start.
+func hopeless(pod *corev1.Pod) *PodStatusDetail {
+	for _, c := range containerStatuses(pod) {
+		if w := c.State.Waiting; w != nil && (w.Reason == "InvalidImageName" || w.Reason == "ErrImageNeverPull") {
+			return &PodStatusDetail{Reason: w.Reason, Message: sentence("container "+c.Name+" cannot start", w.Reason, w.Message)}
+		}
+	}
+	return nil
 }
 
 // notReady explains a startup timeout by what the containers wait for.

@@ -3,14 +3,17 @@ package sandboxpool
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -26,6 +29,7 @@ type lagging struct {
 	t       *testing.T
 	real    client.WithWatch
 	cache   []corev1.Pod
+	clock   *clocktesting.FakePassiveClock
 	mu      sync.Mutex // guards the counts: creations run side by side
 	creates int
 	deletes int
@@ -48,7 +52,8 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
 	}}
 	l.real = fake.NewClientBuilder().WithScheme(scheme).WithObjects(pool).WithStatusSubresource(pool).Build()
-	l.SandboxPoolReconciler = &SandboxPoolReconciler{Scheme: scheme, Ledger: address.NewLedger(nil)}
+	l.clock = clocktesting.NewFakePassiveClock(now)
+	l.SandboxPoolReconciler = &SandboxPoolReconciler{Scheme: scheme, Ledger: address.NewLedger(nil), Clock: l.clock}
 	l.Client = interceptor.NewClient(l.real, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if pods, ok := list.(*corev1.PodList); ok {
@@ -65,8 +70,11 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 			defer l.mu.Unlock()
 			l.creates++ // the fake client sets neither UID nor time
 			o.SetUID(types.UID(fmt.Sprint(l.creates)))
-			o.SetCreationTimestamp(metav1.Now())
+			o.SetCreationTimestamp(metav1.NewTime(now))
 			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return asServer(c.Patch(ctx, o, p, opts...))
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			l.mu.Lock()
@@ -79,6 +87,14 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 	l.backoff = newCreationBackoff(l.now)
 	l.rule = &address.Rule{Cache: l.Client, Ledger: l.Ledger}
 	return l
+}
+
+// asServer turns the fake client's error of a failed test into the API server's.
+func asServer(err error) error {
+	if err != nil && strings.Contains(err.Error(), "test failed") {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Code: 422, Message: err.Error()}}
+	}
+	return err
 }
 
 func (l *lagging) reconcile(times int) {
@@ -111,25 +127,62 @@ func (l *lagging) catchUp() {
 	}
 }
 
+// allIdle turns the pods that the API has idle, as if they had become Ready.
+func (l *lagging) allIdle() {
+	l.t.Helper()
+	var pods corev1.PodList
+	if err := l.real.List(l.t.Context(), &pods); err != nil {
+		l.t.Fatal(err)
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		p.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodIdle)
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		if err := l.real.Update(l.t.Context(), p); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+func (l *lagging) scaleTo(replicas int32) {
+	l.t.Helper()
+	var pool v1alpha1.SandboxPool
+	if err := l.real.Get(l.t.Context(), key, &pool); err != nil {
+		l.t.Fatal(err)
+	}
+	pool.Spec.Replicas = replicas
+	if err := l.real.Update(l.t.Context(), &pool); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 func TestLaggingCacheNeitherOvershootsNorOscillates(t *testing.T) {
 	l := newLagging(t, 7)
-	l.reconcile(5)
-	if l.creates != 7 {
-		t.Fatalf("%d creates while the cache shows none of them, want 7", l.creates)
+	for _, want := range []int{1, 3, 7} { // slow start, by pods that turned idle
+		l.reconcile(5)
+		if l.creates != want {
+			t.Fatalf("%d creates while the cache does not show them, want %d", l.creates, want)
+		}
+		l.catchUp()
+		l.reconcile(5)
+		if l.creates != want {
+			t.Fatalf("%d creates before the pods are Ready, want %d", l.creates, want)
+		}
+		l.allIdle()
+		l.catchUp()
 	}
-	l.catchUp()
 	l.reconcile(5)
 	if l.creates != 7 || l.deletes != 0 {
 		t.Fatalf("%d creates, %d deletes after the cache caught up, want 7 and 0", l.creates, l.deletes)
 	}
-	var pool v1alpha1.SandboxPool
-	if err := l.real.Get(t.Context(), key, &pool); err != nil {
-		t.Fatal(err)
+	l.scaleTo(2)
+	l.reconcile(5)
+	l.catchUp()
+	l.reconcile(5)
+	if l.deletes != 0 {
+		t.Fatalf("%d deletes of protected pods", l.deletes)
 	}
-	pool.Spec.Replicas = 2
-	if err := l.real.Update(t.Context(), &pool); err != nil {
-		t.Fatal(err)
-	}
+	l.clock.SetTime(l.clock.Now().Add(protectedFor))
 	l.reconcile(5)
 	if l.deletes != 5 {
 		t.Fatalf("%d deletes while the cache shows none of them, want 5", l.deletes)
@@ -141,26 +194,53 @@ func TestLaggingCacheNeitherOvershootsNorOscillates(t *testing.T) {
 	}
 }
 
+// TestScaleDownThatIsTakenBack: who was picked is not any more, and is protected
+// anew when it is picked later.
+func TestScaleDownThatIsTakenBack(t *testing.T) {
+	l := newLagging(t, 1)
+	l.reconcile(1)
+	l.allIdle()
+	marked := func() bool {
+		l.catchUp()
+		_, ok := l.cache[0].Annotations[v1alpha1.AnnotationScaleDownProtected]
+		return ok
+	}
+	l.catchUp()
+	l.scaleTo(0)
+	l.reconcile(1)
+	if !marked() {
+		t.Fatal("the pod is not marked")
+	}
+	l.scaleTo(1)
+	l.clock.SetTime(l.clock.Now().Add(protectedFor))
+	l.reconcile(1)
+	if marked() || l.deletes != 0 {
+		t.Fatal("the mark is left, or the pod deleted, though it is wanted again")
+	}
+	l.scaleTo(0)
+	l.reconcile(1)
+	if !marked() || l.deletes != 0 {
+		t.Error("picked again, the pod is not protected anew")
+	}
+}
+
 // TestScaleDownMissesAClaimItHasNotSeen: the pod was claimed after the view that
 // the cache still shows.
 func TestScaleDownMissesAClaimItHasNotSeen(t *testing.T) {
 	l := newLagging(t, 1)
 	l.reconcile(1)
+	l.allIdle()
 	l.catchUp()
+	l.scaleTo(0)
+	l.reconcile(1)
+	l.catchUp() // with the mark
 	pod := l.cache[0].DeepCopy()
 	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning)
 	pod.Annotations[v1alpha1.AnnotationClaim] = "c"
 	if err := l.real.Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	var pool v1alpha1.SandboxPool
-	if err := l.real.Get(t.Context(), key, &pool); err != nil {
-		t.Fatal(err)
-	}
-	pool.Spec.Replicas = 0
-	if err := l.real.Update(t.Context(), &pool); err != nil {
-		t.Fatal(err)
-	}
+	l.clock.SetTime(l.clock.Now().Add(protectedFor))
 	l.reconcile(2)
 	if err := l.real.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
 		t.Errorf("the claimed pod was deleted: %v, %v", pod.DeletionTimestamp, err)

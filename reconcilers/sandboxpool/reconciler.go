@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +36,9 @@ type SandboxPoolReconciler struct {
 	Scheme *runtime.Scheme
 	// Recorder is nil for no Events.
 	Recorder events.EventRecorder
+	// Clientset reads the Events of pods that never got Ready; nil leaves them out
+	// of messages.
+	Clientset kubernetes.Interface
 	// Ledger is shared with reconcilers/sandbox.
 	Ledger *address.Ledger
 	// Clock is nil for the real one.
@@ -65,16 +69,17 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		r.backoff.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	tpl, templateErr := r.template(ctx, pool)
-	if templateErr != nil && !isTemplateError(templateErr) {
-		return ctrl.Result{}, templateErr
+	tpl, err := r.template(ctx, pool)
+	var templateErr *templateError
+	if err != nil && !errors.As(err, &templateErr) {
+		return ctrl.Result{}, err
 	}
 	// One pod that cannot be moved keeps neither the others nor the stock waiting.
 	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods.Items)
 	if pool == nil {
 		return after(recheck, stepErr)
 	}
-	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool, waiting)}
+	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool, waiting, r.now())}
 	if pool.DeletionTimestamp == nil {
 		found = r.scale(ctx, pool, tpl, templateErr, found.census)
 	}

@@ -107,6 +107,8 @@ func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.Sandbo
 		return 0, r.toRunning(ctx, pod)
 	case stepFail:
 		return 0, r.toFailed(ctx, pool, tpl, pod, d)
+	case stepRecord:
+		return 0, r.putOnRecord(ctx, pod)
 	case stepDelete:
 		failpoint.Hit("sandboxpool/deleting") // the pod is to be deleted, and is not
 		err := r.delete(ctx, pod, d.reason)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +21,6 @@ import (
 type templateError struct{ reason, message string }
 
 func (e *templateError) Error() string { return e.message }
-
-func isTemplateError(err error) bool {
-	var te *templateError
-	return errors.As(err, &te)
-}
 
 // poolTemplate is what a pool makes its pods from.
 type poolTemplate struct {
@@ -155,6 +149,7 @@ func newPod(pool *v1alpha1.SandboxPool, t *poolTemplate) *corev1.Pod {
 	}
 	for _, ours := range []string{
 		v1alpha1.AnnotationClaim, v1alpha1.AnnotationAddress, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt,
+		v1alpha1.AnnotationIdleSince, v1alpha1.AnnotationScaleDownProtected, v1alpha1.AnnotationContainers, v1alpha1.AnnotationStop,
 		v1alpha1.AnnotationFailureReason, v1alpha1.AnnotationFailureMessage,
 	} {
 		delete(pod.Annotations, ours)
