@@ -3,6 +3,7 @@ package reconcilers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,8 +31,11 @@ type Options struct {
 	LastActive idletimeout.LastActiveSource
 	// ApplyClaim: see sandbox.Reconciler.
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
-	// RecordTTL is how long ended Sandboxes are kept.
+	// RecordTTL is how long ended Sandboxes are kept, RecordCap how many in a
+	// namespace; NoRecords keeps none.
 	RecordTTL time.Duration
+	RecordCap int
+	NoRecords bool
 	// BindGrace and SweepInterval: see sandbox.Reconciler.
 	BindGrace, SweepInterval time.Duration
 	// IdleCheckInterval is the time between two looks for idle sandboxes.
@@ -65,6 +69,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Ledger:   ledger,
 		Metrics:  sandboxpool.NewMetrics(o.Registerer),
 	}
+	records := &sandboxpool.ObjectStore{Client: mgr.GetClient(), TTL: o.RecordTTL, Cap: o.RecordCap}
 	sandboxes := &sandbox.Reconciler{
 		Client:        mgr.GetClient(),
 		APIReader:     mgr.GetAPIReader(),
@@ -72,10 +77,15 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Fencer:        o.Fencer,
 		Ledger:        ledger,
 		ApplyClaim:    o.ApplyClaim,
-		RecordTTL:     o.RecordTTL,
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
 		Metrics:       sandbox.NewMetrics(o.Registerer),
+	}
+	if !o.NoRecords {
+		sandboxes.SandboxStore = records
+		if err := mgr.Add(records); err != nil {
+			return fmt.Errorf("adding the store of records: %w", err)
+		}
 	}
 	idle := idletimeout.NewIdleTimeoutReconciler(mgr.GetClient(),
 		idletimeout.NewSandboxStore(mgr.GetClient()), o.IdleCheckInterval, o.LastActive)
