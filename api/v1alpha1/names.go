@@ -35,6 +35,14 @@ const (
 	// AnnotationContainers says what ran in the pod when it turned idle or running:
 	// image, container ID and restart count of each container, as JSON.
 	AnnotationContainers = "sandlane.dev/containers"
+	// AnnotationPostStartHooks is the template's postStartHooks, as JSON: those of
+	// the template that the pod was made from. Absent without any.
+	AnnotationPostStartHooks = "sandlane.dev/post-start-hooks"
+	// AnnotationRecycling is the RFC 3339 time with nanoseconds at which a stopped
+	// pod was given its own images back, AnnotationRecycled that at which it turned
+	// warming again.
+	AnnotationRecycling = "sandlane.dev/recycling"
+	AnnotationRecycled  = "sandlane.dev/recycled"
 	// AnnotationStop is the StopRecord of the claim that is over, as JSON.
 	AnnotationStop = "sandlane.dev/stop"
 	// AnnotationFailureReason and AnnotationFailureMessage say why a pod is failed.

@@ -21,6 +21,8 @@ type counts struct {
 	deleting int
 	// proven are pods of the current template that have been Ready once.
 	proven int
+	// recycling of the stopping ones are on their way back to warming.
+	recycling int
 	// spare are unclaimed pods that may be deleted, in the order to delete.
 	spare []*corev1.Pod
 	// outdated are idle pods of another template; unavailableOutdated of them are
@@ -36,6 +38,9 @@ type counts struct {
 
 // unclaimed counts the pods that are or become stock.
 func (c counts) unclaimed() int { return c.warming + c.idle }
+
+// coming counts the pods that are or become stock, or perhaps do.
+func (c counts) coming() int { return c.unclaimed() + c.recycling }
 
 // available counts the pods that a claim can have now.
 func (c counts) available() int { return c.idle - c.unavailableIdle }
@@ -56,7 +61,7 @@ func census(pods []corev1.Pod, hash string, pool *v1alpha1.SandboxPool, waiting 
 			c.total--
 		case at != nil:
 			c.deleting++
-		case metav1.IsControlledBy(pod, pool):
+		case pool != nil && metav1.IsControlledBy(pod, pool):
 			c.count(pod, hash, waiting[pod.UID])
 		}
 	}
@@ -102,6 +107,9 @@ func (c *counts) count(pod *corev1.Pod, hash string, waits bool) {
 		c.running++
 	case v1alpha1.PodStopping:
 		c.stopping++
+		if _, ok := pod.Annotations[v1alpha1.AnnotationRecycling]; ok {
+			c.recycling++
+		}
 		return
 	default:
 		c.failed++

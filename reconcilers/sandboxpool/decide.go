@@ -31,6 +31,9 @@ type view struct {
 	drain bool
 	// outdated: the pod was made from another template than the pool's now.
 	outdated bool
+	// recycle: the pool lacks stock, and the pod may be used again once its claim
+	// is over.
+	recycle bool
 }
 
 type step int
@@ -41,6 +44,14 @@ const (
 	stepIdle
 	// stepRunning: starting → running.
 	stepRunning
+	// stepResolve: ask for an image's digest, then perhaps → running.
+	stepResolve
+	// stepHooks: run the post-start hooks, then → running.
+	stepHooks
+	// stepRecycle: give a stopped pod its own images back.
+	stepRecycle
+	// stepRewarm: stopping → warming.
+	stepRewarm
 	// stepFail: → failed, with reason and message.
 	stepFail
 	// stepDelete: delete the pod.
@@ -71,6 +82,9 @@ func decide(v view, now time.Time) decision {
 		}
 		return decision{}
 	case phase == v1alpha1.PodStopping, phase == v1alpha1.PodFailed:
+		if phase == v1alpha1.PodStopping && v.recycle && recorded(v) && !orphan(v) {
+			return decideRecycle(v, now)
+		}
 		if recorded(v) || orphan(v) {
 			return decision{step: stepDelete, reason: "Ended"}
 		}
@@ -107,7 +121,7 @@ func decideWarming(v view, now time.Time) decision {
 	if ready(v.pod) && v.pod.Status.PodIP != "" {
 		return decision{step: stepIdle}
 	}
-	left := v.startup - now.Sub(v.pod.CreationTimestamp.Time)
+	left := v.startup - now.Sub(madeAt(v.pod))
 	if left <= 0 {
 		return decision{step: stepFail, reason: ReasonStartupTimeout, message: notReady(v.pod, v.startup)}
 	}
@@ -115,19 +129,28 @@ func decideWarming(v view, now time.Time) decision {
 }
 
 func decideStarting(v view, now time.Time) decision {
-	if ready(v.pod) && runsItsImages(v.pod) {
+	all, unclear := runsItsImages(v.pod)
+	all = all && ready(v.pod)
+	hooks := v1alpha1.HasPostStartHooks(v.pod)
+	if all && !hooks {
 		return decision{step: stepRunning}
 	}
 	claimedAt, err := time.Parse(time.RFC3339Nano, v.pod.Annotations[v1alpha1.AnnotationClaimedAt])
 	if err != nil {
 		// Nobody can say when its startup began; endAt and idle timeout bound it.
-		return decision{}
+		claimedAt = now
 	}
 	left := v.startup - now.Sub(claimedAt)
-	if left <= 0 {
+	switch {
+	case left <= 0:
 		return decision{step: stepFail, reason: ReasonStartupTimeout, message: notReady(v.pod, v.startup)}
+	case all:
+		return decision{step: stepHooks, recheck: left}
+	case len(unclear) > 0 && ready(v.pod):
+		return decision{step: stepResolve, recheck: left}
+	default:
+		return decision{recheck: left}
 	}
-	return decision{recheck: left}
 }
 
 // decideIdle replaces an idle pod that stays unready. Gateways do not offer it

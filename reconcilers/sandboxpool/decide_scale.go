@@ -68,13 +68,12 @@ func decideScale(c counts, l limits) scaling {
 			return s
 		}
 	}
-	missing := l.replicas - c.unclaimed()
-	wanted := missing + surge(c, l)
-	if wanted < 0 {
-		s.remove = -wanted
+	if over := c.unclaimed() - l.replicas - surge(c, l); over > 0 {
+		s.remove = over
 		return s
 	}
-	s.create, s.replace = wanted, replaceable(c, l)
+	missing := l.replicas - c.coming()
+	s.create, s.replace = max(missing+surge(c, l), 0), replaceable(c, l)
 	if l.maxPods > 0 {
 		room := room(c, l)
 		s.full = room < missing

@@ -27,6 +27,7 @@ const (
 	ReasonNodeLost       = "NodeLost"
 	ReasonPreempted      = "Preempted"
 	ReasonUnschedulable  = "Unschedulable"
+	ReasonHookFailed     = "PostStartHookFailed"
 )
 
 // PodStatusDetail says what is wrong with a pod, for people.
@@ -174,6 +175,11 @@ func notReady(pod *corev1.Pod, within time.Duration) string {
 		}
 		if t := c.LastTerminationState.Terminated; t != nil {
 			return text + ": " + fromTerminated(c.Name, t).Message
+		}
+	}
+	if _, unclear := runsItsImages(pod); len(unclear) > 0 {
+		if s := statusOf(pod, unclear[0]); s != nil {
+			return text + ": container " + s.Name + " is reported to run " + s.Image
 		}
 	}
 	return text

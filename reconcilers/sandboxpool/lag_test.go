@@ -85,6 +85,7 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 	})
 	l.expectations = NewPoolExpectations(nil)
 	l.backoff = newCreationBackoff(l.now)
+	l.running.runs = map[types.UID]*hookRun{}
 	l.rule = &address.Rule{Cache: l.Client, Ledger: l.Ledger}
 	return l
 }

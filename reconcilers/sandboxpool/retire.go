@@ -107,5 +107,5 @@ func (r *SandboxPoolReconciler) protect(ctx context.Context, pod *corev1.Pod, un
 	} else {
 		p = p.Set(mark, until.UTC().Format(time.RFC3339Nano))
 	}
-	return r.patch(ctx, pod, v1alpha1.PodIdle, p)
+	return r.patch(ctx, pod, "", p)
 }

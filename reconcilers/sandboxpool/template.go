@@ -16,8 +16,8 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// templateError is a template that no pod can be made from, which only the user
-// can change.
+// templateError is a template that no pod can be made from, or a pool that a
+// plugin refuses, which only the user can change.
 type templateError struct{ reason, message string }
 
 func (e *templateError) Error() string { return e.message }
@@ -110,6 +110,9 @@ func render(spec *v1alpha1.SandboxTemplateSpec, policy v1alpha1.PodCreationImage
 	if err != nil {
 		return nil, fmt.Errorf("hashing the pod template: %w", err)
 	}
+	if len(spec.PostStartHooks) > 0 {
+		raw = append(raw, encodeHooks(spec.PostStartHooks)...)
+	}
 	sum := sha256.Sum256(raw)
 	return &poolTemplate{spec: spec, pod: t, hash: hex.EncodeToString(sum[:8])}, nil
 }
@@ -135,28 +138,17 @@ func newPod(pool *v1alpha1.SandboxPool, t *poolTemplate) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: base + "-",
 			Namespace:    pool.Namespace,
-			Labels:       map[string]string{},
-			Annotations:  map[string]string{},
 			Finalizers:   []string{FinalizerName},
 		},
 		Spec: *t.pod.Spec.DeepCopy(),
 	}
-	for k, v := range t.pod.Labels {
-		pod.Labels[k] = v
-	}
-	for k, v := range t.pod.Annotations {
-		pod.Annotations[k] = v
-	}
-	for _, ours := range []string{
-		v1alpha1.AnnotationClaim, v1alpha1.AnnotationAddress, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt,
-		v1alpha1.AnnotationIdleSince, v1alpha1.AnnotationScaleDownProtected, v1alpha1.AnnotationContainers, v1alpha1.AnnotationStop,
-		v1alpha1.AnnotationFailureReason, v1alpha1.AnnotationFailureMessage,
-	} {
-		delete(pod.Annotations, ours)
-	}
-	delete(pod.Labels, v1alpha1.LabelSandboxID)
+	SyncLabelsFromTemplate(pod, &t.pod)
+	SyncAnnotationsFromTemplate(pod, &t.pod)
 	pod.Labels[v1alpha1.LabelPool] = pool.Name
 	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodWarming)
 	pod.Annotations[v1alpha1.AnnotationTemplateHash] = t.hash
+	if len(t.spec.PostStartHooks) > 0 {
+		pod.Annotations[v1alpha1.AnnotationPostStartHooks] = encodeHooks(t.spec.PostStartHooks)
+	}
 	return pod
 }

@@ -42,7 +42,7 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 		}
 		return max(verdict.RetryAfter, waitingPoll), errAddressBusy
 	}
-	err = r.patch(ctx, pod, v1alpha1.PodIdle, jsonpatch.For(pod.UID).
+	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodIdle, jsonpatch.For(pod.UID).
 		Test(jsonpatch.Phase, v1alpha1.PodWarming).
 		Test(pathDeleted, nil).
 		Test(pathPodIP, pod.Status.PodIP).
@@ -50,6 +50,9 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 		Set(pathContainers, encodeContainers(containersOf(pod))).
 		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationIdleSince), r.now().UTC().Format(time.RFC3339Nano)).
 		Set(jsonpatch.Address, pod.Status.PodIP))
+	if applied && r.IdleNotifier != nil {
+		r.IdleNotifier.NotifyIdleAvailable(pod.Namespace, pod.Labels[v1alpha1.LabelPool])
+	}
 	if err == nil && pool != nil {
 		r.backoff.idle(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty())
 	}
@@ -57,13 +60,17 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 }
 
 func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) error {
-	return r.patch(ctx, pod, v1alpha1.PodRunning, jsonpatch.For(pod.UID).
+	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodRunning, jsonpatch.For(pod.UID).
 		Test(jsonpatch.Phase, v1alpha1.PodStarting).
 		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
 		Set(jsonpatch.Phase, v1alpha1.PodRunning).
 		Set(pathContainers, encodeContainers(containersOf(pod))).
 		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
+	if applied {
+		r.tellReady(ctx, pod)
+	}
+	return err
 }
 
 // putOnRecord notes what runs in the pod, which stays what it is otherwise.
@@ -131,21 +138,27 @@ func (r *SandboxPoolReconciler) forget(ctx context.Context, pod *corev1.Pod) err
 // patch sends one transition. nil also means that it was refused because the
 // pod has moved on.
 func (r *SandboxPoolReconciler) patch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p jsonpatch.Patch) error {
+	_, err := r.tryPatch(ctx, pod, to, p)
+	return err
+}
+
+// tryPatch is patch that tells whether the write was applied.
+func (r *SandboxPoolReconciler) tryPatch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p jsonpatch.Patch) (applied bool, err error) {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err := r.Client.Patch(ctx, out, p.Build())
+	err = r.Client.Patch(ctx, out, p.Build())
 	switch {
 	case err == nil:
 		r.Metrics.transition(to)
-		return nil
+		return true, nil
 	case apierrors.IsNotFound(err):
-		return nil
+		return false, nil
 	case jsonpatch.Refused(err):
 		r.Metrics.refused()
-		return nil
+		return false, nil
 	case to == "":
-		return fmt.Errorf("writing pod %s: %w", pod.Name, err)
+		return false, fmt.Errorf("writing pod %s: %w", pod.Name, err)
 	default:
-		return fmt.Errorf("turning pod %s %s: %w", pod.Name, to, err)
+		return false, fmt.Errorf("turning pod %s %s: %w", pod.Name, to, err)
 	}
 }
 
