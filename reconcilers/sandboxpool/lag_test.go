@@ -145,6 +145,8 @@ func (l *lagging) allIdle() {
 	}
 }
 
+func keyOf(pod *corev1.Pod) client.ObjectKey { return client.ObjectKeyFromObject(pod) }
+
 func (l *lagging) scaleTo(replicas int32) {
 	l.t.Helper()
 	var pool v1alpha1.SandboxPool
