@@ -26,13 +26,15 @@ import (
 // lagging is a pool reconciler whose cache shows pods only when told to.
 type lagging struct {
 	*SandboxPoolReconciler
-	t       *testing.T
-	real    client.WithWatch
-	cache   []corev1.Pod
-	clock   *clocktesting.FakePassiveClock
-	mu      sync.Mutex // guards the counts: creations run side by side
-	creates int
-	deletes int
+	t     *testing.T
+	real  client.WithWatch
+	cache []corev1.Pod
+	// afterList runs when the cache was read.
+	afterList func()
+	clock     *clocktesting.FakePassiveClock
+	mu        sync.Mutex // guards the counts: creations run side by side
+	creates   int
+	deletes   int
 }
 
 var key = types.NamespacedName{Namespace: "n", Name: "p"}
@@ -60,6 +62,9 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 				pods.Items = nil
 				for i := range l.cache {
 					pods.Items = append(pods.Items, *l.cache[i].DeepCopy())
+				}
+				if l.afterList != nil {
+					l.afterList()
 				}
 				return nil
 			}
@@ -194,6 +199,18 @@ func TestLaggingCacheNeitherOvershootsNorOscillates(t *testing.T) {
 	l.reconcile(1)
 	if l.creates != 7 || l.deletes != 5 {
 		t.Errorf("%d creates, %d deletes in all, want 7 and 5", l.creates, l.deletes)
+	}
+}
+
+// TestEventsBetweenTheListAndTheDecision: the watch shows the pods that were made
+// just after they were looked for.
+func TestEventsBetweenTheListAndTheDecision(t *testing.T) {
+	l := newLagging(t, 1)
+	l.reconcile(1)
+	l.afterList = func() { l.afterList = nil; l.catchUp() }
+	l.reconcile(1)
+	if l.creates != 1 {
+		t.Errorf("%d creates, want 1: an old list was taken for a new one", l.creates)
 	}
 }
 

@@ -74,6 +74,9 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the pool: %w", err)
 	}
+	// Asked before the list: what the watch brings between the two would meet the
+	// expectations, and not be in the list.
+	settled := r.expectations.Satisfied(req.NamespacedName)
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(req.Namespace), client.MatchingFields{IndexPool: req.Name}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the pool's pods: %w", err)
@@ -107,7 +110,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		found.census = census(pods.Items, tpl.hashOrEmpty(), pool, waiting, r.now())
 	}
 	if pool.DeletionTimestamp == nil {
-		found = r.scale(ctx, pool, tpl, templateErr, found.census)
+		found = r.scale(ctx, pool, tpl, templateErr, found.census, settled)
 	}
 	return after(sooner(recheck, found.recheck), errors.Join(stepErr, r.writeStatus(ctx, pool, found)))
 }

@@ -20,9 +20,10 @@ type outcome struct {
 	recheck time.Duration
 }
 
-// scale creates or deletes unclaimed pods. Errors of the API server become
+// scale creates or deletes unclaimed pods; settled: the pods that were counted
+// show all that this process wrote. Errors of the API server become
 // trouble, shown in the status and waited out.
-func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts) outcome {
+func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts, settled bool) outcome {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	out := outcome{census: c}
 	r.backoff.saw(key, tpl.hashOrEmpty(), c.proven)
@@ -31,8 +32,8 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 	if out.trouble = known.worst(); templateErr != nil {
 		out.trouble = &trouble{reason: templateErr.reason, message: templateErr.message}
 	}
-	if !r.expectations.Satisfied(key) {
-		// The cache lags behind this process's own writes. Their events ask again;
+	if !settled {
+		// The list lagged behind this process's own writes. Their events ask again;
 		// if none comes, the expectations run out.
 		return out
 	}
