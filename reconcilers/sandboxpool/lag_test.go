@@ -3,6 +3,7 @@ package sandboxpool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,15 +54,20 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 	pool.Spec.Template = &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
 	}}
-	l.real = fake.NewClientBuilder().WithScheme(scheme).WithObjects(pool).WithStatusSubresource(pool).Build()
+	l.real = fake.NewClientBuilder().WithScheme(scheme).WithObjects(pool).WithStatusSubresource(pool).
+		WithIndex(&v1alpha1.Sandbox{}, address.IndexAddress, func(o client.Object) []string { return []string{o.(*v1alpha1.Sandbox).Status.Address} }).Build()
 	l.clock = clocktesting.NewFakePassiveClock(now)
 	l.SandboxPoolReconciler = &SandboxPoolReconciler{Scheme: scheme, Ledger: address.NewLedger(nil), Clock: l.clock}
 	l.Client = interceptor.NewClient(l.real, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if pods, ok := list.(*corev1.PodList); ok {
+				var o client.ListOptions
+				ip, byAddress := o.ApplyOptions(opts).FieldSelector.RequiresExactMatch(address.IndexAddress)
 				pods.Items = nil
 				for i := range l.cache {
-					pods.Items = append(pods.Items, *l.cache[i].DeepCopy())
+					if p := &l.cache[i]; !byAddress || slices.Contains(address.Shows(p), ip) {
+						pods.Items = append(pods.Items, *p.DeepCopy())
+					}
 				}
 				if l.afterList != nil {
 					l.afterList()
@@ -75,7 +81,7 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 			defer l.mu.Unlock()
 			l.creates++ // the fake client sets neither UID nor time
 			o.SetUID(types.UID(fmt.Sprint(l.creates)))
-			o.SetCreationTimestamp(metav1.NewTime(now))
+			o.SetCreationTimestamp(metav1.NewTime(l.clock.Now()))
 			return c.Create(ctx, o, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -112,8 +118,9 @@ func (l *lagging) reconcile(times int) {
 	}
 }
 
-// catchUp lets the cache show everything, and its events arrive.
-func (l *lagging) catchUp() {
+// catchUp lets the cache show everything, and its events arrive. It returns the
+// cache.
+func (l *lagging) catchUp() []corev1.Pod {
 	l.t.Helper()
 	known := map[types.UID]bool{}
 	for i := range l.cache {
@@ -131,6 +138,7 @@ func (l *lagging) catchUp() {
 			l.expectations.CreationObserved(key)
 		}
 	}
+	return l.cache
 }
 
 // allIdle turns the pods that the API has idle, as if they had become Ready.
@@ -154,14 +162,7 @@ func keyOf(pod *corev1.Pod) client.ObjectKey { return client.ObjectKeyFromObject
 
 func (l *lagging) scaleTo(replicas int32) {
 	l.t.Helper()
-	var pool v1alpha1.SandboxPool
-	if err := l.real.Get(l.t.Context(), key, &pool); err != nil {
-		l.t.Fatal(err)
-	}
-	pool.Spec.Replicas = replicas
-	if err := l.real.Update(l.t.Context(), &pool); err != nil {
-		l.t.Fatal(err)
-	}
+	l.change(func(p *v1alpha1.SandboxPool) { p.Spec.Replicas = replicas })
 }
 
 func TestLaggingCacheNeitherOvershootsNorOscillates(t *testing.T) {
