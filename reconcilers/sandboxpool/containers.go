@@ -100,17 +100,3 @@ func beforeClaim(pod *corev1.Pod, t *corev1.ContainerStateTerminated) bool {
 	claimed, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationClaimedAt])
 	return err == nil && !t.FinishedAt.IsZero() && !t.FinishedAt.Add(time.Second).After(claimed)
 }
-
-// changed lists the containers whose image a claim has changed since the pod
-// turned idle.
-func changed(pod *corev1.Pod) []string {
-	var names []string
-	record := onRecord(pod)
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		if was, known := record[c.Name]; known && was.Image != c.Image {
-			names = append(names, c.Name)
-		}
-	}
-	return names
-}

@@ -81,16 +81,11 @@ func failure(pod *corev1.Pod) *PodStatusDetail {
 	if noted != "" && ip != "" && ip != noted {
 		return &PodStatusDetail{Reason: ReasonAddressChanged, Message: fmt.Sprintf("the pod's address changed from %s to %s", noted, ip)}
 	}
-	// A container that ends while the pod is claimed takes the sandbox's state
-	// with it, also if the kubelet starts it again. While an image change is
-	// under way the old container's end is what was asked for.
+	// While an image change is under way the old container's end is what was asked
+	// for.
 	switch v1alpha1.PhaseOf(pod) {
 	case v1alpha1.PodRunning:
-		if t := terminated(pod); t != nil {
-			return fromTerminated(t.name, t.state)
-		}
-		d, _ := restarted(pod)
-		return d
+		return lost(pod)
 	case v1alpha1.PodStarting:
 		if d, _ := restarted(pod); d != nil {
 			return d
@@ -98,6 +93,16 @@ func failure(pod *corev1.Pod) *PodStatusDetail {
 		return hopeless(pod)
 	}
 	return nil
+}
+
+// lost tells of a container that ended after its pod was running: it takes the
+// sandbox's state with it, also if the kubelet starts it again.
+func lost(pod *corev1.Pod) *PodStatusDetail {
+	if t := terminated(pod); t != nil {
+		return fromTerminated(t.name, t.state)
+	}
+	d, _ := restarted(pod)
+	return d
 }
 
 type ended struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// ErrSandboxNotFound: no pod backs a sandbox of this ID.
+// ErrSandboxNotFound means that no pod backs a sandbox of this ID.
 var ErrSandboxNotFound = errors.New("no pod backs this sandbox")
 
 // SandboxBase is what a claimed pod alone says of its sandbox.

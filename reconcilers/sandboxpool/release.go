@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
 )
 
-// ErrPodMoved: the pod is not as the caller saw it any more, or is gone.
+// ErrPodMoved means that the pod is not as the caller saw it any more, or is gone.
 var ErrPodMoved = errors.New("the pod has moved on")
 
 // ReleaseSandboxPodOptions say why a claim is over. The zero value releases a

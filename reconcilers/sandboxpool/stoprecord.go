@@ -26,6 +26,9 @@ func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.Stop
 		NodeName:       pod.Spec.NodeName,
 	}
 	d := failure(pod)
+	if _, ran := pod.Annotations[v1alpha1.AnnotationStartedAt]; d == nil && ran && v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed {
+		d = lost(pod) // its end is why it is failed, and says how and when
+	}
 	if d == nil {
 		d = DeletionDetail(pod)
 	}

@@ -48,6 +48,13 @@ func TestStopRecords(t *testing.T) {
 		{"canceled", v1alpha1.EndCanceled, func(*view) {}, v1alpha1.StopCanceled, "", "", -1},
 		{"crashed", v1alpha1.EndFailed, terminated(3, "Error"), v1alpha1.StopFailed, "Crashed", "container main ended with exit code 3", 3},
 		{"out of memory", v1alpha1.EndFailed, terminated(137, "OOMKilled"), v1alpha1.StopFailed, "OOMKilled", "too much memory", 137},
+		{"crashed, and marked as failed since", v1alpha1.EndFailed, func(v *view) {
+			terminated(3, "Error")(v)
+			v.pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodFailed)
+			v.pod.Annotations[v1alpha1.AnnotationStartedAt] = now.Add(-time.Minute).Format(time.RFC3339Nano)
+			v.pod.Annotations[v1alpha1.AnnotationFailureReason] = "Crashed"
+			v.pod.Annotations[v1alpha1.AnnotationFailureMessage] = "container main ended with exit code 3"
+		}, v1alpha1.StopFailed, "Crashed", "exit code 3", 3},
 		{"evicted", v1alpha1.EndFailed, func(v *view) {
 			v.pod.Status.Phase, v.pod.Status.Reason, v.pod.Status.Message = corev1.PodFailed, "Evicted", "the node was low on memory"
 		}, v1alpha1.StopFailed, "Evicted", "low on memory", -1},
