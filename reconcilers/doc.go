@@ -11,6 +11,8 @@
 //	pod, idle → starting/running  gateways (the claim); sandbox for a binding whose owner died
 //	pod, starting → running       sandboxpool
 //	pod, → failed                 sandboxpool
+//	pod, stopping → warming       sandboxpool, with all labels and annotations
+//	pod, scale-down mark          sandboxpool, while idle
 //	pod, → stopping               sandbox; gateways for a claim of unknown outcome
 //	pod, delete and finalizer     sandboxpool
 //	Sandbox, spec.binding         gateways; sandbox removes one that cannot land

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -49,8 +50,10 @@ type world struct {
 	options  reconcilers.Options
 	// faults wraps the controller's writes; see restart tests.
 	faults *interceptor.Funcs
-	stop   func()
-	log    logs
+	// watchLag is how late the controller's watches are.
+	watchLag time.Duration
+	stop     func()
+	log      logs
 }
 
 // logs keeps what the controller logs, to be shown if the test fails.
@@ -120,7 +123,11 @@ func (w *world) clear() {
 // next start.
 func (w *world) start() {
 	w.t.Helper()
-	mgr, err := ctrl.NewManager(kubetest.Config(w.t), ctrl.Options{
+	cfg := kubetest.Config(w.t)
+	if w.watchLag > 0 {
+		cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return lagging{base, w.watchLag} })
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:  kubetest.Scheme(),
 		Logger:  w.log.logger(),
 		Metrics: metricsserver.Options{BindAddress: "0"},

@@ -315,3 +315,24 @@ func never(t *testing.T, d time.Duration, what string, bad func() bool) {
 		}
 	}
 }
+
+// TestNoRecords: without a store a sandbox goes once its address is free again,
+// and not before.
+func TestNoRecords(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.options.NoRecords = true })
+	w.pool("p", 1, 0)
+	w.await("p", v1alpha1.PodIdle, 1)
+	s, pod := w.running("p")
+	w.gateways.setAway(true)
+	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitGone(pod)
+	never(t, time.Second, "the record went before its fence", func() bool { return w.sandbox(s.Name) == nil })
+	w.gateways.setAway(false)
+	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
+	w.awaitSandbox(s, "")
+	if held := time.Since(s.Status.FencedAt.Time); held < address.Hold {
+		t.Errorf("the record went %v after its fence, want %v", held, address.Hold)
+	}
+}

@@ -3,12 +3,14 @@ package reconcilers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +21,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
 // Options of the controller's reconcilers. Only Fencer is needed; other zero
@@ -30,12 +33,21 @@ type Options struct {
 	LastActive idletimeout.LastActiveSource
 	// ApplyClaim: see sandbox.Reconciler.
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
-	// RecordTTL is how long ended Sandboxes are kept.
+	// RecordTTL is how long ended Sandboxes are kept, RecordCap how many in a
+	// namespace; NoRecords keeps none.
 	RecordTTL time.Duration
+	RecordCap int
+	NoRecords bool
 	// BindGrace and SweepInterval: see sandbox.Reconciler.
 	BindGrace, SweepInterval time.Duration
 	// IdleCheckInterval is the time between two looks for idle sandboxes.
 	IdleCheckInterval time.Duration
+	// DigestResolver, SandboxReadyHook, IdleNotifier and PluginManager: see
+	// sandboxpool.SandboxPoolReconciler. Each may be nil.
+	DigestResolver   sandboxpool.DigestResolver
+	SandboxReadyHook sandboxpool.SandboxReadyHook
+	IdleNotifier     sandboxpool.IdleNotifier
+	PluginManager    sandboxpool.PluginManager
 	// Registerer takes the metrics; nil registers none.
 	Registerer prometheus.Registerer
 	// Controller is for both controllers; MaxConcurrentReconciles is set by them.
@@ -58,13 +70,26 @@ func CacheByObject() map[client.Object]cache.ByObject {
 // before the manager starts.
 func Setup(mgr ctrl.Manager, o Options) error {
 	ledger := address.NewLedger(nil)
+	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making an API client: %w", err)
+	}
 	pools := &sandboxpool.SandboxPoolReconciler{
 		Client:   mgr.GetClient(),
 		Scheme:   mgr.GetScheme(),
 		Recorder: mgr.GetEventRecorder("sandboxpool"),
 		Ledger:   ledger,
-		Metrics:  sandboxpool.NewMetrics(o.Registerer),
+
+		Clientset:        clientset,
+		HookRunner:       &poststarthooks.Cluster{Config: mgr.GetConfig(), Clientset: clientset},
+		DigestResolver:   o.DigestResolver,
+		SandboxReadyHook: o.SandboxReadyHook,
+		IdleNotifier:     o.IdleNotifier,
+		PluginManager:    o.PluginManager,
+
+		Metrics: sandboxpool.NewMetrics(o.Registerer),
 	}
+	records := &sandboxpool.ObjectStore{Client: mgr.GetClient(), TTL: o.RecordTTL, Cap: o.RecordCap}
 	sandboxes := &sandbox.Reconciler{
 		Client:        mgr.GetClient(),
 		APIReader:     mgr.GetAPIReader(),
@@ -72,10 +97,15 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Fencer:        o.Fencer,
 		Ledger:        ledger,
 		ApplyClaim:    o.ApplyClaim,
-		RecordTTL:     o.RecordTTL,
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
 		Metrics:       sandbox.NewMetrics(o.Registerer),
+	}
+	if !o.NoRecords {
+		sandboxes.SandboxStore = records
+		if err := mgr.Add(records); err != nil {
+			return fmt.Errorf("adding the store of records: %w", err)
+		}
 	}
 	idle := idletimeout.NewIdleTimeoutReconciler(mgr.GetClient(),
 		idletimeout.NewSandboxStore(mgr.GetClient()), o.IdleCheckInterval, o.LastActive)

@@ -183,7 +183,7 @@ func TestPodThatNeverGetsReady(t *testing.T) {
 				creates.Add(1)
 			}
 		}
-		return creates.Load() > 8
+		return creates.Load() > 5
 	})
 	heal.Store(true)
 	w.await("p", v1alpha1.PodIdle, 4)

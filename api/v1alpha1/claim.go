@@ -26,6 +26,12 @@ func FencedAddress(pod *corev1.Pod) string {
 	return ""
 }
 
+// HasPostStartHooks reports whether a claim must leave the pod starting, so that
+// its hooks run before the sandbox is used.
+func HasPostStartHooks(pod *corev1.Pod) bool {
+	return pod.Annotations[AnnotationPostStartHooks] != ""
+}
+
 // RunsSandboxd reports whether the pods of a spec run sandboxd: one of their
 // containers names its port.
 func RunsSandboxd(spec *corev1.PodSpec) bool {

@@ -26,9 +26,25 @@ const (
 	AnnotationStartedAt = "sandlane.dev/started-at"
 	// AnnotationTemplateHash identifies the pod template the pod was made from.
 	AnnotationTemplateHash = "sandlane.dev/template-hash"
-	// AnnotationScaleDownProtected is the RFC 3339 time until which a pod picked
-	// for scale-down can still be claimed.
+	// AnnotationIdleSince is the RFC 3339 time with nanoseconds at which the pod
+	// last turned idle.
+	AnnotationIdleSince = "sandlane.dev/idle-since"
+	// AnnotationScaleDownProtected is the RFC 3339 time, with nanoseconds, until
+	// which a pod picked for scale-down is kept, so that a claim on its way wins.
 	AnnotationScaleDownProtected = "sandlane.dev/scale-down-protected"
+	// AnnotationContainers says what ran in the pod when it turned idle or running:
+	// image, container ID and restart count of each container, as JSON.
+	AnnotationContainers = "sandlane.dev/containers"
+	// AnnotationPostStartHooks is the template's postStartHooks, as JSON: those of
+	// the template that the pod was made from. Absent without any.
+	AnnotationPostStartHooks = "sandlane.dev/post-start-hooks"
+	// AnnotationRecycling is the RFC 3339 time with nanoseconds at which a stopped
+	// pod was given its own images back, AnnotationRecycled that at which it turned
+	// warming again.
+	AnnotationRecycling = "sandlane.dev/recycling"
+	AnnotationRecycled  = "sandlane.dev/recycled"
+	// AnnotationStop is the StopRecord of the claim that is over, as JSON.
+	AnnotationStop = "sandlane.dev/stop"
 	// AnnotationFailureReason and AnnotationFailureMessage say why a pod is failed.
 	AnnotationFailureReason  = "sandlane.dev/failure-reason"
 	AnnotationFailureMessage = "sandlane.dev/failure-message"

@@ -41,6 +41,13 @@ type SandboxTemplateSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Runtimes []Runtime `json:"runtimes,omitempty"`
+	// PostStartHooks run in this order once a claimed pod runs its images, before
+	// its sandbox counts as running. They may run more than once for a claim.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	PostStartHooks []PostStartHook `json:"postStartHooks,omitempty"`
 	// StartupTimeout and IdleTimeout are the defaults of pools that set none.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -57,6 +64,68 @@ type SandboxTemplateSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 }
+
+// PostStartHook is something to be done in a pod before its sandbox is used.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.exec) != has(self.httpPost)",message="set exactly one of exec and httpPost"
+type PostStartHook struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Exec runs a command in a container.
+	// +optional
+	Exec *ExecHook `json:"exec,omitempty"`
+	// HTTPPost sends a POST to the pod; any 2xx answer is a success.
+	// +optional
+	HTTPPost *HTTPPostHook `json:"httpPost,omitempty"`
+	// TimeoutSeconds bounds each try. Unset means 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+	// Retries is how often a failed try is repeated, after 1, 2, 4 … 30 s. The
+	// startup timeout bounds all of it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Retries int32 `json:"retries,omitempty"`
+	// FailurePolicy says what a hook's failure means for the sandbox: Fail
+	// (default) ends it, Ignore goes on.
+	// +optional
+	FailurePolicy HookFailurePolicy `json:"failurePolicy,omitempty"`
+}
+
+// ExecHook is a command in a container.
+type ExecHook struct {
+	// Container is the first one if empty.
+	// +optional
+	Container string `json:"container,omitempty"`
+	// +kubebuilder:validation:MinItems=1
+	Command []string `json:"command"`
+}
+
+// HTTPPostHook is a request to the pod's own address.
+type HTTPPostHook struct {
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+	// +optional
+	// +kubebuilder:validation:Pattern="^/"
+	Path string `json:"path,omitempty"`
+	// Body is sent as it is, as application/json.
+	// +optional
+	Body string `json:"body,omitempty"`
+}
+
+// HookFailurePolicy says what a failed hook means.
+// +kubebuilder:validation:Enum=Fail;Ignore
+type HookFailurePolicy string
+
+// The hook failure policies.
+const (
+	HookFail   HookFailurePolicy = "Fail"
+	HookIgnore HookFailurePolicy = "Ignore"
+)
 
 // Runtime is an image that a sandbox may ask for by name.
 type Runtime struct {

@@ -30,7 +30,7 @@ import (
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/reconcilers"
-	"github.com/sandlane/sandlane/reconcilers/sandbox"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
 // Leader election outlives short absences of the API server: controller-runtime's
@@ -56,6 +56,7 @@ type controllerOptions struct {
 	systemNamespace string
 	leaderElect     bool
 	recordTTL       time.Duration
+	recordCap       int
 	idleCheck       time.Duration
 	leaseGrace      time.Duration
 	log             *slog.Logger
@@ -74,12 +75,13 @@ func newController() *cobra.Command {
 	flags.StringVar(&o.metricsAddress, "metrics-address", "0", "where to serve /metrics; 0 is nowhere")
 	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run beside other controllers, one at a time")
-	flags.DurationVar(&o.recordTTL, "record-ttl", sandbox.DefaultRecordTTL, "how long ended sandboxes are kept")
+	flags.DurationVar(&o.recordTTL, "record-ttl", sandboxpool.DefaultRecordTTL, "how long ended sandboxes are kept")
+	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if o.recordTTL <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
-			return errors.New("--record-ttl, --idle-check-interval and --lease-grace must be more than 0")
+		if o.recordTTL <= 0 || o.recordCap <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
+			return errors.New("--record-ttl, --record-cap, --idle-check-interval and --lease-grace must be more than 0")
 		}
 		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
@@ -147,6 +149,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 			return applyClaim(ctx, live, s, pod)
 		},
 		RecordTTL:         o.recordTTL,
+		RecordCap:         o.recordCap,
 		IdleCheckInterval: o.idleCheck,
 		Registerer:        metrics.Registry,
 	})

@@ -213,7 +213,10 @@ func TestImagesAreChangedInTheSamePatch(t *testing.T) {
 		images := map[string]string{"side": "c", "main": "a"}
 		fails(t, ask(ClaimOptions{ContainerImages: images, TargetPodPhase: v1alpha1.PodRunning}), ErrInvalid)
 		fails(t, ask(ClaimOptions{ContainerImages: map[string]string{"none": "c"}}), ErrInvalid)
-		fails(t, ask(ClaimOptions{Labels: map[string]string{v1alpha1.LabelPool: "mine"}}), ErrInvalid)
+		for _, key := range []string{v1alpha1.LabelPool, v1alpha1.AnnotationContainers, v1alpha1.AnnotationPostStartHooks, v1alpha1.AnnotationStop} {
+			fails(t, ask(ClaimOptions{Labels: map[string]string{key: "mine"}}), ErrInvalid)
+			fails(t, ask(ClaimOptions{Annotations: map[string]string{key: "mine"}}), ErrInvalid)
+		}
 		fails(t, ask(ClaimOptions{TargetPodPhase: v1alpha1.PodFailed}), ErrInvalid)
 		pod := gets(t, ask(ClaimOptions{ContainerImages: images, Labels: map[string]string{v1alpha1.LabelEnv: "e"}}), "p1")
 		if pod.Spec.Containers[0].Image != "a" || pod.Spec.Containers[1].Image != "c" {
@@ -228,6 +231,34 @@ func TestImagesAreChangedInTheSamePatch(t *testing.T) {
 		synctest.Wait()
 		if n := r.api.count("claim"); n != 1 {
 			t.Errorf("%d claim PATCHes", n)
+		}
+	})
+}
+
+// TestPodsWithHooksAreClaimedStarting: nothing but the pool reconciler turns them
+// running, once the hooks are done. Pods of the template without hooks are
+// claimed running, in the same pool.
+func TestPodsWithHooksAreClaimedStarting(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		hooked := func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationPostStartHooks] = `[{"name":"h"}]` }
+		r.api.idle("p1")
+		r.api.change("p1", hooked)
+		r.Offer(r.api.pod("p1"))
+		r.stockUp("p2")
+		r.api.idle("p3") // read by a follower
+		r.api.change("p3", hooked)
+		fails(t, r.ask(t, "a", time.Minute, func(q *ClaimRequest) { q.Opts.TargetPodPhase = v1alpha1.PodRunning }), ErrInvalid)
+		for i, want := range []v1alpha1.PodPhase{v1alpha1.PodStarting, v1alpha1.PodRunning} {
+			pod := gets(t, r.ask(t, fmt.Sprint("b", i), time.Minute), fmt.Sprint("p", i+1))
+			_, started := pod.Annotations[v1alpha1.AnnotationStartedAt]
+			if got := v1alpha1.PhaseOf(pod); got != want || started != (want == v1alpha1.PodRunning) {
+				t.Errorf("%s: phase %s, annotations %v", pod.Name, got, pod.Annotations)
+			}
+		}
+		pod := r.api.pod("p3")
+		s := &v1alpha1.Sandbox{Spec: v1alpha1.SandboxSpec{Namespace: "ns", Binding: &v1alpha1.Binding{ClaimID: "c", PodName: "p3", PodUID: string(pod.UID)}}}
+		if claim, err := ClaimOf(s, pod); err != nil || claim.Phase != v1alpha1.PodStarting {
+			t.Errorf("a follower claims the pod %s, error %v", claim.Phase, err)
 		}
 	})
 }

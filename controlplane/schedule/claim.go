@@ -41,7 +41,7 @@ func (s *PoolScheduler) claim(e *entry, rec *podRecord) {
 		s.fail(e, err)
 		return
 	}
-	claim, err := e.Opts.claim(rec.shape.containers)
+	claim, err := e.Opts.claim(rec.shape)
 	claim.SandboxID, claim.ClaimID = e.SandboxID, e.ClaimID
 	claim.Namespace, claim.PodName, claim.PodUID = s.namespace, rec.name, rec.uid
 	if err == nil {

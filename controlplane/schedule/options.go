@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,21 +16,17 @@ import (
 type ClaimOptions struct {
 	// ContainerImages are images by container name.
 	ContainerImages map[string]string
-	// Labels and Annotations are written with the claim. Keys that Sandlane
-	// itself keeps on pods are refused (ErrInvalid), but for the env label.
+	// Labels and Annotations are written with the claim. Sandlane's own keys are
+	// refused (ErrInvalid), but for the env label.
 	Labels, Annotations map[string]string
 	// TargetPodPhase is PodRunning or PodStarting. Empty means PodStarting if an
-	// image changes, else PodRunning; PodRunning with a changed image is refused.
+	// image changes or the pod has post-start hooks, else PodRunning; PodRunning is
+	// refused for a pod that must start first.
 	TargetPodPhase v1alpha1.PodPhase
 }
 
-// reserved are the keys that a claim must not be able to set.
-var reserved = []string{
-	v1alpha1.LabelPool, v1alpha1.LabelPhase, v1alpha1.LabelSandboxID,
-	v1alpha1.AnnotationClaim, v1alpha1.AnnotationAddress, v1alpha1.AnnotationClaimedAt,
-	v1alpha1.AnnotationStartedAt, v1alpha1.AnnotationTemplateHash,
-	v1alpha1.AnnotationFailureReason, v1alpha1.AnnotationFailureMessage,
-}
+// reserved is the prefix of the keys that a claim must not be able to set.
+const reserved = "sandlane.dev/"
 
 // container is what a claim needs to know of a pod's container.
 type container struct{ name, image string }
@@ -43,19 +40,23 @@ func containersOf(pod *corev1.Pod) []container {
 }
 
 // claim builds the claim of one pod.
-func (o ClaimOptions) claim(containers []container) (Claim, error) {
-	images, err := imageChanges(containers, o.ContainerImages)
+func (o ClaimOptions) claim(of *shape) (Claim, error) {
+	images, err := imageChanges(of.containers, o.ContainerImages)
 	if err != nil {
 		return Claim{}, err
 	}
-	phase, err := targetPhase(o.TargetPodPhase, len(images) > 0)
+	phase, err := targetPhase(o.TargetPodPhase, len(images) > 0, of.hooks)
 	if err != nil {
 		return Claim{}, err
 	}
-	for _, key := range reserved {
-		_, label := o.Labels[key]
-		if _, annotation := o.Annotations[key]; label || annotation {
-			return Claim{}, fmt.Errorf("%w: %s is not a claim's to set", ErrInvalid, key)
+	for key := range o.Labels {
+		if strings.HasPrefix(key, reserved) && key != v1alpha1.LabelEnv {
+			return Claim{}, fmt.Errorf("%w: label %s is not a claim's to set", ErrInvalid, key)
+		}
+	}
+	for key := range o.Annotations {
+		if strings.HasPrefix(key, reserved) {
+			return Claim{}, fmt.Errorf("%w: annotation %s is not a claim's to set", ErrInvalid, key)
 		}
 	}
 	return Claim{Phase: phase, Images: images, Labels: o.Labels, Annotations: o.Annotations}, nil
@@ -86,15 +87,18 @@ func imageChanges(containers []container, want map[string]string) ([]ImageChange
 	return changes, nil
 }
 
-// targetPhase decides the phase that a claim leaves its pod in.
-func targetPhase(want v1alpha1.PodPhase, changed bool) (v1alpha1.PodPhase, error) {
+// targetPhase decides the phase that a claim leaves its pod in. From starting to
+// running the pool reconciler takes it, once its images run and its hooks are done.
+func targetPhase(want v1alpha1.PodPhase, changed, hooks bool) (v1alpha1.PodPhase, error) {
 	switch {
-	case want == "" && changed:
+	case want == "" && (changed || hooks):
 		return v1alpha1.PodStarting, nil
 	case want == "":
 		return v1alpha1.PodRunning, nil
 	case want == v1alpha1.PodRunning && changed:
 		return "", fmt.Errorf("%w: a pod whose image changes is not running yet", ErrInvalid)
+	case want == v1alpha1.PodRunning && hooks:
+		return "", fmt.Errorf("%w: a pod with post-start hooks is not running before they are done", ErrInvalid)
 	case want == v1alpha1.PodRunning, want == v1alpha1.PodStarting:
 		return want, nil
 	}

@@ -51,7 +51,7 @@ func ClaimOf(s *v1alpha1.Sandbox, pod *corev1.Pod) (Claim, error) {
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	phase, err := targetPhase("", len(images) > 0)
+	phase, err := targetPhase("", len(images) > 0, v1alpha1.HasPostStartHooks(pod))
 	return Claim{
 		SandboxID: s.Name, ClaimID: b.ClaimID,
 		Namespace: s.Spec.Namespace, PodName: b.PodName, PodUID: types.UID(b.PodUID),

@@ -1,27 +1,44 @@
 package schedule
 
-import "slices"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
 
 // shape is what pods of one template have in common for a claim. Pods share it,
 // so that a pick compares images once a shape and not once a pod.
 type shape struct {
 	containers []container
+	hooks      bool // they have post-start hooks, so a claim leaves them starting
 	pods       int  // of this shape, in whatever state
 	ready      int  // of them in the queue
 	fits       bool // what the last someFit found
 }
 
-// join counts a pod in and returns its shape.
-func (s *stock) join(containers []container) *shape {
+// shapeOf returns the pod's shape, as one of no pods.
+func shapeOf(pod *corev1.Pod) *shape {
+	return &shape{containers: containersOf(pod), hooks: v1alpha1.HasPostStartHooks(pod)}
+}
+
+// equal reports whether a claim needs to know the same of both.
+func (a *shape) equal(b *shape) bool {
+	return a.hooks == b.hooks && slices.Equal(a.containers, b.containers)
+}
+
+// join counts a pod in and returns its shape: a known one that equals it, or it.
+func (s *stock) join(of *shape) *shape {
 	for _, known := range s.shapes {
-		if slices.Equal(known.containers, containers) {
+		if known.equal(of) {
 			known.pods++
 			return known
 		}
 	}
-	fresh := &shape{containers: containers, pods: 1}
-	s.shapes = append(s.shapes, fresh)
-	return fresh
+	of.pods = 1
+	s.shapes = append(s.shapes, of)
+	return of
 }
 
 // leave counts a pod out.
@@ -32,9 +49,9 @@ func (s *stock) leave(old *shape) {
 }
 
 // reshape gives a pod whose images were changed its new shape.
-func (s *stock) reshape(rec *podRecord, containers []container) {
+func (s *stock) reshape(rec *podRecord, now *shape) {
 	old := rec.shape
-	rec.shape = s.join(containers)
+	rec.shape = s.join(now)
 	if rec.state == ready {
 		old.ready--
 		rec.shape.ready++

@@ -55,11 +55,11 @@ func (s *stock) offer(pod *corev1.Pod) bool {
 	rec := s.pods[pod.UID]
 	fresh := rec == nil
 	if fresh {
-		rec = &podRecord{name: pod.Name, uid: pod.UID, shape: s.join(containersOf(pod))}
+		rec = &podRecord{name: pod.Name, uid: pod.UID, shape: s.join(shapeOf(pod))}
 		s.pods[pod.UID] = rec
 		s.enqueue(rec, len(s.queue))
-	} else if containers := containersOf(pod); !slices.Equal(rec.shape.containers, containers) {
-		s.reshape(rec, containers)
+	} else if now := shapeOf(pod); !rec.shape.equal(now) {
+		s.reshape(rec, now)
 	}
 	rec.listed = true
 	return fresh

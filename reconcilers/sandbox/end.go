@@ -96,6 +96,9 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 			next.Status.Stop = sandboxpool.CaptureSandboxStopRecord(pod, s.Spec.End)
 		}
 	}
+	if next.Status.Stop == nil && served(s) {
+		next.Status.Stop = sandboxpool.RecordWithoutPod(s.Spec.Binding.PodName, s.Spec.End)
+	}
 	if next.Status.EndedAt == nil {
 		at := s.Spec.End.At
 		next.Status.EndedAt = &at
@@ -147,13 +150,18 @@ func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox) (*v1alp
 	return next, nil
 }
 
-// keep holds the record for its TTL, or, if it was deleted, until its address
-// has been out of use for address.Hold.
+// keep holds the record as long as the store wants it, or, if it was deleted,
+// until its address has been out of use for address.Hold.
 func (r *Reconciler) keep(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	now := r.now()
 	if s.DeletionTimestamp == nil {
-		if left := r.RecordTTL - now.Sub(s.Spec.End.At.Time); left > 0 {
-			return ctrl.Result{RequeueAfter: left}, nil
+		if r.SandboxStore != nil {
+			if err := r.SandboxStore.Save(ctx, s); err != nil {
+				return ctrl.Result{}, fmt.Errorf("saving the record: %w", err)
+			}
+			if left := r.SandboxStore.Keep(s, now); left > 0 {
+				return ctrl.Result{RequeueAfter: left}, nil
+			}
 		}
 		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

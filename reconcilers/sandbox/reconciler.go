@@ -20,6 +20,7 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
 // Fencer tells every gateway that whatever a pod object older than rv says about
@@ -31,7 +32,6 @@ type Fencer interface {
 
 // Defaults of the reconciler's options.
 const (
-	DefaultRecordTTL    = time.Hour
 	DefaultFenceTimeout = time.Second
 	DefaultBindGrace    = 5 * time.Second
 	DefaultSweep        = time.Minute
@@ -56,8 +56,8 @@ type Reconciler struct {
 	// leaves such a sandbox to the next request or its startup timeout. An error
 	// asks to look again.
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
-	// RecordTTL is how long an ended Sandbox is kept.
-	RecordTTL time.Duration
+	// SandboxStore keeps the records of ended sandboxes; nil keeps none.
+	SandboxStore sandboxpool.SandboxStore
 	// FenceTimeout bounds one attempt to reach all gateways.
 	FenceTimeout time.Duration
 	// BindGrace is how long a binding may stand without its claim on the pod

@@ -68,7 +68,6 @@ func (r *Reconciler) complete(workers int) {
 			*d = to
 		}
 	}
-	def(&r.RecordTTL, DefaultRecordTTL)
 	def(&r.FenceTimeout, DefaultFenceTimeout)
 	def(&r.BindGrace, DefaultBindGrace)
 	def(&r.SweepInterval, DefaultSweep)

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
 // retrySoon is the wait after a write that came too late.
@@ -64,13 +66,24 @@ func (r *Reconciler) stop(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.
 		}
 		return r.podListRV(ctx)
 	}
-	p := jsonpatch.For(pod.UID)
 	if what == stopClaimed {
-		p = p.Test(jsonpatch.Claim, s.Spec.Binding.ClaimID)
-	} else {
-		p = p.Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil)
+		o := sandboxpool.OptionsOf(s.Status.Stop)
+		o.DisableRetry = true // the end starts over
+		return releasePod(ctx, r.Client, pod, o)
 	}
-	return stopPod(ctx, r.Client, pod, p)
+	return stopPod(ctx, r.Client, pod, jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil))
+}
+
+// releasePod stops a claimed pod, and says on it why.
+func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod, o sandboxpool.ReleaseSandboxPodOptions) (uint64, error) {
+	out, err := sandboxpool.ReleaseSandboxPod(ctx, c, pod, o)
+	if errors.Is(err, sandboxpool.ErrPodMoved) {
+		return 0, errMoved
+	}
+	if err != nil {
+		return 0, err
+	}
+	return parseRV(out.ResourceVersion)
 }
 
 // stopPod writes phase stopping under the tests of p.

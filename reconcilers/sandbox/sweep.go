@@ -12,7 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
 // sweeper finds claims that nobody owns. It runs on the leader; one goroutine
@@ -135,7 +135,9 @@ func (w *sweeper) release(ctx context.Context, s stray) error {
 	if s.pod == nil {
 		rv, err = w.r.podListRV(ctx)
 	} else {
-		rv, err = stopPod(ctx, w.r.Client, s.pod, jsonpatch.For(s.pod.UID).Test(jsonpatch.Claim, s.claim))
+		rv, err = releasePod(ctx, w.r.Client, s.pod, sandboxpool.ReleaseSandboxPodOptions{
+			StopReason: v1alpha1.StopCanceled, FailureReason: "NoSandbox", FailureMessage: "no sandbox owns this claim",
+		})
 	}
 	if err != nil {
 		return err

@@ -12,44 +12,88 @@ const (
 	backoffMost  = time.Minute
 )
 
-// creationBackoff keeps a pool whose pods cannot be created or never become
-// Ready from trying without end. Its states, per pool: clear, or failing (with a
-// count, a reason and the time of the next try). A pod that turns idle, or
-// another template, clears it. It lives in memory: a new leader tries once more.
-// It is safe for concurrent use.
+// creationBackoff keeps a pool whose pods cannot be created, or never become
+// Ready, from trying without end. A pool has up to two troubles:
+//
+//	refused  the API server did not take a pod. Its window of creations is 1
+//	         then, and doubles with each that succeeds; it is over when all that
+//	         was wanted could be made.
+//	unready  a pod did not become Ready in time. One pod at a time is tried until
+//	         one turns idle.
+//
+// It also remembers how many pods of the template were Ready at a time, so that a
+// pool that was scaled to nothing need not earn its trust again; an unready pod
+// ends that. Another template clears all. It lives in memory: a new leader tries
+// once more. It is safe for concurrent use.
 type creationBackoff struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	pools map[types.NamespacedName]*trouble
+	pools map[types.NamespacedName]*poolTrouble
 }
 
-// trouble is why a pool's creations wait. hash is the template it concerns.
+// poolTrouble is a pool's troubles with the template of the hash.
+type poolTrouble struct {
+	hash             string
+	refused, unready *trouble
+	proven           int
+}
+
+// trouble is why a pool's creations wait.
 type trouble struct {
-	hash            string
 	failures        int
 	until           time.Time
 	reason, message string
+	window          int
+}
+
+// troubles is a copy of what a pool has with its template; wait is how long
+// creations wait for it.
+type troubles struct {
+	refused, unready *trouble
+	wait             time.Duration
+	proven           int
+}
+
+// worst is the trouble to show.
+func (t troubles) worst() *trouble {
+	if t.refused != nil {
+		return t.refused
+	}
+	return t.unready
 }
 
 func newCreationBackoff(now func() time.Time) *creationBackoff {
-	return &creationBackoff{now: now, pools: map[types.NamespacedName]*trouble{}}
+	return &creationBackoff{now: now, pools: map[types.NamespacedName]*poolTrouble{}}
 }
 
-// failed notes a failure. Those of one batch count once: while a wait runs, the
-// next one does not make it longer.
-func (b *creationBackoff) failed(pool types.NamespacedName, hash, reason, message string) {
+// refused notes that the API server did not take a pod.
+func (b *creationBackoff) refused(pool types.NamespacedName, hash, reason, message string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.pools[pool]
-	if t == nil || t.hash != hash {
-		t = &trouble{hash: hash}
-		b.pools[pool] = t
+	p := b.of(pool, hash)
+	p.refused = b.fail(p.refused, reason, message)
+	p.refused.window = 1
+}
+
+// unready notes that a pod did not become Ready in time.
+func (b *creationBackoff) unready(pool types.NamespacedName, hash, reason, message string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.of(pool, hash)
+	p.unready, p.proven = b.fail(p.unready, reason, message), 0
+}
+
+// fail notes one more failure. Those of one batch count once: while a wait runs,
+// the next one does not make it longer. mu is held.
+func (b *creationBackoff) fail(t *trouble, reason, message string) *trouble {
+	if t == nil {
+		t = &trouble{}
 	}
 	t.reason, t.message = reason, message
 	now := b.now()
 	if now.Before(t.until) {
-		return
+		return t
 	}
 	wait := backoffMost
 	if t.failures < 6 {
@@ -57,15 +101,39 @@ func (b *creationBackoff) failed(pool types.NamespacedName, hash, reason, messag
 	}
 	t.failures++
 	t.until = now.Add(wait)
+	return t
 }
 
-// succeeded clears the pool's failures of this template.
-func (b *creationBackoff) succeeded(pool types.NamespacedName, hash string) {
+// accepted notes that the API server took what it was sent, or that nothing was
+// to be sent; all: that was all that is wanted.
+func (b *creationBackoff) accepted(pool types.NamespacedName, hash string, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t := b.pools[pool]; t != nil && t.hash == hash {
-		delete(b.pools, pool)
+	p := b.pools[pool]
+	switch {
+	case p == nil || p.hash != hash || p.refused == nil:
+	case all:
+		p.refused = nil
+	default:
+		p.refused.window, p.refused.failures, p.refused.until = 2*p.refused.window, 0, time.Time{}
 	}
+}
+
+// idle notes that a pod of the template has turned idle.
+func (b *creationBackoff) idle(pool types.NamespacedName, hash string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pools[pool]; p != nil && p.hash == hash {
+		p.unready = nil
+	}
+}
+
+// saw notes how many pods of the template have been Ready.
+func (b *creationBackoff) saw(pool types.NamespacedName, hash string, proven int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.of(pool, hash)
+	p.proven = max(p.proven, proven)
 }
 
 // forget drops the pool.
@@ -75,15 +143,34 @@ func (b *creationBackoff) forget(pool types.NamespacedName) {
 	delete(b.pools, pool)
 }
 
-// state returns the trouble that the pool has with this template, and how long
-// creations wait; nil and 0 if there is none.
-func (b *creationBackoff) state(pool types.NamespacedName, hash string) (*trouble, time.Duration) {
+// state returns the troubles that the pool has with this template.
+func (b *creationBackoff) state(pool types.NamespacedName, hash string) troubles {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.pools[pool]
-	if t == nil || t.hash != hash {
-		return nil, 0
+	p := b.pools[pool]
+	if p == nil || p.hash != hash {
+		return troubles{}
 	}
-	out := *t
-	return &out, max(t.until.Sub(b.now()), 0)
+	out := troubles{proven: p.proven}
+	now := b.now()
+	clone := func(t *trouble) *trouble {
+		if t == nil {
+			return nil
+		}
+		c := *t
+		out.wait = max(out.wait, t.until.Sub(now))
+		return &c
+	}
+	out.refused, out.unready = clone(p.refused), clone(p.unready)
+	return out
+}
+
+// of returns the pool's entry for the template. mu is held.
+func (b *creationBackoff) of(pool types.NamespacedName, hash string) *poolTrouble {
+	p := b.pools[pool]
+	if p == nil || p.hash != hash {
+		p = &poolTrouble{hash: hash}
+		b.pools[pool] = p
+	}
+	return p
 }

@@ -2,6 +2,7 @@ package sandboxpool
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,9 @@ type view struct {
 	drain bool
 	// outdated: the pod was made from another template than the pool's now.
 	outdated bool
+	// recycle: the pool lacks stock, and the pod may be used again once its claim
+	// is over.
+	recycle bool
 }
 
 type step int
@@ -40,12 +44,22 @@ const (
 	stepIdle
 	// stepRunning: starting → running.
 	stepRunning
+	// stepResolve: ask for an image's digest, then perhaps → running.
+	stepResolve
+	// stepHooks: run the post-start hooks, then → running.
+	stepHooks
+	// stepRecycle: give a stopped pod its own images back.
+	stepRecycle
+	// stepRewarm: stopping → warming.
+	stepRewarm
 	// stepFail: → failed, with reason and message.
 	stepFail
 	// stepDelete: delete the pod.
 	stepDelete
 	// stepForget: remove the finalizer of a pod that is being deleted.
 	stepForget
+	// stepRecord: note what runs in the pod.
+	stepRecord
 	// stepEnd: end the pod's sandbox, since the pool goes.
 	stepEnd
 )
@@ -68,6 +82,9 @@ func decide(v view, now time.Time) decision {
 		}
 		return decision{}
 	case phase == v1alpha1.PodStopping, phase == v1alpha1.PodFailed:
+		if phase == v1alpha1.PodStopping && v.recycle && recorded(v) && !orphan(v) {
+			return decideRecycle(v, now)
+		}
 		if recorded(v) || orphan(v) {
 			return decision{step: stepDelete, reason: "Ended"}
 		}
@@ -87,6 +104,11 @@ func decide(v view, now time.Time) decision {
 		return decideStarting(v, now)
 	case v1alpha1.PodIdle:
 		return decideIdle(pod, now)
+	case v1alpha1.PodRunning:
+		if _, before := restarted(pod); before {
+			return decision{step: stepRecord}
+		}
+		return decision{}
 	default:
 		return decision{}
 	}
@@ -99,7 +121,7 @@ func decideWarming(v view, now time.Time) decision {
 	if ready(v.pod) && v.pod.Status.PodIP != "" {
 		return decision{step: stepIdle}
 	}
-	left := v.startup - now.Sub(v.pod.CreationTimestamp.Time)
+	left := v.startup - now.Sub(madeAt(v.pod))
 	if left <= 0 {
 		return decision{step: stepFail, reason: ReasonStartupTimeout, message: notReady(v.pod, v.startup)}
 	}
@@ -107,19 +129,28 @@ func decideWarming(v view, now time.Time) decision {
 }
 
 func decideStarting(v view, now time.Time) decision {
-	if ready(v.pod) && runsItsImages(v.pod) {
+	all, unclear := runsItsImages(v.pod)
+	all = all && ready(v.pod)
+	hooks := v1alpha1.HasPostStartHooks(v.pod)
+	if all && !hooks {
 		return decision{step: stepRunning}
 	}
 	claimedAt, err := time.Parse(time.RFC3339Nano, v.pod.Annotations[v1alpha1.AnnotationClaimedAt])
 	if err != nil {
 		// Nobody can say when its startup began; endAt and idle timeout bound it.
-		return decision{}
+		claimedAt = now
 	}
 	left := v.startup - now.Sub(claimedAt)
-	if left <= 0 {
+	switch {
+	case left <= 0:
 		return decision{step: stepFail, reason: ReasonStartupTimeout, message: notReady(v.pod, v.startup)}
+	case all:
+		return decision{step: stepHooks, recheck: left}
+	case len(unclear) > 0 && ready(v.pod):
+		return decision{step: stepResolve, recheck: left}
+	default:
+		return decision{recheck: left}
 	}
-	return decision{recheck: left}
 }
 
 // decideIdle replaces an idle pod that stays unready. Gateways do not offer it
@@ -127,6 +158,9 @@ func decideStarting(v view, now time.Time) decision {
 func decideIdle(pod *corev1.Pod, now time.Time) decision {
 	c := readyCondition(pod)
 	if c == nil || c.Status == corev1.ConditionTrue {
+		if !maps.Equal(onRecord(pod), containersOf(pod)) {
+			return decision{step: stepRecord}
+		}
 		return decision{}
 	}
 	left := unreadyPatience - now.Sub(c.LastTransitionTime.Time)

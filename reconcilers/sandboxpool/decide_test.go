@@ -31,8 +31,10 @@ func newTestPod(phase v1alpha1.PodPhase, change ...func(*view)) view {
 			}},
 		},
 	}}
+	v.pod.Status.ContainerStatuses[0].ContainerID = "run://1"
 	if phase != v1alpha1.PodWarming {
 		v.pod.Annotations[v1alpha1.AnnotationAddress] = "10.0.0.1"
+		v.pod.Annotations[v1alpha1.AnnotationContainers] = encodeContainers(containersOf(v.pod))
 	}
 	for _, f := range change {
 		f(&v)
@@ -65,7 +67,7 @@ func noSandbox(v *view) {
 	v.sandbox = nil
 }
 func end(v *view) { v.sandbox.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased} }
-func onRecord(v *view) {
+func endOnRecord(v *view) {
 	end(v)
 	v.sandbox.Status.Phase, v.sandbox.Status.Address = v1alpha1.SandboxEnding, "10.0.0.1"
 }
@@ -89,11 +91,24 @@ func TestDecide(t *testing.T) {
 			v.pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-unreadyPatience))
 		}), want: stepFail, reason: ReasonUnready},
 		{name: "idle, from an old template", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.outdated = true })},
+		{name: "idle, started again", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.ContainerStatuses[0].ContainerID = "run://2" }), want: stepRecord},
 		{name: "idle, other address", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.PodIP = "10.0.0.2" }), want: stepFail, reason: ReasonAddressChanged},
 		{name: "idle, address lost", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.PodIP = "" })},
 		{name: "starting, image runs", view: claimedPod(v1alpha1.PodStarting), want: stepRunning},
 		{name: "starting, old image runs", view: claimedPod(v1alpha1.PodStarting, func(v *view) { v.pod.Spec.Containers[0].Image = "local/other" }), recheck: 50 * time.Second},
+		{name: "starting, another container was started again", view: claimedPod(v1alpha1.PodStarting, func(v *view) { v.pod.Status.ContainerStatuses[0].ContainerID = "run://2" }),
+			want: stepFail, reason: ReasonRestarted},
+		{name: "starting, impossible image", view: claimedPod(v1alpha1.PodStarting, func(v *view) {
+			v.pod.Spec.Containers[0].Image = "local/OTHER"
+			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "InvalidImageName"}}
+		}), want: stepFail, reason: "InvalidImageName"},
+		{name: "running, started again before the claim", view: claimedPod(v1alpha1.PodRunning, func(v *view) {
+			s := &v.pod.Status.ContainerStatuses[0]
+			s.ContainerID, s.RestartCount = "run://2", 1
+			s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now.Add(-time.Minute))}
+		}), want: stepRecord},
 		{name: "starting, old container ends", view: claimedPod(v1alpha1.PodStarting, func(v *view) {
+			v.pod.Spec.Containers[0].Image = "local/other"
 			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}
 		}), recheck: 50 * time.Second},
 		{name: "starting for too long", view: claimedPod(v1alpha1.PodStarting, unready, func(v *view) { v.startup = 10 * time.Second }), want: stepFail, reason: ReasonStartupTimeout},
@@ -102,21 +117,21 @@ func TestDecide(t *testing.T) {
 		{name: "running, crashed", view: claimedPod(v1alpha1.PodRunning, func(v *view) {
 			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 		}), want: stepFail, reason: ReasonCrashed},
-		{name: "running, ended, not stopped yet", view: claimedPod(v1alpha1.PodRunning, onRecord)},
+		{name: "running, ended, not stopped yet", view: claimedPod(v1alpha1.PodRunning, endOnRecord)},
 		{name: "stopping, not on record", view: claimedPod(v1alpha1.PodStopping, end)},
-		{name: "stopping, on record", view: claimedPod(v1alpha1.PodStopping, onRecord), want: stepDelete, reason: "Ended"},
-		{name: "stopping, record of another address", view: claimedPod(v1alpha1.PodStopping, onRecord, func(v *view) { v.sandbox.Status.Address = "10.0.0.2" })},
+		{name: "stopping, on record", view: claimedPod(v1alpha1.PodStopping, endOnRecord), want: stepDelete, reason: "Ended"},
+		{name: "stopping, record of another address", view: claimedPod(v1alpha1.PodStopping, endOnRecord, func(v *view) { v.sandbox.Status.Address = "10.0.0.2" })},
 		{name: "stopping, never claimed", view: newTestPod(v1alpha1.PodStopping), want: stepDelete, reason: "Ended"},
 		{name: "failed, sandbox not ended", view: claimedPod(v1alpha1.PodFailed)},
 		{name: "failed, never claimed", view: newTestPod(v1alpha1.PodFailed), want: stepDelete, reason: "Ended"},
 		{name: "deleted, never claimed", view: newTestPod(v1alpha1.PodIdle, deleting), want: stepForget},
 		{name: "deleted, claimed", view: claimedPod(v1alpha1.PodRunning, deleting)},
 		{name: "deleted, ended but not on record", view: claimedPod(v1alpha1.PodRunning, deleting, end)},
-		{name: "deleted, on record", view: claimedPod(v1alpha1.PodRunning, deleting, onRecord), want: stepForget},
-		{name: "deleted, on record, finalizer gone", view: claimedPod(v1alpha1.PodRunning, deleting, onRecord, func(v *view) { v.pod.Finalizers = nil })},
+		{name: "deleted, on record", view: claimedPod(v1alpha1.PodRunning, deleting, endOnRecord), want: stepForget},
+		{name: "deleted, on record, finalizer gone", view: claimedPod(v1alpha1.PodRunning, deleting, endOnRecord, func(v *view) { v.pod.Finalizers = nil })},
 		{name: "deleted, no sandbox", view: claimedPod(v1alpha1.PodRunning, deleting, noSandbox)},
 		{name: "deleted, no sandbox, fenced", view: claimedPod(v1alpha1.PodRunning, deleting, noSandbox, func(v *view) { v.fenced = true }), want: stepForget},
-		{name: "deleted, sandbox of another claim", view: claimedPod(v1alpha1.PodRunning, deleting, onRecord, func(v *view) { v.sandbox.Spec.Binding.ClaimID = "d" })},
+		{name: "deleted, sandbox of another claim", view: claimedPod(v1alpha1.PodRunning, deleting, endOnRecord, func(v *view) { v.sandbox.Spec.Binding.ClaimID = "d" })},
 		{name: "drained, warming", view: newTestPod(v1alpha1.PodWarming, draining), want: stepDelete, reason: "PoolDeleted"},
 		{name: "drained, idle", view: newTestPod(v1alpha1.PodIdle, draining), want: stepDelete, reason: "PoolDeleted"},
 		{name: "drained, running", view: claimedPod(v1alpha1.PodRunning, draining), want: stepEnd},
@@ -133,6 +148,18 @@ func TestDecide(t *testing.T) {
 }
 
 func TestFailureMessages(t *testing.T) {
+	claimedAt := now.Add(700 * time.Millisecond)
+	// anew is a container that ended so long after the claim, and runs again.
+	anew := func(id string, restarts int32, after time.Duration) func(*view) {
+		return func(v *view) {
+			v.pod.Annotations[v1alpha1.AnnotationClaimedAt] = claimedAt.Format(time.RFC3339Nano)
+			s := &v.pod.Status.ContainerStatuses[0]
+			s.ContainerID, s.RestartCount = id, restarts
+			s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				ExitCode: 1, FinishedAt: metav1.NewTime(claimedAt.Add(after).Truncate(time.Second)),
+			}
+		}
+	}
 	container := func(s corev1.ContainerStatus) func(*view) {
 		return func(v *view) { s.Name = "main"; v.pod.Status.ContainerStatuses[0] = s }
 	}
@@ -148,16 +175,17 @@ func TestFailureMessages(t *testing.T) {
 			ReasonCrashed, "container main was ended by signal 11"},
 		{"out of memory", container(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}}),
 			"OOMKilled", "container main was killed for using too much memory"},
-		{"started again", func(v *view) {
-			v.pod.Annotations[v1alpha1.AnnotationStartedAt] = now.Format(time.RFC3339Nano)
-			v.pod.Status.ContainerStatuses[0].RestartCount = 1
-			v.pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(now.Add(time.Second))}
+		{"started again", anew("run://2", 1, time.Second), ReasonCrashed, "container main ended with exit code 1"},
+		{"started again in the second of the claim", anew("run://2", 1, -500*time.Millisecond), ReasonCrashed, "container main ended with exit code 1"},
+		{"started again, the kubelet forgot the old one", func(v *view) { v.pod.Status.ContainerStatuses[0].ContainerID = "run://2" },
+			ReasonRestarted, "container main was started again, and what it held is lost"},
+		{"started again without an ID", anew("", 1, time.Second), ReasonCrashed, "container main ended with exit code 1"},
+		{"started again before it was claimed", anew("run://2", 1, -2*time.Second), "", ""},
+		{"about to be started again", func(v *view) {
+			anew("run://1", 0, time.Second)(v)
+			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+			v.pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.ContainerID = "run://1"
 		}, ReasonCrashed, "container main ended with exit code 1"},
-		{"started again before it was claimed", func(v *view) {
-			v.pod.Annotations[v1alpha1.AnnotationStartedAt] = now.Format(time.RFC3339Nano)
-			v.pod.Status.ContainerStatuses[0].RestartCount = 1
-			v.pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(now)}
-		}, "", ""},
 		{"init container that has done its work", func(v *view) {
 			v.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 		}, "", ""},

@@ -11,9 +11,10 @@
 //	warming  → idle      Ready, and its address free (package address); one that
 //	                     has waited for it for 10 s is no stock meanwhile, and
 //	                     keeps the address from the pod made in its place
-//	starting → running   every container runs its image, and Ready
-//	any      → failed    crash, eviction, other address, not Ready in time
+//	starting → running   every container runs its image, Ready, hooks done
+//	any      → failed    crash, restart, eviction, other address, not Ready in time
 //	stopping, failed     deleted once recorded; then the finalizer goes
+//	stopping → warming   recycled: see decideRecycle
 //
 // A claim (idle → starting or running) is the gateways' write, an end
 // (→ stopping) that of reconcilers/sandbox. Every write here is a JSON Patch
@@ -27,12 +28,24 @@
 // removed. So a pod that is deleted from outside, also with grace period 0,
 // stays in the API until the address it had is written down.
 //
+// # Scaling
+//
+// One decision (decideScale) says how many pods to make, to take away because
+// they are too many, and to replace because of their template. It is carried out
+// only while the cache shows all that this process wrote (PoolExpectations).
+//
+//	idle, too many ──▶ marked ──two seconds──▶ deleted
+//	                     ├──claimed──▶ (the delete fails by its resourceVersion)
+//	                     └──wanted again──▶ unmarked
+//
 // # When a step fails
 //
 // Each reconcile starts from what is there, so a step that failed is done again,
-// by whatever process leads then. Creations back off (1 s to 1 min, then one pod
-// at a time) after the API server refused one or a pod never became Ready; the
-// condition Degraded shows the reason in the API server's words.
+// by whatever process leads then. What the API server refuses, and pods that
+// never become Ready, make creations wait (see creationBackoff); the condition
+// Degraded shows the reason in the API server's or the kubelet's words. What is
+// kept in memory (trust in a template, hooks that run, plugins' verdicts, Events
+// told) is begun anew by a new leader: hooks may run twice, nothing is lost.
 //
 // # Deleting a pool
 //

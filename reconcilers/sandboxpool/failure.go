@@ -21,6 +21,13 @@ const (
 	ReasonUnready        = "Unready"
 	ReasonAddressChanged = "AddressChanged"
 	ReasonCrashed        = "Crashed"
+	ReasonRestarted      = "Restarted"
+	ReasonDeleted        = "Deleted"
+	ReasonEvicted        = "Evicted"
+	ReasonNodeLost       = "NodeLost"
+	ReasonPreempted      = "Preempted"
+	ReasonUnschedulable  = "Unschedulable"
+	ReasonHookFailed     = "PostStartHookFailed"
 )
 
 // PodStatusDetail says what is wrong with a pod, for people.
@@ -46,6 +53,11 @@ func BuildSandboxStatusDetailFromPod(pod *corev1.Pod) *PodStatusDetail {
 			return &PodStatusDetail{Reason: w.Reason, Message: sentence("container "+c.Name+" is waiting", w.Reason, w.Message)}
 		}
 	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return &PodStatusDetail{Reason: ReasonUnschedulable, Message: sentence("no node takes the pod", "", c.Message)}
+		}
+	}
 	return nil
 }
 
@@ -69,32 +81,28 @@ func failure(pod *corev1.Pod) *PodStatusDetail {
 	if noted != "" && ip != "" && ip != noted {
 		return &PodStatusDetail{Reason: ReasonAddressChanged, Message: fmt.Sprintf("the pod's address changed from %s to %s", noted, ip)}
 	}
-	// A container that ends while the pod is claimed takes the sandbox's state
-	// with it, also if the kubelet starts it again. While an image change is
-	// under way the old container's end is what was asked for.
-	if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning {
-		if t := terminated(pod); t != nil {
-			return fromTerminated(t.name, t.state)
+	// While an image change is under way the old container's end is what was asked
+	// for.
+	switch v1alpha1.PhaseOf(pod) {
+	case v1alpha1.PodRunning:
+		return lost(pod)
+	case v1alpha1.PodStarting:
+		if d, _ := restarted(pod); d != nil {
+			return d
 		}
-		return restarted(pod)
+		return hopeless(pod)
 	}
 	return nil
 }
 
-// restarted finds a container that was started again since the pod turned
-// running. Times in a pod's status have whole seconds: one from the very second
-// counts as before.
-func restarted(pod *corev1.Pod) *PodStatusDetail {
-	started, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationStartedAt])
-	if err != nil {
-		return nil
+// lost tells of a container that ended after its pod was running: it takes the
+// sandbox's state with it, also if the kubelet starts it again.
+func lost(pod *corev1.Pod) *PodStatusDetail {
+	if t := terminated(pod); t != nil {
+		return fromTerminated(t.name, t.state)
 	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if t := c.LastTerminationState.Terminated; t != nil && c.RestartCount > 0 && t.FinishedAt.After(started) {
-			return fromTerminated(c.Name, t)
-		}
-	}
-	return nil
+	d, _ := restarted(pod)
+	return d
 }
 
 type ended struct {
@@ -141,6 +149,28 @@ func fromTerminated(name string, t *corev1.ContainerStateTerminated) *PodStatusD
 	return d
 }
 
+// fromRestarted is fromTerminated of a container that was started again.
+func fromRestarted(name string, t *corev1.ContainerStateTerminated) *PodStatusDetail {
+	if t.Reason == ReasonRestarted {
+		return &PodStatusDetail{Reason: ReasonRestarted, Message: "container " + name + " was started again, and what it held is lost"}
+	}
+	d := fromTerminated(name, t)
+	if d.Reason == "Completed" {
+		d.Reason = ReasonRestarted
+	}
+	return d
+}
+
+// hopeless finds an image that no later try can start.
+func hopeless(pod *corev1.Pod) *PodStatusDetail {
+	for _, c := range containerStatuses(pod) {
+		if w := c.State.Waiting; w != nil && (w.Reason == "InvalidImageName" || w.Reason == "ErrImageNeverPull") {
+			return &PodStatusDetail{Reason: w.Reason, Message: sentence("container "+c.Name+" cannot start", w.Reason, w.Message)}
+		}
+	}
+	return nil
+}
+
 // notReady explains a startup timeout by what the containers wait for.
 func notReady(pod *corev1.Pod, within time.Duration) string {
 	text := fmt.Sprintf("not Ready within %s", within)
@@ -150,6 +180,11 @@ func notReady(pod *corev1.Pod, within time.Duration) string {
 		}
 		if t := c.LastTerminationState.Terminated; t != nil {
 			return text + ": " + fromTerminated(c.Name, t).Message
+		}
+	}
+	if _, unclear := runsItsImages(pod); len(unclear) > 0 {
+		if s := statusOf(pod, unclear[0]); s != nil {
+			return text + ": container " + s.Name + " is reported to run " + s.Image
 		}
 	}
 	return text

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
 const (
@@ -35,6 +37,19 @@ type SandboxPoolReconciler struct {
 	Scheme *runtime.Scheme
 	// Recorder is nil for no Events.
 	Recorder events.EventRecorder
+	// Clientset reads the Events of pods that never got Ready; nil leaves them out
+	// of messages.
+	Clientset kubernetes.Interface
+	// DigestResolver tells two names of one image; nil leaves it at what a pod's
+	// status says.
+	DigestResolver DigestResolver
+	// HookRunner runs post-start hooks; nil fails claims of pods that have any.
+	HookRunner poststarthooks.Runner
+	// PluginManager judges pools before they are worked on; nil lets all pass.
+	PluginManager PluginManager
+	// SandboxReadyHook and IdleNotifier may be nil.
+	SandboxReadyHook SandboxReadyHook
+	IdleNotifier     IdleNotifier
 	// Ledger is shared with reconcilers/sandbox.
 	Ledger *address.Ledger
 	// Clock is nil for the real one.
@@ -45,6 +60,9 @@ type SandboxPoolReconciler struct {
 	expectations *PoolExpectations
 	backoff      *creationBackoff
 	rule         *address.Rule
+	plugged      plugged
+	told         told
+	running      hookRuns
 }
 
 // Reconcile moves each pod of the pool one step, then creates or deletes
@@ -56,6 +74,9 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the pool: %w", err)
 	}
+	// Asked before the list: what the watch brings between the two would meet the
+	// expectations, and not be in the list.
+	settled := r.expectations.Satisfied(req.NamespacedName)
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(req.Namespace), client.MatchingFields{IndexPool: req.Name}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the pool's pods: %w", err)
@@ -63,20 +84,33 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if pool == nil && len(pods.Items) == 0 {
 		r.expectations.DeleteExpectations(req.NamespacedName)
 		r.backoff.forget(req.NamespacedName)
+		r.plugged.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	tpl, templateErr := r.template(ctx, pool)
-	if templateErr != nil && !isTemplateError(templateErr) {
-		return ctrl.Result{}, templateErr
+	refusal, err := r.plug(ctx, pool)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	tpl, err := r.template(ctx, pool)
+	var templateErr *templateError
+	if refusal != nil {
+		tpl, err = nil, refusal
+	}
+	if err != nil && !errors.As(err, &templateErr) {
+		return ctrl.Result{}, err
 	}
 	// One pod that cannot be moved keeps neither the others nor the stock waiting.
-	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods.Items)
+	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool, nil, r.now())}
+	lacking := pool != nil && found.census.coming() < int(pool.Spec.Replicas)
+	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods.Items, lacking)
 	if pool == nil {
 		return after(recheck, stepErr)
 	}
-	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool, waiting)}
+	if len(waiting) > 0 {
+		found.census = census(pods.Items, tpl.hashOrEmpty(), pool, waiting, r.now())
+	}
 	if pool.DeletionTimestamp == nil {
-		found = r.scale(ctx, pool, tpl, templateErr, found.census)
+		found = r.scale(ctx, pool, tpl, templateErr, found.census, settled)
 	}
 	return after(sooner(recheck, found.recheck), errors.Join(stepErr, r.writeStatus(ctx, pool, found)))
 }
@@ -88,10 +122,9 @@ func (r *SandboxPoolReconciler) now() time.Time {
 	return r.Clock.Now()
 }
 
-// event records what a person would want to know. Rate limits are the
-// recorder's.
+// event records what a person would want to know.
 func (r *SandboxPoolReconciler) event(pool *v1alpha1.SandboxPool, kind, reason, action, note string, args ...any) {
-	if r.Recorder != nil && pool != nil {
+	if r.Recorder != nil && pool != nil && r.told.may(pool.UID, reason, r.now()) {
 		r.Recorder.Eventf(pool, nil, kind, reason, action, note, args...)
 	}
 }

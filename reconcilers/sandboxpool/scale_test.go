@@ -13,43 +13,62 @@ import (
 )
 
 func TestDecideScale(t *testing.T) {
+	const plenty = 100 // proven pods: the template is trusted
 	for _, tt := range []struct {
-		name              string
-		counts            counts
-		replicas, maxPods int
-		probing           bool
-		want              scaling
+		name   string
+		counts counts
+		limits limits
+		want   scaling
 	}{
-		{name: "empty", replicas: 3, want: scaling{create: 3}},
-		{name: "warming ones count", counts: counts{warming: 2, idle: 1, total: 3}, replicas: 3},
-		{name: "claimed ones do not", counts: counts{idle: 1, running: 5, total: 6}, replicas: 3, want: scaling{create: 2}},
-		{name: "too many", counts: counts{idle: 5, total: 5}, replicas: 3, want: scaling{remove: 2}},
+		{name: "empty", counts: counts{proven: plenty}, limits: limits{replicas: 3}, want: scaling{create: 3}},
+		{name: "empty, nothing known of the template", limits: limits{replicas: 100}, want: scaling{create: 1, short: true}},
+		{name: "the first is warming", counts: counts{warming: 1, total: 1}, limits: limits{replicas: 100}, want: scaling{short: true}},
+		{name: "the first was Ready", counts: counts{idle: 1, proven: 1, total: 1}, limits: limits{replicas: 100}, want: scaling{create: 2, short: true}},
+		{name: "three were Ready, one is claimed", counts: counts{idle: 2, running: 1, proven: 3, warming: 1, total: 4}, limits: limits{replicas: 100}, want: scaling{create: 5, short: true}},
+		{name: "warming ones count", counts: counts{warming: 2, idle: 1, proven: plenty, total: 3}, limits: limits{replicas: 3}},
+		{name: "claimed ones do not", counts: counts{idle: 1, running: 5, proven: plenty, total: 6}, limits: limits{replicas: 3}, want: scaling{create: 2}},
+		{name: "none, but the template is known", limits: limits{replicas: 100, proven: 30}, want: scaling{create: 60, short: true}},
+		{name: "too many", counts: counts{idle: 5, proven: plenty, total: 5}, limits: limits{replicas: 3}, want: scaling{remove: 2}},
 		{name: "down to none", counts: counts{warming: 1, idle: 2, running: 4, total: 7}, want: scaling{remove: 3}},
-		{name: "maxPods", counts: counts{idle: 1, running: 3, total: 4}, replicas: 3, maxPods: 5, want: scaling{create: 1, full: true}},
-		{name: "maxPods reached", counts: counts{running: 5, total: 5}, replicas: 3, maxPods: 5, want: scaling{full: true}},
-		{name: "maxPods, all served", counts: counts{idle: 3, running: 2, total: 5}, replicas: 3, maxPods: 5},
-		{name: "pods that are going fill maxPods", counts: counts{running: 3, deleting: 2, total: 5}, replicas: 3, maxPods: 5, want: scaling{full: true}},
-		{name: "maxPods lowered", counts: counts{idle: 3, running: 3, total: 6}, replicas: 3, maxPods: 4, want: scaling{remove: 2, full: true}},
-		{name: "maxPods lowered, some going", counts: counts{idle: 1, running: 3, deleting: 2, total: 6}, replicas: 3, maxPods: 4, want: scaling{full: true}},
-		{name: "maxPods below what is claimed", counts: counts{idle: 1, running: 9, total: 10}, replicas: 1, maxPods: 4, want: scaling{remove: 1, full: true}},
-		{name: "maxPods lowered below the claimed, nothing to remove", counts: counts{running: 9, total: 9}, replicas: 1, maxPods: 4, want: scaling{full: true}},
-		{name: "trouble, one at a time", replicas: 10, probing: true, want: scaling{create: 1}},
-		{name: "trouble, one is under way", counts: counts{warming: 1, total: 1}, replicas: 10, probing: true},
-		{name: "new template, a quarter at a time", counts: counts{idle: 12, outdated: 12, total: 12}, replicas: 12, want: scaling{remove: 3}},
-		{name: "new template, stock not full", counts: counts{idle: 9, warming: 3, outdated: 9, total: 12}, replicas: 12},
-		{name: "new template, last ones", counts: counts{idle: 12, outdated: 1, total: 12}, replicas: 12, want: scaling{remove: 1}},
-		{name: "one waits for its address", counts: counts{idle: 2, waiting: waiting(1), total: 3}, replicas: 3, want: scaling{create: 1}},
-		{name: "some wait, all replaced", counts: counts{idle: 3, waiting: waiting(3), total: 6}, replicas: 3},
-		{name: "more wait than a small pool may have", counts: counts{idle: 3, waiting: waiting(22), total: 25}, replicas: 3, want: scaling{release: 2}},
-		{name: "more wait than a large pool has replicas", counts: counts{idle: 30, waiting: waiting(33), total: 63}, replicas: 30, want: scaling{release: 3}},
-		{name: "down to none, some wait", counts: counts{idle: 1, waiting: waiting(2), total: 3}, want: scaling{remove: 1, release: 2}},
-		{name: "those that wait fill maxPods", counts: counts{idle: 1, running: 2, waiting: waiting(2), total: 5}, replicas: 3, maxPods: 5, want: scaling{full: true, release: 2}},
-		{name: "those that wait leave some room", counts: counts{running: 2, waiting: waiting(2), total: 4}, replicas: 2, maxPods: 5, want: scaling{create: 1, full: true, release: 1}},
-		{name: "maxPods lowered, some wait", counts: counts{idle: 2, running: 2, waiting: waiting(2), total: 6}, replicas: 2, maxPods: 4, want: scaling{release: 2}},
-		{name: "maxPods lowered below the stock, some wait", counts: counts{idle: 2, running: 2, waiting: waiting(1), total: 5}, replicas: 2, maxPods: 3, want: scaling{remove: 1, release: 1, full: true}},
+		{name: "maxPods", counts: counts{idle: 1, running: 3, proven: plenty, total: 4}, limits: limits{replicas: 3, maxPods: 5}, want: scaling{create: 1, full: true}},
+		{name: "maxPods reached", counts: counts{running: 5, proven: plenty, total: 5}, limits: limits{replicas: 3, maxPods: 5}, want: scaling{full: true}},
+		{name: "maxPods, all served", counts: counts{idle: 3, running: 2, proven: plenty, total: 5}, limits: limits{replicas: 3, maxPods: 5}},
+		{name: "pods that are going fill maxPods", counts: counts{running: 3, deleting: 2, total: 5}, limits: limits{replicas: 3, maxPods: 5}, want: scaling{full: true}},
+		{name: "maxPods lowered", counts: counts{idle: 3, running: 3, total: 6}, limits: limits{replicas: 3, maxPods: 4}, want: scaling{remove: 2, full: true}},
+		{name: "maxPods lowered, some going", counts: counts{idle: 1, running: 3, deleting: 2, total: 6}, limits: limits{replicas: 3, maxPods: 4}, want: scaling{full: true}},
+		{name: "maxPods below what is claimed", counts: counts{idle: 1, running: 9, total: 10}, limits: limits{replicas: 1, maxPods: 4}, want: scaling{remove: 1, full: true}},
+		{name: "maxPods lowered below the claimed, nothing to remove", counts: counts{running: 9, total: 9}, limits: limits{replicas: 1, maxPods: 4}, want: scaling{full: true}},
+		{name: "pods do not start, one at a time", counts: counts{proven: plenty}, limits: limits{replicas: 10, probing: true}, want: scaling{create: 1, short: true}},
+		{name: "pods do not start, one is tried", counts: counts{warming: 1, proven: plenty, total: 1}, limits: limits{replicas: 10, probing: true}, want: scaling{short: true}},
+		{name: "refused before", counts: counts{warming: 1, proven: plenty, total: 1}, limits: limits{replicas: 10, window: 4}, want: scaling{create: 4, short: true}},
+		{name: "refused before, little is missing", counts: counts{warming: 1, proven: plenty, total: 1}, limits: limits{replicas: 3, window: 4}, want: scaling{create: 2}},
+		{name: "new template: one in addition first", counts: counts{idle: 12, outdated: 12, total: 12}, limits: limits{replicas: 12}, want: scaling{create: 1}},
+		{name: "new template: it is warming", counts: counts{idle: 12, warming: 1, outdated: 12, total: 13}, limits: limits{replicas: 12}},
+		{name: "new template: it is Ready", counts: counts{idle: 13, outdated: 12, proven: 1, total: 13}, limits: limits{replicas: 12}, want: scaling{remove: 1}},
+		{name: "new template: a quarter at a time", counts: counts{idle: 12, outdated: 11, proven: 1, total: 12}, limits: limits{replicas: 12}, want: scaling{replace: 3}},
+		{name: "new template: a quarter is missing", counts: counts{idle: 9, warming: 3, outdated: 8, proven: 1, total: 12}, limits: limits{replicas: 12}},
+		{name: "new template: unready old ones", counts: counts{idle: 12, unavailableIdle: 4, unavailableOutdated: 4, outdated: 11, proven: 1, total: 12}, limits: limits{replicas: 12}, want: scaling{replace: 4}},
+		{name: "new template: last ones", counts: counts{idle: 12, outdated: 1, proven: 11, total: 12}, limits: limits{replicas: 12}, want: scaling{replace: 1}},
+		{name: "new template: the only pod", counts: counts{idle: 1, outdated: 1, total: 1}, limits: limits{replicas: 1}, want: scaling{create: 1}},
+		{name: "new template: the only pod, and the new one was claimed", counts: counts{idle: 1, outdated: 1, running: 1, proven: 1, total: 2}, limits: limits{replicas: 1}, want: scaling{create: 1}},
+		{name: "new template: the only pod, and the new one", counts: counts{idle: 2, outdated: 1, proven: 1, total: 2}, limits: limits{replicas: 1}, want: scaling{replace: 1}},
+		{name: "new template, no room", counts: counts{idle: 4, outdated: 4, total: 4}, limits: limits{replicas: 4, maxPods: 4}, want: scaling{replace: 1}},
+		{name: "new template, no room, one is warming", counts: counts{idle: 3, warming: 1, outdated: 3, total: 4}, limits: limits{replicas: 4, maxPods: 4}},
+		{name: "new template, no room, the last available one", counts: counts{idle: 1, outdated: 1, running: 3, total: 4}, limits: limits{replicas: 4, maxPods: 4}, want: scaling{full: true}},
+		{name: "new template, one pod at all", counts: counts{idle: 1, outdated: 1, total: 1}, limits: limits{replicas: 1, maxPods: 1}, want: scaling{replace: 1}},
+		{name: "new template, none wanted", counts: counts{idle: 2, outdated: 2, total: 2}, want: scaling{remove: 2}},
+		{name: "one waits for its address", counts: counts{idle: 2, waiting: waiting(1), proven: plenty, total: 3}, limits: limits{replicas: 3}, want: scaling{create: 1}},
+		{name: "some wait, all replaced", counts: counts{idle: 3, waiting: waiting(3), proven: plenty, total: 6}, limits: limits{replicas: 3}},
+		{name: "more wait than a small pool may have", counts: counts{idle: 3, waiting: waiting(22), proven: plenty, total: 25}, limits: limits{replicas: 3}, want: scaling{release: 2}},
+		{name: "more wait than a large pool has replicas", counts: counts{idle: 30, waiting: waiting(33), proven: plenty, total: 63}, limits: limits{replicas: 30}, want: scaling{release: 3}},
+		{name: "down to none, some wait", counts: counts{idle: 1, waiting: waiting(2), proven: plenty, total: 3}, want: scaling{remove: 1, release: 2}},
+		{name: "those that wait fill maxPods", counts: counts{idle: 1, running: 2, waiting: waiting(2), proven: plenty, total: 5}, limits: limits{replicas: 3, maxPods: 5}, want: scaling{full: true, release: 2}},
+		{name: "those that wait leave some room", counts: counts{running: 2, waiting: waiting(2), proven: plenty, total: 4}, limits: limits{replicas: 2, maxPods: 5}, want: scaling{create: 1, full: true, release: 1}},
+		{name: "maxPods lowered, some wait", counts: counts{idle: 2, running: 2, waiting: waiting(2), proven: plenty, total: 6}, limits: limits{replicas: 2, maxPods: 4}, want: scaling{release: 2}},
+		{name: "maxPods lowered below the stock, some wait", counts: counts{idle: 2, running: 2, waiting: waiting(1), proven: plenty, total: 5}, limits: limits{replicas: 2, maxPods: 3}, want: scaling{remove: 1, release: 1, full: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := decideScale(tt.counts, tt.replicas, tt.maxPods, tt.probing); got != tt.want {
+			if got := decideScale(tt.counts, tt.limits); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
@@ -57,6 +76,29 @@ func TestDecideScale(t *testing.T) {
 }
 
 func waiting(n int) []*corev1.Pod { return make([]*corev1.Pod, n) }
+func TestDecideRetire(t *testing.T) {
+	marked := func(until time.Duration) func(*view) {
+		return func(v *view) {
+			v.pod.Annotations[v1alpha1.AnnotationScaleDownProtected] = now.Add(until).Format(time.RFC3339Nano)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		view view
+		want retiring
+		wait time.Duration
+	}{
+		{"warming", newTestPod(v1alpha1.PodWarming), retireDelete, 0},
+		{"idle", newTestPod(v1alpha1.PodIdle), retireMark, protectedFor},
+		{"protected", newTestPod(v1alpha1.PodIdle, marked(time.Second)), retireWait, time.Second},
+		{"no longer protected", newTestPod(v1alpha1.PodIdle, marked(0)), retireDelete, 0},
+		{"marked by a clock ahead of ours", newTestPod(v1alpha1.PodIdle, marked(time.Hour)), retireMark, protectedFor},
+	} {
+		if what, wait := decideRetire(tt.view.pod, now); what != tt.want || wait != tt.wait {
+			t.Errorf("%s: %v, wait %v", tt.name, what, wait)
+		}
+	}
+}
 
 func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "pool"}}
@@ -67,23 +109,24 @@ func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 		v.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.GroupVersion.WithKind("SandboxPool"))}
 		pods = append(pods, *v.pod)
 	}
-	age := func(d time.Duration) func(*view) {
-		return func(v *view) { v.pod.CreationTimestamp = metav1.NewTime(now.Add(-d)) }
+	idleFor := func(d time.Duration) func(*view) {
+		return func(v *view) { v.pod.Annotations[v1alpha1.AnnotationIdleSince] = now.Add(-d).Format(time.RFC3339Nano) }
 	}
-	add("idle-new", v1alpha1.PodIdle, age(time.Minute))
-	add("idle-old", v1alpha1.PodIdle, age(time.Hour))
+	add("idle-new", v1alpha1.PodIdle, idleFor(time.Minute), func(v *view) { v.pod.CreationTimestamp = metav1.NewTime(now.Add(-2 * time.Hour)) })
+	add("idle-old", v1alpha1.PodIdle, idleFor(time.Hour))
 	add("idle-unready", v1alpha1.PodIdle, unready)
 	add("idle-outdated", v1alpha1.PodIdle, func(v *view) { v.pod.Annotations[v1alpha1.AnnotationTemplateHash] = "old" })
 	add("warming", v1alpha1.PodWarming)
 	add("waiting-new", v1alpha1.PodWarming)
-	add("waiting-old", v1alpha1.PodWarming, age(time.Hour))
+	add("waiting-old", v1alpha1.PodWarming, func(v *view) { v.pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) })
 	add("going", v1alpha1.PodIdle, deleting)
+	add("lost", v1alpha1.PodIdle, func(v *view) { at := metav1.NewTime(now.Add(-2 * goneFor)); v.pod.DeletionTimestamp = &at })
 	for _, phase := range []v1alpha1.PodPhase{v1alpha1.PodStarting, v1alpha1.PodRunning, v1alpha1.PodStopping, v1alpha1.PodFailed} {
 		add(string(phase), phase)
 	}
 	stranger := newTestPod(v1alpha1.PodIdle)
 	pods = append(pods, *stranger.pod) // of an earlier pool of this name
-	c := census(pods, "h", pool, map[types.UID]bool{"waiting-new": true, "waiting-old": true})
+	c := census(pods, "h", pool, map[types.UID]bool{"waiting-new": true, "waiting-old": true}, now)
 	var order []string
 	for _, p := range c.spare {
 		order = append(order, p.Name)
@@ -102,7 +145,7 @@ func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 		t.Errorf("waiting %v", c.waiting)
 	}
 	if c.total != 13 || c.deleting != 1 || c.idle != 4 || c.unavailableIdle != 1 || c.outdated != 1 || c.warming != 1 ||
-		c.starting != 1 || c.running != 1 || c.stopping != 1 || c.failed != 1 {
+		c.proven != 7 || c.starting != 1 || c.running != 1 || c.stopping != 1 || c.failed != 1 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -120,6 +163,7 @@ func TestPhaseOrder(t *testing.T) {
 		{"some, in trouble", counts{idle: 1}, outcome{trouble: &trouble{}}, v1alpha1.PoolScalingUp},
 		{"too many", counts{idle: 3}, outcome{scaling: scaling{remove: 1}}, v1alpha1.PoolScalingDown},
 		{"unready", counts{idle: 2, unavailableIdle: 1}, outcome{}, v1alpha1.PoolDegraded},
+		{"one cannot start", counts{idle: 2, warming: 1, stuck: &PodStatusDetail{}}, outcome{}, v1alpha1.PoolDegraded},
 		{"full", counts{running: 2}, outcome{scaling: scaling{full: true}}, v1alpha1.PoolReady},
 		{"all", counts{idle: 2}, outcome{}, v1alpha1.PoolReady},
 	} {
@@ -175,23 +219,43 @@ func TestBackoff(t *testing.T) {
 	b := newCreationBackoff(func() time.Time { return at })
 	p := types.NamespacedName{Name: "p"}
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		b.failed(p, "h", "Forbidden", "no")
-		b.failed(p, "h", "Forbidden", "no, again") // of the same batch
-		tr, wait := b.state(p, "h")
-		if tr == nil || tr.message != "no, again" || wait != want*time.Second {
-			t.Errorf("%+v, wait %v, want %v", tr, wait, want*time.Second)
+		b.refused(p, "h", "Forbidden", "no")
+		b.refused(p, "h", "Forbidden", "no, again") // of the same batch
+		s := b.state(p, "h")
+		if s.worst() == nil || s.worst().message != "no, again" || s.wait != want*time.Second || s.refused.window != 1 {
+			t.Errorf("%+v, want a wait of %v", s, want*time.Second)
 		}
-		at = at.Add(wait)
+		at = at.Add(s.wait)
 	}
-	if tr, _ := b.state(p, "another template"); tr != nil {
-		t.Errorf("another template inherits %+v", tr)
+	if s := b.state(p, "another template"); s.worst() != nil {
+		t.Errorf("another template inherits %+v", s.worst())
 	}
-	b.succeeded(p, "another template")
-	if tr, _ := b.state(p, "h"); tr == nil {
-		t.Error("another template's success clears the trouble")
+	b.accepted(p, "another template", true)
+	b.idle(p, "h")
+	if s := b.state(p, "h"); s.refused == nil {
+		t.Error("another template's success, or a pod that turned idle, clears the refusal")
 	}
-	b.succeeded(p, "h")
-	if tr, wait := b.state(p, "h"); tr != nil || wait != 0 {
-		t.Errorf("after a success: %+v, %v", tr, wait)
+	for _, window := range []int{2, 4, 8} {
+		b.accepted(p, "h", false)
+		if s := b.state(p, "h"); s.refused == nil || s.refused.window != window || s.wait != 0 {
+			t.Errorf("after a success: %+v, want a window of %d", s.refused, window)
+		}
+	}
+	b.saw(p, "h", 7)
+	b.saw(p, "h", 3)
+	if s := b.state(p, "h"); s.proven != 7 {
+		t.Errorf("%d proven pods, want 7", s.proven)
+	}
+	b.unready(p, "h", "StartupTimeout", "slow")
+	if s := b.state(p, "h"); s.proven != 0 {
+		t.Errorf("an unready pod leaves %d proven ones", s.proven)
+	}
+	b.accepted(p, "h", true)
+	if s := b.state(p, "h"); s.refused != nil || s.worst() == nil || s.worst().reason != "StartupTimeout" {
+		t.Errorf("after all was made: %+v", s)
+	}
+	b.idle(p, "h")
+	if s := b.state(p, "h"); s.worst() != nil || s.wait != 0 {
+		t.Errorf("after a pod turned idle: %+v", s)
 	}
 }

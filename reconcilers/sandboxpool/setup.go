@@ -34,6 +34,7 @@ const (
 func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
 	r.expectations = NewPoolExpectations(r.Clock)
 	r.backoff = newCreationBackoff(r.now)
+	r.running.runs = map[types.UID]*hookRun{}
 	r.rule = &address.Rule{Cache: mgr.GetCache(), Ledger: r.Ledger, Clock: r.Clock}
 	ctx := context.Background() // registering an index needs none
 	if err := address.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {

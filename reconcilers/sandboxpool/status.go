@@ -55,7 +55,7 @@ func phase(pool *v1alpha1.SandboxPool, c counts, out outcome) v1alpha1.PoolPhase
 		return v1alpha1.PoolScalingUp
 	case out.scaling.remove > 0:
 		return v1alpha1.PoolScalingDown
-	case out.trouble != nil || c.unavailableIdle > 0:
+	case out.trouble != nil || c.stuck != nil || c.unavailableIdle > 0:
 		return v1alpha1.PoolDegraded
 	default:
 		return v1alpha1.PoolReady
@@ -77,6 +77,8 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	switch {
 	case out.scaling.remove > 0:
 		scaling = condition(v1alpha1.PoolConditionScaling, true, "ScalingDown", "deleting unclaimed pods")
+	case c.outdated > 0:
+		scaling = condition(v1alpha1.PoolConditionScaling, true, "RollingOut", "idle pods of an old template are being replaced")
 	case out.scaling.create > 0 || c.warming > 0:
 		scaling = condition(v1alpha1.PoolConditionScaling, true, "ScalingUp", "pods are being made or are warming")
 	case out.scaling.full:
@@ -88,10 +90,23 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	switch {
 	case out.trouble != nil:
 		degraded = condition(v1alpha1.PoolConditionDegraded, true, out.trouble.reason, out.trouble.message)
+	case c.stuck != nil:
+		degraded = condition(v1alpha1.PoolConditionDegraded, true, steady(c.stuck.Reason), c.stuck.Message)
+		if was := meta.FindStatusCondition(pool.Status.Conditions, degraded.Type); was != nil && was.Reason == degraded.Reason {
+			degraded.Message = was.Message // a kubelet words each try anew
+		}
 	case c.unavailableIdle > 0:
 		degraded = condition(v1alpha1.PoolConditionDegraded, true, "UnavailableIdle", fmt.Sprintf("%d idle pods are not Ready", c.unavailableIdle))
 	}
 	return []metav1.Condition{available, scaling, degraded}
+}
+
+// steady gives states between which a kubelet alternates one name.
+func steady(reason string) string {
+	if reason == "ImagePullBackOff" {
+		return "ErrImagePull"
+	}
+	return reason
 }
 
 func condition(kind string, is bool, reason, message string) metav1.Condition {

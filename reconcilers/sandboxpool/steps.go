@@ -26,8 +26,9 @@ const parallel = 8
 
 // step moves each pod by at most one step. It returns when time alone may make
 // the next one possible, and which pods have waited for their address for too
-// long. One pod's failed write does not stop the others.
-func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []corev1.Pod) (time.Duration, map[types.UID]bool, error) {
+// long. One pod's failed write does not stop the others. lacking: the pool has
+// less stock than it should.
+func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []corev1.Pod, lacking bool) (time.Duration, map[types.UID]bool, error) {
 	type work struct {
 		view
 		decision
@@ -38,7 +39,7 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 	)
 	now := r.now()
 	for i := range pods {
-		v, err := r.view(ctx, pool, tpl, &pods[i])
+		v, err := r.view(ctx, pool, tpl, &pods[i], lacking)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -71,13 +72,19 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 	return recheck, waiting, err
 }
 
-func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) (view, error) {
+func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod, lacking bool) (view, error) {
 	v := view{
 		pod:    pod,
 		fenced: claimed(pod) && r.Ledger.SafelyFenced(pod.Annotations[v1alpha1.AnnotationClaim]),
 		drain:  pool == nil || pool.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, pool),
 	}
 	v.outdated = tpl != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] != tpl.hash
+	if phase := v1alpha1.PhaseOf(pod); phase != v1alpha1.PodStarting || pod.DeletionTimestamp != nil {
+		r.running.forget(pod.UID)
+	}
+	_, begun := pod.Annotations[v1alpha1.AnnotationRecycling]
+	v.recycle = pool != nil && pool.Spec.RecyclePolicy == v1alpha1.RecycleInPlace && tpl != nil && !v.outdated && !v.drain &&
+		(begun || lacking && recyclable(pod, tpl.pod.Spec.Containers))
 	var s *v1alpha1.Sandbox
 	if id := pod.Labels[v1alpha1.LabelSandboxID]; id != "" {
 		s = &v1alpha1.Sandbox{}
@@ -107,9 +114,22 @@ func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.Sandbo
 		return 0, r.toRunning(ctx, pod)
 	case stepFail:
 		return 0, r.toFailed(ctx, pool, tpl, pod, d)
+	case stepHooks:
+		return r.hooks(ctx, pool, tpl, pod, d.recheck)
+	case stepResolve:
+		return r.resolve(ctx, pool, tpl, pod, d.recheck)
+	case stepRecycle:
+		return 0, r.recycle(ctx, tpl, pod)
+	case stepRewarm:
+		return 0, r.rewarm(ctx, pool, tpl, pod)
+	case stepRecord:
+		return 0, r.putOnRecord(ctx, pod)
 	case stepDelete:
 		failpoint.Hit("sandboxpool/deleting") // the pod is to be deleted, and is not
 		err := r.delete(ctx, pod, d.reason)
+		if id := pod.Labels[v1alpha1.LabelSandboxID]; err == nil && id != "" && r.IdleNotifier != nil {
+			r.IdleNotifier.OnSandboxReleased(ctx, id)
+		}
 		failpoint.Hit("sandboxpool/deleted") // the pod is being deleted, with its finalizer
 		return 0, err
 	case stepForget:

@@ -1,6 +1,7 @@
 package sandboxpool
 
 import (
+	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,9 @@ import (
 // CaptureSandboxStopRecord takes what is to be kept of a pod whose claim is
 // over, before the pod changes any more. end says why it is over. It is pure.
 func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.StopRecord {
+	if written := writtenRecord(pod); written != nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping {
+		return written // by who stopped it; what the pod shows by now came after
+	}
 	at := end.At
 	record := &v1alpha1.StopRecord{
 		StopReason:     stopReason(end.Reason),
@@ -22,16 +26,43 @@ func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.Stop
 		NodeName:       pod.Spec.NodeName,
 	}
 	d := failure(pod)
+	if _, ran := pod.Annotations[v1alpha1.AnnotationStartedAt]; d == nil && ran && v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed {
+		d = lost(pod) // its end is why it is failed, and says how and when
+	}
 	if d == nil {
+		d = DeletionDetail(pod)
+	}
+	if d != nil {
+		record.ExitCode = d.ExitCode
+		if !d.FinishedAt.IsZero() {
+			finished := metav1.NewTime(d.FinishedAt.Truncate(time.Second))
+			record.TerminatedAt = &finished
+		}
+	}
+	if record.StopReason != v1alpha1.StopFailed || record.FailureReason != "" {
 		return record
 	}
-	record.ExitCode = d.ExitCode
-	if !d.FinishedAt.IsZero() {
-		finished := metav1.NewTime(d.FinishedAt.Truncate(time.Second))
-		record.TerminatedAt = &finished
+	if d == nil {
+		d = &PodStatusDetail{Reason: string(end.Reason), Message: end.Message}
 	}
-	if record.FailureReason == "" && record.StopReason == v1alpha1.StopFailed {
-		record.FailureReason, record.FailureMessage = d.Reason, d.Message
+	record.FailureReason, record.FailureMessage = d.Reason, d.Message
+	return record
+}
+
+// RecordWithoutPod is the record of a sandbox whose pod is gone without a trace.
+func RecordWithoutPod(podName string, end *v1alpha1.End) *v1alpha1.StopRecord {
+	at := end.At
+	record := &v1alpha1.StopRecord{StopReason: stopReason(end.Reason), TerminatedAt: &at, PodName: podName}
+	if record.StopReason == v1alpha1.StopFailed {
+		record.FailureReason, record.FailureMessage = ReasonDeleted, end.Message
+	}
+	return record
+}
+
+func writtenRecord(pod *corev1.Pod) *v1alpha1.StopRecord {
+	record := &v1alpha1.StopRecord{}
+	if json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationStop]), record) != nil || record.StopReason == "" {
+		return nil
 	}
 	return record
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,16 +16,11 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// templateError is a template that no pod can be made from, which only the user
-// can change.
+// templateError is a template that no pod can be made from, or a pool that a
+// plugin refuses, which only the user can change.
 type templateError struct{ reason, message string }
 
 func (e *templateError) Error() string { return e.message }
-
-func isTemplateError(err error) bool {
-	var te *templateError
-	return errors.As(err, &te)
-}
 
 // poolTemplate is what a pool makes its pods from.
 type poolTemplate struct {
@@ -116,6 +110,9 @@ func render(spec *v1alpha1.SandboxTemplateSpec, policy v1alpha1.PodCreationImage
 	if err != nil {
 		return nil, fmt.Errorf("hashing the pod template: %w", err)
 	}
+	if len(spec.PostStartHooks) > 0 {
+		raw = append(raw, encodeHooks(spec.PostStartHooks)...)
+	}
 	sum := sha256.Sum256(raw)
 	return &poolTemplate{spec: spec, pod: t, hash: hex.EncodeToString(sum[:8])}, nil
 }
@@ -141,27 +138,17 @@ func newPod(pool *v1alpha1.SandboxPool, t *poolTemplate) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: base + "-",
 			Namespace:    pool.Namespace,
-			Labels:       map[string]string{},
-			Annotations:  map[string]string{},
 			Finalizers:   []string{FinalizerName},
 		},
 		Spec: *t.pod.Spec.DeepCopy(),
 	}
-	for k, v := range t.pod.Labels {
-		pod.Labels[k] = v
-	}
-	for k, v := range t.pod.Annotations {
-		pod.Annotations[k] = v
-	}
-	for _, ours := range []string{
-		v1alpha1.AnnotationClaim, v1alpha1.AnnotationAddress, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt,
-		v1alpha1.AnnotationFailureReason, v1alpha1.AnnotationFailureMessage,
-	} {
-		delete(pod.Annotations, ours)
-	}
-	delete(pod.Labels, v1alpha1.LabelSandboxID)
+	SyncLabelsFromTemplate(pod, &t.pod)
+	SyncAnnotationsFromTemplate(pod, &t.pod)
 	pod.Labels[v1alpha1.LabelPool] = pool.Name
 	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodWarming)
 	pod.Annotations[v1alpha1.AnnotationTemplateHash] = t.hash
+	if len(t.spec.PostStartHooks) > 0 {
+		pod.Annotations[v1alpha1.AnnotationPostStartHooks] = encodeHooks(t.spec.PostStartHooks)
+	}
 	return pod
 }

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/ending"
@@ -24,6 +25,7 @@ const (
 
 // errAddressBusy: a pod has waited for its address for too long.
 var errAddressBusy = errors.New("its address is not free")
+var pathContainers = jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationContainers)
 
 // toIdle offers the pod for claims, once its address is free. A pod whose
 // address is not free in time is no stock until it is: errAddressBusy, with when
@@ -40,35 +42,58 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 		}
 		return max(verdict.RetryAfter, waitingPoll), errAddressBusy
 	}
-	err = r.patch(ctx, pod, v1alpha1.PodIdle, jsonpatch.For(pod.UID).
+	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodIdle, jsonpatch.For(pod.UID).
 		Test(jsonpatch.Phase, v1alpha1.PodWarming).
 		Test(pathDeleted, nil).
 		Test(pathPodIP, pod.Status.PodIP).
 		Set(jsonpatch.Phase, v1alpha1.PodIdle).
+		Set(pathContainers, encodeContainers(containersOf(pod))).
+		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationIdleSince), r.now().UTC().Format(time.RFC3339Nano)).
 		Set(jsonpatch.Address, pod.Status.PodIP))
+	if applied && r.IdleNotifier != nil {
+		r.IdleNotifier.NotifyIdleAvailable(pod.Namespace, pod.Labels[v1alpha1.LabelPool])
+	}
 	if err == nil && pool != nil {
-		r.backoff.succeeded(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty())
+		r.backoff.idle(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty())
 	}
 	return 0, err
 }
 
 func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) error {
-	return r.patch(ctx, pod, v1alpha1.PodRunning, jsonpatch.For(pod.UID).
+	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodRunning, jsonpatch.For(pod.UID).
 		Test(jsonpatch.Phase, v1alpha1.PodStarting).
 		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
 		Set(jsonpatch.Phase, v1alpha1.PodRunning).
+		Set(pathContainers, encodeContainers(containersOf(pod))).
 		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
+	if applied {
+		r.tellReady(ctx, pod)
+	}
+	return err
+}
+
+// putOnRecord notes what runs in the pod, which stays what it is otherwise.
+func (r *SandboxPoolReconciler) putOnRecord(ctx context.Context, pod *corev1.Pod) error {
+	p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PhaseOf(pod))
+	if was, ok := pod.Annotations[v1alpha1.AnnotationContainers]; ok {
+		p = p.Test(pathContainers, was)
+	} else {
+		p = p.Test(pathContainers, nil)
+	}
+	if claimed(pod) {
+		p = p.Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim])
+	} else {
+		p = p.Test(jsonpatch.Claim, nil)
+	}
+	return r.patch(ctx, pod, "", p.Set(pathContainers, encodeContainers(containersOf(pod))))
 }
 
 // toFailed takes the pod out of use. Its sandbox, if it has one, is ended by
 // reconcilers/sandbox when it sees the phase.
 func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod, d decision) error {
-	message := d.message
-	if runes := []rune(message); len(runes) > maxAnnotation {
-		message = string(runes[:maxAnnotation])
-	}
 	phase := v1alpha1.PhaseOf(pod)
+	message := short(d.message + r.quoteEvents(ctx, pod, d.reason))
 	p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, phase)
 	if claimed(pod) {
 		p = p.Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim])
@@ -84,9 +109,25 @@ func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.San
 	}
 	r.event(pool, corev1.EventTypeWarning, d.reason, "Fail", "pod %s failed while %s: %s", pod.Name, phase, message)
 	if phase == v1alpha1.PodWarming && pool != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] == tpl.hashOrEmpty() {
-		r.backoff.failed(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty(), d.reason, "pod "+pod.Name+": "+message)
+		r.backoff.unready(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty(), d.reason, "pod "+pod.Name+": "+message)
 	}
 	return nil
+}
+
+// quoteEvents adds to the message of a pod that never got Ready what the node or
+// the scheduler said of it.
+func (r *SandboxPoolReconciler) quoteEvents(ctx context.Context, pod *corev1.Pod, reason string) string {
+	if r.Clientset == nil || reason != ReasonStartupTimeout || BuildSandboxStatusDetailFromPod(pod) != nil {
+		return ""
+	}
+	d, err := BuildPodStatusDetailWithEvents(ctx, r.Clientset, pod)
+	if err != nil {
+		log.FromContext(ctx).Info("a failed pod is reported without its events", "pod", pod.Name, "cause", err.Error())
+	}
+	if d == nil {
+		return ""
+	}
+	return ": " + d.Message
 }
 
 // forget lets a pod go that is being deleted and on record.
@@ -97,21 +138,27 @@ func (r *SandboxPoolReconciler) forget(ctx context.Context, pod *corev1.Pod) err
 // patch sends one transition. nil also means that it was refused because the
 // pod has moved on.
 func (r *SandboxPoolReconciler) patch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p jsonpatch.Patch) error {
+	_, err := r.tryPatch(ctx, pod, to, p)
+	return err
+}
+
+// tryPatch is patch that tells whether the write was applied.
+func (r *SandboxPoolReconciler) tryPatch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p jsonpatch.Patch) (applied bool, err error) {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err := r.Client.Patch(ctx, out, p.Build())
+	err = r.Client.Patch(ctx, out, p.Build())
 	switch {
 	case err == nil:
 		r.Metrics.transition(to)
-		return nil
+		return true, nil
 	case apierrors.IsNotFound(err):
-		return nil
+		return false, nil
 	case jsonpatch.Refused(err):
 		r.Metrics.refused()
-		return nil
+		return false, nil
 	case to == "":
-		return fmt.Errorf("removing the finalizer of pod %s: %w", pod.Name, err)
+		return false, fmt.Errorf("writing pod %s: %w", pod.Name, err)
 	default:
-		return fmt.Errorf("turning pod %s %s: %w", pod.Name, to, err)
+		return false, fmt.Errorf("turning pod %s %s: %w", pod.Name, to, err)
 	}
 }
 

@@ -1,0 +1,150 @@
+package sandboxpool
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// counts is a pool's pods by what they are to scaling.
+type counts struct {
+	warming, idle, unavailableIdle, starting, running, stopping, failed int
+	// total counts every pod object that maxPods bounds: also those being deleted.
+	total int
+	// deleting of the total are on their way out.
+	deleting int
+	// proven are pods of the current template that have been Ready once.
+	proven int
+	// recycling of the stopping ones are on their way back to warming.
+	recycling int
+	// spare are unclaimed pods that may be deleted, in the order to delete.
+	spare []*corev1.Pod
+	// outdated are idle pods of another template; unavailableOutdated of them are
+	// not Ready.
+	outdated, unavailableOutdated int
+	// waiting are warming pods whose address is still not free after
+	// addressPatience, the oldest first. They are no stock, and not among warming.
+	waiting []*corev1.Pod
+	// stuck is what keeps one of the warming pods from its start, nil if nothing is
+	// known to.
+	stuck *PodStatusDetail
+}
+
+// unclaimed counts the pods that are or become stock.
+func (c counts) unclaimed() int { return c.warming + c.idle }
+
+// coming counts the pods that are or become stock, or perhaps do.
+func (c counts) coming() int { return c.unclaimed() + c.recycling }
+
+// available counts the pods that a claim can have now.
+func (c counts) available() int { return c.idle - c.unavailableIdle }
+
+// goneFor is how long after its grace period a pod that is being deleted still
+// counts for maxPods: the kubelet of a lost node confirms nothing for hours.
+const goneFor = time.Minute
+
+// census counts the pool's pods. Pods that are being deleted count only towards
+// the total; those of an earlier pool of the same name too. waiting holds the UIDs
+// of pods that wait for their address for too long. It is pure.
+func census(pods []corev1.Pod, hash string, pool *v1alpha1.SandboxPool, waiting map[types.UID]bool, now time.Time) counts {
+	c := counts{total: len(pods)}
+	for i := range pods {
+		pod := &pods[i]
+		switch at := pod.DeletionTimestamp; {
+		case at != nil && now.Sub(at.Time) > goneFor:
+			c.total--
+		case at != nil:
+			c.deleting++
+		case pool != nil && metav1.IsControlledBy(pod, pool):
+			c.count(pod, hash, waiting[pod.UID])
+		}
+	}
+	// What serves nobody yet goes first, then the longest idle.
+	slices.SortStableFunc(c.spare, func(a, b *corev1.Pod) int {
+		return cmp.Or(rank(a, hash)-rank(b, hash), idleSince(a).Compare(idleSince(b)), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortStableFunc(c.waiting, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return c
+}
+
+func (c *counts) count(pod *corev1.Pod, hash string, waits bool) {
+	old := outdated(pod, hash)
+	switch v1alpha1.PhaseOf(pod) {
+	case v1alpha1.PodWarming:
+		if waits {
+			c.waiting = append(c.waiting, pod)
+			break
+		}
+		c.warming++
+		c.spare = append(c.spare, pod)
+		if d := BuildSandboxStatusDetailFromPod(pod); d != nil && c.stuck == nil && !old {
+			c.stuck = d
+		}
+		return
+	case v1alpha1.PodIdle:
+		c.idle++
+		c.spare = append(c.spare, pod)
+		if !ready(pod) {
+			c.unavailableIdle++
+		}
+		if old {
+			c.outdated++
+			if !ready(pod) {
+				c.unavailableOutdated++
+			}
+		}
+	case v1alpha1.PodStarting:
+		c.starting++
+	case v1alpha1.PodRunning:
+		c.running++
+	case v1alpha1.PodStopping:
+		c.stopping++
+		if _, ok := pod.Annotations[v1alpha1.AnnotationRecycling]; ok {
+			c.recycling++
+		}
+		return
+	default:
+		c.failed++
+		return
+	}
+	if !old {
+		c.proven++
+	}
+}
+
+func rank(p *corev1.Pod, hash string) int {
+	switch {
+	case v1alpha1.PhaseOf(p) == v1alpha1.PodWarming:
+		return 0
+	case outdated(p, hash) && !ready(p):
+		return 1
+	case outdated(p, hash):
+		return 2
+	case !ready(p):
+		return 3
+	default:
+		return 4
+	}
+}
+
+// outdated: the pod was made from another template. An empty hash is a template
+// that cannot be read, against which nothing is outdated.
+func outdated(p *corev1.Pod, hash string) bool {
+	return hash != "" && p.Annotations[v1alpha1.AnnotationTemplateHash] != hash
+}
+
+// idleSince is when the pod turned idle, or was created if it has not.
+func idleSince(p *corev1.Pod) time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, p.Annotations[v1alpha1.AnnotationIdleSince]); err == nil {
+		return at
+	}
+	return p.CreationTimestamp.Time
+}

@@ -1,0 +1,134 @@
+package sandboxpool
+
+import "github.com/sandlane/sandlane/api/v1alpha1"
+
+// limits is what the pool asks for, and what its troubles allow.
+type limits struct {
+	replicas, maxPods int
+	// probing: pods have not turned Ready lately, so one at a time is tried.
+	probing bool
+	// window, if above 0, is how many pods may be made at a time: the API server
+	// refused some.
+	window int
+	// proven is how many pods of the template were Ready at a time, in this
+	// process's life.
+	proven int
+}
+
+func limitsOf(pool *v1alpha1.SandboxPool, t troubles) limits {
+	l := limits{replicas: int(pool.Spec.Replicas), maxPods: int(pool.Spec.MaxPods), probing: t.unready != nil, proven: t.proven}
+	if t.refused != nil {
+		l.window = t.refused.window
+	}
+	return l
+}
+
+// leastWaiting is how many pods may wait for their addresses in any pool, also in
+// one with fewer replicas.
+const leastWaiting = 20
+
+// scaling is how many pods to create or delete.
+type scaling struct {
+	create int
+	// release is how many of those that wait for their address to delete.
+	release int
+	// remove is how many of the spare pods go because there are too many, replace
+	// how many of the outdated idle ones because of their template. At most one of
+	// them is above 0.
+	remove, replace int
+	// full: maxPods keeps the pool from having spec.replicas unclaimed pods.
+	full bool
+	// short: more pods are wanted than are made now, for lack of trust.
+	short bool
+}
+
+// decideScale is the scale decision; it is pure.
+//
+// A new template is rolled out from a stock that stays: as long as no pod of it
+// has been Ready one is made in addition, then idle pods of the old one are
+// replaced while enough others are available.
+//
+// A pod that waits for its address keeps it from those that are made in its
+// place: were it deleted first, the next might get the same one, and again. It is
+// stock once the address is free. It goes earlier if maxPods leaves no room for
+// another, or if too many wait.
+func decideScale(c counts, l limits) scaling {
+	var s scaling
+	release := func(n int) { s.release = max(s.release, min(n, len(c.waiting))) }
+	if l.replicas == 0 {
+		release(len(c.waiting))
+	} else {
+		release(len(c.waiting) - max(l.replicas, leastWaiting))
+	}
+	if l.maxPods > 0 {
+		over := c.total - c.deleting - l.maxPods
+		release(over)
+		if over -= s.release; over > 0 && c.unclaimed() > 0 {
+			s.remove, s.full = min(max(over, c.unclaimed()-l.replicas), c.unclaimed()), true
+			return s
+		}
+	}
+	if over := c.unclaimed() - l.replicas - surge(c, l); over > 0 {
+		s.remove = over
+		return s
+	}
+	missing := l.replicas - c.coming()
+	s.create, s.replace = max(missing+surge(c, l), 0), replaceable(c, l)
+	if l.maxPods > 0 {
+		room := room(c, l)
+		s.full = room < missing
+		release(s.create - room)
+		s.create = min(s.create, room)
+	}
+	trusted := min(s.create, max(trust(c, l)-c.warming, 0))
+	if l.window > 0 {
+		trusted = min(trusted, l.window)
+	}
+	s.create, s.short = trusted, trusted < s.create
+	return s
+}
+
+// trust is how many pods may be warming at a time: one, until one of the
+// template has been Ready; then twice as many as have. So a template whose pods
+// never start makes one pod at a time, and a good one 1, 3, 9, …
+func trust(c counts, l limits) int {
+	if l.probing {
+		return 1
+	}
+	return max(1, 2*c.proven, 2*l.proven)
+}
+
+func room(c counts, l limits) int { return max(l.maxPods-c.total, 0) }
+
+// maxUnavailable is how many pods of a stock may be missing for a rollout.
+func maxUnavailable(replicas int) int { return max(1, replicas/4) }
+
+// surge is how many pods a rollout has in addition to the stock.
+func surge(c counts, l limits) int {
+	if c.outdated > 0 && l.replicas > 0 && (c.proven == 0 || l.replicas <= maxUnavailable(l.replicas)) {
+		return 1
+	}
+	return 0
+}
+
+// replaceable is how many outdated idle pods may go now. The last available one
+// never does, but for a pool that maxPods allows only one pod at all.
+func replaceable(c counts, l limits) int {
+	if c.outdated == 0 {
+		return 0
+	}
+	if l.maxPods > 0 && room(c, l) == 0 && c.warming == 0 && c.proven == 0 {
+		// No pod can be made in addition: the first of the new template takes the
+		// place of an old one.
+		if c.available() > 1 || l.maxPods == 1 || c.unavailableOutdated > 0 {
+			return 1
+		}
+		return 0
+	}
+	if c.proven == 0 {
+		return 0
+	}
+	least := max(l.replicas-maxUnavailable(l.replicas), min(l.replicas, 1))
+	readyOnes := min(c.outdated-c.unavailableOutdated, max(c.available()-least, 0))
+	return c.unavailableOutdated + readyOnes
+}

@@ -1,0 +1,134 @@
+package sandboxpool
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
+)
+
+// SandboxReadyHook is told of each pod that turned from starting to running, in a
+// goroutine of its own, at most readyHookTime long. It may be told again of the
+// same claim, or not at all if the controller dies.
+type SandboxReadyHook interface {
+	OnSandboxReady(ctx context.Context, pod *corev1.Pod)
+}
+
+// IdleNotifier is told of what this process did, for parts that run in it. Both
+// calls must return at once.
+type IdleNotifier interface {
+	// NotifyIdleAvailable: a pod of the pool has turned idle.
+	NotifyIdleAvailable(namespace, pool string)
+	// OnSandboxReleased: the sandbox's pod was let go, or is warming again.
+	OnSandboxReleased(ctx context.Context, sandboxID string)
+}
+
+const (
+	readyHookTime = 30 * time.Second
+	// hookPoll is how often running hooks are looked at.
+	hookPoll = 200 * time.Millisecond
+)
+
+// hookRun is one claim's hooks. It is running until done is closed; then err is
+// their outcome.
+type hookRun struct {
+	claim  string
+	cancel context.CancelFunc
+	until  time.Time
+	done   chan struct{}
+	err    error
+}
+
+// hookRuns are the hooks of all claims, by pod. It is safe for concurrent use.
+type hookRuns struct {
+	mu   sync.Mutex
+	runs map[types.UID]*hookRun
+}
+
+// of returns the run of the pod's claim, begun if there is none. ctx must be that
+// of the controller's life.
+func (h *hookRuns) of(ctx context.Context, pod *corev1.Pod, left time.Duration, run func(context.Context) error) *hookRun {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	claim, now := pod.Annotations[v1alpha1.AnnotationClaim], time.Now()
+	if r := h.runs[pod.UID]; r != nil && r.claim == claim {
+		return r
+	}
+	for uid, r := range h.runs {
+		if r.claim == "" || now.Sub(r.until) > time.Minute { // its pod is gone
+			delete(h.runs, uid)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, left)
+	r := &hookRun{claim: claim, cancel: cancel, until: now.Add(left), done: make(chan struct{})}
+	h.runs[pod.UID] = r
+	go func() {
+		defer close(r.done)
+		defer cancel()
+		r.err = run(ctx)
+	}()
+	return r
+}
+
+// forget ends the pod's hooks, if any run.
+func (h *hookRuns) forget(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.runs[uid]; r != nil {
+		r.cancel()
+		delete(h.runs, uid)
+	}
+}
+
+// hooks runs the pod's post-start hooks beside the reconciler, and turns the pod
+// running, or failed, once they are done.
+func (r *SandboxPoolReconciler) hooks(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod, left time.Duration) (time.Duration, error) {
+	list, err := hooksOf(pod)
+	if err == nil && r.HookRunner == nil {
+		err = errors.New("this controller cannot run post-start hooks")
+	}
+	if err != nil {
+		return 0, r.toFailed(ctx, pool, tpl, pod, decision{reason: ReasonHookFailed, message: err.Error()})
+	}
+	run := r.running.of(ctx, pod, left, func(ctx context.Context) error {
+		ignored, err := poststarthooks.Run(ctx, r.HookRunner, pod, list)
+		for _, f := range ignored {
+			log.FromContext(ctx).Info("a post-start hook failed, and is ignored", "pod", pod.Name, "hook", f.Hook, "tries", f.Tries)
+		}
+		return err
+	})
+	select {
+	case <-run.done:
+	default:
+		return hookPoll, nil
+	}
+	if run.err != nil {
+		err = r.toFailed(ctx, pool, tpl, pod, decision{reason: ReasonHookFailed, message: run.err.Error()})
+	} else {
+		err = r.toRunning(ctx, pod)
+	}
+	if err == nil {
+		r.running.forget(pod.UID)
+	}
+	return 0, err
+}
+
+// tellReady calls the SandboxReadyHook beside the reconciler.
+func (r *SandboxPoolReconciler) tellReady(ctx context.Context, pod *corev1.Pod) {
+	if r.SandboxReadyHook == nil {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, readyHookTime)
+		defer cancel()
+		r.SandboxReadyHook.OnSandboxReady(ctx, pod)
+	}()
+}

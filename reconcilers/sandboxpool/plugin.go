@@ -1,0 +1,105 @@
+package sandboxpool
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// PluginManager judges a pool before any pod is made for it. Both calls may
+// change pool's labels, annotations and spec, which is written back, or refuse it
+// with an error, whose text stands in the pool's condition Degraded: then no pod
+// is created or replaced until the pool is changed; claimed ones stay. They must
+// be quick and come to the same result each time: they may be asked again.
+type PluginManager interface {
+	// PreCreatePool is asked about a pool that this controller has not worked on.
+	PreCreatePool(ctx context.Context, pool *v1alpha1.SandboxPool) error
+	// PreUpdatePool is asked about a pool whose spec has changed. old is what was
+	// let through before, nil if that was not by this process.
+	PreUpdatePool(ctx context.Context, old, pool *v1alpha1.SandboxPool) error
+}
+
+// plugged remembers the last verdict on each pool. It is safe for concurrent use.
+type plugged struct {
+	mu    sync.Mutex
+	pools map[types.NamespacedName]verdict
+}
+
+// verdict is what the plugins said of a generation; accepted is the last one that
+// passed.
+type verdict struct {
+	uid        types.UID
+	generation int64
+	refusal    *templateError
+	accepted   *v1alpha1.SandboxPool
+}
+
+func (p *plugged) of(key types.NamespacedName, uid types.UID) verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v := p.pools[key]; v.uid == uid {
+		return v
+	}
+	return verdict{uid: uid}
+}
+
+func (p *plugged) set(key types.NamespacedName, v verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pools == nil {
+		p.pools = map[types.NamespacedName]verdict{}
+	}
+	p.pools[key] = v
+}
+
+func (p *plugged) forget(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pools, key)
+}
+
+// plug asks the plugins about a generation that they have not judged. A refusal
+// is a templateError. What they change is written to pool and to the API; a pool
+// that was changed meanwhile is an error, and judged anew.
+func (r *SandboxPoolReconciler) plug(ctx context.Context, pool *v1alpha1.SandboxPool) (*templateError, error) {
+	if r.PluginManager == nil || pool == nil || pool.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	key := client.ObjectKeyFromObject(pool)
+	v := r.plugged.of(key, pool.UID)
+	if v.generation == pool.Generation {
+		return v.refusal, nil
+	}
+	next := pool.DeepCopy()
+	var err error
+	if v.accepted == nil && pool.Status.ObservedGeneration == 0 {
+		err = r.PluginManager.PreCreatePool(ctx, next)
+	} else {
+		err = r.PluginManager.PreUpdatePool(ctx, v.accepted, next)
+	}
+	if err != nil {
+		v.generation, v.refusal = pool.Generation, &templateError{"RefusedByPlugin", err.Error()}
+		r.plugged.set(key, v)
+		return v.refusal, nil
+	}
+	next.Status, next.Finalizers = pool.Status, pool.Finalizers
+	if !equality.Semantic.DeepEqual(pool, next) {
+		err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(pool.DeepCopy(), client.MergeFromWithOptimisticLock{}))
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("writing what a plugin changed: %w", err)
+		}
+		next.DeepCopyInto(pool)
+	}
+	r.plugged.set(key, verdict{uid: pool.UID, generation: pool.Generation, accepted: pool.DeepCopy()})
+	return nil, nil
+}

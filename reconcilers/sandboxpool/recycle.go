@@ -1,0 +1,132 @@
+package sandboxpool
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+)
+
+// fencePatience is how long a pod that could be recycled waits for its fence.
+const fencePatience = 30 * time.Second
+
+// decideRecycle takes a stopped pod of an InPlace pool one step back to warming,
+// or deletes it. It is pure.
+//
+//	stopping ─claim fenced─▶ own images ─all containers proved new─▶ warming
+//	    └─not fenced in time─▶ deleted └─not proved in time─▶ deleted
+//
+// The images are changed back only after every gateway knows that the claim is
+// over: what starts then must not answer for it.
+func decideRecycle(v view, now time.Time) decision {
+	pod, s := v.pod, v.sandbox
+	gone := decision{step: stepDelete, reason: "NotRecycled"}
+	if began, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationRecycling]); err == nil {
+		if all, _ := runsItsImages(pod); all && ready(pod) && pod.Status.PodIP == pod.Annotations[v1alpha1.AnnotationAddress] {
+			return decision{step: stepRewarm}
+		}
+		left := v.startup - now.Sub(began)
+		if left <= 0 || left > v.startup || failedForGood(pod) {
+			return gone
+		}
+		return decision{recheck: left}
+	}
+	if v.fenced && s.Status.Phase == v1alpha1.SandboxEnded {
+		return decision{step: stepRecycle}
+	}
+	left := fencePatience - now.Sub(s.Spec.End.At.Time)
+	if left <= 0 || left > fencePatience {
+		return gone
+	}
+	return decision{recheck: min(left, time.Second)}
+}
+
+func failedForGood(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// recyclable: every container's image was changed by the claim, so that changing
+// it back restarts it, and nothing that the claim could write outlives that. It
+// is pure; own are the containers of the pool's template.
+func recyclable(pod *corev1.Pod, own []corev1.Container) bool {
+	record := onRecord(pod)
+	if len(own) != len(pod.Spec.Containers) || pod.DeletionTimestamp != nil || len(pod.Spec.EphemeralContainers) > 0 {
+		return false
+	}
+	writable := map[string]bool{}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		writable[v.Name] = v.ConfigMap == nil && v.Secret == nil && v.DownwardAPI == nil && v.Projected == nil
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		was, known := record[c.Name]
+		if !known || was.ID == "" || own[i].Name != c.Name || own[i].Image == c.Image {
+			return false
+		}
+		// A pod's containers share one /dev/shm, which outlives their restarts.
+		covered := false
+		for _, m := range c.VolumeMounts {
+			if writable[m.Name] && !m.ReadOnly {
+				return false
+			}
+			covered = covered || path.Clean(m.MountPath) == "/dev/shm"
+		}
+		if !covered || len(c.VolumeDevices) > 0 {
+			return false
+		}
+	}
+	for i := range pod.Spec.InitContainers { // a sidecar keeps running
+		if p := pod.Spec.InitContainers[i].RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
+			return false
+		}
+	}
+	return true
+}
+
+// recycle gives a stopped pod its own images back, and notes what ran until now.
+func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *poolTemplate, pod *corev1.Pod) error {
+	p := jsonpatch.For(pod.UID).
+		Test(jsonpatch.Phase, v1alpha1.PodStopping).
+		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
+		Test(pathDeleted, nil).
+		Set(pathContainers, encodeContainers(containersOf(pod))).
+		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationRecycling), r.now().UTC().Format(time.RFC3339Nano))
+	for i, own := range tpl.pod.Spec.Containers {
+		at := fmt.Sprintf("/spec/containers/%d", i)
+		p = p.Test(at+"/name", own.Name).Set(at+"/image", own.Image)
+	}
+	return r.patch(ctx, pod, "", p)
+}
+
+// rewarm makes a proved pod what it was when it was made: nothing of the claim is
+// left on it. The resourceVersion is tested, since all labels and annotations are
+// replaced.
+func (r *SandboxPoolReconciler) rewarm(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) error {
+	fresh := newPod(pool, tpl)
+	fresh.Annotations[v1alpha1.AnnotationRecycled] = r.now().UTC().Format(time.RFC3339Nano)
+	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodWarming, jsonpatch.For(pod.UID).
+		Test("/metadata/resourceVersion", pod.ResourceVersion).
+		Test(jsonpatch.Phase, v1alpha1.PodStopping).
+		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
+		Test(pathDeleted, nil).
+		Set("/metadata/labels", fresh.Labels).
+		Set("/metadata/annotations", fresh.Annotations))
+	if applied && r.IdleNotifier != nil {
+		r.IdleNotifier.OnSandboxReleased(ctx, pod.Labels[v1alpha1.LabelSandboxID])
+	}
+	return err
+}
+
+// madeAt is when the pod began to warm.
+func madeAt(pod *corev1.Pod) time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationRecycled]); err == nil {
+		return at
+	}
+	return pod.CreationTimestamp.Time
+}

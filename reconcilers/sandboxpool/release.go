@@ -1,0 +1,110 @@
+package sandboxpool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+)
+
+// ErrPodMoved means that the pod is not as the caller saw it any more, or is gone.
+var ErrPodMoved = errors.New("the pod has moved on")
+
+// ReleaseSandboxPodOptions say why a claim is over. The zero value releases a
+// sandbox that was not wanted any more.
+type ReleaseSandboxPodOptions struct {
+	// StopReason is StopReleased if empty.
+	StopReason v1alpha1.StopReason
+	// TerminatedAt is when the sandbox stopped; nil leaves it out.
+	TerminatedAt *metav1.Time
+	// FailureReason and FailureMessage say what went wrong, ExitCode how the
+	// container ended.
+	FailureReason, FailureMessage string
+	ExitCode                      *int32
+	// ExpectedCurrentSandboxPhase, if set, is the only phase that the pod is
+	// released from.
+	ExpectedCurrentSandboxPhase v1alpha1.PodPhase
+	// DisableRetry gives up at the first conflict inside the API server, for
+	// callers that look anew anyway.
+	DisableRetry bool
+}
+
+// OptionsOf returns the options for a claim whose record was captured.
+func OptionsOf(record *v1alpha1.StopRecord) ReleaseSandboxPodOptions {
+	if record == nil {
+		return ReleaseSandboxPodOptions{}
+	}
+	return ReleaseSandboxPodOptions{
+		StopReason: record.StopReason, TerminatedAt: record.TerminatedAt, ExitCode: record.ExitCode,
+		FailureReason: record.FailureReason, FailureMessage: record.FailureMessage,
+	}
+}
+
+// ReleaseSandboxPod takes a claimed pod out of use: phase stopping, and why, in
+// one write that tests the UID and the claim. It returns the pod as written, or
+// ErrPodMoved. What becomes of the pod then is the pool reconciler's.
+func ReleaseSandboxPod(ctx context.Context, c client.Client, pod *corev1.Pod, o ReleaseSandboxPodOptions) (*corev1.Pod, error) {
+	claim := pod.Annotations[v1alpha1.AnnotationClaim]
+	if claim == "" {
+		return nil, fmt.Errorf("releasing pod %s: it has no claim", pod.Name)
+	}
+	p := jsonpatch.For(pod.UID).Test(jsonpatch.Claim, claim)
+	if o.ExpectedCurrentSandboxPhase != "" {
+		p = p.Test(jsonpatch.Phase, o.ExpectedCurrentSandboxPhase)
+	}
+	p = p.Set(jsonpatch.Phase, v1alpha1.PodStopping).
+		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationStop), o.encode(pod))
+	var out *corev1.Pod
+	write := func() error {
+		out = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		return c.Patch(ctx, out, p.Build())
+	}
+	var err error
+	if o.DisableRetry {
+		err = write()
+	} else {
+		err = retry.RetryOnConflict(retry.DefaultRetry, write)
+	}
+	switch {
+	case err == nil:
+		return out, nil
+	case jsonpatch.Refused(err), apierrors.IsNotFound(err):
+		return nil, ErrPodMoved
+	default:
+		return nil, fmt.Errorf("stopping pod %s: %w", pod.Name, err)
+	}
+}
+
+// encode is the value of AnnotationStop.
+func (o ReleaseSandboxPodOptions) encode(pod *corev1.Pod) string {
+	record := v1alpha1.StopRecord{
+		StopReason: o.StopReason, TerminatedAt: o.TerminatedAt, ExitCode: o.ExitCode,
+		FailureReason: o.FailureReason, FailureMessage: short(o.FailureMessage),
+		PodName: pod.Name, NodeName: pod.Spec.NodeName,
+	}
+	if record.StopReason == "" {
+		record.StopReason = v1alpha1.StopReleased
+	}
+	raw, err := json.Marshal(record)
+	if err != nil {
+		panic(err) // strings, numbers and times
+	}
+	return string(raw)
+}
+
+// short cuts a text to what an annotation should hold.
+func short(text string) string {
+	if runes := []rune(text); len(runes) > maxAnnotation {
+		return string(runes[:maxAnnotation])
+	}
+	return text
+}

@@ -1,0 +1,257 @@
+package reconcilers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+// diary notes what becomes of a namespace's pods, from a watch of its own.
+type diary struct {
+	mu sync.Mutex
+	// live are the pods that are neither deleted nor being deleted, by phase.
+	live            map[types.UID]v1alpha1.PodPhase
+	made, gone      int
+	mostUnclaimed   int
+	leastIdle       int
+	lostWhenClaimed []string
+}
+
+func keepDiary(w *world) *diary {
+	w.t.Helper()
+	d := &diary{live: map[types.UID]v1alpha1.PodPhase{}}
+	events, err := w.c.Watch(context.Background(), &corev1.PodList{}, client.InNamespace(w.ns))
+	if err != nil {
+		w.t.Fatalf("watching pods: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range events.ResultChan() {
+			if pod, ok := e.Object.(*corev1.Pod); ok {
+				d.note(e.Type, pod)
+			}
+		}
+	}()
+	w.t.Cleanup(func() { events.Stop(); <-done })
+	return d
+}
+
+func (d *diary) note(kind watch.EventType, pod *corev1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, known := d.live[pod.UID]
+	if kind == watch.Added {
+		d.made++
+	}
+	if kind == watch.Deleted || pod.DeletionTimestamp != nil {
+		if known {
+			d.gone++
+			if pod.Annotations[v1alpha1.AnnotationClaim] != "" {
+				d.lostWhenClaimed = append(d.lostWhenClaimed, pod.Name)
+			}
+		}
+		delete(d.live, pod.UID)
+	} else {
+		d.live[pod.UID] = v1alpha1.PhaseOf(pod)
+	}
+	unclaimed, idle := 0, 0
+	for _, phase := range d.live {
+		switch phase {
+		case v1alpha1.PodIdle:
+			idle++
+			unclaimed++
+		case v1alpha1.PodWarming:
+			unclaimed++
+		}
+	}
+	d.mostUnclaimed, d.leastIdle = max(d.mostUnclaimed, unclaimed), min(d.leastIdle, idle)
+}
+
+// read returns pods made and gone, and the most unclaimed ones and fewest idle
+// ones at a time, all since the last call.
+func (d *diary) read() (made, gone, most, fewest int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	made, gone, most, fewest = d.made, d.gone, d.mostUnclaimed, d.leastIdle
+	d.made, d.gone, d.mostUnclaimed, d.leastIdle = 0, 0, 0, 1<<30
+	return made, gone, most, fewest
+}
+
+func (w *world) scaleTo(pool *v1alpha1.SandboxPool, replicas int32) {
+	w.t.Helper()
+	before := pool.DeepCopy()
+	pool.Spec.Replicas = replicas
+	if err := w.c.Patch(w.t.Context(), pool, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// awaitIdle is await for many pods.
+func (w *world) awaitIdle(pool string, n int, limit time.Duration) {
+	w.t.Helper()
+	kubetest.Eventually(w.t, limit, fmt.Sprintf("%d idle pods", n), func() error {
+		if idle, all := len(w.pods(pool, v1alpha1.PodIdle)), len(w.pods(pool, "")); idle != n {
+			return fmt.Errorf("%d of %d", idle, all)
+		}
+		return nil
+	})
+}
+
+// TestScaleWithALaggingWatch is 0 → 200 → 0 → 50 with a watch two seconds late,
+// and claims while the pool shrinks.
+func TestScaleWithALaggingWatch(t *testing.T) {
+	const lag, limit = 2 * time.Second, 2 * time.Minute
+	w := newWorld(t, func(w *world) { w.watchLag = lag })
+	d := keepDiary(w)
+	pool := w.pool("p", 0, 0)
+	w.scaleTo(pool, 200)
+	w.awaitIdle("p", 200, limit)
+	never(t, 2*lag, "more than 200 pods", func() bool { return len(w.pods("p", "")) > 200 })
+	if made, gone, most, _ := d.read(); made != 200 || gone != 0 || most != 200 {
+		t.Errorf("up: %d pods made, %d deleted, %d at most; want 200, 0, 200", made, gone, most)
+	}
+	w.scaleTo(pool, 0)
+	claimed := map[types.UID]string{}
+	kubetest.Eventually(t, limit, "no unclaimed pod", func() error {
+		idle := w.pods("p", v1alpha1.PodIdle)
+		for i := range idle {
+			// Whom the controller has picked already is claimed first.
+			_, marked := idle[i].Annotations[v1alpha1.AnnotationScaleDownProtected]
+			if marked && len(claimed) < 10 && idle[i].DeletionTimestamp == nil {
+				s := w.newSandbox("p", &idle[i])
+				if err := w.c.Patch(t.Context(), idle[i].DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); err == nil {
+					claimed[idle[i].UID] = s.Name
+				}
+			}
+		}
+		if len(idle) > 0 || len(claimed) < 10 {
+			return fmt.Errorf("%d idle, %d claimed", len(idle), len(claimed))
+		}
+		return nil
+	})
+	never(t, 2*lag, "a pod is made for nobody", func() bool { return len(w.pods("p", "")) > 10 })
+	if made, gone, _, _ := d.read(); made != 0 || gone != 190 {
+		t.Errorf("down: %d pods made, %d deleted; want 0 and 190", made, gone)
+	}
+	w.scaleTo(pool, 50)
+	w.awaitIdle("p", 50, limit)
+	never(t, 2*lag, "more than 50 unclaimed pods", func() bool { return len(w.pods("p", "")) > 60 })
+	if made, gone, most, _ := d.read(); made != 50 || gone != 0 || most != 50 {
+		t.Errorf("up again: %d pods made, %d deleted, %d unclaimed at most; want 50, 0, 50", made, gone, most)
+	}
+	if len(d.lostWhenClaimed) > 0 {
+		t.Errorf("claimed pods were deleted: %v", d.lostWhenClaimed)
+	}
+	for uid, id := range claimed {
+		if s := w.sandbox(id); s.Spec.End != nil {
+			t.Errorf("sandbox %s in pod %s was ended: %+v", id, uid, s.Spec.End)
+		}
+	}
+}
+
+// TestRollout changes a pool's template: idle pods follow, the stock stays, and a
+// claimed pod is left alone.
+func TestRollout(t *testing.T) {
+	w := newWorld(t)
+	pool := w.pool("p", 8, 0)
+	w.await("p", v1alpha1.PodIdle, 8)
+	s, claimed := w.running("p")
+	w.await("p", v1alpha1.PodIdle, 8)
+	d := keepDiary(w)
+	kubetest.Eventually(t, soon, "the diary knows the pods", func() error {
+		if made, _, _, _ := d.read(); made == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	d.read()
+	before := pool.DeepCopy()
+	pool.Spec.Template.Template.Spec.Containers[0].Image = "local/next"
+	if err := w.c.Patch(t.Context(), pool, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 3*soon, "8 idle pods of the new template", func() error {
+		next, old := 0, 0
+		for _, p := range w.pods("p", v1alpha1.PodIdle) {
+			if p.Spec.Containers[0].Image == "local/next" {
+				next++
+			} else {
+				old++
+			}
+		}
+		if next != 8 || old != 0 {
+			return fmt.Errorf("%d new, %d old", next, old)
+		}
+		return nil
+	})
+	if made, _, most, fewest := d.read(); made != 8 || most > 9 || fewest < 6 {
+		t.Errorf("%d pods made, at most %d unclaimed, at least %d idle; want 8, 9, 6", made, most, fewest)
+	}
+	if got := w.sandbox(s.Name); got.Spec.End != nil || phaseOf(w.pod(claimed)) != v1alpha1.PodRunning {
+		t.Errorf("the rollout touched a claimed pod: %+v", got.Spec.End)
+	}
+}
+
+// TestRolloutOfABrokenTemplate costs a handful of pods and none of the stock, and
+// is mended by the next change.
+func TestRolloutOfABrokenTemplate(t *testing.T) {
+	w := newWorld(t)
+	w.node.use(func(p *corev1.Pod) string {
+		if p.Spec.Containers[0].Image == "local/broken" {
+			return ""
+		}
+		return newAddress()
+	})
+	pool := w.pool("p", 4, 0, func(p *v1alpha1.SandboxPool) { p.Spec.StartupTimeout = &metav1.Duration{Duration: time.Second} })
+	w.await("p", v1alpha1.PodIdle, 4)
+	d := keepDiary(w)
+	image := func(to string) {
+		t.Helper()
+		before := pool.DeepCopy()
+		pool.Spec.Template.Template.Spec.Containers[0].Image = to
+		if err := w.c.Patch(t.Context(), pool, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image("local/broken")
+	kubetest.Eventually(t, soon, "a degraded pool", func() error {
+		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(pool.Status.Conditions, v1alpha1.PoolConditionDegraded) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	never(t, 6*time.Second, "the stock shrinks", func() bool { return len(w.pods("p", v1alpha1.PodIdle)) < 4 })
+	if made, _, _, _ := d.read(); made-4 > 6 { // four were there
+		t.Errorf("%d pods of a broken template", made-4)
+	}
+	image("local/mended")
+	kubetest.Eventually(t, 3*soon, "4 idle pods of the mended template", func() error {
+		n := 0
+		for _, p := range w.pods("p", v1alpha1.PodIdle) {
+			if p.Spec.Containers[0].Image == "local/mended" {
+				n++
+			}
+		}
+		if n != 4 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+}
