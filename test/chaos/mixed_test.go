@@ -122,15 +122,16 @@ func newMixture(t *testing.T) *mixture {
 	ns := shared.Namespace(t)
 	m := &mixture{t: t, ctx: t.Context(), ns: ns, load: newLoad(t, ns+"/first"), probe: ns + "-probe", count: map[string]int{}}
 	m.faults = newFaults(m)
-	shared.Pool(t, ns, "first", firstStock, stack.WithIdleTimeout(mixedIdle))
-	shared.Pool(t, ns, "made", madeStock, stack.WithIdleTimeout(mixedIdle), withSandboxd)
-	shared.Pool(t, ns, "kept", 1, stack.WithIdleTimeout(0))
-	shared.Touch(t, m.probe, ns+"/kept")
+	// With the key comes the Secret that pods with sandboxd need.
 	out, err := shared.Run(t.Context(), "apikey", "create", "--team", ns, "--namespace", ns)
 	if err != nil {
 		t.Fatalf("make a key: %v\n%s", err, out)
 	}
 	m.key, _, _ = strings.Cut(out, "\n")
+	shared.Pool(t, ns, "first", firstStock, stack.WithIdleTimeout(mixedIdle))
+	shared.Pool(t, ns, "made", madeStock, stack.WithIdleTimeout(mixedIdle), withSandboxd)
+	shared.Pool(t, ns, "kept", 1, stack.WithIdleTimeout(0))
+	shared.Touch(t, m.probe, ns+"/kept")
 	m.began = time.Now()
 	return m
 }
