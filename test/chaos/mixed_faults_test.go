@@ -49,6 +49,9 @@ var longLanes = [][]string{
 	{killedC, killedAPI, toldC},
 }
 
+// envoyWaits is how long an Envoy waits for its gateway.
+const envoyWaits = 2 * time.Second
+
 // recoveryLimit is how long what was harmed may take to serve again, on a busy
 // machine and while others are harmed. The single tests bound it closely.
 const recoveryLimit = time.Minute
@@ -85,8 +88,13 @@ func (f *faults) lane(ctx context.Context, rng *rand.Rand, deck []string) error 
 		// Drawn before anything is waited for: the schedule is the seed's alone.
 		kind, gateway := deck[n%len(deck)], rng.IntN(len(shared.Up.Gateways))
 		calm, last := between(rng, 500*time.Millisecond, 4*time.Second), between(rng, time.Second, 5*time.Second)
-		if strings.Contains(kind, pastLease) {
+		switch {
+		case strings.HasSuffix(kind, pastLease):
+			// Nothing is released for idleness meanwhile, so some time between them.
+			calm *= 3
 			last = lease + lease/2 + between(rng, time.Second, 8*time.Second)
+		case kind == stopped:
+			last += envoyWaits
 		}
 		if err := wait(f.m.ctx, calm); err != nil {
 			return err
@@ -118,15 +126,15 @@ func (f *faults) harm(kind string, gateway int, last time.Duration) error {
 		}
 		f.mu.Lock()
 		f.met[kind] += f.m.load.refused(g) - before
-		if strings.Contains(kind, pastLease) {
+		if strings.HasSuffix(kind, pastLease) {
 			f.away = append(f.away, absence{g.Name, began, time.Now()})
 		}
 		f.mu.Unlock()
-		f.m.note("%v–%v %s: %s", began.Sub(f.m.began), healed.Sub(f.m.began), g.Name, kind)
+		f.m.note("%s, and again served, %s: %s", f.m.span(began, healed), g.Name, kind)
 	} else {
 		healed = began
 		err = f.harmControlPlane(ctx, kind)
-		f.m.note("%v–%v %s", began.Sub(f.m.began), time.Since(f.m.began), kind)
+		f.m.note("%s %s", f.m.span(began, time.Now()), kind)
 	}
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func (m *mixture) served(all *users) {
 		}
 		return len(not) == 0, strings.Join(not, " ")
 	})
-	m.note("%v all sandboxes served by all gateways, %v after the last fault", time.Since(m.began), time.Since(began))
+	m.note("%s all sandboxes are served by all gateways", m.span(began, time.Now()))
 }
 
 // allEnded wants every sandbox of the run to end by itself, now that nobody asks:
@@ -74,7 +74,7 @@ func (m *mixture) allEnded() {
 		}
 	}
 	m.lost = append(m.lost, left...)
-	m.note("%v all sandboxes ended, %v after the last request", time.Since(m.began), time.Since(began))
+	m.note("%s all sandboxes end", m.span(began, time.Now()))
 }
 
 // onlyStock wants the pools to come back to their idle pods. It counts those that
@@ -92,7 +92,7 @@ func (m *mixture) onlyStock() {
 			}
 		}
 		if maps.Equal(idle, want) && len(leaked) == 0 {
-			m.note("%v the pools have their stock and nothing else, %v after the last end", time.Since(m.began), time.Since(began))
+			m.note("%s the pools get their stock, and have nothing else", m.span(began, time.Now()))
 			return
 		}
 		if time.Since(began) > sweepLimit {
@@ -141,9 +141,7 @@ func (m *mixture) judge(took time.Duration, lanes [][]string, least enough) {
 			t.Errorf("%s: %s", what, line)
 		}
 	}
-	if t.Failed() {
-		t.Logf("what was done, by the time since the run began:\n%s", strings.Join(m.notes, "\n"))
-	}
+	t.Logf("the run:\n%s", strings.Join(m.notes, "\n"))
 	ends, applied := record.Ends(m.began), record.Applied(m.began)
 	did := map[string]int{
 		"answers": len(m.load.answers), "claims": applied, "idle releases": ends[v1alpha1.EndIdleTimeout],

@@ -11,8 +11,9 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// restLife is how long a sandbox lives whose create nobody has heard of.
-const restLife = "60"
+// restLife is the end that sandboxes of the REST API get, in seconds: no user keeps
+// one for so long.
+const restLife = "300"
 
 // rest asks the REST API of a gateway.
 func (m *mixture) rest(g stack.Gateway, method, path, body string) (stack.Answer, error) {
@@ -34,7 +35,7 @@ func (m *mixture) rest(g stack.Gateway, method, path, body string) (stack.Answer
 }
 
 // create makes a sandbox by the REST API of some gateway. It tries until one says
-// that it did: what others may have made, and could not say, ends by itself. Empty
+// that it did: what others may have made, and could not say, is idle. Empty
 // if the run is over.
 func (u *user) create() string {
 	m, from := u.m, u.rng.IntN(len(shared.Up.Gateways))

@@ -156,6 +156,11 @@ func (m *mixture) did(what string) {
 	m.count[what]++
 }
 
+// span shows a time of the run.
+func (m *mixture) span(from, to time.Time) string {
+	return fmt.Sprintf("%5.1f s to %5.1f s:", from.Sub(m.began).Seconds(), to.Sub(m.began).Seconds())
+}
+
 // note keeps a line for whoever has to find out why a run failed.
 func (m *mixture) note(format string, args ...any) {
 	m.mu.Lock()
