@@ -89,9 +89,10 @@ func (f *faults) lane(ctx context.Context, rng *rand.Rand, deck []string) error 
 		kind, gateway := deck[n%len(deck)], rng.IntN(len(shared.Up.Gateways))
 		calm, last := between(rng, 500*time.Millisecond, 4*time.Second), between(rng, time.Second, 5*time.Second)
 		switch {
+		case !strings.HasPrefix(kind, "gateway "):
+			calm *= 3 // or the API server is away half of the time
 		case strings.HasSuffix(kind, pastLease):
-			// Nothing is released for idleness meanwhile, so some time between them.
-			calm *= 3
+			calm *= 3 // nothing is released for idleness meanwhile
 			last = lease + lease/2 + between(rng, time.Second, 8*time.Second)
 		case kind == stopped:
 			last += envoyWaits

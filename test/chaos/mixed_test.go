@@ -50,7 +50,7 @@ func TestMinuteOfChaos(t *testing.T) {
 // The same for ten minutes. It is too long for each change: `make chaos`.
 func TestTenMinutesOfChaos(t *testing.T) {
 	mixed(t, 10*time.Minute, longLanes, enough{
-		answers: 20000, claims: 500, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, faults: 6, long: 3,
+		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, faults: 6, long: 3,
 	})
 }
 
