@@ -11,7 +11,8 @@
 //	hold        the caller waits until the file is gone
 //	delay 5s    read by Delay; Hit ignores it
 //
-// Watches delays what an API client's watches bring by such a point.
+// Watches delays what an API client's watches bring by such a point, Requests
+// holds an API client's requests and answers at one.
 //
 // A process finds its own folder there: `sandlane up` gives each child one of
 // its name (Env). Only test/chaos builds with the tag. Points are named

@@ -68,6 +68,9 @@ if wants unit; then
 fi
 if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
+	# A minute of what `make chaos` does for ten.
+	make --no-print-directory build-failpoints
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -timeout 10m -run '^TestMinuteOfChaos$' ./test/chaos || status=1
 fi
 if wants e2b; then
 	go test -count=1 -v -timeout 45m ./test/e2b/... || status=1
@@ -79,6 +82,6 @@ if wants chaos; then
 	SANDLANE_STORM=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -run '^TestClaimsUnderFailingWrites$' ./activation || status=1
 	go test -tags failpoints -count=1 -shuffle=on ./failpoint/... || status=1
 	make --no-print-directory build-failpoints
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -p 1 -timeout 60m ./test/chaos/... || status=1
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -p 1 -timeout 90m ./test/chaos/... || status=1
 fi
 exit $status

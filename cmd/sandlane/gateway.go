@@ -55,6 +55,7 @@ cluster; /readyz on the metrics address says when.`,
 			return fmt.Errorf("reach the API server: %w", err)
 		}
 		o.Config.Wrap(failpoint.Watches("gateway/watch"))
+		o.Config.Wrap(failpoint.Requests("gateway/requests"))
 		o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		logWith(o.Log)
 		if o.DrainGrace <= 0 || o.DrainDelay > o.DrainGrace {

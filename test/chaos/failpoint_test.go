@@ -44,6 +44,14 @@ const upItself = "."
 // arm says what happens at a point of a process; it is over with the test.
 func arm(t *testing.T, process, point, what string) {
 	t.Helper()
+	if err := set(process, point, what); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { disarm(t, process, point) })
+}
+
+// set is arm from any goroutine; it stays until it is unset.
+func set(process, point, what string) error {
 	file := pointFile(process, point)
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
 	if err == nil {
@@ -51,17 +59,25 @@ func arm(t *testing.T, process, point, what string) {
 		err = errors.Join(os.WriteFile(file+".new", []byte(what), 0o600), os.Rename(file+".new", file))
 	}
 	if err != nil {
-		t.Fatalf("arm %s of %s: %v", point, process, err)
+		return fmt.Errorf("arm %s of %s: %w", point, process, err)
 	}
-	t.Cleanup(func() { disarm(t, process, point) })
+	return nil
 }
 
 // disarm lets who is held at the point go on.
 func disarm(t *testing.T, process, point string) {
 	t.Helper()
-	if err := os.Remove(pointFile(process, point)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("disarm %s of %s: %v", point, process, err)
+	if err := unset(process, point); err != nil {
+		t.Error(err)
 	}
+}
+
+// unset is disarm from any goroutine.
+func unset(process, point string) error {
+	if err := os.Remove(pointFile(process, point)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("disarm %s of %s: %w", point, process, err)
+	}
+	return nil
 }
 
 // waitHit waits until a process has killed itself at the point.

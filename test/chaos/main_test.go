@@ -8,6 +8,11 @@
 // the history of claims (test/history). It says what it did, and fails if that
 // was too little to prove anything. Signals go only to processes that the stack
 // started, by their PID in up.json.
+//
+// The mixed runs (mixed_test.go) do all of that at once, in an order that a seed
+// decides: for a minute in `make test`, for ten in `make chaos`. They look only at
+// what must hold whatever happens; how soon and how well each thing recovers is
+// for the single tests.
 package chaos
 
 import (

@@ -24,24 +24,40 @@ import (
 // nodePID waits until up.json names a running node that is not the former one,
 // and returns its process, checked to be this stack's.
 func nodePID(ctx context.Context, on *stack.Stack, former int) (int, error) {
+	return nextPID(ctx, on, "node", "node", former)
+}
+
+// nextPID waits until up.json names a running process that is not the former one,
+// and returns it, checked to be this stack's and to run the command; empty is any.
+func nextPID(ctx context.Context, on *stack.Stack, name, command string, former int) (int, error) {
 	now := &stack.Stack{State: on.State}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := now.Reload()
-		if pid := now.Up.Pids["node"]; err == nil && pid > 1 && pid != former {
+		if pid := pidIn(now.Up, name); err == nil && pid > 1 && pid != former {
 			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			args := strings.Split(string(line), "\x00")
-			if err == nil && len(args) > 1 && args[1] == "node" && strings.Contains(string(line), on.State) {
+			if err == nil && len(args) > 1 && (command == "" || args[1] == command) && strings.Contains(string(line), on.State) {
 				return pid, nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("no node in up.json other than %d: %w", former, ctx.Err())
+			return 0, fmt.Errorf("no %s in up.json other than %d: %w", name, former, ctx.Err())
 		case <-tick.C:
 		}
 	}
+}
+
+// pidIn is the process of a name, which may be a gateway's.
+func pidIn(up stack.UpFile, name string) int {
+	for _, g := range up.Gateways {
+		if g.Name == name {
+			return g.Pids["gateway"]
+		}
+	}
+	return up.Pids[name]
 }
 
 // killPod kills the processes of a pod: children of the stack's node that have

@@ -49,14 +49,21 @@ func waitReaped(t *testing.T, pid int) {
 // signal sends a signal to a gateway of this stack, and to nobody else.
 func signal(t *testing.T, pid int, s syscall.Signal) {
 	t.Helper()
+	if err := signalOurs(pid, "gateway", s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// signalOurs sends a signal to a process of this stack that runs a command of
+// sandlane's, or any if that is empty, and to nobody else.
+func signalOurs(pid int, command string, s syscall.Signal) error {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
-		t.Fatal(err)
+		return fmt.Errorf("find out what process %d is: %w", pid, err)
 	}
-	if args := strings.Split(string(line), "\x00"); len(args) < 2 || args[1] != "gateway" || !strings.Contains(string(line), shared.State) {
-		t.Fatalf("process %d is %q, no gateway of this stack", pid, args)
+	args := strings.Split(string(line), "\x00")
+	if !strings.Contains(string(line), shared.State) || command != "" && (len(args) < 2 || args[1] != command) {
+		return fmt.Errorf("process %d is %q, no %s of this stack", pid, args, command)
 	}
-	if err := syscall.Kill(pid, s); err != nil {
-		t.Fatal(err)
-	}
+	return syscall.Kill(pid, s)
 }

@@ -9,6 +9,12 @@
 // gone, whichever is first. Answers are therefore judged after the load, when
 // the watches have caught up.
 //
+// A watch that breaks with the API server is begun again by a list. Of what came
+// and went in between the record knows only what the objects still say: a Sandbox
+// that is gone counts as bound until the list, and for the question whether its
+// address was given on too early, only until the last event before. Whatever
+// stands in for a pod that answered stays: an ended Sandbox names its claim.
+//
 // It is called by test/chaos. It is no part of the product and reads nothing
 // but the API. Safe for concurrent use.
 package history

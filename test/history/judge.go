@@ -104,6 +104,9 @@ func (r *Recorder) Trouble() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := append([]string(nil), r.broken...)
+	if r.behind > 0 {
+		out = append(out, fmt.Sprintf("%d of the record's watches wait for the API server", r.behind))
+	}
 	for pod, list := range r.byPod {
 		owners := map[string]bool{}
 		for _, i := range list {
@@ -118,10 +121,17 @@ func (r *Recorder) Trouble() []string {
 	for address, list := range r.addresses {
 		for k := 1; k < len(list); k++ {
 			before, after := list[k-1], list[k]
-			if before.PodUID != after.PodUID && (before.Over.IsZero() || after.Claimed.Before(before.Over)) {
+			if before.PodUID != after.PodUID && (before.Over.IsZero() || after.Claimed.Before(before.overFrom)) {
 				out = append(out, fmt.Sprintf("%s went to %s at %v while the claim of %s was not over (%v)", address, after.ID, after.Claimed, before.ID, before.Over))
 			}
 		}
 	}
 	return out
+}
+
+// Gaps is how often a watch broke and was begun again by a list.
+func (r *Recorder) Gaps() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gaps
 }

@@ -3,15 +3,13 @@ package history
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -29,10 +27,14 @@ type Interval struct {
 	Seen int
 	// Claimed is when a gateway claimed the pod, by its own word.
 	Claimed time.Time
-	// Ended is when spec.end was written, to the second, and EndSeen when this
-	// record saw it; Over is when every gateway knew, or the Sandbox was gone.
-	// Zero while it is not so.
+	// Ended is when spec.end was written, to the second, and Reason why; EndSeen is
+	// when this record saw it; Over is when every gateway knew, or the Sandbox was
+	// gone. Zero while it is not so.
 	Ended, EndSeen, Over time.Time
+	Reason               v1alpha1.EndReason
+	// overFrom is when it may first have been over: before Over only if a watch
+	// lagged or broke, and the Sandbox was gone when it was looked for.
+	overFrom time.Time
 }
 
 // Recorder keeps every claim that it sees.
@@ -45,6 +47,8 @@ type Recorder struct {
 	addresses map[string][]*Interval     // in the order of their claims
 	processes map[string]string          // process → pod UID
 	broken    []string                   // why the record is not complete
+	behind    int                        // sources that wait for the API server
+	gaps      int                        // watches that were begun again by a list
 	cancel    context.CancelFunc
 	done      sync.WaitGroup
 }
@@ -66,48 +70,14 @@ func (r *Recorder) Start(ctx context.Context, c client.WithWatch) error {
 		{c, func() client.ObjectList { return &v1alpha1.SandboxList{} }, nil},
 		{c, func() client.ObjectList { return &corev1.PodList{} }, []client.ListOption{client.HasLabels{v1alpha1.LabelPool}}},
 	} {
-		w, err := s.start(ctx, r)
+		w, err := s.start(ctx, r, time.Time{})
 		if err != nil {
 			r.Stop()
 			return err
 		}
-		r.done.Go(func() { r.follow(ctx, w) })
+		r.done.Go(func() { r.follow(ctx, s, w) })
 	}
 	return nil
-}
-
-// source is one kind of objects to watch.
-type source struct {
-	c       client.WithWatch
-	list    func() client.ObjectList
-	options []client.ListOption
-}
-
-// start takes in what is there and watches every change from then on. The API
-// server ends the watch of a client that is slow, as one on a busy machine is; it
-// goes on where it was, and fails if that is not possible.
-func (s source) start(ctx context.Context, r *Recorder) (watch.Interface, error) {
-	list := s.list()
-	if err := s.c.List(ctx, list, s.options...); err != nil {
-		return nil, fmt.Errorf("list %T: %w", list, err)
-	}
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		r.Event(watch.Event{Type: watch.Added, Object: o}, time.Now())
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read %T: %w", list, err)
-	}
-	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), s)
-	if err != nil {
-		return nil, fmt.Errorf("watch %T: %w", list, err)
-	}
-	return w, nil
-}
-
-// WatchWithContext is what the retrying watcher calls.
-func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return s.c.Watch(ctx, s.list(), append([]client.ListOption{&client.ListOptions{Raw: &o}}, s.options...)...)
 }
 
 // Stop ends the watches.
@@ -116,20 +86,50 @@ func (r *Recorder) Stop() {
 	r.done.Wait()
 }
 
-func (r *Recorder) follow(ctx context.Context, w watch.Interface) {
-	defer w.Stop()
-	for {
+// follow takes in what a watch brings. One that broke with the API server, which
+// does not know anew what it knew before its restart, is begun again by a list.
+func (r *Recorder) follow(ctx context.Context, s source, w watch.Interface) {
+	last := time.Now()
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return
 		case e, open := <-w.ResultChan():
-			if !open {
-				if ctx.Err() == nil {
-					r.fail("a watch ended")
-				}
+			if open && e.Type != watch.Error {
+				last = time.Now()
+				r.Event(e, last)
+				continue
+			}
+			if status, ok := e.Object.(*metav1.Status); open && (!ok || status.Code != http.StatusGone) {
+				r.Event(e, time.Now())
+				w.Stop()
 				return
 			}
-			r.Event(e, time.Now())
+			w.Stop()
+			w = r.again(ctx, s, last)
+		}
+	}
+	w.Stop()
+}
+
+// again starts a source anew, when the API server answers.
+func (r *Recorder) again(ctx context.Context, s source, since time.Time) watch.Interface {
+	r.mu.Lock()
+	r.behind++
+	r.mu.Unlock()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if w, err := s.start(ctx, r, since); err == nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.behind--
+			r.gaps++
+			return w
+		}
+		select {
+		case <-ctx.Done():
+			return watch.NewEmptyWatch()
+		case <-tick.C:
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (r *Recorder) sandbox(s *v1alpha1.Sandbox, gone bool, at time.Time) {
 		i := r.claim(b.ClaimID, b.PodUID)
 		i.ID, i.SandboxUID = s.Name, string(s.UID)
 		if s.Spec.End != nil {
-			i.Ended = s.Spec.End.At.Time
+			i.Ended, i.Reason = s.Spec.End.At.Time, s.Spec.End.Reason
 			if i.EndSeen.IsZero() {
 				i.EndSeen = at
 			}
@@ -176,9 +176,26 @@ func (r *Recorder) sandbox(s *v1alpha1.Sandbox, gone bool, at time.Time) {
 	if s.Status.FencedAt != nil {
 		over = s.Status.FencedAt.Time
 	}
+	r.over(string(s.UID), over, over)
+}
+
+// over notes that a Sandbox's claims are. mu is held.
+func (r *Recorder) over(sandboxUID string, from, at time.Time) {
 	for _, i := range r.claims {
-		if i.SandboxUID == string(s.UID) && i.Over.IsZero() {
-			i.Over = over
+		if i.SandboxUID == sandboxUID && i.Over.IsZero() {
+			i.Over, i.overFrom = at, from
+		}
+	}
+}
+
+// listed takes in that there are these Sandboxes and no other, after nothing was
+// heard since a time.
+func (r *Recorder) listed(there map[string]bool, since, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range r.claims {
+		if i.SandboxUID != "" && !there[i.SandboxUID] && i.Over.IsZero() {
+			i.Over, i.overFrom = at, since
 		}
 	}
 }

@@ -1,0 +1,209 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+// seedVariable repeats a schedule: what is done, in which order, for how long.
+// When exactly the parts meet, the machine decides.
+const seedVariable = "SANDLANE_CHAOS_SEED"
+
+// What runs in a mixture.
+const (
+	mixedIdle   = 4 * time.Second // the shortest that counts
+	mixedUsers  = 8               // each with one sandbox after the other
+	mixedActive = 4               // sandboxes asked for once a second, and never left alone
+	mixedOpen   = 3               // silent WebSockets, each the only use of its sandbox
+	firstStock  = 6
+	madeStock   = 3
+)
+
+// enough is what a mixed run must have done at least.
+type enough struct {
+	answers, claims, idle, ended, killed, deleted, created, returns int
+	faults, long                                                    int // of each kind; long ones
+}
+
+// All faults at once, as they come: gateways are killed, stopped and cut off, the
+// controller and the API server are killed and come back, while sandboxes are
+// made, used, ended and left alone. What must hold stands at mixture.judge.
+func TestMinuteOfChaos(t *testing.T) {
+	mixed(t, time.Minute, lanes, enough{
+		answers: 1500, claims: 40, idle: 8, ended: 4, killed: 1, deleted: 1, created: 4, returns: 3, faults: 1, long: 1,
+	})
+}
+
+// The same for ten minutes. It is too long for each change: `make chaos`.
+func TestTenMinutesOfChaos(t *testing.T) {
+	mixed(t, 10*time.Minute, longLanes, enough{
+		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, faults: 6, long: 3,
+	})
+}
+
+// mixture is one mixed run.
+type mixture struct {
+	t      *testing.T
+	ctx    context.Context // of the whole run
+	ns     string
+	key    string // of the REST API
+	load   *load
+	faults *faults
+	began  time.Time
+	probe  string // a sandbox that does not end
+
+	mu      sync.Mutex
+	count   map[string]int // what was done, by name
+	notes   []string
+	created []string  // by the REST API, which said so
+	opened  []session // of WebSockets
+	lost    []string  // what had no answer
+}
+
+func mixed(t *testing.T, length time.Duration, lanes [][]string, least enough) {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", seedVariable, err)
+		}
+	}
+	t.Logf("%s=%d repeats this schedule", seedVariable, seed)
+	m := newMixture(t)
+	harming, over := context.WithTimeout(m.ctx, length)
+	defer over()
+	using, enoughUsed := context.WithCancel(m.ctx)
+	defer enoughUsed()
+	users := m.use(using, seed)
+	shared.Eventually(t, 2*time.Minute, "every user to be answered", func() (bool, string) {
+		n := 0
+		for _, u := range users.all {
+			n += min(u.answered(), 1)
+		}
+		return n == len(users.all), fmt.Sprintf("%d of %d, %s", n, len(users.all), counts(m.load.statuses()))
+	})
+
+	var running sync.WaitGroup
+	for i, deck := range lanes {
+		running.Go(func() {
+			if err := m.faults.lane(harming, rand.New(rand.NewPCG(seed, uint64(i))), slices.Clone(deck)); err != nil {
+				t.Errorf("%v into the run: %v", time.Since(m.began).Round(time.Millisecond), err)
+			}
+		})
+	}
+	running.Wait()
+	took := time.Since(m.began)
+	enoughUsed()
+	users.done.Wait()
+	m.served(users)
+	m.load.cancel()
+	m.load.done.Wait()
+	users.later.Wait()
+	m.allEnded()
+	m.onlyStock()
+	m.judge(took, lanes, least)
+}
+
+// newMixture makes the pools and a key.
+func newMixture(t *testing.T) *mixture {
+	ns := shared.Namespace(t)
+	m := &mixture{t: t, ctx: t.Context(), ns: ns, load: newLoad(t, ns+"/first"), probe: ns + "-probe", count: map[string]int{}}
+	m.faults = newFaults(m)
+	// With the key comes the Secret that pods with sandboxd need.
+	out, err := shared.Run(t.Context(), "apikey", "create", "--team", ns, "--namespace", ns)
+	if err != nil {
+		t.Fatalf("make a key: %v\n%s", err, out)
+	}
+	m.key, _, _ = strings.Cut(out, "\n")
+	shared.Pool(t, ns, "first", firstStock, stack.WithIdleTimeout(mixedIdle))
+	shared.Pool(t, ns, "made", madeStock, stack.WithIdleTimeout(mixedIdle), withSandboxd)
+	shared.Pool(t, ns, "kept", 1, stack.WithIdleTimeout(0))
+	shared.Touch(t, m.probe, ns+"/kept")
+	m.began = time.Now()
+	return m
+}
+
+// withSandboxd adds sandboxd to the pods: the REST API makes sandboxes of no
+// others.
+func withSandboxd(p *v1alpha1.SandboxPool) {
+	spec := &p.Spec.Template.Template.Spec
+	spec.Containers = append(spec.Containers, corev1.Container{
+		Name: "envd", Image: "local/base",
+		Ports: []corev1.ContainerPort{{Name: "envd", ContainerPort: v1alpha1.SandboxdPort}},
+		Env: []corev1.EnvVar{{Name: "SANDBOXD_INIT_SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: v1alpha1.InitSecretName}, Key: v1alpha1.InitSecretKey,
+		}}}},
+	})
+}
+
+// did counts something that was done.
+func (m *mixture) did(what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count[what]++
+}
+
+// span shows a time of the run.
+func (m *mixture) span(from, to time.Time) string {
+	return fmt.Sprintf("%5.1f s to %5.1f s:", from.Sub(m.began).Seconds(), to.Sub(m.began).Seconds())
+}
+
+// note keeps a line for whoever has to find out why a run failed.
+func (m *mixture) note(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notes = append(m.notes, fmt.Sprintf(format, args...))
+}
+
+// noAnswer notes a claim that is lost.
+func (m *mixture) noAnswer(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lost = append(m.lost, fmt.Sprintf("%v into the run: ", time.Since(m.began).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+// serves waits until a gateway answers for the sandbox that does not end.
+func (m *mixture) serves(ctx context.Context, g stack.Gateway) error {
+	c := newHTTP(m.t)
+	return until(ctx, g.Name+" to serve again", func() error {
+		if a := m.load.ask(c, g, m.probe); a.Echo == nil {
+			return fmt.Errorf("it answers %v", a)
+		}
+		return nil
+	})
+}
+
+// statuses are the answers by gateway and status.
+func (l *load) statuses() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[string]int{}
+	for k, n := range l.status {
+		out[k] = n
+	}
+	return out
+}
+
+// refused is how often a gateway, or its Envoy without it, did not say where a
+// sandbox is.
+func (l *load) refused(g stack.Gateway) (n int) {
+	for k, of := range l.statuses() {
+		if status, ok := strings.CutPrefix(k, g.Name+" "); ok && status != "200" && status != "502" {
+			n += of
+		}
+	}
+	return n
+}
