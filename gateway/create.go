@@ -41,8 +41,18 @@ func (x *sandboxes) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, 
 	if err != nil {
 		return e2b.Sandbox{}, err
 	}
+	if err := x.canRestrict(ctx, n.Namespace, n.Pool, n.Egress); err != nil {
+		return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, err)
+	}
 	var made *v1alpha1.Sandbox // written by the flight, which is over when Activate returns
 	m.Ready = func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+		// In this order: nothing runs in a sandbox whose sandboxd was not initialised.
+		if err := x.restrict(ctx, s, n.Egress); err != nil {
+			if errors.Is(err, errNotOurs) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+				return fmt.Errorf("%w: %w", activation.ErrUnusable, err) // nor will it be written later
+			}
+			return err
+		}
 		err := x.agent.init(ctx, s, pod, n.Env)
 		if err == nil {
 			made = s

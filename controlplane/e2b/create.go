@@ -71,6 +71,14 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if err := supported(n); err != nil {
 		return nil, err
 	}
+	var network api.SandboxNetwork
+	if n.Network != nil {
+		network = *n.Network
+	}
+	egress, err := egressOf(n.AllowInternetAccess, network, "network.")
+	if err != nil {
+		return nil, err
+	}
 	template, found := s.o.Templates.Template(c.identity.Namespace, n.TemplateID)
 	if !found {
 		return nil, refuse(http.StatusNotFound, fmt.Sprintf("Template %q doesn't exist or you don't have access to it", n.TemplateID))
@@ -83,7 +91,7 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	sandbox, err := s.start(ctx, NewSandbox{
 		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
-		Private: isPrivate(n), Secure: *n.Secure,
+		Private: isPrivate(n), Secure: *n.Secure, Egress: egress,
 	}, timeout, maxLifetime(template))
 	if err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ type fake struct {
 	moved     []time.Time
 	// create, if set, decides instead of making a sandbox at once.
 	create func(ctx context.Context, n NewSandbox) error
+	// egress are the rules of a SetEgress, by sandbox.
+	egress map[string]Egress
 	// setEnd, if set, fails SetEnd.
 	setEnd  error
 	metrics []Metric
@@ -38,6 +40,7 @@ type fake struct {
 func newFake() *fake {
 	start := time.Now().Add(-time.Minute).Truncate(time.Second)
 	return &fake{
+		egress: map[string]Egress{},
 		sandboxes: map[string]Sandbox{idA: {
 			ID: idA, Namespace: "a", Team: "a", Pool: "base", StartedAt: start, EndAt: start.Add(2 * time.Minute),
 			Metadata: map[string]string{"user": "x"}, Secure: true, CPUCount: 2, MemoryMB: 512, DiskMB: 1024,
@@ -116,6 +119,16 @@ func (f *fake) SetEnd(ctx context.Context, namespace, id string, at time.Time, s
 	}
 	f.sandboxes[id] = sandbox
 	return sandbox, nil
+}
+
+func (f *fake) SetEgress(ctx context.Context, namespace, id string, e Egress) error {
+	if _, err := f.Get(ctx, namespace, id); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.egress[id] = e
+	return nil
 }
 
 func (f *fake) Metrics(ctx context.Context, namespace, id string) ([]Metric, error) {

@@ -6,8 +6,8 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b/api"
 )
 
-// UpdateSandboxNetwork is PUT /sandboxes/{sandboxID}/network. An update without
-// rules clears them, and there are none: that much can be done.
+// UpdateSandboxNetwork is PUT /sandboxes/{sandboxID}/network: the rules become
+// those of the body; what it leaves out is cleared.
 func (s *Server) UpdateSandboxNetwork(w http.ResponseWriter, r *http.Request, _ string) {
 	s.done(w, r, s.updateNetwork(r))
 }
@@ -21,15 +21,24 @@ func (s *Server) updateNetwork(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if is(body.AllowInternetAccess, false) {
-		return refuse(http.StatusBadRequest, "allow_internet_access: false is not supported")
-	}
 	// What is so already needs no change.
 	if body.AllowPublicTraffic != nil && *body.AllowPublicTraffic == sandbox.Private {
 		return refuse(http.StatusBadRequest, "allowPublicTraffic: cannot be changed after the sandbox was created")
 	}
-	return supportedNetwork(api.SandboxNetwork{
+	rules := api.SandboxNetwork{
 		AllowOut: body.AllowOut, DenyOut: body.DenyOut, DnsServers: body.DnsServers, EgressProxy: body.EgressProxy,
 		HttpsPorts: body.HttpsPorts, MaskRequestHost: body.MaskRequestHost, Rules: body.Rules,
-	}, "")
+	}
+	if err := supportedNetwork(rules, ""); err != nil {
+		return err
+	}
+	egress, err := egressOf(body.AllowInternetAccess, rules, "")
+	if err != nil {
+		return err
+	}
+	// Another's ID may come back for another sandbox, and would find the rules.
+	if egress.Restricted() && !generated.MatchString(sandbox.ID) {
+		return refuse(http.StatusBadRequest, "denyOut, allow_internet_access: a sandbox that a first request made can have no network rules")
+	}
+	return s.o.Sandboxes.SetEgress(r.Context(), sandbox.Namespace, sandbox.ID, egress)
 }

@@ -40,6 +40,8 @@ type NewSandbox struct {
 	Private bool
 	// Secure asks for the envd token on sandboxd's port.
 	Secure bool
+	// Egress must hold before anything runs in the sandbox.
+	Egress Egress
 }
 
 // Sandbox is one that runs, or is about to.
@@ -88,6 +90,9 @@ type Sandboxes interface {
 	// SetEnd moves the end of a sandbox, to an earlier time only if shorten.
 	// It returns the sandbox with the end it has now.
 	SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (Sandbox, error)
+	// SetEgress replaces the rules for outgoing connections. They hold, as far as
+	// the cluster can hold them, when it returns nil.
+	SetEgress(ctx context.Context, namespace, id string, e Egress) error
 	// Metrics returns what is known of a sandbox's use, oldest first: at least
 	// the present moment.
 	Metrics(ctx context.Context, namespace, id string) ([]Metric, error)

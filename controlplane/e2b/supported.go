@@ -22,7 +22,6 @@ func supported(n *api.NewSandbox) error {
 		{is(n.AutoPause, true), "autoPause: pausing sandboxes is not supported; leave it out or set it to false"},
 		{is(n.AutoPauseMemory, false), "autoPauseMemory: pausing sandboxes is not supported; leave it out or set it to true"},
 		{n.AutoResume != nil && is(n.AutoResume.Enabled, true), "autoResume: pausing sandboxes is not supported; leave it out or disable it"},
-		{is(n.AllowInternetAccess, false), "allow_internet_access: false is not supported"},
 		{filled(n.VolumeMounts), "volumeMounts: volumes are not supported"},
 		{n.Mcp != nil && len(*n.Mcp) > 0, "mcp: MCP servers are not supported"},
 		{n.Iam != nil && n.Iam.Tokens != nil && len(*n.Iam.Tokens) > 0, "iam: workload identities are not supported"},
@@ -43,14 +42,13 @@ func supported(n *api.NewSandbox) error {
 	return wellFormed(mapOf(n.Metadata), mapOf(n.EnvVars))
 }
 
-// supportedNetwork refuses all rules but allowPublicTraffic.
+// supportedNetwork refuses all rules but allowPublicTraffic and those for addresses
+// (see egressOf).
 func supportedNetwork(n api.SandboxNetwork, prefix string) error {
 	for _, f := range []struct {
 		asked bool
 		name  string
 	}{
-		{filled(n.AllowOut), "allowOut"},
-		{filled(n.DenyOut), "denyOut"},
 		{filled(n.DnsServers), "dnsServers"},
 		{filled(n.HttpsPorts), "httpsPorts"},
 		{n.MaskRequestHost != nil && *n.MaskRequestHost != "", "maskRequestHost"},

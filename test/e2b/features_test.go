@@ -34,6 +34,7 @@ var features = []feature{
 	{"access_secure", "sandboxd answers the holder of the token alone"},
 	{"error_not_found", "errors: not found"},
 	{"error_auth", "errors: wrong API key"},
+	{"error_rate_limit", "errors: too many requests"},
 	{"error_gone", "errors: a sandbox that has ended"},
 	{"error_killed", "errors: a sandbox that ends while a command runs"},
 	{"error_template", "errors: no such template"},

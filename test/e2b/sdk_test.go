@@ -54,7 +54,7 @@ type result struct {
 // shown when something is wrong.
 func TestSDKs(t *testing.T) {
 	worked := map[string]map[string]bool{}
-	for _, s := range sdks {
+	for i, s := range sdks {
 		worked[s.name] = map[string]bool{}
 		t.Run(s.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -62,7 +62,8 @@ func TestSDKs(t *testing.T) {
 			args := s.args(ctx, t, "cases")
 			cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 			cmd.Env = append(os.Environ(),
-				"E2B_API_KEY="+shared.Up.APIKey, "E2B_API_URL="+shared.Up.GatewayURL, "E2B_SANDBOX_URL="+shared.Up.GatewayURL)
+				"E2B_API_KEY="+shared.Up.APIKey, "E2B_API_URL="+shared.Up.GatewayURL, "E2B_SANDBOX_URL="+shared.Up.GatewayURL,
+				"TEST_ELSEWHERE_URL="+gatewayFrom(t, fmt.Sprintf("127.7.0.%d", i+1)))
 			judge(t, cmd, features, worked[s.name])
 		})
 	}

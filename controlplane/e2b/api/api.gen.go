@@ -145,7 +145,7 @@ type Metadata map[string]string
 
 // NewSandbox defines model for NewSandbox.
 type NewSandbox struct {
-	// AllowInternetAccess Only true is supported.
+	// AllowInternetAccess False denies all addresses but those of allowOut.
 	AllowInternetAccess *bool `json:"allow_internet_access,omitempty"`
 
 	// AutoPause Only false is supported.
@@ -183,7 +183,7 @@ type NewSandbox struct {
 
 // NewSandboxV2 defines model for NewSandboxV2.
 type NewSandboxV2 struct {
-	// AllowInternetAccess Only true is supported.
+	// AllowInternetAccess False denies all addresses but those of allowOut.
 	AllowInternetAccess *bool `json:"allow_internet_access,omitempty"`
 
 	// AutoPause Only false is supported.
@@ -305,13 +305,13 @@ type SandboxMetric struct {
 
 // SandboxNetwork defines model for SandboxNetwork.
 type SandboxNetwork struct {
-	// AllowOut Not supported.
+	// AllowOut Addresses and CIDR blocks to which connections are allowed although denyOut has them. No domains.
 	AllowOut *[]string `json:"allowOut,omitempty"`
 
 	// AllowPublicTraffic False asks for the traffic token on every port; true is the default.
 	AllowPublicTraffic *bool `json:"allowPublicTraffic,omitempty"`
 
-	// DenyOut Not supported.
+	// DenyOut Addresses and CIDR blocks to which no connection is allowed.
 	DenyOut *[]string `json:"denyOut,omitempty"`
 
 	// DnsServers Not supported.
@@ -332,16 +332,16 @@ type SandboxNetwork struct {
 
 // SandboxNetworkUpdate defines model for SandboxNetworkUpdate.
 type SandboxNetworkUpdate struct {
-	// AllowOut Not supported.
+	// AllowOut Addresses and CIDR blocks to which connections are allowed although denyOut has them. No domains.
 	AllowOut *[]string `json:"allowOut,omitempty"`
 
 	// AllowPublicTraffic False asks for the traffic token on every port; true is the default.
 	AllowPublicTraffic *bool `json:"allowPublicTraffic,omitempty"`
 
-	// AllowInternetAccess Only true is supported.
+	// AllowInternetAccess False denies all addresses but those of allowOut.
 	AllowInternetAccess *bool `json:"allow_internet_access,omitempty"`
 
-	// DenyOut Not supported.
+	// DenyOut Addresses and CIDR blocks to which no connection is allowed.
 	DenyOut *[]string `json:"denyOut,omitempty"`
 
 	// DnsServers Not supported.

@@ -15,6 +15,7 @@ const folder = path.resolve(process.argv[2])
 const e2b = createRequire(path.join(folder, 'package.json'))('e2b')
 const { Sandbox } = e2b
 const GATEWAY = process.env.E2B_SANDBOX_URL
+const ELSEWHERE = process.env.TEST_ELSEWHERE_URL // the gateway, seen from another address
 const PARALLEL = 50
 const BIG = 10 << 20
 const MISSING = 'i00000000000000000000'
@@ -270,6 +271,15 @@ const cases = {
   },
   async error_auth() {
     await fails(e2b.AuthenticationError, () => Sandbox.create({ apiKey: 'e2b_' + '0'.repeat(40) }))
+  },
+  // Twenty wrong keys at once are too many, and one more each second. From an
+  // address of its own, so that other cases are not limited.
+  async error_rate_limit() {
+    const opts = { apiKey: 'e2b_' + '0'.repeat(40), apiUrl: ELSEWHERE }
+    const said = await Promise.all(Array.from({ length: 40 }, () => Sandbox.getInfo(MISSING, opts).then(() => null, (err) => err)))
+    const limited = said.filter((err) => err instanceof e2b.RateLimitError).length
+    const wrong = said.filter((err) => err instanceof e2b.AuthenticationError).length
+    assert(limited + wrong === 40 && limited >= 5 && wrong >= 20, said.map((err) => `${err?.name}: ${err?.message}`).join('; '))
   },
   async error_gone() {
     const s = await Sandbox.create()

@@ -6,6 +6,7 @@ beside this folder starts it and knows which cases there must be.
 """
 
 import asyncio
+import concurrent.futures
 import inspect
 import json
 import os
@@ -20,6 +21,7 @@ import e2b
 SYNC = sys.argv[1] == "sync"
 Sandbox = e2b.Sandbox if SYNC else e2b.AsyncSandbox
 GATEWAY = os.environ["E2B_SANDBOX_URL"]
+ELSEWHERE = os.environ["TEST_ELSEWHERE_URL"]  # the gateway, seen from another address
 PARALLEL = 50
 BIG = 10 << 20
 CASES = []
@@ -378,6 +380,23 @@ async def error_not_found(sbx):
 @case
 async def error_auth(sbx):
     await fails(e2b.AuthenticationException, lambda: Sandbox.create(api_key="e2b_" + "0" * 40))
+
+
+@case
+async def error_rate_limit(sbx):
+    """Twenty wrong keys at once are too many, and one more each second. From an
+    address of its own, so that other cases are not limited."""
+
+    async def ask():
+        opts = {"api_key": "e2b_" + "0" * 40, "api_url": ELSEWHERE}
+        call = lambda: Sandbox.get_info("i00000000000000000000", **opts)
+        return await (asyncio.to_thread(call) if SYNC else call())
+
+    if SYNC:  # or there would be six at once
+        asyncio.get_running_loop().set_default_executor(concurrent.futures.ThreadPoolExecutor(PARALLEL))
+    said = [type(err) for err in await asyncio.gather(*(ask() for _ in range(40)), return_exceptions=True)]
+    limited, wrong = said.count(e2b.RateLimitException), said.count(e2b.AuthenticationException)
+    assert limited + wrong == 40 and limited >= 5 and wrong >= 20, said
 
 
 @case
