@@ -2,6 +2,7 @@ package steadyclock
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,22 +79,22 @@ func TestSlewIsFollowed(t *testing.T) {
 // Keep notices a step though nobody else asks, and tells it once.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		start, step, told := time.Now(), time.Duration(0), 0
-		c := From(func() time.Time { return time.Now().Round(0).Add(step) }, func() time.Duration { return time.Since(start) })
+		start, step, told := time.Now(), atomic.Int64{}, atomic.Int64{}
+		c := From(func() time.Time { return time.Now().Round(0).Add(time.Duration(step.Load())) }, func() time.Duration { return time.Since(start) })
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); c.Keep(ctx, func() { told++ }) }()
+		go func() { defer close(done); c.Keep(ctx, func() { told.Add(1) }) }()
 		for n, to := range []time.Duration{time.Hour, -time.Hour} {
-			step = to
+			step.Store(int64(to))
 			time.Sleep(trial - time.Nanosecond)
 			synctest.Wait()
-			if told != n {
+			if told.Load() != int64(n) {
 				t.Fatalf("step %v told within a minute", to)
 			}
 			time.Sleep(2*every + time.Nanosecond)
 			synctest.Wait()
-			if told != n+1 || !c.Now().Equal(time.Now().Add(to)) {
-				t.Fatalf("step %v told %d times, off by %v", to, told, c.Now().Sub(time.Now().Add(to)))
+			if told.Load() != int64(n+1) || !c.Now().Equal(time.Now().Add(to)) {
+				t.Fatalf("step %v told %d times, off by %v", to, told.Load(), c.Now().Sub(time.Now().Add(to)))
 			}
 		}
 		stop()
