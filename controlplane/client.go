@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
@@ -38,8 +37,9 @@ type ClientOptions struct {
 	// PollTimeout is how long it may take to say what was in use; the first
 	// answer can be large. 0 means DefaultPollTimeout.
 	PollTimeout time.Duration
-	// Dial are further options, such as transport credentials; by default
-	// connections are not encrypted.
+	// TLS says whom to talk to. Without it only unix sockets are connected to.
+	TLS *Credentials
+	// Dial are further options of connections.
 	Dial []grpc.DialOption
 	// Metrics may be nil; use those of the Directory.
 	Metrics *ControllerMetrics
@@ -113,8 +113,11 @@ func (c *Client) gateway(g Gateway) (controlplanepb.GatewayClient, error) {
 	}
 	conn, ok := c.conns[g.Address]
 	if !ok {
-		var err error
-		if conn, err = grpc.NewClient(g.Address, append(dialOptions(), c.o.Dial...)...); err != nil {
+		transport, err := c.o.transport(g.Address)
+		if err != nil {
+			return nil, fmt.Errorf("connecting to gateway %s at %s: %w", g.Name, g.Address, err)
+		}
+		if conn, err = grpc.NewClient(g.Address, append(append(dialOptions(), transport), c.o.Dial...)...); err != nil {
 			return nil, fmt.Errorf("connecting to gateway %s: %w", g.Name, err)
 		}
 		c.conns[g.Address] = conn
@@ -126,7 +129,7 @@ func (c *Client) gateway(g Gateway) (controlplanepb.GatewayClient, error) {
 
 func dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(), // a gateway's address is its pod's, whatever the environment says of proxies
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second},
 			MinConnectTimeout: time.Second,

@@ -47,7 +47,7 @@ func newMember(t *testing.T, api MemberLeases, change func(*MembershipOptions)) 
 	t.Helper()
 	g := &member{log: &eventLog{}}
 	o := MembershipOptions{
-		Leases: api, Name: "gw", Instance: "a", Address: "passthrough:///gw",
+		Leases: api, Name: "gw", Instance: "a", Address: "unix:///gw",
 		OnJoin: func(context.Context) error { g.log.add("join"); return nil },
 		OnLost: func(context.Context) error { g.log.add("lost"); return nil },
 	}
@@ -145,7 +145,7 @@ func TestMembershipRenews(t *testing.T) {
 			t.Errorf("last renewed %v ago", d)
 		}
 		l := api.get("gw")
-		if *l.Spec.LeaseDurationSeconds != 600 || l.Labels["sandlane.dev/gateway"] != "gw" || l.Annotations["sandlane.dev/control-plane-address"] != "passthrough:///gw" {
+		if *l.Spec.LeaseDurationSeconds != 600 || l.Labels["sandlane.dev/gateway"] != "gw" || l.Annotations["sandlane.dev/control-plane-address"] != "unix:///gw" {
 			t.Errorf("lease says %+v %v %v", l.Spec, l.Labels, l.Annotations)
 		}
 		g.stop(t)

@@ -58,10 +58,10 @@ type Member interface {
 	Reached()
 }
 
-// ServerOptions configure a Server. All but Placed, GRPC and Log are required.
+// ServerOptions configure a Server. All but TLS, Placed and Log are required.
 type ServerOptions struct {
 	// Listener is where controllers connect; the Server closes it. It listens
-	// already, so that the lease may be written.
+	// already, so that the lease may be written. TCP requires TLS.
 	Listener net.Listener
 	Member   Member
 	Fencer   Fencer
@@ -72,8 +72,8 @@ type ServerOptions struct {
 	// Placed is told which of how many gateways this one is, counted from 0, at
 	// each poll. It must not block. Nil means that nobody wants to know.
 	Placed func(place, gateways int)
-	// GRPC are further options, such as transport credentials.
-	GRPC []grpc.ServerOption
+	// TLS says who may call. Without it, on a unix socket, its file mode does.
+	TLS *Credentials
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -96,10 +96,14 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Placed == nil {
 		o.Placed = func(int, int) {}
 	}
+	options, err := o.transport()
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{o: o}
 	// Clients notice a dead connection by pings; allow them as often as they do.
 	enforce := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true})
-	s.grpc = grpc.NewServer(append([]grpc.ServerOption{enforce}, o.GRPC...)...)
+	s.grpc = grpc.NewServer(append(options, enforce)...)
 	controlplanepb.RegisterGatewayServer(s.grpc, s)
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ type simulation struct {
 	api       *fakeAPI
 	directory *Directory
 	client    *Client
+	gateways  ServerOptions // of each gateway's server: TLS and Log
 
 	mu        sync.Mutex
 	listeners map[string]*bufconn.Listener // by address
@@ -34,11 +36,18 @@ type simulation struct {
 
 func simulate(t *testing.T, test func(*testing.T, *simulation)) {
 	t.Helper()
+	simulateWith(t, ServerOptions{}, ClientOptions{}, test)
+}
+
+// simulateWith runs gateways and a controller with some further options.
+func simulateWith(t *testing.T, gateways ServerOptions, controller ClientOptions, test func(*testing.T, *simulation)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulation{t: t, api: newFakeAPI(), listeners: map[string]*bufconn.Listener{}, cut: map[string]bool{}}
+		s := &simulation{t: t, api: newFakeAPI(), gateways: gateways, listeners: map[string]*bufconn.Listener{}, cut: map[string]bool{}}
 		s.directory = newDirectory(t, s.api)
 		s.closers = append(s.closers, s.directory.watch(t))
-		client, err := NewClient(ClientOptions{Directory: s.directory, Dial: []grpc.DialOption{grpc.WithContextDialer(s.dial)}})
+		controller.Directory, controller.Dial = s.directory, append(controller.Dial, grpc.WithContextDialer(s.dial))
+		client, err := NewClient(controller)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,6 +63,7 @@ func simulate(t *testing.T, test func(*testing.T, *simulation)) {
 }
 
 func (s *simulation) dial(ctx context.Context, address string) (net.Conn, error) {
+	address = path.Base(address)
 	s.mu.Lock()
 	l, cut := s.listeners[address], s.cut[address]
 	s.mu.Unlock()
@@ -108,13 +118,14 @@ func (s *simulation) listen(name, instance string) *gateway {
 	s.t.Helper()
 	g := &gateway{s: s, fences: &fakeFencer{}, use: &fakeActivity{report: ActivityReport{Source: instance, Known: true}}, serving: make(chan error, 1)}
 	g.member = newMember(s.t, s.api, func(o *MembershipOptions) {
-		o.Name, o.Instance, o.Address = name, instance, "passthrough:///"+name
+		o.Name, o.Instance, o.Address = name, instance, "unix:///"+name
 	})
 	l := bufconn.Listen(1 << 20)
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Releaser: &g.releases,
 		Drain:  func(context.Context) error { g.log.add("drain"); return nil },
 		Placed: func(place, gateways int) { g.use.placedAt(place, gateways) },
+		TLS:    s.gateways.TLS, Log: s.gateways.Log,
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -39,24 +39,26 @@ const (
 // gateway is one running gateway process. All its parts are made before any is
 // started.
 type gateway struct {
-	o         Options
-	reg       *prometheus.Registry
-	cache     *routecache.Cache
-	usage     *activity.Registry
-	poller    *activity.EnvoyPoller
-	index     *index.Index
-	keys      *credentials.Verifier
-	tokens    *tokens
-	set       *schedule.Set
-	wake      *activation.Activator
-	member    *controlplane.Membership
-	control   *controlplane.Server
-	extproc   *extproc.Server
-	readiness *readiness
-	ended     *endings
-	api       *apiPart
-	metrics   net.Listener // nil serves no metrics
-	drain     *drain
+	o       Options
+	reg     *prometheus.Registry
+	cache   *routecache.Cache
+	usage   *activity.Registry
+	poller  *activity.EnvoyPoller
+	index   *index.Index
+	keys    *credentials.Verifier
+	tokens  *tokens
+	set     *schedule.Set
+	wake    *activation.Activator
+	member  *controlplane.Membership
+	control *controlplane.Server
+	// controlTLS is nil on a unix socket without TLS.
+	controlTLS *controlplane.Credentials
+	extproc    *extproc.Server
+	readiness  *readiness
+	ended      *endings
+	api        *apiPart
+	metrics    net.Listener // nil serves no metrics
+	drain      *drain
 }
 
 // Run runs a gateway until ctx ends, then stops it in order and returns nil, or
@@ -85,6 +87,9 @@ func (g *gateway) run(ctx context.Context) error {
 	defer stopBack()
 	parts, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	frontDone := make(chan struct{})
+	if g.controlTLS != nil {
+		parts.Go(func() error { return g.controlTLS.Start(back) })
+	}
 	parts.Go(func() error { return g.control.Start(back) })
 	parts.Go(func() error { return g.index.Start(back) })
 	parts.Go(func() error { return g.keys.Start(back) })

@@ -109,6 +109,7 @@ func TestOptions(t *testing.T) {
 		"bad name":   {Config: kubetest.Config(t), Name: "A b", RunDir: "/run/x"},
 		"no run dir": {Config: kubetest.Config(t), Name: "a"},
 		"negative":   {Config: kubetest.Config(t), Name: "a", RunDir: "/run/x", CacheSize: -1},
+		"plain TCP":  {Config: kubetest.Config(t), Name: "a", RunDir: t.TempDir(), ControlAddress: "127.0.0.1:0"},
 	} {
 		if err := Run(t.Context(), o); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -39,6 +40,13 @@ type Options struct {
 	PodUID string
 	// RunDir holds the unix sockets: ours and Envoy's admin socket.
 	RunDir string
+	// ControlAddress is the IP address and port where controllers reach this
+	// gateway, from other pods as well; it requires ControlTLS. Empty is a unix
+	// socket in RunDir. Port 0 is any that is free.
+	ControlAddress string
+	// ControlTLS are the files by which controllers know this gateway and are
+	// known. None: whoever may open the unix socket is a controller.
+	ControlTLS controlplane.CredentialFiles
 	// SystemNamespace is DefaultSystemNamespace if empty.
 	SystemNamespace string
 	// FirstRequestPool is where a sandbox comes from if a first request does not
@@ -119,7 +127,7 @@ func (o *Options) Validate() error {
 	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0:
 		return errors.New("negative size or duration")
 	}
-	return nil
+	return o.validateControl()
 }
 
 func (o *Options) path(name string) string { return filepath.Join(o.RunDir, name) }

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/activity"
-	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/index"
 	"github.com/sandlane/sandlane/routecache"
@@ -54,37 +52,6 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 		}
 	}
 	return live, nil
-}
-
-// assembleControl makes the lease and the service for controllers.
-func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
-	l, err := controlplane.ListenUnix(g.o.path(ControlSocket))
-	if err != nil {
-		return err
-	}
-	g.member, err = controlplane.NewMembership(controlplane.MembershipOptions{
-		Leases: clientset.CoordinationV1().Leases(g.o.SystemNamespace),
-		Name:   g.o.Name, Address: "unix://" + g.o.path(ControlSocket),
-		PodUID:        g.o.PodUID,
-		LeaseDuration: g.o.LeaseDuration, RenewEvery: g.o.RenewEvery,
-		OnJoin: g.join,
-		OnLost: func(ctx context.Context) error {
-			g.cache.DropAll()
-			return g.cache.WaitFlights(ctx)
-		},
-		Metrics: controlplane.NewMembershipMetrics(g.reg), Log: g.o.Log,
-	})
-	if err != nil {
-		return err
-	}
-	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
-		Listener: l, Member: g.member, Fencer: g.cache, Activity: usage{g.usage},
-		Releaser: releaser{g.usage, g.poller},
-		Drain:    func(context.Context) error { g.drain.begin(); return nil },
-		Placed:   g.set.Place,
-		Log:      g.o.Log,
-	})
-	return err
 }
 
 // join lists everything anew: a fence that was settled before this gateway wrote

@@ -57,6 +57,7 @@ func (d *dataPlane) node(api client.Client) supervise.Spec {
 
 func (d *dataPlane) controller() supervise.Spec {
 	spec := d.ours("controller", "--metrics-address", loopback(d.controllerPort), "--system-namespace", SystemNamespace)
+	spec.Args = append(spec.Args, d.controlArgs("controller")...)
 	if d.test.LeaseDuration > 0 {
 		spec.Args = append(spec.Args, "--lease-grace", (d.test.LeaseDuration / 2).String())
 	}
@@ -74,7 +75,7 @@ func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	if d.test.LeaseDuration > 0 {
 		spec.Args = append(spec.Args, "--lease-duration", d.test.LeaseDuration.String(), "--lease-renew-every", d.test.LeaseRenewEvery.String())
 	}
-	spec.Args = append(spec.Args, "--domain", g.sdkDomain())
+	spec.Args = append(append(spec.Args, "--domain", g.sdkDomain()), d.controlArgs("gateway")...)
 	spec.Name, spec.LogFile = g.name, d.log(g.name)
 	spec.Ready = g.ready
 	return spec

@@ -135,6 +135,9 @@ func (u *up) writeFiles() error {
 	if err := u.writePKI(); err != nil {
 		return err
 	}
+	if err := u.writeControlPKI(); err != nil {
+		return err
+	}
 	if u.o.TLS {
 		if err := u.writeTLS(); err != nil {
 			return err

@@ -59,6 +59,7 @@ type controllerOptions struct {
 	recordCap       int
 	idleCheck       time.Duration
 	leaseGrace      time.Duration
+	controlTLS      controlplane.CredentialFiles
 	log             *slog.Logger
 }
 
@@ -79,6 +80,7 @@ func newController() *cobra.Command {
 	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
+	controlTLSFlags(flags, &o.controlTLS, controlplane.GatewayIdentity)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.recordTTL <= 0 || o.recordCap <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
 			return errors.New("--record-ttl, --record-cap, --idle-check-interval and --lease-grace must be more than 0")
@@ -131,7 +133,13 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
-	gateways, err := controlplane.NewClient(controlplane.ClientOptions{Directory: directory, Metrics: gatewayMetrics, Log: o.log})
+	credentials, err := o.credentials(mgr)
+	if err != nil {
+		return err
+	}
+	gateways, err := controlplane.NewClient(controlplane.ClientOptions{
+		Directory: directory, TLS: credentials, Metrics: gatewayMetrics, Log: o.log,
+	})
 	if err != nil {
 		return err
 	}

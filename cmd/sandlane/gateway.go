@@ -35,6 +35,8 @@ cluster; /readyz on the metrics address says when.`,
 	flags.StringVar(&o.Name, "name", "", "name of this gateway's lease: the pod's name and UID on a cluster")
 	flags.StringVar(&o.PodUID, "pod-uid", "", "UID of the pod in the system namespace that this gateway and its Envoy run in, if any")
 	flags.StringVar(&o.RunDir, "run-dir", "", "folder of the unix sockets, shared with Envoy")
+	flags.StringVar(&o.ControlAddress, "control-address", "", "this pod's IP address and a port, where controllers reach this gateway over mutual TLS; empty is a unix socket in --run-dir")
+	controlTLSFlags(flags, &o.ControlTLS, controlplane.ControllerIdentity)
 	flags.StringVar(&pool, "first-request-pool", "", "[namespace/]name of the pool for first requests that name none")
 	flags.StringVar(&o.Domain, "domain", gateway.DefaultDomain, "domain that SDKs find <port>-<ID> below, with its port")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /healthz and /readyz; empty is nowhere")
@@ -57,6 +59,7 @@ cluster; /readyz on the metrics address says when.`,
 		o.Config.Wrap(failpoint.Watches("gateway/watch"))
 		o.Config.Wrap(failpoint.Requests("gateway/requests"))
 		o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		o.ControlTLS.Log = o.Log
 		logWith(o.Log)
 		if o.DrainGrace <= 0 || o.DrainDelay > o.DrainGrace {
 			return errors.New("--drain-grace must be more than 0 and no less than --drain-delay")

@@ -131,14 +131,24 @@ func (f *fakeAPI) Patch(_ context.Context, obj client.Object, patch client.Patch
 	if err != nil {
 		return err
 	}
-	if _, ok := obj.(*v1alpha1.SandboxPool); ok {
-		return f.do("pool "+obj.GetName(), func() error { return nil })
+	verb := verbOf(obj, data)
+	return f.do(verb+" "+obj.GetName(), func() error {
+		if verb == "pool" {
+			return nil
+		}
+		return f.apply(obj.(*corev1.Pod), data)
+	})
+}
+
+// verbOf tells a scheduler's writes apart.
+func verbOf(o client.Object, data []byte) string {
+	if _, ok := o.(*v1alpha1.SandboxPool); ok {
+		return "pool"
 	}
-	verb := "claim "
 	if strings.Contains(string(data), string(v1alpha1.PodStopping)) {
-		verb = "stop "
+		return "stop"
 	}
-	return f.do(verb+obj.GetName(), func() error { return f.apply(obj.(*corev1.Pod), data) })
+	return "claim"
 }
 
 func (f *fakeAPI) apply(into *corev1.Pod, data []byte) error {

@@ -4,22 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"testing/synctest"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
+	"slices"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 // invariants holds after each step, whatever is under way.
 func (m *model) invariants() {
-	m.api.mu.Lock()
-	pods := make([]*corev1.Pod, 0, len(m.api.pods))
-	for _, p := range m.api.pods {
-		pods = append(pods, p.DeepCopy())
-	}
-	m.api.mu.Unlock()
+	pods := m.pods()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	say := func(format string, args ...any) { m.broken = append(m.broken, fmt.Sprintf(format, args...)) }
@@ -41,7 +33,7 @@ func (m *model) invariants() {
 		if len(q.answered) == 0 {
 			continue
 		}
-		if q.at.After(q.Deadline) {
+		if q.at.After(q.Deadline.Add(m.pace.slack)) {
 			say("request %s was answered %v late", q.SandboxID, q.at.Sub(q.Deadline))
 		}
 		pod := q.answered[0].Pod
@@ -66,13 +58,18 @@ func (m *model) finish() {
 	m.mu.Lock()
 	m.calm = true
 	m.mu.Unlock()
-	time.Sleep(2 * time.Minute) // every deadline and every settling is over
-	m.flush()
+	m.crashed.Wait()
 	for _, s := range m.schedulers {
-		m.relist(s)
+		s.view.relist(s.PoolScheduler)
 	}
-	time.Sleep(DefaultReservationTTL)
-	synctest.Wait()
+	m.until(m.answered)
+	m.lates.Wait()
+	m.flush()
+	m.world.calm()
+	for _, s := range m.schedulers {
+		s.view.relist(s.PoolScheduler)
+	}
+	m.until(m.atRest)
 	m.invariants()
 	m.everyoneIsAnswered()
 	m.claimsAreOwned()
@@ -81,14 +78,39 @@ func (m *model) finish() {
 		m.mu.Lock()
 		s.dead.Store(true)
 		m.mu.Unlock()
-		m.crashed.Go(func() { s.Shutdown(); <-s.done })
+		m.bury(s)
 	}
 	m.crashed.Wait()
-	synctest.Wait()
+	m.pause()
 	for _, q := range m.all {
 		q.leave()
-		m.total.count(q)
+		m.total.count(q, m.notes(q))
 	}
+}
+
+// answered: everybody was, and nothing is under way.
+func (m *model) answered() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, q := range m.all {
+		if len(q.answered) == 0 && !q.of.dead.Load() {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(m.schedulers, func(s *crashable) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.running > 0
+	})
+}
+
+// atRest: no scheduler keeps anything back.
+func (m *model) atRest() bool {
+	return !slices.ContainsFunc(m.schedulers, func(s *crashable) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.running > 0 || s.stock.reserved() > 0 || s.waiting.len() > 0
+	})
 }
 
 // everyoneIsAnswered: once, except by a scheduler that crashed.
@@ -110,16 +132,15 @@ func (m *model) claimsAreOwned() {
 	for _, q := range m.all {
 		owners[q.SandboxID] = q
 	}
-	m.api.mu.Lock()
-	defer m.api.mu.Unlock()
-	for name, pod := range m.api.pods {
-		if v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning && v1alpha1.PhaseOf(pod) != v1alpha1.PodStarting {
+	for _, pod := range m.pods() {
+		phase := v1alpha1.PhaseOf(pod)
+		if pod.DeletionTimestamp != nil || phase != v1alpha1.PodRunning && phase != v1alpha1.PodStarting {
 			continue
 		}
 		q := owners[pod.Labels[v1alpha1.LabelSandboxID]]
 		named := q != nil && q.binding != nil && BindingOf(q.binding).ClaimID == pod.Annotations[v1alpha1.AnnotationClaim]
 		if !named && (q == nil || !q.of.dead.Load()) {
-			m.breakf("pod %s carries a claim of %s that nothing names", name, pod.Labels[v1alpha1.LabelSandboxID])
+			m.breakf("pod %s carries a claim of %s that nothing names", pod.Name, pod.Labels[v1alpha1.LabelSandboxID])
 		}
 	}
 }
@@ -128,13 +149,11 @@ func (m *model) claimsAreOwned() {
 // else is kept.
 func (m *model) stockIsWhole() {
 	idle := map[string]bool{}
-	m.api.mu.Lock()
-	for name, pod := range m.api.pods {
-		if v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle {
-			idle[name] = true
+	for _, pod := range m.pods() {
+		if v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle && pod.DeletionTimestamp == nil {
+			idle[pod.Name] = true
 		}
 	}
-	m.api.mu.Unlock()
 	for i, s := range m.schedulers {
 		s.mu.Lock()
 		for _, rec := range s.stock.queue {
@@ -150,11 +169,14 @@ func (m *model) stockIsWhole() {
 	}
 }
 
-// count notes what became of a request.
-func (c *tally) count(q *asked) {
+// count notes what became of a request, which has met some more faults.
+func (c *tally) count(q *asked, more []string) {
 	outcome := "died with it"
 	if len(q.answered) > 0 {
 		outcome = outcomeName(q.answered[0].Err)
+	}
+	for _, f := range more {
+		q.faults[f] = true
 	}
 	if len(q.faults) == 0 {
 		c.add("none", outcome)

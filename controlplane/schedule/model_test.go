@@ -2,11 +2,10 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"testing"
-	"testing/synctest"
 
 	"pgregory.net/rapid"
 )
@@ -18,16 +17,13 @@ type command struct {
 	A, B int
 }
 
-// ops are the commands with their weights.
-var ops = []struct {
+// weighted is how often a command is drawn among the others.
+type weighted struct {
 	op     string
 	weight int
-}{
-	{"claim", 12}, {"refill", 10}, {"cancel", 3}, {"end", 3}, {"delete pod", 3}, {"follow", 4},
-	{"crash", 1}, {"deliver", 16}, {"drop watch", 3}, {"wait", 5}, {"busy", 1},
 }
 
-func commands() *rapid.Generator[command] {
+func commands(ops []weighted) *rapid.Generator[command] {
 	var names []string
 	for _, o := range ops {
 		names = append(names, slices.Repeat([]string{o.op}, o.weight)...)
@@ -81,21 +77,39 @@ var required = map[string][]string{
 	"none":                              {"served", "deadline"},
 }
 
-const (
-	enough = 20
-	// rounds of rapid's checks, each of which begins with small plans.
-	rounds = 8
-)
+// enough is how often.
+const enough = 20
 
-func (c *tally) judge(t *testing.T) {
-	t.Helper()
-	var faults []string
-	for f := range c.counts {
-		faults = append(faults, f)
+func newTally() *tally { return &tally{counts: map[string]map[string]int{}} }
+
+// missing says what has not been met often enough.
+func (c *tally) missing(steps int, required ...map[string][]string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []string
+	for _, some := range required {
+		for f, outcomes := range some {
+			for _, o := range outcomes {
+				if n := c.counts[f][o]; n < enough {
+					all = append(all, fmt.Sprintf("%q met %q %d times only", f, o, n))
+				}
+			}
+		}
 	}
-	slices.Sort(faults)
+	if c.steps < steps {
+		all = append(all, fmt.Sprintf("%d steps are too few", c.steps))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// String is the table.
+func (c *tally) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	text := &strings.Builder{}
-	for _, f := range faults {
+	fmt.Fprintf(text, "%d steps; how often a request that met the fault came to the outcome:\n", c.steps)
+	for _, f := range slices.Sorted(maps.Keys(c.counts)) {
 		var outcomes []string
 		for o, n := range c.counts[f] {
 			outcomes = append(outcomes, fmt.Sprintf("%s %d", o, n))
@@ -103,55 +117,39 @@ func (c *tally) judge(t *testing.T) {
 		slices.Sort(outcomes)
 		fmt.Fprintf(text, "%-36s %s\n", f, strings.Join(outcomes, ", "))
 	}
-	t.Logf("%d steps; how often a request that met the fault came to the outcome:\n%s", c.steps, text)
-	for f, outcomes := range required {
-		for _, o := range outcomes {
-			if n := c.counts[f][o]; n < enough {
-				t.Errorf("%q met %q %d times only", f, o, n)
-			}
-		}
-	}
-	if c.steps < 5000 {
-		t.Errorf("%d steps are too few", c.steps)
-	}
+	return text.String()
 }
 
-// Whatever happens in whatever order: one pod for a sandbox and one sandbox for a
-// pod, one answer for a request and that in time, no pod for who has left, and
-// nothing lost for good.
-func TestModel(t *testing.T) {
-	total := &tally{counts: map[string]map[string]int{}}
-	for range rounds {
-		rapid.Check(t, func(rt *rapid.T) { modelRun(t, rt, total) })
-		if t.Failed() {
-			return
-		}
-	}
-	total.judge(t)
+// plan is what happens in one run, and what befalls the calls in their order.
+type plan struct {
+	commands []command
+	faults   []int
 }
 
-func modelRun(t *testing.T, rt *rapid.T, total *tally) {
-	plan := rapid.SliceOfN(commands(), 20, 120).Draw(rt, "commands")
-	faults := rapid.SliceOfN(rapid.IntRange(0, 2*len(callFaults)), 10, 200).Draw(rt, "faults")
-	var broken []string
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel(t, faults, total)
-		for i, c := range plan {
-			m.step(c)
-			synctest.Wait()
-			m.invariants()
-			if len(m.broken) > 0 {
-				m.breakf("after step %d, %+v", i, c)
-				break
-			}
+func plans(ops []weighted, least, most int) *rapid.Generator[plan] {
+	return rapid.Custom(func(t *rapid.T) plan {
+		return plan{
+			rapid.SliceOfN(commands(ops), least, most).Draw(t, "commands"),
+			rapid.SliceOfN(rapid.IntRange(0, 2*len(callFaults)), 10, 2*most).Draw(t, "faults"),
 		}
-		m.finish()
-		broken = m.broken
 	})
-	total.mu.Lock()
-	total.steps += len(plan)
-	total.mu.Unlock()
-	if len(broken) > 0 {
-		rt.Fatalf("%s", strings.Join(broken, "\n"))
+}
+
+// run carries the plan out, and returns which invariants it broke.
+func (p plan) run(w world, total *tally) (broken []string) {
+	m := newModel(w, p.faults, total)
+	for i, c := range p.commands {
+		m.step(c)
+		m.pause()
+		m.invariants()
+		if len(m.whatBroke()) > 0 {
+			m.breakf("after step %d, %+v", i, c)
+			break
+		}
 	}
+	m.finish()
+	total.mu.Lock()
+	total.steps += len(p.commands)
+	total.mu.Unlock()
+	return m.whatBroke()
 }

@@ -4,27 +4,69 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"log/slog"
+	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// model is a pool on a fake API server with three schedulers, whose views lag
-// until they are delivered, and what is known of every request from outside.
+// world is where a model runs: an API server, and how time passes there.
+type world interface {
+	pace() pace
+	// through is the API server as schedulers reach it: answer is asked about each
+	// call. truth is how others do, whom nothing befalls.
+	through(answer func(call) error) client.Client
+	truth() client.Client
+	namespace() string
+	// idle makes an idle pod. remove deletes one and reports whether it was there.
+	idle(name string)
+	remove(name string) bool
+	// pods are all there are now.
+	pods() []*corev1.Pod
+	// watch is a new view of the pods for one scheduler; nothing is shown yet.
+	watch() view
+	// pause lets happen what needs no time, where that can be told.
+	pause()
+	// until waits until done, or for so long that it should be.
+	until(done func() bool)
+	// calm ends what troubles the world has of its own.
+	calm()
+	// notes are further faults that the request has met, by name.
+	notes(q *asked) []string
+}
+
+// pace is how long things take in a world.
+type pace struct {
+	slow, late, busy, ttl time.Duration
+	deadlines, waits      []time.Duration
+	shown                 int // changes at most that are shown at a time
+	// slack is how late an answer, or news of a client that has left, may be.
+	slack time.Duration
+}
+
+// view is one scheduler's watch. What has changed waits until it is shown.
+type view interface {
+	// show shows up to n changes to s; relist all there is, anew.
+	show(n int, s *PoolScheduler)
+	relist(s *PoolScheduler)
+	behind() bool
+	stop()
+}
+
+// model is a pool with three schedulers, whose views lag until they are delivered,
+// and what is known of every request from outside.
 type model struct {
-	t     *testing.T
-	api   *fakeAPI
+	world
+	pace  pace
 	total *tally
 
 	mu         sync.Mutex // guards what follows
@@ -41,7 +83,8 @@ type model struct {
 	all        []*asked
 	schedulers []*crashable
 	crashed    sync.WaitGroup
-	pods       int
+	lates      sync.WaitGroup // writes whose clients have given up
+	made       int            // pods
 }
 
 // asked is one request, for a sandbox of its own.
@@ -51,10 +94,15 @@ type asked struct {
 	leave  context.CancelFunc
 	faults map[string]bool
 
+	// following is held while somebody else sends its claim, or while that is found
+	// to be invalid: then never is set, which it guards.
+	following sync.Mutex
+	never     bool
+
 	// The model's mutex guards these.
 	binding  *corev1.Pod // what its Sandbox's binding names
 	ended    bool
-	left     bool
+	left     time.Time // when its client did; zero: it has not
 	answered []ClaimResult
 	at       time.Time
 }
@@ -64,7 +112,7 @@ type asked struct {
 type crashable struct {
 	*PoolScheduler
 	dead atomic.Bool
-	seen map[types.UID]string
+	view view
 	done chan struct{}
 }
 
@@ -74,7 +122,8 @@ type mortal struct {
 	of *crashable
 }
 
-var errDead = &net.OpError{Op: "dial", Err: errors.New("the process is dead")}
+// errDead ends what a dead process does: it goes on after no other error.
+var errDead = statusError(http.StatusForbidden, metav1.StatusReasonForbidden, nil)
 
 func (c mortal) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 	if c.of.dead.Load() {
@@ -90,25 +139,26 @@ func (c mortal) Get(ctx context.Context, k client.ObjectKey, o client.Object, op
 	return c.Client.Get(ctx, k, o, opts...)
 }
 
-func newModel(t *testing.T, faults []int, total *tally) *model {
+func newModel(w world, faults []int, total *tally) *model {
 	m := &model{
-		t: t, api: newFakeAPI(), total: total, faults: faults,
+		world: w, pace: w.pace(), total: total, faults: faults,
 		afterRead: map[string][]func() error{}, owner: map[string]*asked{},
 		claimed: map[types.UID]string{}, claimedPod: map[string]types.UID{},
 	}
-	m.api.answers(m.answer)
+	c := w.through(m.answer)
 	for i := range 3 {
-		m.schedulers = append(m.schedulers, m.start(i))
+		m.schedulers = append(m.schedulers, m.start(i, c))
 	}
 	return m
 }
 
-func (m *model) start(i int) *crashable {
-	s := &crashable{seen: map[types.UID]string{}, done: make(chan struct{})}
-	s.PoolScheduler = NewPoolScheduler("ns", "pool", "", "", mortal{m.api, s}, WithSeed(uint64(i)))
+func (m *model) start(i int, c client.Client) *crashable {
+	s := &crashable{view: m.watch(), done: make(chan struct{})}
+	s.PoolScheduler = NewPoolScheduler(m.namespace(), "pool", "", "", mortal{c, s},
+		WithSeed(uint64(i)), WithReservationTTL(m.pace.ttl), WithLogger(slog.New(slog.DiscardHandler)))
 	s.place(i, 3)
 	go func() { defer close(s.done); s.Run(context.Background()) }()
-	m.deliver(s, 1<<20)
+	s.view.relist(s.PoolScheduler)
 	return s
 }
 
@@ -117,6 +167,12 @@ func (m *model) breakf(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.broken = append(m.broken, fmt.Sprintf(format, args...))
+}
+
+func (m *model) whatBroke() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.broken)
 }
 
 // met notes that a request met a fault. The mutex is held.
@@ -133,20 +189,20 @@ func (m *model) step(c command) {
 		m.claim(s, c.B)
 	case "refill":
 		for range 1 + c.A%3 {
-			m.pods++
-			m.api.idle(fmt.Sprintf("p%03d", m.pods))
+			m.made++
+			m.idle(fmt.Sprintf("p%03d", m.made))
 		}
 	case "wait":
-		time.Sleep([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 6 * time.Second, 31 * time.Second}[c.A%5])
+		<-time.After(m.pace.waits[c.A%len(m.pace.waits)])
 	case "deliver":
-		m.deliver(s, 1+c.B%8)
+		s.view.show(1+c.B%m.pace.shown, s.PoolScheduler)
 	case "drop watch":
 		m.relist(s)
 	case "crash":
 		m.crash(c.A % len(m.schedulers))
 	case "busy":
 		m.mu.Lock()
-		m.busy = time.Now().Add(3 * time.Second)
+		m.busy = time.Now().Add(m.pace.busy)
 		m.mu.Unlock()
 	case "delete pod":
 		if q := m.pick(c.A, c.B%2 == 0); q != nil && q.binding != nil {
@@ -183,7 +239,9 @@ func (m *model) about(q *asked, op string) {
 	switch op {
 	case "cancel":
 		m.met(q, "client left")
-		q.left = len(q.answered) == 0
+		if len(q.answered) == 0 && q.left.IsZero() {
+			q.left = time.Now()
+		}
 	case "end":
 		m.met(q, "sandbox ended")
 		q.ended = true
@@ -198,34 +256,42 @@ func (m *model) about(q *asked, op string) {
 		q.leave()
 	case binding == nil:
 	case op == "end":
-		m.stop(binding)
+		m.stop(m.claimOf(q, binding))
 	case op == "follow" && !q.ended:
-		_, _ = ApplyClaim(context.Background(), noFaults{m.api}, Claim{
-			SandboxID: q.SandboxID, ClaimID: BindingOf(binding).ClaimID,
-			Namespace: "ns", PodName: binding.Name, PodUID: binding.UID, Phase: v1alpha1.PodRunning,
-		})
+		m.follow(q, binding)
 	}
 }
 
-// stop is what reconcilers/sandbox does to the pod of a sandbox that has ended.
-func (m *model) stop(binding *corev1.Pod) {
-	m.api.mu.Lock()
-	defer m.api.mu.Unlock()
-	pod := m.api.pods[binding.Name]
-	if pod == nil || pod.UID != binding.UID {
-		return
+func (m *model) claimOf(q *asked, binding *corev1.Pod) Claim {
+	return Claim{
+		SandboxID: q.SandboxID, ClaimID: BindingOf(binding).ClaimID,
+		Namespace: m.namespace(), PodName: binding.Name, PodUID: binding.UID, Phase: v1alpha1.PodRunning,
 	}
-	claim := pod.Annotations[v1alpha1.AnnotationClaim]
-	if claim == "" || claim == BindingOf(binding).ClaimID {
-		pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodStopping)
+}
+
+// follow is whoever saw the binding and sends the claim as well.
+func (m *model) follow(q *asked, binding *corev1.Pod) {
+	q.following.Lock()
+	defer q.following.Unlock()
+	if !q.never {
+		_, _ = ApplyClaim(context.Background(), m.truth(), m.claimOf(q, binding))
+	}
+}
+
+// stop is what reconcilers/sandbox does to the pod of a sandbox that has ended,
+// whether the claim is on it or not.
+func (m *model) stop(claim Claim) {
+	for range 5 { // it may land between the two
+		for _, stop := range []func(context.Context, client.Client, Claim) error{StopClaimed, StopUnclaimed} {
+			if err := stop(context.Background(), m.truth(), claim); !errors.Is(err, ErrRefused) {
+				return
+			}
+		}
 	}
 }
 
 func (m *model) deletePod(name string) {
-	m.api.mu.Lock()
-	_, there := m.api.pods[name]
-	delete(m.api.pods, name)
-	m.api.mu.Unlock()
+	there := m.remove(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if there {
@@ -238,7 +304,7 @@ func (m *model) claim(s *crashable, n int) {
 	q := &asked{of: s, leave: leave, faults: map[string]bool{}}
 	q.ClaimRequest = &ClaimRequest{
 		Ctx: ctx, SandboxID: fmt.Sprint("s", len(m.all)), Tenant: fmt.Sprint(n % 3),
-		Deadline: time.Now().Add([]time.Duration{500 * time.Millisecond, 3 * time.Second, 12 * time.Second, 40 * time.Second}[n%4]),
+		Deadline: time.Now().Add(m.pace.deadlines[n%len(m.pace.deadlines)]),
 		ResultCh: make(chan ClaimResult, 4),
 		Bind:     func(_ context.Context, pod *corev1.Pod) error { return m.bind(q, pod) },
 		Unbind:   func(_ context.Context, pod *corev1.Pod) error { return m.unbind(q, pod) },
@@ -246,7 +312,7 @@ func (m *model) claim(s *crashable, n int) {
 	if n%7 == 0 {
 		q.Opts.ContainerImages = map[string]string{"main": "c"}
 	}
-	if m.behind(s) {
+	if s.view.behind() {
 		q.faults["watch behind"] = true
 	}
 	if !s.Enqueue(q.ClaimRequest) {
@@ -275,7 +341,7 @@ func (m *model) bind(q *asked, pod *corev1.Pod) error {
 		return errDead
 	case q.ended:
 		return ErrBindLost
-	case q.left:
+	case !q.left.IsZero() && time.Since(q.left) >= m.pace.slack:
 		m.broken = append(m.broken, fmt.Sprintf("request %s has left and binds %s", q.SandboxID, pod.Name))
 	}
 	q.binding, m.owner[pod.Name] = pod.DeepCopy(), q
@@ -292,72 +358,6 @@ func (m *model) unbind(q *asked, pod *corev1.Pod) error {
 	return nil
 }
 
-// noFaults is the API server as others reach it.
-type noFaults struct{ *fakeAPI }
-
-func (n noFaults) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
-	data, err := p.Data(o)
-	if err != nil {
-		return err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.apply(o.(*corev1.Pod), data)
-}
-
-func (n noFaults) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	pod := n.pods[key.Name]
-	if pod == nil {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
-	}
-	pod.DeepCopyInto(o.(*corev1.Pod))
-	return nil
-}
-
-// digest tells states of a pod apart.
-func digest(pod *corev1.Pod) string {
-	return pod.Labels[v1alpha1.LabelPhase] + pod.Annotations[v1alpha1.AnnotationClaim]
-}
-
-// changes are the pods whose present state the scheduler has not seen; nil for
-// one that is gone.
-func (m *model) changes(s *crashable) map[types.UID]*corev1.Pod {
-	m.api.mu.Lock()
-	defer m.api.mu.Unlock()
-	out := map[types.UID]*corev1.Pod{}
-	for uid := range s.seen {
-		out[uid] = nil
-	}
-	for _, pod := range m.api.pods {
-		if s.seen[pod.UID] == digest(pod) {
-			delete(out, pod.UID)
-		} else {
-			out[pod.UID] = pod.DeepCopy()
-		}
-	}
-	return out
-}
-
-func (m *model) behind(s *crashable) bool { return len(m.changes(s)) > 0 }
-
-// deliver shows the scheduler up to n changes.
-func (m *model) deliver(s *crashable, n int) {
-	for uid, pod := range m.changes(s) {
-		if n--; n < 0 {
-			return
-		}
-		if pod == nil {
-			delete(s.seen, uid)
-			s.Forget(uid)
-			continue
-		}
-		s.seen[uid] = digest(pod)
-		s.Offer(pod)
-	}
-}
-
 // relist is a watch that broke: everything is shown anew.
 func (m *model) relist(s *crashable) {
 	m.mu.Lock()
@@ -367,10 +367,7 @@ func (m *model) relist(s *crashable) {
 		}
 	}
 	m.mu.Unlock()
-	for uid := range s.seen {
-		s.seen[uid] = "?"
-	}
-	m.deliver(s, 1<<20)
+	s.view.relist(s.PoolScheduler)
 }
 
 // crash ends a scheduler's process and starts another.
@@ -384,7 +381,12 @@ func (m *model) crash(i int) {
 	}
 	s.dead.Store(true)
 	m.mu.Unlock()
-	m.crashed.Go(func() { s.Shutdown(); <-s.done })
-	synctest.Wait()
-	m.schedulers[i] = m.start(i)
+	m.bury(s)
+	m.pause()
+	m.schedulers[i] = m.start(i, s.client.(mortal).Client)
+}
+
+// bury waits, elsewhere, for what a scheduler that is over still does in vain.
+func (m *model) bury(s *crashable) {
+	m.crashed.Go(func() { s.Shutdown(); <-s.done; s.view.stop() })
 }

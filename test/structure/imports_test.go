@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"cmd/sandboxd":   {"sandboxd"},
 	"hack":           {},
 	"test/echo":      {},
+	"test/certs":     {},
 	"test/faults":    {"api"},
 	"test/kubetest":  {"api"},
 	"test/stack":     {"api"},

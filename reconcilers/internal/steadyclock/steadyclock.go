@@ -8,6 +8,7 @@
 package steadyclock
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -18,9 +19,12 @@ const (
 	tolerance = time.Second
 	// trial is how long a new time of day must stand before it is believed.
 	trial = time.Minute
+	// every is how often Keep asks.
+	every = 5 * time.Second
 )
 
-// Clock is a clock.PassiveClock. Safe for concurrent use.
+// Clock is a clock.PassiveClock. Safe for concurrent use. Keep must run: a step is
+// noticed, and believed, only by those who ask.
 type Clock struct {
 	wall func() time.Time
 	mono func() time.Duration
@@ -37,15 +41,44 @@ type Clock struct {
 // New returns a clock that believes the present time of day.
 func New() *Clock {
 	start := time.Now()
-	return newClock(func() time.Time { return time.Now().Round(0) }, func() time.Duration { return time.Since(start) })
+	return From(func() time.Time { return time.Now().Round(0) }, func() time.Duration { return time.Since(start) })
 }
 
-func newClock(wall func() time.Time, mono func() time.Duration) *Clock {
+// From is New over another machine's time of day, and the time that has passed on
+// it.
+func From(wall func() time.Time, mono func() time.Duration) *Clock {
 	return &Clock{wall: wall, mono: mono, origin: wall().Add(-mono())}
 }
 
-// Now returns the time of day. Ask at least now and then: a step is noticed, and
-// believed, only by those who ask.
+// Keep asks again and again until ctx ends, so that a step is noticed while nobody
+// has a reason to ask. It calls stepped whenever the time of day has moved by more
+// than half a second against the monotonic clock: what is to happen at a time of
+// day comes sooner or later than was thought.
+func (c *Clock) Keep(ctx context.Context, stepped func()) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for told := c.asked(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if now := c.asked(); now.Sub(told).Abs() > tolerance/2 {
+			told = now
+			stepped()
+		}
+	}
+}
+
+// asked returns what origin is after a look.
+func (c *Clock) asked() time.Time {
+	c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.origin
+}
+
+// Now returns the time of day.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,10 @@
 package steadyclock
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -14,7 +17,7 @@ type machine struct {
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func (m *machine) clock() *Clock {
-	return newClock(func() time.Time { return noon.Add(m.at + m.step) }, func() time.Duration { return m.at })
+	return From(func() time.Time { return noon.Add(m.at + m.step) }, func() time.Duration { return m.at })
 }
 
 func TestStepsThatAreTakenBackDoNothing(t *testing.T) {
@@ -71,6 +74,32 @@ func TestSlewIsFollowed(t *testing.T) {
 			t.Fatalf("at %v it is %v behind", m.at, noon.Add(m.at+m.step).Sub(got))
 		}
 	}
+}
+
+// Keep notices a step though nobody else asks, and tells it once.
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, step, told := time.Now(), atomic.Int64{}, atomic.Int64{}
+		c := From(func() time.Time { return time.Now().Round(0).Add(time.Duration(step.Load())) }, func() time.Duration { return time.Since(start) })
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); c.Keep(ctx, func() { told.Add(1) }) }()
+		for n, to := range []time.Duration{time.Hour, -time.Hour} {
+			step.Store(int64(to))
+			time.Sleep(trial - time.Nanosecond)
+			synctest.Wait()
+			if told.Load() != int64(n) {
+				t.Fatalf("step %v told within a minute", to)
+			}
+			time.Sleep(2*every + time.Nanosecond)
+			synctest.Wait()
+			if told.Load() != int64(n+1) || !c.Now().Equal(time.Now().Add(to)) {
+				t.Fatalf("step %v told %d times, off by %v", to, told.Load(), c.Now().Sub(time.Now().Add(to)))
+			}
+		}
+		stop()
+		<-done
+	})
 }
 
 func TestNew(t *testing.T) {

@@ -1,0 +1,172 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc/credentials"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+// Identities that certificates show by default, as a DNS name.
+const (
+	ControllerIdentity = "sandlane-controller"
+	GatewayIdentity    = "sandlane-gateway"
+)
+
+// CredentialFiles are one side's files and whom it talks to. All are required
+// but Log. The files are in PEM.
+type CredentialFiles struct {
+	// Cert and Key are what this side shows: a chain, its own certificate first.
+	Cert, Key string
+	// CA has the authorities that the other side's certificate is to come from.
+	CA string
+	// Peer is who the other side must be: exactly one of the DNS names or URIs of
+	// its certificate.
+	Peer string
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Given tells whether any file is named.
+func (f CredentialFiles) Given() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
+
+// Credentials are one side of the control plane's mutual TLS. Whoever shows no
+// certificate, an expired one, one of another authority, of another purpose or
+// of another identity is refused, before any call of its is read. There is no
+// way to switch any of that off.
+//
+// Files that change are in force for the connections that are made from then on;
+// others last for connectionAge. A certificate without its key, or a file without
+// an authority, as it stands there for a moment while files are replaced, is
+// reported and changes nothing.
+type Credentials struct {
+	files   CredentialFiles
+	watcher *certwatcher.CertWatcher
+
+	mu sync.Mutex
+	// pem is what pool was made from. Guarded by mu.
+	pem  []byte
+	pool *x509.CertPool // guarded by mu
+}
+
+// LoadCredentials reads the files. Start follows their changes.
+func LoadCredentials(files CredentialFiles) (*Credentials, error) {
+	if files.Cert == "" || files.Key == "" || files.CA == "" || files.Peer == "" {
+		return nil, errors.New("control-plane TLS: a certificate, its key, an authority and the other side's identity are required")
+	}
+	if files.Log == nil {
+		files.Log = slog.Default()
+	}
+	c := &Credentials{files: files}
+	if err := c.readAuthorities(); err != nil {
+		return nil, fmt.Errorf("control-plane TLS: %w", err)
+	}
+	var err error
+	if c.watcher, err = certwatcher.New(files.Cert, files.Key); err != nil {
+		return nil, fmt.Errorf("control-plane TLS: reading %s and its key: %w", files.Cert, err)
+	}
+	return c, nil
+}
+
+// Start reads the certificate anew whenever its files change, until the context
+// ends. Call it once.
+func (c *Credentials) Start(ctx context.Context) error {
+	if err := c.watcher.Start(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("watching %s: %w", c.files.Cert, err)
+	}
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: the certificate
+// must be current when this controller becomes the leader.
+func (*Credentials) NeedLeaderElection() bool { return false }
+
+// server are the transport credentials of a gateway. The standard checks are
+// replaced by verify, which alone follows changes of the authorities.
+func (c *Credentials) server() credentials.TransportCredentials {
+	config := c.config(x509.ExtKeyUsageClientAuth)
+	config.GetCertificate = c.watcher.GetCertificate
+	config.ClientAuth = tls.RequireAnyClientCert
+	return newReporting(credentials.NewTLS(config), c.files.Log)
+}
+
+// client are those of a controller.
+func (c *Credentials) client() credentials.TransportCredentials {
+	config := c.config(x509.ExtKeyUsageServerAuth)
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return c.watcher.GetCertificate(nil)
+	}
+	config.InsecureSkipVerify = true // verify does it, by identity: an address names nobody here
+	return credentials.NewTLS(config)
+}
+
+func (c *Credentials) config(usage x509.ExtKeyUsage) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// A session that is resumed would bring the trust of its first handshake.
+		SessionTicketsDisabled: true,
+		VerifyConnection:       func(s tls.ConnectionState) error { return c.verify(s.PeerCertificates, usage) },
+	}
+}
+
+// verify decides who is let in. It runs at each handshake, on both sides.
+func (c *Credentials) verify(shown []*x509.Certificate, usage x509.ExtKeyUsage) error {
+	if len(shown) == 0 {
+		return errors.New("the other side shows no certificate")
+	}
+	if err := c.readAuthorities(); err != nil {
+		c.files.Log.Error("the control plane goes on with the authorities it had", "error", err)
+	}
+	c.mu.Lock()
+	options := x509.VerifyOptions{Roots: c.pool, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
+	c.mu.Unlock()
+	for _, between := range shown[1:] {
+		options.Intermediates.AddCert(between)
+	}
+	if _, err := shown[0].Verify(options); err != nil {
+		return fmt.Errorf("the other side's certificate: %w", err)
+	}
+	if names := identities(shown[0]); !slices.Contains(names, c.files.Peer) {
+		return fmt.Errorf("the other side is %q, want %q", names, c.files.Peer)
+	}
+	return nil
+}
+
+// identities are all that a certificate says its holder is. What it says of
+// addresses, and its subject, does not count.
+func identities(cert *x509.Certificate) []string {
+	names := slices.Clone(cert.DNSNames)
+	for _, uri := range cert.URIs {
+		names = append(names, uri.String())
+	}
+	return names
+}
+
+// readAuthorities takes in the authorities' file as it is now. Handshakes are
+// rare: one a gateway, and another each connectionAge.
+func (c *Credentials) readAuthorities() error {
+	pem, err := os.ReadFile(c.files.CA)
+	if err != nil {
+		return fmt.Errorf("reading the authorities: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pool != nil && bytes.Equal(pem, c.pem) {
+		return nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s has no certificate", c.files.CA)
+	}
+	c.pem, c.pool = pem, pool
+	return nil
+}

@@ -1,0 +1,36 @@
+package sandbox
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
+)
+
+// keepTime keeps the time of day until ctx ends. When that has changed, whoever
+// waits for one is looked at again: an end that was an hour away may be due.
+func (r *Reconciler) keepTime(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	c, ok := r.Clock.(*steadyclock.Clock)
+	if !ok {
+		return nil
+	}
+	go c.Keep(ctx, func() {
+		var all v1alpha1.SandboxList
+		if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "the time of day has changed; ends may come late by that")
+			return
+		}
+		for i := range all.Items {
+			if s := &all.Items[i]; s.Spec.End == nil && (s.Spec.Timeouts.EndAt != nil || s.Spec.FirstRequest) {
+				queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: s.Name}})
+			}
+		}
+	})
+	return nil
+}
