@@ -17,7 +17,10 @@ const (
 	stormFew      = 300  // sandboxes of a run in `make test`
 	stormMany     = 2000 // and of one with SANDLANE_STORM=full, as in `make chaos`
 	stormGateways = 3
-	stormAtOnce   = 80 // sandboxes that are asked for at a time
+	// stormAtOnce is how many sandboxes are asked for at a time: no more than the
+	// gateways have claims under way, or who is in a hurry only waits for a turn and
+	// never meets a fault.
+	stormAtOnce = 30
 	// Of those who ask, some are in more of a hurry than a held fault lets them be.
 	hurried = 500 * time.Millisecond
 	patient = time.Minute
