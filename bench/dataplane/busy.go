@@ -43,6 +43,11 @@ func (w *world) busy(ctx context.Context) error {
 	if err := w.gateway.AwaitParked(ctx, parked); err != nil {
 		return err
 	}
+	// A second after it has begun each of them looks once whether its sandbox has a
+	// pod elsewhere: all at once here, and never so in life.
+	if err := w.warm(ctx, w.single(connections)); err != nil {
+		return err
+	}
 	background.Go(func() { c.run(ctx) })
 	start := time.Now()
 	if err := w.both(ctx, "busy", func(ctx context.Context, s *side) (measured, error) {

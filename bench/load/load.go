@@ -19,7 +19,7 @@ type Target struct {
 	// Address is host:port of an HTTP/1.1 server without TLS.
 	Address string
 	// Hosts are named in turn. With Rare, every RareEvery-th request names one of
-	// those instead.
+	// those instead; each round begins with another of them.
 	Hosts     []string
 	Rare      []string
 	RareEvery int

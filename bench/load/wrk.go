@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -21,6 +22,7 @@ init = function(args)
     local request = wrk.format("GET", "/", {["Host"] = host})
     if kind == "r" then rare[#rare + 1] = request else common[#common + 1] = request end
   end
+  r = %d %% math.max(#rare, 1)
 end
 request = function()
   n = n + 1
@@ -67,7 +69,7 @@ func runWrk(ctx context.Context, wrk string, t Target, d time.Duration) (Report,
 	if len(t.Rare) == 0 {
 		every = 0
 	}
-	for path, text := range map[string]string{hosts: hostLines(t), lua: fmt.Sprintf(script, every, hosts)} {
+	for path, text := range map[string]string{hosts: hostLines(t), lua: fmt.Sprintf(script, every, hosts, rand.Int32())} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			return r, fmt.Errorf("run wrk: %w", err)
 		}

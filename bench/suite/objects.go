@@ -66,7 +66,7 @@ func RunningPod(id string, i int) *corev1.Pod {
 	for manager, fields := range map[string]string{"sandlane": managedBySandlane, "kubelet": managedByKubelet} {
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &began,
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 		})
 	}
 	return pod
@@ -81,7 +81,7 @@ func RunningSandbox(id string, i int) *v1alpha1.Sandbox {
 			Finalizers: []string{v1alpha1.FinalizerSandbox},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "sandlane", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: v1alpha1.GroupVersion.String(), Time: &began,
-				FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(managedSandbox)},
+				FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(managedSandbox),
 			}},
 		},
 	}
