@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
@@ -125,6 +127,13 @@ func (m *model) everyoneIsAnswered() {
 	}
 }
 
+// boundTo is the pod that the sandbox's binding names, nil if there is none.
+func (m *model) boundTo(q *asked) *corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return q.binding
+}
+
 // claimsAreOwned: a claim that nobody's binding names is on no running pod, but
 // for what a crash left.
 func (m *model) claimsAreOwned() {
@@ -138,7 +147,11 @@ func (m *model) claimsAreOwned() {
 			continue
 		}
 		q := owners[pod.Labels[v1alpha1.LabelSandboxID]]
-		named := q != nil && q.binding != nil && BindingOf(q.binding).ClaimID == pod.Annotations[v1alpha1.AnnotationClaim]
+		var bound *corev1.Pod
+		if q != nil {
+			bound = m.boundTo(q)
+		}
+		named := bound != nil && BindingOf(bound).ClaimID == pod.Annotations[v1alpha1.AnnotationClaim]
 		if !named && (q == nil || !q.of.dead.Load()) {
 			m.breakf("pod %s carries a claim of %s that nothing names", pod.Name, pod.Labels[v1alpha1.LabelSandboxID])
 		}

@@ -27,10 +27,10 @@ import (
 
 const (
 	// realWorlds run side by side: each waits most of the time.
-	realWorlds = 8
+	realWorlds = 12
 	realSteps  = 3000
 	// realLimit ends a run that never meets what it must.
-	realLimit = 3 * time.Minute
+	realLimit = 4 * time.Minute
 )
 
 // onTheWire is what must befall enough claims below the client: answers and
@@ -88,7 +88,7 @@ func TestModelOnARealServer(t *testing.T) {
 // realOps leave enough stock and news for most requests to be served: each step costs
 // time here.
 var realOps = []weighted{
-	{"claim", 24}, {"refill", 20}, {"cancel", 4}, {"end", 4}, {"delete pod", 10}, {"follow", 5},
+	{"claim", 24}, {"refill", 20}, {"cancel", 4}, {"end", 4}, {"delete pod", 14}, {"follow", 5},
 	{"crash", 1}, {"deliver", 24}, {"drop watch", 4}, {"wait", 6}, {"busy", 1},
 }
 

@@ -205,8 +205,10 @@ func (m *model) step(c command) {
 		m.busy = time.Now().Add(m.pace.busy)
 		m.mu.Unlock()
 	case "delete pod":
-		if q := m.pick(c.A, c.B%2 == 0); q != nil && q.binding != nil {
-			m.deletePod(q.binding.Name)
+		if q := m.pick(c.A, c.B%2 == 0); q != nil {
+			if pod := m.boundTo(q); pod != nil {
+				m.deletePod(pod.Name)
+			}
 		}
 	default:
 		if q := m.pick(c.A, c.B%2 == 0); q != nil {
@@ -235,7 +237,7 @@ func (m *model) pick(n int, claiming bool) *asked {
 // about does something to a request's sandbox from outside.
 func (m *model) about(q *asked, op string) {
 	m.mu.Lock()
-	binding := q.binding
+	binding, ended := q.binding, q.ended
 	switch op {
 	case "cancel":
 		m.met(q, "client left")
@@ -257,7 +259,7 @@ func (m *model) about(q *asked, op string) {
 	case binding == nil:
 	case op == "end":
 		m.stop(m.claimOf(q, binding))
-	case op == "follow" && !q.ended:
+	case op == "follow" && !ended:
 		m.follow(q, binding)
 	}
 }
