@@ -79,7 +79,8 @@ if wants mutants; then
 	go run ./test/mutants || status=1
 fi
 if wants chaos; then
-	SANDLANE_STORM=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -run '^TestClaimsUnderFailingWrites$' ./activation || status=1
+	SANDLANE_STORM=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./activation || status=1
+	SANDLANE_MODEL=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -timeout 20m -run '^TestModelOnARealServer$' ./controlplane/schedule || status=1
 	go test -tags failpoints -count=1 -shuffle=on ./failpoint/... || status=1
 	make --no-print-directory build-failpoints
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -p 1 -timeout 90m ./test/chaos/... || status=1

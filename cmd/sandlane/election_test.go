@@ -12,7 +12,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,18 +25,6 @@ import (
 // one that is killed is waited for.
 func TestLeaderElection(t *testing.T) {
 	e := &election{t: t, api: kubetest.Client(t), namespace: kubetest.Namespace(t), kubeconfig: writeKubeconfig(t)}
-	e.pool = &v1alpha1.SandboxPool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "pool"},
-		Spec: v1alpha1.SandboxPoolSpec{
-			StartupTimeout: &metav1.Duration{Duration: time.Hour}, // no node runs its pods
-			Template: &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
-			}},
-		},
-	}
-	if err := e.api.Create(t.Context(), e.pool); err != nil {
-		t.Fatal(err)
-	}
 	first := e.start()
 	held := e.leads(first)
 	second := e.start()
@@ -74,8 +61,7 @@ type election struct {
 	api        client.Client
 	namespace  string
 	kubeconfig string
-	pool       *v1alpha1.SandboxPool
-	replicas   int
+	pools      int
 }
 
 // candidate is one of several controllers.
@@ -134,12 +120,21 @@ func (e *election) leads(c candidate) *coordinationv1.Lease {
 	return held
 }
 
-// works gives the leader something to do and waits until it is done.
+// works gives the leader a pool that wants a pod, and waits until it has one.
 func (e *election) works() {
 	e.t.Helper()
-	e.replicas++
-	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, e.replicas)
-	if err := e.api.Patch(e.t.Context(), e.pool, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	e.pools++
+	pool := &v1alpha1.SandboxPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: fmt.Sprint("pool-", e.pools)},
+		Spec: v1alpha1.SandboxPoolSpec{
+			Replicas:       1,
+			StartupTimeout: &metav1.Duration{Duration: time.Hour}, // no node runs its pods
+			Template: &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
+			}},
+		},
+	}
+	if err := e.api.Create(e.t.Context(), pool); err != nil {
 		e.t.Fatal(err)
 	}
 	kubetest.Eventually(e.t, time.Minute, "the leader to make a pod", func() error {
@@ -147,8 +142,8 @@ func (e *election) works() {
 		if err := e.api.List(e.t.Context(), &pods, client.InNamespace(e.namespace)); err != nil {
 			return err
 		}
-		if len(pods.Items) != e.replicas {
-			return fmt.Errorf("there are %d pods, want %d", len(pods.Items), e.replicas)
+		if len(pods.Items) != e.pools {
+			return fmt.Errorf("there are %d pods, want %d", len(pods.Items), e.pools)
 		}
 		return nil
 	})
