@@ -42,7 +42,11 @@ func TestMain(m *testing.M) {
 func helper(ctx context.Context, command string, args []string) error {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	values := map[string]*string{}
-	for _, name := range []string{"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "run-dir", "first-request-pool", "lease-duration", "lease-renew-every", "lease-grace", "gateways", "drain-delay", "domain"} {
+	for _, name := range []string{
+		"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "run-dir", "first-request-pool",
+		"lease-duration", "lease-renew-every", "lease-grace", "gateways", "drain-delay", "domain",
+		"control-tls-cert", "control-tls-key", "control-tls-ca", "control-tls-peer",
+	} {
 		values[name] = flags.String(name, "", "")
 	}
 	if err := flags.Parse(args); err != nil {
