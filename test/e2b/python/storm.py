@@ -20,7 +20,8 @@ async def once(text):
     sandbox = await e2b.AsyncSandbox.create(timeout=300)
     times.append(time.monotonic())
     try:
-        leave = f"(exec -a {MARK} setsid sleep 86399) >/dev/null 2>&1 & "
+        # setsid replaces itself by bash, and that by the process of that name.
+        leave = f"setsid bash -c 'exec -a {MARK} sleep 86399' >/dev/null 2>&1 & "
         out = await sandbox.commands.run(leave + f"echo {text}")
         times.append(time.monotonic())
         assert out.stdout == text + "\n", out
