@@ -39,6 +39,9 @@ func decideRecycle(v view, now time.Time) decision {
 	if v.fenced && s.Status.Phase == v1alpha1.SandboxEnded {
 		return decision{step: stepRecycle}
 	}
+	if s.Spec.End == nil { // fenced for a reason of its own: nothing says for how long to wait
+		return gone
+	}
 	left := fencePatience - now.Sub(s.Spec.End.At.Time)
 	if left <= 0 || left > fencePatience {
 		return gone

@@ -92,6 +92,7 @@ func TestDecideRecycle(t *testing.T) {
 		{"not fenced", changedPod(), stepNone},
 		{"not fenced for long", changedPod(func(v *view) { v.sandbox.Spec.End.At = metav1.NewTime(now.Add(-time.Minute)) }), stepDelete},
 		{"fenced, not Ended", changedPod(fenced, func(v *view) { v.sandbox.Status.Phase = v1alpha1.SandboxEnding }), stepNone},
+		{"fenced without an end", changedPod(fenced, func(v *view) { v.sandbox.Spec.End, v.sandbox.Status.Phase = nil, v1alpha1.SandboxEnding }), stepDelete},
 		{"fenced", changedPod(fenced), stepRecycle},
 		{"no stock is lacking", changedPod(fenced, func(v *view) { v.recycle = false }), stepDelete},
 		{"the old container runs", changedPod(begun(time.Second)), stepNone},
