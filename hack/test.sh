@@ -73,7 +73,7 @@ if wants e2e; then
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -timeout 10m -run '^TestMinuteOfChaos$' ./test/chaos || status=1
 fi
 if wants e2b; then
-	go test -count=1 -v -timeout 45m ./test/e2b/... || status=1
+	go test -count=1 -v -timeout 30m ./test/e2b/... || status=1
 fi
 if wants mutants; then
 	go run ./test/mutants || status=1

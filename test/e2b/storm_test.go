@@ -40,7 +40,7 @@ type round struct {
 // a pool with room for half of them. All thousand rounds succeed, and afterwards
 // there are the pool's idle pods and nothing else.
 func TestThousandSandboxes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	m := newTeam(t, "storm", func(p *v1alpha1.SandboxPool) {
 		p.Spec.Replicas, p.Spec.MaxPods = stormIdle, stormMaxPods
