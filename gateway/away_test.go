@@ -103,6 +103,7 @@ func relay(t *testing.T, at, to string) {
 		t.Fatal(err)
 	}
 	var open sync.WaitGroup
+	over := make(chan struct{})
 	open.Go(func() {
 		for {
 			in, err := l.Accept()
@@ -114,6 +115,11 @@ func relay(t *testing.T, at, to string) {
 				_ = in.Close()
 				continue
 			}
+			// Clients keep an idle connection for minutes.
+			open.Go(func() {
+				<-over
+				_, _ = in.Close(), out.Close()
+			})
 			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 				open.Go(func() {
 					_, _ = io.Copy(way[0], way[1])
@@ -124,6 +130,7 @@ func relay(t *testing.T, at, to string) {
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
+		close(over)
 		open.Wait()
 	})
 }
