@@ -183,6 +183,7 @@ func TestManyIDs(t *testing.T) {
 // With maxPods 20 exactly 20 of 100 are served and 80 are told to come back;
 // after 5 ended, exactly 5 of those that wait are served.
 func TestMaxPods(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "pool", 20, stack.WithMaxPods(20))
 	requests := func(from, n int) (rs []stack.Request) {
