@@ -12,8 +12,9 @@ import (
 // guardedPods is the client that virtual-kubelet gets. The library's status
 // write sends its copy of the whole pod, which puts old labels back and undoes
 // claims, and it deletes pods when a grace period is over whether their
-// processes are dead or not; here the first becomes a patch of the status and
-// the second waits for the node's own delete.
+// processes are dead or not, and once more after the node did; here the first
+// becomes a patch of the status, and both are left to the pod's record while
+// there is one.
 type guardedPods struct {
 	corev1client.PodsGetter
 	provider *provider
@@ -31,7 +32,7 @@ type guardedNamespace struct {
 // UpdateStatus writes only the status, and for a pod with a record nothing:
 // the record writes its own.
 func (g guardedNamespace) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ metav1.UpdateOptions) (*corev1.Pod, error) {
-	if g.provider.alive(pod.UID) {
+	if g.provider.recorded(pod.UID) {
 		return pod, nil
 	}
 	err := patchStatus(ctx, g.PodInterface, pod, pod.Status)
@@ -41,9 +42,10 @@ func (g guardedNamespace) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ m
 	return pod, err
 }
 
-// Delete does nothing while processes of the pod may be running.
+// Delete does nothing for a pod with a record, which deletes the object once its
+// processes are dead.
 func (g guardedNamespace) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
-	if p := opts.Preconditions; p != nil && p.UID != nil && g.provider.alive(*p.UID) {
+	if p := opts.Preconditions; p != nil && p.UID != nil && g.provider.recorded(*p.UID) {
 		return nil
 	}
 	return g.PodInterface.Delete(ctx, name, opts)

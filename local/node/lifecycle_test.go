@@ -227,8 +227,8 @@ func TestAddressReuse(t *testing.T) {
 		}
 		n.awaitGone(t, name)
 		kubetest.Eventually(t, 5*time.Second, "its processes are dead", func() error {
-			if n.provider().alive(pod.UID) {
-				return errors.New("alive")
+			if n.provider().recorded(pod.UID) {
+				return errors.New("its record is there")
 			}
 			return nil
 		})

@@ -155,18 +155,10 @@ func (v *provider) forget(p *pod) {
 	_ = os.RemoveAll(podLogs(v.rt.dir, spec))
 }
 
-// alive reports whether processes of the pod may be running.
-func (v *provider) alive(uid types.UID) bool {
+// recorded reports whether the pod has a record: its processes may be running,
+// or its object is still there.
+func (v *provider) recorded(uid types.UID) bool {
 	v.mu.Lock()
-	p := v.pods[uid]
-	v.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	select {
-	case <-p.dead:
-		return false
-	default:
-		return true
-	}
+	defer v.mu.Unlock()
+	return v.pods[uid] != nil
 }
