@@ -73,6 +73,7 @@ type Reconciler struct {
 
 	fences  *fences
 	unbound *firstSeen
+	written *ownWrites
 }
 
 // Reconcile takes the Sandbox as far as it gets without waiting.
@@ -81,9 +82,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, s); apierrors.IsNotFound(err) {
 		r.unbound.forget(req.Name)
 		r.fences.forget(req.Name)
+		r.written.forget(req.Name)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the sandbox: %w", err)
+	}
+	if r.written.ahead(s) {
+		return ctrl.Result{}, nil // the write's event asks again
 	}
 	if s.Spec.End != nil {
 		r.unbound.forget(req.Name)
@@ -134,6 +139,8 @@ func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch
 	out.Name = s.Name
 	if err := r.Client.Patch(ctx, out, p.Build()); err != nil && !jsonpatch.Refused(err) && !apierrors.IsNotFound(err) {
 		return err
+	} else if err == nil {
+		r.written.note(out)
 	}
 	return nil
 }

@@ -59,6 +59,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, was, next *v1alpha1.Sandbo
 	if err := r.Client.Status().Patch(ctx, next, patch); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+	r.written.note(next)
 	return nil
 }
 
