@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
 // CheckAndReleasePendingSandboxes ends the sandboxes whose pod was claimed and
@@ -60,7 +61,7 @@ func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, s *v1alpha1.Sand
 	}
 	late := since.Add(startup)
 	if !now.Before(late) {
-		return r.end(ctx, s, v1alpha1.EndStartupTimeout, fmt.Sprintf("not running within %s", startup))
+		return r.end(ctx, s, v1alpha1.EndStartupTimeout, sandboxpool.NotReady(pod, startup))
 	}
 	if r.due.IsZero() || late.Before(r.due) {
 		r.due = late

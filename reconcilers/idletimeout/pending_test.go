@@ -3,6 +3,7 @@ package idletimeout
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,9 +78,12 @@ func TestStartupTimeoutIsExact(t *testing.T) {
 }
 
 // A sandbox that runs in time, or whose claim is replaced, is left alone; the new
-// claim has its own time.
+// claim has its own time. Its end says what the pod waited for.
 func TestStartupCountsForEachClaim(t *testing.T) {
 	s, pod := startingAt("s", 5*time.Second, "")
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such manifest"},
+	}}}
 	r, clock, c := setup(t, &gateways{at: nobody}, s, pod)
 	r.check(t.Context())
 	clock.Step(4 * time.Second)
@@ -101,6 +105,9 @@ func TestStartupCountsForEachClaim(t *testing.T) {
 	r.check(t.Context())
 	if got := ended(t, c, "s"); got != v1alpha1.EndStartupTimeout {
 		t.Errorf("end %q", got)
+	}
+	if said := read(t, c, "s").Spec.End.Message; !strings.Contains(said, "no such manifest") {
+		t.Errorf("the end does not say what the pod waited for: %s", said)
 	}
 	r.check(t.Context())
 	if len(r.starts) != 0 || !r.due.IsZero() {

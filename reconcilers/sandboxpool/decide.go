@@ -123,7 +123,7 @@ func decideWarming(v view, now time.Time) decision {
 	}
 	left := v.startup - now.Sub(madeAt(v.pod))
 	if left <= 0 {
-		return decision{step: stepFail, reason: ReasonStartupTimeout, message: notReady(v.pod, v.startup)}
+		return decision{step: stepFail, reason: ReasonStartupTimeout, message: NotReady(v.pod, v.startup)}
 	}
 	return decision{recheck: left}
 }
@@ -143,7 +143,7 @@ func decideStarting(v view, now time.Time) decision {
 	left := v.startup - now.Sub(claimedAt)
 	switch {
 	case left <= 0:
-		return decision{step: stepFail, reason: ReasonStartupTimeout, message: notReady(v.pod, v.startup)}
+		return decision{step: stepFail, reason: ReasonStartupTimeout, message: NotReady(v.pod, v.startup)}
 	case all:
 		return decision{step: stepHooks, recheck: left}
 	case len(unclear) > 0 && ready(v.pod):

@@ -207,7 +207,7 @@ func TestFailureMessages(t *testing.T) {
 	}
 	v := newTestPod(v1alpha1.PodWarming, unready, container(corev1.ContainerStatus{State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}))
-	if got, want := notReady(v.pod, time.Minute), "not Ready within 1m0s: container main is waiting: ErrImagePull: no such image"; got != want {
+	if got, want := NotReady(v.pod, time.Minute), "not Ready within 1m0s: container main is waiting: ErrImagePull: no such image"; got != want {
 		t.Errorf("got %q", got)
 	}
 	if d := BuildSandboxStatusDetailFromPod(v.pod); d == nil || d.Reason != "ErrImagePull" {

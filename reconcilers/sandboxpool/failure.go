@@ -171,8 +171,8 @@ func hopeless(pod *corev1.Pod) *PodStatusDetail {
 	return nil
 }
 
-// notReady explains a startup timeout by what the containers wait for.
-func notReady(pod *corev1.Pod, within time.Duration) string {
+// NotReady explains a startup timeout by what the containers wait for. It is pure.
+func NotReady(pod *corev1.Pod, within time.Duration) string {
 	text := fmt.Sprintf("not Ready within %s", within)
 	for _, c := range containerStatuses(pod) {
 		if w := c.State.Waiting; w != nil && w.Reason != "" {

@@ -19,7 +19,7 @@ const fencePatience = 30 * time.Second
 // or deletes it. It is pure.
 //
 //	stopping ─claim fenced─▶ own images ─all containers proved new─▶ warming
-//	    └─not fenced in time─▶ deleted └─not proved in time─▶ deleted
+//	    └─failed, or not fenced in time─▶ deleted └─not proved in time─▶ deleted
 //
 // The images are changed back only after every gateway knows that the claim is
 // over: what starts then must not answer for it.
@@ -36,6 +36,9 @@ func decideRecycle(v view, now time.Time) decision {
 		}
 		return decision{recheck: left}
 	}
+	if didNotServe(s) {
+		return gone
+	}
 	if v.fenced && s.Status.Phase == v1alpha1.SandboxEnded {
 		return decision{step: stepRecycle}
 	}
@@ -47,6 +50,12 @@ func decideRecycle(v view, now time.Time) decision {
 		return gone
 	}
 	return decision{recheck: min(left, time.Second)}
+}
+
+// didNotServe: what kept this sandbox from running, or broke it, may lie in the
+// pod, which the next one would get.
+func didNotServe(s *v1alpha1.Sandbox) bool {
+	return s.Spec.End != nil && (s.Spec.End.Reason == v1alpha1.EndStartupTimeout || s.Spec.End.Reason == v1alpha1.EndFailed)
 }
 
 func failedForGood(pod *corev1.Pod) bool {

@@ -94,6 +94,8 @@ func TestDecideRecycle(t *testing.T) {
 		{"fenced, not Ended", changedPod(fenced, func(v *view) { v.sandbox.Status.Phase = v1alpha1.SandboxEnding }), stepNone},
 		{"fenced without an end", changedPod(fenced, func(v *view) { v.sandbox.Spec.End, v.sandbox.Status.Phase = nil, v1alpha1.SandboxEnding }), stepDelete},
 		{"fenced", changedPod(fenced), stepRecycle},
+		{"did not start in time", changedPod(fenced, func(v *view) { v.sandbox.Spec.End.Reason = v1alpha1.EndStartupTimeout }), stepDelete},
+		{"broke", changedPod(fenced, func(v *view) { v.sandbox.Spec.End.Reason = v1alpha1.EndFailed }), stepDelete},
 		{"no stock is lacking", changedPod(fenced, func(v *view) { v.recycle = false }), stepDelete},
 		{"the old container runs", changedPod(begun(time.Second)), stepNone},
 		{"the old container runs, and is reported under the name of the new", changedPod(begun(time.Second), func(v *view) {
