@@ -1,12 +1,9 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -60,46 +57,6 @@ func pidIn(up stack.UpFile, name string) int {
 	return up.Pids[name]
 }
 
-// killPod kills the processes of a pod: children of the stack's node that have
-// the pod's UID in their environment. It returns how many it killed.
-func killPod(node int, uid string) int {
-	killed := 0
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || parentOf(dir) != node {
-			continue
-		}
-		// Held before it is looked at, so that its number cannot become another's.
-		process, err := os.FindProcess(pid)
-		if err != nil {
-			continue
-		}
-		env, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err == nil && bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_UID="+uid+"\x00")) && parentOf(dir) == node &&
-			process.Signal(syscall.SIGKILL) == nil {
-			killed++
-		}
-		_ = process.Release()
-	}
-	return killed
-}
-
-// parentOf reads the parent's PID from a folder of /proc, 0 if it is gone.
-func parentOf(dir string) int {
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return 0
-	}
-	// The name, in brackets, may hold anything.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 2 {
-		return 0
-	}
-	parent, _ := strconv.Atoi(fields[1])
-	return parent
-}
-
 // harm is what happens to the pods of one test from outside.
 type harm struct {
 	on   *stack.Stack
@@ -114,7 +71,7 @@ func (h *harm) done() int { return int(h.killed.Load() + h.forced.Load()) }
 func (h *harm) kill(ctx context.Context, namespace string, b *v1alpha1.Binding, processes bool) error {
 	if processes {
 		// None is left while the node itself is away.
-		h.killed.Add(int64(min(killPod(int(h.node.Load()), b.PodUID), 1)))
+		h.killed.Add(int64(min(stack.KillPod(int(h.node.Load()), b.PodUID), 1)))
 		return nil
 	}
 	uid := types.UID(b.PodUID)

@@ -19,6 +19,9 @@ import (
 // obedient serves on its port until a file says how its first process ends.
 const obedient = `python3 -m http.server 8000 & while sleep 0.2; do if [ -e /tmp/end ]; then . /tmp/end; fi; done`
 
+// fromOutside: the machine kills the pod's processes.
+const fromOutside = ""
+
 // A sandbox whose process ends keeps a record of how, its pod is replaced, and
 // nobody is routed to it.
 func TestHowSandboxesEnd(t *testing.T) {
@@ -40,6 +43,7 @@ func TestHowSandboxesEnd(t *testing.T) {
 		{"exit", "exit 3", "Crashed", "exit code 3", 3},
 		{"success", "exit 0", "Completed Restarted", "exit code 0", 0}, // whichever the controller sees
 		{"memory", `exec python3 -c 'b = bytearray(b"x") * (1 << 30)'`, "OOMKilled", "too much memory", 137},
+		{"killed", fromOutside, "Crashed", "signal 9", 137},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			request := stack.Request{ID: "ends-" + tt.name, Pool: ns + "/pool"}
@@ -48,7 +52,11 @@ func TestHowSandboxesEnd(t *testing.T) {
 			}
 			sb, _ := shared.Sandbox(t, request.ID)
 			pod := sb.Spec.Binding.PodName
-			if out, err := inside(t, ns, pod, fmt.Sprintf("cat >/tmp/.end <<'X'\n%s\nX\nmv /tmp/.end /tmp/end", tt.how)); err != nil {
+			if tt.how == fromOutside {
+				if stack.KillPod(shared.Up.Pids["node"], sb.Spec.Binding.PodUID) == 0 {
+					t.Fatal("no process of the pod was found")
+				}
+			} else if out, err := inside(t, ns, pod, fmt.Sprintf("cat >/tmp/.end <<'X'\n%s\nX\nmv /tmp/.end /tmp/end", tt.how)); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			shared.Eventually(t, 30*time.Second, "the sandbox to have ended", func() (bool, string) {
