@@ -49,6 +49,14 @@ func OfClaim(claimID string) Test {
 	}
 }
 
+// Unbound asks that the sandbox still has no pod. Whoever ends a sandbox because it
+// has none passes it.
+func Unbound() Test {
+	return func(ops *[]operation) {
+		*ops = append(*ops, operation{"test", "/spec/binding", nil})
+	}
+}
+
 // OfUID asks that the sandbox is still this object, not a later one of the
 // same ID.
 func OfUID(uid types.UID) Test {

@@ -63,7 +63,7 @@ func TestEndIsWrittenOnce(t *testing.T) {
 
 func TestEndOfSomethingElse(t *testing.T) {
 	c, s := kubetest.Client(t), newSandbox(t)
-	for name, test := range map[string]ending.Test{"claim": ending.OfClaim("another"), "UID": ending.OfUID("another")} {
+	for name, test := range map[string]ending.Test{"claim": ending.OfClaim("another"), "UID": ending.OfUID("another"), "binding": ending.Unbound()} {
 		if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndFailed, "", test); !errors.Is(err, ending.ErrMoved) {
 			t.Errorf("another %s: %v, want ErrMoved", name, err)
 		}
@@ -76,6 +76,17 @@ func TestEndOfSomethingElse(t *testing.T) {
 	}
 	if err := ending.EndSandbox(t.Context(), c, kubetest.Name("none"), v1alpha1.EndFailed, ""); !apierrors.IsNotFound(err) {
 		t.Errorf("an ID without a record: %v", err)
+	}
+}
+
+func TestEndOfOneWithoutAPod(t *testing.T) {
+	c, s := kubetest.Client(t), newSandbox(t)
+	s.Spec.Binding = nil
+	if err := c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndStartupTimeout, "", ending.Unbound()); err != nil || endOf(t, s) == nil {
+		t.Errorf("%v, end %+v", err, s.Spec.End)
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	stepUnbind
 	// stepApply: send the claim PATCH that the binding's owner owes.
 	stepApply
-	// stepDelete: delete a first-request Sandbox that never had a pod.
+	// stepDelete: delete a first request's Sandbox that never had a pod.
 	stepDelete
 	// stepConfirm: the cache shows a pod that went; ask the API server first.
 	stepConfirm
@@ -63,9 +63,10 @@ func decide(v view, now time.Time) decision {
 	return d
 }
 
-// forgetting turns d into what lets a first request's sandbox go that got no
-// pod in time. One that is bound loses its binding first, by a live read: the
-// claim may have landed and the cache not know.
+// forgetting turns d into what lets a sandbox go that got no pod in time: a first
+// request's is forgotten, one of the REST API ends, for its maker has given up or
+// died, and nobody else knows its ID. One that is bound loses its binding first,
+// by a live read: the claim may have landed and the cache not know.
 func forgetting(v view, d decision, now time.Time) decision {
 	if d.step != stepNone && d.step != stepApply {
 		return d
@@ -75,8 +76,10 @@ func forgetting(v view, d decision, now time.Time) decision {
 	case !ok:
 	case left > 0:
 		d.recheck = sooner(d.recheck, left)
-	case v.sandbox.Spec.Binding == nil:
+	case v.sandbox.Spec.Binding == nil && v.sandbox.Spec.FirstRequest:
 		return decision{phase: d.phase, step: stepDelete}
+	case v.sandbox.Spec.Binding == nil:
+		return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndStartupTimeout, message: "it was given up before it had a pod"}
 	case !v.confirmed:
 		return decision{phase: d.phase, step: stepConfirm}
 	case v.unclaimedFor >= v.grace:
@@ -85,14 +88,25 @@ func forgetting(v view, d decision, now time.Time) decision {
 	return d
 }
 
-// neverHadPod tells how long a first request's sandbox without a pod may still
-// stand. It is forgotten then, not kept as ended.
+// neverHadPod tells how long a sandbox without a pod may still stand that somebody
+// waits for.
 func neverHadPod(v view, now time.Time) (left time.Duration, ok bool) {
 	s := v.sandbox
-	if !s.Spec.FirstRequest || s.Status.Address != "" || (v.pod != nil && v1alpha1.Backs(v.pod, s)) {
+	if !awaited(s) || s.Status.Address != "" || (v.pod != nil && v1alpha1.Backs(v.pod, s)) {
 		return 0, false
 	}
-	return v.startup - now.Sub(s.CreationTimestamp.Time), true
+	patience := v.startup
+	if !s.Spec.FirstRequest { // a create waits for stock for most of the default
+		patience = max(patience, v1alpha1.DefaultStartupTimeout)
+	}
+	return patience - now.Sub(s.CreationTimestamp.Time), true
+}
+
+// awaited: it was made because a client asked for it, by a first request or by the
+// REST API. Any other was made by hand, and waits for a request for as long as it
+// takes.
+func awaited(s *v1alpha1.Sandbox) bool {
+	return s.Spec.FirstRequest || s.Spec.Team != "" && s.Spec.Timeouts.EndAt != nil
 }
 
 // decidePod judges the sandbox by its pod.

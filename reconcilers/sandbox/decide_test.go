@@ -40,6 +40,13 @@ func unclaimed(pod *corev1.Pod, p v1alpha1.PodPhase) {
 
 func deleting(pod *corev1.Pod) { at := metav1.NewTime(now); pod.DeletionTimestamp = &at }
 
+// ofAPI is a sandbox that the REST API made a minute ago and that lost its binding.
+func ofAPI(v *view) {
+	at := metav1.NewTime(now.Add(time.Hour))
+	v.sandbox.Spec.Team, v.sandbox.Spec.Timeouts.EndAt = "team", &at
+	v.sandbox.Spec.Binding, v.pod = nil, nil
+}
+
 func TestDecide(t *testing.T) {
 	const grace, startup = 5 * time.Second, 2 * time.Minute
 	for _, tt := range []struct {
@@ -137,6 +144,19 @@ func TestDecide(t *testing.T) {
 			had(v.sandbox, "c")
 			v.sandbox.Spec.FirstRequest, v.startup = true, time.Second
 			v.sandbox.Spec.Binding, v.pod = nil, nil
+		}, decision{phase: v1alpha1.SandboxPending}},
+		{"of the REST API, no pod in time", func(v *view) {
+			ofAPI(v)
+			v.startup = time.Second // shorter than a create may wait
+		}, decision{phase: v1alpha1.SandboxPending, step: stepEnd, reason: v1alpha1.EndStartupTimeout,
+			message: "it was given up before it had a pod", recheck: time.Hour}},
+		{"of the REST API, its create may wait still", func(v *view) {
+			ofAPI(v)
+			v.startup, v.sandbox.CreationTimestamp = time.Second, metav1.NewTime(now.Add(-v1alpha1.DefaultStartupTimeout+time.Second))
+		}, decision{phase: v1alpha1.SandboxPending, recheck: time.Second}},
+		{"made by hand, waiting for a request", func(v *view) {
+			ofAPI(v)
+			v.sandbox.Spec.Timeouts.EndAt, v.startup = nil, time.Second
 		}, decision{phase: v1alpha1.SandboxPending}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -110,9 +110,9 @@ func boundPod(ctx context.Context, reader client.Reader, s *v1alpha1.Sandbox) (*
 	return pod, nil
 }
 
-// startupTimeout is needed only for a first request's sandbox.
+// startupTimeout is needed only for a sandbox that a client waits for.
 func (r *Reconciler) startupTimeout(ctx context.Context, s *v1alpha1.Sandbox) (time.Duration, error) {
-	if !s.Spec.FirstRequest || s.Status.Address != "" {
+	if !awaited(s) || s.Status.Address != "" {
 		return 0, nil
 	}
 	pool := &v1alpha1.SandboxPool{}

@@ -123,6 +123,8 @@ func (r *Reconciler) finish(ctx context.Context, s *v1alpha1.Sandbox, reason v1a
 	tests := []ending.Test{ending.OfUID(s.UID)}
 	if s.Spec.Binding != nil && reason != v1alpha1.EndDeleted && reason != v1alpha1.EndEndAt {
 		tests = append(tests, ending.OfClaim(s.Spec.Binding.ClaimID))
+	} else if reason == v1alpha1.EndStartupTimeout {
+		tests = append(tests, ending.Unbound())
 	}
 	failpoint.Hit("sandbox/finishing") // to be ended, and no end written
 	err := ending.EndSandbox(ctx, r.Client, s.Name, reason, message, tests...)

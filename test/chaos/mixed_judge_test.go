@@ -62,7 +62,7 @@ func (m *mixture) allEnded() {
 		}
 		left = nil
 		for _, s := range list.Items {
-			if s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil {
+			if s.Status.Phase != v1alpha1.SandboxEnded || s.Status.Address != "" && s.Status.FencedAt == nil {
 				left = append(left, fmt.Sprintf("sandbox %s is %s, binding %+v, end %+v, fenced %v", s.Name, s.Status.Phase, s.Spec.Binding, s.Spec.End, s.Status.FencedAt))
 			}
 		}
