@@ -73,6 +73,7 @@ func life(t *testing.T, m team, streaming func(), args ...string) map[string]lif
 // A sandbox that the SDK made in a pool with an idle timeout stays while a command
 // runs, whether it prints or not, and ends when nothing does.
 func TestIdleTimeout(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	m := newTeam(t, "idle", func(p *v1alpha1.SandboxPool) {
 		p.Spec.IdleTimeout = &metav1.Duration{Duration: 3 * time.Second} // as in life.py
 	})

@@ -43,6 +43,7 @@ type exchange struct {
 // answer is one that the document describes. No answer blames the server but 501
 // and 503, where the document lists them.
 func TestSchemathesis(t *testing.T) {
+	t.Parallel() // with TestIdleTimeout, which waits
 	m := newTeam(t, "schema", func(p *v1alpha1.SandboxPool) { p.Spec.Replicas = 3 })
 	sandbox := m.create(t, `{"templateID":"base","timeout":3600}`)
 	ctx, cancel := context.WithTimeout(t.Context(), schemaTime)
