@@ -52,4 +52,3 @@ func TestViewOlderThanTheOwnWriteIsNotActedOn(t *testing.T) {
 	lagging = false
 	look(true, "view with the write")
 }
-
