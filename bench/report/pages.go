@@ -50,6 +50,7 @@ func performance(r *result.Result, plots []string) string {
 			b.WriteString(line(row))
 		}
 	}
+	b.WriteString(missed(r))
 	b.WriteString("\n## Ratios to the floors\n\nA row with fewer than six samples has no interval, and nothing follows from it alone.\n\n" +
 		"| row | median | 95 % interval | samples | unit | budget |\n|---|---|---|---|---|---|\n")
 	for _, row := range r.Rows {

@@ -36,6 +36,20 @@ func sample() *result.Result {
 	return r
 }
 
+// A budget that does not hold is named with its reason, or as not explained; one
+// that holds is not.
+func TestMissed(t *testing.T) {
+	r := &result.Result{}
+	budget := &result.Budget{More: true, Value: 0.8}
+	r.Add("claims/first-32/ratio/vs-bare", "ratio", "more", 0.5).Budget = budget
+	r.Add("claims/first-300/ratio/vs-bare", "ratio", "more", 0.9).Budget = budget
+	r.Add("other/ratio", "ratio", "more", 0.5).Budget = budget
+	got := missed(r)
+	if !strings.Contains(got, "`claims/first-32/ratio/vs-bare`: Open.") || !strings.Contains(got, "`other/ratio`: Not explained.") || strings.Contains(got, "first-300") {
+		t.Error(got)
+	}
+}
+
 // What others measured stands beside our nearest row, or beside none.
 func TestPublished(t *testing.T) {
 	text := published(sample())
