@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
@@ -49,6 +51,35 @@ func TestSandboxGetsItsPodElsewhere(t *testing.T) {
 			}
 			w.backed(id)
 		})
+	}
+}
+
+// One that waits for its turn only, while there is stock, reads nothing: a burst
+// costs the API server no read.
+func TestWhoWaitsForItsTurnDoesNotLook(t *testing.T) {
+	w := newWorld(t)
+	const burst = 30 // more than a scheduler claims at a time
+	w.idle(burst + 5)
+	var reads atomic.Int64
+	g := w.gateway(interceptor.NewClient(w.c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			time.Sleep(followAfter * 6 / 5) // a slow API server
+			return c.Create(ctx, o, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			reads.Add(1)
+			return c.Get(ctx, k, o, opts...)
+		},
+	}))
+	for i, err := range together(burst, func(int) error {
+		return g.Activate(t.Context(), w.request(kubetest.Name("turn"), true, 30*time.Second))
+	}) {
+		if err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if n := reads.Load(); n != 0 {
+		t.Errorf("%d reads, want none", n)
 	}
 }
 

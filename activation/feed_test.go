@@ -2,6 +2,7 @@ package activation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -53,36 +54,45 @@ func (w *world) startFeed() *feed {
 	return f
 }
 
-// catchUp waits until the feed has seen every pod as it now is: a gateway that
-// starts then has not missed what the test did before.
+// catchUp waits until the feed has seen every pod and sandbox as it now is: a
+// gateway that starts then has not missed what the test did before.
 func (w *world) catchUp() {
 	w.t.Helper()
-	pods := w.pods()
-	kubetest.Eventually(w.t, time.Minute, "the feed to see the pods", func() error {
-		for i := range pods {
-			seen, ok, err := w.feed.pods.GetStore().Get(&pods[i])
-			if err != nil {
-				return fmt.Errorf("look for pod %s: %w", pods[i].Name, err)
-			}
-			if !ok {
-				return fmt.Errorf("pod %s is not seen", pods[i].Name)
-			}
-			rv := seen.(*corev1.Pod).ResourceVersion
-			cmp, err := resourceversion.CompareResourceVersion(rv, pods[i].ResourceVersion)
-			if err != nil {
-				return fmt.Errorf("compare versions of pod %s: %w", pods[i].Name, err)
-			}
-			if cmp < 0 {
-				return fmt.Errorf("pod %s is seen at %s, and is at %s", pods[i].Name, rv, pods[i].ResourceVersion)
-			}
+	for _, pod := range w.pods() {
+		w.seen(w.feed.pods, &pod)
+	}
+	list := &v1alpha1.SandboxList{}
+	if err := w.c.List(w.t.Context(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, s := range list.Items {
+		if s.Spec.Namespace == w.ns { // others come and go
+			w.seen(w.feed.sandboxes, &s)
 		}
-		return nil
+	}
+}
+
+// seen waits until the informer has the object as it is, or a newer one.
+func (w *world) seen(i cache.SharedIndexInformer, o client.Object) {
+	w.t.Helper()
+	kubetest.Eventually(w.t, time.Minute, "the feed to see "+o.GetName(), func() error {
+		seen, ok, err := i.GetStore().Get(o)
+		if err != nil || !ok {
+			return errors.Join(err, errors.New("it is not there"))
+		}
+		rv := seen.(client.Object).GetResourceVersion()
+		cmp, err := resourceversion.CompareResourceVersion(rv, o.GetResourceVersion())
+		if err == nil && cmp < 0 {
+			err = fmt.Errorf("it is at %s, seen at %s", o.GetResourceVersion(), rv)
+		}
+		return err
 	})
 }
 
-// follow calls see for each pod or sandbox that there is, and each change.
+// follow calls see for each pod or sandbox that there is, before it returns, and
+// then for each change.
 func follow[T client.Object](w *world, i cache.SharedIndexInformer, see func(what watch.EventType, o T)) {
-	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { see(watch.Added, o.(T)) },
 		UpdateFunc: func(_, o any) { see(watch.Modified, o.(T)) },
 		DeleteFunc: func(o any) {
@@ -95,4 +105,10 @@ func follow[T client.Object](w *world, i cache.SharedIndexInformer, see func(wha
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	kubetest.Eventually(w.t, time.Minute, "a gateway to hear of what there is", func() error {
+		if !handler.HasSynced() {
+			return errors.New("it has not")
+		}
+		return nil
+	})
 }

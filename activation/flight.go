@@ -163,7 +163,7 @@ func (f *flight) claimWith(b *binder) error {
 	if !scheduler.Enqueue(request) {
 		return retry(ErrNoCapacity)
 	}
-	result := f.await(request, leave)
+	result := f.await(scheduler, request, leave)
 	switch {
 	case errors.Is(result.Err, schedule.ErrBindLost):
 		return errLook
@@ -183,8 +183,9 @@ func (f *flight) claimWith(b *binder) error {
 // queue when the sandbox has got a pod elsewhere, or has ended: it may never be
 // its turn. It looks when the index has seen a change, and within a second for
 // what the index had seen before the flight began, or while it had a pod that
-// was lost then, and for what could not be read.
-func (f *flight) await(request *schedule.ClaimRequest, leave func()) schedule.ClaimResult {
+// was lost then, and for what could not be read. While there is stock only the
+// index makes it look: a burst that waits for its turn costs no read.
+func (f *flight) await(scheduler *schedule.PoolScheduler, request *schedule.ClaimRequest, leave func()) schedule.ClaimResult {
 	tick := time.NewTicker(followAfter)
 	defer tick.Stop()
 	for unseen := true; ; {
@@ -194,6 +195,9 @@ func (f *flight) await(request *schedule.ClaimRequest, leave func()) schedule.Cl
 		case <-f.wake:
 			unseen = true
 		case <-tick.C:
+			if scheduler.Stocked() {
+				continue // its turn comes soon, and what is written then finds out
+			}
 		}
 		replaces := f.waiting.Load()
 		if !unseen || replaces == nil {

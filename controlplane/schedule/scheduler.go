@@ -198,6 +198,14 @@ func (s *PoolScheduler) Forget(uid types.UID) {
 	}
 }
 
+// Stocked reports whether there is a pod to be picked: then a request that waits
+// does so for its turn alone.
+func (s *PoolScheduler) Stocked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stock.queue) > 0
+}
+
 // NotifyIdle makes the scheduler look at its queues. Offer and Enqueue do so
 // themselves.
 func (s *PoolScheduler) NotifyIdle() { s.notify() }
