@@ -63,7 +63,7 @@ func TestWhoWaitsForItsTurnDoesNotLook(t *testing.T) {
 	var reads atomic.Int64
 	g := w.gateway(interceptor.NewClient(w.c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			time.Sleep(followAfter * 6 / 5) // a slow API server
+			<-time.After(followAfter * 6 / 5) // a slow API server
 			return c.Create(ctx, o, opts...)
 		},
 		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {

@@ -3,6 +3,8 @@ package claims
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -105,7 +107,7 @@ func (b *bench) scheduler(ctx context.Context) error {
 		return (<-q.ResultCh).Err
 	}
 	for _, n := range append([]int{1}, b.Bursts...) {
-		rounds := b.Rounds
+		rounds := b.Pairs
 		if n == 1 {
 			rounds = 1
 		}
@@ -186,9 +188,21 @@ func (b *bench) atOnce(ctx context.Context, name string, n int, atLeast float64,
 	}
 	rate := map[string]float64{}
 	for _, side := range sides {
+		before, err := suite.CPUByProgram()
+		if err != nil {
+			return err
+		}
 		took, err := together(ctx, n, side.do)
 		if err != nil {
 			return fmt.Errorf("%s: %w", side.name, err)
+		}
+		after, err := suite.CPUByProgram()
+		if err != nil {
+			return err
+		}
+		for _, program := range slices.Sorted(maps.Keys(after)) {
+			used := after[program] - before[program]
+			b.Add(row+side.name+"/cpu-"+program, "ms a claim", "less", float64(used.Microseconds())/1000/float64(n))
 		}
 		rate[side.name] = float64(n) / took.Seconds()
 		b.Add(row+side.name+"/rate", "claims/s", "more", rate[side.name])

@@ -14,6 +14,9 @@
 //	release    spec.end is written by somebody who is no gateway; how long until
 //	           none of 3 gateways routes to the sandbox, asked through their Envoys
 //
+// Of bursts the rows cpu-… say what each program took of the processors, which all
+// share. Gateways are told their places as a controller tells them.
+//
 // Pods are idle pods in a pool that no controller looks after. First requests
 // leave sandboxes behind; they end with the API server.
 package claims

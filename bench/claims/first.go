@@ -67,7 +67,7 @@ func (b *bench) startFronts(ctx context.Context, name string, n int) (*fronts, e
 		f.running = append([]*suite.Process{p}, f.running...) // Envoy stops before its gateway
 		f.urls = append(f.urls, "http://127.0.0.1:"+strconv.Itoa(port)+"/")
 	}
-	return f, nil
+	return f, suite.Place(ctx, f.gateways)
 }
 
 // client keeps its connections: what is measured is no connect.
@@ -131,7 +131,7 @@ func (b *bench) firstOver(ctx context.Context, n int) error {
 	}
 	made := 0
 	for _, burst := range append([]int{1}, b.Bursts...) {
-		count, rounds := burst, b.Rounds
+		count, rounds := burst, b.Pairs
 		if burst == 1 {
 			count, rounds = b.Claims, 1
 		}

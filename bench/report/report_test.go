@@ -44,8 +44,13 @@ func TestMissed(t *testing.T) {
 	r.Add("claims/first-32/ratio/vs-bare", "ratio", "more", 0.5).Budget = budget
 	r.Add("claims/first-300/ratio/vs-bare", "ratio", "more", 0.9).Budget = budget
 	r.Add("other/ratio", "ratio", "more", 0.5).Budget = budget
+	for side, cpu := range map[string]map[string]float64{"bare": {"client": 1, "etcd": 7}, "sandlane": {"etcd": 8, "envoy": 2, "gateway": 6}} {
+		for program, took := range cpu {
+			r.Add("claims/first-32/"+side+"/cpu-"+program, "ms a claim", "less", took)
+		}
+	}
 	got := missed(r)
-	if !strings.Contains(got, "`claims/first-32/ratio/vs-bare`: Open.") || !strings.Contains(got, "`other/ratio`: Not explained.") || strings.Contains(got, "first-300") {
+	if !strings.Contains(got, "ratio would be 0.50.") || !strings.Contains(got, "`other/ratio`: Not explained.") || strings.Contains(got, "first-300") {
 		t.Error(got)
 	}
 }

@@ -12,11 +12,15 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -226,4 +230,25 @@ func (c *Cluster) StartGateway(ctx context.Context, name string, env []string, a
 		"--system-namespace", SystemNamespace, "--first-request-pool", Namespace + "/" + Pool, "--drain-delay", "0s", "--drain-grace", "1s",
 	}, args...)...)
 	return g, err
+}
+
+// Place tells gateways that they are those who share the pools, as a controller
+// does with its polls.
+func Place(ctx context.Context, gateways []*Gateway) error {
+	for i, g := range gateways {
+		if err := g.place(ctx, i, len(gateways)); err != nil {
+			return fmt.Errorf("tell %s its place: %w", g.Name, err)
+		}
+	}
+	return nil
+}
+
+func (g *Gateway) place(ctx context.Context, place, of int) error {
+	conn, err := grpc.NewClient("unix://"+filepath.Join(g.RunDir, gateway.ControlSocket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = controlplanepb.NewGatewayClient(conn).LastActive(ctx, &controlplanepb.LastActiveRequest{Place: uint32(place), Gateways: uint32(of)})
+	return err
 }

@@ -3,38 +3,45 @@ package suite
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
-// ticksPerSecond is USER_HZ, which is 100 on every Linux that Go runs on.
-const ticksPerSecond = 100
-
-// CPU returns the processor time that the process has used so far.
+// CPU returns the processor time that the process has used so far, to 10 ms.
 func (p *Process) CPU() (time.Duration, error) {
-	path := fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)
-	text, err := os.ReadFile(path)
+	stat, err := p.stat()
 	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of %s: %w", p.Name, err)
+		return 0, err
 	}
-	// The name in brackets may hold anything; utime and stime are the 12th and
-	// 13th field after it.
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("read the CPU time of %s: %q", p.Name, text)
+	return cpu(stat), nil
+}
+
+// Memory returns the bytes of the process that are in memory.
+func (p *Process) Memory() (float64, error) {
+	stat, err := p.stat()
+	if err != nil {
+		return 0, err
 	}
-	var ticks int64
-	for _, f := range fields[11:13] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read the CPU time of %s: %w", p.Name, err)
-		}
-		ticks += n
+	return float64(stat.ResidentMemory()), nil
+}
+
+func (p *Process) stat() (procfs.ProcStat, error) {
+	proc, err := procfs.NewProc(p.cmd.Process.Pid)
+	if err != nil {
+		return procfs.ProcStat{}, fmt.Errorf("read what %s uses: %w", p.Name, err)
 	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+	stat, err := proc.Stat()
+	if err != nil {
+		return stat, fmt.Errorf("read what %s uses: %w", p.Name, err)
+	}
+	return stat, nil
+}
+
+func cpu(stat procfs.ProcStat) time.Duration {
+	return time.Duration(stat.CPUTime() * float64(time.Second))
 }
 
 // OwnCPU is the processor time of this process so far.
@@ -46,20 +53,35 @@ func OwnCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Memory returns the bytes of the process that are in memory.
-func (p *Process) Memory() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+// CPUByProgram returns the processor time so far of this process, which is the
+// client, and of all that it started and that still run, added up by what they
+// are.
+func CPUByProgram() (map[string]time.Duration, error) {
+	procs, err := procfs.AllProcs()
 	if err != nil {
-		return 0, fmt.Errorf("read the memory of %s: %w", p.Name, err)
+		return nil, fmt.Errorf("read what the processes use: %w", err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-			if err != nil {
-				return 0, fmt.Errorf("read the memory of %s: %w", p.Name, err)
-			}
-			return kilobytes * 1024, nil
+	used := map[string]time.Duration{"client": OwnCPU()}
+	for _, p := range procs {
+		stat, err := p.Stat()
+		if err != nil || stat.PPID != os.Getpid() { // it may have ended since, and is not ours then
+			continue
 		}
+		used[program(stat.Comm)] += cpu(stat)
 	}
-	return 0, fmt.Errorf("read the memory of %s: no VmRSS", p.Name)
+	return used, nil
+}
+
+// program says what runs under a name of at most 15 letters, as the kernel tells
+// it.
+func program(comm string) string {
+	switch {
+	case strings.HasPrefix(comm, "envoy"): // its file has its version
+		return "envoy"
+	case comm == "sandlane-bench":
+		return "upstream"
+	case comm == "sandlane":
+		return "gateway"
+	}
+	return comm
 }
