@@ -13,8 +13,8 @@ var reasons = []struct{ rows, why string }{
 	{"dataplane/fleet-", "Envoy's own cost: with so many upstream hosts each request spends several times the CPU in it (the rows `envoy-cpu`), " +
 		"in front of the do-nothing server as well. What the gateway adds stands in `vs-do-nothing` beside it."},
 	{"dataplane/touch-", "Three rounds of one pass over the addresses: nothing follows from one run."},
-	{"routes/", "The budget is absolute: judge it beside golang-lru's hit in the same run, which knows no fence and no epoch. " +
-		"Where each hit is of another route both wait for memory, as the bare map does."},
+	{"routes/", "The budget is absolute: judge it beside golang-lru's hit in the same run. Ours hashes the ID once more, for its shard, " +
+		"which is what several goroutines gain by (the rows of 8). Where each hit is of another route all wait for memory, as the bare map does."},
 	{"claims/burst-32/", "The burst is over in a tenth of a second, and the scheduler has 12 claims under way where the bare writes have 32. " +
 		"In the burst of 300 that costs nothing."},
 }
