@@ -19,7 +19,8 @@ import (
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-// diary notes what becomes of a namespace's pods, from a watch of its own.
+// diary notes what becomes of a namespace's pods, from a watch of its own, since
+// all that were there were known to it.
 type diary struct {
 	mu sync.Mutex
 	// live are the pods that are neither deleted nor being deleted, by phase.
@@ -47,6 +48,21 @@ func keepDiary(w *world) *diary {
 		}
 	}()
 	w.t.Cleanup(func() { events.Stop(); <-done })
+	kubetest.Eventually(w.t, soon, "the diary to know the pods", func() error {
+		var there corev1.PodList
+		if err := w.c.List(w.t.Context(), &there, client.InNamespace(w.ns)); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, pod := range there.Items {
+			if d.live[pod.UID] != v1alpha1.PhaseOf(&pod) && pod.DeletionTimestamp == nil {
+				return fmt.Errorf("pod %s is %s, and known as %q", pod.Name, v1alpha1.PhaseOf(&pod), d.live[pod.UID])
+			}
+		}
+		return nil
+	})
+	d.read()
 	return d
 }
 
@@ -172,13 +188,6 @@ func TestRollout(t *testing.T) {
 	s, claimed := w.running("p")
 	w.await("p", v1alpha1.PodIdle, 8)
 	d := keepDiary(w)
-	kubetest.Eventually(t, soon, "the diary knows the pods", func() error {
-		if made, _, _, _ := d.read(); made == 0 {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	d.read()
 	before := pool.DeepCopy()
 	pool.Spec.Template.Template.Spec.Containers[0].Image = "local/next"
 	if err := w.c.Patch(t.Context(), pool, client.MergeFrom(before)); err != nil {
@@ -238,8 +247,8 @@ func TestRolloutOfABrokenTemplate(t *testing.T) {
 		return nil
 	})
 	never(t, 6*time.Second, "the stock shrinks", func() bool { return len(w.pods("p", v1alpha1.PodIdle)) < 4 })
-	if made, _, _, _ := d.read(); made-4 > 6 { // four were there
-		t.Errorf("%d pods of a broken template", made-4)
+	if made, _, _, _ := d.read(); made > 6 {
+		t.Errorf("%d pods of a broken template", made)
 	}
 	image("local/mended")
 	kubetest.Eventually(t, 3*soon, "4 idle pods of the mended template", func() error {
