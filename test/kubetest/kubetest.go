@@ -20,10 +20,13 @@
 package kubetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,10 +53,22 @@ var shared struct {
 }
 
 // Main runs the tests, stops the control plane if one was started, and returns
-// the exit code. Goroutines that the tests leave behind fail the run. Call once.
+// the exit code. Goroutines that the tests leave behind fail the run. A Ctrl-C or
+// SIGTERM ends the control plane too, which has a process group of its own. Call
+// once.
 func Main(m *testing.M) int {
 	ctrllog.SetLogger(klog.NewKlogr())
+	interrupted, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	unattended := context.AfterFunc(interrupted, func() {
+		shared.once.Do(func() {}) // waits for a start that is under way
+		if shared.ControlPlane != nil {
+			_ = shared.Stop()
+		}
+		os.Exit(1)
+	})
 	code := m.Run()
+	unattended()
+	forget()
 	if shared.ControlPlane != nil {
 		if err := shared.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "kubetest: stopping the control plane:", err)

@@ -89,6 +89,7 @@ func Start(ctx context.Context, state string, args ...string) (*Stack, error) {
 		return nil, err
 	}
 	s := &Stack{Bin: bin, State: state}
+	attend(s)
 	if out, err := s.Run(ctx, append([]string{"up", "-d", "--port", "0"}, args...)...); err != nil {
 		return s, fmt.Errorf("sandlane up: %w\n%s", err, out)
 	}
@@ -136,6 +137,11 @@ func (s *Stack) Run(ctx context.Context, args ...string) (string, error) {
 
 // Stop runs `sandlane down`. It may be called on a stack that never started.
 func (s *Stack) Stop() error {
+	defer leave(s)
+	return s.down()
+}
+
+func (s *Stack) down() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	out, err := s.Run(ctx, "down")
