@@ -68,21 +68,11 @@ if wants unit; then
 		go list ./... | grep -vE '/test/(e2e|e2b|chaos)'
 	} | awk '!seen[$0]++')
 	CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -shuffle=on -p 4 -timeout 10m "${packages[@]}" || status=1
-	# Compiles the programs of the images, beside the end-to-end tests, which wait
-	# more than they work: minutes once, seconds after that.
-	images=$(mktemp)
-	(cd hack/image && go test -shuffle=on -timeout 15m ./...) >"$images" 2>&1 &
-	imaging=$!
+	# Compiles the programs of the images: minutes once, seconds after that.
+	(cd hack/image && go test -shuffle=on -timeout 15m ./...) || status=1
 fi
 if wants e2e; then
 	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
-fi
-if wants unit; then
-	wait "$imaging" || status=1
-	cat "$images"
-	rm "$images"
-fi
-if wants e2e; then
 	# A minute of what `make chaos` does for ten.
 	make --no-print-directory build-failpoints
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -timeout 10m -run '^TestMinuteOfChaos$' ./test/chaos || status=1

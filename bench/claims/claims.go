@@ -107,7 +107,7 @@ func (b *bench) scheduler(ctx context.Context) error {
 		return (<-q.ResultCh).Err
 	}
 	for _, n := range append([]int{1}, b.Bursts...) {
-		rounds := b.Pairs
+		rounds := max(b.Rounds, result.MinSamples)
 		if n == 1 {
 			rounds = 1
 		}

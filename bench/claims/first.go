@@ -131,7 +131,7 @@ func (b *bench) firstOver(ctx context.Context, n int) error {
 	}
 	made := 0
 	for _, burst := range append([]int{1}, b.Bursts...) {
-		count, rounds := burst, b.Pairs
+		count, rounds := burst, max(b.Rounds, result.MinSamples)
 		if burst == 1 {
 			count, rounds = b.Claims, 1
 		}
