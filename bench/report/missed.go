@@ -33,6 +33,10 @@ func missed(r *result.Result) string {
 				break
 			}
 		}
+		if in := row.Summary(); in.Known && row.Budget.Holds(in.Low) != row.Budget.Holds(in.High) {
+			why = fmt.Sprintf("The interval, %s to %s, has the budget inside: this run does not tell. %s", number(in.Low), number(in.High), why)
+			why = strings.TrimSuffix(why, " Not explained.")
+		}
 		fmt.Fprintf(&b, "- `%s`: %s\n", row.Name, why)
 	}
 	if b.Len() == 0 {
