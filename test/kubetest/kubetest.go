@@ -62,7 +62,9 @@ func Main(m *testing.M) int {
 	unattended := context.AfterFunc(interrupted, func() {
 		shared.once.Do(func() {}) // waits for a start that is under way
 		if shared.ControlPlane != nil {
-			_ = shared.Stop()
+			if err := shared.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "kubetest: stopping the control plane:", err)
+			}
 		}
 		os.Exit(1)
 	})
