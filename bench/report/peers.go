@@ -54,7 +54,7 @@ var peers = []peer{
 	{
 		"plain Envoy, 16 connections", "p50 0.090 ms at 30,000 requests/s, 43,824/s at most",
 		"https://github.com/envoyproxy/envoy/issues/19103", "2025-01-09",
-		"Envoy 1.32 with nighthawk, hardware not named: it says how much slower the machine of this page is than that one", "dataplane/hit/plain/rps",
+		"Envoy 1.32 with nighthawk, hardware not named", "dataplane/hit/plain/rps",
 	},
 }
 

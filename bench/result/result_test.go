@@ -50,6 +50,9 @@ func TestSummary(t *testing.T) {
 	if s := ten.Summary(); !s.Known || s.Median != 5.5 || s.Low != 2 || s.High != 9 {
 		t.Errorf("of ten samples: %+v, want the second and the ninth around 5.5", s)
 	}
+	if ten.Samples[0] != 10 || ten.Samples[9] != 5 {
+		t.Errorf("the samples lost their order: %v", ten.Samples)
+	}
 }
 
 func TestQuantile(t *testing.T) {

@@ -27,8 +27,14 @@ func (r *Row) Summary() Summary {
 	if len(r.Samples) < MinSamples {
 		return Summary{Median: Median(r.Samples)}
 	}
-	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(r.Samples, &benchmath.DefaultThresholds), confidence)
+	s := benchmath.AssumeNothing.Summary(sample(r.Samples, &benchmath.DefaultThresholds), confidence)
 	return Summary{Median: s.Center, Low: s.Lo, High: s.Hi, Known: true}
+}
+
+// sample copies: benchmath sorts what it is given, and a row keeps its samples in
+// the order in which they were taken.
+func sample(of []float64, t *benchmath.Thresholds) *benchmath.Sample {
+	return benchmath.NewSample(slices.Clone(of), t)
 }
 
 // Median returns the middle of the samples, NaN of none.
@@ -101,7 +107,7 @@ func change(a, b *Row) Change {
 		return c
 	}
 	thresholds := &benchmath.Thresholds{CompareAlpha: confidentP}
-	c.P = benchmath.AssumeNothing.Compare(benchmath.NewSample(a.Samples, thresholds), benchmath.NewSample(b.Samples, thresholds)).P
+	c.P = benchmath.AssumeNothing.Compare(sample(a.Samples, thresholds), sample(b.Samples, thresholds)).P
 	switch {
 	case c.P >= confidentP || c.New == c.Old:
 		c.Verdict = Same
