@@ -32,7 +32,7 @@ func newRun(name string) *cobra.Command {
 	var only []string
 	var out string
 	cmd := &cobra.Command{
-		Use: name, Short: fmt.Sprintf("Run the benchmarks: %d pairs of %v, other rows %d × %v", plan.Pairs, plan.PairTime, plan.Rounds, plan.RoundTime),
+		Use: name, Short: "Run the benchmarks: " + plan.String(),
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
@@ -41,6 +41,7 @@ func newRun(name string) *cobra.Command {
 	flags.IntVar(&plan.Pairs, "pairs", plan.Pairs, "pairs of rounds behind a ratio with a verdict")
 	flags.DurationVar(&plan.PairTime, "pair-time", plan.PairTime, "length of such a round")
 	flags.IntVar(&plan.Rounds, "rounds", plan.Rounds, "rounds of the other rows")
+	flags.IntVar(&plan.Judged, "judged", plan.Judged, "rounds of those that have a budget")
 	flags.DurationVar(&plan.RoundTime, "round-time", plan.RoundTime, "length of those")
 	flags.IntVar(&plan.Objects, "objects", plan.Objects, "sandboxes in memory, of the idle section and of the whole gateway")
 	flags.IntSliceVar(&plan.Fleets, "fleets", plan.Fleets, "numbers of sandboxes")
@@ -61,6 +62,9 @@ func run(cmd *cobra.Command, plan suite.Plan, only []string, out string) error {
 		return err
 	}
 	defer e.Close()
+	if e.Machine.Crowded() {
+		e.Note("the machine was not quiet when this began (load average %s, %d cores)", e.Machine.LoadAverage, e.Machine.Cores)
+	}
 	if err := find(cmd.Context(), e); err != nil {
 		return err
 	}
@@ -81,6 +85,7 @@ func run(cmd *cobra.Command, plan suite.Plan, only []string, out string) error {
 		}
 		debug.FreeOSMemory() // what one section held must not press on the next
 	}
+	report.Judge(e.Result)
 	e.SetHeadline(dataplane.HeadlineVsDoNothing, dataplane.HeadlineVsPlain)
 	e.Close()
 	return errors.Join(failed, write(cmd, e.Result, out))

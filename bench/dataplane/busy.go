@@ -21,7 +21,9 @@ const (
 )
 
 // busy measures hits while requests wait for pods that do not come, and while
-// sandboxes come and go. The floor's rounds have the same beside them.
+// sandboxes come and go. The floor's rounds have the same beside them, the
+// gateway's work on it included: the ratio says what a hit costs then, and the rows
+// of CPU, beside those of hit, what the rest takes.
 func (w *world) busy(ctx context.Context) error {
 	if err := w.startSides(ctx, 1, 1); err != nil {
 		return err
@@ -50,7 +52,7 @@ func (w *world) busy(ctx context.Context) error {
 	}
 	background.Go(func() { c.run(ctx) })
 	start := time.Now()
-	if err := w.both(ctx, "busy", func(ctx context.Context, s *side) (measured, error) {
+	if err := w.both(ctx, "busy", w.Rounds, func(ctx context.Context, s *side) (measured, error) {
 		return w.closed(ctx, s, w.single(connections), w.RoundTime)
 	}); err != nil {
 		return err
@@ -59,12 +61,13 @@ func (w *world) busy(ctx context.Context) error {
 	if err := c.err.Load(); err != nil {
 		return *err
 	}
-	still, err := w.gateway.Parked(ctx)
-	if err != nil {
-		return err
+	// One whose time is over asks again: all of them must be waiting, or do so soon.
+	if err := w.gateway.AwaitParked(ctx, parked); err != nil {
+		return fmt.Errorf("after the rounds: %w", err)
 	}
-	w.Row("dataplane/busy/sandlane/rps").Note = fmt.Sprintf("%d requests parked at the end", still)
-	return nil
+	still, err := w.gateway.Parked(ctx)
+	w.Add("dataplane/busy/sandlane/parked", "requests at the end", "", float64(still))
+	return err
 }
 
 // park sends first requests that wait for a pod, until ctx ends.

@@ -3,26 +3,38 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sandlane/sandlane/bench/load"
-	"github.com/sandlane/sandlane/bench/result"
 )
 
 // one connection: how long a request takes when nobody else is there.
 func (w *world) one(ctx context.Context) error {
-	return w.both(ctx, "one", func(ctx context.Context, s *side) (measured, error) {
+	return w.both(ctx, "one", w.Rounds, func(ctx context.Context, s *side) (measured, error) {
 		return w.closed(ctx, s, w.single(1), w.RoundTime)
 	})
 }
 
 // openLoop sends to both at the same rate, half of what the floor can do.
 func (w *world) openLoop(ctx context.Context) error {
-	rate := result.Median(w.Row("dataplane/hit/do-nothing/rps").Samples) / 2
+	m, err := w.closed(ctx, w.floor, w.single(connections), w.RoundTime)
+	if err != nil {
+		return err
+	}
+	rate := m.PerSecond() / 2
 	w.Add("dataplane/open/both/rate", "requests/s", "", rate)
-	return w.both(ctx, "open", func(ctx context.Context, s *side) (measured, error) {
+	rounds, err := w.turns(ctx, "open", w.Judged, []*side{w.floor, w.ours}, func(ctx context.Context, s *side) (measured, error) {
 		return w.open(ctx, s, w.single(connections), w.RoundTime, rate)
 	})
+	if err != nil {
+		return err
+	}
+	for i, m := range rounds[1] { // the rate is the same by design
+		w.Add("dataplane/open/ratio/p99-vs-do-nothing", "ratio", "less", m.P99.Seconds()/rounds[0][i].P99.Seconds())
+	}
+	w.Progress("open at %.0f/s: p99 %v, do-nothing %v", rate, rounds[1][0].P99, rounds[0][0].P99)
+	return nil
 }
 
 // twoWorkers is the headline's case again with two of Envoy's threads.
@@ -33,55 +45,82 @@ func (w *world) twoWorkers(ctx context.Context) error {
 	if err := w.warm(ctx, w.single(connections)); err != nil {
 		return err
 	}
-	return w.both(ctx, "workers2", func(ctx context.Context, s *side) (measured, error) {
+	rounds, err := w.turns(ctx, "workers2", w.Rounds, []*side{w.floor, w.ours, w.plain}, func(ctx context.Context, s *side) (measured, error) {
 		return w.closed(ctx, s, w.single(connections), w.RoundTime)
 	})
+	if err != nil {
+		return err
+	}
+	w.ratios("workers2", rounds[0], rounds[1])
+	for i, m := range rounds[1] {
+		w.Add("dataplane/workers2/ratio/vs-plain", "ratio", "more", m.PerSecond()/rounds[2][i].PerSecond())
+	}
+	w.Progress("workers2: %.0f/s, do-nothing %.0f/s, plain %.0f/s", rounds[1][0].PerSecond(), rounds[0][0].PerSecond(), rounds[2][0].PerSecond())
+	return nil
 }
 
 // fleets goes round over many sandboxes: first each once, with every process just
-// started, then as fast as it goes.
+// started, then as fast as it goes. The largest fleet has the budgets.
 func (w *world) fleets(ctx context.Context) error {
-	for _, count := range w.Fleets {
+	for i, count := range w.Fleets {
 		hosts, err := w.cluster.Fleet(ctx, count)
 		if err != nil {
 			return err
 		}
+		n := w.Rounds
+		if i == len(w.Fleets)-1 {
+			n = w.Judged
+		}
 		t := load.Target{Hosts: hosts, Connections: connections}
-		for range w.Rounds {
+		for round := range n {
 			if err := w.startSides(ctx, 1, count); err != nil {
 				return err
 			}
-			if err := w.touch(ctx, t); err != nil {
+			if err := w.touch(ctx, t, round); err != nil {
 				return err
 			}
 		}
-		name := fmt.Sprintf("fleet-%d", count)
-		if err := w.both(ctx, name, func(ctx context.Context, s *side) (measured, error) {
-			return w.closed(ctx, s, t, w.RoundTime)
-		}); err != nil {
-			return err
-		}
-		single := result.Median(w.Row("dataplane/hit/sandlane/rps").Samples)
-		for _, rate := range w.Row("dataplane/" + name + "/sandlane/rps").Samples {
-			w.Add("dataplane/"+name+"/ratio/vs-one-sandbox", "ratio", "more", rate/single)
-		}
-		if err := w.memory(name); err != nil {
+		if err := w.fleet(ctx, fmt.Sprintf("fleet-%d", count), t, n); err != nil {
 			return err
 		}
 		if err := w.inUse(ctx, t); err != nil {
 			return err
 		}
 	}
-	w.budget("touch-10000/ratio/vs-do-nothing", 0.9)
-	w.budget("fleet-10000/ratio/vs-one-sandbox", 0.75)
 	return nil
 }
 
-// touch is one sample of first requests on either side.
-func (w *world) touch(ctx context.Context, t load.Target) error {
+// fleet measures the steady state: both ext_proc servers over the whole fleet, and
+// Sandlane over one sandbox of it, in turns.
+func (w *world) fleet(ctx context.Context, name string, t load.Target, n int) error {
+	one := *w.ours
+	one.name = "sandlane-one"
+	rounds, err := w.turns(ctx, name, n, []*side{w.floor, w.ours, &one}, func(ctx context.Context, s *side) (measured, error) {
+		if s == &one {
+			return w.closed(ctx, s, w.single(connections), w.RoundTime)
+		}
+		return w.closed(ctx, s, t, w.RoundTime)
+	})
+	if err != nil {
+		return err
+	}
+	w.ratios(name, rounds[0], rounds[1])
+	for i, m := range rounds[1] {
+		w.Add("dataplane/"+name+"/ratio/vs-one-sandbox", "ratio", "more", m.PerSecond()/rounds[2][i].PerSecond())
+	}
+	w.Progress("%s: %.0f/s, do-nothing %.0f/s, one sandbox %.0f/s", name, rounds[1][0].PerSecond(), rounds[0][0].PerSecond(), rounds[2][0].PerSecond())
+	return nil
+}
+
+// touch is one sample of first requests on either side, who begins alternating.
+func (w *world) touch(ctx context.Context, t load.Target, round int) error {
 	name := fmt.Sprintf("dataplane/touch-%d/", len(t.Hosts))
-	var rate [2]float64
-	for i, s := range []*side{w.floor, w.ours} {
+	rate := map[*side]float64{}
+	order := []*side{w.floor, w.ours}
+	if round%2 == 1 {
+		slices.Reverse(order)
+	}
+	for _, s := range order {
 		t.Address = s.address
 		r, err := load.Once(ctx, t, time.Minute)
 		if err != nil {
@@ -90,27 +129,21 @@ func (w *world) touch(ctx context.Context, t load.Target) error {
 		if err := r.Check(); err != nil {
 			return fmt.Errorf("first requests on %s: %w", s.name, err)
 		}
-		rate[i] = r.PerSecond()
+		rate[s] = r.PerSecond()
 		w.Add(name+s.name+"/rps", "requests/s", "more", r.PerSecond())
 		w.Add(name+s.name+"/p99", "µs", "less", float64(r.P99.Microseconds()))
 	}
-	w.Add(name+"ratio/vs-do-nothing", "ratio", "more", rate[1]/rate[0])
-	w.Progress("touch-%d: %.0f/s, do-nothing %.0f/s", len(t.Hosts), rate[1], rate[0])
+	w.Add(name+"ratio/vs-do-nothing", "ratio", "more", rate[w.ours]/rate[w.floor])
+	w.Progress("touch-%d: %.0f/s, do-nothing %.0f/s", len(t.Hosts), rate[w.ours], rate[w.floor])
 	return nil
-}
-
-func (w *world) budget(name string, atLeast float64) {
-	if row := w.Row("dataplane/" + name); row != nil {
-		row.Budget = &result.Budget{More: true, Value: atLeast}
-	}
 }
 
 // hot is how many sandboxes get the hits of the case with misses.
 const hot = 10
 
 // misses has a route cache for an eighth of the sandboxes. Most requests go to a
-// few, so that these stay; one of a hundred goes round over the others, and finds
-// its route evicted.
+// few, so that these stay; one of a hundred goes on over the others, from where the
+// last round ended, and finds no route.
 func (w *world) misses(ctx context.Context) error {
 	count := w.Fleets[len(w.Fleets)-1]
 	hosts, err := w.cluster.Fleet(ctx, count)
@@ -121,16 +154,23 @@ func (w *world) misses(ctx context.Context) error {
 		return err
 	}
 	t := load.Target{Hosts: hosts[:hot], Rare: hosts[hot:], RareEvery: 100, Connections: connections}
-	if err := w.warm(ctx, t); err != nil {
-		return err
+	from := map[*side]int{}
+	round := func(ctx context.Context, s *side) (measured, error) {
+		t.RareFrom = from[s]
+		m, err := w.closed(ctx, s, t, w.RoundTime)
+		from[s] += int(m.Requests)/t.RareEvery + connections
+		return m, err
+	}
+	for _, s := range []*side{w.floor, w.ours} { // warms them
+		if _, err := round(ctx, s); err != nil {
+			return err
+		}
 	}
 	before, err := w.gateway.Answers(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.both(ctx, "misses", func(ctx context.Context, s *side) (measured, error) {
-		return w.closed(ctx, s, t, w.RoundTime)
-	}); err != nil {
+	if err := w.both(ctx, "misses", w.Rounds, round); err != nil {
 		return err
 	}
 	after, err := w.gateway.Answers(ctx)

@@ -2,12 +2,10 @@ package dataplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/sandlane/sandlane/bench/load"
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 )
 
@@ -40,13 +38,14 @@ func run(ctx context.Context, e *suite.Env) error {
 		return err
 	}
 	for _, c := range []struct {
-		name string
-		run  func(context.Context) error
+		name  string
+		run   func(context.Context) error
+		asked bool // only where the case is named
 	}{
-		{"hit", w.hit}, {"one", w.one}, {"open", w.openLoop}, {"workers2", w.twoWorkers}, {"settings", w.settings},
-		{"fleets", w.fleets}, {"misses", w.misses}, {"busy", w.busy},
+		{"hit", w.hit, false}, {"one", w.one, false}, {"open", w.openLoop, false}, {"workers2", w.twoWorkers, false}, {"settings", w.settings, true},
+		{"fleets", w.fleets, false}, {"misses", w.misses, false}, {"busy", w.busy, false},
 	} {
-		if !w.Wants(c.name) {
+		if !w.Wants(c.name) || (c.asked && len(w.Cases) == 0) {
 			continue
 		}
 		if err := c.run(ctx); err != nil {
@@ -61,74 +60,47 @@ func (w *world) single(connections int) load.Target {
 	return load.Target{Hosts: []string{w.cluster.Host("b0")}, Connections: connections}
 }
 
-// tune tries what suits the floor best.
-func (w *world) tune(ctx context.Context) error {
-	best := 0.0
-	for _, env := range [][]string{
-		{"GOMAXPROCS=1", "GOGC=100"}, {"GOMAXPROCS=1", "GOGC=400"}, {"GOMAXPROCS=2", "GOGC=100"}, {"GOMAXPROCS=2", "GOGC=400"},
-	} {
-		s, err := w.startFloor(ctx, 1, 1, env)
+// tune finds what suits the floor best.
+func (w *world) tune(ctx context.Context) (err error) {
+	w.tuning, err = w.TuneFloor(ctx, "dataplane", func(ctx context.Context, name string, env []string) (suite.Tried, error) {
+		s, err := w.startFloor(ctx, name, 1, 1, env)
 		if err != nil {
-			return err
+			return suite.Tried{}, err
 		}
-		var rates []float64
-		for range max(w.Rounds-1, 1) {
-			m, roundErr := w.closed(ctx, s, w.single(connections), w.RoundTime/3)
-			rates, err = append(rates, m.PerSecond()), errors.Join(err, roundErr)
-		}
-		s.envoy.Stop()
-		s.server.Stop()
-		if err != nil {
-			return err
-		}
-		if r := result.Median(rates); r > best {
-			best, w.tuning = r, env
-		}
-	}
-	w.Note("the do-nothing server runs with %v, the best of four for it here", w.tuning)
-	return nil
+		return suite.Tried{Stop: s.stop, Round: func(ctx context.Context) (float64, error) {
+			m, err := w.closed(ctx, s, w.single(connections), w.RoundTime/4)
+			return m.PerSecond(), err
+		}}, nil
+	})
+	return err
 }
 
-// hit is the headline: pairs of both ext_proc servers, with a shorter round of
-// plain Envoy in each.
+// hit is the headline: both ext_proc servers, and plain Envoy for half as long, in
+// turns.
 func (w *world) hit(ctx context.Context) error {
 	t := w.single(connections)
 	if err := w.warm(ctx, t); err != nil {
 		return err
 	}
-	floor, ours, bare := make([]measured, w.Pairs), make([]measured, w.Pairs), make([]measured, w.Pairs)
-	err := suite.InTurns(ctx, w.Pairs,
-		func(ctx context.Context, i int) (err error) {
-			floor[i], err = w.closed(ctx, w.floor, t, w.PairTime)
-			return err
-		},
-		func(ctx context.Context, i int) (err error) {
-			ours[i], err = w.closed(ctx, w.ours, t, w.PairTime)
-			w.Progress("hit: round %d of %d: %.0f/s", i+1, w.Pairs, ours[i].PerSecond())
-			return err
-		},
-	)
+	sides := []*side{w.floor, w.ours, w.plain}
+	rounds, err := w.turns(ctx, "hit", w.Pairs, sides, func(ctx context.Context, s *side) (measured, error) {
+		d := w.PairTime
+		if s == w.plain {
+			d /= 2
+		}
+		m, err := w.closed(ctx, s, t, d)
+		w.Progress("hit: %s: %.0f/s", s.name, m.PerSecond())
+		return m, err
+	})
 	if err != nil {
 		return err
 	}
-	for i := range bare {
-		if bare[i], err = w.closed(ctx, w.plain, t, w.PairTime/2); err != nil {
-			return err
-		}
+	w.ratios("hit", rounds[0], rounds[1])
+	for i, m := range rounds[1] {
+		w.Add(HeadlineVsPlain, "ratio", "more", m.PerSecond()/rounds[2][i].PerSecond())
 	}
-	for i := range ours {
-		w.record("hit", w.floor, floor[i])
-		w.record("hit", w.ours, ours[i])
-		w.record("hit", w.plain, bare[i])
-	}
-	w.ratios("hit", floor, ours)
-	for i := range ours {
-		w.Add(HeadlineVsPlain, "ratio", "more", ours[i].PerSecond()/bare[i].PerSecond())
-	}
-	w.Row(HeadlineVsDoNothing).Budget = &result.Budget{More: true, Value: 0.95}
-	w.Row("dataplane/hit/ratio/p99-vs-do-nothing").Budget = &result.Budget{Value: 1.1}
 	w.Progress("hit: %.3f of the do-nothing server, %.3f of plain Envoy", w.Row(HeadlineVsDoNothing).Summary().Median, w.Row(HeadlineVsPlain).Summary().Median)
-	return w.memory("hit")
+	return nil
 }
 
 // warm sends a second of load to each side: connections, pools, caches.
@@ -142,24 +114,40 @@ func (w *world) warm(ctx context.Context, t load.Target) error {
 }
 
 // both measures both ext_proc servers in turns.
-func (w *world) both(ctx context.Context, name string, round func(context.Context, *side) (measured, error)) error {
-	floor, ours := make([]measured, w.Rounds), make([]measured, w.Rounds)
-	one := func(s *side, into []measured) func(context.Context, int) error {
-		return func(ctx context.Context, i int) (err error) {
-			into[i], err = round(ctx, s)
-			return err
-		}
-	}
-	if err := suite.InTurns(ctx, w.Rounds, one(w.floor, floor), one(w.ours, ours)); err != nil {
+func (w *world) both(ctx context.Context, name string, n int, round func(context.Context, *side) (measured, error)) error {
+	rounds, err := w.turns(ctx, name, n, []*side{w.floor, w.ours}, round)
+	if err != nil {
 		return err
 	}
-	for i := range ours {
-		w.record(name, w.floor, floor[i])
-		w.record(name, w.ours, ours[i])
-	}
-	w.ratios(name, floor, ours)
-	w.Progress("%s: %.0f/s, do-nothing %.0f/s", name, ours[0].PerSecond(), floor[0].PerSecond())
+	w.ratios(name, rounds[0], rounds[1])
+	w.Progress("%s: %.0f/s, do-nothing %.0f/s", name, rounds[1][0].PerSecond(), rounds[0][0].PerSecond())
 	return nil
+}
+
+// turns measures sides in turns and adds a sample of each to its rows. rounds[i]
+// are those of sides[i].
+func (w *world) turns(ctx context.Context, name string, n int, sides []*side, round func(context.Context, *side) (measured, error)) (rounds [][]measured, err error) {
+	rounds = make([][]measured, len(sides))
+	var turns []func(context.Context, int) error
+	for i, s := range sides {
+		turns = append(turns, func(ctx context.Context, _ int) error {
+			m, err := round(ctx, s)
+			rounds[i] = append(rounds[i], m)
+			return err
+		})
+	}
+	if err := suite.InTurns(ctx, n, turns...); err != nil {
+		return nil, err
+	}
+	for i, s := range sides {
+		for _, m := range rounds[i] {
+			w.record(name, s, m)
+		}
+		if err := w.memory(name, s); err != nil {
+			return nil, err
+		}
+	}
+	return rounds, nil
 }
 
 func (w *world) ratios(name string, floor, ours []measured) {
@@ -183,22 +171,20 @@ func (w *world) record(name string, s *side, m measured) {
 	}
 }
 
-// memory adds what the processes hold.
-func (w *world) memory(name string) error {
-	for _, s := range []*side{w.plain, w.floor, w.ours} {
-		for _, p := range []struct {
-			what string
-			*suite.Process
-		}{{"envoy-memory", s.envoy}, {"server-memory", s.server}} {
-			if p.Process == nil {
-				continue
-			}
-			bytes, err := p.Memory()
-			if err != nil {
-				return err
-			}
-			w.Add("dataplane/"+name+"/"+s.name+"/"+p.what, "MB", "less", bytes/(1<<20))
+// memory adds what the processes of a side hold after its rounds.
+func (w *world) memory(name string, s *side) error {
+	for _, p := range []struct {
+		what string
+		*suite.Process
+	}{{"envoy-memory", s.envoy}, {"server-memory", s.server}} {
+		if p.Process == nil {
+			continue
 		}
+		bytes, err := p.Memory()
+		if err != nil {
+			return err
+		}
+		w.Add("dataplane/"+name+"/"+s.name+"/"+p.what, "MB", "less", bytes/(1<<20))
 	}
 	return nil
 }

@@ -4,18 +4,20 @@
 // All three Envoys, the gateway, the API server, the sandboxes' server and the
 // load generator run at once, and only the side whose turn it is has load. Cases:
 //
-//	hit          one sandbox, 32 connections: the headline
+//	hit          one sandbox, 32 connections, plain Envoy as well: the headline
 //	one          one connection: latency without queues
 //	open         fixed rate, half of what the do-nothing server reaches
 //	workers2     Envoy with two workers
-//	settings     the same again with other settings of the gateway's Go runtime
-//	fleet-N      requests go round over N sandboxes
+//	settings     the same again with other settings of the gateway's Go runtime;
+//	             only where it is asked for (--cases settings)
+//	fleet-N      requests go round over N sandboxes, and over one of them in turns
 //	touch-N      the first request to each of N sandboxes, everything started anew
 //	in-use-N     the gateway's look at Envoy for what is in use, over N addresses
 //	misses       one request of a hundred misses the route cache and is resolved
 //	             from the index
 //	busy         hits while 500 requests are parked on claims, and sandboxes are
-//	             made and deleted; the floor has the same going on beside it
+//	             made and deleted; the floor has the same going on beside it, so
+//	             that the ratio does not say what parking costs: the CPU rows do
 //
 // A round in which a request fails is no measurement: the section ends with the
 // error.

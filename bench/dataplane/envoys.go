@@ -27,6 +27,12 @@ type side struct {
 	server *suite.Process
 }
 
+// stop ends both.
+func (s *side) stop() {
+	s.envoy.Stop()
+	s.server.Stop()
+}
+
 // startEnvoy runs Envoy with Sandlane's own configuration, whose sockets are in
 // dir; extProc is that of the server that decides.
 func startEnvoy(ctx context.Context, e *suite.Env, name, dir, extProc string, workers int, change func(*bootstrapv3.Bootstrap) error) (*suite.Process, string, error) {

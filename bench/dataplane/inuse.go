@@ -59,10 +59,6 @@ func (w *world) inUse(ctx context.Context, t load.Target) error {
 		w.Add(row+"envoy/cpu", "ms", "less", millis(after-before))
 		w.Add(row+"both/time", "ms", "less", millis(took))
 	}
-	if count == 10_000 {
-		w.Row(row + "sandlane/cpu").Budget = &result.Budget{Value: 50}
-		w.Row(row + "both/time").Budget = &result.Budget{Value: 50}
-	}
 	w.Progress("a look at %d addresses: %.1f ms of CPU here, %.1f ms of Envoy's", count, w.Row(row+"sandlane/cpu").Summary().Median, w.Row(row+"envoy/cpu").Summary().Median)
 	return nil
 }

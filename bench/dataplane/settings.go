@@ -21,8 +21,7 @@ func (w *world) settings(ctx context.Context) error {
 	sides := []*side{}
 	defer func() {
 		for _, s := range sides {
-			s.envoy.Stop()
-			s.server.Stop()
+			s.stop()
 		}
 	}()
 	for i, env := range [][]string{nil, {"GOMAXPROCS=1"}, {"GOMAXPROCS=2"}, {"GOGC=400"}, {"GOMAXPROCS=2", "GOGC=400"}} {

@@ -60,7 +60,7 @@ func (w *world) startSides(ctx context.Context, workers, count int, args ...stri
 	if w.plain, err = w.startPlain(ctx, workers); err != nil {
 		return err
 	}
-	if w.floor, err = w.startFloor(ctx, workers, count, w.tuning); err != nil {
+	if w.floor, err = w.startFloor(ctx, "floor", workers, count, w.tuning); err != nil {
 		return err
 	}
 	if w.gateway, err = w.cluster.StartGateway(ctx, "gateway", nil, args...); err != nil {
@@ -74,8 +74,7 @@ func (w *world) startSides(ctx context.Context, workers, count int, args ...stri
 func (w *world) stopSides() {
 	for _, s := range []**side{&w.plain, &w.floor, &w.ours} {
 		if *s != nil {
-			(*s).envoy.Stop()
-			(*s).server.Stop()
+			(*s).stop()
 			*s = nil
 		}
 	}
@@ -91,8 +90,10 @@ func (w *world) startPlain(ctx context.Context, workers int) (*side, error) {
 	return s, err
 }
 
-func (w *world) startFloor(ctx context.Context, workers, count int, tuning []string) (*side, error) {
-	dir, err := w.Folder("floor")
+// startFloor runs a do-nothing server that knows count sandboxes, in a folder of
+// that name.
+func (w *world) startFloor(ctx context.Context, name string, workers, count int, tuning []string) (*side, error) {
+	dir, err := w.Folder(name)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (w *world) startFloor(ctx context.Context, workers, count int, tuning []str
 	if s.server, err = w.startFloorServer(ctx, dir, count, tuning); err != nil {
 		return nil, err
 	}
-	if s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-floor", dir, "", workers, nil); err != nil {
+	if s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-"+name, dir, "", workers, nil); err != nil {
 		s.server.Stop()
 	}
 	return s, err

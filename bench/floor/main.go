@@ -1,17 +1,21 @@
-// Command sandlane-bench-floor is the least that can stand behind Envoy's
-// ext_proc filter: a grpc-go server that answers each request with a message
-// that it made at its start. It looks for no sandbox, keeps nothing and counts
-// nothing. With more than one address it reads the number in the host, because
-// the answer is another one.
+// Command sandlane-bench-floor is an ordinary do-nothing server behind Envoy's
+// ext_proc filter: grpc-go as it comes, with Sandlane's window sizes, answers each
+// request with a message that was made at its start and is encoded for each. It
+// looks for no sandbox, keeps nothing and counts nothing. With more than one
+// address it looks its answer up by the host. A line on its input asks how often
+// it has allocated.
 package main
 
 import (
+	"bufio"
 	"encoding/binary"
 	"flag"
 	"fmt"
 	"log"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
@@ -78,7 +82,14 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.MaxConcurrentStreams(100_000))
+	go func() {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			fmt.Println(m.Mallocs)
+		}
+	}()
+	server := grpc.NewServer(grpc.MaxConcurrentStreams(100_000), grpc.InitialConnWindowSize(16<<20), grpc.InitialWindowSize(1<<20))
 	extprocv3.RegisterExternalProcessorServer(server, f)
 	log.Fatal(server.Serve(l))
 }

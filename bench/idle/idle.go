@@ -59,9 +59,6 @@ func poll(e *suite.Env) error {
 		cursor = report.Cursor
 		e.Add(row, "ms", "less", float64(took.Microseconds())/1000)
 	}
-	if e.Objects == 100_000 {
-		e.Row(row).Budget = &result.Budget{Value: 50}
-	}
 	e.Progress("a poll of %d: %.1f ms of CPU", e.Objects, e.Row(row).Summary().Median)
 	return nil
 }
@@ -93,8 +90,8 @@ func indexMemory(ctx context.Context, e *suite.Env) error {
 		return err
 	}
 	n := float64(e.Objects)
-	e.Add("idle/index/sandlane/pod", "bytes", "less", pods/n).Budget = &result.Budget{Value: 600}
-	e.Add("idle/index/sandlane/sandbox", "bytes", "less", (both-pods)/n).Budget = &result.Budget{Value: 400}
+	e.Add("idle/index/sandlane/pod", "bytes", "less", pods/n)
+	e.Add("idle/index/sandlane/sandbox", "bytes", "less", (both-pods)/n)
 	e.Add("idle/index/sandlane/per-10000-pods", "MB", "less", pods/n*10_000/(1<<20))
 	e.Progress("index: %.0f bytes a pod, %.0f a sandbox", pods/n, (both-pods)/n)
 	return nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -28,7 +27,6 @@ const (
 // connection is one of a round's connections; its goroutine alone uses it.
 type connection struct {
 	t       Target
-	first   int64         // of the rare hosts, in this round
 	next    *atomic.Int64 // over all connections: which request is next
 	latency *hdr.Histogram
 	good    int64
@@ -46,11 +44,10 @@ func generate(ctx context.Context, t Target, d time.Duration, rate float64) (Rep
 		all   sync.WaitGroup
 		conns = make([]*connection, t.Connections)
 		errs  = make([]error, t.Connections)
-		first = rand.Int64N(int64(max(len(t.Rare), 1)))
 		start = time.Now()
 	)
 	for i := range conns {
-		c := &connection{t: t, first: first, next: &next, latency: hdr.New(lowest, highest, figures)}
+		c := &connection{t: t, next: &next, latency: hdr.New(lowest, highest, figures)}
 		conns[i] = c
 		s := schedule{end: start.Add(d)}
 		if rate > 0 {
@@ -148,7 +145,7 @@ func (c *connection) host() (string, bool) {
 		return "", false
 	}
 	if len(c.t.Rare) > 0 && c.t.RareEvery > 0 && n%int64(c.t.RareEvery) == 0 {
-		return c.t.Rare[(c.first+n/int64(c.t.RareEvery))%int64(len(c.t.Rare))], true
+		return c.t.Rare[(int64(c.t.RareFrom)+n/int64(c.t.RareEvery)-1)%int64(len(c.t.Rare))], true
 	}
 	return c.t.Hosts[n%int64(len(c.t.Hosts))], true
 }

@@ -18,11 +18,12 @@ import (
 type Target struct {
 	// Address is host:port of an HTTP/1.1 server without TLS.
 	Address string
-	// Hosts are named in turn. With Rare, every RareEvery-th request names one of
-	// those instead; each round begins with another of them.
+	// Hosts are named in turn. With Rare, every RareEvery-th request names the next
+	// of those instead, from the one with the index RareFrom.
 	Hosts     []string
 	Rare      []string
 	RareEvery int
+	RareFrom  int
 	// Connections is how many there are at once.
 	Connections int
 	// Limit ends a round after so many requests; 0 is no limit. wrk knows none.

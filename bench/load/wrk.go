@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -69,7 +68,7 @@ func runWrk(ctx context.Context, wrk string, t Target, d time.Duration) (Report,
 	if len(t.Rare) == 0 {
 		every = 0
 	}
-	for path, text := range map[string]string{hosts: hostLines(t), lua: fmt.Sprintf(script, every, hosts, rand.Int32())} {
+	for path, text := range map[string]string{hosts: hostLines(t), lua: fmt.Sprintf(script, every, hosts, t.RareFrom)} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			return r, fmt.Errorf("run wrk: %w", err)
 		}

@@ -24,17 +24,34 @@ func Markdown(r *result.Result, plots []string) string {
 	for _, row := range r.Rows {
 		if row.Section() != section {
 			section = row.Section()
-			fmt.Fprintf(&b, "\n## %s\n\n| row | median | 95 %% interval | samples | unit | budget |\n|---|---|---|---|---|---|\n", section)
+			b.WriteString("\n## " + section + "\n\n" + tableHead)
 		}
 		b.WriteString(line(row))
 	}
 	return b.String()
 }
 
+const tableHead = "| row | median | 95 % interval | samples | unit | budget |\n|---|---|---|---|---|---|\n"
+
 func facts(r *result.Result) string {
 	m := r.Machine
-	return fmt.Sprintf("%s, %d cores, %s, %s %s, %s/%s. %s; %s. Closed loops by %s. Load average at the start: %s. Took %s.\n\n",
-		m.CPU, m.Cores, m.Memory, m.OS, m.Kernel, m.Go, m.Arch, r.Version, m.Envoy, m.Load, m.LoadAverage, r.Took)
+	return fmt.Sprintf("%s, %d cores, %s, %s %s, %s/%s. %s; %s. Closed loops by %s. Load average at the start: %s%s. Took %s.%s\n\n",
+		m.CPU, m.Cores, m.Memory, m.OS, m.Kernel, m.Go, m.Arch, r.Version, m.Envoy, m.Load, m.LoadAverage, crowded(m), r.Took, extent(r))
+}
+
+func extent(r *result.Result) string {
+	if r.Extent == "" { // a result from before this was kept
+		return ""
+	}
+	return " " + r.Extent + "."
+}
+
+// crowded warns of a machine that had something else to do.
+func crowded(m result.Machine) string {
+	if m.Crowded() {
+		return ", which is more than a quiet machine has: somebody else used it, and what follows is less sure"
+	}
+	return ""
 }
 
 func headline(r *result.Result) string {
@@ -65,10 +82,7 @@ func line(row *result.Row) string {
 		interval = number(s.Low) + " – " + number(s.High)
 	}
 	if row.Budget != nil {
-		budget = row.Budget.String() + " missed"
-		if row.Budget.Holds(s.Median) {
-			budget = row.Budget.String() + " holds"
-		}
+		budget = verdict(row)
 	}
 	if row.Note != "" {
 		unit += " (" + row.Note + ")"

@@ -7,48 +7,85 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// reasons say why a budget is missed where it is, as far as rows of the same
-// result show it. The rows that begin alike share one.
-var reasons = []struct{ rows, why string }{
-	{"dataplane/fleet-", "Envoy's own cost: with so many upstream hosts each request spends several times the CPU in it (the rows `envoy-cpu`), " +
-		"in front of the do-nothing server as well. What the gateway adds stands in `vs-do-nothing` beside it."},
-	{"dataplane/touch-", "Three rounds of one pass over the addresses: nothing follows from one run."},
-	{"routes/", "The budget is absolute: judge it beside golang-lru's hit in the same run. Ours hashes the ID once more, for its shard, " +
-		"which is what several goroutines gain by (the rows of 8). Where each hit is of another route all wait for memory, as the bare map does."},
-	{"claims/burst-32/", "The burst is over in a tenth of a second, and the scheduler has 12 claims under way where the bare writes have 32. " +
-		"In the burst of 300 that costs nothing."},
-}
-
-// missed lists the budgets that do not hold, with the reason where one is known.
+// missed lists the budgets that do not hold and those that a run does not decide,
+// with what rows of the same result say on them. Nothing here is known beforehand:
+// where no row says anything, neither does the page.
 func missed(r *result.Result) string {
 	var b strings.Builder
-	for _, row := range r.Rows {
-		if row.Budget == nil || len(row.Samples) == 0 || row.Budget.Holds(row.Summary().Median) {
+	for _, of := range budgets {
+		row := r.Row(of.row)
+		if row == nil || len(row.Samples) == 0 || row.Budget == nil {
 			continue
 		}
-		why := shared(r, row.Name)
-		for _, known := range reasons {
-			if strings.HasPrefix(row.Name, known.rows) {
-				why = known.why
-				break
-			}
+		var why []string
+		if in := row.Summary(); undecided(row) {
+			why = append(why, fmt.Sprintf("The interval, %s to %s, has the budget inside: this run does not tell.", number(in.Low), number(in.High)))
+		} else if row.Budget.Holds(in.Median) {
+			continue
 		}
-		if in := row.Summary(); in.Known && row.Budget.Holds(in.Low) != row.Budget.Holds(in.High) {
-			why = fmt.Sprintf("The interval, %s to %s, has the budget inside: this run does not tell. %s", number(in.Low), number(in.High), why)
-			why = strings.TrimSuffix(why, " Not explained.")
+		if says := explained(r, row.Name); says != "" {
+			why = append(why, says)
 		}
-		fmt.Fprintf(&b, "- `%s`: %s\n", row.Name, why)
+		if why == nil {
+			why = []string{"Not explained."}
+		}
+		fmt.Fprintf(&b, "- `%s`: %s\n", row.Name, strings.Join(why, " "))
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	return "\nThose that do not hold:\n\n" + b.String()
+	return "\nThose that do not hold, or that this run does not decide:\n\n" + b.String()
 }
 
-// shared explains a burst of claims by what each takes of the processors that all
-// programs share; rows of the same result tell.
-func shared(r *result.Result, row string) string {
-	burst := strings.TrimSuffix(row, "/ratio/vs-bare")
+// explained is what other rows say on a budget that is missed; empty if nothing.
+func explained(r *result.Result, row string) string {
+	switch {
+	case strings.HasSuffix(row, "/vs-one-sandbox"):
+		return spread(r, strings.TrimSuffix(row, "/ratio/vs-one-sandbox"))
+	case strings.HasSuffix(row, "/hot-1"), strings.HasSuffix(row, "/hit-1"):
+		return beside(r, row)
+	case strings.HasSuffix(row, "/ratio/vs-bare"):
+		return shared(r, strings.TrimSuffix(row, "/ratio/vs-bare"))
+	}
+	return ""
+}
+
+// medians returns the medians of rows, and whether all are there.
+func medians(r *result.Result, names ...string) ([]float64, bool) {
+	var all []float64
+	for _, name := range names {
+		row := r.Row(name)
+		if row == nil || len(row.Samples) == 0 {
+			return nil, false
+		}
+		all = append(all, row.Summary().Median)
+	}
+	return all, true
+}
+
+// spread tells Envoy's part from the gateway's, of what many sandboxes cost.
+func spread(r *result.Result, name string) string {
+	m, ok := medians(r, name+"/sandlane/envoy-cpu", name+"/sandlane-one/envoy-cpu", name+"/sandlane/server-cpu", name+"/sandlane-one/server-cpu", name+"/do-nothing/envoy-cpu")
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("Envoy takes %s µs of CPU a request here and %s with one sandbox, the gateway %s and %s. In front of the do-nothing server Envoy takes %s over as many sandboxes.",
+		number(m[0]), number(m[1]), number(m[2]), number(m[3]), number(m[4]))
+}
+
+// beside names what others take for the same in the same run: the budget is
+// absolute, and machines differ.
+func beside(r *result.Result, row string) string {
+	m, ok := medians(r, strings.Replace(row, "/sandlane/", "/golang-lru/", 1), strings.Replace(row, "/sandlane/", "/map-mutex/", 1))
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("The budget is absolute. In the same run golang-lru takes %s ns, and a bare map under a mutex %s.", number(m[0]), number(m[1]))
+}
+
+// shared says what each side of a burst takes of the processors, which all
+// programs share.
+func shared(r *result.Result, burst string) string {
 	of := func(side string, programs ...string) (sum float64) {
 		for _, p := range programs {
 			if cpu := r.Row(burst + "/" + side + "/cpu-" + p); cpu != nil {
@@ -60,10 +97,10 @@ func shared(r *result.Result, row string) string {
 	store, ours := []string{"kube-apiserver", "etcd"}, []string{"envoy", "gateway", "upstream", "client"}
 	bare, theirs := of("bare", append(ours, store...)...), of("sandlane", ours...)
 	if bare == 0 || theirs == 0 {
-		return "Not explained."
+		return ""
 	}
 	writes := of("sandlane", store...)
-	return fmt.Sprintf("All programs share the cores, and both sides use them whole. Of %.1f ms of CPU a claim, %.1f are the API server's and etcd's, "+
-		"%.1f those of Envoys, gateways, upstream and client; bare writes take %.1f in all, %.1f of them in the API server and etcd, which have everything to do at once "+
-		"and so write more in one go. By CPU alone the ratio would be %.2f.", writes+theirs, writes, theirs, bare, of("bare", store...), bare/(writes+theirs))
+	return fmt.Sprintf("All programs share the cores. Of %.1f ms of CPU a claim, %.1f are the API server's and etcd's, "+
+		"%.1f those of Envoys, gateways, upstream and client; bare writes take %.1f in all, %.1f of them in the API server and etcd. By CPU alone the ratio would be %.2f.",
+		writes+theirs, writes, theirs, bare, of("bare", store...), bare/(writes+theirs))
 }

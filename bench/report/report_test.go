@@ -36,22 +36,43 @@ func sample() *result.Result {
 	return r
 }
 
-// A budget that does not hold is named with its reason, or as not explained; one
-// that holds is not.
-func TestMissed(t *testing.T) {
+// A budget that does not hold, or that is not decided, is named with what other
+// rows say, or as not explained; one that holds is not, and one without a row is
+// shown as not measured.
+func TestBudgets(t *testing.T) {
 	r := &result.Result{}
-	budget := &result.Budget{More: true, Value: 0.8}
-	r.Add("claims/first-32/ratio/vs-bare", "ratio", "more", 0.5).Budget = budget
-	r.Add("claims/first-300/ratio/vs-bare", "ratio", "more", 0.9).Budget = budget
-	r.Add("other/ratio", "ratio", "more", 0.5).Budget = budget
+	r.Add("claims/first-32-gateways-1/ratio/vs-bare", "ratio", "more", 0.5)
+	r.Add("claims/first-300-gateways-1/ratio/vs-bare", "ratio", "more", 0.9)
+	r.Add("claims/warm/ratio/p50-vs-bare", "ratio", "less", 1.0, 1.1, 1.2, 1.29, 1.4, 1.5)
+	r.Add("dataplane/touch-10000/ratio/vs-do-nothing", "ratio", "more", 0.5)
+	r.Add("routes/100000/sandlane/hot-1", "ns", "less", 150)
+	r.Add("routes/100000/golang-lru/hot-1", "ns", "less", 140)
+	r.Add("routes/100000/map-mutex/hot-1", "ns", "less", 120)
 	for side, cpu := range map[string]map[string]float64{"bare": {"client": 1, "etcd": 7}, "sandlane": {"etcd": 8, "envoy": 2, "gateway": 6}} {
 		for program, took := range cpu {
-			r.Add("claims/first-32/"+side+"/cpu-"+program, "ms a claim", "less", took)
+			r.Add("claims/first-32-gateways-1/"+side+"/cpu-"+program, "ms a claim", "less", took)
 		}
 	}
-	got := missed(r)
-	if !strings.Contains(got, "ratio would be 0.50.") || !strings.Contains(got, "`other/ratio`: Not explained.") || strings.Contains(got, "first-300") {
-		t.Error(got)
+	Judge(r)
+	text := budgetTable(r) + missed(r)
+	for _, want := range []string{
+		"ratio would be 0.50.",
+		"`claims/warm/ratio/p50-vs-bare`: The interval, 1.000 to 1.500, has the budget inside",
+		"≤ 1.3 undecided (its median holds) |",
+		"`dataplane/touch-10000/ratio/vs-do-nothing`: Not explained.",
+		"golang-lru takes 140.0 ns, and a bare map under a mutex 120.0.",
+		"≥ 0.8 holds (no interval) |",
+		"| claims/release/sandlane/p99 | | | 0 | | ≤ 50 not measured |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "`claims/first-300") {
+		t.Error("a budget that holds is explained")
+	}
+	if n := strings.Count(budgetTable(r), "not measured"); n != len(budgets)-5 {
+		t.Errorf("%d budgets are not measured, want %d", n, len(budgets)-5)
 	}
 }
 
@@ -75,7 +96,7 @@ func TestPublished(t *testing.T) {
 func TestMarkdown(t *testing.T) {
 	text := Markdown(sample(), nil)
 	for _, want := range []string{
-		"| dataplane/hit/ratio/vs-do-nothing | 0.941 | 0.909 – 0.972 | 10 | ratio | ≥ 0.95 missed |",
+		"| dataplane/hit/ratio/vs-do-nothing | 0.941 | 0.909 – 0.972 | 10 | ratio | ≥ 0.95 undecided (its median missed) |",
 		"| dataplane/one/ratio/vs-do-nothing | 1.500 |  | 1 | ratio |  |",
 		"**94.1 % of the requests/s of a do-nothing ext_proc server in the same Envoy (90.9–97.2)",
 	} {

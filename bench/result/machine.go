@@ -2,6 +2,7 @@ package result
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -31,6 +32,14 @@ func ThisMachine() Machine {
 		Kernel: firstLine("/proc/sys/kernel/osrelease"), CPU: field("/proc/cpuinfo", "model name"),
 		Memory: field("/proc/meminfo", "MemTotal"), LoadAverage: firstLine("/proc/loadavg"),
 	}
+}
+
+// Crowded reports whether the last minute before the start had more to run than
+// half of the cores.
+func (m Machine) Crowded() bool {
+	var minute float64
+	_, err := fmt.Sscan(m.LoadAverage, &minute)
+	return err == nil && minute > float64(m.Cores)/2
 }
 
 // Label is the machine in a few letters, for a file name.

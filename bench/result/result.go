@@ -18,6 +18,7 @@ type Result struct {
 	Took     string    `json:"took"`
 	Version  string    `json:"version"` // of the code that was measured
 	Plan     string    `json:"plan"`    // all or quick
+	Extent   string    `json:"extent"`  // rounds of each kind, and how long they are
 	Machine  Machine   `json:"machine"`
 	Headline Headline  `json:"headline"`
 	Rows     []*Row    `json:"rows"`

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -17,6 +18,9 @@ import (
 // hot is how many routes get the hits of the operation of that name: what is in use
 // now is less than what is kept.
 const hot = 1000
+
+// goroutines is how many there are at once, in turns.
+var goroutines = []int{1, 2, 8}
 
 // batch is how many operations a goroutine does between two looks at the clock.
 const batch = 256
@@ -34,30 +38,51 @@ func run(ctx context.Context, e *suite.Env) error {
 		for _, k := range kinds() {
 			s, perEntry := fill(k, stored)
 			stores = append(stores, s)
-			e.Add(fmt.Sprintf("routes/%d/%s/memory", size, k.name), "bytes an entry", "less", perEntry)
+			memory(e, size, k.name, perEntry, len(stored[size-1].SandboxID))
+			row := fmt.Sprintf("routes/%d/%s/hit-allocations", size, k.name)
+			e.Add(row, "a hit", "less", testing.AllocsPerRun(10_000, func() { s.get(stored[size/2].SandboxID) }))
 		}
 		if err := measure(ctx, e, size, stores, stored, fresh); err != nil {
+			return err
+		}
+		if err := evict(ctx, e, size); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// headers are those of an ID's text in the route, in the list and in the map: the
+// key, and no cost beyond it.
+const headers = 3 * 16
+
+// memory adds what an entry costs with its route, but without the text of its ID,
+// which whoever asks has as well.
+func memory(e *suite.Env, size int, kind string, perEntry float64, id int) {
+	row := fmt.Sprintf("routes/%d/%s/", size, kind)
+	e.Add(row+"memory", "bytes an entry", "less", perEntry)
+	if kind == "sandlane" {
+		e.Add(row+"memory-beyond-key", "bytes an entry", "less", perEntry-headers)
+		e.Add(row+"whole", "MB", "less", (perEntry+float64(id))*float64(size)/1e6)
+	}
+}
+
 func many(prefix string, n int) []*routecache.Route {
 	all := make([]*routecache.Route, n)
 	for i := range all {
-		all[i] = route(prefix, i)
+		all[i] = route(prefix+strconv.Itoa(i), i)
 	}
 	return all
 }
 
 // fill makes a store with room for all routes, and some: the route cache evicts
-// by shard. What it costs is beyond the routes themselves, which are there.
+// by shard. It gets routes of its own with the same IDs, so that what it costs is
+// seen whole.
 func fill(k kind, routes []*routecache.Route) (store, float64) {
 	before := heap()
 	s := k.make(len(routes) + len(routes)/8 + 1024)
-	for _, r := range routes {
-		s.put(r)
+	for i, r := range routes {
+		s.put(route(r.SandboxID, i))
 	}
 	after := heap()
 	return s, (float64(after) - float64(before)) / float64(len(routes))
@@ -76,22 +101,20 @@ func measure(ctx context.Context, e *suite.Env, size int, stores []store, stored
 	names := kinds()
 	operations := []struct {
 		name string
-		do   func(s store, r *rand.Rand)
+		do   func(s store, r *rand.Rand) bool // whether all was as it must be
 	}{
-		{"hot", func(s store, r *rand.Rand) { s.get(stored[r.IntN(min(hot, len(stored)))].SandboxID) }},
-		{"hit", func(s store, r *rand.Rand) { s.get(stored[r.IntN(len(stored))].SandboxID) }},
-		{"miss", func(s store, r *rand.Rand) { s.get(fresh[r.IntN(len(fresh))].SandboxID) }},
-		{"put", func(s store, r *rand.Rand) { s.put(stored[r.IntN(len(stored))]) }},
+		{"hot", func(s store, r *rand.Rand) bool { return s.get(stored[r.IntN(min(hot, len(stored)))].SandboxID) }},
+		{"hit", func(s store, r *rand.Rand) bool { return s.get(stored[r.IntN(len(stored))].SandboxID) }},
+		{"miss", func(s store, r *rand.Rand) bool { return !s.get(fresh[r.IntN(len(fresh))].SandboxID) }},
+		{"put", func(s store, r *rand.Rand) bool { s.put(stored[r.IntN(len(stored))]); return true }},
 	}
-	d := e.RoundTime / 100 // a hundredth of a second is a million hits
 	for _, o := range operations {
-		for _, goroutines := range []int{1, 2, 8} {
+		for _, goroutines := range goroutines {
 			var turns []func(context.Context, int) error
 			for i, s := range stores {
 				row := fmt.Sprintf("routes/%d/%s/%s-%d", size, names[i].name, o.name, goroutines)
 				turns = append(turns, func(context.Context, int) error {
-					e.Add(row, "ns", "less", each(goroutines, d, func(r *rand.Rand) { o.do(s, r) }))
-					return nil
+					return each(e, row, goroutines, func(r *rand.Rand) bool { return o.do(s, r) })
 				})
 			}
 			if err := suite.InTurns(ctx, e.Pairs, turns...); err != nil {
@@ -99,56 +122,75 @@ func measure(ctx context.Context, e *suite.Env, size int, stores []store, stored
 			}
 		}
 	}
-	if size == 100_000 {
-		row := func(figure string) *result.Row { return e.Row(fmt.Sprintf("routes/%d/sandlane/%s", size, figure)) }
-		row("hot-1").Budget, row("hit-1").Budget = &result.Budget{Value: 100}, &result.Budget{Value: 100}
-		row("hit-1").Note = "each is of another route, which no cache of the processor has: see what the map takes"
-		row("memory").Budget = &result.Budget{Value: 200}
+	if row := e.Row(fmt.Sprintf("routes/%d/sandlane/hit-1", size)); row != nil {
+		row.Note = "each is of another route, which no cache of the processor has: see what the map takes"
 	}
-	return evict(ctx, e, size)
+	return nil
 }
 
-// evict puts new routes into stores that are full.
+// evict puts new routes into stores that are full: of a ring of twice as many as
+// fit, always the one that was put, or not yet, the longest time ago.
 func evict(ctx context.Context, e *suite.Env, size int) error {
-	routes := many("evict-", 2*size)
-	var turns []func(context.Context, int) error
-	for _, k := range kinds() {
+	ring := many("evict-", 2*size)
+	next := make([]atomic.Int64, len(kinds()))
+	var stores []store
+	for i, k := range kinds() {
 		s := k.make(size)
-		for _, r := range routes[:size] {
+		for _, r := range ring[:size] {
 			s.put(r)
 		}
-		var next atomic.Int64
-		turns = append(turns, func(context.Context, int) error {
-			e.Add(fmt.Sprintf("routes/%d/%s/evict-1", size, k.name), "ns", "less", each(1, e.RoundTime/100, func(*rand.Rand) {
-				s.put(routes[int(next.Add(1))%len(routes)])
-			}))
-			return nil
-		})
+		next[i].Store(int64(size))
+		stores = append(stores, s)
 	}
-	return suite.InTurns(ctx, e.Pairs, turns...)
+	for _, goroutines := range goroutines {
+		var turns []func(context.Context, int) error
+		for i, k := range kinds() {
+			row := fmt.Sprintf("routes/%d/%s/evict-%d", size, k.name, goroutines)
+			turns = append(turns, func(context.Context, int) error {
+				return each(e, row, goroutines, func(*rand.Rand) bool {
+					stores[i].put(ring[int(next[i].Add(1)-1)%len(ring)])
+					return true
+				})
+			})
+		}
+		if err := suite.InTurns(ctx, e.Pairs, turns...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// each runs do in so many goroutines for d, and returns the time of one operation
-// as one goroutine sees it.
-func each(goroutines int, d time.Duration, do func(r *rand.Rand)) float64 {
+// each runs do in so many goroutines for a hundredth of a round, which is a million
+// hits, and adds the time of one operation as one goroutine sees it. It fails if one
+// was not as it must be.
+func each(e *suite.Env, row string, goroutines int, do func(r *rand.Rand) bool) error {
 	var (
-		all   sync.WaitGroup
-		total atomic.Int64
-		start = time.Now()
+		all          sync.WaitGroup
+		total, wrong atomic.Int64
+		d            = e.RoundTime / 100
+		start        = time.Now()
 	)
 	for i := range goroutines {
 		all.Go(func() {
-			r, n := rand.New(rand.NewPCG(1, uint64(i))), int64(0)
+			r, n, bad := rand.New(rand.NewPCG(1, uint64(i))), int64(0), int64(0)
 			// Once at least: a busy machine may begin it after its time.
 			for n == 0 || time.Since(start) < d {
 				for range batch {
-					do(r)
+					if !do(r) {
+						bad++
+					}
 				}
 				n += batch
 			}
 			total.Add(n)
+			wrong.Add(bad)
 		})
 	}
 	all.Wait()
-	return float64(time.Since(start).Nanoseconds()) * float64(goroutines) / float64(total.Load())
+	took := time.Since(start)
+	if n := wrong.Load(); n > 0 {
+		return fmt.Errorf("%s: %d of %d operations found what they must not, or did not find what they must", row, n, total.Load())
+	}
+	e.Add(row, "ns", "less", float64(took.Nanoseconds())*float64(goroutines)/float64(total.Load()))
+	return nil
 }

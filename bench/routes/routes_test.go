@@ -19,7 +19,7 @@ func TestSection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range kinds() {
-		for _, figure := range []string{"memory", "hit-1", "hit-2", "hit-8", "miss-1", "put-8", "evict-1"} {
+		for _, figure := range []string{"memory", "hit-1", "hit-2", "hit-8", "miss-1", "put-8", "evict-1", "evict-8", "hit-allocations"} {
 			name := fmt.Sprintf("routes/1000/%s/%s", k.name, figure)
 			if row := e.Row(name); row == nil || len(row.Samples) != 1 {
 				t.Errorf("no sample of %s", name)

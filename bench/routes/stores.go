@@ -1,7 +1,6 @@
 package routes
 
 import (
-	"strconv"
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -84,10 +83,14 @@ type kind struct {
 	make func(size int) store
 }
 
-// route returns the i-th, with texts of real lengths.
-func route(prefix string, i int) *routecache.Route {
+// stamp is that of all routes: it is a cost of the activity registry.
+var stamp routecache.Stamp
+
+// route returns one to the i-th address. Its other texts are the same for all: the
+// index holds those, a route only points there.
+func route(id string, i int) *routecache.Route {
 	return &routecache.Route{
-		SandboxID: prefix + strconv.Itoa(i), Namespace: suite.Namespace, ClaimID: "00000000-0000-4000-8000-000000000001",
-		PodUID: "00000000-0000-4000-8000-000000000002", Addr: suite.Address(uint32(i)), PodRV: 1, Stamp: new(routecache.Stamp),
+		SandboxID: id, Namespace: suite.Namespace, ClaimID: "00000000-0000-4000-8000-000000000001",
+		PodUID: "00000000-0000-4000-8000-000000000002", Addr: suite.Address(uint32(i)), PodRV: 1, Stamp: &stamp,
 	}
 }

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -104,6 +105,9 @@ func (c *client) once(ctx context.Context, streams int) (load.Report, error) {
 	return load.Report{Requests: int64(len(c.requests)), Took: time.Since(start)}, errors.Join(errs...)
 }
 
+// destination is the field that a route has and an error has not.
+var destination = []byte("destination")
+
 var process = &grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
 
 // ask is one request: the answer, then the end of the stream.
@@ -121,7 +125,7 @@ func (c *client) ask(ctx context.Context, request *[]byte) error {
 	if err := stream.RecvMsg(&answer); err != nil {
 		return err
 	}
-	if len(answer) < 100 {
+	if !bytes.Contains(answer, destination) {
 		return fmt.Errorf("an answer of %d bytes is not a route", len(answer))
 	}
 	if err := stream.RecvMsg(&answer); !errors.Is(err, io.EOF) {

@@ -33,7 +33,7 @@ func gateway(ctx context.Context, e *suite.Env, requests [][]byte) error {
 	defer g.Stop()
 	row := fmt.Sprintf("socket/gateway-%d/sandlane/", n)
 	e.Add(row+"start", "s", "less", time.Since(start).Seconds())
-	if err := memory(ctx, e, g, row+"memory-without-routes", row+"heap-without-routes"); err != nil {
+	if err := memory(e, g, row+"memory-without-routes"); err != nil {
 		return err
 	}
 	c, err := dial(filepath.Join(g.RunDir, envoy.ExtProcSocketName), requests[:n])
@@ -60,25 +60,19 @@ func gateway(ctx context.Context, e *suite.Env, requests [][]byte) error {
 		}
 		e.Add(row+pass+"-rate", "requests/s", "more", r.PerSecond())
 	}
-	if err := memory(ctx, e, g, row+"memory", row+"heap"); err != nil {
+	if err := memory(e, g, row+"memory"); err != nil {
 		return err
 	}
 	e.Progress("a gateway with %d routes: %.0f MB, serving after %.1f s", n, result.Median(e.Row(row+"memory").Samples), result.Median(e.Row(row+"start").Samples))
 	return nil
 }
 
-// memory adds what the process holds, and how much of it Go's heap has allocated:
-// the rest is room that the collector has not given back yet.
-func memory(ctx context.Context, e *suite.Env, g *suite.Gateway, process, heap string) error {
+// memory adds what the process holds.
+func memory(e *suite.Env, g *suite.Gateway, row string) error {
 	bytes, err := g.Memory()
 	if err != nil {
 		return err
 	}
-	allocated, err := g.Metric(ctx, "go_memstats_heap_alloc_bytes", "")
-	if err != nil {
-		return err
-	}
-	e.Add(process, "MB", "less", bytes/(1<<20))
-	e.Add(heap, "MB", "less", allocated[""]/(1<<20))
+	e.Add(row, "MB", "less", bytes/(1<<20))
 	return nil
 }

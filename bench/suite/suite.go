@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sandlane/sandlane/bench/result"
@@ -33,7 +34,9 @@ type Plan struct {
 	// Pairs of PairTime are what ratios with a verdict come from.
 	Pairs    int
 	PairTime time.Duration
-	// Rounds of RoundTime are for the other rows.
+	// Judged is how many rounds the other rows with a budget get, of RoundTime as
+	// well; Rounds are for those without.
+	Judged    int
 	Rounds    int
 	RoundTime time.Duration
 	// Fleets are how many sandboxes the rows with many have.
@@ -45,17 +48,27 @@ type Plan struct {
 	// objects the idle section holds in memory.
 	Entries []int
 	Objects int
-	// Cases are those to run of a section that has cases; nil is all.
+	// Cases are those to run of a section that has cases; nil is all but those that
+	// have to be named.
 	Cases []string
 }
 
 // Wants reports whether a case is to be run.
 func (p Plan) Wants(name string) bool { return len(p.Cases) == 0 || slices.Contains(p.Cases, name) }
 
+// String says how much is measured.
+func (p Plan) String() string {
+	s := fmt.Sprintf("%d pairs of %v; other rows %d × %v, with a budget %d ×", p.Pairs, p.PairTime, p.Rounds, p.RoundTime, p.Judged)
+	if len(p.Cases) > 0 {
+		s += "; only the cases " + strings.Join(p.Cases, ", ")
+	}
+	return s
+}
+
 // All is the plan of `make bench`.
 func All() Plan {
 	return Plan{
-		Name: "all", Pairs: 10, PairTime: 10 * time.Second, Rounds: 3, RoundTime: 8 * time.Second,
+		Name: "all", Pairs: 10, PairTime: 10 * time.Second, Judged: 6, Rounds: 3, RoundTime: 8 * time.Second,
 		Fleets: []int{1_000, 10_000}, Claims: 100, Bursts: []int{32, 300}, Entries: []int{1_000, 10_000, 100_000, 1_000_000}, Objects: 100_000,
 	}
 }
@@ -63,7 +76,7 @@ func All() Plan {
 // Quick is the plan of `make bench-quick`.
 func Quick() Plan {
 	return Plan{
-		Name: "quick", Pairs: 6, PairTime: time.Second, Rounds: 1, RoundTime: time.Second,
+		Name: "quick", Pairs: 6, PairTime: time.Second, Judged: 2, Rounds: 1, RoundTime: time.Second,
 		Fleets: []int{500}, Claims: 20, Bursts: []int{32}, Entries: []int{1_000, 100_000}, Objects: 10_000,
 	}
 }
@@ -93,7 +106,7 @@ func NewEnv(plan Plan, out io.Writer) (*Env, error) {
 	now := time.Now()
 	return &Env{
 		Plan: plan, Dir: dir, Out: out, began: now,
-		Result: &result.Result{Started: now.UTC().Truncate(time.Second), Plan: plan.Name, Machine: result.ThisMachine()},
+		Result: &result.Result{Started: now.UTC().Truncate(time.Second), Plan: plan.Name, Extent: plan.String(), Machine: result.ThisMachine()},
 	}, nil
 }
 

@@ -1,0 +1,94 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/sandlane/sandlane/bench/result"
+)
+
+// budget is what docs/design, chapter 7, asks of a row.
+type budget struct {
+	row  string
+	more bool // at least; else at most
+	than float64
+}
+
+// budgets are all of them. One whose row a run lacks is shown as not measured, so
+// that none is lost with a case that failed or was left out.
+var budgets = func() []budget {
+	all := []budget{
+		{"dataplane/hit/ratio/vs-do-nothing", true, 0.95},
+		{"dataplane/hit/ratio/p99-vs-do-nothing", false, 1.1},
+		{"dataplane/touch-10000/ratio/vs-do-nothing", true, 0.9},
+		{"dataplane/fleet-10000/ratio/vs-one-sandbox", true, 0.75},
+		{"dataplane/in-use-10000/sandlane/cpu", false, 50},
+		{"dataplane/in-use-10000/both/time", false, 50},
+		{"socket/streams-64/ratio/vs-do-nothing", true, 1},
+		{"socket/streams-64/sandlane/allocations", false, 80},
+		{"routes/100000/sandlane/hot-1", false, 100},
+		{"routes/100000/sandlane/hit-1", false, 100},
+		{"routes/100000/sandlane/hit-allocations", false, 0},
+		{"routes/100000/sandlane/memory-beyond-key", false, 200},
+		{"routes/100000/sandlane/whole", false, 100},
+		{"claims/warm/ratio/p50-vs-bare", false, 1.3},
+		{"claims/warm/ratio/p99-vs-bare", false, 3},
+		{"claims/burst-32/ratio/vs-bare", true, 0.8},
+		{"claims/burst-300/ratio/vs-bare", true, 0.8},
+	}
+	for _, format := range []string{"claims/first-%d-gateways-1/ratio/", "claims/first-%d-gateways-3/ratio/", "claims/create-%d/ratio/"} {
+		name := func(n int) string { return fmt.Sprintf(format, n) }
+		all = append(all,
+			budget{name(1) + "p50-vs-bare", false, 1.3}, budget{name(1) + "p99-vs-bare", false, 3},
+			budget{name(32) + "vs-bare", true, 0.8}, budget{name(300) + "vs-bare", true, 0.8})
+	}
+	return append(all,
+		budget{"claims/release/sandlane/p99", false, 50},
+		budget{"idle/poll-100000/sandlane/cpu", false, 50},
+		budget{"idle/index/sandlane/pod", false, 600},
+		budget{"idle/index/sandlane/sandbox", false, 400},
+	)
+}()
+
+// Judge gives the rows of a result their budgets.
+func Judge(r *result.Result) {
+	for _, b := range budgets {
+		if row := r.Row(b.row); row != nil {
+			row.Budget = &result.Budget{More: b.more, Value: b.than}
+		}
+	}
+}
+
+// verdict says whether a budget holds, and how sure that is.
+func verdict(row *result.Row) string {
+	s := row.Summary()
+	word := "missed"
+	if row.Budget.Holds(s.Median) {
+		word = "holds"
+	}
+	switch {
+	case undecided(row):
+		return row.Budget.String() + " undecided (its median " + word + ")"
+	case !s.Known:
+		return fmt.Sprintf("%s %s (no interval)", row.Budget, word)
+	}
+	return row.Budget.String() + " " + word
+}
+
+// undecided reports whether the budget lies within the interval of the median.
+func undecided(row *result.Row) bool {
+	s := row.Summary()
+	return s.Known && row.Budget.Holds(s.Low) != row.Budget.Holds(s.High)
+}
+
+// budgetTable has a line for each budget.
+func budgetTable(r *result.Result) string {
+	text := tableHead
+	for _, b := range budgets {
+		if row := r.Row(b.row); row != nil && len(row.Samples) > 0 {
+			text += line(row)
+			continue
+		}
+		text += fmt.Sprintf("| %s | | | 0 | | %s not measured |\n", b.row, &result.Budget{More: b.more, Value: b.than})
+	}
+	return text
+}
