@@ -12,17 +12,20 @@
 //
 // # Floors
 //
-// Each figure of Sandlane stands beside that of the least that could do the same
-// job, measured in turns with it:
+// Each figure of Sandlane stands beside that of something that does less, measured
+// in turns with it:
 //
 //	dataplane  plain Envoy to a static cluster; and the same Envoy configuration
 //	           as Sandlane's but for the socket, with a do-nothing ext_proc server
 //	           (bench/floor: one file, grpc-go, one answer made before the first
-//	           request, with the same metadata fields) under the GOMAXPROCS and
-//	           GOGC that suit it best here, which are tried first
-//	socket     the same do-nothing server, spoken to without an Envoy
+//	           request and encoded for each, with the same metadata fields and
+//	           window sizes) under the GOMAXPROCS and GOGC that suit it best here,
+//	           which are tried first, in turns
+//	socket     the same do-nothing server, spoken to without an Envoy; its settings
+//	           are tried anew
 //	routes     golang-lru, and a map under a mutex
-//	claims     the same writes sent bare to the same API server
+//	claims     the same writes sent bare to the same API server, to objects that
+//	           no gateway watches
 //	idle       none: unit costs, that docs/scale.md is computed from
 //
 // Sandlane is the real `sandlane gateway` with the flags that it ships with: its
@@ -42,10 +45,15 @@
 // gives no verdict on it.
 //
 // Requests/s are of a closed loop of connections (wrk, or the generator of
-// package load if there is no wrk; the result says which). Latencies of a closed
-// loop leave out the time that requests would have waited to be sent, so rows
-// named "open" come from a generator that sends at fixed times at a rate of its
-// own and counts from when a request was due.
+// package load if there is no wrk; the result says which). A closed loop leaves out
+// the time that requests would have waited to be sent; wrk corrects its latencies
+// for that by an estimate of its own, the generator does not. So rows named "open"
+// come from a generator that sends at fixed times at a rate of its own and counts
+// from when a request was due.
+//
+// Budgets (package report) are judged by the median. Where the interval has the
+// budget inside, the run decides nothing, and the page says so; also of a budget
+// that the median holds.
 //
 // # What is not claimed
 //

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 
 	"github.com/spf13/cobra"
 
@@ -21,19 +22,8 @@ func sections() []suite.Section {
 
 // helpers are what this program starts itself as, to be processes of their own.
 func helpers() []*cobra.Command {
-	var port int
-	server := &cobra.Command{
-		Use: "upstream", Short: "Serve as every sandbox", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := upstream.Listen(cmd.Context(), port)
-			if err != nil {
-				return err
-			}
-			defer context.AfterFunc(cmd.Context(), func() { _ = l.Close() })()
-			return upstream.Serve(l)
-		},
-	}
-	server.Flags().IntVar(&port, "port", 0, "port to listen on")
+	server := listening("upstream", "Serve as every sandbox", upstream.Serve)
+	agent := listening("agent", "Answer as every pod's sandboxd", upstream.ServeAgent)
 	var o socket.Options
 	extproc := &cobra.Command{
 		Use: "extproc", Short: "Serve ExtProc with routes that were made up", Hidden: true, Args: cobra.NoArgs,
@@ -43,5 +33,21 @@ func helpers() []*cobra.Command {
 	}
 	extproc.Flags().StringVar(&o.Socket, "socket", "", "unix socket to listen on")
 	extproc.Flags().IntVar(&o.Routes, "routes", 1, "how many sandboxes there are")
-	return []*cobra.Command{server, extproc}
+	return []*cobra.Command{server, agent, extproc}
+}
+
+// listening is a command that serves on every loopback address until it is ended.
+func listening(name, short string, serve func(net.Listener) error) *cobra.Command {
+	var port int
+	cmd := &cobra.Command{Use: name, Short: short, Hidden: true, Args: cobra.NoArgs}
+	cmd.Flags().IntVar(&port, "port", 0, "port to listen on")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		l, err := upstream.Listen(cmd.Context(), port)
+		if err != nil {
+			return err
+		}
+		defer context.AfterFunc(cmd.Context(), func() { _ = l.Close() })()
+		return serve(l)
+	}
+	return cmd
 }

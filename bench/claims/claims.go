@@ -3,17 +3,13 @@ package claims
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 )
@@ -46,13 +42,13 @@ func run(ctx context.Context, e *suite.Env) error {
 		return err
 	}
 	defer b.cluster.Close()
-	if err := b.cluster.MakePool(ctx, barePool); err != nil {
+	if err := b.cluster.AllowUnwatched(); err != nil {
 		return err
 	}
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"scheduler", b.scheduler}, {"handover", b.handover}, {"first", b.first}} {
+	}{{"scheduler", b.scheduler}, {"handover", b.handover}, {"first", b.first}, {"create", b.create}} {
 		if !b.Wants(c.name) {
 			continue
 		}
@@ -68,6 +64,17 @@ func (b *bench) pods(ctx context.Context, pool string, n int) ([]*corev1.Pod, er
 	pods := make([]*corev1.Pod, n)
 	return pods, suite.Each(ctx, n, func(ctx context.Context, i int) (err error) {
 		pods[i], err = b.cluster.MakeIdle(ctx, pool)
+		return err
+	})
+}
+
+// unwatched makes so many that the bare writes beside gateways claim.
+func (b *bench) unwatched(ctx context.Context, pool string, n int) ([]*corev1.Pod, error) {
+	pods := make([]*corev1.Pod, n)
+	return pods, suite.Each(ctx, n, func(ctx context.Context, i int) (err error) {
+		if pods[i], err = b.cluster.MakeUnwatched(ctx, pool); err == nil {
+			err = b.cluster.MakeReady(ctx, pods[i])
+		}
 		return err
 	})
 }
@@ -107,7 +114,7 @@ func (b *bench) scheduler(ctx context.Context) error {
 		return (<-q.ResultCh).Err
 	}
 	for _, n := range append([]int{1}, b.Bursts...) {
-		rounds := max(b.Rounds, result.MinSamples)
+		rounds := b.Judged
 		if n == 1 {
 			rounds = 1
 		}
@@ -126,9 +133,8 @@ func (b *bench) scheduler(ctx context.Context) error {
 			bare := func(ctx context.Context, i int) error { return b.patch(ctx, claim(pods[count+i])) }
 			if n == 1 {
 				err = b.oneByOne(ctx, "warm", count, ask, bare)
-				b.budget("warm")
 			} else {
-				err = b.atOnce(ctx, fmt.Sprintf("burst-%d", n), count, 0.8, ask, bare)
+				err = b.atOnce(ctx, fmt.Sprintf("burst-%d", n), count, ask, bare)
 			}
 			if err != nil {
 				return err
@@ -136,97 +142,4 @@ func (b *bench) scheduler(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// oneByOne times both one after the other, in turns.
-func (b *bench) oneByOne(ctx context.Context, name string, n int, ours, bare func(context.Context, int) error) error {
-	var took [2][]float64
-	timed := func(into *[]float64, f func(context.Context, int) error) func(context.Context, int) error {
-		return func(ctx context.Context, i int) error {
-			start := time.Now()
-			err := f(ctx, i)
-			*into = append(*into, float64(time.Since(start).Microseconds()))
-			return err
-		}
-	}
-	if err := suite.InTurns(ctx, n, timed(&took[0], bare), timed(&took[1], ours)); err != nil {
-		return err
-	}
-	row := "claims/" + name + "/"
-	for i, side := range []string{"bare", "sandlane"} {
-		b.Add(row+side+"/latency", "µs", "less", took[i]...)
-		b.Add(row+side+"/p99", "µs", "less", result.Quantile(took[i], 0.99))
-	}
-	// Pairs of medians of tens: single writes differ by more than what is asked.
-	for from := 0; from+10 <= n; from += 10 {
-		b.Add(row+"ratio/p50-vs-bare", "ratio", "less", result.Median(took[1][from:from+10])/result.Median(took[0][from:from+10]))
-	}
-	b.Add(row+"ratio/p99-vs-bare", "ratio", "less", result.Quantile(took[1], 0.99)/result.Quantile(took[0], 0.99))
-	b.Progress("%s: p50 %.1f ms, bare %.1f ms", name, result.Median(took[1])/1000, result.Median(took[0])/1000)
-	return nil
-}
-
-// budget is what a claim may cost beside its bare writes.
-func (b *bench) budget(name string) {
-	for row, most := range map[string]float64{"/ratio/p50-vs-bare": 1.3, "/ratio/p99-vs-bare": 3} {
-		if r := b.Row("claims/" + name + row); r != nil {
-			r.Budget = &result.Budget{Value: most}
-		}
-	}
-}
-
-// atOnce adds one sample of n at once to each side, who begins first alternating
-// over the samples.
-func (b *bench) atOnce(ctx context.Context, name string, n int, atLeast float64, ours, bare func(context.Context, int) error) error {
-	row := "claims/" + name + "/"
-	sides := []struct {
-		name string
-		do   func(context.Context, int) error
-	}{{"bare", bare}, {"sandlane", ours}}
-	if r := b.Row(row + "bare/rate"); r != nil && len(r.Samples)%2 == 1 {
-		sides[0], sides[1] = sides[1], sides[0]
-	}
-	rate := map[string]float64{}
-	for _, side := range sides {
-		before, err := suite.CPUByProgram()
-		if err != nil {
-			return err
-		}
-		took, err := together(ctx, n, side.do)
-		if err != nil {
-			return fmt.Errorf("%s: %w", side.name, err)
-		}
-		after, err := suite.CPUByProgram()
-		if err != nil {
-			return err
-		}
-		for _, program := range slices.Sorted(maps.Keys(after)) {
-			used := after[program] - before[program]
-			b.Add(row+side.name+"/cpu-"+program, "ms a claim", "less", float64(used.Microseconds())/1000/float64(n))
-		}
-		rate[side.name] = float64(n) / took.Seconds()
-		b.Add(row+side.name+"/rate", "claims/s", "more", rate[side.name])
-	}
-	b.Add(row+"ratio/vs-bare", "ratio", "more", rate["sandlane"]/rate["bare"]).Budget = &result.Budget{More: true, Value: atLeast}
-	b.Progress("%s: %.0f/s, bare %.0f/s", name, rate["sandlane"], rate["bare"])
-	return nil
-}
-
-// together calls f n times at once and returns how long all took.
-func together(ctx context.Context, n int, f func(context.Context, int) error) (time.Duration, error) {
-	var all sync.WaitGroup
-	errs := make(chan error, n)
-	start := time.Now()
-	for i := range n {
-		all.Go(func() { errs <- f(ctx, i) })
-	}
-	all.Wait()
-	took := time.Since(start)
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return took, err
-		}
-	}
-	return took, nil
 }

@@ -7,15 +7,23 @@
 //	first-N    N first requests at once through Envoy, to the first byte, over 1
 //	           and 3 gateways; beside their two writes sent bare in their order:
 //	           the Sandbox with its binding, then the pod's PATCH
+//	create-N   N creates of the E2B API at once through Envoy, over 1 gateway, beside
+//	           the same two writes; a create calls the pod's sandboxd besides
 //	handover   a pod comes while a claim waits for it: from the pod to the answer of
 //	           the scheduler, beside the PATCH alone; and from the write that makes
 //	           the pod ready to the first byte of a parked request, beside that
 //	           write and the two of a first request sent bare
-//	release    spec.end is written by somebody who is no gateway; how long until
-//	           none of 3 gateways routes to the sandbox, asked through their Envoys
+//	release    spec.end is written by somebody who is no gateway; how long from
+//	           when it is sent until none of 3 gateways routes to the sandbox, asked
+//	           through their Envoys without a pause
 //
-// Of bursts the rows cpu-… say what each program took of the processors, which all
-// share. Gateways are told their places as a controller tells them.
+// The bare writes beside gateways go to objects that no gateway watches: pods
+// without a pool, and a copy of the Sandbox's definition. So gateways do no work for
+// the floor, nor the API server for gateways.
+//
+// Of bursts of 100 and more the rows cpu-… say what each program took of the
+// processors, which all share. Gateways are told their places as a controller tells
+// them.
 //
 // Pods are idle pods in a pool that no controller looks after. First requests
 // leave sandboxes behind; they end with the API server.

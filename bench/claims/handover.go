@@ -61,18 +61,18 @@ func (b *bench) parked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unready := func(pool string) (pods []*corev1.Pod, err error) {
-		pods = make([]*corev1.Pod, b.Claims)
+	unready := func(made func(context.Context, string) (*corev1.Pod, error)) ([]*corev1.Pod, error) {
+		pods := make([]*corev1.Pod, b.Claims)
 		return pods, suite.Each(ctx, b.Claims, func(ctx context.Context, i int) (err error) {
-			pods[i], err = b.cluster.MakeUnready(ctx, pool)
+			pods[i], err = made(ctx, suite.Pool)
 			return err
 		})
 	}
-	ourPods, err := unready(suite.Pool)
+	ourPods, err := unready(b.cluster.MakeUnready)
 	if err != nil {
 		return err
 	}
-	barePods, err := unready(barePool)
+	barePods, err := unready(b.cluster.MakeUnwatched)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (b *bench) parked(ctx context.Context) error {
 		if err := b.cluster.MakeReady(ctx, barePods[i]); err != nil {
 			return err
 		}
-		return b.writes(ctx, barePods[i])
+		return b.writes(ctx, barePods[i], firstRequest)
 	}
 	return b.oneByOne(ctx, "handover-parked", b.Claims, ours, bare)
 }

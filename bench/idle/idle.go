@@ -11,7 +11,6 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/index"
-	"github.com/sandlane/sandlane/routecache"
 )
 
 // Section is the package's.
@@ -20,7 +19,7 @@ func Section() suite.Section {
 }
 
 func run(ctx context.Context, e *suite.Env) error {
-	if err := poll(e); err != nil {
+	if err := poll(ctx, e); err != nil {
 		return err
 	}
 	stamps(e)
@@ -31,36 +30,6 @@ func run(ctx context.Context, e *suite.Env) error {
 		return err
 	}
 	return sizes(e)
-}
-
-// poll is the controller's question what was used since it last asked, when one
-// sandbox of a hundred was.
-func poll(e *suite.Env) error {
-	before := heap()
-	r := activity.NewRegistry(nil)
-	all := make([]*routecache.Stamp, e.Objects)
-	for i := range all {
-		all[i] = r.Stamp(sandboxID(i), claim(i))
-		all[i].Touch(r.Now())
-	}
-	e.Add(fmt.Sprintf("idle/registry-%d/sandlane/memory", e.Objects), "bytes a claim", "less", (heap()-before)/float64(e.Objects))
-	cursor := r.Since(0).Cursor
-	row := fmt.Sprintf("idle/poll-%d/sandlane/cpu", e.Objects)
-	for range max(e.Pairs, result.MinSamples) {
-		for i := 0; i < len(all); i += 100 {
-			all[i].Touch(r.Now())
-		}
-		start := suite.OwnCPU()
-		report := r.Since(cursor)
-		took := suite.OwnCPU() - start
-		if len(report.Entries) != (len(all)+99)/100 {
-			return fmt.Errorf("a poll reports %d of %d sandboxes that were used", len(report.Entries), (len(all)+99)/100)
-		}
-		cursor = report.Cursor
-		e.Add(row, "ms", "less", float64(took.Microseconds())/1000)
-	}
-	e.Progress("a poll of %d: %.1f ms of CPU", e.Objects, e.Row(row).Summary().Median)
-	return nil
 }
 
 func claim(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i) }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sandlane/sandlane/bench/result"
@@ -10,15 +11,22 @@ import (
 // costs are the measured unit costs that docs/scale.md is computed from.
 type costs struct {
 	podBytes, sandboxBytes, claimBytes, routeBytes float64 // in a gateway's memory
-	informerBytes                                  float64 // of a pod in client-go's informer
+	informerBytes, strippedBytes                   float64 // of a pod in client-go's informer, and without what nobody reads
 	podWire, sandboxWire                           float64 // of a watch event
 	writeRate                                      float64 // bare writes a second, burst at once
 	burst                                          int
 	pollMillis                                     float64 // CPU of a poll of polled sandboxes
 	polled                                         float64
-	requestMicros                                  float64 // CPU of Envoy and gateway for a hit
-	whole, wholeRoutes                             float64 // bytes of a gateway with so many routes
+	requests                                       []requestCost
+	base, known, whole, wholeRoutes                float64 // MB of a gateway: with one sandbox, with many, with their routes too
 	lookMillis, looked                             float64 // CPU of a look at Envoy with so many addresses
+}
+
+// requestCost is the CPU of Envoy and gateway for a hit where they have so many
+// sandboxes.
+type requestCost struct {
+	sandboxes int
+	micros    float64
 }
 
 // unitCosts reads them; an error names the row that is missing.
@@ -32,15 +40,22 @@ func unitCosts(r *result.Result) (costs, error) {
 		}
 		missing = append(missing, name)
 	}
-	// largest finds the row with the greatest number in its name.
-	largest := func(format string) (n int) {
+	// numbers finds those in the names of rows, smallest first.
+	numbers := func(format string) (all []int) {
 		for _, row := range r.Rows {
 			var found int
 			if _, err := fmt.Sscanf(row.Name, format, &found); err == nil && fmt.Sprintf(format, found) == row.Name {
-				n = max(n, found)
+				all = append(all, found)
 			}
 		}
-		return n
+		slices.Sort(all)
+		return all
+	}
+	largest := func(format string) int {
+		if all := numbers(format); all != nil {
+			return all[len(all)-1]
+		}
+		return 0
 	}
 	c.burst = largest("claims/burst-%d/bare/rate")
 	polled, whole, looked := largest("idle/poll-%d/sandlane/cpu"), largest("socket/gateway-%d/sandlane/memory"), largest("dataplane/in-use-%d/sandlane/cpu")
@@ -48,14 +63,24 @@ func unitCosts(r *result.Result) (costs, error) {
 	find(&c.podBytes, "idle/index/sandlane/pod")
 	find(&c.sandboxBytes, "idle/index/sandlane/sandbox")
 	find(&c.informerBytes, "idle/index/informer/pod")
+	find(&c.strippedBytes, "idle/index/informer-stripped/pod")
 	find(&c.claimBytes, fmt.Sprintf("idle/registry-%d/sandlane/memory", polled))
 	find(&c.pollMillis, fmt.Sprintf("idle/poll-%d/sandlane/cpu", polled))
 	find(&c.routeBytes, "routes/100000/sandlane/memory")
 	find(&c.podWire, "idle/wire/sandlane/pod")
 	find(&c.sandboxWire, "idle/wire/sandlane/sandbox")
 	find(&c.writeRate, fmt.Sprintf("claims/burst-%d/bare/rate", c.burst))
-	find(&c.requestMicros, "dataplane/hit/sandlane/envoy-cpu")
-	find(&c.requestMicros, "dataplane/hit/sandlane/server-cpu")
+	for _, n := range numbers("dataplane/fleet-%d/sandlane/envoy-cpu") {
+		cost := requestCost{sandboxes: n}
+		find(&cost.micros, fmt.Sprintf("dataplane/fleet-%d/sandlane/envoy-cpu", n))
+		find(&cost.micros, fmt.Sprintf("dataplane/fleet-%d/sandlane/server-cpu", n))
+		c.requests = append(c.requests, cost)
+	}
+	if c.requests == nil {
+		missing = append(missing, "dataplane/fleet-N/sandlane/envoy-cpu")
+	}
+	find(&c.base, "dataplane/hit/sandlane/server-memory")
+	find(&c.known, fmt.Sprintf("socket/gateway-%d/sandlane/memory-without-routes", whole))
 	find(&c.whole, fmt.Sprintf("socket/gateway-%d/sandlane/memory", whole))
 	find(&c.lookMillis, fmt.Sprintf("dataplane/in-use-%d/sandlane/cpu", looked))
 	find(&c.lookMillis, fmt.Sprintf("dataplane/in-use-%d/envoy/cpu", looked))
@@ -71,20 +96,37 @@ type unit struct {
 	unit  string
 }
 
+// request is the cost of one where Envoy has so many sandboxes: of the smallest
+// number measured that is no less, or of the largest.
+func (c costs) request(sandboxes float64) requestCost {
+	for _, r := range c.requests {
+		if float64(r.sandboxes) >= sandboxes {
+			return r
+		}
+	}
+	return c.requests[len(c.requests)-1]
+}
+
 // table is the costs for people.
 func (c costs) table() []unit {
-	return []unit{
+	all := []unit{
 		{"index, a pod", c.podBytes, "bytes"},
 		{"index, a sandbox", c.sandboxBytes, "bytes"},
 		{"for comparison: client-go's informer, a pod", c.informerBytes, "bytes"},
+		{"the same without managedFields and what else nobody reads", c.strippedBytes, "bytes"},
 		{"route cache, a route", c.routeBytes, "bytes"},
 		{"activity registry, a claim", c.claimBytes, "bytes"},
-		{fmt.Sprintf("a whole gateway with %.0f routes", c.wholeRoutes), c.whole, "MB"},
+		{"a whole gateway that knows one sandbox", c.base, "MB"},
+		{fmt.Sprintf("one that knows %.0f", c.wholeRoutes), c.known, "MB"},
+		{"the same with a route to each", c.whole, "MB"},
 		{"watch event, a pod", c.podWire, "bytes"},
 		{"watch event, a sandbox", c.sandboxWire, "bytes"},
-		{"a request to a sandbox that has a route, Envoy and gateway", c.requestMicros, "µs of CPU"},
-		{fmt.Sprintf("bare writes, %d at once", c.burst), c.writeRate, "a second"},
+		{fmt.Sprintf("bare writes of pods, %d at once, with an etcd that does not wait for its disk", c.burst), c.writeRate, "a second"},
 		{fmt.Sprintf("poll of %.0f claims, 1 %% used", c.polled), c.pollMillis, "ms of CPU"},
 		{fmt.Sprintf("look at Envoy with %.0f addresses, gateway and Envoy", c.looked), c.lookMillis, "ms of CPU"},
 	}
+	for _, r := range c.requests {
+		all = append(all, unit{fmt.Sprintf("a request, where Envoy has %d sandboxes; Envoy and gateway", r.sandboxes), r.micros, "µs of CPU"})
+	}
+	return all
 }

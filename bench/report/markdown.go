@@ -104,6 +104,16 @@ func number(x float64) string {
 	}
 }
 
+// tested counts the changes that have a verdict.
+func tested(all []result.Change) (n int) {
+	for _, c := range all {
+		if c.Verdict != result.NoVerdict {
+			n++
+		}
+	}
+	return n
+}
+
 // Comparison is what moved from a to b.
 func Comparison(a, b *result.Result) string {
 	var out strings.Builder
@@ -119,6 +129,9 @@ func Comparison(a, b *result.Result) string {
 			p = fmt.Sprintf("n=%d+%d", c.OldN, c.NewN)
 		}
 		fmt.Fprintf(&out, "| %s | %s | %s | %.3f | %s | %s | %s |\n", c.Name, number(c.Old), number(c.New), c.Ratio, p, c.Verdict, c.Unit)
+	}
+	if n := tested(changes); n > 0 {
+		fmt.Fprintf(&out, "\n%d rows were tested, each with a chance of 1 in 20 to be called moved though nothing did: expect about %.0f such.\n", n, float64(n)/20)
 	}
 	if len(alone) > 0 {
 		fmt.Fprintf(&out, "\nOnly in one of them: %s\n", strings.Join(alone, ", "))

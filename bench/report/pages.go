@@ -32,6 +32,25 @@ func Pages(r *result.Result, docs string) error {
 	return nil
 }
 
+// mixed says how much of each there really was in the cases that mix something in.
+func mixed(r *result.Result) string {
+	var b strings.Builder
+	for _, m := range []struct{ row, what string }{
+		{"dataplane/open/both/rate", "requests/s of the fixed rate"},
+		{"dataplane/misses/sandlane/share", "% of requests that missed the route cache"},
+		{"dataplane/busy/sandlane/parked", "requests parked after the rounds of `busy`"},
+		{"dataplane/busy/both/sandboxes", "sandboxes made and deleted a second meanwhile (200 were wanted)"},
+	} {
+		if row := r.Row(m.row); row != nil && len(row.Samples) > 0 {
+			fmt.Fprintf(&b, "- %s %s (`%s`)\n", number(row.Summary().Median), m.what, m.row)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\nWhat was mixed in:\n\n" + b.String()
+}
+
 // performance is the summary: the headline, the plots, every row that has a
 // budget, and every ratio.
 func performance(r *result.Result, plots []string) string {
@@ -53,6 +72,7 @@ func performance(r *result.Result, plots []string) string {
 			b.WriteString(line(row))
 		}
 	}
+	b.WriteString(mixed(r))
 	b.WriteString(published(r))
 	b.WriteString("\n## Notes of the run\n\n")
 	for _, note := range r.Notes {

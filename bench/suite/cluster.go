@@ -46,6 +46,8 @@ type Cluster struct {
 	kubeconfig string
 	port       int // of all sandboxes
 
+	agents map[string]bool // pools whose pods run sandboxd; written before pods are made
+
 	fleet  int           // sandboxes b0 to b<fleet-1> exist
 	others atomic.Uint32 // addresses given out after those of any fleet
 }
@@ -57,7 +59,7 @@ func (e *Env) StartCluster(ctx context.Context, port int) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{ControlPlane: plane, env: e, kubeconfig: filepath.Join(e.Dir, "kubeconfig"), port: port}
+	c := &Cluster{ControlPlane: plane, env: e, kubeconfig: filepath.Join(e.Dir, "kubeconfig"), port: port, agents: map[string]bool{}}
 	if err := c.prepare(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -84,19 +86,30 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	return c.MakePool(ctx, Pool)
 }
 
+// MakeAgentPool makes a pool whose pods have a port for sandboxd: what the E2B API
+// creates sandboxes from.
+func (c *Cluster) MakeAgentPool(ctx context.Context, name string) error {
+	c.agents[name] = true
+	return c.MakePool(ctx, name)
+}
+
 // MakePool makes a pool that anyone may claim from by a first request.
 func (c *Cluster) MakePool(ctx context.Context, name string) error {
 	p := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}}
 	p.Spec.FirstRequest = &v1alpha1.FirstRequest{Access: v1alpha1.AccessPublic}
-	p.Spec.Template = &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{Spec: podSpec()}}
+	p.Spec.Template = &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{Spec: c.podSpec(name)}}
 	if err := c.Client.Create(ctx, p); err != nil {
 		return fmt.Errorf("make the pool %s: %w", name, err)
 	}
 	return nil
 }
 
-func podSpec() corev1.PodSpec {
-	return corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "bench"}}}
+func (c *Cluster) podSpec(pool string) corev1.PodSpec {
+	main := corev1.Container{Name: "main", Image: "bench"}
+	if c.agents[pool] {
+		main.Ports = []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}
+	}
+	return corev1.PodSpec{Containers: []corev1.Container{main}}
 }
 
 // Address is that of the i-th sandbox.
@@ -121,8 +134,10 @@ func (c *Cluster) MakeIdle(ctx context.Context, pool string) (*corev1.Pod, error
 
 // MakeUnready makes one that lacks only MakeReady.
 func (c *Cluster) MakeUnready(ctx context.Context, pool string) (*corev1.Pod, error) {
-	return c.makePod(ctx, pool, "idle-"+string(uuid.NewUUID()), func(*corev1.Pod) {})
+	return c.makePod(ctx, pool, idleName(), func(*corev1.Pod) {})
 }
+
+func idleName() string { return "idle-" + string(uuid.NewUUID()) }
 
 // other is an address that no sandbox of a fleet has.
 func (c *Cluster) other() netip.Addr { return Address(largestFleet + c.others.Add(1)) }
@@ -134,7 +149,7 @@ func (c *Cluster) makePod(ctx context.Context, pool, name string, change func(*c
 			Labels:      map[string]string{v1alpha1.LabelPool: pool, v1alpha1.LabelPhase: string(v1alpha1.PodIdle)},
 			Annotations: map[string]string{v1alpha1.AnnotationAddress: c.other().String()},
 		},
-		Spec: podSpec(),
+		Spec: c.podSpec(pool),
 	}
 	change(pod)
 	if err := c.Client.Create(ctx, pod); err != nil {

@@ -1,0 +1,86 @@
+package idle
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sandlane/sandlane/activity"
+	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// poll is the controller's question what was used since it last asked, when one
+// sandbox of a hundred was: the gateway's side of the call, from the request to the
+// encoded answer. What is left out is the socket.
+func poll(ctx context.Context, e *suite.Env) error {
+	before := heap()
+	r := activity.NewRegistry(nil)
+	all := make([]*routecache.Stamp, e.Objects)
+	for i := range all {
+		all[i] = r.Stamp(sandboxID(i), claim(i))
+		all[i].Touch(r.Now())
+	}
+	e.Add(fmt.Sprintf("idle/registry-%d/sandlane/memory", e.Objects), "bytes a claim", "less", (heap()-before)/float64(e.Objects))
+	l, err := net.Listen("unix", filepath.Join(e.Dir, "poll.sock"))
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer l.Close()
+	s, err := controlplane.NewServer(controlplane.ServerOptions{
+		Listener: l, Activity: usage{r}, Member: member{}, Fencer: struct{ controlplane.Fencer }{}, Releaser: struct{ controlplane.Releaser }{},
+		Drain: func(context.Context) error { return nil },
+	})
+	if err != nil {
+		return err
+	}
+	first := r.Since(0)
+	ask := &controlplanepb.LastActiveRequest{Cursor: first.Cursor, Source: first.Instance}
+	row := fmt.Sprintf("idle/poll-%d/sandlane/cpu", e.Objects)
+	moved := (len(all) + 99) / 100
+	for range max(e.Pairs, result.MinSamples) {
+		for i := 0; i < len(all); i += 100 {
+			all[i].Touch(r.Now())
+		}
+		start := suite.OwnCPU()
+		answer, err := s.LastActive(ctx, ask)
+		if err != nil {
+			return fmt.Errorf("poll: %w", err)
+		}
+		if _, err := proto.Marshal(answer); err != nil {
+			return fmt.Errorf("encode a poll: %w", err)
+		}
+		took := suite.OwnCPU() - start
+		if len(answer.GetActivities()) != moved {
+			return fmt.Errorf("a poll reports %d of %d sandboxes that were used", len(answer.GetActivities()), moved)
+		}
+		ask.Cursor = answer.GetCursor()
+		e.Add(row, "ms", "less", float64(took.Microseconds())/1000)
+	}
+	e.Progress("a poll of %d: %.1f ms of CPU", e.Objects, e.Row(row).Summary().Median)
+	return nil
+}
+
+// usage gives the registry to the server as a gateway does.
+type usage struct{ *activity.Registry }
+
+func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
+	r := u.Since(cursor)
+	out := controlplane.ActivityReport{Source: r.Instance, Cursor: r.Cursor, Known: r.Known, Entries: make([]controlplane.Activity, len(r.Entries))}
+	for i, e := range r.Entries {
+		out.Entries[i] = controlplane.Activity{SandboxID: e.ID, ClaimID: e.Claim, Age: e.Age}
+	}
+	return out
+}
+
+// member is a gateway's lease that nobody reads.
+type member struct{}
+
+func (member) Holder() string { return "bench" }
+func (member) Reached()       {}

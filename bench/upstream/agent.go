@@ -1,0 +1,21 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// ServeAgent answers as the sandboxd of every pod does when it is given its
+// sandbox's token: nothing, and all is well. It ends when the listener is closed.
+func ServeAgent(l net.Listener) error {
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	if err := s.Serve(l); !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("serve as sandboxd: %w", err)
+	}
+	return nil
+}
