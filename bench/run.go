@@ -75,12 +75,13 @@ func run(cmd *cobra.Command, plan suite.Plan, only []string, out string) error {
 		}
 		e.Progress("== %s: %s", s.Name, s.About)
 		if err := s.Run(cmd.Context(), e); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("section %s: %w", s.Name, err))
+			err = fmt.Errorf("section %s: %w", s.Name, err)
+			failed = errors.Join(failed, err)
 			if cmd.Context().Err() != nil {
 				return failed
 			}
 			// What the others measure is worth half an hour of somebody's time.
-			e.Progress("%v", failed)
+			e.Progress("%v", err)
 			e.Note("the section %s ended early: its rows are not all there", s.Name)
 		}
 		debug.FreeOSMemory() // what one section held must not press on the next

@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	lookTime  = 3 * time.Second // for the looks of all that are parked
 	parked    = 500
 	perSecond = 200 // sandboxes made, and as many deleted
 )
@@ -47,7 +48,7 @@ func (w *world) busy(ctx context.Context) error {
 	}
 	// A second after it has begun each of them looks once whether its sandbox has a
 	// pod elsewhere: all at once here, and never so in life.
-	if err := w.warm(ctx, w.single(connections)); err != nil {
+	if _, err := w.closed(ctx, w.ours, w.single(connections), lookTime); err != nil {
 		return err
 	}
 	background.Go(func() { c.run(ctx) })

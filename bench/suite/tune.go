@@ -9,9 +9,6 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// tuneRounds is how many rounds each of the settings gets.
-const tuneRounds = 4
-
 // Tried is a floor that runs with settings on trial.
 type Tried struct {
 	Round func(context.Context) (perSecond float64, err error)
@@ -25,6 +22,7 @@ func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx cont
 	settings := [][]string{
 		{"GOMAXPROCS=1", "GOGC=100"}, {"GOMAXPROCS=1", "GOGC=400"}, {"GOMAXPROCS=2", "GOGC=100"}, {"GOMAXPROCS=2", "GOGC=400"},
 	}
+	rounds := e.Rounds + 1
 	rates := make([][]float64, len(settings))
 	var turns []func(context.Context, int) error
 	for i, env := range settings {
@@ -42,7 +40,7 @@ func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx cont
 			return err
 		})
 	}
-	if err := InTurns(ctx, tuneRounds, turns...); err != nil {
+	if err := InTurns(ctx, rounds, turns...); err != nil {
 		return nil, err
 	}
 	best, told := 0, []string{}
@@ -52,6 +50,6 @@ func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx cont
 		}
 		told = append(told, fmt.Sprintf("%s %.0f/s", strings.Join(env, " "), result.Median(rates[i])))
 	}
-	e.Note("%s: the do-nothing server runs with %s, the fastest of those tried here in %d rounds in turns: %s", section, strings.Join(settings[best], " "), tuneRounds, strings.Join(told, ", "))
+	e.Note("%s: the do-nothing server runs with %s, the fastest of those tried here in %d rounds in turns: %s", section, strings.Join(settings[best], " "), rounds, strings.Join(told, ", "))
 	return slices.Clone(settings[best]), nil
 }
