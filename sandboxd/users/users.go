@@ -3,7 +3,9 @@
 // knows nothing about, and because os/user does not tell the login shell.
 //
 // It does not switch users: the process and files packages do, with what it
-// returns.
+// returns. Package access asks it who a request's user is, with the Database that
+// package sandboxd gives it; packages process, filesystem and files act for the
+// User that comes of it.
 package users
 
 import (
