@@ -1,6 +1,6 @@
 // Package crds holds the CustomResourceDefinitions of api/v1alpha1, generated
-// by `make generate`, for whoever installs them: `sandlane up`, the tests, the
-// Helm chart. It does not install them itself.
+// by `make generate`, for whoever installs them: `sandlane up` and the tests. It
+// does not install them itself.
 package crds
 
 import (
