@@ -14,8 +14,8 @@ const (
 	// baseName is the template that E2B's SDKs ask for when told nothing else.
 	baseName  = "base"
 	baseImage = "local/base"
-	// basePort is sandboxd's. A gateway knows by its name in a pod's template
-	// that the pool runs sandboxd.
+	// basePort is sandboxd's. A gateway knows by its number in a pod's template
+	// that the pool runs sandboxd; the name is for people.
 	basePort     = v1alpha1.SandboxdPort
 	basePortName = "envd"
 	// baseMemory keeps one sandbox from taking the whole machine.
