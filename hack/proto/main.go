@@ -1,8 +1,9 @@
 // Command proto compiles the repository's .proto files and hands them to the
 // protoc plugins that this module pins. It stands in for protoc, which is no
-// Go program and could not be pinned by a go.mod.
+// Go program and could not be pinned by a go.mod. It is no replacement for it: it
+// knows the options below and no others.
 //
-// It is run by generate.sh, from the root of the repository:
+// `make generate` runs it by generate.sh, from the root of the repository:
 //
 //	proto -I DIR -out DIR -opt OPTION,... -plugin BINARY [-plugin BINARY] FILE...
 package main

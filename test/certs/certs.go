@@ -1,6 +1,8 @@
 // Package certs makes certificate authorities and certificates for tests, good or
-// bad in whatever way a test wants. It is not how the product makes any (package
-// local does).
+// bad in whatever way a test wants. It is not how the product makes any (packages
+// local, local/authority and local/node do).
+//
+// The tests of packages controlplane and gateway call it.
 package certs
 
 import (

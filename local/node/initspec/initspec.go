@@ -1,9 +1,12 @@
 // Package initspec is what the local node tells its helper program podinit:
 // the description of one process to start.
 //
-// It is types only. The node writes a Spec as JSON to the helper's file
-// descriptor SpecFD; the helper answers on StatusFD: closed without a byte
-// means that the program was executed, anything else is the error in words.
+// It is types only and starts nothing. The node writes a Spec as JSON to the
+// helper's file descriptor SpecFD; the helper answers on StatusFD: closed without a
+// byte means that the program was executed, anything else is the error in words.
+//
+// Packages local/node, which writes it, and local/node/podinit, which reads it, use
+// it, and nobody else.
 package initspec
 
 // File descriptors that the node hands to podinit.
