@@ -13,8 +13,8 @@ import (
 
 // tellPool notes on the SandboxPool, once per time that requests wait, that
 // claims find no idle pod. The mutex is held. A note that could not be written
-// is tried again by the next request that finds nothing; the controller's poll
-// of waiting claims is what it can rely on.
+// is tried again by the next request that finds nothing. Nobody relies on it:
+// nothing reads it yet (docs/design/decisions.md 36).
 func (s *PoolScheduler) tellPool() {
 	if s.told {
 		return
