@@ -8,7 +8,8 @@ const (
 	LabelPhase = "sandlane.dev/phase"
 	// LabelSandboxID is the sandbox that the pod backs. Absent while unclaimed.
 	LabelSandboxID = "sandlane.dev/sandbox-id"
-	// LabelEnv is the env that the claim came through. Absent without one.
+	// LabelEnv is the env that the claim came through. Absent without one, which
+	// is always so yet: there are no envs.
 	LabelEnv = "sandlane.dev/env"
 )
 
@@ -57,11 +58,11 @@ const PodConditionReachable = "sandlane.dev/Reachable"
 
 // Annotations on SandboxPools.
 const (
-	// AnnotationScaleUpPending is the RFC 3339 time at which a claim first found
-	// no idle pod.
+	// AnnotationScaleUpPending is the RFC 3339 time at which claims last began to
+	// find no idle pod. It stays, and nothing reads it yet.
 	AnnotationScaleUpPending = "sandlane.dev/scale-up-pending"
 	// AnnotationLastCreate is the RFC 3339 time at which the pool was last asked
-	// for a sandbox.
+	// for a sandbox. Nothing writes or reads it yet.
 	AnnotationLastCreate = "sandlane.dev/last-create"
 	// AnnotationAliases are further names by which users of the REST API may ask
 	// for the pool, separated by commas.

@@ -155,7 +155,8 @@ type SandboxPoolStatus struct {
 	Stopping int32 `json:"stopping"`
 	// +optional
 	Failed int32 `json:"failed"`
-	// WaitingClaims counts claims that wait for a pod, over all gateways.
+	// WaitingClaims is for claims that wait for a pod, over all gateways. Nothing
+	// writes it yet.
 	// +optional
 	WaitingClaims int32 `json:"waitingClaims"`
 	// Selector selects the pool's idle pods, for the scale subresource.

@@ -199,7 +199,7 @@ type SandboxStatus struct {
 	// Stop is what the pod said when it stopped.
 	// +optional
 	Stop *StopRecord `json:"stop,omitempty"`
-	// Conditions are Ready, Paused and InplaceUpdated.
+	// Conditions has Ready alone.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -35,7 +35,7 @@ type SandboxTemplateSpec struct {
 	// means the template's own image.
 	// +optional
 	IdleImage string `json:"idleImage,omitempty"`
-	// Runtimes lists the images a sandbox may ask for, by name.
+	// Runtimes lists the images a sandbox may ask for, by name. Nothing uses it yet.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
