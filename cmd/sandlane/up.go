@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strconv"
 	"time"
@@ -84,15 +85,26 @@ func upHere(cmd *cobra.Command, o *local.Options) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)
 		report.Progress(line)
 	}
-	o.Ready = func(up local.UpFile) {
-		banner(cmd.OutOrStdout(), o.StateDir, up, "Ctrl-C")
-		report.Ready(up)
-	}
+	o.Ready = ready(cmd.OutOrStdout(), o.StateDir, report)
 	err := local.Up(cmd.Context(), *o)
 	if err != nil {
 		report.Failed(err)
 	}
 	return err
+}
+
+// ready says that everything runs: to the user, or to whoever detached this process
+// and shows the banner itself. What a detached one prints stays in its log, and the
+// banner has the API key.
+func ready(out io.Writer, stateDir string, report *local.Reporter) func(local.UpFile) {
+	return func(up local.UpFile) {
+		if report == nil {
+			banner(out, stateDir, up, "Ctrl-C")
+			return
+		}
+		fmt.Fprintln(out, "Sandlane is up.")
+		report.Ready(up)
+	}
 }
 
 // upDetached runs the same command in the background and waits until it is ready.
