@@ -32,8 +32,8 @@ func TestStartWithoutAnAPIServer(t *testing.T) {
 		path string
 		want int
 	}{
-		"controller":                 {[]string{"controller"}, "/metrics", http.StatusOK},
-		"one of several controllers": {[]string{"controller", "--leader-elect"}, "/metrics", http.StatusOK},
+		"controller":                 {[]string{"controller", "--leader-elect=false"}, "/metrics", http.StatusOK},
+		"one of several controllers": {[]string{"controller"}, "/metrics", http.StatusOK},
 		"gateway":                    {[]string{"gateway", "--name", "g", "--run-dir", filepath.Join(dir, "run")}, "/readyz", http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

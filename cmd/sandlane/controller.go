@@ -75,7 +75,7 @@ func newController() *cobra.Command {
 	kubeconfigFlag(cmd, &kubeconfig)
 	flags.StringVar(&o.metricsAddress, "metrics-address", "0", "where to serve /metrics; 0 is nowhere")
 	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
-	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run beside other controllers, one at a time")
+	flags.BoolVar(&o.leaderElect, "leader-elect", true, "wait for the lease of the one controller that works; false only where there is never a second, not even during a rolling update")
 	flags.DurationVar(&o.recordTTL, "record-ttl", sandboxpool.DefaultRecordTTL, "how long ended sandboxes are kept")
 	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")

@@ -20,9 +20,9 @@ import (
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-// Of several controllers one leads and the others do nothing. One that is told to
-// stop gives the lease back, so the next leads while it would still have counted;
-// one that is killed is waited for.
+// Of several controllers one leads and the others do nothing, without a flag that
+// says so. One that is told to stop gives the lease back, so the next leads while it
+// would still have counted; one that is killed is waited for.
 func TestLeaderElection(t *testing.T) {
 	e := &election{t: t, api: kubetest.Client(t), namespace: kubetest.Namespace(t), kubeconfig: writeKubeconfig(t)}
 	first := e.start()
@@ -73,7 +73,7 @@ type candidate struct {
 func (e *election) start() candidate {
 	e.t.Helper()
 	address := freeAddress(e.t)
-	c := candidate{metrics: "http://" + address + "/metrics", child: startChild(e.t, "controller", "--leader-elect",
+	c := candidate{metrics: "http://" + address + "/metrics", child: startChild(e.t, "controller",
 		"--kubeconfig", e.kubeconfig, "--system-namespace", e.namespace, "--metrics-address", address)}
 	kubetest.Eventually(e.t, time.Minute, "a candidate", func() error {
 		_, _, err := c.look()
