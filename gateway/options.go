@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -62,7 +64,8 @@ type Options struct {
 	LeaseDuration, RenewEvery time.Duration
 	// CacheSize is the number of routes kept, routecache.DefaultSize if 0.
 	CacheSize int
-	// MaxWait is how long a first request waits for a pod; extproc's default if 0.
+	// MaxWait is how long a first request waits for a pod, longestWait at most;
+	// extproc's default if 0.
 	MaxWait time.Duration
 	// IdleTick is how often Envoy is asked what is open, DefaultIdleTick if 0. It
 	// must be at most a quarter of the shortest idle timeout in use.
@@ -90,6 +93,10 @@ const DefaultDomain = "localhost:8080"
 
 // DefaultIdleTick fits idle timeouts of 4 s and more.
 const DefaultIdleTick = time.Second
+
+// longestWait is the longest MaxWait. Envoy ignores a request for more time than its
+// max_message_timeout, and would give up after its message_timeout.
+const longestWait = envoy.DefaultMaxMessageTimeout - extproc.WaitMargin
 
 // Complete fills in the defaults.
 func (o *Options) Complete() {
@@ -126,6 +133,8 @@ func (o *Options) Validate() error {
 		return errors.New("no run directory")
 	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0:
 		return errors.New("negative size or duration")
+	case o.MaxWait > longestWait:
+		return fmt.Errorf("max wait %v: must be at most %v, since Envoy waits no longer than %v for an answer", o.MaxWait, longestWait, envoy.DefaultMaxMessageTimeout)
 	}
 	return o.validateControl()
 }

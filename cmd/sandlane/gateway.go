@@ -44,7 +44,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", controlplane.DefaultLeaseDuration, "how long to answer without a renewal")
 	flags.DurationVar(&o.RenewEvery, "lease-renew-every", controlplane.DefaultRenewEvery, "time between renewals")
 	flags.IntVar(&o.CacheSize, "cache-size", routecache.DefaultSize, "routes kept in memory")
-	flags.DurationVar(&o.MaxWait, "max-wait", extproc.DefaultMaxWait, "how long a first request waits for a pod")
+	flags.DurationVar(&o.MaxWait, "max-wait", extproc.DefaultMaxWait, "how long a first request waits for a pod, at most 4m55s")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", gateway.DefaultDrainDelay, "how long to take new connections after SIGTERM, for load balancers to notice")
 	flags.DurationVar(&o.DrainGrace, "drain-grace", gateway.DefaultDrainGrace, "how long open requests may take to end after SIGTERM; a second signal ends it")
 	flags.DurationVar(&o.IdleTick, "idle-tick", gateway.DefaultIdleTick, "how often to ask Envoy what is open")
