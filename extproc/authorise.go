@@ -113,14 +113,8 @@ func (s *Server) wantedPool(c *call) (types.NamespacedName, error) {
 	h, fallback := &c.headers, s.o.FirstRequestPool
 	byHost := c.target.Form == FormHost
 	switch {
-	case !byHost && h.Env.Count > 0 && h.Pool.Count > 0:
-		return fallback, errEnvAndPool
-	case !byHost && h.Env.Count > 0:
-		env, err := parsePool(h.Env)
-		if err != nil {
-			return fallback, errEnvName
-		}
-		return fallback, &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: fmt.Sprintf("Env %s was not found", env.Name)}
+	case !byHost && h.Env.Count > 0: // there is no SandboxEnv yet
+		return fallback, errEnvRefused
 	case byHost || h.Pool.Count == 0:
 		if fallback == (types.NamespacedName{}) {
 			return fallback, ErrNotFound

@@ -50,9 +50,10 @@ func TestFirstRequestRules(t *testing.T) {
 		{name: "pool of three parts", headers: named("new", "x-sandbox-pool", "a/b/c"), status: 400},
 		{name: "pool with markup", headers: named("new", "x-sandbox-pool", "<b>"), status: 400},
 		{name: "empty pool", headers: named("new", "x-sandbox-pool", ""), status: 400},
-		{name: "env", headers: named("new", "x-sandbox-env", "base"), status: 404, message: "base"},
-		{name: "env and pool", headers: named("new", "x-sandbox-env", "base", "x-sandbox-pool", "echo"), status: 400},
-		{name: "broken env", headers: named("new", "x-sandbox-env", "Base!"), status: 400},
+		{name: "env", headers: named("new", "x-sandbox-env", "base"), status: 400, message: "Name a pool with X-Sandbox-Pool"},
+		{name: "env and pool", headers: named("new", "x-sandbox-env", "base", "x-sandbox-pool", "echo"), status: 400, message: "X-Sandbox-Env is not supported"},
+		{name: "broken env", headers: named("new", "x-sandbox-env", "Base!"), status: 400, message: "X-Sandbox-Env is not supported"},
+		{name: "host form ignores the env", headers: append(host("new"), "x-sandbox-env", "base"), want: made("default", "echo", "")},
 		{name: "generated form", headers: host(generated), status: 502, message: "The sandbox was not found"},
 		{name: "generated form with client ID", headers: named(generated+"-x", "x-sandbox-pool", "default/echo"), status: 502},
 	}
