@@ -33,9 +33,20 @@ var (
 	ErrLimited = errors.New("too many lookups")
 	// ErrParkingFull: too many requests wait already.
 	ErrParkingFull = errors.New("too many waiting requests")
+	// ErrNotPermitted: the API server forbids this gateway what the request needs.
+	ErrNotPermitted = errors.New("the gateway lacks a permission")
 	// ErrDraining: the gateway is stopping.
 	ErrDraining = errors.New("the gateway is stopping")
 )
+
+// InvalidError says that the API server refuses the sandbox, whenever and by whomever
+// it is asked for.
+type InvalidError struct {
+	// Reason is what it found wrong; the client reads it.
+	Reason string
+}
+
+func (e *InvalidError) Error() string { return "the sandbox is invalid: " + e.Reason }
 
 // retryAfterDefault is what a client is told to wait where nothing better is known.
 const retryAfterDefault = time.Second
@@ -44,8 +55,9 @@ const retryAfterDefault = time.Second
 // 503: the gateway, not the sandbox, is at fault.
 func rejectionOf(err error) *rejection {
 	var (
-		bad *BadTargetError
-		own *rejection
+		bad     *BadTargetError
+		invalid *InvalidError
+		own     *rejection
 	)
 	switch {
 	case errors.As(err, &own):
@@ -64,6 +76,10 @@ func rejectionOf(err error) *rejection {
 		return &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: messageResumeDenied}
 	case errors.Is(err, ErrBadKey):
 		return rejectBadKey()
+	case errors.As(err, &invalid):
+		return &rejection{reason: reasonInvalid, status: http.StatusBadRequest, message: "The sandbox cannot be made: " + invalid.Reason}
+	case errors.Is(err, ErrNotPermitted):
+		return &rejection{reason: reasonNotPermitted, status: http.StatusInternalServerError, message: "The sandbox gateway lacks a permission; its log says which"}
 	case errors.Is(err, ErrTransitioning):
 		return &rejection{reason: reasonTransitioning, status: http.StatusConflict, message: "The sandbox is still transitioning. Try again in a moment."}
 	case errors.Is(err, ErrSandboxLimit):

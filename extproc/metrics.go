@@ -18,6 +18,8 @@ const (
 	reasonTrafficToken  = "traffic_token"
 	reasonTransitioning = "transitioning"
 	reasonSandboxLimit  = "sandbox_limit"
+	reasonInvalid       = "invalid"
+	reasonNotPermitted  = "not_permitted"
 	reasonNoCapacity    = "no_capacity"
 	reasonLimited       = "limited"
 	reasonParkingFull   = "parking_full"

@@ -132,7 +132,7 @@ func (s *Server) reject(c *call, err error) error {
 		err = errNoLease
 	}
 	r := rejectionOf(err)
-	if r.reason == reasonInternal {
+	if r.reason == reasonInternal || r.reason == reasonNotPermitted {
 		s.logError("A request could not be answered", err)
 	}
 	r.sandboxID = c.target.ID

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sandlane/sandlane/activation"
+	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
 )
@@ -29,6 +33,14 @@ func translate(err error) error {
 			return fmt.Errorf("%w: %w", m.to, err)
 		}
 	}
+	switch {
+	case overQuota(err):
+		return fmt.Errorf("%w: %w", extproc.ErrSandboxLimit, err)
+	case errors.Is(err, activation.ErrInvalid):
+		return fmt.Errorf("%w: %w", &extproc.InvalidError{Reason: invalidReason(err)}, err)
+	case errors.Is(err, activation.ErrForbidden):
+		return fmt.Errorf("%w: %w", extproc.ErrNotPermitted, err)
+	}
 	return err
 }
 
@@ -42,6 +54,22 @@ var activationErrors = []struct{ from, to error }{
 	{activation.ErrParkingFull, extproc.ErrParkingFull},
 	{activation.ErrNoCapacity, extproc.ErrNoCapacity},
 	{activation.ErrShutdown, extproc.ErrDraining},
+}
+
+// invalidReason is what anyone may read of an activation.ErrInvalid. The scheduler has
+// taken out what may show a pod's environment; the API server's own words have not
+// been looked at.
+func invalidReason(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return schedule.Reasons(err)
+	}
+	return err.Error()
+}
+
+// overQuota reports whether a ResourceQuota stands against it. The API server forbids
+// that with the same status as what this gateway has no right to.
+func overQuota(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
 // keys is the credentials' verifier in extproc's words.

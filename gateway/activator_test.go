@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/extproc"
@@ -23,6 +27,7 @@ func TestActivationErrorsAreTranslated(t *testing.T) {
 		activation.ErrNoCapacity:   extproc.ErrNoCapacity,
 		activation.ErrShutdown:     extproc.ErrDraining,
 		activation.ErrNotReady:     context.DeadlineExceeded,
+		activation.ErrForbidden:    extproc.ErrNotPermitted,
 	} {
 		got := translate(fmt.Errorf("activate sandbox x: %w", &activation.RetryError{Err: from, After: 7}))
 		if !errors.Is(got, want) {
@@ -35,5 +40,36 @@ func TestActivationErrorsAreTranslated(t *testing.T) {
 	}
 	if translate(nil) != nil {
 		t.Error("success became an error")
+	}
+}
+
+// What the API server refuses for good is not answered as something that passes, and
+// says which field, without what the field holds where that may be a secret.
+func TestRefusalsAreTranslated(t *testing.T) {
+	status := func(reason metav1.StatusReason, code int32, message string, causes ...metav1.StatusCause) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason: reason, Code: code, Message: message, Details: &metav1.StatusDetails{Causes: causes},
+		}}
+	}
+	cause := metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.image", Message: "no spaces"}
+	for name, tc := range map[string]struct {
+		from error
+		want string // in the reason
+	}{
+		"of the API server": {fmt.Errorf("%w: %w", activation.ErrInvalid, status(metav1.StatusReasonInvalid, 422, "SECRET", cause)), "spec.image: no spaces"},
+		"of the scheduler":  {fmt.Errorf("%w: spec.image: no spaces", activation.ErrInvalid), "spec.image: no spaces"},
+	} {
+		var invalid *extproc.InvalidError
+		got := translate(fmt.Errorf("activate sandbox x: %w", tc.from))
+		if !errors.As(got, &invalid) || !errors.Is(got, activation.ErrInvalid) {
+			t.Errorf("%s: became %v", name, got)
+		} else if !strings.Contains(invalid.Reason, tc.want) || strings.Contains(invalid.Reason, "SECRET") {
+			t.Errorf("%s: the client reads %q", name, invalid.Reason)
+		}
+	}
+	quota := status(metav1.StatusReasonForbidden, 403, "sandboxes is forbidden: exceeded quota: q")
+	got := translate(fmt.Errorf("bind sandbox x: %w: %w", activation.ErrForbidden, quota))
+	if !errors.Is(got, extproc.ErrSandboxLimit) || errors.Is(got, extproc.ErrNotPermitted) {
+		t.Errorf("a quota became %v", got)
 	}
 }

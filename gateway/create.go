@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,7 +112,7 @@ func createError(err error) error {
 			return fmt.Errorf("%w: %w", m.to, err)
 		}
 	}
-	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
+	if overQuota(err) {
 		return fmt.Errorf("%w: %w", e2b.ErrQuota, err)
 	}
 	return err

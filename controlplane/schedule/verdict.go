@@ -78,7 +78,7 @@ func (v verdict) asError(doing string, err error) error {
 	case gone:
 		return fmt.Errorf("%s: %w", doing, ErrPodGone)
 	case invalid:
-		return fmt.Errorf("%s: %w: %s", doing, ErrInvalid, reasons(err))
+		return fmt.Errorf("%s: %w: %s", doing, ErrInvalid, Reasons(err))
 	case forbidden:
 		return fmt.Errorf("%s: %w: %w", doing, ErrForbidden, err)
 	case throttled:
@@ -91,9 +91,9 @@ func (v verdict) asError(doing string, err error) error {
 	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
 }
 
-// reasons says what the API server found wrong, without its messages where
+// Reasons says what the API server found wrong, without its messages where
 // those may show the pod's spec, which holds environment values.
-func reasons(err error) string {
+func Reasons(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return "refused"
