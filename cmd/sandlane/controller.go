@@ -73,7 +73,7 @@ func newController() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	kubeconfigFlag(cmd, &kubeconfig)
-	flags.StringVar(&o.metricsAddress, "metrics-address", "0", "where to serve /metrics; 0 is nowhere")
+	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics; empty or 0 is nowhere")
 	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "wait for the lease of the one controller that works; false only where there is never a second, not even during a rolling update")
 	flags.DurationVar(&o.recordTTL, "record-ttl", sandboxpool.DefaultRecordTTL, "how long ended sandboxes are kept")
@@ -109,7 +109,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		NewCache:                      patientCache,
 		Controller:                    config.Controller{CacheSyncTimeout: syncTimeout},
 		Cache:                         cache.Options{ByObject: reconcilers.CacheByObject()},
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		Metrics:                       metricsserver.Options{BindAddress: metricsAddress(o.metricsAddress, "0")}, // "" is a port there
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              "sandlane-controller",
 		LeaderElectionNamespace:       o.systemNamespace,

@@ -39,7 +39,7 @@ cluster; /readyz on the metrics address says when.`,
 	controlTLSFlags(flags, &o.ControlTLS, controlplane.ControllerIdentity)
 	flags.StringVar(&pool, "first-request-pool", "", "[namespace/]name of the pool for first requests that name none")
 	flags.StringVar(&o.Domain, "domain", gateway.DefaultDomain, "domain that SDKs find <port>-<ID> below, with its port")
-	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /healthz and /readyz; empty is nowhere")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /healthz and /readyz; empty or 0 is nowhere")
 	flags.StringVar(&o.SystemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", controlplane.DefaultLeaseDuration, "how long to answer without a renewal")
 	flags.DurationVar(&o.RenewEvery, "lease-renew-every", controlplane.DefaultRenewEvery, "time between renewals")
@@ -56,6 +56,7 @@ cluster; /readyz on the metrics address says when.`,
 		if o.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
+		o.MetricsAddress = metricsAddress(o.MetricsAddress, "")
 		o.Config.Wrap(failpoint.Watches("gateway/watch"))
 		o.Config.Wrap(failpoint.Requests("gateway/requests"))
 		o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))

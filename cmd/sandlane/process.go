@@ -15,6 +15,15 @@ func kubeconfigFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVar(path, "kubeconfig", "", "kubeconfig of the cluster (default the pod's service account)")
 }
 
+// metricsAddress is a --metrics-address as the part that serves it knows it, where off
+// stands for nowhere. Users may say that in the words of either part.
+func metricsAddress(address, off string) string {
+	if address == "" || address == "0" {
+		return off
+	}
+	return address
+}
+
 // required marks flags without which the command is refused.
 func required(cmd *cobra.Command, names ...string) {
 	for _, n := range names {
