@@ -8,11 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials"
-	"github.com/sandlane/sandlane/local"
 )
 
 func newAPIKey() *cobra.Command {
@@ -22,26 +20,21 @@ func newAPIKey() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	dir := cmd.PersistentFlags().String("state", "", "state folder (default $XDG_STATE_HOME/sandlane or ~/.local/state/sandlane)")
-	connect := func() (client.Client, error) {
-		path, err := stateDir(*dir)
-		if err != nil {
-			return nil, err
-		}
-		return clusterClient(path)
-	}
-	store := func() (*credentials.Store, error) {
-		c, err := connect()
-		if err != nil {
-			return nil, err
-		}
-		return credentials.NewStore(c, local.SystemNamespace), nil
-	}
-	cmd.AddCommand(newAPIKeyCreate(connect), newAPIKeyList(store), newAPIKeyRevoke(store))
+	on := clusterFlags(cmd.PersistentFlags())
+	cmd.AddCommand(newAPIKeyCreate(on), newAPIKeyList(on), newAPIKeyRevoke(on))
 	return cmd
 }
 
-func newAPIKeyCreate(connect func() (client.Client, error)) *cobra.Command {
+// keys is the cluster's store of API keys.
+func (c *cluster) keys() (*credentials.Store, error) {
+	api, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	return credentials.NewStore(api, c.systemNamespace), nil
+}
+
+func newAPIKeyCreate(on *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a key; it is shown this once",
@@ -52,15 +45,15 @@ func newAPIKeyCreate(connect func() (client.Client, error)) *cobra.Command {
 	team := cmd.Flags().String("team", demoTeam, "team that the key belongs to")
 	namespace := cmd.Flags().String("namespace", "default", "namespace whose sandboxes the key sees")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := connect()
+		c, err := on.connect()
 		if err != nil {
 			return err
 		}
-		key, info, err := credentials.NewStore(c, local.SystemNamespace).Create(cmd.Context(), *team, *namespace)
+		key, info, err := credentials.NewStore(c, on.systemNamespace).Create(cmd.Context(), *team, *namespace)
 		if err != nil {
 			return err
 		}
-		if err := credentials.EnsureInitSecret(cmd.Context(), c, local.SystemNamespace, *namespace); err != nil {
+		if err := credentials.EnsureInitSecret(cmd.Context(), c, on.systemNamespace, *namespace); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning: pods with sandboxd will not start in this namespace:", err)
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nkey %s of team %s for namespace %s; it is not shown again\n", key, info.ID, info.Team, info.Namespace)
@@ -69,10 +62,10 @@ func newAPIKeyCreate(connect func() (client.Client, error)) *cobra.Command {
 	return cmd
 }
 
-func newAPIKeyList(store func() (*credentials.Store, error)) *cobra.Command {
+func newAPIKeyList(on *cluster) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the keys", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := store()
+		s, err := on.keys()
 		if err != nil {
 			return err
 		}
@@ -90,14 +83,14 @@ func newAPIKeyList(store func() (*credentials.Store, error)) *cobra.Command {
 	return cmd
 }
 
-func newAPIKeyRevoke(store func() (*credentials.Store, error)) *cobra.Command {
+func newAPIKeyRevoke(on *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke a key by its ID (see list); it stops working within seconds",
 		Args:  cobra.ExactArgs(1),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := store()
+		s, err := on.keys()
 		if err != nil {
 			return err
 		}

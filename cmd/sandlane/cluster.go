@@ -4,22 +4,42 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/local"
 )
 
-// clusterClient reaches the cluster of the `up` that runs with a state folder.
-func clusterClient(stateDir string) (client.Client, error) {
-	up, err := local.ReadUpFile(stateDir)
+// cluster is the one that a command works on: that of a kubeconfig, else that of the
+// `up` that runs with a state folder. $KUBECONFIG alone is not heeded: who has tried
+// `up` would change another cluster without having named it.
+type cluster struct {
+	kubeconfig, state string
+	// systemNamespace is where the cluster keeps keys and the seed of tokens.
+	systemNamespace string
+}
+
+// clusterFlags adds the flags that name a cluster.
+func clusterFlags(flags *pflag.FlagSet) *cluster {
+	c := &cluster{}
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default that of the `up` with --state)")
+	flags.StringVar(&c.state, "state", "", stateUsage)
+	flags.StringVar(&c.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
+	return c
+}
+
+// connect returns a client that reads live.
+func (c *cluster) connect() (client.Client, error) {
+	kubeconfig, err := c.find()
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", up.Kubeconfig)
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
@@ -28,4 +48,20 @@ func clusterClient(stateDir string) (client.Client, error) {
 		return nil, err
 	}
 	return client.New(cfg, client.Options{Scheme: scheme})
+}
+
+// find returns the path of the kubeconfig.
+func (c *cluster) find() (string, error) {
+	switch {
+	case c.kubeconfig != "" && c.state != "":
+		return "", errors.New("--kubeconfig and --state name two clusters: give one of them")
+	case c.kubeconfig != "":
+		return c.kubeconfig, nil
+	}
+	dir, err := stateDir(c.state)
+	if err != nil {
+		return "", err
+	}
+	up, err := local.ReadUpFile(dir)
+	return up.Kubeconfig, err
 }

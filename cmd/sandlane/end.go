@@ -21,17 +21,13 @@ func newEnd() *cobra.Command {
 		Short: "End a sandbox; its record stays for a while",
 		Args:  cobra.ExactArgs(1),
 	}
-	state := stateFlag(cmd)
+	on := clusterFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id := args[0]
 		if err := checkID(id); err != nil {
 			return err
 		}
-		dir, err := state()
-		if err != nil {
-			return err
-		}
-		c, err := clusterClient(dir)
+		c, err := on.connect()
 		if err != nil {
 			return err
 		}

@@ -9,9 +9,11 @@ import (
 	"github.com/sandlane/sandlane/local"
 )
 
+const stateUsage = "state folder (default $XDG_STATE_HOME/sandlane or ~/.local/state/sandlane)"
+
 // stateFlag adds --state to a command and returns what reads it.
 func stateFlag(cmd *cobra.Command) func() (string, error) {
-	dir := cmd.Flags().String("state", "", "state folder (default $XDG_STATE_HOME/sandlane or ~/.local/state/sandlane)")
+	dir := cmd.Flags().String("state", "", stateUsage)
 	return func() (string, error) { return stateDir(*dir) }
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials"
-	"github.com/sandlane/sandlane/local"
 )
 
 func newToken() *cobra.Command {
@@ -22,27 +21,23 @@ E2b-Traffic-Access-Token). Tokens are derived from the ID: whoever may read the
 cluster's token seed has them all.`,
 		Args: cobra.ExactArgs(1),
 	}
-	state := stateFlag(cmd)
+	on := clusterFlags(cmd.Flags())
 	traffic := cmd.Flags().Bool("traffic", false, "the traffic token, not sandboxd's")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkID(args[0]); err != nil {
 			return err
 		}
-		dir, err := state()
+		c, err := on.connect()
 		if err != nil {
 			return err
 		}
-		c, err := clusterClient(dir)
-		if err != nil {
-			return err
-		}
-		return token(cmd, c, args[0], *traffic)
+		return token(cmd, c, on.systemNamespace, args[0], *traffic)
 	}
 	return cmd
 }
 
 // token prints a token of a sandbox that exists. A gateway has made the seed.
-func token(cmd *cobra.Command, c client.Client, id string, traffic bool) error {
+func token(cmd *cobra.Command, c client.Client, systemNamespace, id string, traffic bool) error {
 	var s v1alpha1.Sandbox
 	err := c.Get(cmd.Context(), client.ObjectKey{Name: id}, &s)
 	if apierrors.IsNotFound(err) {
@@ -57,7 +52,7 @@ func token(cmd *cobra.Command, c client.Client, id string, traffic bool) error {
 	if traffic && !s.Spec.Network.Private {
 		return fmt.Errorf("sandbox %s is not private: its ports ask for no token", id)
 	}
-	tokens, err := credentials.LoadTokens(cmd.Context(), c, local.SystemNamespace)
+	tokens, err := credentials.LoadTokens(cmd.Context(), c, systemNamespace)
 	if err != nil {
 		return err
 	}
