@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
@@ -13,11 +16,14 @@ import (
 
 func newEnvoyConfig() *cobra.Command {
 	var o envoy.Options
-	var listen, output string
+	var listen, output, file string
 	cmd := &cobra.Command{
 		Use:   "envoy-config",
 		Short: "Print the Envoy configuration of a gateway",
-		Args:  cobra.NoArgs,
+		Long: `Print the Envoy configuration of a gateway, or write it to a file: as an init
+container in Envoy's pod, say. The default of --retransmit-max is that of the
+kernel which this runs on, so run it where Envoy will run, or set it.`,
+		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.RunDir, "run-dir", "/run/sandlane", "folder of the gateway's and Envoy's sockets")
@@ -28,6 +34,7 @@ func newEnvoyConfig() *cobra.Command {
 	flags.DurationVar(&o.RetransmitMax, "retransmit-max", envoy.KernelRetransmitMax(),
 		"longest pause between two tries to send what a pod has not acknowledged; 0 where Envoy's kernel is older than Linux 6.15")
 	flags.StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	flags.StringVar(&file, "file", "", "file to write instead, at once and readable for all; its folder must be there")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		host, port, err := net.SplitHostPort(listen)
 		if err != nil {
@@ -49,8 +56,29 @@ func newEnvoyConfig() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if file != "" {
+			return replaceFile(file, text)
+		}
 		_, err = cmd.OutOrStdout().Write(text)
 		return err
 	}
 	return cmd
+}
+
+// replaceFile writes a file that anyone may read: whoever reads it meanwhile sees the
+// old or the new content.
+func replaceFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(0o644), f.Close()) // whatever the umask is
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
 }

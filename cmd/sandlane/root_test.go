@@ -3,13 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/local"
 )
 
@@ -64,6 +67,7 @@ func TestMistakesAreOneLine(t *testing.T) {
 		"envoy-config --listen localhost:1": "must be an IP address",
 		"envoy-config --tls-cert a":         "needs its key",
 		"envoy-config --max-streams -1":     "max streams -1",
+		"envoy-config --file /none/e":       "write /none/e",
 		"node --subnet x":                   "--subnet",
 		"version extra":                     "extra",
 		"prepare extra":                     "extra",
@@ -112,6 +116,53 @@ func TestEnvoyConfig(t *testing.T) {
 	}
 	if code, stdout, _ := run(t, "envoy-config"); code != 0 || !strings.Contains(stdout, "\nstatic_resources:\n") {
 		t.Errorf("exit code %d, %s", code, stdout)
+	}
+}
+
+// An init container writes the file into a folder that others may read already.
+func TestEnvoyConfigFile(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	dir := t.TempDir()
+	file := filepath.Join(dir, "envoy.yaml")
+	_, want, _ := run(t, "envoy-config", "--run-dir", "/r")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if code, stdout, stderr := run(t, "envoy-config", "--run-dir", "/r", "--file", file); code != 0 || stdout != "" || stderr != "" {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil || string(got) != want {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+	if st, err := os.Stat(file); err != nil || st.Mode() != 0o644 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if before, err := io.ReadAll(old); err != nil || string(before) != "old" {
+		t.Errorf("who had opened the file reads %q, %v", before, err)
+	}
+	// What fails leaves nothing behind.
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, "envoy-config", "--file", filepath.Join(dir, "folder")); code == 0 || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("a folder for a file: exit code %d, %q", code, stderr)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("the folder holds %v, %v", left, err)
+	}
+}
+
+// Who runs Envoy by the documentation runs it as `up` does.
+func TestDocumentedEnvoyArguments(t *testing.T) {
+	text, err := os.ReadFile("../../docs/images.md")
+	if want := strings.Join(envoy.Args("/run/sandlane/envoy.yaml", 2), " "); err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("docs/images.md lacks %q: %v", want, err)
 	}
 }
 
