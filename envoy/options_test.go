@@ -69,11 +69,3 @@ func TestFilesAndStreams(t *testing.T) {
 		}
 	}
 }
-
-// The fence waits three seconds for Envoy (docs/design 4.2).
-func TestMaxHoldIsBelowTheFencesWait(t *testing.T) {
-	t.Parallel()
-	if MaxHold >= 3*time.Second {
-		t.Errorf("Envoy may hold a request for %v, the fence waits 3 s", MaxHold)
-	}
-}
