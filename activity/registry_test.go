@@ -196,23 +196,55 @@ func TestMonotonic(t *testing.T) {
 	}
 }
 
+// Whatever the order was, every claim that is not over is there, once and stamped,
+// and nothing else is.
 func TestConcurrentUse(t *testing.T) {
+	const users, ids, rounds, kept = 4, 7, 1000, 10
 	r := NewRegistry(nil)
+	name := func(user, round int) (id, claim string) { return fmt.Sprint(round % ids), fmt.Sprint(user, "-", round) }
 	var all sync.WaitGroup
-	for g := range 4 {
+	for g := range users {
 		all.Go(func() {
-			for i := range 2000 {
-				id, claim := fmt.Sprint(i%7), fmt.Sprint(g)
+			for i := range rounds {
+				id, claim := name(g, i)
 				r.Stamp(id, claim).Touch(r.Now())
 				r.Park(id)()
 				if i%5 == 0 {
 					r.Since(0)
 				}
-				r.Over(id, fmt.Sprint(i))
+				if i >= kept {
+					id, claim := name(g, i-kept)
+					r.Over(id, claim)
+					r.Stamp(id, claim).Touch(r.Now()) // late
+				}
 			}
 		})
 	}
 	all.Wait()
+	var want []string
+	for g := range users {
+		for i := rounds - kept; i < rounds; i++ {
+			id, claim := name(g, i)
+			want = append(want, id+"/"+claim)
+		}
+	}
+	slices.Sort(want)
+	var got []string
+	for _, e := range r.Since(0).Entries {
+		got = append(got, e.ID+"/"+e.Claim)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("in use are %v, want %v", got, want)
+	}
+	for i, e := range r.all {
+		if e.place != i || r.find(e.id, e.claim) != e {
+			t.Errorf("entry %s/%s is not where it is looked for", e.id, e.claim)
+		}
+	}
+	if len(r.all) != len(want) || len(r.parked) != 0 || len(r.over) != users*(rounds-kept) {
+		t.Errorf("%d entries, %d IDs parked, %d claims over; want %d, 0, %d", len(r.all), len(r.parked), len(r.over), len(want), users*(rounds-kept))
+	}
 }
 
 func BenchmarkSince(b *testing.B) {
