@@ -147,3 +147,19 @@ func TestRunFlags(t *testing.T) {
 		t.Errorf("a bad address: %d, want 1", code)
 	}
 }
+
+// Without a secret anyone can make the first /init, which the log says once.
+func TestWarnsWithoutInitSecret(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for secret, want := range map[string]int{"": 1, "s3cret": 0} {
+		t.Setenv(initSecretEnv, secret)
+		var out, errs bytes.Buffer
+		if code := Run(stopped, []string{"-address", "127.0.0.1:0"}, &out, &errs); code != 0 {
+			t.Errorf("%d, %s", code, errs.String())
+		}
+		if got := strings.Count(errs.String(), "warning: "); got != want || strings.Contains(errs.String(), "s3cret") {
+			t.Errorf("with the secret %q: %s", secret, errs.String())
+		}
+	}
+}

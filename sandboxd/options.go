@@ -52,6 +52,10 @@ func (o *Options) Complete() {
 // get it: nothing that begins with SANDBOXD_ is handed on.
 const initSecretEnv = "SANDBOXD_INIT_SECRET"
 
+// initSecretName is the Secret that pods get it from: v1alpha1.InitSecretName, which
+// this package does not know.
+const initSecretName = "sandlane-init"
+
 var errHelp = flag.ErrHelp
 
 func parse(args []string, stderr io.Writer) (Options, bool, error) {

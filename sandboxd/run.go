@@ -59,5 +59,8 @@ func serve(ctx context.Context, options Options, stderr io.Writer) error {
 		return fmt.Errorf("listening: %w", err)
 	}
 	_, _ = fmt.Fprintf(stderr, "sandboxd %s listens on %s\n", Version, listener.Addr())
+	if options.InitSecret == "" {
+		_, _ = fmt.Fprintf(stderr, "sandboxd: warning: there is no secret of /init, so whoever reaches this port first can take the sandbox over; give it in %s, from the Secret %s of the namespace\n", initSecretEnv, initSecretName)
+	}
 	return New(options).Serve(ctx, listener)
 }
