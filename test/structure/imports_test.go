@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 		"index", "kubeclient", "local", "reconcilers", "routecache",
 	},
 	"bench": {
-		"activation", "activity", "api", "controlplane", "ending", "envoy", "extproc", "gateway", "index", "routecache", "test/kubetest",
+		"activation", "activity", "api", "controlplane", "credentials", "ending", "envoy", "extproc", "gateway", "index", "routecache", "test/kubetest",
 	},
 	"bench/floor":    {},
 	"sandboxd":       {},
