@@ -96,7 +96,7 @@ bench-build: build
 
 .PHONY: bench-once
 bench-once: ## run each Go benchmark of the hot paths once, so that none rots
-	$(GO) test -run '^$$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./activity/... ./credentials/... ./index/... ./controlplane/...
+	@hack/test.sh bench-once
 
 .PHONY: clean
 clean: ## remove what build made; caches and the state of `sandlane up` stay

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e e2b`,
-# `hack/test.sh chaos`, `hack/test.sh mutants`. It says first what this machine lacks, then finds or
-# builds the binaries that the tests talk to (etcd, kube-apiserver, kubectl,
-# kube-controller-manager, Envoy).
+# `hack/test.sh chaos`, `hack/test.sh mutants`, `hack/test.sh bench-once`. It says
+# first what this machine lacks, then finds or builds the binaries that the tests
+# talk to (etcd, kube-apiserver, kubectl, kube-controller-manager, Envoy).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -79,6 +79,9 @@ if wants e2e; then
 fi
 if wants e2b; then
 	go test -count=1 -v -timeout 30m ./test/e2b/... || status=1
+fi
+if wants bench-once; then
+	go test -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./activity/... ./credentials/... ./index/... ./controlplane/... || status=1
 fi
 if wants mutants; then
 	go run ./test/mutants || status=1
