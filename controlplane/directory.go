@@ -26,7 +26,8 @@ type DirectoryOptions struct {
 	// Leases are the leases of the system namespace.
 	Leases DirectoryLeases
 	// Pods are the pods of the system namespace: a gateway whose pod has ended is
-	// over before its lease. Nil: every lease counts its time out.
+	// over before its lease, and one whose pod is there is asked what is in use
+	// beyond it. Nil: every lease counts its time out, and no more.
 	Pods GatewayPods
 	// Grace is added to a lease's duration; it covers clocks that run at
 	// different speeds. 0 means DefaultLeaseGrace.
@@ -49,6 +50,9 @@ type Gateway struct {
 	Holder  Holder
 	// Gone is true when the lease vanished without a clean stop.
 	Gone bool
+	// Expired is true when the lease is over and the pod is not: it cannot route
+	// any more and owes no fence, but its Envoy may have streams open.
+	Expired bool
 }
 
 // Directory is the controller's knowledge of gateways. It learns from live
@@ -57,6 +61,8 @@ type Gateway struct {
 // lease's time and grace since a renewal was last seen, and show no newer one;
 // or the kubelet has said that the gateway's pod has ended, whatever writes of it
 // are still on their way.
+// A gateway whose lease has ended is still asked what is in use while its pod is
+// there (see the package comment).
 // A list or event older than what is known is ignored. A new Directory counts
 // each lease from when it first saw it. It is safe for concurrent use.
 type Directory struct {
@@ -82,7 +88,8 @@ type entry struct {
 	pod      types.UID             // empty if the lease names none
 	duration time.Duration
 	renewed  time.Time // when this Directory last saw a renewal
-	expired  bool      // by a live list; asked no more, to be deleted
+	expired  bool      // by a live list; it owes no fence
+	ended    bool      // expired, and its pod is over or gone; asked no more, to be deleted
 }
 
 // NewDirectory returns a Directory that knows no gateway yet.
@@ -106,7 +113,8 @@ func NewDirectory(o DirectoryOptions) (*Directory, error) {
 }
 
 // List lists the leases live and returns the gateways that must be asked,
-// sorted by name. On an error nothing is known, not even that there are none.
+// sorted by name: those that are Expired about use alone. On an error nothing is
+// known, not even that there are none.
 func (d *Directory) List(ctx context.Context) ([]Gateway, error) {
 	sent := time.Now()
 	// No resourceVersion: a consistent read.
@@ -154,30 +162,52 @@ func (d *Directory) Revoke(ctx context.Context, g Gateway) error {
 func (d *Directory) view() []Gateway {
 	out := make([]Gateway, 0, len(d.entries))
 	for _, e := range d.entries {
-		if !e.expired && e.Holder.Mark != MarkLeft {
-			out = append(out, e.Gateway)
+		if !e.ended && e.Holder.Mark != MarkLeft {
+			g := e.Gateway
+			g.Expired = e.expired
+			out = append(out, g)
 		}
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	d.o.Metrics.gateways.Set(float64(len(out)))
+	fenced := len(fencing(out))
+	d.o.Metrics.gateways.Set(float64(fenced))
+	d.o.Metrics.expired.Set(float64(len(out) - fenced))
+	return out
+}
+
+// fencing returns the gateways that may still route and so owe fences.
+func fencing(gateways []Gateway) []Gateway {
+	out := make([]Gateway, 0, len(gateways))
+	for _, g := range gateways {
+		if !g.Expired {
+			out = append(out, g)
+		}
+	}
 	return out
 }
 
 // expire ends the leases of which no renewal was seen for their time and grace
-// before a live list was sent, and those whose gateway's pod has ended. mu is held;
-// the list has been taken in.
+// before a live list was sent, and those whose gateway's pod has ended. Of the first
+// only those end that have no pod to wait for. mu is held; the list has been taken in.
 func (d *Directory) expire(sent time.Time) {
 	for name, e := range d.entries {
 		ended := d.podEnded(e)
-		if e.expired || !ended && sent.Sub(e.renewed) < e.duration+d.o.Grace {
-			continue
+		if !e.expired && (ended || sent.Sub(e.renewed) >= e.duration+d.o.Grace) {
+			d.o.Log.Warn("gateway lease is over", "lease", name, "holder", e.Holder.String(), "podEnded", ended)
+			e.expired = true
 		}
-		d.o.Log.Warn("gateway lease is over", "lease", name, "holder", e.Holder.String(), "podEnded", ended)
-		d.lose()
-		e.expired = true
-		if e.Gone {
-			delete(d.entries, name)
+		if e.expired && !e.ended && (ended || !d.podCounts(e)) {
+			d.end(name, e)
 		}
+	}
+}
+
+// end ends a gateway of which nothing is left that could be in use. mu is held.
+func (d *Directory) end(name string, e *entry) {
+	d.lose()
+	e.ended = true
+	if e.Gone {
+		delete(d.entries, name)
 	}
 }
 

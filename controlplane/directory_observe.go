@@ -94,7 +94,7 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 			d.lose() // another process: what the old one knew is gone
 		}
 		if h.succeeds(e.Holder) || !e.lease.Spec.RenewTime.Equal(l.Spec.RenewTime) {
-			e.renewed, e.expired = time.Now(), false
+			e.renewed, e.expired, e.ended = time.Now(), false, false
 		}
 	}
 	if h.Mark == MarkLeft && (!known || e.Holder.Mark != MarkLeft) {
@@ -113,13 +113,13 @@ func (d *Directory) vanish(name string, e *entry) {
 	switch {
 	case e.Holder.Mark == MarkLeft:
 		d.leave(name, e)
-	case e.expired:
+	case e.ended:
 		d.finish(e.lease.UID)
 		delete(d.entries, name)
 	default:
 		// A renewal may have come between the last look and the deletion.
 		d.o.Log.Warn("gateway lease vanished", "lease", name, "holder", e.Holder.String())
-		e.Gone, e.renewed = true, time.Now()
+		e.Gone, e.renewed, e.expired = true, time.Now(), false
 	}
 }
 

@@ -76,9 +76,54 @@ func (d *Directory) podEnded(e *entry) bool {
 	return e.pod != "" && over
 }
 
+// podCounts reports whether a lease's end is not the end of its gateway: its pod may
+// run, and an Envoy in it with streams that are in use. mu is held.
+func (d *Directory) podCounts(e *entry) bool { return e.pod != "" && d.o.Pods != nil }
+
+// lookForPods ends the gateways whose lease is over and whose pod is not there any
+// more, by a live list of pods that is sent after the lease's end. While the pods
+// cannot be listed these gateways stay, and are asked.
+func (d *Directory) lookForPods(ctx context.Context) {
+	wanted := d.podsWaitedFor()
+	if len(wanted) == 0 {
+		return
+	}
+	// No resourceVersion: a consistent read.
+	list, err := d.o.Pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		d.o.Log.Warn("gateways whose lease is over may still have streams open: their pods cannot be listed", "error", err)
+		return
+	}
+	for i := range list.Items {
+		d.seePod(&list.Items[i])
+		delete(wanted, list.Items[i].UID)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, e := range d.entries {
+		if gone := wanted[e.pod]; gone && e.expired && !e.ended {
+			d.o.Log.Warn("the pod of a gateway whose lease is over is gone", "lease", name, "holder", e.Holder.String())
+			d.end(name, e)
+		}
+	}
+}
+
+// podsWaitedFor returns the pods of gateways whose lease is over.
+func (d *Directory) podsWaitedFor() map[types.UID]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	wanted := map[types.UID]bool{}
+	for _, e := range d.entries {
+		if e.expired && !e.ended && d.podCounts(e) {
+			wanted[e.pod] = true
+		}
+	}
+	return wanted
+}
+
 // podReflector feeds the watch of pods into the Directory. What ends while the
 // watch is broken and is gone before the next list is never seen: its lease
-// counts its time out.
+// counts its time out, after which lookForPods finds that it is gone.
 func (d *Directory) podReflector() *cache.Reflector {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -20,8 +20,8 @@ const listTimeout = 5 * time.Second
 // any list or watch may lag behind.
 const rememberOver = time.Hour
 
-// Start watches leases and pods, lists the leases every RefreshEvery, and deletes those that
-// are expired or whose gateway left, until the context ends; then it returns
+// Start watches leases and pods, lists the leases every RefreshEvery, and deletes those
+// whose gateway is over or left, until the context ends; then it returns
 // nil. One Directory may do so at a time. List works without it, but without
 // the watch a clean stop looks like a lease that vanished.
 func (d *Directory) Start(ctx context.Context) error {
@@ -73,7 +73,7 @@ func (s leaseStore) Replace(objs []any, rv string) error {
 	return nil
 }
 
-// refresh lists the leases and deletes those that are over.
+// refresh lists the leases and deletes those of gateways that are over.
 func (d *Directory) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -83,6 +83,7 @@ func (d *Directory) refresh(ctx context.Context) {
 		}
 		return
 	}
+	d.lookForPods(ctx)
 	for _, l := range d.ended() {
 		err := d.o.Leases.Delete(ctx, l.Name, onlyThis(l))
 		switch {
@@ -103,7 +104,7 @@ func (d *Directory) ended() []*coordinationv1.Lease {
 	forget(d.podsOver)
 	var out []*coordinationv1.Lease
 	for _, e := range d.entries {
-		if e.expired || e.Holder.Mark == MarkLeft {
+		if e.ended || e.Holder.Mark == MarkLeft {
 			out = append(out, e.lease)
 		}
 	}

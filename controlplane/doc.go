@@ -45,7 +45,33 @@
 // A [Directory] knows which gateways must be asked: those in a live list of
 // leases, and those whose lease vanished without a clean stop, each until the
 // lease's duration and a grace after the Directory last saw a renewal. A
-// [Client] asks all of them. A gateway that owes a fence settles it by
+// [Client] asks all of them. The states of a gateway, as a Directory sees it:
+//
+//	live     renewed, or within lease and grace: owes fences, is asked about use
+//	expired  its lease is over, its pod is not: it routes nothing any more and owes
+//	         no fence, but requests that its Envoy took before may still be open. It
+//	         is asked about use alone, and its lease is kept, so that the next
+//	         controller asks it as well
+//	ended    its pod is over, or a list of pods made after the lease's end lacks it;
+//	         or it names no pod: asked no more, its lease is deleted
+//
+//	live ─lease and grace─▶ expired ─pod over or gone─▶ ended
+//	live ─pod over, or the lease ends and it names no pod─▶ ended
+//	expired, ended ─renewal, new holder─▶ live
+//
+// What an expired gateway may be:
+//
+//	alive, without the API server    it answers: its Envoy's streams count as ever
+//	alive, reached by nobody         unanswered: nothing is released for idleness
+//	dead or not to be started,       unanswered, until its process is back or its pod
+//	beside an Envoy that lives       is deleted
+//	dead with its pod or node        the kubelet says so, or the pod is gone: ended.
+//	                                 A pod on a lost node stays until somebody
+//	                                 deletes it or the node; until then unanswered
+//	a pod deleted with no grace,     ended at the lease's end: who deletes it so says
+//	which runs on                    that nothing of it runs
+//
+// A gateway that owes a fence settles it by
 //
 //   - acknowledging it, under the holder that was noted or a newer epoch of the
 //     same instance (the same process, thus the same route cache);

@@ -114,6 +114,7 @@ func (c *Client) round(waiters []waiter) {
 		}
 		return
 	}
+	gateways = fencing(gateways)
 	fences := make(map[*pendingFence]bool, len(waiters))
 	for _, w := range waiters {
 		w.fence.note(gateways)

@@ -44,7 +44,7 @@ func (m *MembershipMetrics) serve(g *Membership) { m.member.Store(g) }
 type ControllerMetrics struct {
 	rounds, unanswered, revoked, lost prometheus.Counter
 	latency                           prometheus.Histogram
-	gateways                          prometheus.Gauge
+	gateways, expired                 prometheus.Gauge
 }
 
 // NewControllerMetrics registers a controller's metrics; nil registers none.
@@ -63,8 +63,12 @@ func NewControllerMetrics(reg prometheus.Registerer) *ControllerMetrics {
 			Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "gateways",
 			Help: "Gateways that must acknowledge a fence now.",
 		}),
+		expired: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "gateways_expired",
+			Help: "Gateways whose lease is over and whose pod is not. Nothing is released for idleness while one of them does not answer.",
+		}),
 	}
-	register(reg, m.rounds, m.unanswered, m.revoked, m.lost, m.latency, m.gateways)
+	register(reg, m.rounds, m.unanswered, m.revoked, m.lost, m.latency, m.gateways, m.expired)
 	return m
 }
 

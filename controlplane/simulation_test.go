@@ -24,6 +24,7 @@ import (
 type simulation struct {
 	t         *testing.T
 	api       *fakeAPI
+	pods      *fakePods
 	directory *Directory
 	client    *Client
 	gateways  ServerOptions // of each gateway's server: TLS and Log
@@ -43,8 +44,8 @@ func simulate(t *testing.T, test func(*testing.T, *simulation)) {
 func simulateWith(t *testing.T, gateways ServerOptions, controller ClientOptions, test func(*testing.T, *simulation)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulation{t: t, api: newFakeAPI(), gateways: gateways, listeners: map[string]*bufconn.Listener{}, cut: map[string]bool{}}
-		s.directory = newDirectory(t, s.api)
+		s := &simulation{t: t, api: newFakeAPI(), pods: &fakePods{}, gateways: gateways, listeners: map[string]*bufconn.Listener{}, cut: map[string]bool{}}
+		s.directory = s.newDirectory()
 		s.closers = append(s.closers, s.directory.watch(t))
 		controller.Directory, controller.Dial = s.directory, append(controller.Dial, grpc.WithContextDialer(s.dial))
 		client, err := NewClient(controller)
@@ -60,6 +61,16 @@ func simulateWith(t *testing.T, gateways ServerOptions, controller ClientOptions
 		}()
 		test(t, s)
 	})
+}
+
+// newDirectory is what a new controller knows.
+func (s *simulation) newDirectory() *Directory {
+	s.t.Helper()
+	d, err := NewDirectory(DirectoryOptions{Leases: s.api, Pods: s.pods})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return d
 }
 
 func (s *simulation) dial(ctx context.Context, address string) (net.Conn, error) {
