@@ -32,7 +32,7 @@ const maxAnswer = 128 << 20
 type ClientOptions struct {
 	Directory *Directory
 	// CallTimeout is how long a gateway may take to acknowledge fences before its
-	// lease is revoked. 0 means DefaultCallTimeout.
+	// lease is revoked, for the first time. 0 means DefaultCallTimeout.
 	CallTimeout time.Duration
 	// PollTimeout is how long it may take to say what was in use; the first
 	// answer can be large. 0 means DefaultPollTimeout.
@@ -62,7 +62,8 @@ type Client struct {
 	waiting []waiter                    // for the next round; guarded by mu
 	running bool                        // a round runs; guarded by mu
 
-	activity activity
+	activity    activity
+	revocations revocations
 }
 
 // NewClient returns a Client; it connects to nobody yet.

@@ -127,11 +127,6 @@ func TestFenceSettledByARejoin(t *testing.T) {
 		if g.Holder() != "a/2" || !slices.Contains(g.log.all(), "lost") || g.fences.asked() != 0 {
 			t.Errorf("holder %s, events %v, asked %d times", g.Holder(), g.log.all(), g.fences.asked())
 		}
-		for rv := uint64(8); rv < 16; rv++ {
-			if took := s.fenceUntilDone(rv, 2*time.Minute); took > 75*time.Second {
-				t.Errorf("fence %d took %v", rv, took)
-			}
-		}
 		s.cutOff("g1", false)
 		s.wantUnanswered(s.fence(99), "", "reachable again")
 		g.wantHeld(t, true, "reached")

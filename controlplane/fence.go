@@ -115,6 +115,7 @@ func (c *Client) round(waiters []waiter) {
 		return
 	}
 	gateways = fencing(gateways)
+	c.revocations.keep(gateways)
 	fences := make(map[*pendingFence]bool, len(waiters))
 	for _, w := range waiters {
 		w.fence.note(gateways)
@@ -201,16 +202,17 @@ func (c *Client) settle(fences map[*pendingFence]bool) {
 }
 
 // ask sends the fences to one gateway and reports whether it acknowledged. If
-// it did not, its holder is overwritten.
+// it did not, its holder is overwritten, unless that was done a short while ago.
 func (c *Client) ask(g Gateway, owed []*pendingFence) bool {
 	err := c.send(g, owed)
 	if err == nil {
 		failpoint.Hit("controlplane/acknowledged") // one gateway has acknowledged, others may not have
+		c.revocations.acknowledged(g.Name)
 		return true
 	}
 	c.o.Metrics.unanswered.Inc()
 	c.o.Log.Debug("gateway did not acknowledge", "gateway", g.Name, "holder", g.Holder.String(), "error", err)
-	if g.Gone || g.Holder.Mark != "" || c.ctx.Err() != nil {
+	if g.Gone || g.Holder.Mark != "" || c.ctx.Err() != nil || !c.revocations.due(g.Name) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, c.o.CallTimeout)

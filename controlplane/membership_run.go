@@ -11,8 +11,9 @@ import (
 
 const (
 	firstRetry = 100 * time.Millisecond
-	// A gateway whose holder is overwritten again and again waits this long at most.
-	maxRejoinDelay = time.Minute
+	// A gateway whose holder is overwritten again and again waits this long at most:
+	// it serves nobody meanwhile, and who overwrites it waits (see revocations).
+	maxRejoinDelay = 2 * time.Second
 	// maxRetry: the gateway serves nobody until it has joined, and a renewal that
 	// failed leaves it less time.
 	maxRetry = 2 * time.Second
@@ -56,7 +57,7 @@ func (m *Membership) Start(ctx context.Context) error {
 }
 
 // rejoinDelay is how long to wait before joining, after so many losses with no
-// call of a controller in between: nothing at first, then 1, 2, 4 … 60 s.
+// call of a controller in between: nothing at first, then 1 s, then 2 s.
 func rejoinDelay(losses int) time.Duration {
 	if losses < 2 {
 		return 0
