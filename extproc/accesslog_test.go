@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"testing"
@@ -89,14 +90,44 @@ func TestUpstreamFailureIsResolvedLive(t *testing.T) {
 		if f.resolver.reads != 2 {
 			t.Errorf("%d live reads after a second", f.resolver.reads)
 		}
-		// Live reads used up: what the index has still holds.
-		time.Sleep(recheckAfter)
-		f.logEntry(fail, time.Now())
-		f.resolver.liveErr = ErrLimited
-		if a := f.ask(t, host("hello")...); a.destination == "" {
-			t.Errorf("answer %+v", a)
-		}
 	})
+}
+
+// Live reads used up, or the API server away: what the index has still holds, while
+// the lease does. A pod that it does not show running is asked for as ever.
+func TestSuspectWithoutALiveRead(t *testing.T) {
+	limited, away := ErrLimited, errors.New("api server is away")
+	for name, tt := range map[string]struct {
+		err     error
+		index   State
+		lost    bool
+		routed  bool
+		reading func(context.Context) error
+	}{
+		"limited":                {err: limited, index: StateRunning, routed: true},
+		"away":                   {err: away, index: StateRunning, routed: true},
+		"does not answer":        {index: StateRunning, routed: true, reading: func(context.Context) error { return context.DeadlineExceeded }},
+		"away, no lease":         {err: away, index: StateRunning, lost: true},
+		"away, not in the index": {err: away, index: StateUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				r := testRoute("hello")
+				if tt.index == StateRunning {
+					f.resolver.setIndex("hello", running(r))
+				}
+				f.put(t, r)
+				f.logEntry(entry("hello", r.ClaimID, &dataaccesslogv3.ResponseFlags{UpstreamConnectionFailure: true}), time.Now())
+				f.lease.held.Store(!tt.lost)
+				f.resolver.liveErr, f.resolver.onRead = tt.err, tt.reading
+				a := f.ask(t, host("hello")...)
+				if (a.destination != "") != tt.routed || !tt.routed && a.status != http.StatusServiceUnavailable || f.resolver.reads != 1 {
+					t.Errorf("answer %+v after %d live reads", a, f.resolver.reads)
+				}
+			})
+		})
+	}
 }
 
 func TestStreamEndsAreStamped(t *testing.T) {

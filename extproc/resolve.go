@@ -112,8 +112,10 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	_, keyErr := s.verify(c)
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, keyErr == nil)
 	s.metrics.resolved("live", start)
-	if errors.Is(err, ErrLimited) && m.suspect && running {
-		live, err = res, nil // doubted, not refuted: the index's own checks still hold
+	if err != nil && ctx.Err() == nil && m.suspect && running {
+		// Doubted, not refuted: nobody has read anything else, and the index's own
+		// checks still hold, as they do for every request while the API server is away.
+		live, err = res, nil
 	}
 	m.suspect = false
 	return live, err

@@ -9,7 +9,9 @@ import (
 
 // suspects remembers the sandboxes whose upstream failed: the next resolve of
 // such an ID asks the API server, since the index may not have seen the pod die
-// yet. An ID that was just checked is not doubted again for recheckAfter, so
+// yet. That is for the client's sake alone: what the index says is as safe to route
+// to as ever, and is what counts where the API server does not answer. An ID that
+// was just checked is not doubted again for recheckAfter, so
 // that a client that polls a closed port does not use up the live reads.
 //
 // Safe for concurrent use. It is off the hot path: only failures and misses
