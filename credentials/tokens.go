@@ -6,18 +6,22 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 const (
 	seedSecret = "token-seed"
 	dataSeed   = "seed"
 	seedLength = 32 // bytes
+	listPage   = 500
 
 	// Each kind of token has a prefix. E2B has none for envd's, which here would
 	// let the envd token of a sandbox that somebody named "sandbox-traffic-x" be
@@ -41,14 +45,22 @@ func NewTokens(seed []byte) (*Tokens, error) {
 	return &Tokens{seed: seed}, nil
 }
 
+// ErrSeedLost means that the seed's Secret is gone and tokens of it are in use.
+var ErrSeedLost = errors.New("the seed of tokens is lost")
+
 // LoadTokens reads the seed from its Secret in the given namespace, the system's
 // own, and makes a random one first if there is none. Several processes may do so
-// at once: all end up with the same seed. The client must not read from a cache.
+// at once: all end up with the same seed. It makes none while a sandbox runs that
+// may know tokens of another (ErrSeedLost): with a new one nobody could reach it
+// or vouch for it. The client must not read from a cache.
 func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: seedSecret}
 	err := c.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
+		if err := seedNeeded(ctx, c, key); err != nil {
+			return nil, err
+		}
 		seed := make([]byte, seedLength)
 		rand.Read(seed) // never fails
 		secret = &corev1.Secret{
@@ -68,6 +80,52 @@ func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens
 		return nil, fmt.Errorf("Secret %s: %w", key, err)
 	}
 	return tokens, nil
+}
+
+// seedNeeded returns ErrSeedLost if a sandbox is claimed and pods of some pool run
+// sandboxd, which has been told tokens. The pools are looked at first: they are few,
+// and say on a new cluster that there is nothing to look for. What a pod runs is read
+// from the templates as they are now: this is to keep an operator's slip from
+// spreading, what must not end a sandbox does not depend on it.
+func seedNeeded(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	told, err := anySandboxd(ctx, c)
+	if err != nil {
+		return fmt.Errorf("looking for pods that know tokens: %w", err)
+	}
+	list := &v1alpha1.SandboxList{}
+	for told {
+		if err := c.List(ctx, list, client.Limit(listPage), client.Continue(list.Continue)); err != nil {
+			return fmt.Errorf("looking for sandboxes that know tokens: %w", err)
+		}
+		for i := range list.Items {
+			if s := &list.Items[i]; s.Spec.End == nil && (s.Spec.Binding != nil || s.Status.StartedAt != nil) {
+				return fmt.Errorf("%w: the Secret %s is not there, but sandbox %s is, whose tokens derive from it: restore the Secret, "+
+					"or end all sandboxes (kubectl delete sandboxes --all), and delete the Secrets %s with the pods that have read them",
+					ErrSeedLost, key, s.Name, v1alpha1.InitSecretName)
+			}
+		}
+		told = list.Continue != ""
+	}
+	return nil
+}
+
+// anySandboxd reports whether some pool's or template's pods run sandboxd.
+func anySandboxd(ctx context.Context, c client.Client) (bool, error) {
+	pools, templates := &v1alpha1.SandboxPoolList{}, &v1alpha1.SandboxTemplateList{}
+	if err := errors.Join(c.List(ctx, pools), c.List(ctx, templates)); err != nil {
+		return false, err
+	}
+	for i := range pools.Items {
+		if t := pools.Items[i].Spec.Template; t != nil && v1alpha1.RunsSandboxd(&t.Template.Spec) {
+			return true, nil
+		}
+	}
+	for i := range templates.Items {
+		if v1alpha1.RunsSandboxd(&templates.Items[i].Spec.Template.Spec) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Traffic returns the token that a private sandbox asks for on every port but

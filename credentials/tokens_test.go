@@ -2,13 +2,18 @@ package credentials
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -77,6 +82,64 @@ func TestLoadTokens(t *testing.T) {
 	if err := c.Update(t.Context(), &secret); err == nil {
 		t.Error("the seed can be changed")
 	}
+}
+
+// No seed is made while a sandbox runs that may have been told tokens of another.
+func TestLoadTokensWhileSandboxesRun(t *testing.T) {
+	c, ns := kubetest.Client(t), kubetest.Namespace(t)
+	load := func(want error, when string) {
+		t.Helper()
+		if _, err := LoadTokens(t.Context(), c, ns); !errors.Is(err, want) {
+			t.Fatalf("%s: %v, want %v", when, err, want)
+		}
+		err := c.Get(t.Context(), types.NamespacedName{Namespace: ns, Name: seedSecret}, &corev1.Secret{})
+		if made := err == nil; made != (want == nil) {
+			t.Fatalf("%s: the seed was made: %v (%v)", when, made, err)
+		}
+		if want == nil {
+			if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: seedSecret}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	create := func(o client.Object) {
+		t.Helper()
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Delete(context.Background(), o); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	load(nil, "on a new cluster")
+	claimed := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: kubetest.Name("claimed")}}
+	claimed.Spec.Namespace, claimed.Spec.Pool = ns, "base"
+	claimed.Spec.Binding = &v1alpha1.Binding{ClaimID: "c", PodName: "p", PodUID: "u"}
+	waiting := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: kubetest.Name("waiting")}}
+	waiting.Spec.Namespace, waiting.Spec.Pool = ns, "base"
+	create(claimed)
+	load(nil, "no pool runs sandboxd")
+	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "base"}}
+	pool.Spec.Template = &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "main", Image: "a", Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}},
+	}}}
+	create(pool)
+	load(ErrSeedLost, "a sandbox is claimed")
+	claimed.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.Now()}
+	if err := c.Update(t.Context(), claimed); err != nil {
+		t.Fatal(err)
+	}
+	create(waiting)
+	load(nil, "one has ended, one was never claimed")
+	// Paused: its users hold tokens, which must be good when it is resumed.
+	at := metav1.Now()
+	waiting.Status.StartedAt = &at
+	if err := c.Status().Update(t.Context(), waiting); err != nil {
+		t.Fatal(err)
+	}
+	load(ErrSeedLost, "one has run before")
 }
 
 // maxTrafficAllocs is what deriving a token takes: two HMAC states, two sums and

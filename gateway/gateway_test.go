@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 // which says that no route is left, and takes its sockets away.
 func TestStartAndStop(t *testing.T) {
 	c, ns := kubetest.Client(t), kubetest.Namespace(t)
+	seed(t, ns)
 	dir, err := os.MkdirTemp("", "gw") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +81,7 @@ func TestStartAndStop(t *testing.T) {
 // A part that cannot start ends the gateway, and with it what had started.
 func TestAPartThatFails(t *testing.T) {
 	c, ns := kubetest.Client(t), kubetest.Namespace(t)
+	seed(t, ns)
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		t.Fatal(err)

@@ -36,12 +36,24 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t)}
+	seed(t, w.ns)
 	var err error
 	if w.tokens, err = credentials.LoadTokens(t.Context(), w.c, w.ns); err != nil {
 		t.Fatal(err)
 	}
 	w.pool("base", v1alpha1.SandboxdPort, nil)
 	return w
+}
+
+// seed makes the seed of tokens in a system namespace of a test's own. The sandboxes
+// of other tests run still, and while any does no gateway makes one.
+func seed(t *testing.T, ns string) {
+	t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "token-seed"}}
+	s.Data = map[string][]byte{"seed": []byte(utilrand.String(32))}
+	if err := kubetest.Client(t).Create(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // pool makes a pool whose container names a port.
@@ -99,6 +111,7 @@ type sandboxd struct {
 	// hang makes /init wait for its caller to give up; status answers it so.
 	hang    atomic.Bool
 	status  atomic.Int32
+	refused atomic.Int32  // calls that were answered with status
 	hanging chan struct{} // gets one for each call that hangs
 
 	mu    sync.Mutex // guards the rest
@@ -126,6 +139,7 @@ func (d *sandboxd) init(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s := d.status.Load(); s != 0 {
+		d.refused.Add(1)
 		rw.WriteHeader(int(s))
 		return
 	}
