@@ -78,6 +78,7 @@
 //	is ending                           how it ran), then ErrEnded
 //	Ready refuses for good              ErrUnusable; its sandbox is ended, by Ready or
 //	                                    by who asked for Make: nothing is routed to it
+//	Ready refuses for now               ErrNotReady, and the next request tries again
 //	Ready fails otherwise               tried again; at the deadline ErrNotReady, and
 //	                                    the next request tries again
 //	claim is over before Ready is done  look at it

@@ -23,7 +23,9 @@ const readyTimeout = 2 * time.Second
 // Ready makes the pod that a claim has landed on ready for its sandbox: one try,
 // which a later one may repeat, also at another gateway. It must give up when ctx
 // is done. An ErrUnusable says that there is no use trying again; after it the
-// sandbox has to be ended, which is up to the Ready or to who asked for Make.
+// sandbox has to be ended, which is up to the Ready or to who asked for Make. An
+// ErrNotReady says that it will not help this request to try again: it fails, and
+// the sandbox is left as it is.
 type Ready func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 
 // Make is what a sandbox is that no first request makes. Each request has one of
@@ -90,7 +92,7 @@ func (f *flight) makeReady(token routecache.Token, s *v1alpha1.Sandbox, pod *cor
 			err = f.tryReady(ready, s, pod)
 		}
 		switch {
-		case err == nil, errors.Is(err, ErrUnusable):
+		case err == nil, errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
 			return err
 		case !sleep(f.ctx, wait):
 			return fmt.Errorf("%w: %w", ErrNotReady, err)

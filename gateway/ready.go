@@ -16,8 +16,15 @@ import (
 	"github.com/sandlane/sandlane/ending"
 )
 
-// endTimeout bounds the write that ends a sandbox whose pod is of no use.
-const endTimeout = 5 * time.Second
+const (
+	// endTimeout bounds the write that ends a sandbox whose pod is of no use.
+	endTimeout = 5 * time.Second
+	// freshFor is how long after its claim a pod that refuses counts as one that was
+	// never of use, if nothing else says that it was.
+	freshFor = time.Minute
+	// maxRefusals bounds the claims whose refusal is remembered as told.
+	maxRefusals = 1024
+)
 
 // readiness initialises sandboxd in pods that requests claim, and knows for which
 // claims that is done.
@@ -29,11 +36,18 @@ const endTimeout = 5 * time.Second
 // Sandboxes of the REST API are left alone: their Create alone knows their
 // environment, and nobody else their ID before it has returned. One whose Create
 // died stays deaf until its end time.
+//
+// A pod that refuses is of no use, and its sandbox is ended, if it has just been
+// claimed. One that has run took the same from another gateway, or from this one's
+// process before: what has changed is us (the seed of tokens was lost, say) or who
+// listens on the port, and other gateways may serve it still. It is left alone, and
+// not ready here.
 type readiness struct {
 	agent *agent
 	api   client.Client
 	log   *slog.Logger
 	done  *lru.Cache[string, struct{}] // claim IDs
+	told  *lru.Cache[string, struct{}] // claim IDs whose refusal was logged
 }
 
 func newReadiness(a *agent, api client.Client, size int, log *slog.Logger) (*readiness, error) {
@@ -41,7 +55,11 @@ func newReadiness(a *agent, api client.Client, size int, log *slog.Logger) (*rea
 	if err != nil {
 		return nil, fmt.Errorf("remember initialised claims: %w", err)
 	}
-	return &readiness{agent: a, api: api, log: log, done: done}, nil
+	told, err := lru.New[string, struct{}](maxRefusals)
+	if err != nil {
+		return nil, fmt.Errorf("remember refused claims: %w", err)
+	}
+	return &readiness{agent: a, api: api, log: log, done: done, told: told}, nil
 }
 
 // concerns reports whether the pod of a sandbox has to be initialised by whoever
@@ -53,8 +71,16 @@ func (r *readiness) pending(id, claim string, sandboxd bool) bool {
 	return concerns(id, sandboxd) && !r.done.Contains(claim)
 }
 
-// ready is the activator's Ready. A sandbox whose pod refuses is ended, so that
-// its record says why.
+// hasRun reports whether the sandbox may have been in use already. The record says
+// so once the controller has seen it run; the pod, if the controller is behind. Who
+// cannot tell says yes.
+func hasRun(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
+	claimed, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationClaimedAt])
+	return s.Status.StartedAt != nil || err != nil || time.Since(claimed) > freshFor
+}
+
+// ready is the activator's Ready. A fresh sandbox whose pod refuses is ended, so
+// that its record says why.
 func (r *readiness) ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	claim := pod.Annotations[v1alpha1.AnnotationClaim]
 	if !r.pending(s.Name, claim, v1alpha1.RunsSandboxd(&pod.Spec)) {
@@ -64,6 +90,12 @@ func (r *readiness) ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.
 	switch {
 	case err == nil:
 		r.done.Add(claim, struct{}{})
+	case errors.Is(err, activation.ErrUnusable) && hasRun(s, pod):
+		if told, _ := r.told.ContainsOrAdd(claim, struct{}{}); !told {
+			r.log.Error("a sandbox that has run refuses this gateway; its requests are answered with 503 here. Was the Secret of the tokens' seed replaced?",
+				"sandbox", s.Name, "pod", pod.Name, "reason", err)
+		}
+		return fmt.Errorf("%w: %s", activation.ErrNotReady, err.Error()) // not ErrUnusable: it is not ended
 	case errors.Is(err, activation.ErrUnusable):
 		r.log.Warn("sandbox is ended", "sandbox", s.Name, "reason", err)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)

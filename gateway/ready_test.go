@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -136,6 +138,62 @@ func TestFirstRequestWithBadSandboxd(t *testing.T) {
 	}
 	if r := g.cache.Get(id); r != nil {
 		t.Errorf("it is routed to: %+v", r)
+	}
+}
+
+// A sandbox that has run is not ended because its pod refuses a gateway now: the seed
+// of tokens may have been lost, and other gateways serve it still. Each request tries
+// once, and is told to come again.
+func TestRunningSandboxThatRefusesIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	for _, status := range []int32{http.StatusUnauthorized, http.StatusConflict, http.StatusNotFound} {
+		d := w.sandboxd()
+		d.status.Store(status)
+		id := kubetest.Name("ran")
+		w.claimed(id, d.addr)
+		s, at := w.sandbox(id), metav1.Now()
+		s.Status.StartedAt = &at
+		if err := w.c.Status().Update(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		g := w.gateway()
+		for n := range int32(2) {
+			err := (activator{g.wake}).Activate(t.Context(), w.request(id, "base"))
+			wantError(t, "Activate", err, activation.ErrNotReady)
+			if d.refused.Load() != n+1 {
+				t.Errorf("%d: sandboxd was asked %d times by %d requests", status, d.refused.Load(), n+1)
+			}
+		}
+		if e := w.sandbox(id).Spec.End; e != nil {
+			t.Fatalf("%d: it was ended: %+v", status, e)
+		}
+		if r := g.cache.Get(id); r != nil || g.readiness.told.Len() != 1 {
+			t.Errorf("%d: route %+v, told %d times", status, r, g.readiness.told.Len())
+		}
+		d.status.Store(0)
+		w.follows(g, id, d, 1)
+	}
+}
+
+func TestHasRun(t *testing.T) {
+	now := metav1.Now()
+	claimed := func(ago time.Duration) string { return now.Add(-ago).Format(time.RFC3339Nano) }
+	for name, tt := range map[string]struct {
+		started *metav1.Time
+		claimed string
+		want    bool
+	}{
+		"just claimed":                           {nil, claimed(time.Second), false},
+		"just claimed, the controller was quick": {&now, claimed(time.Second), true},
+		"the controller is behind":               {nil, claimed(2 * freshFor), true},
+		"nobody can tell":                        {nil, "", true},
+	} {
+		s, pod := &v1alpha1.Sandbox{}, &corev1.Pod{}
+		s.Status.StartedAt = tt.started
+		pod.Annotations = map[string]string{v1alpha1.AnnotationClaimedAt: tt.claimed}
+		if got := hasRun(s, pod); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 
