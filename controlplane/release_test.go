@@ -40,7 +40,11 @@ func TestPrepareReleaseUnanswered(t *testing.T) {
 			return func() { g.releases.set(nil) }
 		},
 		"is paused": func(_ *simulation, g *gateway) func() {
-			g.releases.set(func(ctx context.Context) ([]string, bool) { <-ctx.Done(); return nil, true })
+			g.releases.set(func(ctx context.Context) ([]string, bool) {
+				<-ctx.Done()
+				<-time.After(time.Millisecond) // at the deadline itself either side may be first
+				return nil, true
+			})
 			return func() { g.releases.set(nil) }
 		},
 		"is cut off": func(s *simulation, g *gateway) func() {
