@@ -25,8 +25,8 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// ErrMoved says that the sandbox is no longer what the caller judged: its UID
-// or its claim is another one. It has not been ended; look again.
+// ErrMoved says that the sandbox is no longer what the caller judged: its UID,
+// its claim or its spec is another one. It has not been ended; look again.
 var ErrMoved = errors.New("the sandbox is no longer the one that was to be ended")
 
 // maxMessage is the CRD's limit for spec.end.message, in characters.
@@ -62,6 +62,15 @@ func Unbound() Test {
 func OfUID(uid types.UID) Test {
 	return func(ops *[]operation) {
 		*ops = append(*ops, operation{"test", "/metadata/uid", string(uid)})
+	}
+}
+
+// OfGeneration asks that the spec is still the one that was read. Whoever ends a
+// sandbox because of what its spec says passes it: what was read may be old, and
+// somebody may have been told since that it says otherwise.
+func OfGeneration(generation int64) Test {
+	return func(ops *[]operation) {
+		*ops = append(*ops, operation{"test", "/metadata/generation", generation})
 	}
 }
 

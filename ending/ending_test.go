@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +88,28 @@ func TestEndOfOneWithoutAPod(t *testing.T) {
 	}
 	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndStartupTimeout, "", ending.Unbound()); err != nil || endOf(t, s) == nil {
 		t.Errorf("%v, end %+v", err, s.Spec.End)
+	}
+}
+
+// An end that was judged from an older spec is not written: not after the end time
+// was moved, nor after anything else that the sandbox was judged by may have been.
+func TestEndOfAnOlderSpec(t *testing.T) {
+	c, s := kubetest.Client(t), newSandbox(t)
+	judged := s.Generation
+	later := metav1.NewTime(time.Now().Add(time.Hour))
+	s.Spec.Timeouts.EndAt = &later
+	if err := c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndEndAt, "", ending.OfGeneration(judged)); !errors.Is(err, ending.ErrMoved) || endOf(t, s) != nil {
+		t.Errorf("%v, want ErrMoved; end %+v", err, s.Spec.End)
+	}
+	s.Status.Phase = v1alpha1.SandboxRunning
+	if err := c.Status().Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndEndAt, "", ending.OfGeneration(judged+1)); err != nil || endOf(t, s) == nil {
+		t.Errorf("the spec as it is, with another status: %v, end %+v", err, s.Spec.End)
 	}
 }
 

@@ -43,6 +43,7 @@ func TestEndAtWhileTheClockSteps(t *testing.T) {
 				start := time.Now()
 				s, pod := bound()
 				s.UID, s.Finalizers = "uid", []string{v1alpha1.FinalizerSandbox}
+				s.Generation = 1 // the fake API server counts none
 				s.Spec.Timeouts.EndAt = &metav1.Time{Time: start.Add(end)}
 				g := newRig(t, s, pod)
 				passed := func() time.Duration { return time.Since(start) }
