@@ -45,13 +45,13 @@ func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
 	if pod == nil || string(pod.UID) != s.Spec.Binding.PodUID {
 		return claimLost
 	}
-	phase, deleting := v1alpha1.PhaseOf(pod), pod.DeletionTimestamp != nil
+	phase, going := v1alpha1.PhaseOf(pod), pod.DeletionTimestamp != nil || v1alpha1.Over(pod)
 	switch backs := v1alpha1.Backs(pod, s); {
-	case !backs && phase == v1alpha1.PodIdle && !deleting:
+	case !backs && phase == v1alpha1.PodIdle && !going:
 		return claimPending
 	case !backs:
 		return claimLost
-	case deleting, phase == v1alpha1.PodStopping, phase == v1alpha1.PodFailed:
+	case going, phase == v1alpha1.PodStopping, phase == v1alpha1.PodFailed:
 		return claimOver
 	case phase == v1alpha1.PodRunning && v1alpha1.FencedAddress(pod) != "":
 		return claimRuns

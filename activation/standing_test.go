@@ -26,6 +26,7 @@ func TestStandingOf(t *testing.T) {
 		return p
 	}
 	with := func(p *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod { change(p); return p }
+	over := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 	deleting := func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now }
 	for _, tc := range []struct {
 		name string
@@ -44,6 +45,9 @@ func TestStandingOf(t *testing.T) {
 		{"running on an address that is not fenced", with(pod(v1alpha1.PodRunning, "c"),
 			func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.2" }), claimStarts},
 		{"running, being deleted", with(pod(v1alpha1.PodRunning, "c"), deleting), claimOver},
+		{"idle, over", with(pod(v1alpha1.PodIdle, ""), over), claimLost},
+		{"starting, over", with(pod(v1alpha1.PodStarting, "c"), over), claimOver},
+		{"running, over", with(pod(v1alpha1.PodRunning, "c"), over), claimOver},
 		{"stopping", pod(v1alpha1.PodStopping, "c"), claimOver},
 		{"failed", pod(v1alpha1.PodFailed, "c"), claimOver},
 	} {

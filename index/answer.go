@@ -13,8 +13,8 @@ const (
 	// NoPod means: the sandbox exists and is bound to no pod.
 	NoPod
 	// Starting means: the sandbox is bound, and its pod does not answer for it: not yet
-	// claimed, starting, at an address that is not fenced, stopping, failed, gone,
-	// or claimed by another sandbox. Which of these it is only matters to who
+	// claimed, starting, at an address that is not fenced, stopping, failed, over,
+	// gone, or claimed by another sandbox. Which of these it is only matters to who
 	// would write (package activation), and that one reads live.
 	Starting
 	// Running means: the sandbox's pod answers.

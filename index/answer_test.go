@@ -32,6 +32,8 @@ func TestDecide(t *testing.T) {
 		"pod has another claim":      {nil, func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationClaim] = "d" }, Starting},
 		"pod not claimed":            {nil, func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationClaim) }, Starting},
 		"pod being deleted":          {nil, func(p *corev1.Pod) { p.DeletionTimestamp = &deleted }, Starting},
+		"pod over, as evicted":       {nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, Starting},
+		"pod over, as done":          {nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, Starting},
 		"pod without address":        {nil, func(p *corev1.Pod) { p.Status.PodIP = "" }, Starting},
 		"pod changed its address":    {nil, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.2" }, Starting},
 		"pod with no fenced address": {nil, func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationAddress) }, Starting},
@@ -99,10 +101,11 @@ func TestDecideAgreesWithTheTypes(t *testing.T) {
 		}
 		p.Labels[v1alpha1.LabelPhase] = pick("running", "running", "stopping")
 		s := boundSandbox(pick("s", "s", "t"), pick("c", "c", "d", ""), "p")
+		p.Status.Phase = corev1.PodPhase(pick("Running", "Running", "Running", "", "Unknown", "Failed", "Succeeded"))
 		record, err := newPod(p)
 		must(t, err)
 		got := decide(s.Name, newSandbox(s), record).State == Running
-		want := v1alpha1.Backs(p, s) && v1alpha1.FencedAddress(p) != "" && v1alpha1.PhaseOf(p) == v1alpha1.PodRunning
+		want := v1alpha1.Backs(p, s) && v1alpha1.FencedAddress(p) != "" && v1alpha1.PhaseOf(p) == v1alpha1.PodRunning && !v1alpha1.Over(p)
 		// An empty claim or ID never counts, whatever names it.
 		want = want && s.Spec.Binding.ClaimID != ""
 		if got != want {

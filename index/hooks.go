@@ -82,7 +82,7 @@ func (h *Hooks) podChanged(old, new *pod, typed *corev1.Pod) {
 		h.ClaimSettled(old.sandbox)
 	}
 	if new != nil && new.sandbox != "" && (old == nil || !sameTarget(old, new) ||
-		old.phase != new.phase || old.deleting != new.deleting) {
+		old.phase != new.phase || old.deleting != new.deleting || old.over != new.over) {
 		h.ClaimSettled(new.sandbox)
 	}
 }

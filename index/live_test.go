@@ -58,6 +58,31 @@ func TestLiveIsLimited(t *testing.T) {
 	}
 }
 
+// A live read sees that a pod is over, however late its event is.
+func TestLiveSeesThatAPodIsOver(t *testing.T) {
+	phase := corev1.PodRunning
+	l := NewLive(LiveOptions{Reader: readerFunc(func(_ context.Context, obj client.Object) error {
+		switch o := obj.(type) {
+		case *corev1.Pod:
+			p := claimedPod("p", "s", "c", "10.0.0.1", 7)
+			p.Status.Phase = phase
+			p.DeepCopyInto(o)
+		case *v1alpha1.Sandbox:
+			boundSandbox("s", "c", "p").DeepCopyInto(o)
+		}
+		return nil
+	})})
+	for _, tc := range []struct {
+		phase corev1.PodPhase
+		want  State
+	}{{corev1.PodRunning, Running}, {corev1.PodFailed, Starting}, {corev1.PodSucceeded, Starting}} {
+		phase = tc.phase
+		if a, err := l.Resolve(t.Context(), "s"); err != nil || a.State != tc.want || (a.Route != nil) != (tc.want == Running) {
+			t.Errorf("%s: %+v, %v", tc.phase, a, err)
+		}
+	}
+}
+
 func TestLiveErrors(t *testing.T) {
 	away := errors.New("connection refused")
 	podAway := readerFunc(func(_ context.Context, obj client.Object) error {

@@ -45,6 +45,10 @@ func TestPodHooks(t *testing.T) {
 			return pods.Update(edit(idle, func(p *corev1.Pod) { p.Status.Conditions = nil }))
 		}, "unavailable ns/pool uid-p"},
 		{"idle again", func() error { return pods.Update(idle) }, "available p"},
+		{"over, while its phase says idle", func() error {
+			return pods.Update(edit(idle, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
+		}, "unavailable ns/pool uid-p"},
+		{"idle once more", func() error { return pods.Update(idle) }, "available p"},
 		{"another pool", func() error {
 			return pods.Update(edit(idle, func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPool] = "pool2" }))
 		}, "unavailable ns/pool uid-p; available p"},
@@ -55,6 +59,10 @@ func TestPodHooks(t *testing.T) {
 			return pods.Update(edit(claimed, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.2" }))
 		}, "changed s; settled s"},
 		{"running again", func() error { return pods.Update(claimed) }, "settled s"},
+		{"over, while its phase says running", func() error {
+			return pods.Update(edit(claimed, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))
+		}, "changed s; settled s"},
+		{"running after all", func() error { return pods.Update(claimed) }, "settled s"},
 		{"being deleted", func() error {
 			return pods.Update(edit(claimed, func(p *corev1.Pod) { p.DeletionTimestamp = &now }))
 		}, "changed s; settled s"},

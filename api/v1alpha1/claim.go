@@ -17,6 +17,15 @@ func Backs(pod *corev1.Pod, s *Sandbox) bool {
 		pod.Annotations[AnnotationClaim] == b.ClaimID && pod.Labels[LabelSandboxID] == s.Name
 }
 
+// Over reports whether Kubernetes says that the pod's containers have ended for
+// good: evicted, out of resources, or done. It may be so long before anybody of
+// ours has written another phase, and never changes back. Nobody may be sent to
+// such a pod, nor get it. What it served before stays true, so FencedAddress does
+// not ask.
+func Over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
 // FencedAddress returns the address the pod may be reached on: its pod IP, if
 // that equals the one noted when the pod turned idle; empty otherwise.
 func FencedAddress(pod *corev1.Pod) string {

@@ -119,6 +119,42 @@ func TestUnfencedPodIsEnded(t *testing.T) {
 	})
 }
 
+// A pod that was over when it was claimed has served nobody: the next one is taken,
+// and the dead one is ended. One that the feed shows so is not tried at all.
+func TestPodThatIsOverIsNotGiven(t *testing.T) {
+	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.stockUp("p1", "p2", "p3")
+			r.api.change("p1", func(p *corev1.Pod) { p.Status.Phase = phase })
+			r.api.change("p2", func(p *corev1.Pod) { p.Status.Phase = phase })
+			r.Offer(r.api.pod("p2")) // an offer of what is over is a Forget
+			var b binds
+			gets(t, r.ask(t, "a", time.Minute, b.on), "p3")
+			if p := v1alpha1.PhaseOf(r.api.pod("p1")); p != v1alpha1.PodStopping {
+				t.Errorf("the pod that was claimed and is %s has phase %s", phase, p)
+			}
+			if r.api.count("claim p2") > 0 || len(b.bound) != 2 || len(b.unbound) > 0 {
+				t.Errorf("bound %v, unbound %v, calls %v", b.bound, b.unbound, r.api.calls)
+			}
+		})
+	}
+}
+
+// A pod that is over by the time that somebody looks who has it may have served.
+func TestClaimOnAPodThatIsOverIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.api.idle("p1")
+		claim := Claim{Namespace: "ns", PodName: "p1", PodUID: "uid-p1", SandboxID: "a", ClaimID: "c", Phase: v1alpha1.PodRunning}
+		if _, err := ApplyClaim(t.Context(), r.api, claim); err != nil {
+			t.Fatal(err)
+		}
+		r.api.change("p1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		if _, err := ApplyClaim(t.Context(), r.api, claim); !errors.Is(err, ErrPodTaken) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // A sandbox whose binding names a pod that is stopping is ended. So the binding
 // is replaced, or taken back, before the pod is stopped.
 func TestUnfencedPodIsEndedOnceNotNamed(t *testing.T) {

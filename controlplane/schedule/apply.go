@@ -32,6 +32,10 @@ func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, verd
 	v := judge(err)
 	switch v {
 	case applied:
+		if v1alpha1.Over(pod) {
+			// It was before it was claimed, so it has served nobody.
+			return pod, v, fmt.Errorf("pod %s/%s was over when it was claimed: %w", pod.Namespace, pod.Name, ErrUnfenced)
+		}
 		return fenced(pod, v)
 	case refused:
 		return whose(ctx, c, claim)
@@ -68,7 +72,7 @@ func whose(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, verd
 func fenced(pod *corev1.Pod, v verdict) (*corev1.Pod, verdict, error) {
 	switch {
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping, v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed,
-		pod.DeletionTimestamp != nil:
+		pod.DeletionTimestamp != nil, v1alpha1.Over(pod):
 		// Claimed, and over already: nobody gets it any more.
 		return nil, v, fmt.Errorf("pod %s/%s is ending: %w", pod.Namespace, pod.Name, ErrPodTaken)
 	case v1alpha1.FencedAddress(pod) == "":

@@ -36,8 +36,9 @@ var (
 	// ErrPodGone: no pod of that name and UID exists.
 	ErrPodGone = errors.New("pod is gone")
 	// ErrUnfenced: the claim was applied, but the pod's IP is not the address
-	// that was fenced for it. The caller ends the pod (StopClaimed).
-	ErrUnfenced = errors.New("pod's address is not the fenced one")
+	// that was fenced for it, or the pod was over by then. It has served nobody
+	// and never will. The caller ends it (StopClaimed).
+	ErrUnfenced = errors.New("claimed pod cannot be reached on its fenced address")
 
 	errConflict = fmt.Errorf("%w: it gave up on its own write races", ErrUnavailable)
 )

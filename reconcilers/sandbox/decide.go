@@ -124,7 +124,7 @@ func decidePod(v view) decision {
 		return failed("its pod " + s.Spec.Binding.PodName + " is gone")
 	case v.unclaimedFor < v.grace:
 		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}
-	case pod != nil && mayBeClaimed(pod):
+	case pod != nil && mayBeClaimed(pod) && !v1alpha1.Over(pod): // nobody may be given one that is
 		return decision{phase: v1alpha1.SandboxPending, step: stepApply, recheck: v.grace}
 	default:
 		return decision{phase: v1alpha1.SandboxPending, step: stepUnbind}

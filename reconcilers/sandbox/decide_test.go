@@ -86,6 +86,10 @@ func TestDecide(t *testing.T) {
 			decision{phase: v1alpha1.SandboxPending, recheck: grace - time.Second}},
 		{"claim owed", func(v *view) { unclaimed(v.pod, v1alpha1.PodIdle); v.unclaimedFor = grace },
 			decision{phase: v1alpha1.SandboxPending, step: stepApply, recheck: grace}},
+		{"claim owed to a pod that is over", func(v *view) {
+			unclaimed(v.pod, v1alpha1.PodIdle)
+			v.pod.Status.Phase, v.unclaimedFor = corev1.PodFailed, grace
+		}, decision{phase: v1alpha1.SandboxPending, step: stepUnbind}},
 		{"another's pod", func(v *view) {
 			v.pod.Annotations[v1alpha1.AnnotationClaim], v.confirmed, v.unclaimedFor = "other", true, grace
 		}, decision{phase: v1alpha1.SandboxPending, step: stepUnbind}},

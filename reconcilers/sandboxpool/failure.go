@@ -64,7 +64,7 @@ func BuildSandboxStatusDetailFromPod(pod *corev1.Pod) *PodStatusDetail {
 // failure tells whether the pod is beyond use, whatever its phase: over,
 // crashed, or at another address than the one it was fenced with. It is pure.
 func failure(pod *corev1.Pod) *PodStatusDetail {
-	if p := pod.Status.Phase; p == corev1.PodFailed || p == corev1.PodSucceeded {
+	if v1alpha1.Over(pod) {
 		d := &PodStatusDetail{Reason: pod.Status.Reason, Message: sentence("the pod is over", pod.Status.Reason, pod.Status.Message)}
 		if t := terminated(pod); t != nil {
 			d = fromTerminated(t.name, t.state)
@@ -73,7 +73,7 @@ func failure(pod *corev1.Pod) *PodStatusDetail {
 			}
 		}
 		if d.Reason == "" {
-			d.Reason = string(p)
+			d.Reason = string(pod.Status.Phase)
 		}
 		return d
 	}

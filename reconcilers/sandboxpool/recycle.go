@@ -31,7 +31,7 @@ func decideRecycle(v view, now time.Time) decision {
 			return decision{step: stepRewarm}
 		}
 		left := v.startup - now.Sub(began)
-		if left <= 0 || left > v.startup || failedForGood(pod) {
+		if left <= 0 || left > v.startup || v1alpha1.Over(pod) {
 			return gone
 		}
 		return decision{recheck: left}
@@ -56,10 +56,6 @@ func decideRecycle(v view, now time.Time) decision {
 // pod, which the next one would get.
 func didNotServe(s *v1alpha1.Sandbox) bool {
 	return s.Spec.End != nil && (s.Spec.End.Reason == v1alpha1.EndStartupTimeout || s.Spec.End.Reason == v1alpha1.EndFailed)
-}
-
-func failedForGood(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // recyclable: every container's image was changed by the claim, so that changing
