@@ -109,6 +109,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	idle := idletimeout.NewIdleTimeoutReconciler(mgr.GetClient(),
 		idletimeout.NewSandboxStore(mgr.GetClient()), o.IdleCheckInterval, o.LastActive)
+	idle.APIReader = mgr.GetAPIReader()
 	idle.Metrics = idletimeout.NewMetrics(o.Registerer)
 	return errors.Join(
 		pools.SetupWithManager(mgr, o.Controller),

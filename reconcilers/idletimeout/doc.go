@@ -36,7 +36,8 @@
 // monotonic clock, less what claimed-at says that was missed since the check
 // before: so a step of the clock, or clocks that differ, move it by no more than
 // the time between two checks. The next claim to be late sets a timer: its end
-// comes to the moment, not at the next check. A new leader counts anew.
+// comes to the moment, not at the next check. Before that is written the pod is
+// read live, since a cache may lag behind its start. A new leader counts anew.
 //
 // # When a step fails
 //

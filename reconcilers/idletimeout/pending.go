@@ -50,7 +50,7 @@ func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, s *v1alpha1.Sand
 	if err != nil {
 		return err
 	}
-	pod, err := r.starting(ctx, s)
+	pod, err := r.starting(ctx, r.client, s)
 	if err != nil || pod == nil {
 		return err
 	}
@@ -61,6 +61,10 @@ func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, s *v1alpha1.Sand
 	}
 	late := since.Add(startup)
 	if !now.Before(late) {
+		// The cache may not show yet that it runs, and perhaps serves.
+		if pod, err = r.starting(ctx, r.APIReader, s); err != nil || pod == nil {
+			return err
+		}
 		return r.end(ctx, s, v1alpha1.EndStartupTimeout, sandboxpool.NotReady(pod, startup))
 	}
 	if r.due.IsZero() || late.Before(r.due) {
@@ -70,9 +74,9 @@ func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, s *v1alpha1.Sand
 }
 
 // starting returns the sandbox's pod if that was claimed and does not run yet.
-func (r *IdleTimeoutReconciler) starting(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
+func (r *IdleTimeoutReconciler) starting(ctx context.Context, from client.Reader, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
+	err := from.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package idletimeout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
@@ -112,5 +114,37 @@ func TestStartupCountsForEachClaim(t *testing.T) {
 	r.check(t.Context())
 	if len(r.starts) != 0 || !r.due.IsZero() {
 		t.Errorf("remembers %v, due %v", r.starts, r.due)
+	}
+}
+
+// A pod that runs is not ended for what an old cache says of it, nor one that
+// cannot be read.
+func TestLateStartIsConfirmed(t *testing.T) {
+	s, pod := startingAt("s", 5*time.Second, "")
+	r, clock, c := setup(t, &gateways{at: nobody}, s, pod)
+	live := pod.DeepCopy()
+	live.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning)
+	var away error
+	r.APIReader = interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			live.DeepCopyInto(o.(*corev1.Pod))
+			return away
+		},
+	})
+	r.check(t.Context())
+	clock.Step(time.Minute)
+	r.check(t.Context())
+	if got := ended(t, c, "s"); got != "" {
+		t.Fatalf("end %q of a sandbox that runs", got)
+	}
+	live.Labels[v1alpha1.LabelPhase], away = string(v1alpha1.PodStarting), errors.New("the API server is away")
+	r.check(t.Context())
+	if got := ended(t, c, "s"); got != "" {
+		t.Fatalf("end %q of a sandbox whose pod could not be read", got)
+	}
+	away = nil
+	r.check(t.Context())
+	if got := ended(t, c, "s"); got != v1alpha1.EndStartupTimeout {
+		t.Errorf("end %q", got)
 	}
 }

@@ -44,13 +44,16 @@ type SandboxStore interface {
 
 // IdleTimeoutReconciler ends sandboxes that are idle for longer than their idle
 // timeout, or have not started within their startup timeout. Use
-// NewIdleTimeoutReconciler; Clock and Metrics may be set before Start.
+// NewIdleTimeoutReconciler; APIReader, Clock and Metrics may be set before Start.
 type IdleTimeoutReconciler struct {
 	client   client.Client
 	store    SandboxStore
 	interval time.Duration
 	source   LastActiveSource
 
+	// APIReader reads from the API server. It is the client given to
+	// NewIdleTimeoutReconciler unless set.
+	APIReader client.Reader
 	// Clock is the real one unless set.
 	Clock clock.WithTicker
 	// Metrics is nil for none.
@@ -75,7 +78,7 @@ func NewIdleTimeoutReconciler(c client.Client, store SandboxStore, interval time
 		interval = DefaultInterval
 	}
 	return &IdleTimeoutReconciler{
-		client: c, store: store, interval: interval, source: source,
+		client: c, APIReader: c, store: store, interval: interval, source: source,
 		Clock: clock.RealClock{}, seen: map[claimKey]time.Time{}, dealt: map[string]struct{}{}, saving: newThrottle(),
 	}
 }
