@@ -206,6 +206,13 @@ func (s *PoolScheduler) Stocked() bool {
 	return len(s.stock.queue) > 0
 }
 
+// unstocked reports whether no pod is known, ready or not.
+func (s *PoolScheduler) unstocked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stock.pods) == 0
+}
+
 // NotifyIdle makes the scheduler look at its queues. Offer and Enqueue do so
 // themselves.
 func (s *PoolScheduler) NotifyIdle() { s.notify() }

@@ -15,8 +15,9 @@ import (
 // PoolChanged, Offer and Forget fit its hooks and do not block. It is a
 // manager.Runnable of every gateway. All methods are safe for concurrent use.
 //
-// Pods may be seen before their pool. Their scheduler is made then, and is
-// found by Get once the pool itself was seen.
+// Pods may be seen before their pool, or outlive it. Their scheduler is made then,
+// is found by Get once the pool itself was seen, and goes with the last pod if it
+// never is.
 type Set struct {
 	client client.Client
 	opts   []Option
@@ -70,10 +71,15 @@ func (s *Set) PoolChanged(namespace, name string, exists bool) {
 		return
 	}
 	if m := s.pools[key]; m != nil {
-		delete(s.pools, key)
-		m.poolGone()
-		m.cancel()
+		s.drop(key, m)
 	}
+}
+
+// drop ends a pool's scheduler. The mutex is held.
+func (s *Set) drop(key types.NamespacedName, m *member) {
+	delete(s.pools, key)
+	m.poolGone()
+	m.cancel()
 }
 
 // member returns the pool's scheduler, made and started if need be; nil if the
@@ -106,21 +112,35 @@ func (s *Set) Get(namespace, name string) (*PoolScheduler, bool) {
 
 // Offer passes an idle pod to its pool's scheduler.
 func (s *Set) Offer(pod *corev1.Pod) {
-	s.mu.Lock()
-	m := s.member(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelPool]})
-	s.mu.Unlock()
-	if m != nil {
-		m.Offer(pod)
-	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelPool]}
+	s.feed(key, true, func(m *member) { m.Offer(pod) })
 }
 
 // Forget tells a pool's scheduler that a pod is no longer to be had.
 func (s *Set) Forget(namespace, pool string, uid types.UID) {
+	key := types.NamespacedName{Namespace: namespace, Name: pool}
+	s.feed(key, false, func(m *member) { m.Forget(uid) })
+}
+
+// feed tells a pool's scheduler of a pod; create: it is made if there is none. One
+// that nobody can find is told under the mutex, so that it has no pods when it is
+// dropped for having none. The others' own locks are enough.
+func (s *Set) feed(key types.NamespacedName, create bool, tell func(*member)) {
 	s.mu.Lock()
-	m := s.pools[types.NamespacedName{Namespace: namespace, Name: pool}]
-	s.mu.Unlock()
-	if m != nil {
-		m.Forget(uid)
+	m := s.pools[key]
+	if m == nil && create {
+		m = s.member(key)
+	}
+	if m == nil || m.known {
+		s.mu.Unlock()
+		if m != nil {
+			tell(m)
+		}
+		return
+	}
+	defer s.mu.Unlock()
+	if tell(m); m.unstocked() {
+		s.drop(key, m)
 	}
 }
 

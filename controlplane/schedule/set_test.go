@@ -68,6 +68,49 @@ func TestSet(t *testing.T) {
 	})
 }
 
+// A scheduler that is made for the pods of a pool that is gone, or not seen yet,
+// goes with the last of them; a pool's own stays without any.
+func TestSetKeepsNoSchedulerForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, reg := newFakeAPI(), prometheus.NewRegistry()
+		set := NewSet(api, WithMetrics(NewMetrics(reg)))
+		has := func(what string, want int) {
+			t.Helper()
+			synctest.Wait()
+			n, err := testutil.GatherAndCount(reg, "sandlane_schedule_waiting_requests")
+			if err != nil || n != want || len(set.pools) != want {
+				t.Errorf("%s: %d schedulers, %d with gauges (%v), want %d", what, len(set.pools), n, err, want)
+			}
+		}
+		p1, p2 := api.idle("p1"), api.idle("p2")
+		set.PoolChanged("ns", "pool", true)
+		set.Offer(p1)
+		set.PoolChanged("ns", "pool", false)
+		has("the pool is gone", 0)
+		set.Offer(p1)
+		set.Offer(p2) // the watch of pods is behind that of pools
+		has("its pods are still there", 1)
+		set.Forget("ns", "pool", p1.UID)
+		has("one is still there", 1)
+		set.Forget("ns", "pool", p2.UID)
+		has("all are gone", 0)
+		set.Forget("ns", "pool", p2.UID)
+		p1.Status.PodIP = ""
+		set.Offer(p1)
+		has("a pod that is no stock", 0)
+
+		set.Offer(p2)
+		set.PoolChanged("ns", "pool", true)
+		set.Forget("ns", "pool", p2.UID)
+		has("a pool that exists, without pods", 1)
+		if _, ok := set.Get("ns", "pool"); !ok {
+			t.Error("the pool is not found")
+		}
+		set.Shutdown()
+		set.Offer(p2) // does nothing
+	})
+}
+
 func TestMetricsLint(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := NewMetrics(reg)
