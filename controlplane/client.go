@@ -61,6 +61,8 @@ type Client struct {
 	pending map[fenceKey]*pendingFence  // guarded by mu
 	waiting []waiter                    // for the next round; guarded by mu
 	running bool                        // a round runs; guarded by mu
+	// searched is when pending was last searched for what may be forgotten; guarded by mu
+	searched time.Time
 
 	activity    activity
 	revocations revocations

@@ -185,6 +185,38 @@ func TestFenceSlowRoundsAreRemembered(t *testing.T) {
 	})
 }
 
+// What is settled is forgotten soon, what is still owed is not: to ask for it anew
+// would let it be owed by gateways that joined since.
+func TestFenceIsForgotten(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		remembers := func(what string, rv uint64, want bool) {
+			t.Helper()
+			s.client.mu.Lock()
+			defer s.client.mu.Unlock()
+			if _, got := s.client.pending[fenceKey{addr1, rv}]; got != want {
+				t.Errorf("%s: remembered %v", what, got)
+			}
+		}
+		g := s.run("g1", "a")
+		s.wantUnanswered(s.fence(7), "", "the first")
+		after(forgetSettled / 2)
+		s.wantUnanswered(s.fence(7), "", "again")
+		if g.fences.asked() != 1 {
+			t.Errorf("the gateway was asked %d times for one fence", g.fences.asked())
+		}
+		g.kill()
+		s.wantUnanswered(s.fence(8), "g1", "one that stays owed")
+		after(forgetSettled / 2)
+		s.wantUnanswered(s.fence(9), "g1", "another")
+		remembers("settled, and asked for lately", 7, true)
+		after(forgetSettled)
+		s.wantUnanswered(s.fence(9), "g1", "another, again")
+		remembers("settled a while ago", 7, false)
+		remembers("owed", 8, true)
+		s.wantUnanswered(s.fence(8), "g1", "the one that stays owed")
+	})
+}
+
 func TestFenceOwesOnlyWhatWasListedFirst(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		s.run("g1", "a").kill()

@@ -12,9 +12,16 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 )
 
-// forgetAfter is how long a fence that nobody asks for any more is remembered.
-// To forget one only means to ask all gateways again.
-const forgetAfter = time.Hour
+const (
+	// forgetAfter is how long a fence that nobody asks for any more is remembered.
+	// To forget one only means to ask all gateways again.
+	forgetAfter = time.Hour
+	// forgetSettled is that of one that nobody owes any more: longer than whoever
+	// stopped waiting for it waits before asking again (15 s at most).
+	forgetSettled = 2 * time.Minute
+	// forgetEvery is the time between two searches for those.
+	forgetEvery = 10 * time.Second
+)
 
 type fenceKey struct {
 	addr netip.Addr
@@ -194,8 +201,13 @@ func (c *Client) settle(fences map[*pendingFence]bool) {
 			c.o.Metrics.fenced(time.Since(f.first))
 		}
 	}
+	now := time.Now()
+	if now.Sub(c.searched) < forgetEvery {
+		return
+	}
+	c.searched = now
 	for key, f := range c.pending {
-		if time.Since(f.asked) > forgetAfter {
+		if quiet := now.Sub(f.asked); quiet > forgetAfter || f.settled && quiet > forgetSettled {
 			delete(c.pending, key)
 		}
 	}
