@@ -25,8 +25,9 @@ type view struct {
 	sandbox *v1alpha1.Sandbox
 	// fenced: the pod's claim was fenced long enough ago, whoever asked for it.
 	fenced bool
-	// startup bounds the time to Ready, from creation or from the claim.
-	startup time.Duration
+	// startup bounds the time to Ready; waited is how long this process has seen
+	// the pod warm, or start for its claim.
+	startup, waited time.Duration
 	// drain: the pod's pool is gone or going.
 	drain bool
 	// outdated: the pod was made from another template than the pool's now.
@@ -99,9 +100,9 @@ func decide(v view, now time.Time) decision {
 	}
 	switch phase {
 	case v1alpha1.PodWarming:
-		return decideWarming(v, now)
+		return decideWarming(v)
 	case v1alpha1.PodStarting:
-		return decideStarting(v, now)
+		return decideStarting(v)
 	case v1alpha1.PodIdle:
 		return decideIdle(pod, now)
 	case v1alpha1.PodRunning:
@@ -114,33 +115,28 @@ func decide(v view, now time.Time) decision {
 	}
 }
 
-func decideWarming(v view, now time.Time) decision {
+func decideWarming(v view) decision {
 	if v.outdated {
 		return decision{step: stepDelete, reason: "Outdated"}
 	}
 	if ready(v.pod) && v.pod.Status.PodIP != "" {
 		return decision{step: stepIdle}
 	}
-	left := v.startup - now.Sub(madeAt(v.pod))
+	left := v.startup - v.waited
 	if left <= 0 {
 		return decision{step: stepFail, reason: ReasonStartupTimeout, message: NotReady(v.pod, v.startup)}
 	}
 	return decision{recheck: left}
 }
 
-func decideStarting(v view, now time.Time) decision {
+func decideStarting(v view) decision {
 	all, unclear := runsItsImages(v.pod)
 	all = all && ready(v.pod)
 	hooks := v1alpha1.HasPostStartHooks(v.pod)
 	if all && !hooks {
 		return decision{step: stepRunning}
 	}
-	claimedAt, err := time.Parse(time.RFC3339Nano, v.pod.Annotations[v1alpha1.AnnotationClaimedAt])
-	if err != nil {
-		// Nobody can say when its startup began; endAt and idle timeout bound it.
-		claimedAt = now
-	}
-	left := v.startup - now.Sub(claimedAt)
+	left := v.startup - v.waited
 	switch {
 	case left <= 0:
 		return decision{step: stepFail, reason: ReasonStartupTimeout, message: NotReady(v.pod, v.startup)}

@@ -15,7 +15,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 const startup = time.Minute
 
 func newTestPod(phase v1alpha1.PodPhase, change ...func(*view)) view {
-	v := view{startup: startup, pod: &corev1.Pod{
+	v := view{startup: startup, waited: 10 * time.Second, pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "n", Name: "pod", UID: "u", Finalizers: []string{FinalizerName},
 			CreationTimestamp: metav1.NewTime(now.Add(-10 * time.Second)),

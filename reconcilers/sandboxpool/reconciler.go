@@ -63,6 +63,7 @@ type SandboxPoolReconciler struct {
 	plugged      plugged
 	told         told
 	running      hookRuns
+	sights       sights
 }
 
 // Reconcile moves each pod of the pool one step, then creates or deletes
@@ -85,6 +86,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		r.expectations.DeleteExpectations(req.NamespacedName)
 		r.backoff.forget(req.NamespacedName)
 		r.plugged.forget(req.NamespacedName)
+		r.sights.of(req.NamespacedName, nil, r.now())
 		return ctrl.Result{}, nil
 	}
 	refusal, err := r.plug(ctx, pool)
@@ -102,7 +104,8 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	// One pod that cannot be moved keeps neither the others nor the stock waiting.
 	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool, nil, r.now())}
 	lacking := pool != nil && found.census.coming() < int(pool.Spec.Replicas)
-	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods.Items, lacking)
+	waited := r.sights.of(req.NamespacedName, pods.Items, r.now())
+	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods.Items, waited, lacking)
 	if pool == nil {
 		return after(recheck, stepErr)
 	}

@@ -130,11 +130,3 @@ func (r *SandboxPoolReconciler) rewarm(ctx context.Context, pool *v1alpha1.Sandb
 	}
 	return err
 }
-
-// madeAt is when the pod began to warm.
-func madeAt(pod *corev1.Pod) time.Time {
-	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationRecycled]); err == nil {
-		return at
-	}
-	return pod.CreationTimestamp.Time
-}

@@ -26,9 +26,9 @@ const parallel = 8
 
 // step moves each pod by at most one step. It returns when time alone may make
 // the next one possible, and which pods have waited for their address for too
-// long. One pod's failed write does not stop the others. lacking: the pool has
-// less stock than it should.
-func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []corev1.Pod, lacking bool) (time.Duration, map[types.UID]bool, error) {
+// long. One pod's failed write does not stop the others. waited is from sights;
+// lacking: the pool has less stock than it should.
+func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []corev1.Pod, waited map[types.UID]time.Duration, lacking bool) (time.Duration, map[types.UID]bool, error) {
 	type work struct {
 		view
 		decision
@@ -43,6 +43,7 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 		if err != nil {
 			return 0, nil, err
 		}
+		v.waited = waited[pods[i].UID]
 		d := decide(v, now)
 		recheck = sooner(recheck, d.recheck)
 		if d.step != stepNone {

@@ -1,0 +1,62 @@
+package sandboxpool
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// sights are since when this process has seen each pod warm, or start for its
+// claim. What pods say of that themselves are times of other machines' clocks: of
+// the gateway that claimed, of the API server, of a controller before this one. The
+// zero value is ready. It is safe for concurrent use.
+type sights struct {
+	mu    sync.Mutex
+	pools map[types.NamespacedName]map[sightKey]time.Time
+}
+
+// sightKey tells apart what is counted anew: another claim of a pod, and a pod that
+// warms again.
+type sightKey struct {
+	uid             types.UID
+	phase           v1alpha1.PodPhase
+	claim, recycled string
+}
+
+func sightOf(pod *corev1.Pod) sightKey {
+	return sightKey{pod.UID, v1alpha1.PhaseOf(pod), pod.Annotations[v1alpha1.AnnotationClaim], pod.Annotations[v1alpha1.AnnotationRecycled]}
+}
+
+// of takes in all the pods of a pool, and returns how long those that warm or
+// start have been seen to. The others, and pods that are gone, are forgotten.
+func (s *sights) of(pool types.NamespacedName, pods []corev1.Pod, now time.Time) map[types.UID]time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.pools[pool]
+	since, waited := map[sightKey]time.Time{}, map[types.UID]time.Duration{}
+	for i := range pods {
+		pod := &pods[i]
+		if phase := v1alpha1.PhaseOf(pod); phase != v1alpha1.PodWarming && phase != v1alpha1.PodStarting {
+			continue
+		}
+		key := sightOf(pod)
+		first, known := before[key]
+		if !known {
+			first = now
+		}
+		since[key], waited[pod.UID] = first, now.Sub(first)
+	}
+	if len(since) == 0 {
+		delete(s.pools, pool)
+		return waited
+	}
+	if s.pools == nil {
+		s.pools = map[types.NamespacedName]map[sightKey]time.Time{}
+	}
+	s.pools[pool] = since
+	return waited
+}
