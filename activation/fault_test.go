@@ -93,6 +93,47 @@ func TestActivationUnderFaults(t *testing.T) {
 	}
 }
 
+// A sandbox whose pod has ended by the time that the claim is known to have landed
+// may have run. It keeps its binding and gets no other pod, which would be empty;
+// its requests wait for its end.
+func TestClaimThatIsOverWaitsForTheEnd(t *testing.T) {
+	w := newWorld(t)
+	w.idle(2)
+	id := kubetest.Name("over")
+	var first sync.Once
+	fault := func(o client.Object, call func() error) error {
+		err, lost := call(), false
+		if pod, ok := o.(*corev1.Pod); ok && err == nil && pod.Labels[v1alpha1.LabelSandboxID] == id {
+			first.Do(func() {
+				pod.Labels[v1alpha1.LabelPhase], lost = string(v1alpha1.PodFailed), true
+				err = w.c.Update(t.Context(), pod)
+			})
+		}
+		if lost && err == nil {
+			return context.DeadlineExceeded
+		}
+		return err
+	}
+	g := w.gateway(faulty(w.c, fault))
+	g.fails(t, w.request(id, true, 3*time.Second), ErrNotReady)
+	s, claimed := w.sandbox(id), 0
+	for _, p := range w.pods() {
+		if v1alpha1.Backs(&p, s) && v1alpha1.PhaseOf(&p) == v1alpha1.PodFailed {
+			claimed++
+		} else if v1alpha1.PhaseOf(&p) != v1alpha1.PodIdle {
+			t.Errorf("pod %s is %s", p.Name, v1alpha1.PhaseOf(&p))
+		}
+	}
+	if claimed != 1 || g.cache.Get(id) != nil {
+		t.Errorf("binding %+v is backed by %d pods; route %v", s.Spec.Binding, claimed, g.cache.Get(id))
+	}
+	s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndFailed, At: metav1.Now()}
+	if err := w.c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	g.fails(t, w.request(id, true, 3*time.Second), ErrEnded)
+}
+
 // A claim that is invalid is so whoever sends it. One that is forbidden to this
 // gateway may be on the pod already, sent by another.
 func TestBindingOfAFailedClaim(t *testing.T) {

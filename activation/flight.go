@@ -167,6 +167,8 @@ func (f *flight) claimWith(b *binder) error {
 	switch {
 	case errors.Is(result.Err, schedule.ErrBindLost):
 		return errLook
+	case errors.Is(result.Err, schedule.ErrClaimOver): // the sandbox ends: wait for that as a follower
+		return errLook
 	case errors.Is(result.Err, context.Canceled) && f.ctx.Err() == nil: // it left the queue (await)
 		return errLook
 	case errors.Is(result.Err, context.Canceled) && errors.Is(f.ctx.Err(), context.DeadlineExceeded):

@@ -101,7 +101,7 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 	switch {
 	case err == nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning:
 		return w.finish(token, s, pod)
-	case errors.Is(err, schedule.ErrPodTaken), errors.Is(err, schedule.ErrPodGone):
+	case errors.Is(err, schedule.ErrPodTaken), errors.Is(err, schedule.ErrPodGone), errors.Is(err, schedule.ErrClaimOver):
 		return errLook
 	case errors.Is(err, schedule.ErrUnfenced):
 		return w.claimWith(&binder{flight: w.flight, sandbox: s, unfenced: &claim})

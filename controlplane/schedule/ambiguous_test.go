@@ -149,10 +149,43 @@ func TestClaimOnAPodThatIsOverIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.api.change("p1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-		if _, err := ApplyClaim(t.Context(), r.api, claim); !errors.Is(err, ErrPodTaken) {
+		if _, err := ApplyClaim(t.Context(), r.api, claim); !errors.Is(err, ErrClaimOver) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A claim that landed on a pod which has ended since is not lost but over: the
+// sandbox may have run there. It gets no other pod, and keeps its binding, by which
+// its end is found and its address freed.
+func TestClaimThatIsOverGetsNoOtherPod(t *testing.T) {
+	for name, how := range map[string]func(*corev1.Pod){
+		"stopping": func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodStopping) },
+		"failed":   func(p *corev1.Pod) { p.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodFailed) },
+		"over":     func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+		"deleted":  func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now },
+	} {
+		for answer, err := range map[string]error{"lost": context.DeadlineExceeded, "refused": refusal()} {
+			t.Run(name+", answer "+answer, func(t *testing.T) {
+				bubble(t, func(t *testing.T, r *rig) {
+					r.stockUp("p1", "p2")
+					r.api.answers(once("claim p1", func(apply func() error) error {
+						if err := apply(); err != nil {
+							t.Error(err)
+						}
+						r.api.change("p1", how)
+						return err
+					}))
+					var b binds
+					fails(t, r.ask(t, "a", time.Minute, b.on), ErrClaimOver)
+					synctest.Wait()
+					if len(b.bound) != 1 || len(b.unbound) > 0 || !r.api.isIdle("p2") {
+						t.Errorf("bound %v, unbound %v, calls %v", b.bound, b.unbound, r.api.calls)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A sandbox whose binding names a pod that is stopping is ended. So the binding

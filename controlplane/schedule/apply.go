@@ -18,8 +18,9 @@ import (
 // Errors: ErrPodTaken, ErrPodGone and ErrRefused (idle by a live read, yet the
 // PATCH does not apply), ErrInvalid, ErrForbidden: the claim was not applied.
 // ErrThrottled: not applied, come back as apierrors.SuggestsClientDelay says.
-// ErrUnavailable: unknown; sending the same claim again finds out. ErrUnfenced:
-// applied, but the pod must not be reached (StopClaimed).
+// ErrUnavailable: unknown; sending the same claim again finds out. ErrClaimOver:
+// applied once, and over. ErrUnfenced: applied, but the pod must not be reached
+// (StopClaimed).
 func ApplyClaim(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, error) {
 	pod, _, err := apply(ctx, c, claim)
 	return pod, err
@@ -74,7 +75,7 @@ func fenced(pod *corev1.Pod, v verdict) (*corev1.Pod, verdict, error) {
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping, v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed,
 		pod.DeletionTimestamp != nil, v1alpha1.Over(pod):
 		// Claimed, and over already: nobody gets it any more.
-		return nil, v, fmt.Errorf("pod %s/%s is ending: %w", pod.Namespace, pod.Name, ErrPodTaken)
+		return nil, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrClaimOver)
 	case v1alpha1.FencedAddress(pod) == "":
 		return pod, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrUnfenced)
 	}

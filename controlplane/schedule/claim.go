@@ -134,6 +134,14 @@ func (s *PoolScheduler) conclude(e *entry, rec *podRecord, claim Claim, pod *cor
 			s.catchUp(e, rec)
 		}
 		s.again(e)
+	case errors.Is(err, ErrClaimOver):
+		// Whoever sent it, the sandbox may have run there. Another pod would start it
+		// again, empty, without a word. So the binding stays, and the sandbox waits
+		// for its end.
+		s.metrics.outcome(outcomeError)
+		s.cool(rec)
+		e.bound = nil
+		s.fail(e, err)
 	case errors.Is(err, ErrUnfenced):
 		s.metrics.outcome(outcomeError)
 		s.log.Warn("claimed pod does not have its fenced address; to be ended", "pod", claim.PodName)

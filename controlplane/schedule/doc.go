@@ -60,7 +60,8 @@
 //	Bind: ErrBindLost        pod given back, ErrBindLost
 //	Bind: any other error    pod given back, that error
 //	PATCH: 422 with causes   pod given back, ErrInvalid
-//	PATCH: 422 without       live read: our claim = success; taken = next pod;
+//	PATCH: 422 without       live read: our claim = success, or ErrClaimOver if its
+//	                         pod is ending (the binding stays); taken = next pod;
 //	                         idle = settled as below, the second time ErrRefused
 //	PATCH: 404               next pod
 //	PATCH: 409               the same pod again, a few times (API server's own races),
@@ -70,8 +71,8 @@
 //	PATCH: not sent          waited out, the same pod again
 //	PATCH: anything else     ambiguous: the pod is written to stopping, testing its
 //	                         UID and phase idle. Applied: the claim can no longer
-//	                         land, next pod. Test failed: read; our claim = success,
-//	                         else next pod. Not to be settled: ErrUnavailable, and the
+//	                         land, next pod. Test failed: read; our claim as
+//	                         above, else next pod. Not to be settled: ErrUnavailable, and the
 //	                         binding stays for whoever comes next.
 //	answer without a fenced  next pod; once Bind has named that one, or Unbind was
 //	address                  called, the pod is ended (testing the claim)

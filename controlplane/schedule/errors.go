@@ -31,8 +31,11 @@ var (
 	// ErrRefused: a live read shows the pod idle, yet the claim does not apply
 	// to it. From a scheduler it is a bug, ours or of whoever made the pod.
 	ErrRefused = errors.New("claim does not apply to an idle pod")
-	// ErrPodTaken: the pod has left idle under another claim, or is ending.
+	// ErrPodTaken: the pod has left idle without this claim.
 	ErrPodTaken = errors.New("pod is taken")
+	// ErrClaimOver: the claim was applied, by whomever, and its pod is ending. The
+	// sandbox may have run there, so it ends with the pod and gets no other.
+	ErrClaimOver = errors.New("claim is over: its pod is ending")
 	// ErrPodGone: no pod of that name and UID exists.
 	ErrPodGone = errors.New("pod is gone")
 	// ErrUnfenced: the claim was applied, but the pod's IP is not the address

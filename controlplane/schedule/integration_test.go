@@ -94,7 +94,7 @@ func TestApplyClaim(t *testing.T) {
 	if err := StopClaimed(ctx, c, mine); err != nil {
 		t.Fatal(err)
 	}
-	apply(mine, ErrPodTaken) // it is over
+	apply(mine, ErrClaimOver)
 }
 
 func TestDeletedPodIsNotClaimed(t *testing.T) {

@@ -85,7 +85,7 @@ func (s *PoolScheduler) settle(claim Claim, cause error) (*corev1.Pod, error) {
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {
 		pod, err := settleOnce(ctx, s.client, claim)
 		switch {
-		case err == nil, errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone), errors.Is(err, ErrUnfenced):
+		case err == nil, errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone), errors.Is(err, ErrClaimOver), errors.Is(err, ErrUnfenced):
 			return pod, err
 		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !sleep(ctx, delay(err, wait)):
 			return nil, fmt.Errorf("%w: %w: %w", ErrUnavailable, errUnsettled, errors.Join(cause, err))
