@@ -44,6 +44,8 @@ func explained(r *result.Result, row string) string {
 		return spread(r, strings.TrimSuffix(row, "/ratio/vs-one-sandbox"))
 	case strings.HasSuffix(row, "/hot-1"), strings.HasSuffix(row, "/hit-1"):
 		return beside(r, row)
+	case strings.HasSuffix(row, "/ratio/p50-vs-bare"):
+		return apart(r, strings.TrimSuffix(row, "/ratio/p50-vs-bare"))
 	case strings.HasSuffix(row, "/ratio/vs-bare"):
 		return shared(r, strings.TrimSuffix(row, "/ratio/vs-bare"))
 	}
@@ -81,6 +83,15 @@ func beside(r *result.Result, row string) string {
 		return ""
 	}
 	return fmt.Sprintf("The budget is absolute. In the same run golang-lru takes %s ns, and a bare map under a mutex %s.", number(m[0]), number(m[1]))
+}
+
+// apart gives both sides of a claim that comes alone.
+func apart(r *result.Result, name string) string {
+	m, ok := medians(r, name+"/sandlane/latency", name+"/bare/latency")
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("One takes %.1f ms and its bare writes %.1f: %.1f ms are for all that is no write.", m[0]/1000, m[1]/1000, (m[0]-m[1])/1000)
 }
 
 // shared says what each side of a burst takes of the processors, which all
