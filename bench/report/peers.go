@@ -28,12 +28,12 @@ var peers = []peer{
 	},
 	{
 		"a claim from a warm pool, 20 at once", "p50 124 and 137 ms, p95 164 and 171 ms (two runs)",
-		"https://github.com/cocoonstack/sandbox-operator/issues/33", "2026-09-23", "as above", "claims/first-32-gateways-3/sandlane/rate",
+		"https://github.com/cocoonstack/sandbox-operator/issues/33", "2026-09-23", "as above; ours are 32", "claims/first-32-gateways-3/sandlane/p50",
 	},
 	{
 		"300 claims at once from a warm pool", "p50 1465 ms, p90 3201 ms; with a write-behind of 250 ms 1271 and 3158 ms",
 		"https://github.com/kubernetes-sigs/agent-sandbox/pull/1359", "2026-08-12",
-		"agent-sandbox on a kops cluster, from create to Ready; ours is a rate over all 300", "claims/first-300-gateways-3/sandlane/rate",
+		"agent-sandbox on a kops cluster, from create to Ready; ours from the request to its first byte", "claims/first-300-gateways-3/sandlane/p50",
 	},
 	{
 		"3,600 claims on a pool of 3,700 in a continuous burst", "p99 851 ms, against a limit of 500 ms",
