@@ -43,7 +43,11 @@ func extent(r *result.Result) string {
 	if r.Extent == "" { // a result from before this was kept
 		return ""
 	}
-	return " " + r.Extent + "."
+	text := " " + r.Extent + "."
+	if r.Stolen > 0.005 {
+		text += fmt.Sprintf(" The hypervisor gave %s of the processors to others meanwhile.", percent(r.Stolen))
+	}
+	return text
 }
 
 // crowded warns of a machine that had something else to do.

@@ -20,7 +20,10 @@ type Result struct {
 	Plan     string    `json:"plan"`    // all or quick
 	Extent   string    `json:"extent"`  // rounds of each kind, and how long they are
 	Machine  Machine   `json:"machine"`
-	Headline Headline  `json:"headline"`
+	// Stolen is the share of the processors' time that the hypervisor gave to
+	// others during the run, from 0 to 1; 0 also where that is not known.
+	Stolen   float64  `json:"cpu_stolen"`
+	Headline Headline `json:"headline"`
 	Rows     []*Row    `json:"rows"`
 	// Notes are what a reader must know: what was chosen, what could not be had.
 	Notes []string `json:"notes,omitempty"`

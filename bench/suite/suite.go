@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/sandlane/sandlane/bench/result"
 )
 
@@ -95,6 +97,7 @@ type Env struct {
 	Out io.Writer
 
 	began time.Time
+	times procfs.CPUStat // of the whole machine, then
 }
 
 // NewEnv returns an Env with an empty result and a folder of its own.
@@ -105,7 +108,7 @@ func NewEnv(plan Plan, out io.Writer) (*Env, error) {
 	}
 	now := time.Now()
 	return &Env{
-		Plan: plan, Dir: dir, Out: out, began: now,
+		Plan: plan, Dir: dir, Out: out, began: now, times: machineTimes(),
 		Result: &result.Result{Started: now.UTC().Truncate(time.Second), Plan: plan.Name, Extent: plan.String(), Machine: result.ThisMachine()},
 	}, nil
 }
@@ -113,6 +116,7 @@ func NewEnv(plan Plan, out io.Writer) (*Env, error) {
 // Close removes the folder.
 func (e *Env) Close() {
 	e.Took = time.Since(e.began).Round(time.Second).String()
+	e.Stolen = stolen(e.times, machineTimes())
 	_ = os.RemoveAll(e.Dir)
 }
 

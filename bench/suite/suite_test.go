@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/prometheus/procfs"
 )
 
 // Whoever is second in one round is first in the next.
@@ -52,6 +54,21 @@ func TestEach(t *testing.T) {
 		return nil
 	}); !errors.Is(err, broken) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What the hypervisor gave to others is told as a share of all time.
+func TestStolen(t *testing.T) {
+	from := procfs.CPUStat{User: 10, System: 5, Idle: 20, Steal: 5}
+	to := procfs.CPUStat{User: 60, System: 15, Idle: 40, Steal: 25}
+	if got := stolen(from, to); got != 0.2 {
+		t.Errorf("%v of the time was stolen, want 20 of 100 s", got)
+	}
+	if got := stolen(from, from); got != 0 {
+		t.Errorf("%v was stolen in no time", got)
+	}
+	if times := machineTimes(); times.User <= 0 {
+		t.Errorf("the machine has used no time: %+v", times)
 	}
 }
 

@@ -72,6 +72,33 @@ func CPUByProgram() (map[string]time.Duration, error) {
 	return used, nil
 }
 
+// machineTimes is how all processors together have spent their time so far; zero
+// if the kernel does not say.
+func machineTimes() procfs.CPUStat {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return procfs.CPUStat{}
+	}
+	stat, err := fs.Stat()
+	if err != nil {
+		return procfs.CPUStat{}
+	}
+	return stat.CPUTotal
+}
+
+// stolen is the share of the time between two looks that the hypervisor gave to
+// others. Guests are part of user and nice.
+func stolen(from, to procfs.CPUStat) float64 {
+	sum := func(s procfs.CPUStat) float64 {
+		return s.User + s.Nice + s.System + s.Idle + s.Iowait + s.IRQ + s.SoftIRQ + s.Steal
+	}
+	all := sum(to) - sum(from)
+	if all <= 0 {
+		return 0
+	}
+	return (to.Steal - from.Steal) / all
+}
+
 // program says what runs under a name of at most 15 letters, as the kernel tells
 // it.
 func program(comm string) string {
