@@ -14,17 +14,17 @@ import (
 
 // Result is one run.
 type Result struct {
-	Started  time.Time `json:"started"`
-	Took     string    `json:"took"`
-	Version  string    `json:"version"` // of the code that was measured
-	Plan     string    `json:"plan"`    // all or quick
-	Extent   string    `json:"extent"`  // rounds of each kind, and how long they are
-	Machine  Machine   `json:"machine"`
+	Started time.Time `json:"started"`
+	Took    string    `json:"took"`
+	Version string    `json:"version"` // of the code that was measured
+	Plan    string    `json:"plan"`    // all or quick
+	Extent  string    `json:"extent"`  // rounds of each kind, and how long they are
+	Machine Machine   `json:"machine"`
 	// Stolen is the share of the processors' time that the hypervisor gave to
 	// others during the run, from 0 to 1; 0 also where that is not known.
 	Stolen   float64  `json:"cpu_stolen"`
 	Headline Headline `json:"headline"`
-	Rows     []*Row    `json:"rows"`
+	Rows     []*Row   `json:"rows"`
 	// Notes are what a reader must know: what was chosen, what could not be had.
 	Notes []string `json:"notes,omitempty"`
 }
