@@ -16,6 +16,9 @@ const (
 	// settleTimeout bounds what follows a create.
 	settleTimeout = 10 * time.Second
 
+	// nearEnough is the part of a timeout by which its end may be off.
+	nearEnough = 100
+
 	timeoutV1 = 15  // s, of a create that names none
 	timeoutV2 = 300 // s
 )
@@ -102,8 +105,9 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 // start makes the sandbox with its end a timeout away from when it is ready, not
 // from when it was asked for: while the pool is empty that may be most of a
 // minute. The first end is far enough away that it cannot pass meanwhile; it is
-// moved afterwards if it is off by more than a second, which for SDKs' default
-// timeout and a warm pool it is not.
+// moved afterwards if it is off by more than a second and by more than a hundredth
+// of the timeout, which for SDKs' default timeout and a warm pool it is not, also in
+// a burst where a create takes seconds: one more write for each would make it longer.
 func (s *Server) start(ctx context.Context, n NewSandbox, timeout, longest time.Duration) (Sandbox, error) {
 	n.EndAt = ceil(time.Now().Add(min(max(timeout, createDeadline+settleTimeout), longest)))
 	waiting, cancel := context.WithTimeout(ctx, createDeadline)
@@ -113,7 +117,8 @@ func (s *Server) start(ctx context.Context, n NewSandbox, timeout, longest time.
 		return Sandbox{}, err
 	}
 	want := ceil(time.Now().Add(timeout))
-	if off := want.Sub(n.EndAt); -time.Second <= off && off <= time.Second {
+	near := max(time.Second, timeout/nearEnough)
+	if off := want.Sub(n.EndAt); -near <= off && off <= near {
 		return sandbox, nil
 	}
 	settling, cancel := context.WithTimeout(ctx, settleTimeout)

@@ -20,6 +20,8 @@ func TestEndCountsFromReady(t *testing.T) {
 	}{
 		{"default", base, "/v2/sandboxes", 0, 300 * time.Second, 0},
 		{"default, after a wait", base, "/v2/sandboxes", 40 * time.Second, 300 * time.Second, 1},
+		{"default, in a burst", base, "/v2/sandboxes", 3 * time.Second, 297 * time.Second, 0},
+		{"default, just too late", base, "/v2/sandboxes", 5 * time.Second, 300 * time.Second, 1},
 		{"old default", base, "/sandboxes", 0, 15 * time.Second, 1},
 		{"old default, after a longer wait", base, "/sandboxes", 40 * time.Second, 15 * time.Second, 1},
 		{"old default, when the first end is right", base, "/sandboxes", 45 * time.Second, 15 * time.Second, 0},
