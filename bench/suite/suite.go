@@ -78,7 +78,7 @@ func All() Plan {
 // Quick is the plan of `make bench-quick`.
 func Quick() Plan {
 	return Plan{
-		Name: "quick", Pairs: 6, PairTime: time.Second, Judged: 2, Rounds: 1, RoundTime: time.Second,
+		Name: "quick", Pairs: 6, PairTime: time.Second, Judged: 1, Rounds: 1, RoundTime: time.Second,
 		Fleets: []int{500}, Claims: 20, Bursts: []int{32}, Entries: []int{1_000, 100_000}, Objects: 10_000,
 	}
 }
