@@ -22,7 +22,7 @@ func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx cont
 	settings := [][]string{
 		{"GOMAXPROCS=1", "GOGC=100"}, {"GOMAXPROCS=1", "GOGC=400"}, {"GOMAXPROCS=2", "GOGC=100"}, {"GOMAXPROCS=2", "GOGC=400"},
 	}
-	rounds := e.Rounds
+	rounds := e.Judged // budgets hang on the choice
 	rates := make([][]float64, len(settings))
 	var turns []func(context.Context, int) error
 	for i, env := range settings {
