@@ -57,6 +57,9 @@ func run(cmd *cobra.Command, plan suite.Plan, only []string, out string) error {
 			return fmt.Errorf("there is no section %q; `sandlane-bench list` shows them", name)
 		}
 	}
+	if err := plan.Check(); err != nil {
+		return err
+	}
 	e, err := suite.NewEnv(plan, cmd.ErrOrStderr())
 	if err != nil {
 		return err

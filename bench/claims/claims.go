@@ -59,23 +59,28 @@ func run(ctx context.Context, e *suite.Env) error {
 	return nil
 }
 
-// pods makes so many that can be claimed.
-func (b *bench) pods(ctx context.Context, pool string, n int) ([]*corev1.Pod, error) {
+// many makes so many pods, a few at a time.
+func many(ctx context.Context, n int, one func(context.Context) (*corev1.Pod, error)) ([]*corev1.Pod, error) {
 	pods := make([]*corev1.Pod, n)
 	return pods, suite.Each(ctx, n, func(ctx context.Context, i int) (err error) {
-		pods[i], err = b.cluster.MakeIdle(ctx, pool)
+		pods[i], err = one(ctx)
 		return err
 	})
 }
 
+// pods makes so many that can be claimed.
+func (b *bench) pods(ctx context.Context, pool string, n int) ([]*corev1.Pod, error) {
+	return many(ctx, n, func(ctx context.Context) (*corev1.Pod, error) { return b.cluster.MakeIdle(ctx, pool) })
+}
+
 // unwatched makes so many that the bare writes beside gateways claim.
 func (b *bench) unwatched(ctx context.Context, pool string, n int) ([]*corev1.Pod, error) {
-	pods := make([]*corev1.Pod, n)
-	return pods, suite.Each(ctx, n, func(ctx context.Context, i int) (err error) {
-		if pods[i], err = b.cluster.MakeUnwatched(ctx, pool); err == nil {
-			err = b.cluster.MakeReady(ctx, pods[i])
+	return many(ctx, n, func(ctx context.Context) (*corev1.Pod, error) {
+		pod, err := b.cluster.MakeUnwatched(ctx, pool)
+		if err == nil {
+			err = b.cluster.MakeReady(ctx, pod)
 		}
-		return err
+		return pod, err
 	})
 }
 

@@ -62,11 +62,7 @@ func (b *bench) parked(ctx context.Context) error {
 		return err
 	}
 	unready := func(made func(context.Context, string) (*corev1.Pod, error)) ([]*corev1.Pod, error) {
-		pods := make([]*corev1.Pod, b.Claims)
-		return pods, suite.Each(ctx, b.Claims, func(ctx context.Context, i int) (err error) {
-			pods[i], err = made(ctx, suite.Pool)
-			return err
-		})
+		return many(ctx, b.Claims, func(ctx context.Context) (*corev1.Pod, error) { return made(ctx, suite.Pool) })
 	}
 	ourPods, err := unready(b.cluster.MakeUnready)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,19 @@ func TestOnceAsksEachHostOnce(t *testing.T) {
 	}
 	if r.Requests != 100 || r.Errors != 0 || r.P50 <= 0 || r.P999 < r.P50 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Rare hosts come one after the other, from where the caller says.
+func TestRareHostsGoOn(t *testing.T) {
+	c := &connection{t: Target{Hosts: []string{"c"}, Rare: []string{"r0", "r1", "r2"}, RareEvery: 2, RareFrom: 4}, next: new(atomic.Int64)}
+	var got []string
+	for range 6 {
+		host, _ := c.host()
+		got = append(got, host)
+	}
+	if want := "[c r1 c r2 c r0]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

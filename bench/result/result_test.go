@@ -55,6 +55,16 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// A machine that had more to run than half its cores is not quiet; one that does not
+// say is not accused.
+func TestCrowded(t *testing.T) {
+	for load, want := range map[string]bool{"0.94 3.74 4.58": false, "1.01 0.1 0.1": true, "": false} {
+		if got := (Machine{Cores: 2, LoadAverage: load}).Crowded(); got != want {
+			t.Errorf("%q: %v", load, got)
+		}
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	s := []float64{4, 1, 3, 2}
 	for q, want := range map[float64]float64{0: 1, 0.5: 2.5, 1: 4} {

@@ -10,6 +10,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,6 +58,14 @@ type Plan struct {
 
 // Wants reports whether a case is to be run.
 func (p Plan) Wants(name string) bool { return len(p.Cases) == 0 || slices.Contains(p.Cases, name) }
+
+// Check is an error if a number would leave a row without a sample.
+func (p Plan) Check() error {
+	if p.Pairs < 1 || p.Judged < 1 || p.Rounds < 1 || p.PairTime <= 0 || p.RoundTime <= 0 || p.Objects < 1 || len(p.Fleets) == 0 {
+		return errors.New("pairs, rounds, their times, objects and fleets must be positive")
+	}
+	return nil
+}
 
 // String says how much is measured.
 func (p Plan) String() string {

@@ -57,6 +57,26 @@ func TestEach(t *testing.T) {
 	}
 }
 
+// A plan that would leave a row without a sample is refused.
+func TestPlan(t *testing.T) {
+	for _, p := range []Plan{All(), Quick()} {
+		if err := p.Check(); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		for name, change := range map[string]func(*Plan){
+			"pairs": func(p *Plan) { p.Pairs = 0 }, "judged": func(p *Plan) { p.Judged = 0 }, "rounds": func(p *Plan) { p.Rounds = 0 },
+			"pair time": func(p *Plan) { p.PairTime = 0 }, "round time": func(p *Plan) { p.RoundTime = -1 }, "fleets": func(p *Plan) { p.Fleets = nil },
+			"objects": func(p *Plan) { p.Objects = 0 },
+		} {
+			changed := p
+			change(&changed)
+			if changed.Check() == nil {
+				t.Errorf("a plan without %s is taken", name)
+			}
+		}
+	}
+}
+
 // What the hypervisor gave to others is told as a share of all time.
 func TestStolen(t *testing.T) {
 	from := procfs.CPUStat{User: 10, System: 5, Idle: 20, Steal: 5}

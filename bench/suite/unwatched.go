@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -34,8 +35,8 @@ func (c *Cluster) AllowUnwatched() error {
 		d.Name = unwatchedPlural + "." + d.Spec.Group
 		n := &d.Spec.Names
 		n.Kind, n.ListKind, n.Plural, n.Singular, n.ShortNames, n.Categories = unwatchedKind, unwatchedKind+"List", unwatchedPlural, "baresandbox", nil, nil
-		all[0] = d
-		if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: all[:1]}); err != nil {
+		copied := envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{d}}
+		if _, err := envtest.InstallCRDs(c.Config, copied); err != nil {
 			return fmt.Errorf("make a copy of the Sandbox's definition: %w", err)
 		}
 		return nil
