@@ -21,9 +21,9 @@
 // without a pool, and a copy of the Sandbox's definition. So gateways do no work for
 // the floor, nor the API server for gateways.
 //
-// Of bursts of 100 and more the rows cpu-… say what each program took of the
-// processors, which all share. Gateways are told their places as a controller tells
-// them.
+// Of bursts the rows cpu-… say what each program took of the processors, which all
+// share, and the rows stolen what the hypervisor gave to others. Gateways are told
+// their places as a controller tells them.
 //
 // Pods are idle pods in a pool that no controller looks after. First requests
 // leave sandboxes behind; they end with the API server.

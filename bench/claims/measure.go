@@ -40,10 +40,6 @@ func (b *bench) oneByOne(ctx context.Context, name string, n int, ours, bare fun
 	return nil
 }
 
-// coarse is the smallest burst whose CPU is told: the kernel counts in hundredths
-// of a second.
-const coarse = 100
-
 // atOnce adds one sample of n at once to each side, who begins first alternating
 // over the samples.
 func (b *bench) atOnce(ctx context.Context, name string, n int, ours, bare func(context.Context, int) error) error {
@@ -57,6 +53,7 @@ func (b *bench) atOnce(ctx context.Context, name string, n int, ours, bare func(
 	}
 	rate := map[string]float64{}
 	for _, side := range sides {
+		stolen := suite.Stolen()
 		before, err := suite.CPUByProgram()
 		if err != nil {
 			return err
@@ -77,13 +74,11 @@ func (b *bench) atOnce(ctx context.Context, name string, n int, ours, bare func(
 		if err != nil {
 			return err
 		}
-		if n < coarse {
-			after = nil
-		}
 		for _, program := range slices.Sorted(maps.Keys(after)) {
 			used := after[program] - before[program]
 			b.Add(row+side.name+"/cpu-"+program, "ms a claim", "less", float64(used.Microseconds())/1000/float64(n))
 		}
+		b.Add(row+side.name+"/stolen", "% of the processors", "", 100*stolen()).Note = "given to others by the hypervisor"
 		rate[side.name] = float64(n) / took.Seconds()
 		b.Add(row+side.name+"/rate", "claims/s", "more", rate[side.name])
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/sandlane/sandlane/envoy"
 )
 
-// polls is how many looks are behind one sample: Envoy's CPU time is known to a
-// hundredth of a second only.
+// polls is how many looks are behind one sample: one alone is at the mercy of what
+// else runs.
 const polls = 10
 
 // inUse measures the look at Envoy for what is in use, when Envoy knows so many

@@ -19,8 +19,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/procfs"
-
 	"github.com/sandlane/sandlane/bench/result"
 )
 
@@ -105,8 +103,8 @@ type Env struct {
 	// Out is told of progress.
 	Out io.Writer
 
-	began time.Time
-	times procfs.CPUStat // of the whole machine, then
+	began  time.Time
+	stolen func() float64 // since then
 }
 
 // NewEnv returns an Env with an empty result and a folder of its own.
@@ -117,7 +115,7 @@ func NewEnv(plan Plan, out io.Writer) (*Env, error) {
 	}
 	now := time.Now()
 	return &Env{
-		Plan: plan, Dir: dir, Out: out, began: now, times: machineTimes(),
+		Plan: plan, Dir: dir, Out: out, began: now, stolen: Stolen(),
 		Result: &result.Result{Started: now.UTC().Truncate(time.Second), Plan: plan.Name, Extent: plan.String(), Machine: result.ThisMachine()},
 	}, nil
 }
@@ -125,7 +123,7 @@ func NewEnv(plan Plan, out io.Writer) (*Env, error) {
 // Close removes the folder.
 func (e *Env) Close() {
 	e.Took = time.Since(e.began).Round(time.Second).String()
-	e.Stolen = stolen(e.times, machineTimes())
+	e.Stolen = e.stolen()
 	_ = os.RemoveAll(e.Dir)
 }
 

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/procfs"
 )
@@ -74,6 +77,35 @@ func TestPlan(t *testing.T) {
 				t.Errorf("a plan without %s is taken", name)
 			}
 		}
+	}
+}
+
+// A process's clock counts what its threads do, in less than hundredths of a second.
+func TestCPU(t *testing.T) {
+	const spin = 3 * time.Millisecond
+	clock := func() time.Duration {
+		used, err := cpu(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return used
+	}
+	var steps []time.Duration
+	for range 5 {
+		before, own := clock(), OwnCPU()
+		for OwnCPU()-own < spin {
+		}
+		steps = append(steps, clock()-before)
+	}
+	// The kernel adds up what getrusage tells a little later.
+	if got := slices.Min(steps); got < spin/2 {
+		t.Errorf("the clock went on by %v in %v of work", got, spin)
+	}
+	if got := slices.Min(steps); got >= 10*time.Millisecond {
+		t.Errorf("each %v of work is %v or more", spin, got)
+	}
+	if used, err := cpu(1 << 22); err == nil { // above all numbers of processes
+		t.Errorf("a process that there is not used %v", used)
 	}
 }
 
