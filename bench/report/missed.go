@@ -40,6 +40,8 @@ func missed(r *result.Result) string {
 // explained is what other rows say on a budget that is missed; empty if nothing.
 func explained(r *result.Result, row string) string {
 	switch {
+	case strings.HasSuffix(row, "/ratio/vs-do-nothing"):
+		return narrow(r, strings.TrimSuffix(row, "/ratio/vs-do-nothing"))
 	case strings.HasSuffix(row, "/vs-one-sandbox"):
 		return spread(r, strings.TrimSuffix(row, "/ratio/vs-one-sandbox"))
 	case strings.HasSuffix(row, "/hot-1"), strings.HasSuffix(row, "/hit-1"):
@@ -63,6 +65,17 @@ func medians(r *result.Result, names ...string) ([]float64, bool) {
 		all = append(all, row.Summary().Median)
 	}
 	return all, true
+}
+
+// narrow says how busy each side's Envoy is: what its server saves is not seen in
+// requests/s once Envoy's threads have no time left.
+func narrow(r *result.Result, name string) string {
+	m, ok := medians(r, name+"/sandlane/envoy-cpu", name+"/do-nothing/envoy-cpu", name+"/sandlane/rps", name+"/do-nothing/rps", name+"/sandlane/server-cpu", name+"/do-nothing/server-cpu")
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("Envoy takes %s µs of CPU a request and %s in front of the do-nothing server: %.2f and %.2f of a core. The gateway takes %s µs, the do-nothing server %s.",
+		number(m[0]), number(m[1]), m[0]*m[2]/1e6, m[1]*m[3]/1e6, number(m[4]), number(m[5]))
 }
 
 // spread tells Envoy's part from the gateway's, of what many sandboxes cost.
