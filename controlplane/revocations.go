@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// How long a gateway's lease is left alone after it was revoked: twice as long
-// each time, until the gateway acknowledges a fence.
+// How long a gateway's lease is left alone after it was revoked. While no gateway
+// acknowledges anything: twice as long each time. While others do, no longer than
+// othersRevokeWait.
 const (
-	minRevokeWait = 10 * time.Second
-	maxRevokeWait = 5 * time.Minute
+	minRevokeWait    = 10 * time.Second
+	maxRevokeWait    = 5 * time.Minute
+	othersRevokeWait = 5 * time.Second
 )
 
 // revocations keeps a controller that reaches no gateway from taking the data
@@ -19,13 +21,19 @@ const (
 // again. So whoever revokes waits, longer each time. What is not revoked keeps its
 // fences open, and an open fence delays an address's next use, no request.
 //
-// Only an acknowledged fence ends the waiting. A gateway that answers polls and is
-// too slow for fences would otherwise be made to list again and again.
+// Where others acknowledge, they serve what one does not, and the controller is not
+// what is cut off: no address has to wait for that one. The short wait that is left
+// lets it serve between two revocations.
+//
+// Only an acknowledged fence counts. A gateway that answers polls and is too slow
+// for fences would otherwise be made to list again and again.
 //
 // It is safe for concurrent use.
 type revocations struct {
 	mu   sync.Mutex
 	last map[string]revocation // by lease name; guarded by mu
+	// answered is when any gateway acknowledged last. Guarded by mu.
+	answered time.Time
 }
 
 type revocation struct {
@@ -39,21 +47,31 @@ func (r *revocations) due(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, revoked := r.last[name]
-	if revoked && time.Since(last.at) < last.wait {
+	others := r.answered.After(last.at) // an acknowledgement of its own would have deleted last
+	wait := last.wait
+	if others {
+		wait = min(wait, othersRevokeWait)
+	}
+	if revoked && time.Since(last.at) < wait {
 		return false
+	}
+	next := min(max(2*last.wait, minRevokeWait), maxRevokeWait)
+	if others {
+		next = minRevokeWait
 	}
 	if r.last == nil {
 		r.last = map[string]revocation{}
 	}
-	r.last[name] = revocation{at: time.Now(), wait: min(max(2*last.wait, minRevokeWait), maxRevokeWait)}
+	r.last[name] = revocation{at: time.Now(), wait: next}
 	return true
 }
 
-// acknowledged forgets that the gateway was revoked.
+// acknowledged forgets that the gateway was revoked, and notes that one answers.
 func (r *revocations) acknowledged(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, name)
+	r.answered = time.Now()
 }
 
 // keep forgets the gateways that are over.

@@ -73,6 +73,53 @@ func TestRevocationsWaitLongerEachTime(t *testing.T) {
 	})
 }
 
+// While others acknowledge, one that is cut off delays nobody's address for long, and
+// serves between two revocations.
+func TestOneGatewayCutOffAmongOthers(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		away := s.run("g1", "a")
+		near := []*gateway{s.run("g2", "b"), s.run("g3", "c")}
+		s.cutOff("g1", true)
+		rv := uint64(1)
+		for range 20 { // a wait that doubles would be over five minutes by now
+			if took := s.fenceUntilDone(rv, 10*time.Minute); took > othersRevokeWait+DefaultRenewEvery+10*time.Second {
+				t.Errorf("fence %d took %v", rv, took)
+			}
+			rv++
+		}
+		held, looks := 0, 0
+		for begin := time.Now(); time.Since(begin) < 2*time.Hour; looks++ {
+			_ = s.fence(rv) // another sandbox has ended
+			rv++
+			if away.Held() {
+				held++
+			}
+			after(700 * time.Millisecond)
+		}
+		if share := float64(held) / float64(looks); share < 0.7 {
+			t.Errorf("%s served for %.0f %% of the time", away.o.Name, 100*share)
+		}
+		for _, g := range near {
+			g.wantHeld(t, true, "it acknowledges")
+			if n := s.revoked(g.o.Name); n != 0 {
+				t.Errorf("%s acknowledges and was revoked %d times", g.o.Name, n)
+			}
+		}
+		// Now the controller reaches nobody: its waits get longer from here on.
+		for _, g := range near {
+			s.cutOff(g.o.Name, true)
+		}
+		before := s.revoked("g1")
+		for begin := time.Now(); time.Since(begin) < 2*time.Hour; rv++ {
+			_ = s.fence(rv)
+			after(700 * time.Millisecond)
+		}
+		if n := s.revoked("g1") - before; n < 20 || n > 30 {
+			t.Errorf("revoked %d times in two hours in which the controller reached nobody", n)
+		}
+	})
+}
+
 // A gateway that answers polls, and no fence, is one that is slow: to have it list
 // everything again and again makes it slower.
 func TestPollsDoNotEndTheWaiting(t *testing.T) {
