@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -67,17 +66,6 @@ func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.
 	failpoint.Hit("sandbox/stopped") // the pod is stopping, no gateway was asked
 	wait, err := r.fence(ctx, s, rv)
 	return s, wait, err
-}
-
-// errMoved: the pod changed under the end; start over at once.
-var errMoved = errors.New("the pod has moved on")
-
-// again turns what a fresh look mends into one.
-func again(err error) (ctrl.Result, error) {
-	if errors.Is(err, errMoved) || apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: retrySoon}, nil
-	}
-	return ctrl.Result{}, err
 }
 
 // record writes down what must outlive the pod, before anything happens to it.

@@ -42,7 +42,7 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 		d = decide(v, r.now())
 	}
 	if s, err = r.writeLive(ctx, s, v.pod, d); err != nil {
-		return ctrl.Result{}, err
+		return again(err)
 	}
 	if err := r.apply(ctx, s, v.pod, d); err != nil {
 		return ctrl.Result{}, err

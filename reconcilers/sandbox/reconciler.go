@@ -151,6 +151,17 @@ func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch
 	return nil
 }
 
+// errMoved: the pod changed under the look; start over at once.
+var errMoved = errors.New("the pod has moved on")
+
+// again turns what a fresh look mends into one.
+func again(err error) (ctrl.Result, error) {
+	if errors.Is(err, errMoved) || apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: retrySoon}, nil
+	}
+	return ctrl.Result{}, err
+}
+
 func (r *Reconciler) now() time.Time {
 	return r.Clock.Now()
 }
