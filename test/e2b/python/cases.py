@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 
 import e2b
+import leaving
 
 SYNC = sys.argv[1] == "sync"
 Sandbox = e2b.Sandbox if SYNC else e2b.AsyncSandbox
@@ -461,4 +462,4 @@ async def main():
     await a(shared.kill())
 
 
-asyncio.run(main())
+leaving.run(main())

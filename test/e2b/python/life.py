@@ -11,6 +11,7 @@ import sys
 import time
 
 import e2b
+import leaving
 
 IDLE = 3  # s, of the pool
 COUNT = "i=0; while :; do echo $((i+=1)); sleep 0.1; done"
@@ -101,4 +102,4 @@ def last(seen):
     return int("".join(seen).rsplit("\n", 1)[0].rsplit("\n", 1)[-1])
 
 
-asyncio.run({"idle": idle, "restart": restart}[sys.argv[1]]())
+leaving.run({"idle": idle, "restart": restart}[sys.argv[1]]())

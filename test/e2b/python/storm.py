@@ -11,6 +11,7 @@ import sys
 import time
 
 import e2b
+import leaving
 
 CLIENTS, ROUNDS, MARK = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 
@@ -46,4 +47,4 @@ async def main():
     await asyncio.gather(*(client(n) for n in range(CLIENTS)))
 
 
-asyncio.run(main())
+leaving.run(main())

@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 
 import e2b
+import leaving
 
 SYNC = sys.argv[1] == "sync"
 Sandbox = e2b.Sandbox if SYNC else e2b.AsyncSandbox
@@ -215,4 +216,4 @@ async def main():
     await a(shared.kill())
 
 
-asyncio.run(main())
+leaving.run(main())
