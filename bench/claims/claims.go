@@ -144,6 +144,9 @@ func (b *bench) scheduler(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			for _, p := range pods[:count] { // as the watch would have told: they are no stock
+				s.Forget(p.UID)
+			}
 		}
 	}
 	return nil

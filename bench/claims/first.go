@@ -86,13 +86,34 @@ func (b *bench) asked(ctx context.Context, f *fronts, w way) error {
 			bare := func(ctx context.Context, i int) error { return b.writes(ctx, bares[i], w.bare) }
 			if burst == 1 {
 				err = b.oneByOne(ctx, name, count, ours, bare)
-			} else if err = f.connect(ctx, count); err == nil { // or a burst would measure connects
-				err = b.atOnce(ctx, name, count, ours, bare)
+			} else {
+				err = b.burst(ctx, f, name, count, ours, bare)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
+	return nil
+}
+
+// burst measures so many at once, and how many pods gateways tried for each: those
+// that reach for the same pod at once lose all but one of their writes.
+func (b *bench) burst(ctx context.Context, f *fronts, name string, n int, ours, bare func(context.Context, int) error) error {
+	if err := f.connect(ctx, n); err != nil { // or a burst would measure connects
+		return err
+	}
+	before, err := f.tries(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.atOnce(ctx, name, n, ours, bare); err != nil {
+		return err
+	}
+	after, err := f.tries(ctx)
+	if err != nil {
+		return err
+	}
+	b.Add("claims/"+name+"/sandlane/tries", "pods a claim", "less", (after-before)/float64(n))
 	return nil
 }

@@ -34,6 +34,19 @@ func (f *fronts) stop() {
 	}
 }
 
+// tries is how many pods the gateways have tried to claim so far, with success or
+// without.
+func (f *fronts) tries(ctx context.Context) (sum float64, err error) {
+	for _, g := range f.gateways {
+		all, err := g.Metric(ctx, "sandlane_schedule_claims_total", "")
+		if err != nil {
+			return 0, err
+		}
+		sum += all[""]
+	}
+	return sum, nil
+}
+
 func (b *bench) startFronts(ctx context.Context, name string, n int) (*fronts, error) {
 	f := &fronts{}
 	for i := range n {
