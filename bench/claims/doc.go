@@ -22,8 +22,9 @@
 // the floor, nor the API server for gateways.
 //
 // Of bursts the rows cpu-… say what each program took of the processors, which all
-// share, and the rows stolen what the hypervisor gave to others. Gateways are told
-// their places as a controller tells them.
+// share, and the rows stolen what the hypervisor gave to others. Before each the API
+// server collects its garbage, as Go's own benchmarks do. Gateways are told their
+// places as a controller tells them.
 //
 // Pods are idle pods in a pool that no controller looks after. First requests
 // leave sandboxes behind; they end with the API server.
