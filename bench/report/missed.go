@@ -44,6 +44,8 @@ func explained(r *result.Result, row string) string {
 		return narrow(r, strings.TrimSuffix(row, "/ratio/vs-do-nothing"))
 	case strings.HasSuffix(row, "/vs-one-sandbox"):
 		return spread(r, strings.TrimSuffix(row, "/ratio/vs-one-sandbox"))
+	case strings.HasSuffix(row, "/both/time"):
+		return looked(r, strings.TrimSuffix(row, "/both/time"))
 	case strings.HasSuffix(row, "/hot-1"), strings.HasSuffix(row, "/hit-1"):
 		return beside(r, row)
 	case strings.HasSuffix(row, "/ratio/p50-vs-bare"):
@@ -76,6 +78,15 @@ func narrow(r *result.Result, name string) string {
 	}
 	return fmt.Sprintf("Envoy takes %s µs of CPU a request and %s in front of the do-nothing server: %.2f and %.2f of a core. The gateway takes %s µs, the do-nothing server %s.",
 		number(m[0]), number(m[1]), m[0]*m[2]/1e6, m[1]*m[3]/1e6, number(m[4]), number(m[5]))
+}
+
+// looked tells Envoy's part from the gateway's, of a look at what is in use.
+func looked(r *result.Result, name string) string {
+	m, ok := medians(r, name+"/sandlane/cpu", name+"/envoy/cpu")
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("The gateway takes %.1f ms of CPU for a look, Envoy %.1f to write it down.", m[0], m[1])
 }
 
 // spread tells Envoy's part from the gateway's, of what many sandboxes cost.
@@ -125,7 +136,8 @@ func shared(r *result.Result, burst string) string {
 	}
 	writes := of("sandlane", store...)
 	told := fmt.Sprintf("All programs share the cores. Of %.1f ms of CPU a claim, %.1f are the API server's and etcd's, "+
-		"%.1f those of Envoys, gateways, upstream and client; bare writes take %.1f in all, %.1f of them in the API server and etcd. By CPU alone the ratio would be %.2f.",
+		"%.1f those of Envoys, gateways, upstream and client; bare writes take %.1f in all, %.1f of them in the API server and etcd. By CPU alone the ratio would be %.2f. "+
+		"Both send the API server the same writes; ours are not all there at once, and gateways watch them.",
 		writes+theirs, writes, theirs, bare, of("bare", store...), bare/(writes+theirs))
 	if m, ok := medians(r, burst+"/sandlane/tries"); ok && m[0] > 1.01 {
 		told += fmt.Sprintf(" A claim took %.2f tries: gateways reach for the same pod, and one of them gets it.", m[0])
