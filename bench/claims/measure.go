@@ -53,8 +53,8 @@ func (b *bench) atOnce(ctx context.Context, name string, n int, ours, bare func(
 	}
 	rate := map[string]float64{}
 	for _, side := range sides {
-		// Its heap is large, and a collection that falls into a burst doubles what that
-		// burst takes, whoever made the garbage.
+		// The API server's heap is large: a collection that falls into a burst doubles
+		// what that burst takes, whoever made the garbage.
 		if err := b.cluster.CollectGarbage(ctx); err != nil {
 			return err
 		}

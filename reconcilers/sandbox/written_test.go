@@ -52,3 +52,35 @@ func TestViewOlderThanTheOwnWriteIsNotActedOn(t *testing.T) {
 	lagging = false
 	look(true, "view with the write")
 }
+
+// A status write that meets another writer's is no fault: nothing of it is written,
+// and the sandbox is looked at again soon.
+func TestRefusedStatusWriteIsLookedAtAgain(t *testing.T) {
+	s, pod := bound()
+	s.UID, s.Finalizers = "uid", []string{v1alpha1.FinalizerSandbox}
+	g := newRig(t, s, pod)
+	plain, met := g.Client, false
+	g.Client = interceptor.NewClient(plain.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if !met { // somebody else writes between the look and the write
+				met = true
+				other := g.sandbox(t)
+				other.Labels = map[string]string{"other": "writer"}
+				if err := plain.Update(ctx, other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	if wait, _ := g.step(t); !met || wait != retrySoon {
+		t.Errorf("met another writer: %v; looked at again after %v, want %v", met, wait, retrySoon)
+	}
+	if at := g.sandbox(t).Status.Address; at != "" {
+		t.Errorf("an old view wrote the address %s", at)
+	}
+	g.step(t)
+	if g.sandbox(t).Status.Address == "" {
+		t.Error("the second look wrote nothing")
+	}
+}
