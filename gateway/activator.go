@@ -8,10 +8,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway/activation"
 )
 
 // activator is package activation in extproc's words.

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway/activation"
 )
 
 // Each error that activation documents reaches extproc as one that it answers

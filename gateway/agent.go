@@ -15,8 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/activation"
 )
 
 // The headers that sandboxd reads of its control plane.

@@ -9,11 +9,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/credentials"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
 )
 
 // apiPart is the REST API in this gateway: its server on a unix socket, which

@@ -10,10 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
-	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
 const (

@@ -3,7 +3,7 @@
 // the control-plane service, and the HTTP server for metrics and health.
 //
 // It decides nothing by itself. Each part declares what it needs of the others;
-// the adapters here (resolver, activator, keys, pools, activity) translate one
+// the adapters here (resolver, activator, keys, pools, usage) translate one
 // part's words into another's, so that extproc and controlplane do not know
 // each other. `sandlane gateway` calls it.
 //

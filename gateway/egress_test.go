@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/gateway/activation"
 )
 
 // rules are those that allow and deny blocks, each a list with commas.

@@ -5,7 +5,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/index"
 )
 
 // maxEndings bounds the ends that are remembered. They are needed until the watch

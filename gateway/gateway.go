@@ -18,14 +18,14 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/activation"
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -42,8 +42,8 @@ type gateway struct {
 	o       Options
 	reg     *prometheus.Registry
 	cache   *routecache.Cache
-	usage   *activity.Registry
-	poller  *activity.EnvoyPoller
+	usage   *inuse.Registry
+	poller  *inuse.EnvoyPoller
 	index   *index.Index
 	keys    *credentials.Verifier
 	tokens  *tokens

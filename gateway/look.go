@@ -12,7 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/index"
 )
 
 const (

@@ -7,10 +7,10 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/activation"
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/controlplane/schedule"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -18,7 +18,7 @@ import (
 // the index that feeds it, and activation with its schedulers.
 func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*index.Live, error) {
 	g.cache = routecache.New(g.o.CacheSize)
-	g.usage = activity.NewRegistry(nil)
+	g.usage = inuse.NewRegistry(nil)
 	seed := fnv.New64a()
 	_, _ = seed.Write([]byte(g.o.Name))
 	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)), schedule.WithSeed(seed.Sum64()), schedule.WithLogger(g.o.Log))
@@ -38,7 +38,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 		ReleaseOff:     func(id, claim, token string) { g.usage.Lift(id, claim, token) },
 	}})
 	live := index.NewLive(index.LiveOptions{Reader: c})
-	g.poller = activity.NewEnvoyPoller(activity.PollerOptions{
+	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
 	})
 	for _, register := range []func() error{

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
 const (

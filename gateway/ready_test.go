@@ -8,10 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/extproc"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -24,8 +24,8 @@ const maxHeld = 2 * time.Second
 
 // releaser prepares idle releases for the controller.
 type releaser struct {
-	usage  *activity.Registry
-	poller *activity.EnvoyPoller
+	usage  *inuse.Registry
+	poller *inuse.EnvoyPoller
 }
 
 // Prepare implements controlplane.Releaser: it holds first and looks after, once
@@ -47,7 +47,7 @@ func (r releaser) Prepare(ctx context.Context, releases []controlplane.Release) 
 
 // holds lets held requests wait, and calls releases off that take too long.
 type holds struct {
-	usage   *activity.Registry
+	usage   *inuse.Registry
 	cache   *routecache.Cache
 	client  client.Client
 	settled singleflight.Group // by ID and claim

@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
@@ -65,7 +65,7 @@ func newHeld(t *testing.T) *held {
 			return c.Get(ctx, key, o, opts...)
 		},
 	}).Build()
-	h.holds = &holds{usage: activity.NewRegistry(nil), cache: routecache.New(0), client: c}
+	h.holds = &holds{usage: inuse.NewRegistry(nil), cache: routecache.New(0), client: c}
 	h.usage.Stamp("s", "c").Touch(1)
 	h.usage.Hold("s", "c", "t")
 	return h
@@ -234,7 +234,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	status, polls := http.StatusOK, 0
-	usage := activity.NewRegistry(nil)
+	usage := inuse.NewRegistry(nil)
 	envoy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		polls++
 		for _, id := range []string{"open", "parked", "stamped", "unused"} {
@@ -247,7 +247,7 @@ func TestPrepare(t *testing.T) {
 	})}
 	go func() { _ = envoy.Serve(l) }()
 	defer envoy.Close()
-	r := releaser{usage, activity.NewEnvoyPoller(activity.PollerOptions{
+	r := releaser{usage, inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: usage, Claims: oneClaim{}, AdminSocket: socket, Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 	})}
 	defer usage.Park("parked")()

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/activation"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
-	"github.com/sandlane/sandlane/ending"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 	"github.com/sandlane/sandlane/routecache"
 )
 

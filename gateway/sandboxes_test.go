@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/extproc"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/test/kubetest"
 )

@@ -4,14 +4,14 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 )
 
 // usage is the activity registry in the words of extproc and controlplane.
-type usage struct{ *activity.Registry }
+type usage struct{ *inuse.Registry }
 
 // StreamEnded implements extproc.Activity. Envoy tells times by the wall clock,
 // the stamps do not, so what counts is how long ago it was. The stamp of a claim
@@ -41,7 +41,7 @@ type claims struct {
 	cache *routecache.Cache
 }
 
-// RangeClaims implements activity.Claims. A claim may come twice.
+// RangeClaims implements inuse.Claims. A claim may come twice.
 func (c claims) RangeClaims(f func(addr netip.Addr, id, claim string) bool) {
 	more := true
 	c.index.RangeClaims(func(addr netip.Addr, id, claim string) bool {

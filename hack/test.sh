@@ -64,7 +64,7 @@ if wants unit; then
 	# The longest first, so that none is left alone at the end; four at once, for
 	# these wait more than they work.
 	mapfile -t packages < <({
-		go list ./reconcilers ./controlplane/schedule ./cmd/sandlane ./activation ./local/node
+		go list ./reconcilers ./controlplane/schedule ./cmd/sandlane ./gateway/activation ./local/node
 		go list ./... | grep -vE '/test/(e2e|e2b|chaos)'
 	} | awk '!seen[$0]++')
 	CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -shuffle=on -p 4 -timeout 10m "${packages[@]}" || status=1
@@ -81,13 +81,13 @@ if wants e2b; then
 	go test -count=1 -v -timeout 30m ./test/e2b/... || status=1
 fi
 if wants bench-once; then
-	go test -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./activity/... ./credentials/... ./index/... ./controlplane/... || status=1
+	go test -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./gateway/inuse/... ./credentials/... ./gateway/index/... ./controlplane/... || status=1
 fi
 if wants mutants; then
 	go run ./test/mutants || status=1
 fi
 if wants chaos; then
-	SANDLANE_STORM=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./activation || status=1
+	SANDLANE_STORM=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation || status=1
 	SANDLANE_MODEL=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -timeout 20m -run '^TestModelOnARealServer$' ./controlplane/schedule || status=1
 	go test -tags failpoints -count=1 -shuffle=on ./failpoint/... || status=1
 	make --no-print-directory build-failpoints

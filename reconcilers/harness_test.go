@@ -29,8 +29,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/reconcilers"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 

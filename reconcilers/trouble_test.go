@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/ending"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 

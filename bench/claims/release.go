@@ -9,7 +9,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/bench/result"
-	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
 // refusals is how many in a row, after the last routed request, make sure that a

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/bench/load"
 	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/gateway/inuse"
 )
 
 // polls is how many looks are behind one sample: one alone is at the mercy of what
@@ -33,8 +33,8 @@ func (w *world) inUse(ctx context.Context, t load.Target) error {
 	if err != nil {
 		return fmt.Errorf("use all sandboxes: %w", err)
 	}
-	p := activity.NewEnvoyPoller(activity.PollerOptions{
-		Registry: activity.NewRegistry(nil), Claims: claimed(count), AdminSocket: filepath.Join(w.gateway.RunDir, envoy.AdminSocketName),
+	p := inuse.NewEnvoyPoller(inuse.PollerOptions{
+		Registry: inuse.NewRegistry(nil), Claims: claimed(count), AdminSocket: filepath.Join(w.gateway.RunDir, envoy.AdminSocketName),
 		Tick: time.Minute,
 	})
 	row := fmt.Sprintf("dataplane/in-use-%d/", count)

@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
-	"github.com/sandlane/sandlane/index"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/inuse"
 )
 
 // Section is the package's.
@@ -37,7 +37,7 @@ func claim(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i)
 // stamps is what noting its use costs a request.
 func stamps(e *suite.Env) {
 	const touches = 100_000
-	r := activity.NewRegistry(nil)
+	r := inuse.NewRegistry(nil)
 	s := r.Stamp(sandboxID(1), claim(1))
 	for range max(e.Pairs, result.MinSamples) {
 		start := time.Now()

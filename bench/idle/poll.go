@@ -8,11 +8,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -21,7 +21,7 @@ import (
 // encoded answer. What is left out is the socket.
 func poll(ctx context.Context, e *suite.Env) error {
 	before := heap()
-	r := activity.NewRegistry(nil)
+	r := inuse.NewRegistry(nil)
 	all := make([]*routecache.Stamp, e.Objects)
 	for i := range all {
 		all[i] = r.Stamp(sandboxID(i), claim(i))
@@ -68,7 +68,7 @@ func poll(ctx context.Context, e *suite.Env) error {
 }
 
 // usage gives the registry to the server as a gateway does.
-type usage struct{ *activity.Registry }
+type usage struct{ *inuse.Registry }
 
 func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 	r := u.Since(cursor)

@@ -12,10 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sandlane/sandlane/activity"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -28,7 +28,7 @@ type Options struct {
 // Serve runs the ExtProc server until ctx ends. Each line that it reads from in it
 // answers with how often it has allocated so far.
 func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
-	cache, usage := routecache.New(2*o.Routes+1024), activity.NewRegistry(nil)
+	cache, usage := routecache.New(2*o.Routes+1024), inuse.NewRegistry(nil)
 	for i := range o.Routes {
 		id, claim := "b"+strconv.Itoa(i), fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
 		r := &routecache.Route{
@@ -80,6 +80,6 @@ func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool) { return
 func (nothing) ValidTraffic(string, string) bool                        { return false }
 func (nothing) Held() bool                                              { return true }
 
-type recorder struct{ *activity.Registry }
+type recorder struct{ *inuse.Registry }
 
 func (recorder) StreamEnded(string, string, time.Time) {}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 const (

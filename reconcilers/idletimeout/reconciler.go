@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
 // DefaultInterval is the time between two checks.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/ending"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/reconcilers/address"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/ending"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/reconcilers/address"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 

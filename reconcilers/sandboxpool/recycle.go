@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // fencePatience is how long a pod that could be recycled waits for its fence.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // ErrPodMoved means that the pod is not as the caller saw it any more, or is gone.

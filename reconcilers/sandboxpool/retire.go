@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/reconcilers/internal/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // protectedFor is how long an idle pod that was picked for deletion can still be

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/ending"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
 // parallel bounds the writes that one pool has on their way at once.

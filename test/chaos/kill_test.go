@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 	"github.com/sandlane/sandlane/test/stack"
 )
 

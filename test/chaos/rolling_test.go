@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 	"github.com/sandlane/sandlane/test/history"
 	"github.com/sandlane/sandlane/test/stack"
 )

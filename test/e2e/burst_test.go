@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/ending"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 	"github.com/sandlane/sandlane/test/stack"
 )
 

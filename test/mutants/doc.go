@@ -4,7 +4,7 @@
 // Each file in patches/ is one mutant: three lines of header, then a diff.
 //
 //	Rule: what is broken, and the chapter of design.md that asks for it
-//	Test: package and pattern of go test's -run, such as ./activation ^TestX$
+//	Test: package and pattern of go test's -run, such as ./gateway/activation ^TestX$
 //	(empty line)
 //
 // It is no test of the tests' speed and no random mutation: a mutant is worth

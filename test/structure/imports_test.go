@@ -1,71 +1,64 @@
 package structure
 
 import (
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// mayImport is the import table of the architecture (docs/design): which folders
-// of this module a folder may import. A row also covers the folders below it that
-// have no row of their own, and so does an entry of its list. A folder may always
-// import what is below itself. Test files may also import what is in testsMayImport.
-var mayImport = map[string][]string{
-	"api":                   {},
-	"api/crds":              {},
-	"failpoint":             {},
-	"kubeclient":            {"api"},
-	"routecache":            {},
-	"index":                 {"api", "routecache"},
-	"activity":              {"routecache"},
-	"extproc":               {"api", "routecache"},
-	"controlplane":          {"api", "routecache"},
-	"controlplane/e2b":      {},
-	"controlplane/schedule": {"api"},
-	"activation":            {"api", "routecache", "controlplane/schedule"},
-	"credentials":           {"api"},
-	"ending":                {"api"},
-	"reconcilers":           {"api", "controlplane", "ending", "reconcilers"},
-	"envoy":                 {},
-	"local":                 {"api", "credentials", "envoy", "hack/kube", "kubeclient"},
-	"local/helpers":         {},
-	"local/node":            {"api", "kubeclient", "local/helpers"},
-	"local/node/podinit":    {"local/node"},
-	"gateway": {
-		"activation", "activity", "api", "controlplane", "credentials", "ending", "envoy", "extproc", "index", "kubeclient", "routecache",
-	},
-	"cmd/sandlane": {
-		"activation", "activity", "api", "controlplane", "credentials", "ending", "envoy", "extproc", "gateway", "hack/kube",
-		"index", "kubeclient", "local", "reconcilers", "routecache",
-	},
-	"bench": {
-		"activation", "activity", "api", "controlplane", "credentials", "ending", "envoy", "extproc", "gateway", "index", "routecache", "test/kubetest",
-	},
-	"bench/floor":    {},
-	"sandboxd":       {},
-	"cmd/sandboxd":   {"sandboxd"},
-	"hack":           {},
-	"test/echo":      {},
-	"test/certs":     {},
-	"test/faults":    {"api"},
-	"test/kubetest":  {"api"},
-	"test/stack":     {"api"},
-	"test/e2e":       {"api", "ending", "test"},
-	"test/e2b":       {"credentials", "test"},
-	"test/chaos":     {"api", "ending", "test"},
-	"test/history":   {"api"},
-	"test/mutants":   {},
-	"test/structure": {},
+// roomsPage holds the import table of the architecture: which folders of this
+// module a folder may import.
+const roomsPage = root + "/docs/design/rooms.md"
+
+// readRooms returns that table: folder → folders that it may import.
+func readRooms(t *testing.T) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile(roomsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rooms := map[string][]string{}
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		folder := quoted(cells[0])
+		if !strings.HasPrefix(line, "|") || len(folder) == 0 {
+			continue
+		}
+		if len(cells) != 3 || len(folder) != 1 {
+			t.Fatalf("%s: a row is | one folder | job | folders it may import |, not %q", roomsPage, line)
+		}
+		if _, twice := rooms[folder[0]]; twice {
+			t.Fatalf("%s: two rows for %s", roomsPage, folder[0])
+		}
+		rooms[folder[0]] = quoted(cells[2])
+	}
+	if len(rooms) < 20 {
+		t.Fatalf("%s: found %d rows only", roomsPage, len(rooms))
+	}
+	return rooms
+}
+
+// quoted returns what stands between backquotes.
+func quoted(cell string) []string {
+	found := []string{}
+	for i, part := range strings.Split(cell, "`") {
+		if i%2 == 1 {
+			found = append(found, part)
+		}
+	}
+	return found
 }
 
 var testsMayImport = []string{"test", "api"}
 
 func TestImports(t *testing.T) {
+	mayImport := readRooms(t)
 	for _, p := range packages(t) {
-		row, found := rowOf(p.dir)
+		row, found := rowOf(mayImport, p.dir)
 		if !found {
-			t.Errorf("%s: no row in mayImport: add one, and to the table in docs/design", p.dir)
+			t.Errorf("%s: no row in docs/design/rooms.md: add one", p.dir)
 			continue
 		}
 		allowed := append([]string{p.dir, "failpoint"}, mayImport[row]...)
@@ -89,7 +82,7 @@ func TestImportTableIsCurrent(t *testing.T) {
 	for _, p := range packages(t) {
 		dirs = append(dirs, p.dir)
 	}
-	for row, list := range mayImport {
+	for row, list := range readRooms(t) {
 		for _, folder := range append([]string{row}, list...) {
 			if !slices.ContainsFunc(dirs, func(dir string) bool { return covers(folder, dir) }) {
 				t.Errorf("row %s: there is no package in %s", row, folder)
@@ -99,7 +92,7 @@ func TestImportTableIsCurrent(t *testing.T) {
 }
 
 // rowOf returns the closest row at or above dir.
-func rowOf(dir string) (string, bool) {
+func rowOf(mayImport map[string][]string, dir string) (string, bool) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if _, found := mayImport[dir]; found {
 			return dir, true

@@ -4,7 +4,7 @@
 //
 // It is not a cache of typed objects, serves nobody else's reads and writes
 // nothing. The gateway composes it: extproc resolves through it, and its Hooks
-// feed the route cache, the schedulers, the activator and the activity registry.
+// feed the route cache, the schedulers, the activator and the registry of use.
 //
 // # Safety
 //

@@ -1,4 +1,4 @@
-package activity
+package inuse
 
 import (
 	"bytes"

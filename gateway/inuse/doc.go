@@ -1,4 +1,4 @@
-// Package activity knows which sandboxes are in use at this gateway: what its
+// Package inuse knows which sandboxes are in use at this gateway: what its
 // handlers stamp, what is parked, and what Envoy counts as open requests.
 //
 // It decides nothing: the controller asks for a Report (through package
@@ -26,4 +26,4 @@
 // touch, and goes with Over, for good: a Stamp for a claim that is over already
 // is a loose one that nobody reports. The Registry's mutex guards the entries and
 // what is parked; stamps are touched without it.
-package activity
+package inuse
