@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -127,7 +128,7 @@ func (w *world) touch(ctx context.Context, t load.Target, round int) error {
 			return err
 		}
 		if err := r.Check(); err != nil {
-			return fmt.Errorf("first requests on %s: %w", s.name, err)
+			return fmt.Errorf("first requests on %s: %w", s.name, errors.Join(err, w.ended()))
 		}
 		rate[s] = r.PerSecond()
 		w.Add(name+s.name+"/rps", "requests/s", "more", r.PerSecond())

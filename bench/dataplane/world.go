@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,14 +14,13 @@ import (
 	"github.com/sandlane/sandlane/envoy"
 )
 
-// world is everything that runs: API server, upstream, and the three sides.
+// world is everything that runs: API server, upstreams, and the three sides.
 type world struct {
 	*suite.Env
-	cluster  *suite.Cluster
-	port     int // of all sandboxes
-	upstream *suite.Process
-	gateway  *suite.Gateway
-	tuning   []string // the floor's environment
+	cluster   *suite.Cluster
+	upstreams upstreams
+	gateway   *suite.Gateway
+	tuning    []string // the floor's environment
 
 	plain, floor, ours *side
 }
@@ -32,21 +32,16 @@ func newWorld(ctx context.Context, e *suite.Env) (w *world, err error) {
 			w.close()
 		}
 	}()
-	if w.port, err = suite.FreePort(); err != nil {
+	if w.upstreams, err = startUpstreams(ctx, e); err != nil {
 		return w, err
 	}
-	w.upstream, err = e.Start(ctx, "upstream", []string{"GOMAXPROCS=1"}, suite.Answers("tcp", fmt.Sprintf("127.0.0.1:%d", w.port)),
-		e.Self, "upstream", "--port", strconv.Itoa(w.port))
-	if err != nil {
-		return w, err
-	}
-	w.cluster, err = e.StartCluster(ctx, w.port)
+	w.cluster, err = e.StartCluster(ctx, w.upstreams.ours.port)
 	return w, err
 }
 
 func (w *world) close() {
 	w.stopSides()
-	w.upstream.Stop()
+	w.upstreams.stop()
 	if w.cluster != nil {
 		w.cluster.Close()
 	}
@@ -86,7 +81,7 @@ func (w *world) startPlain(ctx context.Context, workers int) (*side, error) {
 		return nil, err
 	}
 	s := &side{name: "plain"}
-	s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-plain", dir, "", workers, plain(w.port))
+	s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-plain", dir, "", workers, plain(w.upstreams.plain.port))
 	return s, err
 }
 
@@ -111,7 +106,7 @@ func (w *world) startFloorServer(ctx context.Context, dir string, count int, tun
 	socket := filepath.Join(dir, envoy.ExtProcSocketName)
 	_ = os.Remove(socket)
 	return w.Start(ctx, "floor", tuning, suite.Answers("unix", socket), w.Floor,
-		"--socket", socket, "--first", suite.FirstAddress, "--count", strconv.Itoa(count), "--port", strconv.Itoa(w.port))
+		"--socket", socket, "--first", suite.FirstAddress, "--count", strconv.Itoa(count), "--port", strconv.Itoa(w.upstreams.floor.port))
 }
 
 // measured is one round on one side.
@@ -145,7 +140,7 @@ func (w *world) measure(s *side, run func() (load.Report, error)) (measured, err
 		return measured{}, fmt.Errorf("load on %s: %w", s.name, err)
 	}
 	if err := r.Check(); err != nil {
-		return measured{}, fmt.Errorf("load on %s: %w", s.name, err)
+		return measured{}, fmt.Errorf("load on %s: %w", s.name, errors.Join(err, w.ended()))
 	}
 	after, err := s.used()
 	if err != nil {
@@ -153,6 +148,24 @@ func (w *world) measure(s *side, run func() (load.Report, error)) (measured, err
 	}
 	per := func(i int) time.Duration { return (after[i] - before[i]) / time.Duration(r.Requests) }
 	return measured{Report: r, envoyCPU: per(0), serverCPU: per(1)}, nil
+}
+
+// ended says which process under test is gone, if one is: then it is why requests
+// failed.
+func (w *world) ended() error {
+	processes := []*suite.Process{w.upstreams.plain.Process, w.upstreams.floor.Process, w.upstreams.ours.Process}
+	for _, s := range []*side{w.plain, w.floor, w.ours} {
+		if s != nil {
+			processes = append(processes, s.envoy, s.server)
+		}
+	}
+	var errs []error
+	for _, p := range processes {
+		if p != nil {
+			errs = append(errs, p.Ended())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // used is the CPU time of Envoy and of the server behind it.

@@ -143,6 +143,17 @@ func (p *Process) Ask() (float64, error) {
 	return n, nil
 }
 
+// Ended is nil while the process runs; else it says how it ended, with the end of
+// its log.
+func (p *Process) Ended() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s ended (%v); the end of its log:\n%s", p.Name, p.err, p.tail())
+	default:
+		return nil
+	}
+}
+
 func (p *Process) tail() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {

@@ -107,8 +107,12 @@ type Env struct {
 	stolen func() float64 // since then
 }
 
-// NewEnv returns an Env with an empty result and a folder of its own.
+// NewEnv returns an Env with an empty result and a folder of its own. It is an
+// error if the machine allows fewer open files than the plan needs.
 func NewEnv(plan Plan, out io.Writer) (*Env, error) {
+	if err := raiseFiles(plan); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "slb")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
