@@ -26,7 +26,7 @@ const patience = 20 * time.Second
 
 // agent is a server on a real listener and clients for it.
 type agent struct {
-	t          *testing.T
+	t          testing.TB
 	url        string
 	client     *http.Client
 	processes  processpb.ProcessClient
@@ -35,7 +35,7 @@ type agent struct {
 }
 
 // newAgent starts one that answers at once unless options say otherwise.
-func newAgent(t *testing.T, options Options) *agent {
+func newAgent(t testing.TB, options Options) *agent {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
