@@ -99,6 +99,33 @@ func TestDeadlineKills(t *testing.T) {
 	}
 }
 
+// A server left in the background outlives the deadline of the request that started
+// it. It is still listed, can be attached to, and is killed by its process's pid.
+func TestDeadlineSparesTheBackground(t *testing.T) {
+	a := newAgent(t, Options{})
+	file := filepath.Join(t.TempDir(), "pid")
+	s := a.start(shell("sleep 300 & echo $! > "+file), "Connect-Timeout-Ms", "700")
+	s.wait()
+	wantCode(t, "the stream", s.Err(), connect.CodeDeadlineExceeded)
+	// A later process that is killed by its deadline shows that this deadline is over.
+	probe := a.start(shell("sleep 300 & wait"), "Connect-Timeout-Ms", "700")
+	probe.wait()
+	if r, err := a.attach(pid(probe.pid)); err != nil || r.end.GetStatus() != "signal: killed" {
+		t.Errorf("the end of a later one: %v %v", r, err)
+	}
+	if !alive(file) {
+		t.Fatal("the deadline killed the server")
+	}
+	list, err := a.processes.List(t.Context(), connect.NewRequest(&processpb.ListRequest{}))
+	if err != nil || len(list.Msg.GetProcesses()) != 1 || list.Msg.GetProcesses()[0].GetPid() != s.pid {
+		t.Errorf("list %v %v", list, err)
+	}
+	if _, err := a.processes.SendSignal(t.Context(), connect.NewRequest(&processpb.SendSignalRequest{Process: pid(s.pid), Signal: processpb.Signal_SIGNAL_SIGKILL})); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is killed", func() bool { return !alive(file) })
+}
+
 func TestKeepalive(t *testing.T) {
 	a := newAgent(t, Options{})
 	s := a.start(shell("sleep 300"), "Keepalive-Ping-Interval", "1")

@@ -103,6 +103,30 @@ func (p *proc) signal(sig syscall.Signal) (bool, error) {
 	if p.reaped {
 		return false, nil
 	}
+	return true, p.signalGroup(sig)
+}
+
+// timeOut kills the group at the deadline of the request that started it, unless
+// the leader has exited: what it left in the background, such as a server, is not
+// what the deadline was for.
+func (p *proc) timeOut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped || p.hasExited() {
+		return
+	}
+	_ = p.signalGroup(syscall.SIGKILL) // what cannot be signalled can only be left
+}
+
+// hasExited asks the kernel whether the leader has exited. It may not be reaped yet.
+func (p *proc) hasExited() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, int(p.pid), &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0
+}
+
+// signalGroup signals the group. Call it with mu held and before the reaping.
+func (p *proc) signalGroup(sig syscall.Signal) error {
 	if sig == syscall.SIGKILL {
 		p.killed = true
 		select {
@@ -112,9 +136,9 @@ func (p *proc) signal(sig syscall.Signal) (bool, error) {
 		}
 	}
 	if err := syscall.Kill(-int(p.pid), sig); err != nil && err != syscall.ESRCH {
-		return true, fmt.Errorf("signalling process %d: %w", p.pid, err)
+		return fmt.Errorf("signalling process %d: %w", p.pid, err)
 	}
-	return true, nil
+	return nil
 }
 
 // abandonOutput stops reading soon, for a killed process whose output something

@@ -19,7 +19,8 @@ const defaultKeepalive = 90 * time.Second
 
 // Start runs a process and streams it. The deadline of the request, which
 // Connect-Timeout-Ms sets, is the process's: it is killed then even if the client
-// has left. The client leaving by itself ends nothing.
+// has left, with its whole group; what runs on in the background after the process
+// itself has exited is left alone. The client leaving by itself ends nothing.
 func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.StartRequest], stream *connect.ServerStream[processpb.StartResponse]) error {
 	user, err := s.caller.User(req.Header())
 	if err != nil {
@@ -34,7 +35,7 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.Star
 		return err
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		timer := time.AfterFunc(time.Until(deadline), func() { _, _ = p.signal(syscall.SIGKILL) })
+		timer := time.AfterFunc(time.Until(deadline), p.timeOut)
 		wait := run
 		run = func() {
 			defer timer.Stop()
