@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sandlane/sandlane/controlplane/schedule"
-	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
 )
@@ -34,7 +32,7 @@ func translate(err error) error {
 		}
 	}
 	switch {
-	case overQuota(err):
+	case quota{}.Exceeded(err):
 		return fmt.Errorf("%w: %w", extproc.ErrSandboxLimit, err)
 	case errors.Is(err, activation.ErrInvalid):
 		return fmt.Errorf("%w: %w", &extproc.InvalidError{Reason: invalidReason(err)}, err)
@@ -64,22 +62,4 @@ func invalidReason(err error) string {
 		return schedule.Reasons(err)
 	}
 	return err.Error()
-}
-
-// overQuota reports whether a ResourceQuota stands against it. The API server forbids
-// that with the same status as what this gateway has no right to.
-func overQuota(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
-}
-
-// keys is the credentials' verifier in extproc's words.
-type keys struct{ *credentials.Verifier }
-
-// Verify implements extproc.Keys.
-func (k keys) Verify(ctx context.Context, key string) (extproc.Identity, error) {
-	id, err := k.Verifier.Verify(ctx, key)
-	if errors.Is(err, credentials.ErrBadKey) {
-		err = extproc.ErrBadKey
-	}
-	return extproc.Identity{Team: id.Team, Namespace: id.Namespace}, err
 }

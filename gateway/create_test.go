@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -136,23 +135,6 @@ func TestCreateInvalid(t *testing.T) {
 	wantError(t, "Create in a namespace without the pool", err, e2b.ErrInvalid)
 }
 
-// A create whose answer was lost may land at any time: it is settled by a write
-// that lets it land no more.
-func TestLateCreateDoesNotLand(t *testing.T) {
-	w := newWorld(t)
-	g := w.gateway()
-	n := w.new(newID())
-	if !g.api.sandboxes.undo(n) {
-		t.Fatal("not settled")
-	}
-	w.ended(g, n.ID)
-	late := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: n.ID}}
-	late.Spec.Namespace, late.Spec.Pool = w.ns, "base"
-	if err := w.c.Create(t.Context(), late); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("a late create: %v", err)
-	}
-}
-
 // A write that does not get through in time is said to be of unknown outcome.
 func TestOutcomeUnknown(t *testing.T) {
 	w := newWorld(t)
@@ -160,7 +142,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	d.hang.Store(true)
 	w.pod("base", d.addr, nil)
 	g := w.gateway()
-	g.api.sandboxes.undos.cancel() // as a gateway that is stopping for good
+	g.api.sandboxes.StopUndoing() // as a gateway that is stopping for good
 	id := newID()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

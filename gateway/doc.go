@@ -3,9 +3,9 @@
 // the control-plane service, and the HTTP server for metrics and health.
 //
 // It decides nothing by itself. Each part declares what it needs of the others;
-// the adapters here (resolver, activator, keys, pools, usage) translate one
-// part's words into another's, so that extproc and controlplane do not know
-// each other. `sandlane gateway` calls it.
+// the adapters here, a file each (resolver, activator, keys, apiKeys, pools,
+// quota, usage, claims, holds, releaser, tokens, endings), translate one part's
+// words into another's, so that extproc and controlplane do not know each other. `sandlane gateway` calls it.
 //
 // # Start
 //
@@ -60,27 +60,4 @@
 // container, which is stopped after the others, or delays its own SIGTERM by a
 // preStop hook. If both get the signal at once Envoy cuts what is open. Both
 // containers run as one user, without which newcomers cannot be turned away.
-//
-// # The REST API
-//
-// package e2b speaks with SDKs; here is what it asks for (sandboxes, templates,
-// apiKeys). A create is one activation of its own (activation.Make): the sandbox
-// is made bound, its pod claimed, sandboxd initialised, then the caller hears of
-// it. These are the ends of a create that does not succeed:
-//
-//	no pod by the deadline, pool's      nothing made, or ended: ErrNoCapacity
-//	queue full, gateway stops
-//	the caller leaves                   its activation is ended, then as below
-//	sandboxd refuses                    ended; the error says what it answered
-//	sandboxd, or the API server, does   ended
-//	not answer by the deadline
-//	ended, but the write did not get    ErrOutcomeUnknown; tried for two minutes
-//	through                             more, then left to its end time
-//
-// "Ended" holds for a create whose answer was lost as well: it is settled by a
-// write, of spec.end or of an ended sandbox under that ID (see bury).
-//
-// sandboxd answers nobody before it has its token. The API's create gives it one
-// with the environment; for all other sandboxes whoever meets the pod first does
-// (see readiness). Which pods run sandboxd their containers' ports say, 49983.
 package gateway

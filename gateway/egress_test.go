@@ -18,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/sandboxes"
 )
 
 // rules are those that allow and deny blocks, each a list with commas.
@@ -53,20 +54,6 @@ func said(p *networkingv1.NetworkPolicy) string {
 		}
 	}
 	return strings.Join(lines, ", ")
-}
-
-func TestPolicyOf(t *testing.T) {
-	for _, c := range []struct{ allow, deny, want string }{
-		{"", "10.0.0.0/8", "0.0.0.0/0 but 10.0.0.0/8, ::/0"},
-		{"10.1.0.0/16,1.1.1.1/32", "10.0.0.0/8,fd00::/8", "10.1.0.0/16, 1.1.1.1/32, 0.0.0.0/0 but 10.0.0.0/8, ::/0 but fd00::/8"},
-		{"", "0.0.0.0/0,::/0", ""},
-		{"8.8.8.8/32,2001:db8::/32", "0.0.0.0/0,::/0", "8.8.8.8/32, 2001:db8::/32"},
-		{"", "10.0.0.0/8,10.1.0.0/16,10.1.0.0/16", "0.0.0.0/0 but 10.0.0.0/8 10.1.0.0/16 10.1.0.0/16, ::/0"},
-	} {
-		if got := said(policyOf(&v1alpha1.Sandbox{}, rules(c.allow, c.deny))); got != c.want {
-			t.Errorf("allow %s, deny %s: %q, want %q", c.allow, c.deny, got, c.want)
-		}
-	}
 }
 
 // policyOfSandbox reads the policy of a sandbox; nil if it has none.
@@ -303,7 +290,7 @@ func TestEgressThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, e := range map[string]e2b.Egress{"set": n.Egress, "clear": {}} {
-		wantError(t, what, g.api.sandboxes.SetEgress(t.Context(), w.ns, other.ID, e), errNotOurs)
+		wantError(t, what, g.api.sandboxes.SetEgress(t.Context(), w.ns, other.ID, e), sandboxes.ErrNotOurs)
 	}
 	if p := w.policyOfSandbox(other.ID); p == nil || p.ResourceVersion != theirs.ResourceVersion {
 		t.Errorf("their policy is %+v", p)

@@ -30,11 +30,12 @@ func newEndings() (*endings, error) {
 	return &endings{claims}, nil
 }
 
-// add is called when the end of the claim's sandbox is written.
-func (e *endings) add(claim string) { e.claims.Add(claim, struct{}{}) }
+// Add implements sandboxes.Endings; it is called when the end of the claim's sandbox is written.
+func (e *endings) Add(claim string) { e.claims.Add(claim, struct{}{}) }
 
-// over is what the index says, corrected by what it may not know yet.
-func (e *endings) over(a index.Answer) index.Answer {
+// Correct implements sandboxes.Endings: it turns the answer into Ended if this
+// gateway ended its claim.
+func (e *endings) Correct(a index.Answer) index.Answer {
 	if a.ClaimID != "" && e.claims.Contains(a.ClaimID) {
 		a.State, a.Route = index.Ended, nil
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/kubeclient"
@@ -54,7 +55,7 @@ type gateway struct {
 	// controlTLS is nil on a unix socket without TLS.
 	controlTLS *controlplane.Credentials
 	extproc    *extproc.Server
-	readiness  *readiness
+	readiness  *agent.Readiness
 	ended      *endings
 	api        *apiPart
 	metrics    net.Listener // nil serves no metrics
@@ -174,7 +175,7 @@ func assemble(o Options) (*gateway, error) {
 	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
 		Secrets: clientset.CoreV1().Secrets(o.SystemNamespace), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
 	})
-	agent, ready, err := g.assembleReady(c)
+	a, ready, err := g.assembleReady(c)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +196,7 @@ func assemble(o Options) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.assembleAPI(c, clientset, live, agent); err != nil {
+	if err := g.assembleAPI(c, clientset, live, a); err != nil {
 		return nil, err
 	}
 	if o.MetricsAddress != "" {

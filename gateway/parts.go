@@ -9,10 +9,23 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 )
+
+// assembleReady makes what speaks to sandboxd, before activation needs it.
+func (g *gateway) assembleReady(c client.Client) (a *agent.Agent, ready activation.Ready, err error) {
+	a = agent.New(g.tokens, func() bool { return g.member.Held() })
+	if g.ended, err = newEndings(); err != nil {
+		return nil, nil, err
+	}
+	if g.readiness, err = agent.NewReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
+		return nil, nil, err
+	}
+	return a, g.readiness.Ready, nil
+}
 
 // assembleRoutes makes what answers "where does this sandbox live": the cache,
 // the index that feeds it, and activation with its schedulers.

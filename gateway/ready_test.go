@@ -1,7 +1,11 @@
 package gateway
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,6 +145,21 @@ func TestFirstRequestWithBadSandboxd(t *testing.T) {
 	}
 }
 
+// errorCount counts the records about sandboxes that refuse.
+type errorCount struct {
+	slog.Handler
+	n atomic.Int32
+}
+
+func (*errorCount) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *errorCount) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "refuses this gateway") {
+		c.n.Add(1)
+	}
+	return nil
+}
+
 // A sandbox that has run is not ended because its pod refuses a gateway now: the seed
 // of tokens may have been lost, and other gateways serve it still. Each request tries
 // once, and is told to come again.
@@ -156,6 +175,8 @@ func TestRunningSandboxThatRefusesIsLeftAlone(t *testing.T) {
 		if err := w.c.Status().Update(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
+		refusals := &errorCount{Handler: slog.DiscardHandler}
+		w.log = slog.New(refusals)
 		g := w.gateway()
 		for n := range int32(2) {
 			err := (activator{g.wake}).Activate(t.Context(), w.request(id, "base"))
@@ -167,33 +188,11 @@ func TestRunningSandboxThatRefusesIsLeftAlone(t *testing.T) {
 		if e := w.sandbox(id).Spec.End; e != nil {
 			t.Fatalf("%d: it was ended: %+v", status, e)
 		}
-		if r := g.cache.Get(id); r != nil || g.readiness.told.Len() != 1 {
-			t.Errorf("%d: route %+v, told %d times", status, r, g.readiness.told.Len())
+		if r := g.cache.Get(id); r != nil || refusals.n.Load() != 1 {
+			t.Errorf("%d: route %+v, logged %d times", status, r, refusals.n.Load())
 		}
 		d.status.Store(0)
 		w.follows(g, id, d, 1)
-	}
-}
-
-func TestHasRun(t *testing.T) {
-	now := metav1.Now()
-	claimed := func(ago time.Duration) string { return now.Add(-ago).Format(time.RFC3339Nano) }
-	for name, tt := range map[string]struct {
-		started *metav1.Time
-		claimed string
-		want    bool
-	}{
-		"just claimed":                           {nil, claimed(time.Second), false},
-		"just claimed, the controller was quick": {&now, claimed(time.Second), true},
-		"the controller is behind":               {nil, claimed(2 * freshFor), true},
-		"nobody can tell":                        {nil, "", true},
-	} {
-		s, pod := &v1alpha1.Sandbox{}, &corev1.Pod{}
-		s.Status.StartedAt = tt.started
-		pod.Annotations = map[string]string{v1alpha1.AnnotationClaimedAt: tt.claimed}
-		if got := hasRun(s, pod); got != tt.want {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 )
 
@@ -14,13 +14,13 @@ import (
 type resolver struct {
 	index *index.Index
 	live  *index.Live
-	ready *readiness
+	ready *agent.Readiness
 	ended *endings
 }
 
 // Lookup implements extproc.Resolver.
 func (r *resolver) Lookup(id string) extproc.Resolution {
-	return r.resolution(id, r.ended.over(r.index.Resolve(id)))
+	return r.resolution(id, r.ended.Correct(r.index.Resolve(id)))
 }
 
 // Resolve implements extproc.Resolver.
@@ -47,20 +47,11 @@ var states = map[index.State]extproc.State{
 // resolution translates. A running pod whose sandboxd is yet to be initialised is
 // one that starts: following its activation initialises it.
 func (r *resolver) resolution(id string, a index.Answer) extproc.Resolution {
-	if a.State == index.Running && r.ready.pending(id, a.ClaimID, a.Sandboxd) {
+	if a.State == index.Running && r.ready.Pending(id, a.ClaimID, a.Sandboxd) {
 		a.State, a.Route = index.Starting, nil
 	}
 	return extproc.Resolution{
 		State: states[a.State], Route: a.Route,
 		Namespace: a.Namespace, Pool: a.Pool, Team: a.Team, Private: a.Private,
 	}
-}
-
-// pools is the index's view of pools in extproc's words.
-type pools struct{ index *index.Index }
-
-// Pool implements extproc.Pools.
-func (p pools) Pool(namespace, name string) (v1alpha1.FirstRequestAccess, bool) {
-	info, ok := p.index.Pool(namespace, name)
-	return info.Access(), ok
 }

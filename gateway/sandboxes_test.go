@@ -11,6 +11,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/sandboxes"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
@@ -142,7 +143,7 @@ func TestSandboxLife(t *testing.T) {
 		t.Errorf("right after its end it is %v", a.State)
 	}
 	behind := index.Answer{State: index.Running, ClaimID: spec.Binding.ClaimID, Route: &routecache.Route{}}
-	if a := g.ended.over(behind); a.State != index.Ended || a.Route != nil {
+	if a := g.ended.Correct(behind); a.State != index.Ended || a.Route != nil {
 		t.Errorf("an index that is behind is believed: %+v", a)
 	}
 	if e := w.sandbox(n.ID).Spec.End; e == nil || e.Reason != v1alpha1.EndReleased {
@@ -161,7 +162,7 @@ func TestSandboxLife(t *testing.T) {
 // When reads are used up for the moment nobody is told that a sandbox is not there.
 func TestBusy(t *testing.T) {
 	w := newWorld(t)
-	x := &sandboxes{live: index.NewLive(index.LiveOptions{Reader: w.c, PerSecond: 1})}
+	x := sandboxes.New(sandboxes.Options{Live: index.NewLive(index.LiveOptions{Reader: w.c, PerSecond: 1})})
 	_, err := x.Get(t.Context(), w.ns, newID())
 	wantError(t, "the first Get", err, e2b.ErrNotFound)
 	_, err = x.Get(t.Context(), w.ns, newID())

@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/sandboxes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -30,7 +32,7 @@ func TestTemplates(t *testing.T) {
 		p.Spec.Template, p.Spec.TemplateRef = nil, &v1alpha1.TemplateRef{Name: shared.Name}
 	})
 	g := w.gateway()
-	x := templates{g.index, g.api.node}
+	x := sandboxes.NewTemplates(g.index, g.api.node)
 	for name, want := range map[string]string{
 		"base": "base", "python": "python", "py": "python", "code-interpreter-v1": "python",
 		"plain": "plain", // the name comes before another's alias
@@ -48,36 +50,8 @@ func TestTemplates(t *testing.T) {
 		t.Fatalf("all templates: %+v", all)
 	}
 	for _, tmpl := range all {
-		if tmpl.ID == "python" && (tmpl.CPUCount != 2 || tmpl.MemoryMB != 512 || len(tmpl.Aliases) != 3 || tmpl.MaxLifetime != maxLifetime || tmpl.CreatedAt.IsZero()) {
+		if tmpl.ID == "python" && (tmpl.CPUCount != 2 || tmpl.MemoryMB != 512 || len(tmpl.Aliases) != 3 || tmpl.MaxLifetime != 24*time.Hour || tmpl.CreatedAt.IsZero()) {
 			t.Errorf("python is %+v", tmpl)
-		}
-	}
-}
-
-// Limits count if all containers have them; else the node's size does.
-func TestSize(t *testing.T) {
-	n := &nodeSize{}
-	n.last.Store(&size{8, 16384, 100})
-	with := func(limits ...corev1.ResourceList) *v1alpha1.SandboxTemplateSpec {
-		s := &v1alpha1.SandboxTemplateSpec{}
-		for _, l := range limits {
-			s.Template.Spec.Containers = append(s.Template.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{Limits: l}})
-		}
-		return s
-	}
-	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
-	for name, tc := range map[string]struct {
-		template *v1alpha1.SandboxTemplateSpec
-		want     size
-	}{
-		"no template":  {nil, size{8, 16384, 100}},
-		"no limits":    {with(nil), size{8, 16384, 100}},
-		"half a CPU":   {with(cpu), size{1, 16384, 100}},
-		"two times it": {with(cpu, cpu), size{1, 16384, 100}},
-		"one has none": {with(cpu, nil), size{8, 16384, 100}},
-	} {
-		if got := n.of(tc.template); got != tc.want {
-			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}
 }

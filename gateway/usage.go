@@ -1,13 +1,10 @@
 package gateway
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
-	"github.com/sandlane/sandlane/routecache"
 )
 
 // usage is the activity registry in the words of extproc and controlplane.
@@ -32,23 +29,4 @@ func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 		out.Entries[i] = controlplane.Activity{SandboxID: e.ID, ClaimID: e.Claim, Age: e.Age}
 	}
 	return out
-}
-
-// claims is every claim this gateway may have routed to: those of the index, and
-// those of cached routes, which can be newer than what the watches have shown.
-type claims struct {
-	index *index.Index
-	cache *routecache.Cache
-}
-
-// RangeClaims implements inuse.Claims. A claim may come twice.
-func (c claims) RangeClaims(f func(addr netip.Addr, id, claim string) bool) {
-	more := true
-	c.index.RangeClaims(func(addr netip.Addr, id, claim string) bool {
-		more = f(addr, id, claim)
-		return more
-	})
-	if more {
-		c.cache.Range(func(r *routecache.Route) bool { return f(r.Addr, r.SandboxID, r.ClaimID) })
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -31,6 +32,7 @@ type world struct {
 	c      client.WithWatch
 	ns     string
 	tokens *credentials.Tokens
+	log    *slog.Logger // of its gateways; nil is slog.Default()
 }
 
 func newWorld(t *testing.T) *world {
@@ -80,7 +82,7 @@ func (w *world) gateway() *gateway {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := Options{Config: kubetest.Config(w.t), Name: kubetest.Name("gw"), RunDir: dir, SystemNamespace: w.ns}
+	o := Options{Config: kubetest.Config(w.t), Name: kubetest.Name("gw"), RunDir: dir, SystemNamespace: w.ns, Log: w.log}
 	o.Complete()
 	ctx, stop := context.WithCancel(context.Background())
 	g, err := assemble(o)

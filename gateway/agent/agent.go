@@ -1,4 +1,4 @@
-package gateway
+package agent
 
 import (
 	"bytes"
@@ -33,18 +33,28 @@ const (
 // errNoLease says that this gateway may not act for sandboxes at the moment.
 var errNoLease = errors.New("the gateway does not hold its lease")
 
-// agent speaks to the sandboxd of a pod as its control plane. A call may last two
+// Tokens are the secrets that sandboxd knows its control plane by.
+type Tokens interface {
+	// Envd is the token of a sandbox.
+	Envd(id string) string
+	// Init is the secret of sandboxd's init in a namespace.
+	Init(namespace string) string
+}
+
+// Agent speaks to the sandboxd of a pod as its control plane. A call may last two
 // seconds at most, and is made only while the route to the pod would be cached
 // (see routecache's Admits): what it sends must not reach the address's next pod.
-// Its connections are not kept for the same reason.
-type agent struct {
-	tokens *tokens
+// Its connections are not kept for the same reason. It is safe for concurrent use.
+type Agent struct {
+	tokens Tokens
 	held   func() bool // the gateway's lease
 	client *http.Client
 }
 
-func newAgent(tokens *tokens, held func() bool) *agent {
-	return &agent{tokens: tokens, held: held, client: &http.Client{
+// New makes an Agent. held reports whether the gateway holds its lease, without
+// which nothing is called.
+func New(tokens Tokens, held func() bool) *Agent {
+	return &Agent{tokens: tokens, held: held, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext:       (&net.Dialer{Timeout: agentConnectTimeout}).DialContext,
 			DisableKeepAlives: true,
@@ -54,17 +64,17 @@ func newAgent(tokens *tokens, held func() bool) *agent {
 }
 
 // token is what sandboxd asks for in this sandbox; empty if for nothing.
-func (a *agent) token(s *v1alpha1.Sandbox) string {
+func (a *Agent) token(s *v1alpha1.Sandbox) string {
 	if s.Spec.Network.Unsecured {
 		return ""
 	}
 	return a.tokens.Envd(s.Name)
 }
 
-// init gives the pod's sandboxd the sandbox's token and environment, before which
+// Init gives the pod's sandboxd the sandbox's token and environment, before which
 // it answers nobody. It may be repeated with the same ones. An
 // activation.ErrUnusable says that repeating it is of no use.
-func (a *agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error {
+func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error {
 	if !v1alpha1.RunsSandboxd(&pod.Spec) {
 		return fmt.Errorf("%w: no container of pod %s has sandboxd's port %d", activation.ErrUnusable, pod.Name, v1alpha1.SandboxdPort)
 	}
@@ -97,8 +107,8 @@ func (a *agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	return fmt.Errorf("initialise sandboxd of pod %s: status %d", pod.Name, status)
 }
 
-// agentMetrics is sandboxd's answer to GET /metrics.
-type agentMetrics struct {
+// Metrics is sandboxd's answer to GET /metrics.
+type Metrics struct {
 	TS         int64   `json:"ts"`
 	CPUCount   int     `json:"cpu_count"`
 	CPUUsedPct float64 `json:"cpu_used_pct"`
@@ -109,9 +119,9 @@ type agentMetrics struct {
 	DiskTotal  int64   `json:"disk_total"`
 }
 
-// metrics asks the sandboxd at an address what its sandbox uses.
-func (a *agent) metrics(ctx context.Context, addr netip.Addr, id string) (agentMetrics, error) {
-	var m agentMetrics
+// Metrics asks the sandboxd at an address what its sandbox uses.
+func (a *Agent) Metrics(ctx context.Context, addr netip.Addr, id string) (Metrics, error) {
+	var m Metrics
 	status, body, err := a.call(ctx, http.MethodGet, addr, "/metrics", http.Header{envdTokenHeader: {a.tokens.Envd(id)}}, nil)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("status %d", status)
@@ -125,7 +135,7 @@ func (a *agent) metrics(ctx context.Context, addr netip.Addr, id string) (agentM
 	return m, nil
 }
 
-func (a *agent) call(ctx context.Context, method string, addr netip.Addr, path string, header http.Header, body []byte) (int, []byte, error) {
+func (a *Agent) call(ctx context.Context, method string, addr netip.Addr, path string, header http.Header, body []byte) (int, []byte, error) {
 	if !a.held() {
 		return 0, nil, errNoLease
 	}

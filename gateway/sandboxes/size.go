@@ -1,4 +1,4 @@
-package gateway
+package sandboxes
 
 import (
 	"context"
@@ -23,16 +23,19 @@ const (
 // size is what a sandbox may use.
 type size struct{ cpus, memoryMB, diskMB int }
 
-// nodeSize knows how large a node is, for sandboxes without limits: it reads one
+// NodeSize knows how large a node is, for sandboxes without limits: it reads one
 // node now and then. It is for people to look at; nothing is decided by it.
-type nodeSize struct {
+type NodeSize struct {
 	api  client.Reader
 	log  *slog.Logger
 	last atomic.Pointer[size]
 }
 
-// start reads until ctx ends, and returns nil.
-func (n *nodeSize) start(ctx context.Context) error {
+// NewNodeSize makes one; Start must run for it to know anything.
+func NewNodeSize(api client.Reader, log *slog.Logger) *NodeSize { return &NodeSize{api: api, log: log} }
+
+// Start reads until ctx ends, and returns nil.
+func (n *NodeSize) Start(ctx context.Context) error {
 	for {
 		wait := nodeSizeEvery
 		if err := n.read(ctx); err != nil && ctx.Err() == nil {
@@ -49,7 +52,7 @@ func (n *nodeSize) start(ctx context.Context) error {
 	}
 }
 
-func (n *nodeSize) read(ctx context.Context) error {
+func (n *NodeSize) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeSizeTry)
 	defer cancel()
 	nodes := &corev1.NodeList{}
@@ -66,7 +69,7 @@ func (n *nodeSize) read(ctx context.Context) error {
 
 // of is what a sandbox of the template may use: the limits of all its containers,
 // and where one of them has none, the node's size. template may be nil.
-func (n *nodeSize) of(template *v1alpha1.SandboxTemplateSpec) size {
+func (n *NodeSize) of(template *v1alpha1.SandboxTemplateSpec) size {
 	var z size
 	if node := n.last.Load(); node != nil {
 		z = *node

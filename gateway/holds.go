@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
@@ -21,29 +20,6 @@ import (
 // maxHeld is how long a claim's requests wait for its idle release before the
 // gateway calls it off.
 const maxHeld = 2 * time.Second
-
-// releaser prepares idle releases for the controller.
-type releaser struct {
-	usage  *inuse.Registry
-	poller *inuse.EnvoyPoller
-}
-
-// Prepare implements controlplane.Releaser: it holds first and looks after, once
-// for the batch, so that whoever was answered before is seen.
-func (r releaser) Prepare(ctx context.Context, releases []controlplane.Release) (inUse []string, known bool) {
-	for _, one := range releases {
-		r.usage.Hold(one.SandboxID, one.ClaimID, one.Token)
-	}
-	if err := r.poller.Refresh(ctx); err != nil {
-		return nil, false
-	}
-	for _, one := range releases {
-		if r.usage.InUse(one.SandboxID, one.ClaimID, one.Idle) {
-			inUse = append(inUse, one.SandboxID)
-		}
-	}
-	return inUse, true
-}
 
 // holds lets held requests wait, and calls releases off that take too long.
 type holds struct {

@@ -1,4 +1,4 @@
-package gateway
+package sandboxes
 
 import (
 	"context"
@@ -36,13 +36,13 @@ import (
 // came first.
 const policyTries = 5
 
-// errNotOurs says that somebody else's policy has the name of a sandbox's.
-var errNotOurs = errors.New("there is a NetworkPolicy of that name which is not the sandbox's")
+// ErrNotOurs says that somebody else's policy has the name of a sandbox's.
+var ErrNotOurs = errors.New("there is a NetworkPolicy of that name which is not the sandbox's")
 
 func policyName(id string) string { return "sandbox-" + id }
 
 // SetEgress implements e2b.Sandboxes.
-func (x *sandboxes) SetEgress(ctx context.Context, namespace, id string, e e2b.Egress) error {
+func (x *Backend) SetEgress(ctx context.Context, namespace, id string, e e2b.Egress) error {
 	s, err := x.get(ctx, namespace, id)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (x *sandboxes) SetEgress(ctx context.Context, namespace, id string, e e2b.E
 // canRestrict refuses rules where another policy already restricts the pool's
 // pods: a pod may do what any of its policies allows, so ours would undo part of
 // that one, and that one part of ours.
-func (x *sandboxes) canRestrict(ctx context.Context, namespace, pool string, e e2b.Egress) error {
+func (x *Backend) canRestrict(ctx context.Context, namespace, pool string, e e2b.Egress) error {
 	if !e.Restricted() {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (x *sandboxes) canRestrict(ctx context.Context, namespace, pool string, e e
 
 // labelsOf are the labels of the pool's running pods, as far as they are the same
 // for all.
-func (x *sandboxes) labelsOf(namespace, pool string) labels.Set {
+func (x *Backend) labelsOf(namespace, pool string) labels.Set {
 	set := labels.Set{}
 	if p, ok := x.index.Pool(namespace, pool); ok {
 		if t := x.index.Template(p); t != nil {
@@ -100,7 +100,7 @@ func (x *sandboxes) labelsOf(namespace, pool string) labels.Set {
 }
 
 // restrict makes the rules those of the sandbox. It may be repeated.
-func (x *sandboxes) restrict(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egress) error {
+func (x *Backend) restrict(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egress) error {
 	if !e.Restricted() {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (x *sandboxes) restrict(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egr
 }
 
 // unrestrict takes a sandbox's rules away.
-func (x *sandboxes) unrestrict(ctx context.Context, s *v1alpha1.Sandbox) error {
+func (x *Backend) unrestrict(ctx context.Context, s *v1alpha1.Sandbox) error {
 	is, err := x.policy(ctx, s)
 	if err != nil || is == nil {
 		return err
@@ -143,7 +143,7 @@ func (x *sandboxes) unrestrict(ctx context.Context, s *v1alpha1.Sandbox) error {
 
 // policy reads a sandbox's policy; nil if it has none. One of that name that is
 // not its own is an error: it is never written to.
-func (x *sandboxes) policy(ctx context.Context, s *v1alpha1.Sandbox) (*networkingv1.NetworkPolicy, error) {
+func (x *Backend) policy(ctx context.Context, s *v1alpha1.Sandbox) (*networkingv1.NetworkPolicy, error) {
 	p := &networkingv1.NetworkPolicy{}
 	err := x.api.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: policyName(s.Name)}, p)
 	if apierrors.IsNotFound(err) {
@@ -157,7 +157,7 @@ func (x *sandboxes) policy(ctx context.Context, s *v1alpha1.Sandbox) (*networkin
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %s", errNotOurs, p.Name)
+	return nil, fmt.Errorf("%w: %s", ErrNotOurs, p.Name)
 }
 
 // policyOf says the rules in Kubernetes' words.

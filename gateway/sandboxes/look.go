@@ -1,4 +1,4 @@
-package gateway
+package sandboxes
 
 import (
 	"bufio"
@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	metricsTimeout = 2 * time.Second // see agent
+	metricsTimeout = 2 * time.Second // see agent.Agent
 	logsTimeout    = 10 * time.Second
 	maxLogBytes    = 1 << 20
 )
 
 // Metrics implements e2b.Sandboxes: the present moment, as sandboxd sees it. A
 // sandbox that does not run has none.
-func (x *sandboxes) Metrics(ctx context.Context, namespace, id string) ([]e2b.Metric, error) {
+func (x *Backend) Metrics(ctx context.Context, namespace, id string) ([]e2b.Metric, error) {
 	token := x.cache.Begin(id)
 	a, err := x.locate(ctx, namespace, id)
 	if err != nil {
@@ -37,7 +37,7 @@ func (x *sandboxes) Metrics(ctx context.Context, namespace, id string) ([]e2b.Me
 	}
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	m, err := x.agent.metrics(ctx, a.Route.Addr, id)
+	m, err := x.agent.Metrics(ctx, a.Route.Addr, id)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", id, err)
 	}
@@ -49,11 +49,11 @@ func (x *sandboxes) Metrics(ctx context.Context, namespace, id string) ([]e2b.Me
 
 // locate says where a sandbox of the namespace is: from the index, or by a live
 // read where that does not know it as running.
-func (x *sandboxes) locate(ctx context.Context, namespace, id string) (index.Answer, error) {
+func (x *Backend) locate(ctx context.Context, namespace, id string) (index.Answer, error) {
 	if !sandboxID.MatchString(id) {
 		return index.Answer{}, e2b.ErrNotFound
 	}
-	a := x.ended.over(x.index.Resolve(id))
+	a := x.ended.Correct(x.index.Resolve(id))
 	if a.State != index.Running {
 		var err error
 		if a, err = x.live.ResolveReserved(ctx, id); err != nil {
@@ -68,7 +68,7 @@ func (x *sandboxes) locate(ctx context.Context, namespace, id string) (index.Ans
 
 // Logs implements e2b.Sandboxes: what the pod's container with sandboxd printed.
 // Where the node gives no logs there are none.
-func (x *sandboxes) Logs(ctx context.Context, namespace, id string, limit int) ([]e2b.LogLine, error) {
+func (x *Backend) Logs(ctx context.Context, namespace, id string, limit int) ([]e2b.LogLine, error) {
 	a, err := x.locate(ctx, namespace, id)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (x *sandboxes) Logs(ctx context.Context, namespace, id string, limit int) (
 	return lines, nil
 }
 
-func (x *sandboxes) readLogs(ctx context.Context, a index.Answer, limit int) ([]e2b.LogLine, error) {
+func (x *Backend) readLogs(ctx context.Context, a index.Answer, limit int) ([]e2b.LogLine, error) {
 	stream, err := x.pods.CoreV1().Pods(a.Namespace).GetLogs(a.PodName, &corev1.PodLogOptions{
 		Container: x.container(a), Timestamps: true, TailLines: new(int64(limit)), LimitBytes: new(int64(maxLogBytes)),
 	}).Stream(ctx)
@@ -117,7 +117,7 @@ func (x *sandboxes) readLogs(ctx context.Context, a index.Answer, limit int) ([]
 
 // container is the one whose logs are a sandbox's: that with sandboxd, else the
 // first. Empty if the template is gone, which works for pods of one container.
-func (x *sandboxes) container(a index.Answer) string {
+func (x *Backend) container(a index.Answer) string {
 	pool, _ := x.index.Pool(a.Namespace, a.Pool)
 	template := x.index.Template(pool)
 	if template == nil || len(template.Template.Spec.Containers) == 0 {

@@ -1,4 +1,4 @@
-package gateway
+package sandboxes
 
 import (
 	"context"
@@ -13,18 +13,6 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/kubeclient/ending"
-)
-
-const (
-	// undoPatience is how long a failed create waits for its undoing.
-	undoPatience = 5 * time.Second
-	// undoTimeout is how long the undoing goes on after that. What is left then
-	// ends at its end time.
-	undoTimeout = 2 * time.Minute
-	// undoTry bounds one write of it; undoMin and undoMax the waits between tries.
-	undoTry          = 5 * time.Second
-	undoMin, undoMax = 50 * time.Millisecond, 2 * time.Second
 )
 
 // errEndedMeanwhile: the sandbox was gone before its create was done.
@@ -35,7 +23,7 @@ var errEndedMeanwhile = errors.New("the sandbox ended while it was made")
 // fails then, what may have been made is ended before the error is returned; if
 // that cannot be done in time the error is ErrOutcomeUnknown, and it is gone on
 // with.
-func (x *sandboxes) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, error) {
+func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, error) {
 	m, err := x.makeOf(n)
 	if err != nil {
 		return e2b.Sandbox{}, err
@@ -47,12 +35,12 @@ func (x *sandboxes) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, 
 	m.Ready = func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 		// In this order: nothing runs in a sandbox whose sandboxd was not initialised.
 		if err := x.restrict(ctx, s, n.Egress); err != nil {
-			if errors.Is(err, errNotOurs) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			if errors.Is(err, ErrNotOurs) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 				return fmt.Errorf("%w: %w", activation.ErrUnusable, err) // nor will it be written later
 			}
 			return err
 		}
-		err := x.agent.init(ctx, s, pod, n.Env)
+		err := x.agent.Init(ctx, s, pod, n.Env)
 		if err == nil {
 			made = s
 		}
@@ -73,11 +61,11 @@ func (x *sandboxes) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, 
 	if m.Tried() && !x.undo(n) {
 		return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w: %w", n.ID, e2b.ErrOutcomeUnknown, err)
 	}
-	return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, createError(err))
+	return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, x.createError(err))
 }
 
 // makeOf checks that the pool can back such a sandbox, and says what it is.
-func (x *sandboxes) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
+func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 	pool, ok := x.index.Pool(n.Namespace, n.Pool)
 	if !ok || pool.Deleting {
 		return nil, fmt.Errorf("%w: there is no pool %s", e2b.ErrInvalid, n.Pool)
@@ -100,7 +88,7 @@ func (x *sandboxes) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 
 // createError says in e2b's words why no sandbox was made. What it does not know
 // stays: a failure of ours.
-func createError(err error) error {
+func (x *Backend) createError(err error) error {
 	for _, m := range []struct{ from, to error }{
 		{activation.ErrNoCapacity, e2b.ErrNoCapacity},
 		{activation.ErrParkingFull, e2b.ErrNoCapacity},
@@ -112,66 +100,8 @@ func createError(err error) error {
 			return fmt.Errorf("%w: %w", m.to, err)
 		}
 	}
-	if overQuota(err) {
+	if x.quota.Exceeded(err) {
 		return fmt.Errorf("%w: %w", e2b.ErrQuota, err)
 	}
 	return err
-}
-
-// undo ends what a create may have made, and reports whether that is done. It goes
-// on by itself if it takes long.
-func (x *sandboxes) undo(n e2b.NewSandbox) bool {
-	x.cache.Invalidate(n.ID)
-	done := make(chan error, 1)
-	x.undos.running.Go(func() {
-		ctx, cancel := context.WithTimeout(x.undos.ctx, undoTimeout)
-		defer cancel()
-		err := x.bury(ctx, n)
-		if err != nil {
-			x.log.Warn("a sandbox whose create failed may run until its end time", "sandbox", n.ID, "error", err)
-		}
-		done <- err
-	})
-	late := time.NewTimer(undoPatience)
-	defer late.Stop()
-	select {
-	case err := <-done:
-		return err == nil
-	case <-late.C:
-		return false
-	}
-}
-
-// bury sees to it that there is no sandbox of this ID but an ended one, now and
-// later: a create whose answer was lost may still be on its way, so where there is
-// none an ended one is put in its place.
-func (x *sandboxes) bury(ctx context.Context, n e2b.NewSandbox) error {
-	for wait := undoMin; ; wait = min(2*wait, undoMax) {
-		err := x.buryOnce(ctx, n)
-		if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			return err
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return err
-		}
-	}
-}
-
-func (x *sandboxes) buryOnce(ctx context.Context, n e2b.NewSandbox) error {
-	ctx, cancel := context.WithTimeout(ctx, undoTry)
-	defer cancel()
-	const message = "its create failed or was given up"
-	err := ending.EndSandbox(ctx, x.api, n.ID, v1alpha1.EndCanceled, message)
-	if !apierrors.IsNotFound(err) {
-		return err
-	}
-	s := &v1alpha1.Sandbox{}
-	s.Name, s.Finalizers = n.ID, []string{v1alpha1.FinalizerSandbox}
-	s.Spec.Namespace, s.Spec.Pool, s.Spec.Team = n.Namespace, n.Pool, n.Team
-	s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndCanceled, Message: message, At: metav1.Now()}
-	return x.api.Create(ctx, s)
 }

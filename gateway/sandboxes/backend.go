@@ -1,4 +1,4 @@
-package gateway
+package sandboxes
 
 import (
 	"context"
@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,27 +15,27 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
-	"github.com/sandlane/sandlane/kubeclient/ending"
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// sandboxes is what the REST API does to sandboxes: e2b.Sandboxes over the parts
+// Backend is what the REST API does to sandboxes: e2b.Sandboxes over the parts
 // of this gateway. It is safe for concurrent use.
 //
 // What it says of a sandbox it reads from the API server: one read for one
 // sandbox, out of the gateway's live reads; for a list the consistent list of the
 // namespace. The index would have to keep everybody's metadata for that, and would
 // not show a sandbox that another gateway made a moment ago.
-type sandboxes struct {
+type Backend struct {
 	api   client.Client
 	pods  kubernetes.Interface // for logs
 	index *index.Index
 	live  *index.Live
 	cache *routecache.Cache
-	ended *endings
+	ended Endings
 	wake  *activation.Activator
-	agent *agent
-	node  *nodeSize
+	agent Agent
+	quota Quota
+	node  *NodeSize
 	log   *slog.Logger
 
 	lists chan struct{} // one for each list under way
@@ -50,10 +47,20 @@ const maxLists = 4
 
 var sandboxID = regexp.MustCompile(v1alpha1.IDPattern)
 
-var _ e2b.Sandboxes = (*sandboxes)(nil)
+var _ e2b.Sandboxes = (*Backend)(nil)
+
+// New makes a Backend of the parts.
+func New(o Options) *Backend {
+	x := &Backend{
+		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, wake: o.Activation,
+		agent: o.Agent, quota: o.Quota, node: o.Node, log: o.Log, lists: make(chan struct{}, maxLists),
+	}
+	x.undos.ctx, x.undos.cancel = context.WithCancel(context.Background())
+	return x
+}
 
 // Get implements e2b.Sandboxes.
-func (x *sandboxes) Get(ctx context.Context, namespace, id string) (e2b.Sandbox, error) {
+func (x *Backend) Get(ctx context.Context, namespace, id string) (e2b.Sandbox, error) {
 	s, err := x.get(ctx, namespace, id)
 	if err != nil {
 		return e2b.Sandbox{}, err
@@ -62,7 +69,7 @@ func (x *sandboxes) Get(ctx context.Context, namespace, id string) (e2b.Sandbox,
 }
 
 // get reads a sandbox that the namespace owns and that is not over.
-func (x *sandboxes) get(ctx context.Context, namespace, id string) (*v1alpha1.Sandbox, error) {
+func (x *Backend) get(ctx context.Context, namespace, id string) (*v1alpha1.Sandbox, error) {
 	if !sandboxID.MatchString(id) {
 		return nil, e2b.ErrNotFound
 	}
@@ -91,7 +98,7 @@ func over(s *v1alpha1.Sandbox) bool {
 }
 
 // List implements e2b.Sandboxes.
-func (x *sandboxes) List(ctx context.Context, namespace string) ([]e2b.Sandbox, error) {
+func (x *Backend) List(ctx context.Context, namespace string) ([]e2b.Sandbox, error) {
 	select {
 	case x.lists <- struct{}{}:
 		defer func() { <-x.lists }()
@@ -117,56 +124,9 @@ func (x *sandboxes) List(ctx context.Context, namespace string) ([]e2b.Sandbox, 
 	}
 }
 
-// End implements e2b.Sandboxes. The UID is tested, so that a later sandbox of the
-// same ID, perhaps of another namespace, is not ended.
-func (x *sandboxes) End(ctx context.Context, namespace, id string) error {
-	s, err := x.get(ctx, namespace, id)
-	if err != nil {
-		return err
-	}
-	err = ending.EndSandbox(ctx, x.api, id, v1alpha1.EndReleased, "killed through the API", ending.OfUID(s.UID))
-	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
-		return e2b.ErrNotFound
-	}
-	if err != nil {
-		return err
-	}
-	if b := s.Spec.Binding; b != nil {
-		x.ended.add(b.ClaimID)
-	}
-	x.cache.Invalidate(id) // after add: whoever resolves from now on finds it ended
-	return nil
-}
-
-// setEndTries bounds how often SetEnd starts over because the sandbox changed.
-const setEndTries = 5
-
-// SetEnd implements e2b.Sandboxes. The write tests that the sandbox is as it was
-// judged, so that of two at once the second judges anew.
-func (x *sandboxes) SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (e2b.Sandbox, error) {
-	to := metav1.NewTime(at.UTC().Truncate(time.Second))
-	for range setEndTries {
-		s, err := x.get(ctx, namespace, id)
-		if err != nil {
-			return e2b.Sandbox{}, err
-		}
-		was := s.Spec.Timeouts.EndAt
-		if was != nil && was.Equal(&to) || !shorten && (was == nil || !to.After(was.Time)) {
-			return x.describe(s), nil
-		}
-		if err = x.writeEnd(ctx, s, to); err == nil {
-			return x.describe(s), nil
-		}
-		if !errors.Is(err, errChanged) {
-			return e2b.Sandbox{}, fmt.Errorf("set the end of sandbox %s: %w", id, err)
-		}
-	}
-	return e2b.Sandbox{}, fmt.Errorf("set the end of sandbox %s: %w", id, errChanged)
-}
-
 // describe says of a sandbox what the REST API shows. A sandbox starts when it is
 // made: pages of a list are in the order of that time, which must not change.
-func (x *sandboxes) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
+func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	d := e2b.Sandbox{
 		ID: s.Name, Namespace: s.Spec.Namespace, Team: s.Spec.Team, Pool: s.Spec.Pool,
 		StartedAt: s.CreationTimestamp.Time, Metadata: s.Spec.Metadata,
@@ -182,11 +142,4 @@ func (x *sandboxes) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	z := x.node.of(template)
 	d.CPUCount, d.MemoryMB, d.DiskMB = z.cpus, z.memoryMB, z.diskMB
 	return d
-}
-
-// undos are the creates that are being undone, which may outlast their request.
-type undos struct {
-	ctx     context.Context // ends them all
-	cancel  context.CancelFunc
-	running sync.WaitGroup
 }

@@ -1,4 +1,4 @@
-package gateway
+package sandboxes
 
 import (
 	"slices"
@@ -13,18 +13,21 @@ import (
 // maxLifetime is how long after its start a sandbox of the REST API may end.
 const maxLifetime = 24 * time.Hour
 
-// templates are the pools as users of the REST API see them, from the index: a
+// Templates are the pools as users of the REST API see them, from the index: a
 // pool is a template of its name, and of the aliases in its annotation.
-type templates struct {
+type Templates struct {
 	index *index.Index
-	node  *nodeSize
+	node  *NodeSize
 }
 
-var _ e2b.Templates = templates{}
+// NewTemplates makes them of the index and what is known of nodes.
+func NewTemplates(x *index.Index, node *NodeSize) *Templates { return &Templates{index: x, node: node} }
+
+var _ e2b.Templates = (*Templates)(nil)
 
 // Template implements e2b.Templates. A pool's own name comes before the aliases
 // of others; of several pools with one alias the oldest has it.
-func (t templates) Template(namespace, name string) (e2b.Template, bool) {
+func (t *Templates) Template(namespace, name string) (e2b.Template, bool) {
 	if pool, ok := t.index.Pool(namespace, name); ok && !pool.Deleting {
 		return t.describe(pool), true
 	}
@@ -38,7 +41,7 @@ func (t templates) Template(namespace, name string) (e2b.Template, bool) {
 
 // Templates implements e2b.Templates: the pools that run sandboxd, oldest first.
 // From others no sandbox can be created here, only claimed by a first request.
-func (t templates) Templates(namespace string) []e2b.Template {
+func (t *Templates) Templates(namespace string) []e2b.Template {
 	all := []e2b.Template{}
 	for _, pool := range t.pools(namespace) {
 		if spec := t.index.Template(pool); spec != nil && v1alpha1.RunsSandboxd(&spec.Template.Spec) {
@@ -49,7 +52,7 @@ func (t templates) Templates(namespace string) []e2b.Template {
 }
 
 // pools are those of a namespace that are there to stay, oldest first.
-func (t templates) pools(namespace string) []index.PoolInfo {
+func (t *Templates) pools(namespace string) []index.PoolInfo {
 	all := slices.DeleteFunc(t.index.Pools(), func(p index.PoolInfo) bool { return p.Namespace != namespace || p.Deleting })
 	slices.SortFunc(all, func(a, b index.PoolInfo) int {
 		if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
@@ -60,7 +63,7 @@ func (t templates) pools(namespace string) []index.PoolInfo {
 	return all
 }
 
-func (t templates) describe(pool index.PoolInfo) e2b.Template {
+func (t *Templates) describe(pool index.PoolInfo) e2b.Template {
 	z := t.node.of(t.index.Template(pool))
 	return e2b.Template{
 		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: maxLifetime,

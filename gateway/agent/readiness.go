@@ -1,4 +1,4 @@
-package gateway
+package agent
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 	maxRefusals = 1024
 )
 
-// readiness initialises sandboxd in pods that requests claim, and knows for which
+// Readiness initialises sandboxd in pods that requests claim, and knows for which
 // claims that is done.
 //
 // sandboxd answers nobody before it is initialised. Whoever claims a pod does it;
@@ -42,15 +42,16 @@ const (
 // process before: what has changed is us (the seed of tokens was lost, say) or who
 // listens on the port, and other gateways may serve it still. It is left alone, and
 // not ready here.
-type readiness struct {
-	agent *agent
+type Readiness struct {
+	agent *Agent
 	api   client.Client
 	log   *slog.Logger
 	done  *lru.Cache[string, struct{}] // claim IDs
 	told  *lru.Cache[string, struct{}] // claim IDs whose refusal was logged
 }
 
-func newReadiness(a *agent, api client.Client, size int, log *slog.Logger) (*readiness, error) {
+// NewReadiness makes one that remembers size initialised claims.
+func NewReadiness(a *Agent, api client.Client, size int, log *slog.Logger) (*Readiness, error) {
 	done, err := lru.New[string, struct{}](size)
 	if err != nil {
 		return nil, fmt.Errorf("remember initialised claims: %w", err)
@@ -59,15 +60,15 @@ func newReadiness(a *agent, api client.Client, size int, log *slog.Logger) (*rea
 	if err != nil {
 		return nil, fmt.Errorf("remember refused claims: %w", err)
 	}
-	return &readiness{agent: a, api: api, log: log, done: done, told: told}, nil
+	return &Readiness{agent: a, api: api, log: log, done: done, told: told}, nil
 }
 
 // concerns reports whether the pod of a sandbox has to be initialised by whoever
 // meets it first.
 func concerns(id string, sandboxd bool) bool { return sandboxd && !v1alpha1.GeneratedID(id) }
 
-// pending reports whether a running pod has yet to be initialised by this gateway.
-func (r *readiness) pending(id, claim string, sandboxd bool) bool {
+// Pending reports whether a running pod has yet to be initialised by this gateway.
+func (r *Readiness) Pending(id, claim string, sandboxd bool) bool {
 	return concerns(id, sandboxd) && !r.done.Contains(claim)
 }
 
@@ -79,14 +80,14 @@ func hasRun(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	return s.Status.StartedAt != nil || err != nil || time.Since(claimed) > freshFor
 }
 
-// ready is the activator's Ready. A fresh sandbox whose pod refuses is ended, so
+// Ready is the activator's Ready (activation.Ready). A fresh sandbox whose pod refuses is ended, so
 // that its record says why.
-func (r *readiness) ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+func (r *Readiness) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	claim := pod.Annotations[v1alpha1.AnnotationClaim]
-	if !r.pending(s.Name, claim, v1alpha1.RunsSandboxd(&pod.Spec)) {
+	if !r.Pending(s.Name, claim, v1alpha1.RunsSandboxd(&pod.Spec)) {
 		return nil
 	}
-	err := r.agent.init(ctx, s, pod, nil)
+	err := r.agent.Init(ctx, s, pod, nil)
 	switch {
 	case err == nil:
 		r.done.Add(claim, struct{}{})

@@ -1,0 +1,28 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/credentials"
+)
+
+// apiKeys is the credentials' verifier in e2b's words. While the gateway does not
+// serve it knows nobody, so that nothing is said from half a view.
+type apiKeys struct {
+	*credentials.Verifier
+	serving func() bool
+}
+
+// Verify implements e2b.Keys.
+func (k apiKeys) Verify(ctx context.Context, key string) (e2b.Identity, error) {
+	if !k.serving() {
+		return e2b.Identity{}, e2b.ErrKeysNotReady
+	}
+	id, err := k.Verifier.Verify(ctx, key)
+	if errors.Is(err, credentials.ErrBadKey) {
+		err = e2b.ErrKeyInvalid
+	}
+	return e2b.Identity{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID}, err
+}

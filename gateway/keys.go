@@ -1,0 +1,21 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/extproc"
+)
+
+// keys is the credentials' verifier in extproc's words.
+type keys struct{ *credentials.Verifier }
+
+// Verify implements extproc.Keys.
+func (k keys) Verify(ctx context.Context, key string) (extproc.Identity, error) {
+	id, err := k.Verifier.Verify(ctx, key)
+	if errors.Is(err, credentials.ErrBadKey) {
+		err = extproc.ErrBadKey
+	}
+	return extproc.Identity{Team: id.Team, Namespace: id.Namespace}, err
+}

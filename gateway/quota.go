@@ -1,0 +1,16 @@
+package gateway
+
+import (
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// quota tells ResourceQuotas in the API server's errors, for package sandboxes.
+type quota struct{}
+
+// Exceeded implements sandboxes.Quota. The API server forbids what a ResourceQuota
+// stands against with the same status as what this gateway has no right to.
+func (quota) Exceeded(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
+}

@@ -1,0 +1,31 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/gateway/inuse"
+)
+
+// releaser prepares idle releases for the controller.
+type releaser struct {
+	usage  *inuse.Registry
+	poller *inuse.EnvoyPoller
+}
+
+// Prepare implements controlplane.Releaser: it holds first and looks after, once
+// for the batch, so that whoever was answered before is seen.
+func (r releaser) Prepare(ctx context.Context, releases []controlplane.Release) (inUse []string, known bool) {
+	for _, one := range releases {
+		r.usage.Hold(one.SandboxID, one.ClaimID, one.Token)
+	}
+	if err := r.poller.Refresh(ctx); err != nil {
+		return nil, false
+	}
+	for _, one := range releases {
+		if r.usage.InUse(one.SandboxID, one.ClaimID, one.Idle) {
+			inUse = append(inUse, one.SandboxID)
+		}
+	}
+	return inUse, true
+}

@@ -1,0 +1,55 @@
+package sandboxes
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// Endings are the claims whose sandboxes this gateway has ended, which the index
+// may not know yet.
+type Endings interface {
+	// Add is called when the end of the claim's sandbox is written.
+	Add(claim string)
+	// Correct turns the answer into Ended if this gateway ended its claim.
+	Correct(a index.Answer) index.Answer
+}
+
+// Agent speaks to the sandboxd of a pod.
+type Agent interface {
+	// Init gives it the sandbox's token and environment.
+	Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error
+	// Metrics asks the one at an address what its sandbox uses.
+	Metrics(ctx context.Context, addr netip.Addr, id string) (agent.Metrics, error)
+}
+
+// Quota says what the API server's errors mean.
+type Quota interface {
+	// Exceeded reports whether a ResourceQuota forbade the write.
+	Exceeded(err error) bool
+}
+
+// Options are the parts of the gateway that a Backend works with. All are required.
+type Options struct {
+	API        client.Client        // must not read from a cache
+	Pods       kubernetes.Interface // for logs
+	Index      *index.Index
+	Live       *index.Live
+	Cache      *routecache.Cache
+	Endings    Endings
+	Activation *activation.Activator
+	Agent      Agent
+	Quota      Quota
+	Node       *NodeSize
+	Log        *slog.Logger
+}

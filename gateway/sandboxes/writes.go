@@ -1,0 +1,112 @@
+package sandboxes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/kubeclient/ending"
+)
+
+// errChanged says that a sandbox is not as it was when it was read.
+var errChanged = errors.New("the sandbox has changed meanwhile")
+
+// End implements e2b.Sandboxes. The UID is tested, so that a later sandbox of the
+// same ID, perhaps of another namespace, is not ended.
+func (x *Backend) End(ctx context.Context, namespace, id string) error {
+	s, err := x.get(ctx, namespace, id)
+	if err != nil {
+		return err
+	}
+	err = ending.EndSandbox(ctx, x.api, id, v1alpha1.EndReleased, "killed through the API", ending.OfUID(s.UID))
+	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
+		return e2b.ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	if b := s.Spec.Binding; b != nil {
+		x.ended.Add(b.ClaimID)
+	}
+	x.cache.Invalidate(id) // after add: whoever resolves from now on finds it ended
+	return nil
+}
+
+// setEndTries bounds how often SetEnd starts over because the sandbox changed.
+const setEndTries = 5
+
+// SetEnd implements e2b.Sandboxes. The write tests that the sandbox is as it was
+// judged, so that of two at once the second judges anew.
+func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (e2b.Sandbox, error) {
+	to := metav1.NewTime(at.UTC().Truncate(time.Second))
+	for range setEndTries {
+		s, err := x.get(ctx, namespace, id)
+		if err != nil {
+			return e2b.Sandbox{}, err
+		}
+		was := s.Spec.Timeouts.EndAt
+		if was != nil && was.Equal(&to) || !shorten && (was == nil || !to.After(was.Time)) {
+			return x.describe(s), nil
+		}
+		if err = x.writeEnd(ctx, s, to); err == nil {
+			return x.describe(s), nil
+		}
+		if !errors.Is(err, errChanged) {
+			return e2b.Sandbox{}, fmt.Errorf("set the end of sandbox %s: %w", id, err)
+		}
+	}
+	return e2b.Sandbox{}, fmt.Errorf("set the end of sandbox %s: %w", id, errChanged)
+}
+
+// operation is one step of a JSON Patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// writeEnd sets a sandbox's end time and updates s. It tests that the spec is as
+// it was read: the generation counts its changes, whatever form a time has.
+func (x *Backend) writeEnd(ctx context.Context, s *v1alpha1.Sandbox, to metav1.Time) error {
+	ops := []operation{
+		{"test", "/metadata/uid", string(s.UID)},
+		{"test", "/metadata/generation", s.Generation},
+		{"test", "/metadata/deletionTimestamp", nil},
+		{"test", "/spec/end", nil},
+	}
+	if s.Spec.Timeouts == (v1alpha1.SandboxTimeouts{}) { // there may be no object to add to
+		ops = append(ops, operation{"add", "/spec/timeouts", v1alpha1.SandboxTimeouts{EndAt: &to}})
+	} else {
+		ops = append(ops, operation{"add", "/spec/timeouts/endAt", to})
+	}
+	raw, err := json.Marshal(ops)
+	if err != nil {
+		return err
+	}
+	switch err := x.api.Patch(ctx, s, client.RawPatch(types.JSONPatchType, raw)); {
+	case testFailed(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return errChanged
+	default:
+		return err
+	}
+}
+
+// testFailed tells a JSON Patch test that failed from an invalid object: both are
+// 422, only the latter names its causes.
+func testFailed(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		return false
+	}
+	d := status.Status().Details
+	return d == nil || len(d.Causes) == 0
+}
