@@ -56,16 +56,26 @@ type Client struct {
 	rounds sync.WaitGroup // at most one round runs
 
 	mu      sync.Mutex
-	closed  bool                        // guarded by mu
-	conns   map[string]*grpc.ClientConn // by address; guarded by mu
-	pending map[fenceKey]*pendingFence  // guarded by mu
-	waiting []waiter                    // for the next round; guarded by mu
-	running bool                        // a round runs; guarded by mu
+	closed  bool                       // guarded by mu
+	conns   map[string]*connection     // by address; guarded by mu
+	lists   uint64                     // lists of gateways begun so far; guarded by mu
+	pending map[fenceKey]*pendingFence // guarded by mu
+	waiting []waiter                   // for the next round; guarded by mu
+	running bool                       // a round runs; guarded by mu
 	// searched is when pending was last searched for what may be forgotten; guarded by mu
 	searched time.Time
 
 	activity    activity
 	revocations revocations
+}
+
+// connection is an open connection to one gateway's address.
+type connection struct {
+	*grpc.ClientConn
+	// named is how many lists had begun when a list named the address, or a call
+	// took the connection, for the last time. Only a list that began after that can
+	// tell that no gateway has the address any more. Guarded by the Client's mu.
+	named uint64
 }
 
 // NewClient returns a Client; it connects to nobody yet.
@@ -85,7 +95,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Client{o: o, conns: map[string]*grpc.ClientConn{}, pending: map[fenceKey]*pendingFence{}}
+	c := &Client{o: o, conns: map[string]*connection{}, pending: map[fenceKey]*pendingFence{}}
 	c.activity.init()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
@@ -120,11 +130,14 @@ func (c *Client) gateway(g Gateway) (controlplanepb.GatewayClient, error) {
 		if err != nil {
 			return nil, fmt.Errorf("connecting to gateway %s at %s: %w", g.Name, g.Address, err)
 		}
-		if conn, err = grpc.NewClient(g.Address, append(append(dialOptions(), transport), c.o.Dial...)...); err != nil {
+		grpcConn, err := grpc.NewClient(g.Address, append(append(dialOptions(), transport), c.o.Dial...)...)
+		if err != nil {
 			return nil, fmt.Errorf("connecting to gateway %s: %w", g.Name, err)
 		}
+		conn = &connection{ClientConn: grpcConn}
 		c.conns[g.Address] = conn
 	}
+	conn.named = c.lists
 	// A gateway that was restarted must be reached within one call's time.
 	conn.ResetConnectBackoff()
 	return controlplanepb.NewGatewayClient(conn), nil
@@ -142,8 +155,18 @@ func dialOptions() []grpc.DialOption {
 	}
 }
 
-// prune closes connections to addresses that no gateway has any more.
-func (c *Client) prune(gateways []Gateway) {
+// beginList returns the number of the list of gateways that begins now.
+func (c *Client) beginList() (number uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists++
+	return c.lists
+}
+
+// prune closes connections to addresses that no gateway of the list has. Several
+// lists run at a time and may end in another order, so a list says nothing of a
+// connection that a later one, or a call in flight, has taken since it began.
+func (c *Client) prune(gateways []Gateway, list uint64) {
 	used := make(map[string]bool, len(gateways))
 	for _, g := range gateways {
 		used[g.Address] = true
@@ -151,7 +174,10 @@ func (c *Client) prune(gateways []Gateway) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for address, conn := range c.conns {
-		if !used[address] {
+		switch {
+		case used[address]:
+			conn.named = c.lists
+		case conn.named < list:
 			conn.Close()
 			delete(c.conns, address)
 		}
@@ -162,11 +188,12 @@ func (c *Client) prune(gateways []Gateway) {
 func (c *Client) list(ctx context.Context) ([]Gateway, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	number := c.beginList()
 	gateways, err := c.o.Directory.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.prune(gateways)
+	c.prune(gateways, number)
 	return gateways, nil
 }
 

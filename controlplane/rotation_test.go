@@ -152,7 +152,7 @@ func TestRotation(t *testing.T) {
 				return
 			}
 			fences.Add(1)
-			client.prune(nil) // the next one connects anew
+			client.prune(nil, client.beginList()) // the next one connects anew
 		}
 	}()
 	some := func(what string) {
