@@ -51,11 +51,18 @@ const goneFor = time.Minute
 
 // census counts the pool's pods. Pods that are being deleted count only towards
 // the total; those of an earlier pool of the same name too. waiting holds the UIDs
-// of pods that wait for their address for too long. It is pure.
-func census(pods []corev1.Pod, hash string, pool *v1alpha1.SandboxPool, waiting map[types.UID]bool, now time.Time) counts {
+// of pods that wait for their address for too long, settled counts further running
+// pods of the pool by the hash of their template. It is pure.
+func census(pods []openPod, settled map[string]int, hash string, pool *v1alpha1.SandboxPool, waiting map[types.UID]bool, now time.Time) counts {
 	c := counts{total: len(pods)}
-	for i := range pods {
-		pod := &pods[i]
+	for made, n := range settled {
+		c.total, c.running = c.total+n, c.running+n
+		if hash == "" || made == hash {
+			c.proven += n
+		}
+	}
+	for _, p := range pods {
+		pod := p.pod
 		switch at := pod.DeletionTimestamp; {
 		case at != nil && now.Sub(at.Time) > goneFor:
 			c.total--
@@ -66,9 +73,7 @@ func census(pods []corev1.Pod, hash string, pool *v1alpha1.SandboxPool, waiting 
 		}
 	}
 	// What serves nobody yet goes first, then the longest idle.
-	slices.SortStableFunc(c.spare, func(a, b *corev1.Pod) int {
-		return cmp.Or(rank(a, hash)-rank(b, hash), idleSince(a).Compare(idleSince(b)), cmp.Compare(a.Name, b.Name))
-	})
+	sortSpare(c.spare, hash)
 	slices.SortStableFunc(c.waiting, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -117,6 +122,25 @@ func (c *counts) count(pod *corev1.Pod, hash string, waits bool) {
 	}
 	if !old {
 		c.proven++
+	}
+}
+
+// sortSpare reads each pod's time once: a stock may be thousands.
+func sortSpare(spare []*corev1.Pod, hash string) {
+	type ranked struct {
+		pod   *corev1.Pod
+		rank  int
+		since time.Time
+	}
+	all := make([]ranked, len(spare))
+	for i, p := range spare {
+		all[i] = ranked{p, rank(p, hash), idleSince(p)}
+	}
+	slices.SortFunc(all, func(a, b ranked) int {
+		return cmp.Or(a.rank-b.rank, a.since.Compare(b.since), cmp.Compare(a.pod.Name, b.pod.Name))
+	})
+	for i := range all {
+		spare[i] = all[i].pod
 	}
 }
 

@@ -126,6 +126,7 @@ func (r *SandboxPoolReconciler) tellReady(ctx context.Context, pod *corev1.Pod) 
 	if r.SandboxReadyHook == nil {
 		return
 	}
+	pod = pod.DeepCopy() // the cache's is read alone
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, readyHookTime)
 		defer cancel()

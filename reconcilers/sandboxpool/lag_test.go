@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
@@ -30,8 +32,8 @@ type lagging struct {
 	t     *testing.T
 	real  client.WithWatch
 	cache []corev1.Pod
-	// afterList runs when the cache was read.
-	afterList func()
+	// afterLook runs when the pods were looked at.
+	afterLook func()
 	clock     *clocktesting.FakePassiveClock
 	mu        sync.Mutex // guards the counts: creations run side by side
 	creates   int
@@ -69,12 +71,15 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 						pods.Items = append(pods.Items, *p.DeepCopy())
 					}
 				}
-				if l.afterList != nil {
-					l.afterList()
-				}
 				return nil
 			}
 			return c.List(ctx, list, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*v1alpha1.SandboxTemplate); ok && l.afterLook != nil {
+				l.afterLook()
+			}
+			return c.Get(ctx, k, o, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			l.mu.Lock()
@@ -118,25 +123,38 @@ func (l *lagging) reconcile(times int) {
 	}
 }
 
+func newQueue(tb testing.TB) queue {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	tb.Cleanup(q.ShutDown)
+	return q
+}
+
 // catchUp lets the cache show everything, and its events arrive. It returns the
 // cache.
 func (l *lagging) catchUp() []corev1.Pod {
 	l.t.Helper()
-	known := map[types.UID]bool{}
-	for i := range l.cache {
-		known[l.cache[i].UID] = true
-	}
 	var pods corev1.PodList
 	if err := l.real.List(l.t.Context(), &pods); err != nil {
 		l.t.Fatal(err)
 	}
+	handler, ctx := l.podHandler(), l.t.Context()
+	q := newQueue(l.t)
+	before := map[string]*corev1.Pod{}
+	for i := range l.cache {
+		before[l.cache[i].Name] = &l.cache[i]
+	}
 	l.cache = pods.Items
 	for i := range pods.Items {
-		if p := &pods.Items[i]; p.DeletionTimestamp != nil {
-			l.expectations.DeletionObserved(key, p.UID)
-		} else if !known[p.UID] {
-			l.expectations.CreationObserved(key)
+		p := &pods.Items[i]
+		if was := before[p.Name]; was != nil {
+			handler.Update(ctx, event.UpdateEvent{ObjectOld: was, ObjectNew: p}, q)
+		} else {
+			handler.Create(ctx, event.CreateEvent{Object: p}, q)
 		}
+		delete(before, p.Name)
+	}
+	for _, p := range before {
+		handler.Delete(ctx, event.DeleteEvent{Object: p}, q)
 	}
 	return l.cache
 }
@@ -203,15 +221,23 @@ func TestLaggingCacheNeitherOvershootsNorOscillates(t *testing.T) {
 	}
 }
 
-// TestEventsBetweenTheListAndTheDecision: the watch shows the pods that were made
+// TestEventsBetweenTheLookAndTheDecision: the watch shows the pods that were made
 // just after they were looked for.
-func TestEventsBetweenTheListAndTheDecision(t *testing.T) {
+func TestEventsBetweenTheLookAndTheDecision(t *testing.T) {
 	l := newLagging(t, 1)
+	l.change(func(p *v1alpha1.SandboxPool) {
+		p.Spec.Template, p.Spec.TemplateRef = nil, &v1alpha1.TemplateRef{Name: "t"}
+	})
+	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t"}}
+	template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: "i"}}
+	if err := l.real.Create(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
 	l.reconcile(1)
-	l.afterList = func() { l.afterList = nil; l.catchUp() }
+	l.afterLook = func() { l.afterLook = nil; l.catchUp() }
 	l.reconcile(1)
 	if l.creates != 1 {
-		t.Errorf("%d creates, want 1: an old list was taken for a new one", l.creates)
+		t.Errorf("%d creates, want 1: an old look was taken for a new one", l.creates)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -64,6 +64,7 @@ type SandboxPoolReconciler struct {
 	told         told
 	running      hookRuns
 	sights       sights
+	pods         roster
 }
 
 // Reconcile moves each pod of the pool one step, then creates or deletes
@@ -75,14 +76,15 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the pool: %w", err)
 	}
-	// Asked before the list: what the watch brings between the two would meet the
-	// expectations, and not be in the list.
-	settled := r.expectations.Satisfied(req.NamespacedName)
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(req.Namespace), client.MatchingFields{IndexPool: req.Name}); err != nil {
-		return ctrl.Result{}, fmt.Errorf("listing the pool's pods: %w", err)
+	// Asked before the look: what the watch brings between the two would meet the
+	// expectations, and not be in what was looked at.
+	shown := r.expectations.Satisfied(req.NamespacedName)
+	var owner types.UID
+	if pool != nil && pool.DeletionTimestamp == nil {
+		owner = pool.UID
 	}
-	if pool == nil && len(pods.Items) == 0 {
+	pods, settled := r.pods.look(req.NamespacedName, owner)
+	if pool == nil && len(pods) == 0 {
 		r.expectations.DeleteExpectations(req.NamespacedName)
 		r.backoff.forget(req.NamespacedName)
 		r.plugged.forget(req.NamespacedName)
@@ -102,18 +104,18 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	// One pod that cannot be moved keeps neither the others nor the stock waiting.
-	found := outcome{census: census(pods.Items, tpl.hashOrEmpty(), pool, nil, r.now())}
+	found := outcome{census: census(pods, settled, tpl.hashOrEmpty(), pool, nil, r.now())}
 	lacking := pool != nil && found.census.coming() < int(pool.Spec.Replicas)
-	waited := r.sights.of(req.NamespacedName, pods.Items, r.now())
-	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods.Items, waited, lacking)
+	waited := r.sights.of(req.NamespacedName, pods, r.now())
+	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods, waited, lacking)
 	if pool == nil {
 		return after(recheck, stepErr)
 	}
 	if len(waiting) > 0 {
-		found.census = census(pods.Items, tpl.hashOrEmpty(), pool, waiting, r.now())
+		found.census = census(pods, settled, tpl.hashOrEmpty(), pool, waiting, r.now())
 	}
 	if pool.DeletionTimestamp == nil {
-		found = r.scale(ctx, pool, tpl, templateErr, found.census, settled)
+		found = r.scale(ctx, pool, tpl, templateErr, found.census, shown)
 	}
 	return after(sooner(recheck, found.recheck), errors.Join(stepErr, r.writeStatus(ctx, pool, found)))
 }

@@ -20,10 +20,10 @@ type outcome struct {
 	recheck time.Duration
 }
 
-// scale creates or deletes unclaimed pods; settled: the pods that were counted
+// scale creates or deletes unclaimed pods; shown: the pods that were counted
 // show all that this process wrote. Errors of the API server become
 // trouble, shown in the status and waited out.
-func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts, settled bool) outcome {
+func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts, shown bool) outcome {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	out := outcome{census: c}
 	r.backoff.saw(key, tpl.hashOrEmpty(), c.proven)
@@ -32,8 +32,8 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 	if out.trouble = known.worst(); templateErr != nil {
 		out.trouble = &trouble{reason: templateErr.reason, message: templateErr.message}
 	}
-	if !settled {
-		// The list lagged behind this process's own writes. Their events ask again;
+	if !shown {
+		// What was looked at lagged behind this process's own writes. Their events ask again;
 		// if none comes, the expectations run out.
 		return out
 	}

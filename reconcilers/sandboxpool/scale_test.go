@@ -102,12 +102,12 @@ func TestDecideRetire(t *testing.T) {
 
 func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "pool"}}
-	var pods []corev1.Pod
+	var pods []openPod
 	add := func(name string, phase v1alpha1.PodPhase, change ...func(*view)) {
 		v := newTestPod(phase, change...)
 		v.pod.Name, v.pod.UID = name, types.UID(name)
 		v.pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.GroupVersion.WithKind("SandboxPool"))}
-		pods = append(pods, *v.pod)
+		pods = append(pods, openPod{pod: v.pod})
 	}
 	idleFor := func(d time.Duration) func(*view) {
 		return func(v *view) { v.pod.Annotations[v1alpha1.AnnotationIdleSince] = now.Add(-d).Format(time.RFC3339Nano) }
@@ -125,8 +125,8 @@ func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 		add(string(phase), phase)
 	}
 	stranger := newTestPod(v1alpha1.PodIdle)
-	pods = append(pods, *stranger.pod) // of an earlier pool of this name
-	c := census(pods, "h", pool, map[types.UID]bool{"waiting-new": true, "waiting-old": true}, now)
+	pods = append(pods, openPod{pod: stranger.pod}) // of an earlier pool of this name
+	c := census(pods, map[string]int{"h": 20, "old": 10}, "h", pool, map[types.UID]bool{"waiting-new": true, "waiting-old": true}, now)
 	var order []string
 	for _, p := range c.spare {
 		order = append(order, p.Name)
@@ -144,8 +144,8 @@ func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 	if len(c.waiting) != 2 || c.waiting[0].Name != "waiting-old" {
 		t.Errorf("waiting %v", c.waiting)
 	}
-	if c.total != 13 || c.deleting != 1 || c.idle != 4 || c.unavailableIdle != 1 || c.outdated != 1 || c.warming != 1 ||
-		c.proven != 7 || c.starting != 1 || c.running != 1 || c.stopping != 1 || c.failed != 1 {
+	if c.total != 43 || c.deleting != 1 || c.idle != 4 || c.unavailableIdle != 1 || c.outdated != 1 || c.warming != 1 ||
+		c.proven != 27 || c.starting != 1 || c.running != 31 || c.stopping != 1 || c.failed != 1 {
 		t.Errorf("%+v", c)
 	}
 }

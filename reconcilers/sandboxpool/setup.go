@@ -22,8 +22,6 @@ import (
 )
 
 const (
-	// IndexPool is the field index of pods by pool name.
-	IndexPool = "pool"
 	// indexTemplate is the field index of pools by templateRef.
 	indexTemplate = "template"
 )
@@ -39,11 +37,6 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 	ctx := context.Background() // registering an index needs none
 	if err := address.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
-	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, IndexPool, func(o client.Object) []string {
-		return nonEmpty(o.GetLabels()[v1alpha1.LabelPool])
-	}); err != nil {
-		return fmt.Errorf("indexing pods by pool: %w", err)
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.SandboxPool{}, indexTemplate, func(o client.Object) []string {
 		if ref := o.(*v1alpha1.SandboxPool).Spec.TemplateRef; ref != nil {
@@ -73,29 +66,56 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// podHandler meets the expectations, then asks for the pool.
+// podHandler takes the event in, meets the expectations, and asks for the pool.
+// The roster has the pod before the expectations are met: whoever finds them met
+// finds the pod.
 func (r *SandboxPoolReconciler) podHandler() handler.EventHandler {
-	enqueue := func(o client.Object, q queue) types.NamespacedName {
-		key := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPool]}
-		if key.Name != "" {
-			q.Add(reconcile.Request{NamespacedName: key})
+	ask := func(pool types.NamespacedName, q queue) {
+		if pool.Name != "" {
+			q.Add(reconcile.Request{NamespacedName: pool})
 		}
-		return key
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			r.expectations.CreationObserved(enqueue(e.Object, q))
+			pool := r.saw(e.Object.(*corev1.Pod))
+			r.expectations.CreationObserved(pool)
+			ask(pool, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			key := enqueue(e.ObjectNew, q)
-			if e.ObjectNew.GetDeletionTimestamp() != nil {
-				r.expectations.DeletionObserved(key, e.ObjectNew.GetUID())
+			if before := poolOfPod(e.ObjectOld); before != poolOfPod(e.ObjectNew) {
+				r.pods.gone(before, e.ObjectOld.GetName())
+				ask(before, q)
 			}
+			pool := r.saw(e.ObjectNew.(*corev1.Pod))
+			if e.ObjectNew.GetDeletionTimestamp() != nil {
+				r.expectations.DeletionObserved(pool, e.ObjectNew.GetUID())
+			}
+			ask(pool, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			r.expectations.DeletionObserved(enqueue(e.Object, q), e.Object.GetUID())
+			pool := poolOfPod(e.Object)
+			r.pods.gone(pool, e.Object.GetName())
+			r.running.forget(e.Object.GetUID())
+			r.expectations.DeletionObserved(pool, e.Object.GetUID())
+			ask(pool, q)
 		},
 	}
+}
+
+// saw takes in a pod as the watch shows it, and returns its pool.
+func (r *SandboxPoolReconciler) saw(pod *corev1.Pod) types.NamespacedName {
+	pool := poolOfPod(pod)
+	if v1alpha1.PhaseOf(pod) != v1alpha1.PodStarting || pod.DeletionTimestamp != nil {
+		r.running.forget(pod.UID)
+	}
+	if pool.Name != "" {
+		r.pods.observe(pool, pod)
+	}
+	return pool
+}
+
+func poolOfPod(pod client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[v1alpha1.LabelPool]}
 }
 
 func poolOfSandbox(_ context.Context, o client.Object) []reconcile.Request {
@@ -126,11 +146,4 @@ func (r *SandboxPoolReconciler) poolsOfTemplate(ctx context.Context, o client.Ob
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&p)})
 	}
 	return requests
-}
-
-func nonEmpty(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return []string{s}
 }

@@ -31,15 +31,15 @@ func sightOf(pod *corev1.Pod) sightKey {
 	return sightKey{pod.UID, v1alpha1.PhaseOf(pod), pod.Annotations[v1alpha1.AnnotationClaim], pod.Annotations[v1alpha1.AnnotationRecycled]}
 }
 
-// of takes in all the pods of a pool, and returns how long those that warm or
+// of takes in the pods of a pool that are not settled, and returns how long those that warm or
 // start have been seen to. The others, and pods that are gone, are forgotten.
-func (s *sights) of(pool types.NamespacedName, pods []corev1.Pod, now time.Time) map[types.UID]time.Duration {
+func (s *sights) of(pool types.NamespacedName, pods []openPod, now time.Time) map[types.UID]time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.pools[pool]
 	since, waited := map[sightKey]time.Time{}, map[types.UID]time.Duration{}
-	for i := range pods {
-		pod := &pods[i]
+	for _, p := range pods {
+		pod := p.pod
 		if phase := v1alpha1.PhaseOf(pod); phase != v1alpha1.PodWarming && phase != v1alpha1.PodStarting {
 			continue
 		}

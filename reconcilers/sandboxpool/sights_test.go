@@ -72,7 +72,11 @@ func TestSights(t *testing.T) {
 	look := func(what string, want time.Duration, pods ...corev1.Pod) {
 		t.Helper()
 		at = at.Add(time.Second)
-		if got := s.of(key, pods, at)["u"]; got != want {
+		var seen []openPod
+		for i := range pods {
+			seen = append(seen, openPod{pod: &pods[i]})
+		}
+		if got := s.of(key, seen, at)["u"]; got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 		s.of(types.NamespacedName{Name: "another"}, nil, at)

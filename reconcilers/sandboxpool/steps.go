@@ -28,7 +28,7 @@ const parallel = 8
 // the next one possible, and which pods have waited for their address for too
 // long. One pod's failed write does not stop the others. waited is from sights;
 // lacking: the pool has less stock than it should.
-func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []corev1.Pod, waited map[types.UID]time.Duration, lacking bool) (time.Duration, map[types.UID]bool, error) {
+func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []openPod, waited map[types.UID]time.Duration, lacking bool) (time.Duration, map[types.UID]bool, error) {
 	type work struct {
 		view
 		decision
@@ -38,12 +38,15 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 		recheck time.Duration
 	)
 	now := r.now()
-	for i := range pods {
-		v, err := r.view(ctx, pool, tpl, &pods[i], lacking)
+	for _, p := range pods {
+		if p.quiet {
+			continue
+		}
+		v, err := r.view(ctx, pool, tpl, p.pod, lacking)
 		if err != nil {
 			return 0, nil, err
 		}
-		v.waited = waited[pods[i].UID]
+		v.waited = waited[p.pod.UID]
 		d := decide(v, now)
 		recheck = sooner(recheck, d.recheck)
 		if d.step != stepNone {
@@ -80,16 +83,13 @@ func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.Sandbox
 		drain:  pool == nil || pool.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, pool),
 	}
 	v.outdated = tpl != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] != tpl.hash
-	if phase := v1alpha1.PhaseOf(pod); phase != v1alpha1.PodStarting || pod.DeletionTimestamp != nil {
-		r.running.forget(pod.UID)
-	}
 	_, begun := pod.Annotations[v1alpha1.AnnotationRecycling]
 	v.recycle = pool != nil && pool.Spec.RecyclePolicy == v1alpha1.RecycleInPlace && tpl != nil && !v.outdated && !v.drain &&
 		(begun || lacking && recyclable(pod, tpl.pod.Spec.Containers))
 	var s *v1alpha1.Sandbox
 	if id := pod.Labels[v1alpha1.LabelSandboxID]; id != "" {
 		s = &v1alpha1.Sandbox{}
-		err := r.Client.Get(ctx, client.ObjectKey{Name: id}, s)
+		err := r.Client.Get(ctx, client.ObjectKey{Name: id}, s, client.UnsafeDisableDeepCopy) // it is only read
 		if apierrors.IsNotFound(err) {
 			s = nil
 		} else if err != nil {
