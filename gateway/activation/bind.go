@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,17 +48,21 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 			b.sandbox, b.replaces = s, want.ClaimID
 			return nil
 		}
-		switch judge(err) {
-		case refusedForGood:
+		meaning := judge(err)
+		switch {
+		case meaning == refusedForGood:
 			return fmt.Errorf("bind sandbox %s: %w", b.ID, final(err))
-		case stale:
-		default:
-			if !sleep(ctx, delay(err, wait)) {
-				return unavailable(err)
-			}
+		case meaning == passing && !sleep(ctx, delay(err, wait)):
+			return unavailable(err)
 		}
 		if done, err := b.look(ctx, want); done || err != nil {
 			return err
+		}
+		// What was read allows the write that was refused: it changed meanwhile, or
+		// what refused it is no condition of the write and stays (a webhook that says
+		// 409, a CRD that is missing).
+		if meaning == stale && !sleep(ctx, delay(err, wait)) {
+			return unavailable(err)
 		}
 	}
 }
@@ -143,7 +148,7 @@ func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
 		operation{"remove", "/spec/binding", nil})
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {
 		err := b.tryPatch(ctx, s, patch)
-		if err == nil || judge(err) == stale {
+		if err == nil || judge(err) == stale && !apierrors.IsConflict(err) { // a conflict says nothing of the binding
 			return nil
 		}
 		if judge(err) == refusedForGood || !sleep(ctx, delay(err, wait)) {

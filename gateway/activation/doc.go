@@ -67,6 +67,8 @@
 //	create: exists already              look at it
 //	binding patch: test failed          look at it: ours = written; another's = follow
 //	binding write: anything ambiguous   look at it, then write again
+//	binding write: refused, and what a  wait, then write again: 50 ms, doubled up to
+//	look finds allows it                a second
 //	write or read: 429                  waited out, Retry-After honoured
 //	write: invalid, forbidden           ErrInvalid, ErrForbidden
 //	API server away until the deadline  ErrUnavailable

@@ -25,6 +25,7 @@ type following struct {
 	*flight
 	claimID string
 	since   time.Time // when that claim was first seen
+	refused string    // the claim whose PATCH was answered that the pod is taken or gone
 }
 
 // standing is how far a binding's claim has come.
@@ -102,6 +103,10 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 	case err == nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning:
 		return w.finish(token, s, pod)
 	case errors.Is(err, schedule.ErrPodTaken), errors.Is(err, schedule.ErrPodGone), errors.Is(err, schedule.ErrClaimOver):
+		if w.refused == claim.ClaimID { // and yet the pod was read idle again
+			return w.pause()
+		}
+		w.refused = claim.ClaimID
 		return errLook
 	case errors.Is(err, schedule.ErrUnfenced):
 		return w.claimWith(&binder{flight: w.flight, sandbox: s, unfenced: &claim})

@@ -1,0 +1,153 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// refusing is an API server that refuses every write with one error, and answers
+// reads.
+type refusing struct {
+	client.Client
+	err    error
+	read   func(into client.Object) error
+	writes int
+	reads  int
+}
+
+func (r *refusing) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return r.write()
+}
+
+func (r *refusing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return r.write()
+}
+
+// write ends a loop without a pause, in which virtual time stands still, for good.
+func (r *refusing) write() error {
+	if r.writes++; r.writes > 1000 {
+		return apierrors.NewForbidden(sandboxes, "s", errors.New("a thousand writes"))
+	}
+	return r.err
+}
+
+func (r *refusing) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	r.reads++
+	return r.read(into)
+}
+
+var sandboxes = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "sandboxes"}
+
+// flightOver returns a flight of a request to make a sandbox, whose calls go to c.
+func flightOver(c client.Client, patience time.Duration) *flight {
+	a := New(Options{Client: c, Cache: routecache.New(0), Stamp: func(string, string) *routecache.Stamp { return new(routecache.Stamp) }})
+	return newFlight(a, Request{ID: "s", Namespace: "ns", Pool: "pool", New: true, MayClaim: true, Deadline: time.Now().Add(patience)})
+}
+
+// What refuses a write though every condition of it holds may refuse it for as long
+// as the request lasts: a webhook that answers 409, a CRD that is missing. Such a
+// request must not send all that the API server can answer.
+func TestRefusedBindingIsNotSentWithoutPause(t *testing.T) {
+	const patience = 30 * time.Second
+	idle := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Annotations: map[string]string{v1alpha1.AnnotationClaim: "c"}}}
+	existing := func(into client.Object) error {
+		s := into.(*v1alpha1.Sandbox)
+		s.Name, s.UID = "s", "uid"
+		s.Spec.Namespace, s.Spec.Pool = "ns", "pool"
+		return nil
+	}
+	missing := func(client.Object) error { return apierrors.NewNotFound(sandboxes, "s") }
+	for _, tc := range []struct {
+		name   string
+		err    error
+		exists bool
+	}{
+		{"a webhook's 409 to a create", apierrors.NewConflict(sandboxes, "s", errors.New("denied by a webhook")), false},
+		{"a webhook's 409 to a patch", apierrors.NewConflict(sandboxes, "s", errors.New("denied by a webhook")), true},
+		{"no such kind", apierrors.NewGenericServerResponse(http.StatusNotFound, "post", sandboxes, "", "404 page not found", 0, true), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &refusing{err: tc.err, read: missing}
+				if tc.exists {
+					api.read = existing
+				}
+				f := flightOver(api, patience)
+				defer f.cancel()
+				b := &binder{flight: f}
+				if tc.exists {
+					f.New, b.sandbox = false, &v1alpha1.Sandbox{}
+					b.sandbox.UID = "uid"
+				}
+				began := time.Now()
+				err := b.bind(f.ctx, idle)
+				if !errors.Is(err, ErrUnavailable) || time.Since(began) > patience {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+				if most := int(patience/retryMax) + 8; api.writes > most || api.reads > most || api.writes < 10 {
+					t.Errorf("%d writes and %d reads in %v, want at most %d of each, and ten writes", api.writes, api.reads, patience, most)
+				}
+			})
+		})
+	}
+}
+
+// An unbind that met a conflict has removed nothing: the pod must not be ended as if
+// no sandbox named it.
+func TestUnbindAfterAConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &refusing{err: apierrors.NewConflict(sandboxes, "s", errors.New("too many writes at once"))}
+		f := flightOver(api, time.Minute)
+		defer f.cancel()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{v1alpha1.AnnotationClaim: "c"}}}
+		if err := (&binder{flight: f}).unbind(ctx, pod); err == nil || api.writes < 5 || api.writes > 15 {
+			t.Errorf("%v after %d writes, want an error after 5 to 15", err, api.writes)
+		}
+	})
+}
+
+// A follower that is told that the pod is gone, and reads it idle again, sends the
+// claim once a second and not as fast as it is answered.
+func TestRefusedClaimIsNotSentWithoutPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 30 * time.Second
+		pods := schema.GroupResource{Resource: "pods"}
+		api := &refusing{err: apierrors.NewNotFound(pods, "p")}
+		api.read = func(into client.Object) error {
+			switch o := into.(type) {
+			case *v1alpha1.Sandbox:
+				o.Name = "s"
+				o.Spec.Namespace, o.Spec.Pool, o.Spec.FirstRequest = "ns", "pool", true
+				o.Spec.Binding = &v1alpha1.Binding{ClaimID: "c", PodName: "p", PodUID: "u"}
+			case *corev1.Pod:
+				o.Name, o.UID = "p", "u"
+				o.Labels = map[string]string{v1alpha1.LabelPhase: string(v1alpha1.PodIdle)}
+			}
+			return nil
+		}
+		f := flightOver(api, patience)
+		f.New = false
+		defer f.cancel()
+		if err := f.activate(); !errors.Is(err, ErrNotReady) {
+			t.Errorf("ended with %v", err)
+		}
+		if most := int(patience/followAfter) + 3; api.writes > most || api.writes < 10 || api.reads > 2*most+10 {
+			t.Errorf("%d writes and %d reads in %v, want 10 to %d writes", api.writes, api.reads, patience, most)
+		}
+	})
+}
