@@ -36,7 +36,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-const soon = 10 * time.Second
+// soon ends a wait for what should have happened long ago. It is no statement of
+// how long anything takes: many tests share the processors.
+const soon = 30 * time.Second
 
 // world is one test's namespace: the controller under test, a node that the
 // test plays, and gateways that acknowledge fences.
@@ -78,7 +80,9 @@ func (l *logs) show(t *testing.T) {
 	}
 }
 
+// newWorld also makes the test a parallel one: most of its time is waiting.
 func newWorld(t *testing.T, configure ...func(*world)) *world {
+	t.Parallel()
 	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t), gateways: &gateways{}}
 	w.options.Fencer = w.gateways
 	w.node = newNode(w)
@@ -90,15 +94,16 @@ func newWorld(t *testing.T, configure ...func(*world)) *world {
 	return w
 }
 
-// clear removes what the test made by force: the next test's controller looks
-// after every namespace.
+// clear removes what the test made by force: its controller, which would do so in
+// order, has stopped.
 func (w *world) clear() {
 	ctx := context.Background() // the test's is over
 	var pools v1alpha1.SandboxPoolList
 	var pods corev1.PodList
 	var sandboxes v1alpha1.SandboxList
 	if err := errors.Join(w.c.List(ctx, &pools, client.InNamespace(w.ns)),
-		w.c.List(ctx, &pods, client.InNamespace(w.ns)), w.c.List(ctx, &sandboxes)); err != nil {
+		w.c.List(ctx, &pods, client.InNamespace(w.ns)),
+		w.c.List(ctx, &sandboxes, client.MatchingFields{"spec.namespace": w.ns})); err != nil {
 		w.t.Errorf("listing what is left: %v", err)
 	}
 	var left []client.Object
@@ -124,6 +129,7 @@ func (w *world) clear() {
 func (w *world) start() {
 	w.t.Helper()
 	cfg := kubetest.Config(w.t)
+	kubetest.Scope(cfg, w.ns)
 	if w.watchLag > 0 {
 		cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return lagging{base, w.watchLag} })
 	}

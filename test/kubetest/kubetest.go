@@ -22,9 +22,12 @@ package kubetest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -33,7 +36,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -58,6 +61,7 @@ var shared struct {
 // once.
 func Main(m *testing.M) int {
 	ctrllog.SetLogger(klog.NewKlogr())
+	parallel()
 	interrupted, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	unattended := context.AfterFunc(interrupted, func() {
 		shared.once.Do(func() {}) // waits for a start that is under way
@@ -87,6 +91,17 @@ func Main(m *testing.M) int {
 	return code
 }
 
+// parallel lets more tests run at once than there are processors, unless -parallel
+// says how many: tests with an API server wait more than they work.
+func parallel() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(8, 2*runtime.NumCPU()))) // the flag is there: this is a test binary
+	}
+}
+
 // Config returns a copy of an administrator's configuration, without client-side
 // rate limits. It starts the control plane if need be, and ends the test if
 // that fails.
@@ -105,9 +120,9 @@ func Client(t testing.TB) client.WithWatch {
 }
 
 // Scheme returns a new scheme with Kubernetes' and Sandlane's kinds.
-func Scheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+func Scheme() *apiruntime.Scheme {
+	s := apiruntime.NewScheme()
+	for _, add := range []func(*apiruntime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err)
 		}
