@@ -9,6 +9,7 @@ CACHE          := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sandlane/tools
 GOVERSION      := $(shell $(GO) env GOVERSION)
 pinned         = $(shell awk '$$1 == "$(2)" { print $$2 }' $(1)/go.mod)
 LINT           := $(CACHE)/golangci-lint-$(call pinned,hack/lint,github.com/golangci/golangci-lint/v2)-$(GOVERSION)
+GOTESTSUM      := $(CACHE)/gotestsum-$(call pinned,hack/tools,gotest.tools/gotestsum)-$(GOVERSION)
 CONTROLLER_GEN := $(CACHE)/controller-gen-$(call pinned,hack/tools,sigs.k8s.io/controller-tools)-$(GOVERSION)
 
 # The version stands in -ldflags; Go's own stamp would make each commit relink
@@ -43,24 +44,31 @@ image: ## build container images as tarballs in bin/images (PUSH=registry/prefix
 run: build ## start everything on this machine (ARGS="--port 8080 …")
 	@bin/sandlane up $(ARGS)
 
+# What hack/test.sh runs the tests with.
+export GOTESTSUM
+
 .PHONY: test
-test: ## run every test; needs root, and says first what is missing
+test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first what is missing
 	@hack/test.sh unit e2e e2b
 
+.PHONY: test-all
+test-all: $(GOTESTSUM) ## the same and all that takes longer: storms, chaos, mutants; needs root, takes an hour
+	@hack/test.sh unit e2e e2b storm chaos mutants bench-once
+
 .PHONY: unit
-unit: ## run the tests that need no root
+unit: $(GOTESTSUM) ## run the tests that need no root
 	@hack/test.sh unit
 
 .PHONY: e2b
-e2b: ## run E2B's real SDKs against the product; needs root, node and python3
+e2b: $(GOTESTSUM) ## run E2B's real SDKs against the product; needs root, node and python3
 	@hack/test.sh e2b
 
 .PHONY: chaos
-chaos: ## kill and stop processes under load, with three gateways; needs root, takes minutes
+chaos: $(GOTESTSUM) ## kill and stop processes under load, with three gateways; needs root, takes minutes
 	@hack/test.sh chaos
 
 .PHONY: mutants
-mutants: ## break one rule after the other and see its test fail; takes minutes, writes docs/mutants.md
+mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes minutes, writes docs/mutants.md
 	@hack/test.sh mutants
 
 .PHONY: lint
@@ -95,7 +103,7 @@ bench-build: build
 	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench-floor ./bench/floor
 
 .PHONY: bench-once
-bench-once: ## run each Go benchmark of the hot paths once, so that none rots
+bench-once: $(GOTESTSUM) ## run each Go benchmark of the hot paths once, so that none rots
 	@hack/test.sh bench-once
 
 .PHONY: clean
@@ -104,6 +112,9 @@ clean: ## remove what build made; caches and the state of `sandlane up` stay
 
 $(LINT):
 	$(GO) build -C hack/lint -trimpath -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(GOTESTSUM):
+	$(GO) build -C hack/tools -trimpath -o $@ gotest.tools/gotestsum
 
 $(CONTROLLER_GEN):
 	$(GO) build -C hack/tools -trimpath -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs the tests: `hack/test.sh unit`, `hack/test.sh unit e2e e2b`,
-# `hack/test.sh chaos`, `hack/test.sh mutants`, `hack/test.sh bench-once`. It says
-# first what this machine lacks, then finds or builds the binaries that the tests
-# talk to (etcd, kube-apiserver, kubectl, kube-controller-manager, Envoy).
+# Runs the parts of the tests that it is given: unit, e2e, e2b, storm, chaos,
+# mutants, bench-once; make's targets call it. It says first what this machine
+# lacks, then finds or builds the binaries that the tests talk to (etcd,
+# kube-apiserver, kubectl, kube-controller-manager, Envoy), and closes with the ten
+# slowest tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,10 +21,10 @@ elif [[ "$(go env GOVERSION)" =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] < 26)); 
 fi
 has git || missing+=("git")
 has make || missing+=("make")
-if { wants e2e || wants e2b || wants chaos; } && ((EUID != 0)); then
+if { wants e2e || wants e2b || wants storm || wants chaos; } && ((EUID != 0)); then
 	missing+=("root, for the end-to-end tests: they make network namespaces (\`make unit\` needs none)")
 fi
-if wants e2b; then
+if wants e2b || wants storm; then
 	python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
 		missing+=("python3 3.11 or newer with venv, for E2B's Python SDK")
 	node -e 'const [a, b, c] = process.versions.node.split(".").map(Number); process.exit(a >= 22 || (a === 20 && (b > 18 || (b === 18 && c >= 1))) ? 0 : 1)' 2>/dev/null ||
@@ -60,37 +61,63 @@ done <<<"$prepared"
 : "${KUBEBUILDER_ASSETS:?sandlane prepare did not name it}" "${ENVOY_BIN:?sandlane prepare did not name it}"
 
 status=0
+: "${GOTESTSUM:?it is set by make: run make test}"
+events=$(mktemp -d)
+trap 'rm -rf "$events"' EXIT
+
+# tests runs `go test` with these arguments, prints a line a package (or what
+# FORMAT says) and the output of what failed, and keeps how long each test took.
+tests() {
+	"$GOTESTSUM" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --hide-summary=skipped \
+		--jsonfile-timing-events "$events/$((++runs)).json" -- "$@" || status=1
+}
+runs=0
+
+# with_race does the same with the race detector where there is a C compiler.
+with_race() { CGO_ENABLED=$((${#race[@]} > 0)) tests ${race[@]+"${race[@]}"} "$@"; }
+
 if wants unit; then
 	# The longest first, so that none is left alone at the end; four at once, for
 	# these wait more than they work.
 	mapfile -t packages < <({
-		go list ./reconcilers ./controlplane/schedule ./cmd/sandlane ./gateway/activation ./local/node
+		go list ./controlplane/schedule ./reconcilers ./cmd/sandlane ./gateway/activation ./local/node
 		go list ./... | grep -vE '/test/(e2e|e2b|chaos)'
 	} | awk '!seen[$0]++')
-	CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -shuffle=on -p 4 -timeout 10m "${packages[@]}" || status=1
+	with_race -shuffle=on -p 4 -timeout 10m "${packages[@]}"
 	# Compiles the programs of the images: minutes once, seconds after that.
-	(cd hack/image && go test -shuffle=on -timeout 15m ./...) || status=1
+	cd hack/image
+	tests -shuffle=on -timeout 15m ./...
+	cd ../..
 fi
 if wants e2e; then
-	go test -count=1 -shuffle=on -p 1 -timeout 15m ./test/e2e/... || status=1
-	# A minute of what `make chaos` does for ten.
+	tests -count=1 -shuffle=on -parallel 8 -timeout 15m ./test/e2e/...
+	# Half a minute of what `make chaos` does for ten.
 	make --no-print-directory build-failpoints
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -timeout 10m -run '^TestMinuteOfChaos$' ./test/chaos || status=1
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
 fi
 if wants e2b; then
-	go test -count=1 -v -timeout 30m ./test/e2b/... || status=1
+	FORMAT=testname tests -count=1 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
+fi
+if wants storm; then
+	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
+	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
+	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestModelOnARealServer$' ./controlplane/schedule
 fi
 if wants bench-once; then
-	go test -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./gateway/inuse/... ./credentials/... ./gateway/index/... ./controlplane/... || status=1
+	FORMAT=standard-quiet tests -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./gateway/... ./credentials/... ./controlplane/...
+fi
+if wants chaos; then
+	tests -tags failpoints -count=1 -shuffle=on ./failpoint/...
+	make --no-print-directory build-failpoints
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 90m -skip '^TestSecondsOfChaos$' ./test/chaos/...
 fi
 if wants mutants; then
 	go run ./test/mutants || status=1
 fi
-if wants chaos; then
-	SANDLANE_STORM=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation || status=1
-	SANDLANE_MODEL=full CGO_ENABLED=$((${#race[@]} > 0)) go test ${race[@]+"${race[@]}"} -count=1 -v -timeout 20m -run '^TestModelOnARealServer$' ./controlplane/schedule || status=1
-	go test -tags failpoints -count=1 -shuffle=on ./failpoint/... || status=1
-	make --no-print-directory build-failpoints
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints go test -count=1 -v -p 1 -timeout 90m ./test/chaos/... || status=1
+
+if ((runs > 0)); then
+	echo "== the ten slowest tests"
+	cat "$events"/*.json | "$GOTESTSUM" tool slowest --num 10 --threshold 1s
 fi
+echo "== took $SECONDS s"
 exit $status

@@ -42,6 +42,9 @@ var lanes = [][]string{
 	{killedC, killedAPI, toldC},
 }
 
+// shortLanes fit half a minute.
+var shortLanes = [][]string{{killed, stopped}, {cutBoth}, {killedAPI, killedC}}
+
 // longLanes have more than fits in a minute.
 var longLanes = [][]string{
 	{killed, stopped, cutAPI, cutController, cutBoth, cutKilled},

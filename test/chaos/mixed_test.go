@@ -41,13 +41,19 @@ type enough struct {
 // All faults at once, as they come: gateways are killed, stopped and cut off, the
 // controller and the API server are killed and come back, while sandboxes are
 // made, used, ended and left alone. What must hold stands at mixture.judge.
+//
+// TestSecondsOfChaos is the short form, for each change.
+func TestSecondsOfChaos(t *testing.T) {
+	mixed(t, 30*time.Second, shortLanes, enough{answers: 500, claims: 15, killed: 1, created: 1, faults: 1})
+}
+
+// TestMinuteOfChaos and TestTenMinutesOfChaos are those of `make chaos`.
 func TestMinuteOfChaos(t *testing.T) {
 	mixed(t, time.Minute, lanes, enough{
 		answers: 1500, claims: 40, idle: 8, ended: 4, killed: 1, deleted: 1, created: 4, returns: 3, faults: 1, long: 1,
 	})
 }
 
-// The same for ten minutes. It is too long for each change: `make chaos`.
 func TestTenMinutesOfChaos(t *testing.T) {
 	mixed(t, 10*time.Minute, longLanes, enough{
 		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, faults: 6, long: 3,
