@@ -55,6 +55,9 @@ func TestSandboxLife(t *testing.T) {
 	if len(calls) != 1 || calls[0].Token != w.tokens.Envd(n.ID) || !maps.Equal(calls[0].Env, n.Env) || time.Since(calls[0].At) > time.Minute {
 		t.Errorf("sandboxd was told %+v", calls)
 	}
+	if len(calls) > 0 && (calls[0].Sandbox != n.ID || calls[0].Template != "base") {
+		t.Errorf("sandboxd was told that it is %q of %q", calls[0].Sandbox, calls[0].Template)
+	}
 	end := n.EndAt.UTC().Truncate(time.Second)
 	spec := w.sandbox(n.ID).Spec
 	if spec.FirstRequest || spec.Binding == nil || spec.Team != "team" || !spec.Timeouts.EndAt.Time.Equal(end) || spec.Network.Unsecured ||

@@ -124,6 +124,8 @@ type initBody struct {
 	Token string            `json:"accessToken"`
 	Env   map[string]string `json:"envVars"`
 	At    time.Time         `json:"timestamp"`
+
+	Sandbox, Template string `json:"-"` // of the header
 }
 
 // calls are the initialisations that it took.
@@ -150,6 +152,7 @@ func (d *sandboxd) init(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusUnauthorized)
 		return
 	}
+	body.Sandbox, body.Template = r.Header.Get("Sandlane-Sandbox-Id"), r.Header.Get("Sandlane-Template-Id")
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.inits) > 0 && (d.inits[0].Token != body.Token || !reflect.DeepEqual(d.inits[0].Env, body.Env)) {

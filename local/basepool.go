@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -41,12 +42,16 @@ func basePool(replicas int, isolation node.Isolation) *v1alpha1.SandboxPool {
 		// All pods share the machine's ports and its users: each gets the port on
 		// its own address alone, and the pod's folder in place of the home of the
 		// one who started `up`. The pod has a second to stop, sandboxd half of it.
-		main.Env = append(main.Env, fieldEnv("POD_IP", "status.podIP"))
+		main.Env = append(main.Env, fieldEnv("POD_IP", "status.podIP"),
+			corev1.EnvVar{Name: commandEnv, Value: strings.Join(append(node.PlainEnv(), baseImageEnv[commandEnv]), ",")})
 		main.Args = []string{fmt.Sprintf("--address=$(POD_IP):%d", basePort), "--home=.", "--grace=500ms"}
 	}
 	return newPool(baseName, replicas, nil, main)
 }
 
-// baseImageEnv are the variables of the image: text is UTF-8 whatever the
-// locale of whoever runs `up`.
-var baseImageEnv = map[string]string{"LANG": "C.UTF-8"}
+// baseImageEnv are the variables of the image, and the names of those that
+// commands get: text is UTF-8 whatever the locale of whoever runs `up`.
+var baseImageEnv = map[string]string{"LANG": "C.UTF-8", commandEnv: "LANG"}
+
+// commandEnv names the variables that sandboxd hands on to commands.
+const commandEnv = "SANDBOXD_ENV"

@@ -36,6 +36,13 @@ type Options struct {
 	Grace time.Duration
 	// Retention is how long the end of a process is kept; zero means 30 s.
 	Retention time.Duration
+	// RunDir is where the files that name the sandbox are written; empty writes none.
+	RunDir string
+	// Environ is the environment of the sandbox's image and pod; nil means that of
+	// this process.
+	Environ []string
+	// Log gets a line for what fails without failing a request; nil means nowhere.
+	Log io.Writer
 }
 
 // Complete fills in the defaults.
@@ -46,11 +53,20 @@ func (o *Options) Complete() {
 	if o.Grace == 0 {
 		o.Grace = 5 * time.Second
 	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
 }
 
 // initSecretEnv is the variable that holds the secret of /init. Commands do not
-// get it: nothing that begins with SANDBOXD_ is handed on.
-const initSecretEnv = "SANDBOXD_INIT_SECRET"
+// get it, even if the image names it in imageEnv.
+const initSecretEnv = ownPrefix + "INIT_SECRET"
+
+// runDir is where E2B's programs look for the files that name their sandbox.
+const runDir = "/run/e2b"
 
 // initSecretName is the Secret that pods get it from: v1alpha1.InitSecretName, which
 // this package does not know.
@@ -81,6 +97,8 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 		if o.Home, err = filepath.Abs(*home); err != nil {
 			return o, false, fmt.Errorf("--home %s: %w", *home, err)
 		}
+	} else {
+		o.RunDir = runDir // of a file system of the sandbox's own
 	}
 	o.InitSecret = os.Getenv(initSecretEnv)
 	if *secretFile != "" {

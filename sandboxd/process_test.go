@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
 // result is what a stream of events came to.
@@ -128,9 +130,7 @@ func TestWireForm(t *testing.T) {
 }
 
 func TestEnvironmentAndDirectory(t *testing.T) {
-	t.Setenv("SANDBOXD_INIT_SECRET", "hidden")
-	t.Setenv("FROM_IMAGE", "image")
-	a := newAgent(t, Options{})
+	a := newAgent(t, Options{Environ: []string{"FROM_IMAGE=image", "SANDBOXD_ENV=FROM_IMAGE", "SANDBOXD_INIT_SECRET=hidden"}})
 	a.want(204, "", "POST", "/init", `{"envVars":{"A":"init","B":"init"}}`)
 	req := shell(`echo "$FROM_IMAGE $A $B [$SANDBOXD_INIT_SECRET]"; pwd`)
 	dir := t.TempDir()
@@ -143,6 +143,45 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 	s := a.start(req)
 	wantCode(t, "a missing directory", s.Err(), connect.CodeInvalidArgument)
 	s.wait()
+}
+
+// A command gets PATH, the image's variables that were named, its user's, E2B's, those
+// of /init and of the request, later ones over earlier ones, and nothing else of
+// sandboxd's own environment.
+func TestEnvironmentOfACommand(t *testing.T) {
+	a := newAgent(t, Options{RunDir: t.TempDir(), Environ: []string{
+		"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nowhere", "A=image", "KUBERNETES_SERVICE_HOST=10.0.0.1", "HOSTNAME=pod",
+		"SANDBOXD_INIT_SECRET=hidden", "SANDBOXD_ENV=LANG,A HOME MISSING SANDBOXD_INIT_SECRET",
+	}})
+	user := users.Database{}.Own()
+	want := []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "A=image", "HOME=" + user.Home, "USER=" + user.Name, "LOGNAME=" + user.Name, "E2B_SANDBOX=true"}
+	req := &processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "/usr/bin/env"}}
+	a.wantLines("before /init", req, want...)
+	a.want(204, "", "POST", "/init", `{"envVars":{"A":"init","B":"init","C":"init","E2B_SANDBOX":"false","E2B_SANDBOX_ID":"forged"}}`,
+		"Sandlane-Sandbox-Id", "sandbox", "Sandlane-Template-Id", "base")
+	req.Process.Envs = map[string]string{"B": "request", "USER": "request", "D": "request"}
+	a.wantLines("after /init", req, "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "A=init", "B=request", "C=init", "D=request",
+		"HOME="+user.Home, "USER=request", "LOGNAME="+user.Name, "E2B_SANDBOX=false", "E2B_SANDBOX_ID=sandbox", "E2B_TEMPLATE_ID=base")
+}
+
+// wantLines runs a command and compares the lines of its output, in any order.
+func (a *agent) wantLines(what string, req *processpb.StartRequest, want ...string) {
+	a.t.Helper()
+	got := strings.Split(strings.TrimSpace(a.start(req).wait().stdout.String()), "\n")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		a.t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// An image or a pod without PATH does not leave commands without one.
+func TestPathOfACommand(t *testing.T) {
+	a := newAgent(t, Options{Environ: []string{"PATH="}})
+	r := a.start(&processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "env"}}).wait()
+	if !strings.Contains(r.stdout.String(), "PATH=/usr/local/sbin:") {
+		t.Errorf("%q", r.stdout.String())
+	}
 }
 
 func TestStdin(t *testing.T) {

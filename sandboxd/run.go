@@ -53,6 +53,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func serve(ctx context.Context, options Options, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	options.Log = stderr
 	options.Complete()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.Address)
 	if err != nil {

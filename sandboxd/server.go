@@ -3,6 +3,7 @@ package sandboxd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/files"
 	"github.com/sandlane/sandlane/sandboxd/filesystem"
 	"github.com/sandlane/sandlane/sandboxd/filesystempb"
+	"github.com/sandlane/sandlane/sandboxd/identity"
 	"github.com/sandlane/sandlane/sandboxd/process"
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 	"github.com/sandlane/sandlane/sandboxd/usage"
@@ -54,15 +56,20 @@ func New(options Options) *Server {
 		settings.SetClock = setClock
 	}
 	state := access.New(settings)
+	id := identity.New(options.RunDir)
+	if err := id.Write(); err != nil {
+		_, _ = fmt.Fprintln(options.Log, "sandboxd:", err)
+	}
+	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ)}
 	s := &Server{
 		options:    options,
-		processes:  process.New(state, options.Retention),
-		filesystem: filesystem.New(state),
+		processes:  process.New(caller, options.Retention),
+		filesystem: filesystem.New(caller),
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.http = &http.Server{
-		Handler:           state.Guard(s.routes(state)),
+		Handler:           state.Guard(s.routes(caller)),
 		Protocols:         protocols,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
@@ -70,12 +77,12 @@ func New(options Options) *Server {
 	return s
 }
 
-func (s *Server) routes(state *access.State) http.Handler {
+func (s *Server) routes(caller *caller) http.Handler {
 	mux := http.NewServeMux()
 	limit := connect.WithReadMaxBytes(maxMessage)
 	mux.Handle(processpb.NewProcessHandler(s.processes, limit))
 	mux.Handle(filesystempb.NewFilesystemHandler(s.filesystem, limit))
-	contents := files.New(state, s.filesystem)
+	contents := files.New(caller, s.filesystem)
 	mux.HandleFunc("GET /files", contents.Download)
 	mux.HandleFunc("POST /files", contents.Upload)
 	mux.HandleFunc("POST /files/compose", contents.Compose)
@@ -83,9 +90,9 @@ func (s *Server) routes(state *access.State) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.Handle("GET /metrics", &usage.Meter{Disk: home(state)})
-	mux.HandleFunc("GET /envs", state.Envs)
-	mux.HandleFunc("POST /init", state.Init)
+	mux.Handle("GET /metrics", &usage.Meter{Disk: home(caller)})
+	mux.HandleFunc("GET /envs", caller.Envs)
+	mux.HandleFunc("POST /init", s.init(caller))
 	for _, path := range []string{"/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, _ *http.Request) {
 			access.Error(w, http.StatusNotImplemented, "sandboxd has nothing behind "+path+": pausing is the business of the machine around it")
@@ -96,8 +103,8 @@ func (s *Server) routes(state *access.State) http.Handler {
 
 // home is where the sandbox's data grows: the default user's home. The root file
 // system may be another, and small.
-func home(state *access.State) string {
-	if u, err := state.Named(""); err == nil {
+func home(caller *caller) string {
+	if u, err := caller.Named(""); err == nil {
 		if _, err := os.Stat(u.Home); err == nil {
 			return u.Home
 		}

@@ -22,6 +22,8 @@ import (
 // The headers that sandboxd reads of its control plane.
 const (
 	initSecretHeader = "Sandlane-Init-Secret"
+	sandboxHeader    = "Sandlane-Sandbox-Id"
+	templateHeader   = "Sandlane-Template-Id"
 	envdTokenHeader  = "X-Access-Token"
 )
 
@@ -91,6 +93,10 @@ func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 		return fmt.Errorf("initialise sandboxd: %w", err)
 	}
 	header := http.Header{"Content-Type": {"application/json"}, initSecretHeader: {a.tokens.Init(s.Spec.Namespace)}}
+	// Headers and not the body: another gateway of an older version does not send
+	// them, and what one body says another's must not contradict.
+	header.Set(sandboxHeader, s.Name)
+	header.Set(templateHeader, s.Spec.Pool)
 	status, _, err := a.call(ctx, http.MethodPost, addr, "/init", header, body)
 	switch {
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -161,6 +162,7 @@ func (b *builder) sandboxOn(ctx context.Context, p v1.Platform) (v1.Image, error
 		return nil, err
 	}
 	return b.finish(g.image, p, layer, func(c *v1.Config) {
+		keepForCommands(c)
 		asSandbox(c)
 		if c.Labels == nil {
 			c.Labels = map[string]string{}
@@ -168,6 +170,30 @@ func (b *builder) sandboxOn(ctx context.Context, p v1.Platform) (v1.Image, error
 		c.Labels["org.opencontainers.image.base.name"] = g.name
 		c.Labels["org.opencontainers.image.base.digest"] = g.digest
 	}, "sandlane-base", sandboxAbout)
+}
+
+// commandEnv names the variables that sandboxd hands on to commands: it cannot tell
+// the image's from those that a pod adds.
+const commandEnv = "SANDBOXD_ENV"
+
+// keepForCommands has commands get the variables that the image had. PATH they get
+// anyway, and HOME and USER are those of whoever runs them.
+func keepForCommands(c *v1.Config) {
+	var names []string
+	for _, pair := range c.Env {
+		name, _, _ := strings.Cut(pair, "=")
+		switch {
+		case strings.HasPrefix(name, "SANDBOXD_"):
+			if name == commandEnv {
+				return // its author knows better
+			}
+		case name != "PATH":
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		c.Env = append(c.Env, commandEnv+"="+strings.Join(names, ","))
+	}
 }
 
 // asSandbox runs sandboxd, as root so that it can act for every user.

@@ -15,9 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nodeEnv marks the processes of a node without isolation, so that Cleanup
-// finds those that outlived it.
-const nodeEnv = "SANDLANE_NODE"
+const (
+	// nodeEnv marks the processes of a node without isolation, so that Cleanup
+	// finds those that outlived it.
+	nodeEnv = "SANDLANE_NODE"
+	// addressEnv and podIPEnv are where a pod of such a node is to listen.
+	addressEnv, podIPEnv = "SANDLANE_ADDRESS", "POD_IP"
+)
+
+// PlainEnv returns the names of the variables that a container of a node without
+// isolation is to hand on to the programs that it starts: without them Cleanup does
+// not find these, nor they the address that is theirs.
+func PlainEnv() []string { return []string{nodeEnv, addressEnv, podIPEnv} }
 
 // Cleanup removes what a node with this state folder left on the machine:
 // processes, links, routes, cgroups, and the folders of its containers. It

@@ -191,8 +191,8 @@ func finishSpec(ps *processSpec, env *environment, want *corev1.Container, p *po
 			ps.dir = "/"
 		}
 	} else {
-		env.set("SANDLANE_ADDRESS", p.net.Addr().String())
-		env.set("POD_IP", p.net.Addr().String())
+		env.set(addressEnv, p.net.Addr().String())
+		env.set(podIPEnv, p.net.Addr().String())
 		env.set(nodeEnv, p.rt.hash)
 		if ps.dir == "" {
 			ps.dir = filepath.Join(p.rt.dir, "pods", string(ps.podUID), ps.container)

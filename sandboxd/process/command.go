@@ -17,26 +17,25 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-const (
-	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// ownPrefix marks sandboxd's own settings, which commands must not see.
-	ownPrefix = "SANDBOXD_"
-	// sdkShell is what every SDK asks for; images without it get their /bin/sh,
-	// which takes the same flags.
-	sdkShell, anyShell = "/bin/bash", "/bin/sh"
-)
+// sdkShell is what every SDK asks for; images without it get their /bin/sh,
+// which takes the same flags.
+const sdkShell, anyShell = "/bin/bash", "/bin/sh"
 
-// command builds what to run, without streams. Later environments win: the
-// container's, the user's, init's, the request's.
-func command(config *processpb.ProcessConfig, user users.User, own users.User, workdir string, env map[string]string) (*exec.Cmd, error) {
-	dir := user.Resolve(config.GetCwd(), workdir)
+// command builds what to run, without streams. Later environments win: the image's,
+// the user's, the sandbox's, the request's. Nothing else of sandboxd's own is handed on.
+func command(config *processpb.ProcessConfig, user users.User, caller Caller) (*exec.Cmd, error) {
+	dir := user.Resolve(config.GetCwd(), caller.Workdir())
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		if config.GetCwd() != "" {
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("cwd '%s' does not exist", dir))
 		}
 		dir = "/"
 	}
-	all := environment(user, env, config.GetEnvs())
+	all := map[string]string{}
+	maps.Copy(all, caller.ImageEnv())
+	all["HOME"], all["USER"], all["LOGNAME"] = user.Home, user.Name, user.Name
+	maps.Copy(all, caller.Env())
+	maps.Copy(all, config.GetEnvs())
 	path, err := lookPath(config.GetCmd(), dir, all["PATH"])
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", config.GetCmd(), err))
@@ -50,24 +49,10 @@ func command(config *processpb.ProcessConfig, user users.User, own users.User, w
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		cmd.Env = append(cmd.Env, name+"="+all[name])
 	}
-	if user.UID != own.UID {
+	if user.UID != caller.Own().UID {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups}
 	}
 	return cmd, nil
-}
-
-func environment(user users.User, later ...map[string]string) map[string]string {
-	all := map[string]string{"PATH": defaultPath}
-	for _, pair := range os.Environ() {
-		if name, value, ok := strings.Cut(pair, "="); ok && !strings.HasPrefix(name, ownPrefix) {
-			all[name] = value
-		}
-	}
-	all["HOME"], all["USER"], all["LOGNAME"], all["SHELL"] = user.Home, user.Name, user.Name, user.Shell
-	for _, env := range later {
-		maps.Copy(all, env)
-	}
-	return all
 }
 
 // lookPath finds a program as the new process would: with its directory and its

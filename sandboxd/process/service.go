@@ -24,7 +24,9 @@ type Caller interface {
 	Own() users.User
 	// Workdir is the default working directory; empty means the user's home.
 	Workdir() string
-	// Env is the environment that every command gets.
+	// ImageEnv is what commands get of the image's environment: PATH, at least.
+	ImageEnv() map[string]string
+	// Env is the sandbox's environment, which every command gets.
 	Env() map[string]string
 }
 

@@ -26,7 +26,7 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.Star
 	if err != nil {
 		return err
 	}
-	cmd, err := command(req.Msg.GetProcess(), user, s.caller.Own(), s.caller.Workdir(), s.caller.Env())
+	cmd, err := command(req.Msg.GetProcess(), user, s.caller)
 	if err != nil {
 		return err
 	}

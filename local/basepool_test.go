@@ -1,0 +1,29 @@
+package local
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sandlane/sandlane/local/node"
+)
+
+// Without isolation the commands of a sandbox carry the node's mark: it finds those
+// that outlived it by that alone.
+func TestPlainCommandsCarryTheMark(t *testing.T) {
+	for isolation, want := range map[node.Isolation]bool{node.IsolationNone: true, node.IsolationFull: false} {
+		names := baseImageEnv[commandEnv]
+		for _, v := range basePool(1, isolation).Spec.Template.Template.Spec.Containers[0].Env {
+			if v.Name == commandEnv {
+				names = v.Value
+			}
+		}
+		for _, name := range node.PlainEnv() {
+			if strings.Contains(names, name) != want {
+				t.Errorf("isolation %s: %q, want %s in it: %v", isolation, names, name, want)
+			}
+		}
+		if !strings.Contains(names, "LANG") {
+			t.Errorf("isolation %s: %q lacks LANG", isolation, names)
+		}
+	}
+}

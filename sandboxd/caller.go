@@ -1,0 +1,49 @@
+package sandboxd
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+
+	"github.com/sandlane/sandlane/sandboxd/access"
+	"github.com/sandlane/sandlane/sandboxd/identity"
+)
+
+// caller is what the services ask about a request: what /init set, and what the
+// image and the sandbox's identity add.
+type caller struct {
+	*access.State
+	identity *identity.Identity
+	imageEnv map[string]string // never written
+}
+
+// ImageEnv returns a copy of what commands get of the image's environment.
+func (c *caller) ImageEnv() map[string]string { return maps.Clone(c.imageEnv) }
+
+// Env returns what /init set and the sandbox's identity.
+func (c *caller) Env() map[string]string { return c.identity.Env(c.State.Env()) }
+
+// init serves POST /init and takes the identity over when it is accepted.
+func (s *Server) init(caller *caller) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer := &statusWriter{ResponseWriter: w}
+		caller.Init(answer, r)
+		if answer.status != http.StatusNoContent {
+			return
+		}
+		if err := caller.identity.Learn(r.Header); err != nil {
+			_, _ = fmt.Fprintln(s.options.Log, "sandboxd:", err)
+		}
+	}
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
