@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -32,7 +33,9 @@ const (
 
 // Tokens derives the tokens of sandboxes from one seed by HMAC-SHA256, as E2B does
 // (packages/shared, sandbox_envd_secret.go): the same at every gateway, across
-// restarts and resumes, and stored nowhere. It is safe for concurrent use.
+// restarts and resumes, and stored nowhere. Unlike E2B's they depend on the UID of
+// the Sandbox object besides its ID: users choose IDs, and an ID that is free again
+// may be another team's next. It is safe for concurrent use.
 type Tokens struct {
 	seed []byte
 }
@@ -130,14 +133,25 @@ func anySandboxd(ctx context.Context, c client.Client) (bool, error) {
 
 // Traffic returns the token that a private sandbox asks for on every port but
 // sandboxd's.
-func (t *Tokens) Traffic(sandboxID string) string { return t.derive(trafficPrefix + sandboxID) }
+func (t *Tokens) Traffic(id string, uid types.UID) string { return t.ofSandbox(trafficPrefix, id, uid) }
 
 // Envd returns the token that sandboxd asks for.
-func (t *Tokens) Envd(sandboxID string) string { return t.derive(envdPrefix + sandboxID) }
+func (t *Tokens) Envd(id string, uid types.UID) string { return t.ofSandbox(envdPrefix, id, uid) }
 
 // ValidTraffic compares a token with the sandbox's traffic token, in constant time.
-func (t *Tokens) ValidTraffic(sandboxID, token string) bool {
-	return hmac.Equal([]byte(t.Traffic(sandboxID)), []byte(token))
+func (t *Tokens) ValidTraffic(id string, uid types.UID, token string) bool {
+	return hmac.Equal([]byte(t.Traffic(id, uid)), []byte(token))
+}
+
+// ofSandbox derives a token of the sandbox with this ID and UID. Without a UID it
+// returns one that is never valid and not empty, which would mean that none is asked
+// for: the UID is what keeps out the holder of a token of an earlier sandbox. Neither
+// an ID nor a UID has a slash, so no two sandboxes share a message.
+func (t *Tokens) ofSandbox(prefix, id string, uid types.UID) string {
+	if uid == "" {
+		return rand.Text()
+	}
+	return t.derive(prefix + id + "/" + string(uid))
 }
 
 // Init returns the secret that sandboxd wants of whoever initialises it, the same

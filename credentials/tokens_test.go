@@ -22,26 +22,36 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// printf sandbox-traffic-hello | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…07
-	const want = "b5e098430d4ad5d6523de28ce6239119dd89d54f12765904647f1d9dcc25ecfa"
-	if got := tokens.Traffic("hello"); got != want {
+	// printf sandbox-traffic-hello/u-1 | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…07
+	const want = "fe5695fc85da75d5943f019e2c4d72e20d9ab7efe23ee136c9761f3a73585b39"
+	if got := tokens.Traffic("hello", "u-1"); got != want {
 		t.Errorf("traffic token %s, want %s", got, want)
 	}
 	for name, tc := range map[string]struct {
-		id, token string
-		valid     bool
+		uid   types.UID
+		token string
+		valid bool
 	}{
-		"right":         {"hello", want, true},
-		"upper case":    {"hello", strings.ToUpper(want), false},
-		"empty":         {"hello", "", false},
-		"prefix":        {"hello", want[:63], false},
-		"another's":     {"hello", tokens.Traffic("hullo"), false},
-		"envd's":        {"hello", tokens.Envd("hello"), false},
-		"a chosen name": {"hello", tokens.Envd("sandbox-traffic-hello"), false},
+		"right":                     {"u-1", want, true},
+		"upper case":                {"u-1", strings.ToUpper(want), false},
+		"empty":                     {"u-1", "", false},
+		"prefix":                    {"u-1", want[:63], false},
+		"another's":                 {"u-1", tokens.Traffic("hullo", "u-1"), false},
+		"of an earlier sandbox":     {"u-1", tokens.Traffic("hello", "u-0"), false},
+		"envd's":                    {"u-1", tokens.Envd("hello", "u-1"), false},
+		"a chosen name":             {"u-1", tokens.Envd("sandbox-traffic-hello", "u-1"), false},
+		"no UID, as if it were one": {"", tokens.Traffic("hello", ""), false},
+		"no UID, without a token":   {"", "", false},
 	} {
-		if got := tokens.ValidTraffic(tc.id, tc.token); got != tc.valid {
+		if got := tokens.ValidTraffic("hello", tc.uid, tc.token); got != tc.valid {
 			t.Errorf("%s: valid = %v, want %v", name, got, tc.valid)
 		}
+	}
+	if a, b := tokens.Envd("hello", "u-1"), tokens.Envd("hello", "u-2"); a == b {
+		t.Error("two sandboxes of one ID have the same envd token")
+	}
+	if a, b := tokens.Envd("hello", ""), tokens.Envd("hello", ""); a == "" || a == b {
+		t.Errorf("without a UID the envd token is %q, twice: %v", a, a == b)
 	}
 }
 
@@ -65,7 +75,7 @@ func TestLoadTokens(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			got[i] = tokens.Traffic("hello")
+			got[i] = tokens.Traffic("hello", "u-1")
 		})
 	}
 	wg.Wait()
@@ -151,8 +161,8 @@ func TestValidTrafficAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := tokens.Traffic("hello")
-	if n := testing.AllocsPerRun(100, func() { tokens.ValidTraffic("hello", token) }); n > maxTrafficAllocs {
+	token := tokens.Traffic("hello", "u-1")
+	if n := testing.AllocsPerRun(100, func() { tokens.ValidTraffic("hello", "u-1", token) }); n > maxTrafficAllocs {
 		t.Errorf("%v allocations, want at most %d", n, maxTrafficAllocs)
 	}
 }
@@ -162,11 +172,11 @@ func BenchmarkValidTraffic(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	token := tokens.Traffic("hello")
+	token := tokens.Traffic("hello", "u-1")
 	b.Run("sequential", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if !tokens.ValidTraffic("hello", token) {
+			if !tokens.ValidTraffic("hello", "u-1", token) {
 				b.Fatal("refused")
 			}
 		}
@@ -175,7 +185,7 @@ func BenchmarkValidTraffic(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				tokens.ValidTraffic("hello", token)
+				tokens.ValidTraffic("hello", "u-1", token)
 			}
 		})
 	})

@@ -13,8 +13,9 @@ import (
 
 // admit says whether the request may reach an existing sandbox of that
 // namespace: it names no pool and no key of another one (the sandbox is then
-// not found), and carries the traffic token where one is needed.
-func (s *Server) admit(c *call, namespace string, private bool) error {
+// not found), and carries the traffic token if the sandbox is private, for which
+// privateUID is its UID and not nil.
+func (s *Server) admit(c *call, namespace string, privateUID *types.UID) error {
 	h := &c.headers
 	for _, named := range []struct {
 		header Field
@@ -40,8 +41,8 @@ func (s *Server) admit(c *call, namespace string, private bool) error {
 			return ErrNotFound
 		}
 	}
-	if private && c.target.Port != sandboxdPort &&
-		(h.TrafficToken.Count != 1 || !s.o.Tokens.ValidTraffic(c.target.ID, h.TrafficToken.Value)) {
+	if privateUID != nil && c.target.Port != sandboxdPort &&
+		(h.TrafficToken.Count != 1 || !s.o.Tokens.ValidTraffic(c.target.ID, *privateUID, h.TrafficToken.Value)) {
 		return rejectTraffic(h.TrafficToken)
 	}
 	return nil
@@ -50,7 +51,7 @@ func (s *Server) admit(c *call, namespace string, private bool) error {
 // mayResume says whether the request may activate a sandbox that exists and has
 // no pod: what its pool asks for.
 func (s *Server) mayResume(c *call, res Resolution) error {
-	if err := s.admit(c, res.Namespace, res.Private); err != nil {
+	if err := s.admit(c, res.Namespace, res.PrivateUID); err != nil {
 		return err
 	}
 	access, ok := s.o.Pools.Pool(res.Namespace, res.Pool)

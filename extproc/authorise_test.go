@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // First-request answers: who may make a sandbox by naming it.
@@ -66,7 +69,7 @@ func TestFirstRequestRules(t *testing.T) {
 			f := newFixture(t, change...)
 			f.act.do = func(_ context.Context, r ActivationRequest) error {
 				route := testRoute(r.ID)
-				route.Namespace = r.Namespace
+				route.Namespace = unique.Make(r.Namespace)
 				f.put(t, route)
 				return nil
 			}
@@ -119,8 +122,9 @@ func TestResumeRules(t *testing.T) {
 		{"pool gone", Resolution{Namespace: "team", Pool: "gone"}, host("a"), 404},
 		{"pool of another namespace", Resolution{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "team/echo"), 502},
 		{"another pool of the namespace", Resolution{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "default/other"), 0},
-		{"private, no token", Resolution{Namespace: "default", Pool: "echo", Private: true}, host("a"), 403},
-		{"private, token", Resolution{Namespace: "default", Pool: "echo", Private: true}, append(host("a"), "e2b-traffic-access-token", "token-a"), 0},
+		{"private, no token", Resolution{Namespace: "default", Pool: "echo", PrivateUID: new(types.UID("second"))}, host("a"), 403},
+		{"private, token of an earlier sandbox of the name", Resolution{Namespace: "default", Pool: "echo", PrivateUID: new(types.UID("second"))}, append(host("a"), "e2b-traffic-access-token", "token-a-first"), 403},
+		{"private, token", Resolution{Namespace: "default", Pool: "echo", PrivateUID: new(types.UID("second"))}, append(host("a"), "e2b-traffic-access-token", "token-a-second"), 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -129,7 +133,7 @@ func TestResumeRules(t *testing.T) {
 			f.resolver.setIndex("a", tt.res)
 			f.act.do = func(_ context.Context, r ActivationRequest) error {
 				route := testRoute(r.ID)
-				route.Namespace, route.Private = tt.res.Namespace, tt.res.Private
+				route.Namespace, route.PrivateUID = unique.Make(tt.res.Namespace), tt.res.PrivateUID
 				f.put(t, route)
 				return nil
 			}
@@ -165,9 +169,10 @@ func TestRunningRules(t *testing.T) {
 		{"open with a token", false, port("8000", "e2b-traffic-access-token", "nonsense"), 0, ""},
 		{"private, no token", true, port("8000"), 403, missing},
 		{"private, wrong token", true, port("8000", "e2b-traffic-access-token", "nonsense"), 403, invalid},
-		{"private, another sandbox's token", true, port("8000", "e2b-traffic-access-token", "token-b"), 403, invalid},
-		{"private, right token", true, port("8000", "e2b-traffic-access-token", "token-a"), 0, ""},
-		{"private, two tokens", true, port("8000", "e2b-traffic-access-token", "token-a", "e2b-traffic-access-token", "token-a"), 403, invalid},
+		{"private, another sandbox's token", true, port("8000", "e2b-traffic-access-token", "token-b-second"), 403, invalid},
+		{"private, token of an earlier sandbox of the name", true, port("8000", "e2b-traffic-access-token", "token-a-first"), 403, invalid},
+		{"private, right token", true, port("8000", "e2b-traffic-access-token", "token-a-second"), 0, ""},
+		{"private, two tokens", true, port("8000", "e2b-traffic-access-token", "token-a-second", "e2b-traffic-access-token", "token-a-second"), 403, invalid},
 		{"private, sandboxd's port", true, port("49983"), 0, ""},
 		{"pool of another namespace", false, named("a", "x-sandbox-pool", "team/keyed"), 502, "The sandbox was not found"},
 		{"env of another namespace", false, named("a", "x-sandbox-env", "team/base"), 502, "The sandbox was not found"},
@@ -180,7 +185,9 @@ func TestRunningRules(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
 			r := testRoute("a")
-			r.Private = tt.private
+			if tt.private {
+				r.PrivateUID = new(types.UID("second"))
+			}
 			f.put(t, r)
 			a := f.ask(t, tt.headers...)
 			if a.status != tt.status || a.body.Message != tt.message && tt.message != "" {

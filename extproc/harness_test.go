@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unique"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -87,13 +88,13 @@ func withDefaultPool(o *Options) {
 
 func testRoute(id string) *routecache.Route {
 	return &routecache.Route{
-		SandboxID: id, Namespace: "default", ClaimID: "claim-" + id, PodUID: "uid-" + id,
+		SandboxID: id, Namespace: unique.Make("default"), ClaimID: "claim-" + id, PodUID: "uid-" + id,
 		Addr: netip.MustParseAddr("198.18.0.7"), PodRV: 10,
 	}
 }
 
 func running(r *routecache.Route) Resolution {
-	return Resolution{State: StateRunning, Route: r, Namespace: r.Namespace, Pool: "echo", Private: r.Private}
+	return Resolution{State: StateRunning, Route: r, Namespace: r.Namespace.Value(), Pool: "echo", PrivateUID: r.PrivateUID}
 }
 
 // put makes the sandbox a cache hit.
@@ -327,7 +328,9 @@ func (fakeKeys) Verify(_ context.Context, key string) (Identity, error) {
 
 type fakeTokens struct{}
 
-func (fakeTokens) ValidTraffic(id, token string) bool { return token == "token-"+id }
+func (fakeTokens) ValidTraffic(id string, uid types.UID, token string) bool {
+	return token == "token-"+id+"-"+string(uid)
+}
 
 type fakeLease struct{ held atomic.Bool }
 

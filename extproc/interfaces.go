@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -33,8 +35,9 @@ type Resolution struct {
 	Route *routecache.Route
 	// Namespace, Pool and Team are the sandbox's.
 	Namespace, Pool, Team string
-	// Private asks for the traffic token on every port but sandboxd's.
-	Private bool
+	// PrivateUID is the sandbox's UID if every port but sandboxd's asks for its
+	// traffic token, else nil.
+	PrivateUID *types.UID
 }
 
 // Resolver finds the pod of a sandbox. Safe for concurrent use.
@@ -89,8 +92,9 @@ type Pools interface {
 
 // Tokens checks traffic tokens. Safe for concurrent use.
 type Tokens interface {
-	// ValidTraffic compares in constant time.
-	ValidTraffic(id, token string) bool
+	// ValidTraffic compares the token with that of the sandbox with this ID and UID,
+	// in constant time.
+	ValidTraffic(id string, uid types.UID, token string) bool
 }
 
 // Lease says whether this gateway may answer at all.

@@ -108,7 +108,7 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 	if r == nil {
 		return false, nil
 	}
-	if err := s.admit(c, r.Namespace, r.Private); err != nil {
+	if err := s.admit(c, r.Namespace.Value(), r.PrivateUID); err != nil {
 		return false, err
 	}
 	if !s.o.Lease.Held() {

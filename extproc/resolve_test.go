@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -203,8 +204,8 @@ func TestParkedUntilAnswered(t *testing.T) {
 func TestFirstRequestForAnExistingSandbox(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
 	r := testRoute("hello")
-	r.Private = true
-	f.resolver.live["hello"] = Resolution{State: StateNoPod, Namespace: "default", Pool: "echo", Private: true}
+	r.PrivateUID = new(types.UID("uid"))
+	f.resolver.live["hello"] = Resolution{State: StateNoPod, Namespace: "default", Pool: "echo", PrivateUID: r.PrivateUID}
 	f.act.do = func(context.Context, ActivationRequest) error { return ErrExists }
 	if a := f.ask(t, host("hello")...); a.status != http.StatusForbidden {
 		t.Errorf("answer %+v", a)

@@ -80,7 +80,7 @@ func TestNoTokenWithoutASeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, token := range []string{"", "x"} {
-		if x.ValidTraffic("a", token) {
+		if x.ValidTraffic("a", "uid", token) {
 			t.Errorf("the token %q is valid", token)
 		}
 	}

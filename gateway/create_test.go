@@ -104,7 +104,7 @@ func TestCreateWithoutAPod(t *testing.T) {
 	if _, err := g.create(t, w.new(id)); err != nil {
 		t.Fatal(err)
 	}
-	if calls := d.calls(); len(calls) != 1 || calls[0].Token != w.tokens.Envd(id) {
+	if calls := d.calls(); len(calls) != 1 || calls[0].Token != w.tokens.Envd(id, w.sandbox(id).UID) {
 		t.Errorf("sandboxd was told %+v", calls)
 	}
 	for _, id := range []string{late, left} {

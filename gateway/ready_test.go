@@ -35,7 +35,7 @@ func TestFirstRequestInitialises(t *testing.T) {
 	if err := (activator{one.wake}).Activate(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if calls := d.calls(); len(calls) != 1 || calls[0].Token != w.tokens.Envd(id) || len(calls[0].Env) != 0 {
+	if calls := d.calls(); len(calls) != 1 || calls[0].Token != w.tokens.Envd(id, w.sandbox(id).UID) || len(calls[0].Env) != 0 {
 		t.Fatalf("sandboxd was told %+v", calls)
 	}
 	if one.cache.Get(id) == nil {

@@ -50,8 +50,12 @@ func (r *resolver) resolution(id string, a index.Answer) extproc.Resolution {
 	if a.State == index.Running && r.ready.Pending(id, a.ClaimID, a.Sandboxd) {
 		a.State, a.Route = index.Starting, nil
 	}
-	return extproc.Resolution{
+	res := extproc.Resolution{
 		State: states[a.State], Route: a.Route,
-		Namespace: a.Namespace, Pool: a.Pool, Team: a.Team, Private: a.Private,
+		Namespace: a.Namespace, Pool: a.Pool, Team: a.Team,
 	}
+	if a.Private {
+		res.PrivateUID = &a.UID
+	}
+	return res
 }

@@ -52,24 +52,25 @@ func TestSandboxLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := d.calls()
-	if len(calls) != 1 || calls[0].Token != w.tokens.Envd(n.ID) || !maps.Equal(calls[0].Env, n.Env) || time.Since(calls[0].At) > time.Minute {
+	made := w.sandbox(n.ID)
+	if len(calls) != 1 || calls[0].Token != w.tokens.Envd(n.ID, made.UID) || !maps.Equal(calls[0].Env, n.Env) || time.Since(calls[0].At) > time.Minute {
 		t.Errorf("sandboxd was told %+v", calls)
 	}
 	if len(calls) > 0 && (calls[0].Sandbox != n.ID || calls[0].Template != "base") {
 		t.Errorf("sandboxd was told that it is %q of %q", calls[0].Sandbox, calls[0].Template)
 	}
 	end := n.EndAt.UTC().Truncate(time.Second)
-	spec := w.sandbox(n.ID).Spec
+	spec := made.Spec
 	if spec.FirstRequest || spec.Binding == nil || spec.Team != "team" || !spec.Timeouts.EndAt.Time.Equal(end) || spec.Network.Unsecured ||
 		spec.Timeouts.Idle == nil || spec.Timeouts.Idle.Duration != 0 {
 		t.Errorf("the sandbox is %+v", spec)
 	}
-	if r := g.cache.Get(n.ID); r == nil || r.Addr.String() != d.addr || !r.Private {
+	if r := g.cache.Get(n.ID); r == nil || r.Addr.String() != d.addr || r.PrivateUID == nil || *r.PrivateUID != made.UID {
 		t.Errorf("the route is %+v", r)
 	}
 	check := func(what string, s e2b.Sandbox, err error, end time.Time) {
 		t.Helper()
-		if err != nil || s.ID != n.ID || s.Namespace != w.ns || s.Pool != "base" || !s.EndAt.Equal(end) || !s.Secure || !s.Private ||
+		if err != nil || s.ID != n.ID || s.UID != made.UID || s.Namespace != w.ns || s.Pool != "base" || !s.EndAt.Equal(end) || !s.Secure || !s.Private ||
 			!maps.Equal(s.Metadata, n.Metadata) || s.StartedAt.IsZero() {
 			t.Errorf("%s: %+v, %v", what, s, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/credentials"
@@ -52,13 +53,15 @@ func (t *tokens) known() *credentials.Tokens {
 }
 
 // ValidTraffic implements extproc.Tokens.
-func (t *tokens) ValidTraffic(id, token string) bool { return t.known().ValidTraffic(id, token) }
+func (t *tokens) ValidTraffic(id string, uid types.UID, token string) bool {
+	return t.known().ValidTraffic(id, uid, token)
+}
 
 // Envd implements e2b.Tokens.
-func (t *tokens) Envd(id string) string { return t.known().Envd(id) }
+func (t *tokens) Envd(id string, uid types.UID) string { return t.known().Envd(id, uid) }
 
 // Traffic implements e2b.Tokens.
-func (t *tokens) Traffic(id string) string { return t.known().Traffic(id) }
+func (t *tokens) Traffic(id string, uid types.UID) string { return t.known().Traffic(id, uid) }
 
 // Init is the secret of sandboxd's init in a namespace.
 func (t *tokens) Init(namespace string) string { return t.known().Init(namespace) }

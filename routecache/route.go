@@ -3,6 +3,9 @@ package routecache
 import (
 	"net/netip"
 	"sync/atomic"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Route says where a sandbox lives. It is immutable once Put, and not to be copied
@@ -10,8 +13,8 @@ import (
 type Route struct {
 	// SandboxID is the key.
 	SandboxID string
-	// Namespace is the pod's.
-	Namespace string
+	// Namespace is the pod's; a handle, since few are shared by many routes.
+	Namespace unique.Handle[string]
 	// ClaimID and PodUID identify the binding that the route stands for.
 	ClaimID string
 	PodUID  string
@@ -19,8 +22,10 @@ type Route struct {
 	Addr netip.Addr
 	// PodRV is the resourceVersion of the pod object the route came from.
 	PodRV uint64
-	// Private asks for the traffic token on every port but sandboxd's own.
-	Private bool
+	// PrivateUID is nil if anyone may ask for any port of the sandbox. Else every port
+	// but sandboxd's own asks for the traffic token of the sandbox with this UID. It is
+	// a pointer to keep a public sandbox's entry within its budget of memory.
+	PrivateUID *types.UID
 	// place is where the route lies in its shard's addressList. It changes while the
 	// route is cached, and is the shard's alone.
 	place uint32

@@ -2,6 +2,7 @@ package routes
 
 import (
 	"sync"
+	"unique"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -90,7 +91,7 @@ var stamp routecache.Stamp
 // index holds those, a route only points there.
 func route(id string, i int) *routecache.Route {
 	return &routecache.Route{
-		SandboxID: id, Namespace: suite.Namespace, ClaimID: "00000000-0000-4000-8000-000000000001",
+		SandboxID: id, Namespace: unique.Make(suite.Namespace), ClaimID: "00000000-0000-4000-8000-000000000001",
 		PodUID: "00000000-0000-4000-8000-000000000002", Addr: suite.Address(uint32(i)), PodRV: 1, Stamp: &stamp,
 	}
 }

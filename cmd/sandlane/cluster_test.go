@@ -53,7 +53,7 @@ func TestCommandsOnACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := do("token "+s.Name), tokens.Envd(s.Name)+"\n"; got != want {
+	if got, want := do("token "+s.Name), tokens.Envd(s.Name, s.UID)+"\n"; got != want {
 		t.Errorf("the token is %q, want %q", got, want)
 	}
 	do("end " + s.Name)

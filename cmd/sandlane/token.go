@@ -17,8 +17,8 @@ func newToken() *cobra.Command {
 		Short: "Print the token of a sandbox",
 		Long: `Print the token that sandboxd asks for in a sandbox (header X-Access-Token), or
 with --traffic the one that a private sandbox asks for on its other ports (header
-E2b-Traffic-Access-Token). Tokens are derived from the ID: whoever may read the
-cluster's token seed has them all.`,
+E2b-Traffic-Access-Token). Tokens are derived from the ID and the UID of the
+sandbox: whoever may read the cluster's token seed has them all.`,
 		Args: cobra.ExactArgs(1),
 	}
 	on := clusterFlags(cmd.Flags())
@@ -56,9 +56,9 @@ func token(cmd *cobra.Command, c client.Client, systemNamespace, id string, traf
 	if err != nil {
 		return err
 	}
-	text := tokens.Envd(id)
+	text := tokens.Envd(id, s.UID)
 	if traffic {
-		text = tokens.Traffic(id)
+		text = tokens.Traffic(id, s.UID)
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 	return err

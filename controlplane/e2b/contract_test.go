@@ -65,7 +65,7 @@ func TestContract(t *testing.T) {
 		{createV2, `{"templateID":"base","network":{"rules":{"x":[]}}}`, 400, `network.rules`},
 
 		// Connect.
-		{"POST /sandboxes/{id}/connect", `{"timeout":300}`, 200, `"sandboxID":"{id}" && "envdAccessToken":"envd-of-{id}" && "domain":"localhost:8080" && "clientID":"6532622b"`},
+		{"POST /sandboxes/{id}/connect", `{"timeout":300}`, 200, `"sandboxID":"{id}" && "envdAccessToken":"envd-of-{id}.uid-of-{id}" && "domain":"localhost:8080" && "clientID":"6532622b"`},
 		{"POST /sandboxes/{id}/connect", `{"timeout":0}`, 200, ``},
 		{"POST /sandboxes/{id}/connect", `{}`, 400, `timeout`},
 		{"POST /sandboxes/{id}/connect", `{"timeout":3601}`, 400, `timeout`},
@@ -76,7 +76,7 @@ func TestContract(t *testing.T) {
 		{"POST /v2/sandboxes/nosuch/connect", `{}`, 404, missing},
 
 		// One sandbox.
-		{"GET /sandboxes/{id}", ``, 200, `"state":"running" && "cpuCount":2 && "memoryMB":512 && "diskSizeMB":1024 && "envdAccessToken":"envd-of-{id}" && "metadata":{"user":"x"} && "lifecycle":{"autoResume":false,"onTimeout":"kill"} && "network":{"allowPublicTraffic":true} && "allowInternetAccess":null`},
+		{"GET /sandboxes/{id}", ``, 200, `"state":"running" && "cpuCount":2 && "memoryMB":512 && "diskSizeMB":1024 && "envdAccessToken":"envd-of-{id}.uid-of-{id}" && "metadata":{"user":"x"} && "lifecycle":{"autoResume":false,"onTimeout":"kill"} && "network":{"allowPublicTraffic":true} && "allowInternetAccess":null`},
 		{"GET /sandboxes/{id}-6532622b", ``, 200, `"sandboxID":"{id}"`},
 		{"HEAD /sandboxes/{id}", ``, 200, ``},
 		{"GET /sandboxes/nosuch", ``, 404, missing},

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -42,7 +44,7 @@ func newFake() *fake {
 	return &fake{
 		egress: map[string]Egress{},
 		sandboxes: map[string]Sandbox{idA: {
-			ID: idA, Namespace: "a", Team: "a", Pool: "base", StartedAt: start, EndAt: start.Add(2 * time.Minute),
+			ID: idA, UID: "uid-of-" + idA, Namespace: "a", Team: "a", Pool: "base", StartedAt: start, EndAt: start.Add(2 * time.Minute),
 			Metadata: map[string]string{"user": "x"}, Secure: true, CPUCount: 2, MemoryMB: 512, DiskMB: 1024,
 		}},
 		metrics: []Metric{{At: start, CPUCount: 2, MemTotal: 7}, {At: start.Add(10 * time.Second), CPUCount: 2, MemTotal: 8}},
@@ -63,7 +65,7 @@ func (f *fake) Create(ctx context.Context, n NewSandbox) (Sandbox, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	sandbox := Sandbox{
-		ID: n.ID, Namespace: n.Namespace, Team: n.Team, Pool: n.Pool, StartedAt: time.Now(), EndAt: n.EndAt,
+		ID: n.ID, UID: types.UID("uid-of-" + n.ID), Namespace: n.Namespace, Team: n.Team, Pool: n.Pool, StartedAt: time.Now(), EndAt: n.EndAt,
 		Metadata: n.Metadata, Private: n.Private, Secure: n.Secure, CPUCount: 1, MemoryMB: 128,
 	}
 	f.sandboxes[n.ID] = sandbox
@@ -174,8 +176,10 @@ func (k fakeKeys) Verify(_ context.Context, key string) (Identity, error) {
 
 type fakeTokens struct{}
 
-func (fakeTokens) Envd(id string) string    { return "envd-of-" + id }
-func (fakeTokens) Traffic(id string) string { return "traffic-of-" + id }
+func (fakeTokens) Envd(id string, uid types.UID) string { return "envd-of-" + id + "." + string(uid) }
+func (fakeTokens) Traffic(id string, uid types.UID) string {
+	return "traffic-of-" + id + "." + string(uid)
+}
 
 // newServer returns a server over a fake; change may be nil.
 func newServer(t *testing.T, f *fake, change func(*Options)) *Server {

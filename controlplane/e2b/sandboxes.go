@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // What a [Sandboxes] says when it refuses. Anything else is a failure of ours.
@@ -46,10 +48,13 @@ type NewSandbox struct {
 
 // Sandbox is one that runs, or is about to.
 type Sandbox struct {
-	ID, Namespace, Team, Pool string
-	StartedAt, EndAt          time.Time
-	Metadata                  map[string]string
-	Private, Secure           bool
+	ID string
+	// UID tells apart the sandboxes that have this ID one after the other.
+	UID                   types.UID
+	Namespace, Team, Pool string
+	StartedAt, EndAt      time.Time
+	Metadata              map[string]string
+	Private, Secure       bool
 	// CPUCount, MemoryMB and DiskMB are the pod's limits, or the node's size
 	// where it has none.
 	CPUCount, MemoryMB, DiskMB int
@@ -139,6 +144,6 @@ type Keys interface {
 
 // Tokens derives the tokens of a sandbox.
 type Tokens interface {
-	Envd(sandboxID string) string
-	Traffic(sandboxID string) string
+	Envd(id string, uid types.UID) string
+	Traffic(id string, uid types.UID) string
 }

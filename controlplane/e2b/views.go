@@ -66,10 +66,10 @@ func listedView(sandbox Sandbox, template Template) api.ListedSandbox {
 // tokensOf returns the tokens that a sandbox asks for; nil where it asks for none.
 func (s *Server) tokensOf(sandbox Sandbox) (envd, traffic *string) {
 	if sandbox.Secure {
-		envd = new(s.o.Tokens.Envd(sandbox.ID))
+		envd = new(s.o.Tokens.Envd(sandbox.ID, sandbox.UID))
 	}
 	if sandbox.Private {
-		traffic = new(s.o.Tokens.Traffic(sandbox.ID))
+		traffic = new(s.o.Tokens.Traffic(sandbox.ID, sandbox.UID))
 	}
 	return envd, traffic
 }

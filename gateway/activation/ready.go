@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -69,10 +70,14 @@ func (f *flight) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.Route {
 		return nil
 	}
 	claimID := pod.Annotations[v1alpha1.AnnotationClaim]
-	return &routecache.Route{
-		SandboxID: f.ID, Namespace: pod.Namespace, ClaimID: claimID, PodUID: string(pod.UID),
-		Addr: addr, PodRV: rv, Private: s.Spec.Network.Private, Stamp: f.a.o.Stamp(f.ID, claimID),
+	r := &routecache.Route{
+		SandboxID: f.ID, Namespace: unique.Make(pod.Namespace), ClaimID: claimID, PodUID: string(pod.UID),
+		Addr: addr, PodRV: rv, Stamp: f.a.o.Stamp(f.ID, claimID),
 	}
+	if s.Spec.Network.Private {
+		r.PrivateUID = new(s.UID)
+	}
+	return r
 }
 
 // makeReady tries until the pod is ready, refuses, is no longer the sandbox's, or

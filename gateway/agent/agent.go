@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
@@ -38,7 +39,7 @@ var errNoLease = errors.New("the gateway does not hold its lease")
 // Tokens are the secrets that sandboxd knows its control plane by.
 type Tokens interface {
 	// Envd is the token of a sandbox.
-	Envd(id string) string
+	Envd(id string, uid types.UID) string
 	// Init is the secret of sandboxd's init in a namespace.
 	Init(namespace string) string
 }
@@ -70,7 +71,7 @@ func (a *Agent) token(s *v1alpha1.Sandbox) string {
 	if s.Spec.Network.Unsecured {
 		return ""
 	}
-	return a.tokens.Envd(s.Name)
+	return a.tokens.Envd(s.Name, s.UID)
 }
 
 // Init gives the pod's sandboxd the sandbox's token and environment, before which
@@ -126,9 +127,9 @@ type Metrics struct {
 }
 
 // Metrics asks the sandboxd at an address what its sandbox uses.
-func (a *Agent) Metrics(ctx context.Context, addr netip.Addr, id string) (Metrics, error) {
+func (a *Agent) Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID) (Metrics, error) {
 	var m Metrics
-	status, body, err := a.call(ctx, http.MethodGet, addr, "/metrics", http.Header{envdTokenHeader: {a.tokens.Envd(id)}}, nil)
+	status, body, err := a.call(ctx, http.MethodGet, addr, "/metrics", http.Header{envdTokenHeader: {a.tokens.Envd(id, uid)}}, nil)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("status %d", status)
 	}

@@ -1,6 +1,10 @@
 package index
 
-import "github.com/sandlane/sandlane/routecache"
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/routecache"
+)
 
 // State says what is known of a sandbox.
 type State int
@@ -36,7 +40,8 @@ type Answer struct {
 	State State
 	// Route is set when Running, and new: the caller may set its Stamp.
 	Route *routecache.Route
-	// Namespace, Pool, Team and Private are the sandbox's.
+	// UID, Namespace, Pool, Team and Private are the sandbox's.
+	UID                   types.UID
 	Namespace, Pool, Team string
 	Private               bool
 	// Sandboxd, of a Running one: its pod runs sandboxd.
@@ -52,7 +57,7 @@ func decide(id string, s *sandbox, p *pod) Answer {
 		return Answer{State: Unknown}
 	}
 	a := Answer{
-		Namespace: s.namespace.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private,
+		UID: s.uid, Namespace: s.namespace.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private,
 		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID,
 	}
 	switch {
@@ -65,8 +70,11 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	default:
 		a.State, a.Sandboxd = Running, p.sandboxd
 		a.Route = &routecache.Route{
-			SandboxID: id, Namespace: a.Namespace, ClaimID: s.claim, PodUID: p.uid,
-			Addr: p.addr, PodRV: p.rv, Private: s.private,
+			SandboxID: id, Namespace: s.namespace, ClaimID: s.claim, PodUID: p.uid,
+			Addr: p.addr, PodRV: p.rv,
+		}
+		if s.private {
+			a.Route.PrivateUID = new(s.uid)
 		}
 	}
 	return a

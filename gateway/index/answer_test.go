@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 			if a.State != tc.want || (a.Route != nil) != (tc.want == Running) {
 				t.Fatalf("%v, route %+v; want %v", a.State, a.Route, tc.want)
 			}
-			if a.Namespace != s.Spec.Namespace || a.Pool != "pool" || a.Team != "team" {
+			if a.UID != s.UID || a.Namespace != s.Spec.Namespace || a.Pool != "pool" || a.Team != "team" {
 				t.Errorf("answer %+v does not describe the sandbox", a)
 			}
 		})
@@ -69,10 +69,10 @@ func TestDecide(t *testing.T) {
 	record, err := newPod(goodPod)
 	must(t, err)
 	private := boundSandbox("s", "c", "p")
-	private.Spec.Network.Private = true
+	private.UID, private.Spec.Network.Private = "uid-s", true
 	r := decide("s", newSandbox(private), record).Route
-	if r.SandboxID != "s" || r.Namespace != "ns" || r.ClaimID != "c" || r.PodUID != "uid-p" ||
-		r.Addr.String() != "10.0.0.1" || r.PodRV != 7 || !r.Private || r.Stamp != nil {
+	if r.SandboxID != "s" || r.Namespace.Value() != "ns" || r.ClaimID != "c" || r.PodUID != "uid-p" ||
+		r.Addr.String() != "10.0.0.1" || r.PodRV != 7 || r.PrivateUID == nil || *r.PrivateUID != private.UID || r.Stamp != nil {
 		t.Errorf("route %+v", r)
 	}
 	if a := decide("s", nil, nil); a.State != Unknown {

@@ -27,7 +27,7 @@ func realisticPod(i int) *corev1.Pod {
 // realisticSandbox returns the sandbox of the i-th pod.
 func realisticSandbox(i int) *v1alpha1.Sandbox {
 	s := boundSandbox(fmt.Sprintf("i%020d", i), fmt.Sprintf("c%020d", i), fmt.Sprintf("python-pool-%010d", i))
-	s.Spec.Binding.PodUID = string(realisticUID(i))
+	s.UID, s.Spec.Binding.PodUID = realisticUID(many+i), string(realisticUID(i))
 	return s
 }
 

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -92,6 +93,7 @@ func (p *pod) available() bool {
 
 // sandbox is what is kept of a Sandbox. Immutable. Its ID is its key.
 type sandbox struct {
+	uid                    types.UID
 	claim, podName, podUID string // the binding; empty without one
 	namespace, pool, team  unique.Handle[string]
 	release                string // token of the idle release under way of this claim
@@ -101,7 +103,7 @@ type sandbox struct {
 
 func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 	r := &sandbox{
-		namespace: unique.Make(s.Spec.Namespace), pool: unique.Make(s.Spec.Pool), team: unique.Make(s.Spec.Team),
+		uid: s.UID, namespace: unique.Make(s.Spec.Namespace), pool: unique.Make(s.Spec.Pool), team: unique.Make(s.Spec.Team),
 		private: s.Spec.Network.Private,
 		ended:   s.Spec.End != nil || s.DeletionTimestamp != nil,
 	}

@@ -128,7 +128,7 @@ func (x *Backend) List(ctx context.Context, namespace string) ([]e2b.Sandbox, er
 // made: pages of a list are in the order of that time, which must not change.
 func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	d := e2b.Sandbox{
-		ID: s.Name, Namespace: s.Spec.Namespace, Team: s.Spec.Team, Pool: s.Spec.Pool,
+		ID: s.Name, UID: s.UID, Namespace: s.Spec.Namespace, Team: s.Spec.Team, Pool: s.Spec.Pool,
 		StartedAt: s.CreationTimestamp.Time, Metadata: s.Spec.Metadata,
 		Private: s.Spec.Network.Private, Secure: !s.Spec.Network.Unsecured,
 	}

@@ -37,7 +37,7 @@ func (x *Backend) Metrics(ctx context.Context, namespace, id string) ([]e2b.Metr
 	}
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	m, err := x.agent.Metrics(ctx, a.Route.Addr, id)
+	m, err := x.agent.Metrics(ctx, a.Route.Addr, id, a.UID)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", id, err)
 	}

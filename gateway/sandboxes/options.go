@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,7 +31,7 @@ type Agent interface {
 	// Init gives it the sandbox's token and environment.
 	Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error
 	// Metrics asks the one at an address what its sandbox uses.
-	Metrics(ctx context.Context, addr netip.Addr, id string) (agent.Metrics, error)
+	Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID) (agent.Metrics, error)
 }
 
 // Quota says what the API server's errors mean.
