@@ -21,6 +21,10 @@ const (
 	// upstreamIdle is shorter than the 5 s after which common servers close a
 	// kept-alive connection: a request must not meet that close.
 	upstreamIdle = 4 * time.Second
+	// framesPerStream is how many frames to the gateway may wait to be written for
+	// each stream that may be open: a request makes headers, data, an end and a
+	// reset, and streams that have ended just before may still have some.
+	framesPerStream = 8
 	// unlimited is for limits that must never be what holds a request back.
 	unlimited = 1_000_000
 )
@@ -56,7 +60,14 @@ func extProcCluster(o *Options) *clusterv3.Cluster {
 		TypedExtensionProtocolOptions: httpOptions(&httpv3.HttpProtocolOptions{
 			UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
-					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{MaxConcurrentStreams: u32(2 * o.MaxStreams)},
+					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
+						MaxConcurrentStreams: u32(2 * o.MaxStreams),
+						// Envoy closes the connection, and with it every parked request of a
+						// worker, when more frames than this wait to be written: resets, of
+						// which each answered request makes one, and all kinds together.
+						MaxOutboundControlFrames: u32(framesPerStream * o.MaxStreams),
+						MaxOutboundFrames:        u32(framesPerStream * o.MaxStreams),
+					},
 				},
 			}},
 		}),

@@ -67,7 +67,10 @@ func (g *gateway) StreamAccessLogs(stream alsv3.AccessLogService_StreamAccessLog
 		if err != nil {
 			return nil
 		}
-		g.logs <- m
+		select {
+		case g.logs <- m:
+		case <-stream.Context().Done():
+		}
 	}
 }
 
@@ -142,7 +145,12 @@ func (w *world) serveGateway(t *testing.T, socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
+	w.serveGatewayOn(t, l)
+}
+
+func (w *world) serveGatewayOn(t *testing.T, l net.Listener) {
+	t.Helper()
+	s := grpc.NewServer(grpc.InitialConnWindowSize(16 << 20)) // as ExtProc's
 	extprocv3.RegisterExternalProcessorServer(s, w.gateway)
 	alsv3.RegisterAccessLogServiceServer(s, w.gateway)
 	done := make(chan struct{})
