@@ -31,8 +31,8 @@ const maxAnswer = 128 << 20
 // ClientOptions configure a Client. Directory is required.
 type ClientOptions struct {
 	Directory *Directory
-	// CallTimeout is how long a gateway may take to acknowledge fences before its
-	// lease is revoked, for the first time. 0 means DefaultCallTimeout.
+	// CallTimeout is how long a gateway may take to acknowledge fences; after that it
+	// has missed the call (see revocations). 0 means DefaultCallTimeout.
 	CallTimeout time.Duration
 	// PollTimeout is how long it may take to say what was in use; the first
 	// answer can be large. 0 means DefaultPollTimeout.

@@ -116,10 +116,11 @@ func TestFenceSettledByANewProcess(t *testing.T) {
 
 func TestFenceSettledByARejoin(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
+		s.run("g0", "b")
 		g := s.run("g1", "a")
 		after(time.Minute)
 		s.cutOff("g1", true) // the controller cannot reach it, the API server can
-		s.wantUnanswered(s.fence(7), "g1", "cut off")
+		s.missUntilRevoked("g1", "cut off")
 		if h := holderOf(s.api.get("g1")); h != "revoked:a/1" {
 			t.Errorf("holder is %s", h)
 		}
@@ -136,12 +137,28 @@ func TestFenceSettledByARejoin(t *testing.T) {
 	})
 }
 
+// missUntilRevoked asks for a fence of addr1 at 7 as often as a gateway must miss it.
+func (s *simulation) missUntilRevoked(name, when string) {
+	s.t.Helper()
+	for range revokeAfterMisses {
+		if n := s.revoked(name); n != 0 {
+			s.t.Fatalf("%s: revoked too early", when)
+		}
+		s.wantUnanswered(s.fence(7), name, when)
+		after(time.Millisecond)
+	}
+	if n := s.revoked(name); n != 1 {
+		s.t.Fatalf("%s: revoked %d times", when, n)
+	}
+}
+
 func TestFenceRevokesAGatewayThatHangs(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
+		s.run("g0", "b")
 		g := s.run("g1", "a")
 		renewed := s.api.get("g1").Spec.RenewTime.Time
 		g.fences.setHang(true)
-		s.wantUnanswered(s.fence(7), "g1", "a handler in flight does not answer")
+		s.missUntilRevoked("g1", "a handler in flight does not answer")
 		l := s.api.get("g1")
 		if holderOf(l) != "revoked:a/1" || !l.Spec.RenewTime.Time.Equal(renewed) {
 			t.Errorf("lease says %s, renewed %v, was %v", holderOf(l), l.Spec.RenewTime, renewed)

@@ -48,6 +48,8 @@ type Gateway struct {
 	// Address is its gRPC target.
 	Address string
 	Holder  Holder
+	// Duration is that of its lease.
+	Duration time.Duration
 	// Gone is true when the lease vanished without a clean stop.
 	Gone bool
 	// Expired is true when the lease is over and the pod is not: it cannot route
@@ -84,12 +86,11 @@ type Directory struct {
 
 type entry struct {
 	Gateway
-	lease    *coordinationv1.Lease // as last seen; never written
-	pod      types.UID             // empty if the lease names none
-	duration time.Duration
-	renewed  time.Time // when this Directory last saw a renewal
-	expired  bool      // by a live list; it owes no fence
-	ended    bool      // expired, and its pod is over or gone; asked no more, to be deleted
+	lease   *coordinationv1.Lease // as last seen; never written
+	pod     types.UID             // empty if the lease names none
+	renewed time.Time             // when this Directory last saw a renewal
+	expired bool                  // by a live list; it owes no fence
+	ended   bool                  // expired, and its pod is over or gone; asked no more, to be deleted
 }
 
 // NewDirectory returns a Directory that knows no gateway yet.
@@ -192,7 +193,7 @@ func fencing(gateways []Gateway) []Gateway {
 func (d *Directory) expire(sent time.Time) {
 	for name, e := range d.entries {
 		ended := d.podEnded(e)
-		if !e.expired && (ended || sent.Sub(e.renewed) >= e.duration+d.o.Grace) {
+		if !e.expired && (ended || sent.Sub(e.renewed) >= e.Duration+d.o.Grace) {
 			d.o.Log.Warn("gateway lease is over", "lease", name, "holder", e.Holder.String(), "podEnded", ended)
 			e.expired = true
 		}

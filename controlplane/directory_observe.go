@@ -101,10 +101,10 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 		d.lose() // a clean stop, but nobody has asked for its last stamps
 	}
 	e.lease = l
-	e.Gateway = Gateway{Name: l.Name, Address: l.Annotations[v1alpha1.AnnotationGatewayAddress], Holder: h}
+	e.Gateway = Gateway{Name: l.Name, Address: l.Annotations[v1alpha1.AnnotationGatewayAddress], Holder: h, Duration: e.Duration}
 	e.pod = types.UID(l.Annotations[v1alpha1.AnnotationGatewayPod])
 	if s := l.Spec.LeaseDurationSeconds; s != nil {
-		e.duration = time.Duration(*s) * time.Second
+		e.Duration = time.Duration(*s) * time.Second
 	}
 }
 

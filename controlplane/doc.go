@@ -81,11 +81,11 @@
 //   - the end of its pod, as the kubelet has confirmed it (podOver);
 //   - the end of its lease.
 //
-// One that owes a fence and did not answer gets its holder overwritten
-// ("revoked:" before the old one), so that one that reaches the API server and
+// A gateway that owes a fence and keeps silent while others acknowledge gets its holder
+// overwritten ("revoked:" before the old one), so that one that reaches the API server and
 // not the controller rejoins, which settles what it owes. That makes it serve nobody
-// for a moment, so it is done ever more rarely to one that stays silent; the fence
-// stays open meanwhile (see revocations).
+// for a moment, so it is done to few gateways at a time; the fence stays open
+// meanwhile (see revocations).
 //
 // An idle release is asked of all gateways as well ([Client.PrepareRelease]): each
 // holds the claim's new requests and says whether it is in use. One that does not

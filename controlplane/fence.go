@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sort"
 	"sync"
@@ -16,8 +17,8 @@ const (
 	// forgetAfter is how long a fence that nobody asks for any more is remembered.
 	// To forget one only means to ask all gateways again.
 	forgetAfter = time.Hour
-	// forgetSettled is that of one that nobody owes any more: longer than whoever
-	// stopped waiting for it waits before asking again (15 s at most).
+	// forgetSettled is that of one that nobody owes any more: longer than a caller that
+	// stopped waiting waits before it asks again (15 s at most).
 	forgetSettled = 2 * time.Minute
 	// forgetEvery is the time between two searches for those.
 	forgetEvery = 10 * time.Second
@@ -122,37 +123,87 @@ func (c *Client) round(waiters []waiter) {
 		return
 	}
 	gateways = fencing(gateways)
-	c.revocations.keep(gateways)
+	c.revocations.listed(gateways)
 	fences := make(map[*pendingFence]bool, len(waiters))
 	for _, w := range waiters {
 		w.fence.note(gateways)
 		fences[w.fence] = true
 	}
-	var asking sync.WaitGroup
-	acknowledged := make([]bool, len(gateways))
-	for i, g := range gateways {
-		var owed []*pendingFence
-		for f := range fences {
-			if _, ok := f.owed[g.Name]; ok {
-				owed = append(owed, f)
-			}
-		}
-		if len(owed) > 0 {
-			asking.Go(func() { acknowledged[i] = c.ask(g, owed) })
-		}
-	}
-	asking.Wait()
-	for i, g := range gateways {
-		if acknowledged[i] {
-			for f := range fences {
-				delete(f.owed, g.Name)
-			}
-		}
-	}
+	c.askAll(gateways, fences)
 	c.settle(fences)
 	for _, w := range waiters {
 		w.done <- w.fence.result()
 	}
+	c.revoke(gateways)
+}
+
+// askAll asks each gateway for what it owes of the fences, and takes in what they
+// acknowledge.
+func (c *Client) askAll(gateways []Gateway, fences map[*pendingFence]bool) {
+	owed := make([][]*pendingFence, len(gateways))
+	var silent, others bool // which of the gateways owe anything
+	for i, g := range gateways {
+		for f := range fences {
+			if _, ok := f.owed[g.Name]; ok {
+				owed[i] = append(owed[i], f)
+			}
+		}
+		if len(owed[i]) > 0 {
+			isSilent := c.revocations.silent(g.Name)
+			silent, others = silent || isSilent, others || !isSilent
+		}
+	}
+	// Where only silent gateways owe anything all others are called with no fences, to
+	// learn whether the controller reaches any gateway.
+	probe := silent && !others
+	sent := time.Now()
+	errs := make([]error, len(gateways))
+	var asking sync.WaitGroup
+	for i, g := range gateways {
+		if len(owed[i]) == 0 && !probe {
+			continue
+		}
+		asking.Go(func() {
+			if errs[i] = c.send(g, owed[i]); errs[i] == nil {
+				failpoint.Hit("controlplane/acknowledged") // one gateway has acknowledged, others may not have
+				c.revocations.acknowledged(g)
+			}
+		})
+	}
+	asking.Wait()
+	for i, g := range gateways {
+		if errs[i] == nil {
+			for _, f := range owed[i] {
+				delete(f.owed, g.Name)
+			}
+			continue
+		}
+		c.o.Metrics.unanswered.Inc()
+		level := slog.LevelDebug
+		if c.revocations.missed(g, sent) {
+			level = slog.LevelWarn
+		}
+		c.o.Log.Log(c.ctx, level, "gateway did not acknowledge a fence", "gateway", g.Name, "holder", g.Holder.String(), "error", errs[i])
+	}
+}
+
+// revoke overwrites the holders of the gateways that are to be revoked.
+func (c *Client) revoke(gateways []Gateway) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.o.CallTimeout)
+	defer cancel()
+	var writing sync.WaitGroup
+	for _, g := range c.revocations.due(gateways) {
+		writing.Go(func() {
+			c.o.Log.Warn("gateway acknowledges no fence while others do: overwriting its lease's holder", "gateway", g.Name, "holder", g.Holder.String())
+			if err := c.o.Directory.Revoke(ctx, g); err != nil {
+				c.o.Log.Warn("revoking a gateway's lease failed", "gateway", g.Name, "error", err)
+			}
+		})
+	}
+	writing.Wait()
 }
 
 // note takes in a live list: at first all gateways owe the fence, then those
@@ -213,29 +264,7 @@ func (c *Client) settle(fences map[*pendingFence]bool) {
 	}
 }
 
-// ask sends the fences to one gateway and reports whether it acknowledged. If
-// it did not, its holder is overwritten, unless that was done a short while ago.
-func (c *Client) ask(g Gateway, owed []*pendingFence) bool {
-	err := c.send(g, owed)
-	if err == nil {
-		failpoint.Hit("controlplane/acknowledged") // one gateway has acknowledged, others may not have
-		c.revocations.acknowledged(g.Name)
-		return true
-	}
-	c.o.Metrics.unanswered.Inc()
-	c.o.Log.Debug("gateway did not acknowledge", "gateway", g.Name, "holder", g.Holder.String(), "error", err)
-	if g.Gone || g.Holder.Mark != "" || c.ctx.Err() != nil || !c.revocations.due(g.Name) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.o.CallTimeout)
-	defer cancel()
-	c.o.Log.Warn("gateway did not acknowledge a fence: overwriting its lease's holder", "gateway", g.Name, "holder", g.Holder.String(), "error", err)
-	if err := c.o.Directory.Revoke(ctx, g); err != nil {
-		c.o.Log.Warn("revoking a gateway's lease failed", "gateway", g.Name, "error", err)
-	}
-	return false
-}
-
+// send sends the fences to one gateway. Nil: it acknowledged all.
 func (c *Client) send(g Gateway, owed []*pendingFence) error {
 	stub, err := c.gateway(g)
 	if err != nil {

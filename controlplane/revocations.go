@@ -1,90 +1,205 @@
 package controlplane
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
-// How long a gateway's lease is left alone after it was revoked. While no gateway
-// acknowledges anything: twice as long each time. While others do, no longer than
-// othersRevokeWait.
+// When a gateway's lease is revoked.
 const (
-	minRevokeWait    = 10 * time.Second
-	maxRevokeWait    = 5 * time.Minute
-	othersRevokeWait = 5 * time.Second
+	// A gateway that has missed so many calls in a row, the first of them so long
+	// ago, is revoked. One slow second, of the controller or of gateways, is one miss.
+	revokeAfterMisses = 3
+	revokeAfter       = 2 * time.Second
+	// Of so many gateways one may be out at a time, and one in any case.
+	gatewaysForEachOut = 10
+	// A gateway that has joined again is out for this share of its lease more: it
+	// lists everything, and then serves for a while before it is revoked again.
+	restShare = 20
+	// sayEvery is the time between two log lines about one gateway that is silent.
+	sayEvery = time.Minute
 )
 
-// revocations keeps a controller that reaches no gateway from taking the data
-// plane down with it. A revoked gateway serves nobody from its next renewal until
-// it has listed everything anew; where the controller cannot be reached that helps
-// the fences of that moment alone, and the next sandbox that ends asks for it
-// again. So whoever revokes waits, longer each time. What is not revoked keeps its
-// fences open, and an open fence delays an address's next use, no request.
+// revocations decides which gateways are revoked, and when. A revoked gateway
+// serves nobody from its next renewal until it has listed everything anew, whereas
+// the fence that it owes delays one address. So a gateway is revoked only if
 //
-// Where others acknowledge, they serve what one does not, and the controller is not
-// what is cut off: no address has to wait for that one. The short wait that is left
-// lets it serve between two revocations.
+//   - it has missed several calls in a row, each while another gateway
+//     acknowledged: what no gateway answers says nothing about one of them, and a
+//     controller that reaches none must not take the data plane down;
+//   - few others are out.
 //
-// Only an acknowledged fence counts. A gateway that answers polls and is too slow
-// for fences would otherwise be made to list again and again.
+// The states of one gateway:
+//
+//	trusted  its last call was acknowledged, or none was made
+//	silent   it missed its last calls
+//	out      it was revoked, by this controller or another, and has not joined again,
+//	         or has joined so short a while ago that it may still list
+//
+//	trusted ─a miss─▶ silent ─an acknowledgement─▶ trusted
+//	silent ─misses enough while others acknowledged, and room─▶ out
+//	out ─joined, rested─▶ trusted
+//	any ─its lease is over─▶ forgotten
+//
+// Who revokes notes it before the write, which may be applied though its answer was
+// an error. If a later list shows the old holder, the gateway stays out, for the
+// write may come yet, and is revoked again after its next miss; if it acknowledges
+// first it is trusted, and a write that comes yet makes one more than a tenth be out.
 //
 // It is safe for concurrent use.
 type revocations struct {
-	mu   sync.Mutex
-	last map[string]revocation // by lease name; guarded by mu
-	// answered is when any gateway acknowledged last. Guarded by mu.
-	answered time.Time
+	mu       sync.Mutex
+	standing map[string]*standing // of gateways that are silent or out, by lease name; guarded by mu
+	// answered is when each gateway acknowledged last; guarded by mu.
+	answered map[string]time.Time
 }
 
-type revocation struct {
-	at   time.Time
-	wait time.Duration // until the next one
+// standing is what is known of one gateway that is silent or out.
+type standing struct {
+	silent bool
+	// misses counts those that others acknowledged meanwhile, since the first of them.
+	misses int
+	since  time.Time
+	// revoked is the holder that was overwritten; zero if none was.
+	revoked Holder
+	// back is when a list first showed that it has joined again.
+	back time.Time
+	// said is when a person was last told that it is silent.
+	said time.Time
 }
 
-// due reports whether the gateway may be revoked now, and notes that it is. A try
-// that fails counts as well: it may have been applied.
-func (r *revocations) due(name string) bool {
+// acknowledged notes that a gateway has acknowledged just now.
+func (r *revocations) acknowledged(g Gateway) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, revoked := r.last[name]
-	others := r.answered.After(last.at) // an acknowledgement of its own would have deleted last
-	wait := last.wait
-	if others {
-		wait = min(wait, othersRevokeWait)
+	if r.answered == nil {
+		r.answered = map[string]time.Time{}
 	}
-	if revoked && time.Since(last.at) < wait {
-		return false
+	r.answered[g.Name] = time.Now()
+	s := r.standing[g.Name]
+	if s == nil {
+		return
 	}
-	next := min(max(2*last.wait, minRevokeWait), maxRevokeWait)
-	if others {
-		next = minRevokeWait
+	if s.revoked == (Holder{}) || s.revoked == g.Holder {
+		delete(r.standing, g.Name)
+		return
 	}
-	if r.last == nil {
-		r.last = map[string]revocation{}
-	}
-	r.last[name] = revocation{at: time.Now(), wait: next}
-	return true
+	s.silent, s.misses = false, 0
 }
 
-// acknowledged forgets that the gateway was revoked, and notes that one answers.
-func (r *revocations) acknowledged(name string) {
+// missed notes that a gateway did not acknowledge a call that was sent at a time, and
+// reports whether to tell a person. Call it after acknowledged for the calls that were
+// made with this one.
+func (r *revocations) missed(g Gateway, sent time.Time) (say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.last, name)
-	r.answered = time.Now()
-}
-
-// keep forgets the gateways that are over.
-func (r *revocations) keep(gateways []Gateway) {
-	listed := make(map[string]bool, len(gateways))
-	for _, g := range gateways {
-		listed[g.Name] = true
+	s := r.at(g.Name)
+	s.silent = true
+	if say = time.Since(s.said) >= sayEvery; say {
+		s.said = time.Now()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name := range r.last {
-		if !listed[name] {
-			delete(r.last, name)
+	for name, at := range r.answered {
+		if name != g.Name && !at.Before(sent) {
+			if s.misses == 0 {
+				s.since = sent
+			}
+			s.misses++
+			break
 		}
 	}
+	return say
+}
+
+// at returns a gateway's standing to be changed. mu is held.
+func (r *revocations) at(name string) *standing {
+	s := r.standing[name]
+	if s == nil {
+		s = &standing{}
+		if r.standing == nil {
+			r.standing = map[string]*standing{}
+		}
+		r.standing[name] = s
+	}
+	return s
+}
+
+// silent reports whether a gateway missed its last call.
+func (r *revocations) silent(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.standing[name]
+	return s != nil && s.silent
+}
+
+// listed takes in a live list of the gateways that owe fences: which of them have
+// joined again, and which are over.
+func (r *revocations) listed(gateways []Gateway) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, known := time.Now(), make(map[string]bool, len(gateways))
+	for _, g := range gateways {
+		known[g.Name] = true
+		if g.Holder.Mark == MarkRevoked { // by another controller, or by this one
+			s := r.at(g.Name)
+			s.revoked, s.back = g.Holder.with(""), time.Time{}
+			continue
+		}
+		s := r.standing[g.Name]
+		if s == nil || s.revoked == (Holder{}) || !g.Holder.succeeds(s.revoked) {
+			continue
+		}
+		if s.back.IsZero() {
+			s.back, s.misses = now, 0
+		}
+		if now.Sub(s.back) >= g.Duration/restShare {
+			s.revoked, s.back = Holder{}, time.Time{}
+			if !s.silent {
+				delete(r.standing, g.Name)
+			}
+		}
+	}
+	for name := range r.standing {
+		if !known[name] {
+			delete(r.standing, name)
+		}
+	}
+	for name := range r.answered {
+		if !known[name] {
+			delete(r.answered, name)
+		}
+	}
+}
+
+// due returns the gateways to revoke now, and notes that they are. The gateways are
+// those of the last list.
+func (r *revocations) due(gateways []Gateway) []Gateway {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	room := max(1, len(gateways)/gatewaysForEachOut)
+	for _, s := range r.standing {
+		if s.revoked != (Holder{}) {
+			room--
+		}
+	}
+	var out, waiting []Gateway
+	for _, g := range gateways {
+		s := r.standing[g.Name]
+		switch {
+		case s == nil || g.Gone || g.Holder.Mark != "" || s.misses < revokeAfterMisses || time.Since(s.since) < revokeAfter:
+		case s.revoked == g.Holder: // the write before was not applied, or not yet
+			out = append(out, g)
+		case s.revoked == (Holder{}):
+			waiting = append(waiting, g)
+		}
+	}
+	// The one that is silent for the longest first, so that each has its turn.
+	slices.SortFunc(waiting, func(a, b Gateway) int {
+		return r.standing[a.Name].since.Compare(r.standing[b.Name].since)
+	})
+	for _, g := range waiting[:min(max(room, 0), len(waiting))] {
+		r.standing[g.Name].revoked = g.Holder
+		out = append(out, g)
+	}
+	return out
 }

@@ -14,6 +14,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -32,6 +35,8 @@ type simulation struct {
 	mu        sync.Mutex
 	listeners map[string]*bufconn.Listener // by address
 	cut       map[string]bool              // addresses that the controller cannot reach
+	mute      bool                         // the controller's writes fail, and may be applied later
+	ended     uint64                       // fences of sandboxes that ended meanwhile
 	closers   []func()
 }
 
@@ -66,11 +71,33 @@ func simulateWith(t *testing.T, gateways ServerOptions, controller ClientOptions
 // newDirectory is what a new controller knows.
 func (s *simulation) newDirectory() *Directory {
 	s.t.Helper()
-	d, err := NewDirectory(DirectoryOptions{Leases: s.api, Pods: s.pods})
+	d, err := NewDirectory(DirectoryOptions{Leases: controllerLeases{s.api, s}, Pods: s.pods})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return d
+}
+
+// controllerLeases are the leases as the controller has them.
+type controllerLeases struct {
+	*fakeAPI
+	s *simulation
+}
+
+func (l controllerLeases) Patch(ctx context.Context, name string, t types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*coordinationv1.Lease, error) {
+	l.s.mu.Lock()
+	mute := l.s.mute
+	l.s.mu.Unlock()
+	if mute {
+		return nil, errAway
+	}
+	return l.fakeAPI.Patch(ctx, name, t, data, o, sub...)
+}
+
+func (s *simulation) setMute(mute bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mute = mute
 }
 
 func (s *simulation) dial(ctx context.Context, address string) (net.Conn, error) {
@@ -175,7 +202,9 @@ type fakeFencer struct {
 func (f *fakeFencer) Fence(ctx context.Context, fences []routecache.Fence) error {
 	f.mu.Lock()
 	hang := f.hang
-	f.calls = append(f.calls, fences)
+	if len(fences) > 0 {
+		f.calls = append(f.calls, fences)
+	}
 	f.mu.Unlock()
 	if hang {
 		<-ctx.Done()

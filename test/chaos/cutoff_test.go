@@ -19,10 +19,10 @@ import (
 // slack is what a busy machine may add to a bound.
 const slack = 5 * time.Second
 
-// The controller does not reach a gateway that reaches the API server. It takes
-// the gateway's lease away, and the gateway takes it up again, which settles what
-// it owes: each release takes as long as that, and never longer than a lease and
-// its grace. Nothing is released for idleness meanwhile.
+// The controller does not reach a gateway that reaches the API server. After some
+// calls it takes the gateway's lease away, and the gateway takes it up again, which
+// settles what it owes: each release takes as long as that, and never longer than a
+// lease and its grace. Nothing is released for idleness meanwhile.
 func TestGatewayCutOffFromTheController(t *testing.T) {
 	const victims = 8
 	ns := shared.Namespace(t)
@@ -50,10 +50,6 @@ func TestGatewayCutOffFromTheController(t *testing.T) {
 		if a := l.ask(newHTTP(t), shared.Up.Gateways[i%2], fmt.Sprintf("meanwhile-%d", i)); a.Echo == nil {
 			t.Errorf("a first request while another gateway is cut off: %v", a)
 		}
-	}
-	// The first meets a gateway that holds its lease: one call, one renewal.
-	if first := time.Second + leaseRenew + slack; took[0] > first {
-		t.Errorf("the first release took %v, want at most %v", took[0], first)
 	}
 	if sb, found := shared.Sandbox(t, "unused"); !found || sb.Spec.End != nil {
 		t.Errorf("released while a gateway was silent for %v: %+v", time.Since(touched), sb.Spec.End)
