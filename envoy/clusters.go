@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/sandlane/sandlane/extproc"
 )
 
 const (
@@ -38,8 +40,8 @@ func sandboxCluster(o *Options) *clusterv3.Cluster {
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 		LbConfig: &clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{
-			MetadataKey: &metadatav3.MetadataKey{Key: MetadataNamespace, Path: []*metadatav3.MetadataKey_PathSegment{
-				{Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: "destination"}},
+			MetadataKey: &metadatav3.MetadataKey{Key: extproc.MetadataNamespace, Path: []*metadatav3.MetadataKey_PathSegment{
+				{Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: extproc.MetadataDestination}},
 			}},
 		}},
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),

@@ -10,18 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-)
 
-// ForwardedHeaders is what ExtProc gets to see of a request, no more.
-func ForwardedHeaders() []string {
-	return []string{
-		":authority", ":path",
-		"x-sandbox-id", "x-sandbox-port", "e2b-sandbox-id", "e2b-sandbox-port",
-		"x-sandbox-env", "x-sandbox-pool", "x-sandbox-api-key",
-		"e2b-traffic-access-token",
-		"user-agent", "accept", "sec-fetch-mode", "x-requested-with",
-	}
-}
+	"github.com/sandlane/sandlane/extproc"
+)
 
 const extProcName = "envoy.filters.http.ext_proc"
 
@@ -30,7 +21,7 @@ const extProcName = "envoy.filters.http.ext_proc"
 // headers of an immediate answer.
 func extProcFilter(o *Options) *hcmv3.HttpFilter {
 	var forward []*matcherv3.StringMatcher
-	for _, h := range ForwardedHeaders() {
+	for _, h := range extproc.ForwardedHeaders() {
 		forward = append(forward, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: h}})
 	}
 	return httpFilter(extProcName, &extprocv3.ExternalProcessor{
@@ -47,7 +38,7 @@ func extProcFilter(o *Options) *hcmv3.HttpFilter {
 			ResponseTrailerMode: extprocv3.ProcessingMode_SKIP,
 		},
 		MetadataOptions: &extprocv3.MetadataOptions{
-			ReceivingNamespaces: &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: []string{MetadataNamespace}},
+			ReceivingNamespaces: &extprocv3.MetadataOptions_MetadataNamespaces{Untyped: []string{extproc.MetadataNamespace}},
 		},
 		MutationRules: &mutationv3.HeaderMutationRules{
 			DisallowAll:     wrapperspb.Bool(true),

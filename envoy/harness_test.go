@@ -21,6 +21,8 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/sandlane/sandlane/extproc"
 )
 
 // gateway stands in for ExtProc: it answers every request with answer and
@@ -76,7 +78,7 @@ func (g *gateway) StreamAccessLogs(stream alsv3.AccessLogService_StreamAccessLog
 
 // to sends a request on to an address, as ExtProc does.
 func to(address string) *extprocv3.ProcessingResponse {
-	md, err := structpb.NewStruct(map[string]any{MetadataNamespace: map[string]any{
+	md, err := structpb.NewStruct(map[string]any{extproc.MetadataNamespace: map[string]any{
 		"destination": address, "sandbox_id": "abc", "port": 8000, "pod_uid": "u", "claim": "c",
 	}})
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/sandlane/sandlane/extproc"
 )
 
 // listenerName is how the admin interface names the one listener.
@@ -38,7 +40,7 @@ const (
 // the external address; the key is for the gateway alone, since sandbox code
 // must never see one.
 var removedHeaders = []string{
-	"x-sandbox-api-key",
+	extproc.HeaderAPIKey,
 	"x-envoy-original-dst-host",
 	"x-envoy-external-address",
 	"x-envoy-internal",

@@ -13,6 +13,8 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/sandlane/sandlane/extproc"
 )
 
 // Nothing internal that a client sends reaches ExtProc or the sandbox, and the
@@ -50,7 +52,7 @@ func TestInternalHeadersAreStripped(t *testing.T) {
 	if seen["x-sandbox-api-key"] != "secret" || seen["x-sandbox-id"] != "abc" || seen[":path"] != "/a%2Fb?q=1" {
 		t.Errorf("ExtProc saw %v", seen)
 	}
-	allowed := strings.Join(ForwardedHeaders(), " ") + " "
+	allowed := strings.Join(extproc.ForwardedHeaders(), " ") + " "
 	for name := range seen {
 		if !strings.Contains(allowed, name+" ") {
 			t.Errorf("ExtProc was sent %s, which it does not read", name)
@@ -134,7 +136,7 @@ func TestPortClosed(t *testing.T) {
 	}
 	log := <-w.gateway.logs
 	entry := log.GetHttpLogs().GetLogEntry()[0].GetCommonProperties()
-	md := entry.GetMetadata().GetFilterMetadata()[MetadataNamespace].GetFields()
+	md := entry.GetMetadata().GetFilterMetadata()[extproc.MetadataNamespace].GetFields()
 	if !entry.GetResponseFlags().GetUpstreamConnectionFailure() || md["sandbox_id"].GetStringValue() != "abc" || md["claim"].GetStringValue() != "c" {
 		t.Errorf("the access log says %v", entry)
 	}
@@ -172,7 +174,7 @@ func TestFinalAnswersAreKept(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, Options{}, true)
 	const answer = `{"message":"no pod is free","code":503}`
-	md, err := structpb.NewStruct(map[string]any{MetadataNamespace: map[string]any{"final": true}})
+	md, err := structpb.NewStruct(map[string]any{extproc.MetadataNamespace: map[string]any{"final": true}})
 	if err != nil {
 		t.Fatal(err)
 	}

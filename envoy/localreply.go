@@ -8,6 +8,8 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/sandlane/sandlane/extproc"
 )
 
 // What Envoy says by itself, in E2B's words where E2B has some.
@@ -16,8 +18,8 @@ const (
 	noAnswerMessage   = "The sandbox gateway could not answer. Try again in a moment."
 	unknownMessage    = "The sandbox gateway did not finish. What was asked for may have been done."
 
-	metadataSandboxID = "%DYNAMIC_METADATA(" + MetadataNamespace + ":sandbox_id)%"
-	metadataPort      = "%DYNAMIC_METADATA(" + MetadataNamespace + ":port)%"
+	metadataSandboxID = "%DYNAMIC_METADATA(" + extproc.MetadataNamespace + ":" + extproc.MetadataSandboxID + ")%"
+	metadataPort      = "%DYNAMIC_METADATA(" + extproc.MetadataNamespace + ":" + extproc.MetadataPort + ")%"
 )
 
 // localReplies shapes the answers that Envoy makes itself. The first match wins:
@@ -26,9 +28,9 @@ const (
 // ExtProc, which are final; then every other failure, which is a gateway without an
 // answer. Only a request that ExtProc sent to a pod has metadata of one.
 func localReplies() *hcmv3.LocalReplyConfig {
-	upstream := allOf(responseFlags("UF", "UC", "UR", "URX", "UPE"), hasMetadata("sandbox_id", anyValue))
+	upstream := allOf(responseFlags("UF", "UC", "UR", "URX", "UPE"), hasMetadata(extproc.MetadataSandboxID, anyValue))
 	tooLate, brokeOff := responseFlags("UT"), responseFlags("UC", "UR", "UPE")
-	ours := hasMetadata("final", &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}})
+	ours := hasMetadata(extproc.MetadataFinal, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}})
 	failed := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
 		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: atLeast(500, "sandlane.local_reply_min")},
 	}}
@@ -61,7 +63,7 @@ func hasMetadata(key string, value *matcherv3.ValueMatcher) *accesslogv3.AccessL
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
 		MetadataFilter: &accesslogv3.MetadataFilter{
 			Matcher: &matcherv3.MetadataMatcher{
-				Filter: MetadataNamespace,
+				Filter: extproc.MetadataNamespace,
 				Path:   []*matcherv3.MetadataMatcher_PathSegment{{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}}},
 				Value:  value,
 			},

@@ -36,8 +36,6 @@ const (
 	// SandboxCluster is the cluster of the pods: the prefix of their lines in
 	// the admin endpoint /clusters.
 	SandboxCluster = "sandbox"
-	// MetadataNamespace is the namespace of the dynamic metadata ExtProc sets.
-	MetadataNamespace = "sandlane"
 	// AccessLogName names the access log in the messages to the gateway.
 	AccessLogName = "activity"
 )

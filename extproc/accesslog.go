@@ -45,7 +45,7 @@ func (s *Server) readAccessLogs(stream accesslogv3.AccessLogService_StreamAccess
 // route's: a late entry must not touch the sandbox's next pod.
 func (s *Server) logEntry(p *dataaccesslogv3.AccessLogCommon, now time.Time) {
 	fields := p.GetMetadata().GetFilterMetadata()[MetadataNamespace].GetFields()
-	id, claim := fields[metadataSandboxID].GetStringValue(), fields[metadataClaim].GetStringValue()
+	id, claim := fields[MetadataSandboxID].GetStringValue(), fields[metadataClaim].GetStringValue()
 	if id == "" || claim == "" {
 		return
 	}

@@ -21,7 +21,7 @@ func entry(id, claim string, flags *dataaccesslogv3.ResponseFlags) *dataaccesslo
 		ResponseFlags: flags,
 		Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
 			MetadataNamespace: {Fields: map[string]*structpb.Value{
-				metadataSandboxID: structpb.NewStringValue(id), metadataClaim: structpb.NewStringValue(claim),
+				MetadataSandboxID: structpb.NewStringValue(id), metadataClaim: structpb.NewStringValue(claim),
 			}},
 		}},
 	}

@@ -48,7 +48,7 @@ func setHeader(name, value string) *corev3.HeaderValueOption {
 // leaves it as it is. Shared; nobody may change it.
 var finalMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
 	MetadataNamespace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-		metadataFinal: structpb.NewBoolValue(true),
+		MetadataFinal: structpb.NewBoolValue(true),
 	}}),
 }}
 

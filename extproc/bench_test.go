@@ -177,7 +177,7 @@ func (nothing) Process(s extprocv3.ExternalProcessor_ProcessServer) error {
 		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
 		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 			MetadataNamespace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-				metadataDestination: structpb.NewStringValue("198.18.0.7:8000"),
+				MetadataDestination: structpb.NewStringValue("198.18.0.7:8000"),
 			}}),
 		}},
 	})

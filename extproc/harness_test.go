@@ -213,8 +213,8 @@ func (s *fakeStream) answer(t testing.TB) *answer {
 	}
 	r := s.sent[0]
 	f := r.GetDynamicMetadata().GetFields()[MetadataNamespace].GetStructValue().GetFields()
-	a.destination = f[metadataDestination].GetStringValue()
-	a.port, a.claim, a.final = f[metadataPort].GetNumberValue(), f[metadataClaim].GetStringValue(), f[metadataFinal].GetBoolValue()
+	a.destination = f[MetadataDestination].GetStringValue()
+	a.port, a.claim, a.final = f[MetadataPort].GetNumberValue(), f[metadataClaim].GetStringValue(), f[MetadataFinal].GetBoolValue()
 	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		if h.Header.Key != ":path" {
 			t.Errorf("the answer sets %s; mutation_rules allow only :path", h.Header.Key)

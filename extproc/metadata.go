@@ -10,15 +10,16 @@ import (
 )
 
 // The dynamic metadata that carries the answer (envoy.md): ORIGINAL_DST reads
-// the destination, the local replies and the access log the rest.
+// the destination, the local replies and the access log the rest. Package envoy
+// configures Envoy with these names.
 const (
 	MetadataNamespace   = "sandlane"
-	metadataDestination = "destination"
-	metadataSandboxID   = "sandbox_id"
-	metadataPort        = "port"
+	MetadataDestination = "destination"
+	MetadataSandboxID   = "sandbox_id"
+	MetadataPort        = "port"
 	metadataPodUID      = "pod_uid"
 	metadataClaim       = "claim"
-	metadataFinal       = "final"
+	MetadataFinal       = "final"
 )
 
 // Field numbers of ProcessingResponse and of google.protobuf.Struct and Value.
@@ -40,11 +41,11 @@ func appendMetadata(before []byte, r *routecache.Route, t *Target) []byte {
 	var stack [384]byte
 	inner := stack[:0]
 	var destination [48]byte
-	inner = appendString(inner, metadataDestination, netip.AddrPortFrom(r.Addr, t.Port).AppendTo(destination[:0]))
-	inner = appendString(inner, metadataSandboxID, r.SandboxID)
+	inner = appendString(inner, MetadataDestination, netip.AddrPortFrom(r.Addr, t.Port).AppendTo(destination[:0]))
+	inner = appendString(inner, MetadataSandboxID, r.SandboxID)
 	inner = appendString(inner, metadataPodUID, r.PodUID)
 	inner = appendString(inner, metadataClaim, r.ClaimID)
-	inner = appendEntry(inner, metadataPort, 1+8)
+	inner = appendEntry(inner, MetadataPort, 1+8)
 	inner = protowire.AppendTag(inner, fieldNumber, protowire.Fixed64Type)
 	inner = protowire.AppendFixed64(inner, math.Float64bits(float64(t.Port)))
 
