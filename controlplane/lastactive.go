@@ -34,69 +34,10 @@ func (a *activity) init() {
 	a.latest, a.cursors = map[activityKey]time.Time{}, map[string]cursor{}
 }
 
-// GetLastActive asks every gateway what was in use since it was last asked, and
-// returns by sandbox ID when a gateway last saw the sandbox in use; an ID that
-// is missing was not seen. It fails with *UnansweredError if any gateway did
-// not answer, or does not know: then any sandbox may be in use.
-//
-// A time is that of the sandbox's latest claim of all that Retain kept; use
-// LastActive to ask for one claim. Idle time counts from Floor at the earliest.
-func (c *Client) GetLastActive(ctx context.Context) (map[string]time.Time, error) {
-	if err := c.poll(ctx); err != nil {
-		return nil, err
-	}
-	a := &c.activity
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := make(map[string]time.Time, len(a.latest))
-	for k, at := range a.latest {
-		if at.After(out[k.id]) {
-			out[k.id] = at
-		}
-	}
-	return out, nil
-}
-
-// LastActive returns when a gateway last saw the claim in use, by what
-// GetLastActive has gathered; false if none has.
-func (c *Client) LastActive(id, claim string) (time.Time, bool) {
-	a := &c.activity
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	at, ok := a.latest[activityKey{id, claim}]
-	return at, ok
-}
-
-// Floor is a time before which nothing is known about use: the first call of
-// GetLastActive, or when a gateway's process was last seen to have been
-// replaced, stopped or lost, with what it knew. Read it after GetLastActive.
-// The zero time means that nothing was asked yet.
-func (c *Client) Floor() time.Time {
-	c.activity.mu.Lock()
-	began := c.activity.began
-	c.activity.mu.Unlock()
-	if lost := c.o.Directory.LastLoss(); lost.After(began) {
-		return lost
-	}
-	return began
-}
-
-// Retain forgets the claims that keep refuses. Call it now and then with the
-// claims that are not over; nothing else bounds what is remembered. The claim
-// is empty for an ID that was parked before any claim of it was known.
-func (c *Client) Retain(keep func(id, claim string) bool) {
-	a := &c.activity
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for k := range a.latest {
-		if !keep(k.id, k.claim) {
-			delete(a.latest, k)
-		}
-	}
-}
-
-// poll asks all gateways and takes in what they answer.
-func (c *Client) poll(ctx context.Context) error {
+// Poll asks every gateway what was in use since it was last asked; LastActive tells
+// what has been heard. It fails with *UnansweredError if any gateway did not
+// answer, or does not know: then any sandbox may be in use.
+func (c *Client) Poll(ctx context.Context) error {
 	a := &c.activity
 	a.polling.Lock()
 	defer a.polling.Unlock()
@@ -130,6 +71,48 @@ func (c *Client) poll(ctx context.Context) error {
 		return fmt.Errorf("asking what is in use: %w", &UnansweredError{Gateways: unanswered})
 	}
 	return nil
+}
+
+// LastActive returns when a gateway last saw the claim in use, by what Poll has
+// heard; false if none has. Use of the ID that was parked before any claim of it was
+// known counts as use of the claim.
+func (c *Client) LastActive(id, claim string) (time.Time, bool) {
+	a := &c.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, ok := a.latest[activityKey{id, claim}]
+	if parked, also := a.latest[activityKey{id, ""}]; also && parked.After(at) {
+		return parked, true
+	}
+	return at, ok
+}
+
+// Floor is a time before which nothing is known about use: the first call of
+// Poll, or when a gateway's process was last seen to have been
+// replaced, stopped or lost, with what it knew. Read it after Poll.
+// The zero time means that nothing was asked yet.
+func (c *Client) Floor() time.Time {
+	c.activity.mu.Lock()
+	began := c.activity.began
+	c.activity.mu.Unlock()
+	if lost := c.o.Directory.LastLoss(); lost.After(began) {
+		return lost
+	}
+	return began
+}
+
+// Retain forgets the claims that keep refuses. Call it now and then with the
+// claims that are not over; nothing else bounds what is remembered. The claim
+// is empty for an ID that was parked before any claim of it was known.
+func (c *Client) Retain(keep func(id, claim string) bool) {
+	a := &c.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for k := range a.latest {
+		if !keep(k.id, k.claim) {
+			delete(a.latest, k)
+		}
+	}
 }
 
 // pollOne asks a gateway, which is the place-th of so many by name.

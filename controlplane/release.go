@@ -37,7 +37,7 @@ type Releaser interface {
 // fails with *UnansweredError if any gateway did not answer, or does not know;
 // then any sandbox may be in use.
 //
-// Nothing that a gateway knew since the last GetLastActive may be forgotten by
+// Nothing that a gateway knew since the last Poll may be forgotten by
 // whoever carries the releases out: look at Floor afterwards.
 func (c *Client) PrepareRelease(ctx context.Context, releases []Release) (inUse map[string]bool, err error) {
 	gateways, err := c.list(ctx)

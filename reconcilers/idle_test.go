@@ -19,12 +19,16 @@ type use struct {
 	id     atomic.Value
 }
 
-func (u *use) GetLastActive(context.Context) (map[string]time.Time, error) {
+func (u *use) Poll(context.Context) error {
 	if u.silent.Load() {
-		return nil, errors.New("a gateway does not answer")
+		return errors.New("a gateway does not answer")
 	}
-	id, _ := u.id.Load().(string)
-	return map[string]time.Time{id: time.Now()}, nil
+	return nil
+}
+
+func (u *use) LastActive(id, _ string) (time.Time, bool) {
+	used, _ := u.id.Load().(string)
+	return time.Now(), id == used
 }
 
 func (u *use) PrepareRelease(_ context.Context, releases []controlplane.Release) (map[string]bool, error) {

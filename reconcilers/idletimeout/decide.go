@@ -3,74 +3,49 @@ package idletimeout
 import (
 	"context"
 	"time"
-
-	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// sight returns the running sandboxes, notes when each claim was first seen, and
-// forgets those that are over, also in the source.
-func (r *IdleTimeoutReconciler) sight(all []v1alpha1.Sandbox) []*v1alpha1.Sandbox {
-	now := r.Clock.Now()
-	running := make([]*v1alpha1.Sandbox, 0, len(all))
-	live := make(map[claimKey]struct{}, len(all))
-	for i := range all {
-		s := &all[i]
-		if s.Spec.End != nil || s.Spec.Binding == nil {
-			continue
-		}
-		key := keyOf(s)
-		live[key] = struct{}{}
-		if s.Status.Phase != v1alpha1.SandboxRunning {
-			continue
-		}
-		if _, ok := r.seen[key]; !ok {
-			r.seen[key] = now
-		}
-		running = append(running, s)
-	}
-	for key := range r.seen {
-		if _, ok := live[key]; !ok {
-			delete(r.seen, key)
-			r.saving.forget(key)
-		}
-	}
-	if m, ok := r.source.(Memory); ok {
-		m.Retain(func(id, claim string) bool {
-			_, ok := live[claimKey{id, claim}]
-			return ok
-		})
-	}
-	return running
-}
+// never is later than any time that is compared with it.
+const never = 100 * 365 * 24 * time.Hour
 
-func keyOf(s *v1alpha1.Sandbox) claimKey { return claimKey{s.Name, s.Spec.Binding.ClaimID} }
-
-// pick returns those that are idle for at least their timeout.
-func (r *IdleTimeoutReconciler) pick(ctx context.Context, from []*v1alpha1.Sandbox, used map[string]time.Time, timeouts *timeouts) ([]*v1alpha1.Sandbox, error) {
+// pick returns those that are idle for at least their timeout, and notes of the
+// others when they are to be judged again. That time holds until the Sandbox or
+// its pool's timeout changes: what is heard of use only puts it off.
+func (r *IdleTimeoutReconciler) pick(ctx context.Context, from []*tracked, timeouts *timeouts) ([]*tracked, error) {
 	var floor time.Time
 	if m, ok := r.source.(Memory); ok {
 		floor = m.Floor()
 	}
 	now := r.Clock.Now()
-	var picked []*v1alpha1.Sandbox
-	for _, s := range from {
-		_, timeout, err := timeouts.of(ctx, s)
+	var picked []*tracked
+	for _, t := range from {
+		if !t.running || t.judge.After(now) {
+			continue
+		}
+		_, timeout, err := timeouts.of(ctx, t.sandbox)
 		if err != nil {
 			return nil, err
 		}
-		if idle(now, timeout, r.seen[keyOf(s)], used[s.Name], floor) {
-			picked = append(picked, s)
+		used, _ := r.source.LastActive(t.key.id, t.key.claim)
+		at, ok := idleAt(timeout, t.seen, used, floor)
+		if ok && !now.Before(at) {
+			picked = append(picked, t)
+			continue
+		}
+		if t.judge = at; !ok {
+			t.judge = now.Add(never)
 		}
 	}
 	return picked, nil
 }
 
-// idle is the decision: the timeout (0 or less: never) has passed since the
-// latest of the times, of which zero ones do not count. A claim that was never
-// sighted is not idle. It is pure.
-func idle(now time.Time, timeout time.Duration, sighted, used, floor time.Time) bool {
+// idleAt is the decision: the claim is idle when the timeout (0 or less: never)
+// has passed since the latest of the times, of which zero ones do not count. A
+// claim that was never sighted is not idle. What is heard of it later, and a later
+// floor, can only put that off. It is pure.
+func idleAt(timeout time.Duration, sighted, used, floor time.Time) (time.Time, bool) {
 	if timeout <= 0 || sighted.IsZero() {
-		return false
+		return time.Time{}, false
 	}
 	since := sighted
 	for _, t := range []time.Time{used, floor} {
@@ -78,5 +53,5 @@ func idle(now time.Time, timeout time.Duration, sighted, used, floor time.Time) 
 			since = t
 		}
 	}
-	return now.Sub(since) >= timeout
+	return since.Add(timeout), true
 }

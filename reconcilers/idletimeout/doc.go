@@ -55,5 +55,6 @@
 // looked. What is kept in memory is the first sight of each claim and when
 // lastActive was last written; a new leader starts without and so waits at least
 // a timeout more.
-// All state belongs to the one goroutine of Start.
+// All state belongs to the one goroutine of Start, but for the Sandboxes that the
+// watch has shown since the last check (feed).
 package idletimeout

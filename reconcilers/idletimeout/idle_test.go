@@ -3,6 +3,7 @@ package idletimeout
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 type gateways struct {
 	polls int
 	at    func(poll int) (map[string]time.Time, error)
+	used  map[string]time.Time
 	floor time.Time
 	kept  func(id, claim string) bool
 	// prepared are the batches asked for; prepare answers, if set.
@@ -36,9 +38,15 @@ func (g *gateways) PrepareRelease(_ context.Context, releases []controlplane.Rel
 	return g.prepare(releases)
 }
 
-func (g *gateways) GetLastActive(context.Context) (map[string]time.Time, error) {
+func (g *gateways) Poll(context.Context) (err error) {
 	g.polls++
-	return g.at(g.polls)
+	g.used, err = g.at(g.polls)
+	return err
+}
+
+func (g *gateways) LastActive(id, _ string) (time.Time, bool) {
+	at, ok := g.used[id]
+	return at, ok
 }
 func (g *gateways) Floor() time.Time                        { return g.floor }
 func (g *gateways) Retain(keep func(id, claim string) bool) { g.kept = keep }
@@ -51,7 +59,7 @@ func (s store) SaveLastActive(_ context.Context, sandbox *v1alpha1.Sandbox, at t
 	return nil
 }
 
-func setup(t *testing.T, g *gateways, objects ...client.Object) (*IdleTimeoutReconciler, *clocktesting.FakeClock, client.Client) {
+func setup(t testing.TB, g *gateways, objects ...client.Object) (*IdleTimeoutReconciler, *clocktesting.FakeClock, client.Client) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
@@ -63,7 +71,38 @@ func setup(t *testing.T, g *gateways, objects ...client.Object) (*IdleTimeoutRec
 	clock := clocktesting.NewFakeClock(time.Now())
 	r := NewIdleTimeoutReconciler(c, nil, time.Second, g)
 	r.Clock = clock
+	r.feed = &listed{client: c}
 	return r, clock, c
+}
+
+// listed is the feed of a client without watches: at each look it compares what
+// there is with what there was.
+type listed struct {
+	client client.Client
+	known  map[string]*v1alpha1.Sandbox
+}
+
+func (*listed) Start(context.Context) error { return nil }
+
+func (l *listed) Changed() map[string]*v1alpha1.Sandbox {
+	var list v1alpha1.SandboxList
+	if err := l.client.List(context.Background(), &list); err != nil {
+		panic(err) // it is in memory
+	}
+	changed, now := map[string]*v1alpha1.Sandbox{}, map[string]*v1alpha1.Sandbox{}
+	for i := range list.Items {
+		s := &list.Items[i]
+		now[s.Name] = s
+		if was := l.known[s.Name]; was == nil || was.ResourceVersion != s.ResourceVersion {
+			changed[s.Name] = s
+		}
+		delete(l.known, s.Name)
+	}
+	for name := range l.known {
+		changed[name] = nil
+	}
+	l.known = now
+	return changed
 }
 
 func running(id string, idle time.Duration) *v1alpha1.Sandbox {
@@ -107,10 +146,12 @@ func TestIdleSandboxIsReleasedAndOthersAreNot(t *testing.T) {
 		}
 	}
 	r.check(t.Context())
-	if len(r.seen) != 2 {
-		t.Errorf("remembers %v", r.seen)
+	if len(r.claims.all) != 3 || len(r.claims.byID) != 3 || len(r.claims.starting) != 1 {
+		t.Errorf("remembers %+v", r.claims)
 	}
-	if g.kept("idle", "c-idle") || !g.kept("used", "c-used") || g.kept("used", "another claim") {
+	clock.Step(retainEvery)
+	r.check(t.Context())
+	if g.kept("idle", "c-idle") || g.kept("idle", "") || !g.kept("used", "c-used") || !g.kept("used", "") || g.kept("used", "another claim") {
 		t.Error("the source is to forget the claims that are over, and no other")
 	}
 }
@@ -144,14 +185,16 @@ func TestNothingIsReleasedWhileAGatewayIsSilent(t *testing.T) {
 // TestAnotherClaim: what was judged is a claim; the same ID bound anew is not
 // ended in its place.
 func TestAnotherClaim(t *testing.T) {
-	r, _, _ := setup(t, &gateways{at: nobody}, running("s", 5*time.Second))
-	old := running("s", 5*time.Second)
-	r.sight([]v1alpha1.Sandbox{*old})
-	anew := running("s", 5*time.Second)
+	r, clock, c := setup(t, &gateways{at: nobody}, running("s", 5*time.Second))
+	r.sight()
+	clock.Step(time.Minute)
+	anew := read(t, c, "s")
 	anew.Spec.Binding.ClaimID = "another"
-	r.Clock.(*clocktesting.FakeClock).Step(time.Minute)
-	list := r.sight([]v1alpha1.Sandbox{*anew})
-	picked, err := r.pick(t.Context(), list, nil, newTimeouts(r.client))
+	if err := c.Update(t.Context(), anew); err != nil {
+		t.Fatal(err)
+	}
+	r.sight()
+	picked, err := r.pick(t.Context(), r.claims.all, newTimeouts(r.client))
 	if err != nil || len(picked) != 0 {
 		t.Errorf("picked %v, %v: idle time of another claim counts", picked, err)
 	}
@@ -206,8 +249,8 @@ func TestIdle(t *testing.T) {
 		{name: "a gateway lost its memory", timeout: time.Minute, sighted: ago(time.Hour), used: ago(2 * time.Minute), floor: ago(time.Second)},
 		{name: "used in the future", timeout: time.Minute, sighted: ago(time.Hour), used: now.Add(time.Hour)},
 	} {
-		if got := idle(now, tt.timeout, tt.sighted, tt.used, tt.floor); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+		if at, ok := idleAt(tt.timeout, tt.sighted, tt.used, tt.floor); ok && !now.Before(at) != tt.want || !ok && tt.want {
+			t.Errorf("%s: %v, %v", tt.name, at, ok)
 		}
 	}
 }
@@ -238,15 +281,19 @@ func TestLastActiveIsWrittenSparingly(t *testing.T) {
 	if len(s) != 30 {
 		t.Errorf("%d written after a second, want all 30", len(s))
 	}
-	first := s["sa"]
+	first := maps.Clone(s)
 	clock.Step(14 * time.Minute)
 	r.check(t.Context())
-	if !s["sa"].Equal(first) {
+	if !maps.Equal(s, first) {
 		t.Error("written again within a quarter of the idle timeout")
 	}
 	clock.Step(time.Minute)
 	r.check(t.Context())
-	if s["sa"].Equal(first) {
-		t.Error("not written again after a quarter of the idle timeout")
+	clock.Step(time.Second)
+	r.check(t.Context())
+	for id, at := range first {
+		if s[id].Equal(at) {
+			t.Errorf("%s: not written again after a quarter of the idle timeout", id)
+		}
 	}
 }

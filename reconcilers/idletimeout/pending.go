@@ -19,25 +19,13 @@ import (
 // a request or, made by one, is forgotten by reconcilers/sandbox. Only the
 // goroutine of Start, or one that stands in for it, calls it.
 func (r *IdleTimeoutReconciler) CheckAndReleasePendingSandboxes(ctx context.Context) error {
+	r.sight()
 	now := r.Clock.Now()
 	r.due = time.Time{}
-	var list v1alpha1.SandboxList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing sandboxes: %w", err)
-	}
 	timeouts := newTimeouts(r.client)
-	before := r.starts
-	r.starts = make(map[claimKey]time.Time)
 	var errs []error
-	for i := range list.Items {
-		s := &list.Items[i]
-		if s.Spec.End != nil || s.Spec.Binding == nil || s.Status.Phase != v1alpha1.SandboxStarting {
-			continue
-		}
-		if since, known := before[keyOf(s)]; known {
-			r.starts[keyOf(s)] = since
-		}
-		if err := r.judgeStart(ctx, s, timeouts, now); err != nil {
+	for t := range r.claims.starting {
+		if err := r.judgeStart(ctx, t, timeouts, now); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -45,7 +33,8 @@ func (r *IdleTimeoutReconciler) CheckAndReleasePendingSandboxes(ctx context.Cont
 }
 
 // judgeStart ends a sandbox that is late, or notes when it will be.
-func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, s *v1alpha1.Sandbox, timeouts *timeouts, now time.Time) error {
+func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, t *tracked, timeouts *timeouts, now time.Time) error {
+	s := t.sandbox
 	startup, _, err := timeouts.of(ctx, s)
 	if err != nil {
 		return err
@@ -54,12 +43,10 @@ func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, s *v1alpha1.Sand
 	if err != nil || pod == nil {
 		return err
 	}
-	since, known := r.starts[keyOf(s)]
-	if !known {
-		since = now.Add(-r.missed(pod, now))
-		r.starts[keyOf(s)] = since
+	if t.starts.IsZero() {
+		t.starts = now.Add(-r.missed(pod, now))
 	}
-	late := since.Add(startup)
+	late := t.starts.Add(startup)
 	if !now.Before(late) {
 		// The cache may not show yet that it runs, and perhaps serves.
 		if pod, err = r.starting(ctx, r.APIReader, s); err != nil || pod == nil {
@@ -73,10 +60,11 @@ func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, s *v1alpha1.Sand
 	return nil
 }
 
-// starting returns the sandbox's pod if that was claimed and does not run yet.
+// starting returns the sandbox's pod, to be read alone, if that was claimed and
+// does not run yet.
 func (r *IdleTimeoutReconciler) starting(ctx context.Context, from client.Reader, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := from.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
+	err := from.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -100,8 +100,8 @@ func TestStartupCountsForEachClaim(t *testing.T) {
 	r.check(t.Context())
 	clock.Step(4 * time.Second)
 	r.check(t.Context())
-	if got := ended(t, c, "s"); got != "" || len(r.starts) != 1 {
-		t.Fatalf("end %q, remembers %v", got, r.starts)
+	if got := ended(t, c, "s"); got != "" || len(r.claims.starting) != 1 {
+		t.Fatalf("end %q, remembers %v", got, r.claims.starting)
 	}
 	clock.Step(time.Second)
 	r.check(t.Context())
@@ -112,8 +112,8 @@ func TestStartupCountsForEachClaim(t *testing.T) {
 		t.Errorf("the end does not say what the pod waited for: %s", said)
 	}
 	r.check(t.Context())
-	if len(r.starts) != 0 || !r.due.IsZero() {
-		t.Errorf("remembers %v, due %v", r.starts, r.due)
+	if len(r.claims.starting) != 0 || !r.due.IsZero() {
+		t.Errorf("remembers %v, due %v", r.claims.starting, r.due)
 	}
 }
 

@@ -1,10 +1,8 @@
 package idletimeout
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,20 +39,16 @@ func (s statusStore) SaveLastActive(ctx context.Context, sandbox *v1alpha1.Sandb
 	return nil
 }
 
-// throttle spreads the writes of lastActive. One goroutine uses it.
+// persistLooks is how many claims a check looks at for a lastActive to write: with
+// more, each has its turn every few checks.
+const persistLooks = 5000
+
+// throttle bounds the writes of lastActive. One goroutine uses it.
 type throttle struct {
-	saved map[claimKey]saved
 	// budget is the number of writes allowed at the time refilled.
 	budget   float64
 	refilled time.Time
 }
-
-// saved is the last write for a claim: when, and what it said.
-type saved struct{ at, value time.Time }
-
-func newThrottle() *throttle { return &throttle{saved: map[claimKey]saved{}} }
-
-func (t *throttle) forget(key claimKey) { delete(t.saved, key) }
 
 // allow takes one write out of the budget, if there is one.
 func (t *throttle) allow(now time.Time) bool {
@@ -71,41 +65,38 @@ func (t *throttle) allow(now time.Time) bool {
 	return true
 }
 
-// persist writes lastActive where it moved, oldest write first, within the
-// budget. A failed write is tried again at the next check.
-func (r *IdleTimeoutReconciler) persist(ctx context.Context, running []*v1alpha1.Sandbox, used map[string]time.Time, timeouts *timeouts) {
+// persist writes lastActive where it moved, in turns, within the budget. A failed
+// write is tried again at the next check.
+func (r *IdleTimeoutReconciler) persist(ctx context.Context, timeouts *timeouts) {
 	if r.store == nil {
 		return
 	}
-	now := r.Clock.Now()
-	var due []*v1alpha1.Sandbox
-	for _, s := range running {
-		at, ok := used[s.Name]
-		last := r.saving.saved[keyOf(s)]
-		if !ok || !at.After(last.value) {
+	now, all := r.Clock.Now(), r.claims.all
+	for range min(len(all), persistLooks) {
+		if r.turn >= len(all) {
+			r.turn = 0
+		}
+		t := all[r.turn]
+		at, ok := time.Time{}, false
+		if t.running && !t.save.After(now) {
+			at, ok = r.source.LastActive(t.key.id, t.key.claim)
+		}
+		if !ok || !at.After(t.saved) {
+			r.turn++
 			continue
 		}
-		_, timeout, err := timeouts.of(ctx, s)
+		if !r.saving.allow(now) {
+			return // it is the first at the next check
+		}
+		_, timeout, err := timeouts.of(ctx, t.sandbox)
+		if err == nil {
+			err = r.store.SaveLastActive(ctx, t.sandbox, at)
+		}
 		if err != nil {
 			log.FromContext(ctx).Error(err, "lastActive is written later")
 			return
 		}
-		between := max(leastBetween, timeout/4)
-		if last.at.IsZero() || now.Sub(last.at) >= between {
-			due = append(due, s)
-		}
-	}
-	slices.SortFunc(due, func(a, b *v1alpha1.Sandbox) int {
-		return cmp.Or(r.saving.saved[keyOf(a)].at.Compare(r.saving.saved[keyOf(b)].at), cmp.Compare(a.Name, b.Name))
-	})
-	for _, s := range due {
-		if !r.saving.allow(now) {
-			return
-		}
-		if err := r.store.SaveLastActive(ctx, s, used[s.Name]); err != nil {
-			log.FromContext(ctx).Error(err, "lastActive is written later")
-			return
-		}
-		r.saving.saved[keyOf(s)] = saved{now, used[s.Name]}
+		t.saved, t.save = at, now.Add(max(leastBetween, timeout/4))
+		r.turn++
 	}
 }

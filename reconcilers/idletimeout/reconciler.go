@@ -19,20 +19,24 @@ import (
 // DefaultInterval is the time between two checks.
 const DefaultInterval = 2 * time.Second
 
-// LastActiveSource tells when each sandbox was last in use, by ID, over all
-// gateways. An ID that is missing was not seen in use. An error means that some
-// gateway could not tell.
+// LastActiveSource tells when each claim was last in use, over all gateways.
 type LastActiveSource interface {
-	GetLastActive(ctx context.Context) (map[string]time.Time, error)
+	// Poll asks every gateway what was in use since it was last asked. An error means
+	// that some gateway could not tell.
+	Poll(ctx context.Context) error
+	// LastActive returns when the claim was last in use, by what Poll has heard; false
+	// if no gateway has said so. It is asked of each sandbox every few seconds.
+	LastActive(id, claim string) (time.Time, bool)
 }
 
 // Memory is what a source may add: how far back it remembers, and what it need
 // no longer remember.
 type Memory interface {
 	// Floor is the time before which some use may be forgotten; read after
-	// GetLastActive.
+	// Poll.
 	Floor() time.Time
-	// Retain forgets the claims that keep refuses.
+	// Retain forgets the claims that keep refuses. The claim is empty for an ID that
+	// was in use before its claim was known.
 	Retain(keep func(id, claim string) bool)
 }
 
@@ -59,18 +63,22 @@ type IdleTimeoutReconciler struct {
 	// Metrics is nil for none.
 	Metrics *Metrics
 
-	seen   map[claimKey]time.Time
-	starts map[claimKey]time.Time // since when each claim starts, as far as was seen
-	due    time.Time              // when the next of them is late; zero: none starts
-	dealt  map[string]struct{}    // tokens of releases that are over, while the cache may show them
+	feed   feed
+	claims claims
+	due    time.Time           // when the next start is late; zero: none starts
+	dealt  map[string]struct{} // tokens of releases that are over, while the cache may show them
 	saving *throttle
+	turn   int // whose lastActive is looked at next: a place in claims.all
+	// retained is when the source was last told what it may forget.
+	retained time.Time
 }
 
 // claimKey tells claims apart, also those of two sandboxes of one ID.
 type claimKey struct{ id, claim string }
 
 // NewIdleTimeoutReconciler returns a Runnable that checks at once and then each
-// interval (≤ 0 means DefaultInterval). c reads from the manager's cache. A nil
+// interval (≤ 0 means DefaultInterval); SetupWithManager adds it to its manager. c
+// reads from the manager's cache. A nil
 // store keeps no lastActive. A nil source logs a warning and releases nothing
 // for idleness.
 func NewIdleTimeoutReconciler(c client.Client, store SandboxStore, interval time.Duration, source LastActiveSource) *IdleTimeoutReconciler {
@@ -79,12 +87,14 @@ func NewIdleTimeoutReconciler(c client.Client, store SandboxStore, interval time
 	}
 	return &IdleTimeoutReconciler{
 		client: c, APIReader: c, store: store, interval: interval, source: source,
-		Clock: clock.RealClock{}, seen: map[claimKey]time.Time{}, dealt: map[string]struct{}{}, saving: newThrottle(),
+		Clock: clock.RealClock{}, claims: newClaims(), dealt: map[string]struct{}{}, saving: &throttle{},
 	}
 }
 
-// SetupWithManager adds the reconciler to the manager.
+// SetupWithManager adds the reconciler to the manager, whose watch of Sandboxes it
+// follows.
 func (r *IdleTimeoutReconciler) SetupWithManager(mgr manager.Manager) error {
+	r.feed = &informed{informers: mgr.GetCache()}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding the idle timeout: %w", err)
 	}
@@ -98,6 +108,12 @@ func (r *IdleTimeoutReconciler) NeedLeaderElection() bool { return true }
 func (r *IdleTimeoutReconciler) Start(ctx context.Context) error {
 	if r.source == nil {
 		log.FromContext(ctx).Info("warning: no source of activity: no sandbox is released for idleness")
+	}
+	if err := r.feed.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
 	}
 	ticker := r.Clock.NewTicker(r.interval)
 	defer ticker.Stop()
@@ -146,26 +162,25 @@ func (r *IdleTimeoutReconciler) checkStarts(ctx context.Context) {
 }
 
 // releaseIdle is what the package comment says, and the persisting of lastActive.
+// checkStarts has taken in what changed.
 func (r *IdleTimeoutReconciler) releaseIdle(ctx context.Context) error {
-	var list v1alpha1.SandboxList
-	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing sandboxes: %w", err)
-	}
-	running := r.sight(list.Items)
-	if err := r.callOffLeftovers(ctx, list.Items); err != nil {
+	if err := r.callOffLeftovers(ctx); err != nil {
 		return err
 	}
-	used, err := r.source.GetLastActive(ctx)
-	if err != nil {
+	r.retain()
+	if err := r.source.Poll(ctx); err != nil {
 		return fmt.Errorf("asking the gateways what is in use: %w", err)
 	}
 	timeouts := newTimeouts(r.client)
-	r.persist(ctx, running, used, timeouts)
-	candidates, err := r.pick(ctx, running, used, timeouts)
+	r.persist(ctx, timeouts)
+	if err := r.lookAtPools(ctx, timeouts); err != nil {
+		return err
+	}
+	candidates, err := r.pick(ctx, r.claims.all, timeouts)
 	if err != nil || len(candidates) == 0 {
 		return err
 	}
-	return r.release(ctx, candidates, used, timeouts)
+	return r.release(ctx, candidates, timeouts)
 }
 
 // end writes spec.end if the sandbox is still bound by the claim that was judged.

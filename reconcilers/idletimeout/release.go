@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,26 +38,27 @@ var errNoPreparer = errors.New("the source of activity cannot prepare releases")
 
 // pending is a release whose token is on the Sandbox, once begun.
 type pending struct {
+	claim   *tracked // nil for one that is called off alone
 	sandbox *v1alpha1.Sandbox
 	controlplane.Release
 	begun bool
 }
 
 // release takes the candidates through the two steps, batch by batch.
-func (r *IdleTimeoutReconciler) release(ctx context.Context, candidates []*v1alpha1.Sandbox, used map[string]time.Time, timeouts *timeouts) error {
+func (r *IdleTimeoutReconciler) release(ctx context.Context, candidates []*tracked, timeouts *timeouts) error {
 	preparer, ok := r.source.(Preparer)
 	if !ok {
 		return errNoPreparer
 	}
 	for batch := range slices.Chunk(candidates, releaseBatch) {
-		if err := r.releaseBatch(ctx, preparer, batch, used, timeouts); err != nil {
+		if err := r.releaseBatch(ctx, preparer, batch, timeouts); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *IdleTimeoutReconciler) releaseBatch(ctx context.Context, preparer Preparer, batch []*v1alpha1.Sandbox, used map[string]time.Time, timeouts *timeouts) error {
+func (r *IdleTimeoutReconciler) releaseBatch(ctx context.Context, preparer Preparer, batch []*tracked, timeouts *timeouts) error {
 	begun, beginErr := r.begin(ctx, batch, timeouts)
 	if len(begun) == 0 {
 		return beginErr
@@ -73,13 +73,13 @@ func (r *IdleTimeoutReconciler) releaseBatch(ctx context.Context, preparer Prepa
 		return errors.Join(fmt.Errorf("asking the gateways to prepare: %w", err), r.callOff(ctx, begun), beginErr)
 	}
 	// A gateway that went meanwhile took with it what it knew.
-	still, err := r.pick(ctx, batch, used, timeouts)
+	still, err := r.pick(ctx, batch, timeouts)
 	if err != nil {
 		return errors.Join(err, r.callOff(ctx, begun), beginErr)
 	}
 	var commit, off []pending
 	for _, p := range begun {
-		if inUse[p.SandboxID] || !slices.Contains(still, p.sandbox) {
+		if inUse[p.SandboxID] || !slices.Contains(still, p.claim) {
 			off = append(off, p)
 		} else {
 			commit = append(commit, p)
@@ -92,14 +92,15 @@ func (r *IdleTimeoutReconciler) releaseBatch(ctx context.Context, preparer Prepa
 // begin writes the tokens. Of a sandbox that has moved on nothing is returned,
 // nor of one whose write failed: should it have been applied, the next check
 // finds the token.
-func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*v1alpha1.Sandbox, timeouts *timeouts) ([]pending, error) {
+func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*tracked, timeouts *timeouts) ([]pending, error) {
 	all := make([]pending, len(batch))
-	for i, s := range batch {
+	for i, t := range batch {
+		s := t.sandbox
 		_, idle, err := timeouts.of(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		all[i] = pending{sandbox: s, Release: controlplane.Release{
+		all[i] = pending{claim: t, sandbox: s, Release: controlplane.Release{
 			SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Token: string(uuid.NewUUID()), Idle: idle,
 		}}
 	}
@@ -141,14 +142,10 @@ func (r *IdleTimeoutReconciler) callOff(ctx context.Context, all []pending) erro
 // callOffLeftovers takes away the tokens that some check before this one left:
 // another controller's, or this one's that a write failed for. What the last
 // check has dealt with may still show in the cache.
-func (r *IdleTimeoutReconciler) callOffLeftovers(ctx context.Context, all []v1alpha1.Sandbox) error {
+func (r *IdleTimeoutReconciler) callOffLeftovers(ctx context.Context) error {
 	var left []pending
 	lagging := map[string]struct{}{}
-	for i := range all {
-		s := &all[i]
-		if s.Spec.Release == nil || s.Spec.End != nil {
-			continue
-		}
+	for _, s := range r.claims.releasing {
 		token := s.Spec.Release.Token
 		if _, known := r.dealt[token]; known {
 			lagging[token] = struct{}{}

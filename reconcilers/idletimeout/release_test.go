@@ -158,7 +158,7 @@ func TestControllerDiesBetweenTheSteps(t *testing.T) {
 				t.Fatalf("the dead one left %+v and has %d writes under way", s.Spec, len(late))
 			}
 			next, clock, _ := setup(t, g)
-			next.client = c
+			next.client, next.feed = c, &listed{client: c}
 			next.check(t.Context())
 			if s := read(t, c, "s"); s.Spec.Release != nil || s.Spec.End != nil {
 				t.Errorf("the successor left %+v", s.Spec)
@@ -238,16 +238,19 @@ func TestLaggingCacheIsNoLeftover(t *testing.T) {
 		},
 	})
 	for range 3 {
-		if err := r.callOffLeftovers(t.Context(), []v1alpha1.Sandbox{*stale}); err != nil || writes != 0 {
+		r.claims.releasing = map[string]*v1alpha1.Sandbox{"s": stale}
+		if err := r.callOffLeftovers(t.Context()); err != nil || writes != 0 {
 			t.Fatalf("%d writes, %v", writes, err)
 		}
 	}
 	other := stale.DeepCopy()
 	other.Spec.Release.Token = "another's"
-	if err := r.callOffLeftovers(t.Context(), []v1alpha1.Sandbox{*other}); err != nil || writes != 1 {
+	r.claims.releasing = map[string]*v1alpha1.Sandbox{"s": other}
+	if err := r.callOffLeftovers(t.Context()); err != nil || writes != 1 {
 		t.Errorf("%d writes, %v", writes, err)
 	}
-	if err := r.callOffLeftovers(t.Context(), nil); err != nil || len(r.dealt) != 0 {
+	r.claims.releasing = nil
+	if err := r.callOffLeftovers(t.Context()); err != nil || len(r.dealt) != 0 {
 		t.Errorf("remembers %v for ever", r.dealt)
 	}
 }

@@ -42,16 +42,34 @@ func (t *timeouts) of(ctx context.Context, s *v1alpha1.Sandbox) (startup, idle t
 		startup, idle = v1alpha1.Timeouts(s, nil, nil)
 		return startup, effective(idle), nil
 	}
-	key := types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}
-	defaults, ok := t.pools[key]
-	if !ok {
-		if defaults, err = t.look(ctx, key); err != nil {
-			return 0, 0, err
-		}
-		t.pools[key] = defaults
+	defaults, err := t.defaults(ctx, poolOf(s))
+	if err != nil {
+		return 0, 0, err
 	}
 	startup, idle = v1alpha1.Timeouts(s, defaults.pool, defaults.template)
 	return startup, effective(idle), nil
+}
+
+// ofPool returns the timeouts of the pool's sandboxes that have none of their own.
+func (t *timeouts) ofPool(ctx context.Context, key types.NamespacedName) (startup, idle time.Duration, err error) {
+	defaults, err := t.defaults(ctx, key)
+	if err != nil {
+		return 0, 0, err
+	}
+	startup, idle = v1alpha1.Timeouts(&v1alpha1.Sandbox{}, defaults.pool, defaults.template)
+	return startup, effective(idle), nil
+}
+
+func (t *timeouts) defaults(ctx context.Context, key types.NamespacedName) (poolDefaults, error) {
+	defaults, ok := t.pools[key]
+	if ok {
+		return defaults, nil
+	}
+	defaults, err := t.look(ctx, key)
+	if err == nil {
+		t.pools[key] = defaults
+	}
+	return defaults, err
 }
 
 // effective is the idle timeout that is kept; 0 or less means never.
@@ -64,7 +82,7 @@ func effective(idle time.Duration) time.Duration {
 
 func (t *timeouts) look(ctx context.Context, key types.NamespacedName) (poolDefaults, error) {
 	pool := &v1alpha1.SandboxPool{}
-	if err := t.reader.Get(ctx, key, pool); apierrors.IsNotFound(err) {
+	if err := t.reader.Get(ctx, key, pool, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return poolDefaults{}, nil
 	} else if err != nil {
 		return poolDefaults{}, fmt.Errorf("reading pool %s: %w", key, err)
@@ -72,7 +90,7 @@ func (t *timeouts) look(ctx context.Context, key types.NamespacedName) (poolDefa
 	found := poolDefaults{pool: pool, template: pool.Spec.Template}
 	if ref := pool.Spec.TemplateRef; ref != nil {
 		template := &v1alpha1.SandboxTemplate{}
-		err := t.reader.Get(ctx, client.ObjectKey{Name: ref.Name}, template)
+		err := t.reader.Get(ctx, client.ObjectKey{Name: ref.Name}, template, client.UnsafeDisableDeepCopy)
 		if err == nil {
 			found.template = &template.Spec
 		} else if !apierrors.IsNotFound(err) {

@@ -1,0 +1,165 @@
+package idletimeout
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// retainEvery is how often the source is told what it may forget.
+const retainEvery = time.Minute
+
+// tracked is a claim that is not over, as its Sandbox was last seen.
+type tracked struct {
+	key     claimKey
+	sandbox *v1alpha1.Sandbox // the cache's; never changed
+	place   int               // in claims.all
+	running bool
+
+	// seen is when the claim was first seen running, zero before.
+	seen time.Time
+	// judge is when the claim is to be judged next: before that it is not idle for
+	// long enough whatever is heard of it.
+	judge time.Time
+	// starts is since when the claim has been seen to start; zero if it does not.
+	starts time.Time
+	// saved is the lastActive last written, and save when it may be written anew.
+	saved, save time.Time
+}
+
+// claims are all that are not over, and the releases whose tokens show. One
+// goroutine uses it.
+type claims struct {
+	byID map[string]*tracked
+	all  []*tracked // in no order
+	// starting are those whose Sandbox says so.
+	starting map[*tracked]struct{}
+	// releasing are the Sandboxes that have a token and no end.
+	releasing map[string]*v1alpha1.Sandbox
+	// pools are those of the claims.
+	pools map[types.NamespacedName]*pooled
+}
+
+// pooled is what is known of the pool of some claims.
+type pooled struct {
+	claims int
+	// idle is the timeout of its sandboxes that have none of their own, as of the
+	// last check.
+	idle time.Duration
+}
+
+func newClaims() claims {
+	return claims{
+		byID: map[string]*tracked{}, starting: map[*tracked]struct{}{}, releasing: map[string]*v1alpha1.Sandbox{},
+		pools: map[types.NamespacedName]*pooled{},
+	}
+}
+
+// sight takes in what has changed since the last look.
+func (r *IdleTimeoutReconciler) sight() {
+	now := r.Clock.Now()
+	for name, s := range r.feed.Changed() {
+		r.claims.take(name, s, now)
+	}
+}
+
+// take takes in one Sandbox; nil is one that is gone.
+func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
+	over := s == nil || s.Spec.End != nil
+	if over || s.Spec.Release == nil {
+		delete(c.releasing, name)
+	} else {
+		c.releasing[name] = s
+	}
+	t := c.byID[name]
+	if t != nil && (over || s.Spec.Binding == nil || t.key != keyOf(s)) {
+		c.remove(t)
+		t = nil
+	}
+	if over || s.Spec.Binding == nil {
+		return
+	}
+	if t == nil {
+		t = &tracked{key: keyOf(s), place: len(c.all)}
+		c.byID[name], c.all = t, append(c.all, t)
+		pool := c.pools[poolOf(s)]
+		if pool == nil {
+			pool = &pooled{}
+			c.pools[poolOf(s)] = pool
+		}
+		pool.claims++
+	}
+	t.sandbox, t.running = s, s.Status.Phase == v1alpha1.SandboxRunning
+	t.judge = time.Time{} // its timeout may be another
+	if t.running && t.seen.IsZero() {
+		t.seen = now
+	}
+	if s.Status.Phase == v1alpha1.SandboxStarting {
+		c.starting[t] = struct{}{}
+	} else {
+		delete(c.starting, t)
+		t.starts = time.Time{}
+	}
+}
+
+func (c *claims) remove(t *tracked) {
+	last := c.all[len(c.all)-1]
+	c.all[t.place], last.place = last, t.place
+	c.all[len(c.all)-1] = nil
+	c.all = c.all[:len(c.all)-1]
+	delete(c.byID, t.key.id)
+	delete(c.starting, t)
+	if pool := poolOf(t.sandbox); c.pools[pool].claims > 1 {
+		c.pools[pool].claims--
+	} else {
+		delete(c.pools, pool)
+	}
+}
+
+// live reports whether the claim is not over. The claim "" stands for use of the
+// ID before its claim was known.
+func (c *claims) live(id, claim string) bool {
+	t := c.byID[id]
+	return t != nil && (claim == "" || claim == t.key.claim)
+}
+
+// retain tells the source now and then what it may forget.
+func (r *IdleTimeoutReconciler) retain() {
+	m, ok := r.source.(Memory)
+	if now := r.Clock.Now(); ok && (r.retained.IsZero() || now.Sub(r.retained) >= retainEvery) {
+		r.retained = now
+		m.Retain(r.claims.live)
+	}
+}
+
+// lookAtPools has the claims of a pool judged anew whose timeout has changed.
+func (r *IdleTimeoutReconciler) lookAtPools(ctx context.Context, timeouts *timeouts) error {
+	moved := map[types.NamespacedName]bool{}
+	for key, pool := range r.claims.pools {
+		_, idle, err := timeouts.ofPool(ctx, key)
+		if err != nil {
+			return err
+		}
+		if idle != pool.idle {
+			pool.idle, moved[key] = idle, true
+		}
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	for _, t := range r.claims.all {
+		if moved[poolOf(t.sandbox)] {
+			t.judge = time.Time{}
+		}
+	}
+	return nil
+}
+
+func poolOf(s *v1alpha1.Sandbox) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}
+}
+
+func keyOf(s *v1alpha1.Sandbox) claimKey { return claimKey{s.Name, s.Spec.Binding.ClaimID} }
