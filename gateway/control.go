@@ -39,7 +39,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 		return err
 	}
 	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
-		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: usage{g.usage},
+		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: usage{g.usage, g.index},
 		Releaser: releaser{g.usage, g.poller},
 		Drain:    func(context.Context) error { g.drain.begin(); return nil },
 		Placed:   g.set.Place,

@@ -4,18 +4,47 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
 )
 
 // usage is the activity registry in the words of extproc and controlplane.
-type usage struct{ *inuse.Registry }
+type usage struct {
+	*inuse.Registry
+	index claimIndex
+}
+
+// claimIndex says which claim is a sandbox's. The index satisfies it.
+type claimIndex interface {
+	Synced() bool
+	Resolve(id string) index.Answer
+}
 
 // StreamEnded implements extproc.Activity. Envoy tells times by the wall clock,
-// the stamps do not, so what counts is how long ago it was. The stamp of a claim
-// that is over is one that nobody reports.
+// the stamps do not, so what counts is how long ago it was.
+//
+// Envoy may tell of the stream long after its claim was over, when the registry has
+// forgotten that: a new entry would then stay for good, since nothing would take it
+// out again. So one is made only for a claim that may live: a stream that the
+// process before this one began has none yet.
 func (u usage) StreamEnded(id, claim string, at time.Time) {
-	ago := max(time.Since(at), 0)
-	u.Stamp(id, claim).Touch(u.Now() - ago.Nanoseconds())
+	stamp := u.Existing(id, claim)
+	if stamp == nil && u.mayLive(id, claim) {
+		stamp = u.Stamp(id, claim)
+	}
+	if stamp != nil {
+		stamp.Touch(u.Now() - max(time.Since(at), 0).Nanoseconds())
+	}
+}
+
+// mayLive reports whether the claim is its sandbox's by the index. An index that has
+// not listed yet knows no claim, and denies none.
+func (u usage) mayLive(id, claim string) bool {
+	if !u.index.Synced() {
+		return true
+	}
+	a := u.index.Resolve(id)
+	return a.ClaimID == claim && a.State != index.Ended
 }
 
 // LastActive implements controlplane.ActivitySource.

@@ -88,6 +88,17 @@ func (r *Registry) Stamp(id, claim string) *routecache.Stamp {
 	return &e.stamp
 }
 
+// Existing returns the stamp of a claim that has an entry; nil if it has none, which
+// is so once it is over.
+func (r *Registry) Existing(id, claim string) *routecache.Stamp {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.find(id, claim); e != nil {
+		return &e.stamp
+	}
+	return nil
+}
+
 // Park says that a request for the sandbox waits in this gateway; until unpark
 // is called the sandbox is in use. Further calls of unpark do nothing.
 func (r *Registry) Park(id string) (unpark func()) {
