@@ -47,7 +47,7 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 		act:      &fakeActivator{},
 		pools:    fakePools{"default/echo": v1alpha1.AccessPublic, "team/keyed": v1alpha1.AccessAPIKey, "team/closed": ""},
 		lease:    &fakeLease{},
-		activity: &fakeActivity{stamps: map[string]*routecache.Stamp{}, parked: map[string]int{}, ended: map[string]time.Time{}},
+		activity: &fakeActivity{stamps: map[string]*routecache.Stamp{}, parked: map[string]int{}, resolving: map[string]int{}, ended: map[string]time.Time{}},
 		holds:    &fakeHolds{},
 		metrics:  prometheus.NewRegistry(),
 	}
@@ -340,8 +340,10 @@ type fakeActivity struct {
 	mu     sync.Mutex
 	stamps map[string]*routecache.Stamp
 	parked map[string]int
-	ended  map[string]time.Time
-	onEnd  func()
+	// resolving counts requests that wait for a live read.
+	resolving map[string]int
+	ended     map[string]time.Time
+	onEnd     func()
 }
 
 func (a *fakeActivity) Park(id string) func() {

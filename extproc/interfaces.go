@@ -115,6 +115,11 @@ type Holds interface {
 type Activity interface {
 	// Park counts the sandbox as in use until the returned function is called.
 	Park(id string) (unpark func())
+	// Resolving says that a request for the sandbox, which is not authorised yet,
+	// waits for the API server, until the returned function is called. An idle
+	// release that is prepared meanwhile is called off; nothing is stamped, so that
+	// such requests do not keep a sandbox alive.
+	Resolving(id string) (resolved func())
 	// Stamp returns the stamp of a claim, made if need be.
 	Stamp(id, claim string) *routecache.Stamp
 	// StreamEnded notes that the claim was in use until then. It must not make

@@ -88,11 +88,17 @@ type missState struct {
 	// unpark ends the parking; nil while not parked. A parked request stays in
 	// use until it is answered, so that there is no gap before the stamp.
 	unpark func()
+	// resolved ends what Activity.Resolving began; nil if the API server was not
+	// asked. It too stays until the answer.
+	resolved func()
 }
 
 func (m *missState) leave() {
 	if m.unpark != nil {
 		m.unpark()
+	}
+	if m.resolved != nil {
+		m.resolved()
 	}
 }
 
@@ -104,6 +110,9 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	running := res.State == StateRunning && !sameRoute(res.Route, m.refused)
 	if !m.suspect && (running || !m.fresh) {
 		return res, nil
+	}
+	if m.resolved == nil {
+		m.resolved = s.o.Activity.Resolving(c.target.ID)
 	}
 	if err := s.leaveProcess(c); err != nil {
 		return Resolution{}, err

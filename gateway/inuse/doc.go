@@ -20,10 +20,15 @@
 // request is either seen by the look, or waits. A hold has the token of its
 // release and goes with it (Lift), or with the claim (Over).
 //
+// A request that waits for a live read has no claim to stamp yet, and is not
+// authorised. It is noted by its ID (Resolving) until it is answered: the look sees
+// it, so a release that is prepared meanwhile is called off; reports do not.
+//
 // # States of an entry
 //
 // An entry (sandbox ID, claim ID) comes with Stamp, is untouched until its first
 // touch, and goes with Over, for good: a Stamp for a claim that is over already
-// is a loose one that nobody reports. The Registry's mutex guards the entries and
+// is a loose one that nobody reports. What may come long after the claim's end asks
+// for an entry that is there already (Existing). The Registry's mutex guards the entries and
 // what is parked; stamps are touched without it.
 package inuse

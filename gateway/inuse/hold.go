@@ -71,12 +71,13 @@ func (r *Registry) HeldNow(id, claim string) (Held, bool) {
 	return Held{Tokens: slices.Clone(e.hold.tokens), Since: r.now().Sub(e.hold.since), Lifted: e.hold.lifted}, true
 }
 
-// InUse reports whether a request of the sandbox is parked, or the claim was
-// stamped less than within ago. Envoy's counts are in it as of the last tick.
+// InUse reports whether a request of the sandbox is parked or waits for a live read,
+// or the claim was stamped less than within ago. Envoy's counts are in it as of the
+// last tick.
 func (r *Registry) InUse(id, claim string, within time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.parked[id] > 0 {
+	if r.parked[id] > 0 || r.resolving[id] > 0 {
 		return true
 	}
 	e := r.find(id, claim)

@@ -92,3 +92,31 @@ func TestInUse(t *testing.T) {
 		}
 	})
 }
+
+// A request that waits for a live read is in use for a look, and in no report.
+func TestResolving(t *testing.T) {
+	now := newNow()
+	r := NewRegistry(now.Now)
+	first, second := r.Resolving("a"), r.Resolving("a")
+	want := func(what string, want bool) {
+		t.Helper()
+		if got := r.InUse("a", "c", time.Hour); got != want {
+			t.Errorf("%s: in use: %v", what, got)
+		}
+		if entries := r.Since(0).Entries; len(entries) != 0 {
+			t.Errorf("%s: reported %+v", what, entries)
+		}
+	}
+	want("two requests", true)
+	first()
+	first()
+	want("one request", true)
+	if r.InUse("b", "c", time.Hour) {
+		t.Error("another sandbox is in use")
+	}
+	second()
+	want("none", false)
+	if r.Stamp("a", "c").Load() != 0 || len(r.resolving) != 0 {
+		t.Errorf("stamp %d, %d left", r.Stamp("a", "c").Load(), len(r.resolving))
+	}
+}

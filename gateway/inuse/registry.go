@@ -24,6 +24,9 @@ type Registry struct {
 	// all has every entry at its place, for a report to walk through.
 	all    []*entry
 	parked map[string]int // requests parked, by ID
+	// resolving are the requests that wait for a live read, by ID: they may be for
+	// a sandbox, and are not authorised.
+	resolving map[string]int
 	// over holds the claims that are over; overOrder is a ring of them.
 	over      map[claimKey]struct{}
 	overOrder []claimKey
@@ -65,7 +68,7 @@ func NewRegistry(now func() time.Time) *Registry {
 	}
 	return &Registry{
 		now: now, instance: rand.Text(),
-		entries: map[string]*entry{}, parked: map[string]int{}, over: map[claimKey]struct{}{},
+		entries: map[string]*entry{}, parked: map[string]int{}, resolving: map[string]int{}, over: map[claimKey]struct{}{},
 	}
 }
 
@@ -119,6 +122,22 @@ func (r *Registry) unpark(id string) {
 	for e := r.entries[id]; e != nil; e = e.next {
 		e.stamp.Touch(now)
 	}
+}
+
+// Resolving says that a request for the sandbox waits for a live read. Until resolved
+// is called InUse says yes; the request is not use by itself, so no report shows it
+// and nothing is stamped. Further calls of resolved do nothing.
+func (r *Registry) Resolving(id string) (resolved func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resolving[id]++
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.resolving[id]--; r.resolving[id] == 0 {
+			delete(r.resolving, id)
+		}
+	})
 }
 
 // Over forgets a claim that is over.
