@@ -75,15 +75,14 @@ func TestBudgets(t *testing.T) {
 	Judge(r)
 	text := budgetTable(r) + missed(r)
 	for _, want := range []string{
-		"ratio would be 0.50.",
-		"`claims/warm/ratio/p50-vs-bare`: The interval, 1.000 to 1.500, has the budget inside: this run does not tell. One takes 9.0 ms and its bare writes 7.0: 2.0 ms are",
+		"| `claims/warm/ratio/p50-vs-bare` | undecided: 1.000 to 1.500 has the budget inside | sandlane/latency 9000 µs, bare/latency 7000 µs | 4 |",
 		"≤ 1.3 undecided (its median holds) |",
-		"`dataplane/touch-10000/ratio/vs-do-nothing`: Not explained.",
-		"320.0 in front of the do-nothing server: 0.90 and 0.80 of a core. The gateway takes 60.00 µs, the do-nothing server 90.00.",
-		"By CPU alone the ratio would be 0.50. Both send",
-		"A claim took 1.25 tries:",
-		"takes 10.0 ms of CPU for a look, Envoy 30.0 to write it down.",
-		"golang-lru takes 140.0 ns, and a bare map under a mutex 120.0.",
+		"| `dataplane/touch-10000/ratio/vs-do-nothing` | missed | not explained |  |",
+		"sandlane/cpu-etcd 8.000 ms a claim, sandlane/cpu-envoy 2.000 ms a claim",
+		"sandlane/tries 1.250 x",
+		"| sandlane/cpu 10.00 ms, envoy/cpu 30.00 ms | 2 |",
+		"golang-lru/hot-1 140.0 ns, map-mutex/hot-1 120.0 ns | 3 |",
+		"\n1. ",
 		"≥ 0.8 holds (no interval) |",
 		"| claims/release/sandlane/p99 | | | 0 | | ≤ 50 not measured |",
 	} {
