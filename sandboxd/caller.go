@@ -1,6 +1,7 @@
 package sandboxd
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,7 +16,12 @@ type caller struct {
 	*access.State
 	identity *identity.Identity
 	imageEnv map[string]string // never written
+	workdir  string            // the image's
 }
+
+// Workdir returns the default working directory: that of /init, else the image's, or
+// nothing.
+func (c *caller) Workdir() string { return cmp.Or(c.State.Workdir(), c.workdir) }
 
 // ImageEnv returns a copy of what commands get of the image's environment.
 func (c *caller) ImageEnv() map[string]string { return maps.Clone(c.imageEnv) }

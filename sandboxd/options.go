@@ -19,9 +19,12 @@ const Version = "0.6.13"
 type Options struct {
 	// Address to listen on; empty means ":49983", where SDKs expect it.
 	Address string
-	// DefaultUser acts where a request names none and /init set none. Empty
-	// means "user" if there is one, else the own user.
+	// DefaultUser acts where a request names none and /init set none. Empty means
+	// the image's, else "user" if there is one, else the own user.
 	DefaultUser string
+	// Workdir is where commands and relative paths begin if /init says nothing else;
+	// empty means the home of their user.
+	Workdir string
 	// Home replaces the home of the own user, who then is the default user too:
 	// for a sandbox without a file system of its own, where both would be those
 	// of whoever started it. Empty means neither.
@@ -79,7 +82,7 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	flags := flag.NewFlagSet("sandboxd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.Address, "address", "", "address to listen on (default \":49983\")")
-	flags.StringVar(&o.DefaultUser, "default-user", "", "user of requests that name none (default \"user\" if there is one)")
+	flags.StringVar(&o.DefaultUser, "default-user", "", "user of requests that name none (default $"+imageUser+", else \"user\" if there is one)")
 	home := flags.String("home", "", "home of the own user, who becomes the default user")
 	flags.BoolVar(&o.Open, "open", false, "answer requests before /init, without a token")
 	flags.BoolVar(&o.SetClock, "set-clock", false, "let /init set the clock of the machine")
@@ -99,6 +102,10 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 		}
 	} else {
 		o.RunDir = runDir // of a file system of the sandbox's own
+		// A container starts in the folder that its image or pod names, else in /.
+		if dir, err := os.Getwd(); err == nil && dir != "/" {
+			o.Workdir = dir
+		}
 	}
 	o.InitSecret = os.Getenv(initSecretEnv)
 	if *secretFile != "" {

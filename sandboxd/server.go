@@ -49,8 +49,15 @@ func New(options Options) *Server {
 		Users: users.Database{Home: options.Home}, DefaultUser: options.DefaultUser,
 		InitSecret: options.InitSecret, Open: options.Open,
 	}
-	if options.Home != "" && options.DefaultUser == "" {
+	switch {
+	case options.DefaultUser != "":
+	case options.Home != "":
 		settings.DefaultUser = settings.Users.Own().Name
+	default:
+		var err error
+		if settings.DefaultUser, err = userOfImage(options.Environ, settings.Users); err != nil {
+			_, _ = fmt.Fprintln(options.Log, "sandboxd:", err)
+		}
 	}
 	if options.SetClock {
 		settings.SetClock = setClock
@@ -60,7 +67,7 @@ func New(options Options) *Server {
 	if err := id.Write(); err != nil {
 		_, _ = fmt.Fprintln(options.Log, "sandboxd:", err)
 	}
-	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ)}
+	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ), workdir: options.Workdir}
 	s := &Server{
 		options:    options,
 		processes:  process.New(caller, options.Retention),

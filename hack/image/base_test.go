@@ -74,7 +74,7 @@ func TestBaseSandboxOnAnImage(t *testing.T) {
 		config := configOf(t, image)
 		wantSandbox(t, config)
 		c := config.Config
-		if c.WorkingDir != "/work" || strings.Join(c.Env, " ") != "PATH=/opt/bin:/usr/bin LANG=C.UTF-8 SANDBOXD_ENV=LANG" || c.Labels["theirs"] != "stays" {
+		if c.WorkingDir != "/work" || strings.Join(c.Env, " ") != "PATH=/opt/bin:/usr/bin LANG=C.UTF-8 SANDBOXD_USER=node SANDBOXD_ENV=LANG" || c.Labels["theirs"] != "stays" {
 			t.Errorf("not as it was: %+v", c)
 		}
 		if c.Labels["org.opencontainers.image.base.digest"] != digestOf(t, base) || c.Labels["org.opencontainers.image.base.name"] != registry+"/tools:1" {

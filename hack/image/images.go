@@ -176,9 +176,16 @@ func (b *builder) sandboxOn(ctx context.Context, p v1.Platform) (v1.Image, error
 // the image's from those that a pod adds.
 const commandEnv = "SANDBOXD_ENV"
 
-// keepForCommands has commands get the variables that the image had. PATH they get
-// anyway, and HOME and USER are those of whoever runs them.
+// userEnv tells sandboxd, which runs as root itself, the user of the image.
+const userEnv = "SANDBOXD_USER"
+
+// keepForCommands has commands run as the image's user, and with the variables that
+// the image had: PATH they get anyway, and HOME and USER are those of their user. The
+// working directory they get because sandboxd starts in it.
 func keepForCommands(c *v1.Config) {
+	if c.User != "" && !slices.ContainsFunc(c.Env, func(pair string) bool { return strings.HasPrefix(pair, userEnv+"=") }) {
+		c.Env = append(c.Env, userEnv+"="+c.User)
+	}
 	var names []string
 	for _, pair := range c.Env {
 		name, _, _ := strings.Cut(pair, "=")

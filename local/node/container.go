@@ -127,6 +127,9 @@ func (c *container) start() (*process, error) {
 	}
 	full := p.rt.bridge != nil
 	ps := processSpec{podName: spec.Name, podUID: spec.UID, container: want.Name, image: image, resources: want.Resources, dir: want.WorkingDir}
+	if full && ps.dir == "" { // without a root of its own the folder would be one of this machine
+		ps.dir = image.WorkingDir
+	}
 	if ps.mounts, err = volumeMounts(filepath.Join(p.rt.dir, "pods", string(spec.UID)), spec, want, full); err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}
@@ -134,7 +137,9 @@ func (c *container) start() (*process, error) {
 	if err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}
-	ps.uid, ps.gid = userOf(spec, want)
+	if ps.uid, ps.gid, err = userOf(spec, want, image); err != nil {
+		return nil, &waitingError{"CreateContainerConfigError", err}
+	}
 	finishSpec(&ps, env, want, p, full)
 
 	p.mu.Lock()
@@ -201,15 +206,18 @@ func finishSpec(ps *processSpec, env *environment, want *corev1.Container, p *po
 	ps.env = env.list()
 }
 
-// userOf is who the container runs as: root unless the spec says otherwise.
-func userOf(pod *corev1.Pod, c *corev1.Container) (uid, gid int) {
+// userOf is who the container runs as: the image's user unless the spec says otherwise.
+func userOf(pod *corev1.Pod, c *corev1.Container, image Image) (uid, gid int, err error) {
+	if uid, gid, err = image.ids(); err != nil {
+		return 0, 0, err
+	}
 	if s := pod.Spec.SecurityContext; s != nil {
 		uid, gid = orElse(s.RunAsUser, uid), orElse(s.RunAsGroup, gid)
 	}
 	if s := c.SecurityContext; s != nil {
 		uid, gid = orElse(s.RunAsUser, uid), orElse(s.RunAsGroup, gid)
 	}
-	return uid, gid
+	return uid, gid, nil
 }
 
 func orElse(v *int64, otherwise int) int {

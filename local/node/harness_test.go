@@ -100,6 +100,7 @@ func testOptions(t testing.TB, isolation Isolation) Options {
 		"local/echo":    {Command: []string{echo}, Digest: "sha256:1111", Env: map[string]string{"FROM_IMAGE": "1"}},
 		"local/echo:v2": {Command: []string{echo}, Digest: "sha256:2222"},
 		"local/shell":   {Command: []string{"sh", "-c"}, Digest: "sha256:3333"},
+		"local/imaged":  {Command: []string{"sh", "-c"}, Digest: "sha256:4444", WorkingDir: "/home/user", User: "1000:1000"},
 		"local/missing": {Command: []string{"/nowhere/program"}},
 	}
 	raw, err := json.Marshal(table)

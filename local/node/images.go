@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -14,8 +15,31 @@ type Image struct {
 	Command []string `json:"command"`
 	// Env are variables that the container's own override.
 	Env map[string]string `json:"env,omitempty"`
+	// WorkingDir is where it runs unless the container says another; empty means /.
+	WorkingDir string `json:"workingDir,omitempty"`
+	// User is who it runs as unless the pod says another, as "uid" or "uid:gid" in
+	// numbers; empty means root.
+	User string `json:"user,omitempty"`
 	// Digest is "sha256:…", shown in the container's status.
 	Digest string `json:"digest"`
+}
+
+// ids returns the numbers of the image's user and group.
+func (i Image) ids() (uid, gid int, err error) {
+	if i.User == "" {
+		return 0, 0, nil
+	}
+	user, group, both := strings.Cut(i.User, ":")
+	id, err := strconv.ParseUint(user, 10, 31)
+	if err == nil && both {
+		var n uint64
+		n, err = strconv.ParseUint(group, 10, 31)
+		gid = int(n)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("the user %q of the image: want numbers, uid or uid:gid", i.User)
+	}
+	return int(id), gid, nil
 }
 
 // errImageUnknown is the kubelet's ErrImagePull.

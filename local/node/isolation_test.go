@@ -84,6 +84,15 @@ func TestPodsAreIsolated(t *testing.T) {
 	if _, out := n.exec(t, "quiet", "sh", "-c", "echo $(ls /proc/1/fd)"); out != "0 1 2\n" {
 		t.Errorf("a new process has the descriptors %q", out)
 	}
+	imaged := shellPod("imaged", "pwd > /tmp/first; id >> /tmp/first; exec sleep 1000")
+	imaged.Spec.Containers[0].Image = "local/imaged"
+	n.create(t, imaged)
+	n.await(t, "imaged", "is ready", isReady)
+	for _, script := range []string{"until grep -q uid /tmp/first; do sleep 0.01; done 2>/dev/null; cat /tmp/first", "pwd; id"} {
+		if _, out := n.exec(t, "imaged", "sh", "-c", script); !strings.HasPrefix(out, "/home/user\nuid=1000(user) gid=1000(user)") {
+			t.Errorf("%s: the image's directory and user are not used: %q", script, out)
+		}
+	}
 	var wantCaps uint64
 	for _, c := range keptCaps {
 		wantCaps |= 1 << c

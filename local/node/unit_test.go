@@ -111,6 +111,27 @@ func TestLookupImage(t *testing.T) {
 	}
 }
 
+// The image's user counts where the pod names none, and must be numbers.
+func TestUserOf(t *testing.T) {
+	pod := func(uid *int64) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{RunAsUser: uid}}}
+	}
+	for _, c := range []struct {
+		user     string
+		pod      *int64
+		uid, gid int
+		fails    bool
+	}{
+		{}, {user: "1000", uid: 1000}, {user: "1000:7", uid: 1000, gid: 7}, {user: "1000:7", pod: new(int64(5)), uid: 5, gid: 7},
+		{user: "node", fails: true}, {user: "1:x", fails: true}, {user: "-1", fails: true}, {user: "4294967295", fails: true},
+	} {
+		uid, gid, err := userOf(pod(c.pod), &corev1.Container{}, Image{User: c.user})
+		if uid != c.uid || gid != c.gid || (err != nil) != c.fails {
+			t.Errorf("%q: %d:%d, %v", c.user, uid, gid, err)
+		}
+	}
+}
+
 func TestBackoff(t *testing.T) {
 	var b backoff
 	var got []time.Duration
