@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 )
 
@@ -66,12 +64,7 @@ func (p *proc) run(pumps []func()) {
 
 // awaitExit waits for the leader without reaping it.
 func (p *proc) awaitExit() {
-	for {
-		err := unix.Waitid(unix.P_PID, int(p.pid), nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	awaitExit(int(p.pid))
 	close(p.exited)
 	p.mu.Lock()
 	killed := p.killed
@@ -112,17 +105,10 @@ func (p *proc) signal(sig syscall.Signal) (bool, error) {
 func (p *proc) timeOut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reaped || p.hasExited() {
+	if p.reaped || hasExited(int(p.pid)) {
 		return
 	}
 	_ = p.signalGroup(syscall.SIGKILL) // what cannot be signalled can only be left
-}
-
-// hasExited asks the kernel whether the leader has exited. It may not be reaped yet.
-func (p *proc) hasExited() bool {
-	var info unix.Siginfo
-	err := unix.Waitid(unix.P_PID, int(p.pid), &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
-	return err == nil && info.Signo != 0
 }
 
 // signalGroup signals the group. Call it with mu held and before the reaping.
