@@ -21,8 +21,8 @@ type Store struct {
 	namespace string
 }
 
-// NewStore returns a store of keys in Secrets of the given namespace, the
-// system's own. A client without a cache is best: a cache would hold every Secret.
+// NewStore returns a store of keys in Secrets of the given namespace, which has
+// nothing else. A client without a cache is best: a cache would hold every Secret.
 func NewStore(c client.Client, namespace string) *Store {
 	return &Store{client: c, namespace: namespace}
 }

@@ -173,7 +173,7 @@ func assemble(o Options) (*gateway, error) {
 		return nil, err
 	}
 	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
-		Secrets: clientset.CoreV1().Secrets(o.SystemNamespace), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
+		Secrets: clientset.CoreV1().Secrets(o.KeyNamespace), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
 	})
 	a, ready, err := g.assembleReady(c)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/extproc"
@@ -26,8 +27,11 @@ const (
 	EnvoyAdminSocket = "envoy-admin.sock"
 )
 
-// DefaultSystemNamespace is where Sandlane keeps leases and Secrets.
-const DefaultSystemNamespace = "sandlane-system"
+// Where Sandlane keeps leases and the gateways' own Secrets, and where API keys.
+const (
+	DefaultSystemNamespace = access.DefaultSystemNamespace
+	DefaultKeyNamespace    = access.DefaultKeyNamespace
+)
 
 // Options configure a gateway. Config, Name and RunDir are required; the zero
 // value of the rest works.
@@ -51,6 +55,8 @@ type Options struct {
 	ControlTLS controlplane.CredentialFiles
 	// SystemNamespace is DefaultSystemNamespace if empty.
 	SystemNamespace string
+	// KeyNamespace is DefaultKeyNamespace if empty.
+	KeyNamespace string
 	// FirstRequestPool is where a sandbox comes from if a first request does not
 	// say. Empty means that such a request is not found.
 	FirstRequestPool types.NamespacedName
@@ -102,6 +108,9 @@ const longestWait = envoy.DefaultMaxMessageTimeout - extproc.WaitMargin
 func (o *Options) Complete() {
 	if o.SystemNamespace == "" {
 		o.SystemNamespace = DefaultSystemNamespace
+	}
+	if o.KeyNamespace == "" {
+		o.KeyNamespace = DefaultKeyNamespace
 	}
 	if o.Domain == "" {
 		o.Domain = DefaultDomain

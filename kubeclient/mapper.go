@@ -13,6 +13,8 @@ func RESTMapper(scheme *runtime.Scheme) meta.RESTMapper {
 	clusterScoped := map[string]bool{
 		"Namespace": true, "Node": true, "CustomResourceDefinition": true,
 		"Sandbox": true, "SandboxTemplate": true,
+		"ClusterRole": true, "ClusterRoleBinding": true,
+		"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
 	}
 	m := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	for gvk := range scheme.AllKnownTypes() {

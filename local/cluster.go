@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/api/crds"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient"
@@ -43,8 +44,8 @@ func connect(kubeconfig string) (*rest.Config, client.Client, error) {
 	return config, c, nil
 }
 
-// install makes Sandlane's definitions and its namespace, and waits until
-// objects of every kind can be made.
+// install makes Sandlane's definitions, its namespaces and what grants its
+// processes their rights, and waits until objects of every kind can be made.
 func install(ctx context.Context, api client.Client) error {
 	definitions, err := crds.All()
 	if err != nil {
@@ -60,9 +61,16 @@ func install(ctx context.Context, api client.Client) error {
 			return err
 		}
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}
-	if err := ignoreExists(api.Create(ctx, namespace)); err != nil {
-		return fmt.Errorf("create the namespace %s: %w", SystemNamespace, err)
+	for _, name := range []string{SystemNamespace, KeyNamespace} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := ignoreExists(api.Create(ctx, namespace)); err != nil {
+			return fmt.Errorf("create the namespace %s: %w", name, err)
+		}
+	}
+	for _, obj := range access.Objects(accounts()) {
+		if err := ignoreExists(api.Create(ctx, obj)); err != nil {
+			return fmt.Errorf("grant the processes their rights: %w", err)
+		}
 	}
 	return nil
 }

@@ -13,18 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/local/binaries"
 	"github.com/sandlane/sandlane/local/node"
 	"github.com/sandlane/sandlane/local/supervise"
 )
 
 // auditPolicy records who wrote pods and sandboxes, without their content: the
-// tests count claims by it, and a person can follow what happened.
+// tests count claims by it, and a person can follow what happened. The first verb
+// is for the rule about Sandlane's own accounts.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-- level: Metadata
+%s- level: Metadata
   verbs: [create, update, patch, delete, deletecollection]
   resources:
   - {group: "", resources: [pods]}
@@ -32,11 +34,18 @@ rules:
 - level: None
 `
 
+// auditAccounts records every request of Sandlane's processes: tests compare them
+// with the list of their rights.
+const auditAccounts = `- level: Metadata
+  users: [%q, %q]
+`
+
 // controlPlane is what its three processes agree on.
 type controlPlane struct {
 	state
 	bin                         map[string]string
 	kubelet                     node.KubeletCredentials
+	audit                       bool // record each request of Sandlane's processes
 	etcdPort, peerPort, apiPort int
 }
 
@@ -80,10 +89,19 @@ func (c *controlPlane) apiServer() supervise.Spec {
 			"--endpoint-reconciler-type=none",
 			"--enable-priority-and-fairness=false", "--profiling=false",
 			"--audit-policy-file=" + c.path("cluster", "audit-policy.yaml"),
-			"--audit-log-path=" + c.auditLog(), "--audit-log-maxsize=10", "--audit-log-maxbackup=3",
+			"--audit-log-path=" + c.auditLog(), fmt.Sprintf("--audit-log-maxsize=%d", c.auditMegabytes()), "--audit-log-maxbackup=3",
 		},
 		Ready: c.probe("https://" + loopback(c.apiPort) + "/readyz"),
 	}
+}
+
+// auditMegabytes is how long a file of the audit log gets before the next is begun:
+// long enough to have a whole test run if all is recorded.
+func (c *controlPlane) auditMegabytes() int {
+	if c.audit {
+		return 500
+	}
+	return 10
 }
 
 // controllerManager runs the few controllers without which owner references,
@@ -109,7 +127,11 @@ func (c *controlPlane) controllerManager(api client.Client) supervise.Spec {
 }
 
 func (c *controlPlane) writeAuditPolicy() error {
-	return writeFile(c.path("cluster", "audit-policy.yaml"), []byte(auditPolicy), 0o600)
+	more := ""
+	if o := accounts(); c.audit {
+		more = fmt.Sprintf(auditAccounts, o.Username(access.Gateway), o.Username(access.Controller))
+	}
+	return writeFile(c.path("cluster", "audit-policy.yaml"), fmt.Appendf(nil, auditPolicy, more), 0o600)
 }
 
 // probe asks as the administrator and wants 200.

@@ -10,10 +10,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/local/node"
 	"github.com/sandlane/sandlane/local/supervise"
@@ -68,7 +70,7 @@ func (d *dataPlane) controller() supervise.Spec {
 
 func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	spec := d.ours("gateway", "--name", g.name, "--run-dir", d.gatewayRun(g.name), "--metrics-address", loopback(g.metricsPort),
-		"--system-namespace", SystemNamespace, "--first-request-pool", poolNamespace+"/"+echoName,
+		"--system-namespace", SystemNamespace, "--key-namespace", KeyNamespace, "--first-request-pool", poolNamespace+"/"+echoName,
 		"--drain-delay", "0s") // no load balancer stands before it
 	if d.test.DrainGrace > 0 {
 		spec.Args = append(spec.Args, "--drain-grace", d.test.DrainGrace.String())
@@ -87,10 +89,15 @@ func (g gatewayPair) ready(ctx context.Context) error {
 	return get(ctx, "http://"+loopback(g.metricsPort)+"/readyz", nil)
 }
 
-// ours is a subcommand of this binary.
+// ours is a subcommand of this binary. Gateways and controller have accounts of
+// their own; the node acts as the administrator.
 func (d *dataPlane) ours(command string, args ...string) supervise.Spec {
+	kubeconfig := d.kubeconfig()
+	if slices.Contains(access.Processes(), access.Process(command)) {
+		kubeconfig = d.accountKubeconfig(access.Process(command))
+	}
 	return supervise.Spec{
-		Name: command, Path: d.self, Args: append([]string{command, "--kubeconfig", d.kubeconfig()}, args...), LogFile: d.log(command),
+		Name: command, Path: d.self, Args: append([]string{command, "--kubeconfig", kubeconfig}, args...), LogFile: d.log(command),
 	}
 }
 

@@ -43,7 +43,7 @@ func helper(ctx context.Context, command string, args []string) error {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	values := map[string]*string{}
 	for _, name := range []string{
-		"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "run-dir", "first-request-pool",
+		"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "key-namespace", "run-dir", "first-request-pool",
 		"lease-duration", "lease-renew-every", "lease-grace", "gateways", "drain-delay", "domain", "leader-elect",
 		"control-tls-cert", "control-tls-key", "control-tls-ca", "control-tls-peer",
 	} {

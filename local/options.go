@@ -11,12 +11,16 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/local/helpers"
 	"github.com/sandlane/sandlane/local/node"
 )
 
-// SystemNamespace is where Sandlane's own objects live.
-const SystemNamespace = "sandlane-system"
+// Where Sandlane's own objects live, and API keys.
+const (
+	SystemNamespace = access.DefaultSystemNamespace
+	KeyNamespace    = access.DefaultKeyNamespace
+)
 
 // Values of Options.Isolation.
 const (
@@ -90,6 +94,9 @@ type TestOptions struct {
 	// DrainGrace is how long a gateway that is told to stop waits for what is
 	// open; 0 is the gateway's own.
 	DrainGrace time.Duration
+	// Audit has the API server note each request of the gateways and the
+	// controller.
+	Audit bool
 }
 
 // Complete sets the defaults; it does not touch Port, the pools' sizes and

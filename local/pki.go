@@ -13,8 +13,7 @@ import (
 	"net"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"github.com/sandlane/sandlane/access"
 )
 
 // Files of the cluster's certificates and keys.
@@ -31,6 +30,12 @@ const (
 // certLife is longer than any `up` lives.
 const certLife = 10 * 365 * 24 * time.Hour
 
+// leaf is a certificate to be signed, and the files that it and its key go to.
+type leaf struct {
+	cert, key string
+	template  x509.Certificate
+}
+
 // writePKI makes a new certificate authority and everything signed by it. The
 // authority's key is not kept.
 func (s state) writePKI() error {
@@ -39,10 +44,7 @@ func (s state) writePKI() error {
 		return err
 	}
 	files := map[string][]byte{caCert: encode("CERTIFICATE", ca.Raw)}
-	for _, leaf := range []struct {
-		cert, key string
-		template  x509.Certificate
-	}{
+	leaves := []leaf{
 		{serverCert, serverKey, x509.Certificate{
 			Subject:     pkix.Name{CommonName: "sandlane local"},
 			DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
@@ -53,7 +55,11 @@ func (s state) writePKI() error {
 			Subject:     pkix.Name{CommonName: "sandlane-admin", Organization: []string{"system:masters"}},
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		}},
-	} {
+	}
+	for _, p := range access.Processes() {
+		leaves = append(leaves, accountLeaf(p))
+	}
+	for _, leaf := range leaves {
 		if files[leaf.cert], files[leaf.key], err = sign(&leaf.template, ca, caPrivate); err != nil {
 			return err
 		}
@@ -139,21 +145,4 @@ func keyPair() (public, private []byte, err error) {
 
 func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-// writeKubeconfig makes the administrator's kubeconfig. The certificates are
-// named, not copied, so that the file itself holds no secret.
-func (s state) writeKubeconfig(apiServerPort int) error {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["sandlane"] = &clientcmdapi.Cluster{
-		Server: "https://" + loopback(apiServerPort), CertificateAuthority: s.pki(caCert),
-	}
-	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificate: s.pki(adminCert), ClientKey: s.pki(adminKey)}
-	config.Contexts["sandlane"] = &clientcmdapi.Context{Cluster: "sandlane", AuthInfo: "admin", Namespace: "default"}
-	config.CurrentContext = "sandlane"
-	b, err := clientcmd.Write(*config)
-	if err != nil {
-		return fmt.Errorf("write the kubeconfig: %w", err)
-	}
-	return writeFile(s.kubeconfig(), b, 0o600)
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/access"
 )
 
 // state is the layout of a state folder.
@@ -38,9 +40,12 @@ func newState(dir string) state {
 func (s state) path(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
-func (s state) log(name string) string      { return s.path("logs", name+".log") }
-func (s state) pki(name string) string      { return s.path("cluster", "pki", name) }
-func (s state) kubeconfig() string          { return s.path("kubeconfig") }
+func (s state) log(name string) string { return s.path("logs", name+".log") }
+func (s state) pki(name string) string { return s.path("cluster", "pki", name) }
+func (s state) kubeconfig() string     { return s.path("kubeconfig") }
+func (s state) accountKubeconfig(p access.Process) string {
+	return s.path("cluster", string(p)+".kubeconfig")
+}
 func (s state) auditLog() string            { return s.path("audit.log") }
 func (s state) upFile() string              { return s.path("up.json") }
 func (s state) lockFile() string            { return s.path("up.lock") }

@@ -114,7 +114,7 @@ func (u *up) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.controlPlane = controlPlane{state: u.state, bin: bin, kubelet: kubelet, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
+	u.controlPlane = controlPlane{state: u.state, bin: bin, kubelet: kubelet, audit: u.o.Test.Audit, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
 	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[5:], u.o.Domain)
 	err = retryDump(func() (err error) {
 		u.subnet, err = node.PickSubnet(isolation)
@@ -146,7 +146,7 @@ func (u *up) writeFiles() error {
 	if err := u.controlPlane.writeAuditPolicy(); err != nil {
 		return err
 	}
-	if err := u.writeKubeconfig(u.controlPlane.apiPort); err != nil {
+	if err := u.writeKubeconfigs(u.controlPlane.apiPort); err != nil {
 		return err
 	}
 	if err := u.o.Helpers(u.dataPlane.helperDir()); err != nil {
@@ -225,7 +225,7 @@ func (u *up) steps() []step {
 			}
 			return u.group.Start(ctx, u.controlPlane.controllerManager(u.api))
 		}},
-		{"installing Sandlane's definitions", func(ctx context.Context) (err error) {
+		{"installing Sandlane's definitions and accounts", func(ctx context.Context) (err error) {
 			if err = install(ctx, u.api); err != nil {
 				return err
 			}

@@ -51,6 +51,10 @@ const (
 	AnnotationFailureMessage = "sandlane.dev/failure-message"
 )
 
+// SandboxPolicyPrefix and a sandbox's ID are the name of the NetworkPolicy that
+// holds its rules for outgoing connections.
+const SandboxPolicyPrefix = "sandbox-"
+
 // PodConditionReachable is a pod condition of nodes that open a pod's address
 // only once it is idle: False until gateways can connect. A pod without it is
 // reachable; one with it False is not claimed yet.

@@ -34,7 +34,7 @@ func (b *bench) create(ctx context.Context) error {
 	if err := b.cluster.MakeAgentPool(ctx, agentPool); err != nil {
 		return err
 	}
-	key, _, err := credentials.NewStore(b.cluster.Client, suite.SystemNamespace).Create(ctx, team, suite.Namespace)
+	key, _, err := credentials.NewStore(b.cluster.Client, suite.KeyNamespace).Create(ctx, team, suite.Namespace)
 	if err != nil {
 		return err
 	}

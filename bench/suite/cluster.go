@@ -27,8 +27,9 @@ import (
 const (
 	// Namespace holds all pods of the benchmarks.
 	Namespace = "bench"
-	// SystemNamespace holds leases and keys.
+	// SystemNamespace holds leases, KeyNamespace API keys.
 	SystemNamespace = "sandlane-system"
+	KeyNamespace    = "sandlane-keys"
 	// Pool is where first requests claim from; it is empty unless pods are made in it.
 	Pool = "bench"
 	// FirstAddress is that of sandbox b0; the others follow it.
@@ -78,7 +79,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := os.WriteFile(c.kubeconfig, c.KubeConfig, 0o600); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	for _, name := range []string{Namespace, SystemNamespace} {
+	for _, name := range []string{Namespace, SystemNamespace, KeyNamespace} {
 		if err := c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return fmt.Errorf("make the namespace %s: %w", name, err)
 		}

@@ -31,7 +31,7 @@ func (c *cluster) keys() (*credentials.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return credentials.NewStore(api, c.systemNamespace), nil
+	return credentials.NewStore(api, c.keyNamespace), nil
 }
 
 func newAPIKeyCreate(on *cluster) *cobra.Command {
@@ -49,7 +49,7 @@ func newAPIKeyCreate(on *cluster) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		key, info, err := credentials.NewStore(c, on.systemNamespace).Create(cmd.Context(), *team, *namespace)
+		key, info, err := credentials.NewStore(c, on.keyNamespace).Create(cmd.Context(), *team, *namespace)
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,9 @@ import (
 // `up` would change another cluster without having named it.
 type cluster struct {
 	kubeconfig, state string
-	// systemNamespace is where the cluster keeps keys and the seed of tokens.
-	systemNamespace string
+	// systemNamespace is where the cluster keeps the seed of tokens, keyNamespace
+	// where API keys.
+	systemNamespace, keyNamespace string
 }
 
 // clusterFlags adds the flags that name a cluster.
@@ -29,7 +30,8 @@ func clusterFlags(flags *pflag.FlagSet) *cluster {
 	c := &cluster{}
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default that of the `up` with --state)")
 	flags.StringVar(&c.state, "state", "", stateUsage)
-	flags.StringVar(&c.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
+	flags.StringVar(&c.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and of the gateways' own Secrets")
+	flags.StringVar(&c.keyNamespace, "key-namespace", gateway.DefaultKeyNamespace, "namespace of API keys")
 	return c
 }
 

@@ -16,7 +16,7 @@ func TestCommandsOnACluster(t *testing.T) {
 	c, ns, kubeconfig := kubetest.Client(t), kubetest.Namespace(t), writeKubeconfig(t)
 	do := func(line string) string {
 		t.Helper()
-		code, stdout, stderr := run(t, append(strings.Fields(line), "--kubeconfig", kubeconfig, "--system-namespace", ns)...)
+		code, stdout, stderr := run(t, append(strings.Fields(line), "--kubeconfig", kubeconfig, "--system-namespace", ns, "--key-namespace", ns)...)
 		if code != 0 || stderr != "" {
 			t.Fatalf("%s: exit code %d, %s", line, code, stderr)
 		}

@@ -74,7 +74,7 @@ func newController() *cobra.Command {
 	flags := cmd.Flags()
 	kubeconfigFlag(cmd, &kubeconfig)
 	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics; empty or 0 is nowhere")
-	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and Secrets")
+	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "wait for the lease of the one controller that works; false only where there is never a second, not even during a rolling update")
 	flags.DurationVar(&o.recordTTL, "record-ttl", sandboxpool.DefaultRecordTTL, "how long ended sandboxes are kept")
 	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps")

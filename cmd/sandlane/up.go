@@ -51,7 +51,8 @@ This is for development: it is no boundary against hostile code.`,
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
 	flags.DurationVar(&o.Test.LeaseRenewEvery, "lease-renew-every", 0, "time between renewals (for tests)")
 	flags.DurationVar(&o.Test.DrainGrace, "drain-grace", 0, "how long a stopped gateway waits for what is open (for tests)")
-	for _, name := range []string{"reuse-addresses", "lease-duration", "lease-renew-every", "drain-grace"} {
+	flags.BoolVar(&o.Test.Audit, "audit", false, "note each request of gateways and controller in the API server's audit log (for tests)")
+	for _, name := range []string{"audit", "reuse-addresses", "lease-duration", "lease-renew-every", "drain-grace"} {
 		if err := flags.MarkHidden(name); err != nil {
 			panic(err) // no such flag: a slip in this function
 		}
@@ -126,7 +127,7 @@ func upArgs(o *local.Options) []string {
 		"--base-pool-size", strconv.Itoa(o.BasePoolSize), "--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation,
 		"--reuse-addresses=" + strconv.FormatBool(o.Test.ReuseAddresses),
 		"--lease-duration", o.Test.LeaseDuration.String(), "--lease-renew-every", o.Test.LeaseRenewEvery.String(),
-		"--drain-grace", o.Test.DrainGrace.String(),
+		"--drain-grace", o.Test.DrainGrace.String(), "--audit=" + strconv.FormatBool(o.Test.Audit),
 	}
 	if o.TLS {
 		args = append(args, "--tls", "--domain", o.Domain)
@@ -144,6 +145,6 @@ func demoKey(ctx context.Context, config *rest.Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make an API key: %w", err)
 	}
-	key, _, err := credentials.NewStore(c, local.SystemNamespace).Create(ctx, demoTeam, corev1.NamespaceDefault)
+	key, _, err := credentials.NewStore(c, local.KeyNamespace).Create(ctx, demoTeam, corev1.NamespaceDefault)
 	return key, err
 }

@@ -59,5 +59,5 @@ func run(m *testing.M) int {
 		return record.Start(context.Background(), s.Client)
 	}, "--isolation", "full", "--gateways", "3", "--pool-size", "0", "--idle-timeout", "0",
 		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String(),
-		"--drain-grace", drainGrace.String())
+		"--drain-grace", drainGrace.String(), "--audit")
 }

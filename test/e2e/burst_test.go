@@ -1,14 +1,10 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,39 +64,11 @@ func burst(t *testing.T, requests []stack.Request) []result {
 	return results
 }
 
-// auditEvent is the part of an audit record that the tests read.
-type auditEvent struct {
-	Verb      string `json:"verb"`
-	ObjectRef struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	UserAgent      string `json:"userAgent"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-}
-
-// audit reads the API server's audit log of writes.
-func audit(t *testing.T) []auditEvent {
+// audit reads the API server's audit log.
+func audit(t *testing.T) []stack.AuditEvent {
 	t.Helper()
-	f, err := os.Open(filepath.Join(shared.State, "audit.log"))
+	events, err := shared.Audit()
 	if err != nil {
-		t.Fatalf("read the audit log: %v", err)
-	}
-	defer func() { _ = f.Close() }()
-	var events []auditEvent
-	sc := bufio.NewScanner(f)
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
-		var e auditEvent
-		if json.Unmarshal(sc.Bytes(), &e) == nil {
-			events = append(events, e)
-		}
-	}
-	if err := sc.Err(); err != nil {
 		t.Fatal(err)
 	}
 	return events

@@ -242,9 +242,15 @@ func upProcess(t *testing.T, s *stack.Stack) int {
 
 func start(t *testing.T, state string) *stack.Stack {
 	t.Helper()
+	return startWith(t, state, "--pool-size", "2", "--isolation", "full")
+}
+
+// startWith starts a stack of the test's own.
+func startWith(t *testing.T, state string, args ...string) *stack.Stack {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	s, err := stack.Start(ctx, state, "--pool-size", "2", "--isolation", "full")
+	s, err := stack.Start(ctx, state, args...)
 	t.Cleanup(func() { _ = s.Stop() })
 	if err != nil {
 		t.Fatalf("%v\n%s", err, s.Logs(20))

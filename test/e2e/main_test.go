@@ -17,5 +17,5 @@ import (
 var shared *stack.Stack
 
 func TestMain(m *testing.M) {
-	os.Exit(stack.Main(m, func(s *stack.Stack) error { shared = s; return nil }, "--isolation", "full"))
+	os.Exit(stack.Main(m, func(s *stack.Stack) error { shared = s; return nil }, "--isolation", "full", "--audit"))
 }

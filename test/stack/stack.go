@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,8 @@ type Stack struct {
 	// client-side rate limit.
 	Config *rest.Config
 	Client client.WithWatch
+
+	audited bool // Stop compares what was asked for with the list of rights
 }
 
 // Binary returns the sandlane binary under test.
@@ -88,7 +91,7 @@ func Start(ctx context.Context, state string, args ...string) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stack{Bin: bin, State: state}
+	s := &Stack{Bin: bin, State: state, audited: slices.Contains(args, auditFlag)}
 	attend(s)
 	if out, err := s.Run(ctx, append([]string{"up", "-d", "--port", "0"}, args...)...); err != nil {
 		return s, fmt.Errorf("sandlane up: %w\n%s", err, out)
@@ -135,10 +138,17 @@ func (s *Stack) Run(ctx context.Context, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// Stop runs `sandlane down`. It may be called on a stack that never started.
+// Stop runs `sandlane down`. It may be called on a stack that never started. Of one
+// that was started with --audit it returns an error too if gateways or controller
+// asked the API server for more than the list of their rights has.
 func (s *Stack) Stop() error {
 	defer leave(s)
-	return s.down()
+	err := s.down()
+	if s.audited && s.Client != nil {
+		_, more := s.CheckRights()
+		err = errors.Join(err, more)
+	}
+	return err
 }
 
 func (s *Stack) down() error {

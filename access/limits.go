@@ -1,0 +1,188 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// ownSecrets are the Secrets that gateways keep for themselves in the system
+// namespace.
+var ownSecrets = []string{"token-seed"}
+
+// leaderLease is the lease of the one controller that works.
+const leaderLease = "sandlane-controller"
+
+// gatewayPolicies limit what a gateway writes to what its code writes. Whatever
+// is not written to by RBAC's verbs needs no policy.
+func gatewayPolicies(o Options) []policy {
+	return []policy{podPolicy(o), poolPolicy(o), sandboxPolicy(o), networkPolicyPolicy(o), leasePolicy(), secretPolicy()}
+}
+
+// maps are variables for an object's labels and annotations, now and before.
+func maps() []admissionv1.Variable {
+	var out []admissionv1.Variable
+	for _, field := range []string{"labels", "annotations"} {
+		out = append(out,
+			admissionv1.Variable{Name: field, Expression: "object.metadata.?" + field + ".orValue({})"},
+			admissionv1.Variable{Name: "old" + field, Expression: "oldObject.metadata.?" + field + ".orValue({})"})
+	}
+	return out
+}
+
+const (
+	labelsNow, labelsBefore           = "variables.labels", "variables.oldlabels"
+	annotationsNow, annotationsBefore = "variables.annotations", "variables.oldannotations"
+)
+
+// podPolicy: a gateway claims idle pods of pools, and stops such pods.
+func podPolicy(o Options) policy {
+	phase := func(of string) string { return of + "[?" + quote(v1alpha1.LabelPhase) + "].orValue('')" }
+	return policy{
+		version: "v1", resource: "pods", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+		variables: append(maps(),
+			admissionv1.Variable{Name: "was", Expression: phase(labelsBefore)},
+			admissionv1.Variable{Name: "is", Expression: phase(labelsNow)},
+			admissionv1.Variable{Name: "claims", Expression: "variables.was == " + quote(string(v1alpha1.PodIdle)) +
+				" && variables.is in " + list(string(v1alpha1.PodStarting), string(v1alpha1.PodRunning))},
+		),
+		rules: []rule{
+			{"request.operation == 'UPDATE'", "neither makes nor deletes pods"},
+			{o.mayHavePools("request.namespace"), "writes to pods in namespaces with pools only"},
+			{quote(v1alpha1.LabelPool) + " in " + labelsBefore, "writes to pods of pools only"},
+			{"variables.claims || variables.is == " + quote(string(v1alpha1.PodStopping)), "claims idle pods and stops pods, and nothing else"},
+			{
+				sameKeys(labelsNow, labelsBefore, "k == "+quote(v1alpha1.LabelPhase)+" || variables.claims && k == "+quote(v1alpha1.LabelSandboxID)),
+				"changes no labels of a pod but those of a claim",
+			},
+			{
+				sameKeys(annotationsNow, annotationsBefore, "variables.claims && k in "+
+					list(v1alpha1.AnnotationClaim, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt)),
+				"changes no annotations of a pod but those of a claim",
+			},
+			{same("metadata.finalizers", "metadata.ownerReferences"), "changes neither finalizers nor owners of a pod"},
+			// What the API server lets anyone change in a pod's spec.
+			{
+				"variables.claims && variables.is == " + quote(string(v1alpha1.PodStarting)) +
+					" || object.spec.containers.all(c, oldObject.spec.containers.exists(b, b.name == c.name && b.image == c.image))",
+				"changes images only as it claims a pod that is to start",
+			},
+			{
+				same("spec.initContainers", "spec.activeDeadlineSeconds", "spec.tolerations", "spec.terminationGracePeriodSeconds", "spec.schedulingGates", "spec.nodeSelector", "spec.affinity"),
+				"changes nothing of a pod's spec but images",
+			},
+		},
+	}
+}
+
+// poolPolicy: a gateway notes on a pool that claims wait. With more it would have
+// the controller make pods of any kind.
+func poolPolicy(o Options) policy {
+	return policy{
+		group: groupSandlane, version: "*", resource: "sandboxpools", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+		variables:  maps(),
+		rules: []rule{
+			{"request.operation == 'UPDATE'", "neither makes nor deletes pools"},
+			{o.mayHavePools("request.namespace"), "writes to pools in namespaces with pools only"},
+			{"object.spec == oldObject.spec", "changes no pool's spec"},
+			{labelsNow + " == " + labelsBefore, "changes no pool's labels"},
+			{sameKeys(annotationsNow, annotationsBefore, "k == "+quote(v1alpha1.AnnotationScaleUpPending)), "changes one annotation of a pool, " + v1alpha1.AnnotationScaleUpPending},
+			{same("metadata.finalizers", "metadata.ownerReferences"), "changes neither finalizers nor owners of a pool"},
+		},
+	}
+}
+
+// sandboxPolicy: a gateway makes sandboxes in namespaces with pools, binds and
+// ends them. Of namespace and pool the CRD says that they never change.
+func sandboxPolicy(o Options) policy {
+	return policy{
+		group: groupSandlane, version: "*", resource: "sandboxes", scope: admissionv1.ClusterScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+		rules: []rule{
+			{"request.operation != 'DELETE'", "ends sandboxes, and deletes none"},
+			{
+				"request.operation == 'DELETE' || " + o.mayHavePools("object.spec.namespace"),
+				"writes to sandboxes of namespaces with pools only",
+			},
+			{
+				"request.operation != 'CREATE' || object.metadata.?finalizers == optional.of(" + list(v1alpha1.FinalizerSandbox) + ") && !has(object.metadata.ownerReferences)",
+				"makes sandboxes with Sandlane's finalizer and no owner",
+			},
+			{
+				"request.operation != 'UPDATE' || " + same("metadata.labels", "metadata.annotations", "metadata.finalizers", "metadata.ownerReferences"),
+				"changes nothing of a sandbox's metadata",
+			},
+			{
+				"request.operation != 'UPDATE' || " + same("spec.team", "spec.images", "spec.metadata", "spec.network", "spec.firstRequest"),
+				"changes neither owner, images, metadata nor reach of a sandbox",
+			},
+		},
+	}
+}
+
+// networkPolicyPolicy: a gateway writes one policy for each sandbox that asks for
+// rules, which selects that sandbox's pod and says nothing of incoming traffic.
+// What was there before must be such a policy too.
+func networkPolicyPolicy(o Options) policy {
+	both := func(must string) string {
+		return "[object, oldObject].all(p, p == null || " + must + ")"
+	}
+	label, id := quote(v1alpha1.LabelSandboxID), fmt.Sprintf("p.metadata.name.substring(%d)", len(v1alpha1.SandboxPolicyPrefix))
+	return policy{
+		group: groupNetwork, version: "v1", resource: "networkpolicies", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+		rules: []rule{
+			{o.mayHavePools("request.namespace"), "writes policies in namespaces with pools only"},
+			{both("p.metadata.name.startsWith(" + quote(v1alpha1.SandboxPolicyPrefix) + ")"), "writes policies of sandboxes only"},
+			{
+				both("p.spec.podSelector == {'matchLabels': {" + label + ": " + id + "}}"),
+				"writes policies that select their own sandbox's pod only",
+			},
+			{both("p.spec.policyTypes == ['Egress'] && !has(p.spec.ingress)"), "writes policies for outgoing connections only"},
+			{
+				both("has(p.metadata.ownerReferences) && p.metadata.ownerReferences.size() == 1 && p.metadata.ownerReferences.all(r, r.kind == 'Sandbox' && r.name == " + id + ")"),
+				"writes policies that their sandbox owns only",
+			},
+		},
+	}
+}
+
+// leasePolicy keeps the lease of the one controller that works, which has no label,
+// out of a gateway's hands. A gateway whose lease has lost its label may write to
+// it, to take it up again.
+func leasePolicy() policy {
+	return policy{
+		group: groupLeases, version: "v1", resource: "leases", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+		rules: []rule{
+			{"request.name != " + quote(leaderLease) + " && (object == null || object.metadata.name != " + quote(leaderLease) + ")", "leaves the controller's lease alone"},
+			{
+				"object == null || " + hasLabel("object", v1alpha1.LabelGateway) + " || oldObject != null && !" + hasLabel("oldObject", v1alpha1.LabelGateway),
+				"labels its lease",
+			},
+		},
+	}
+}
+
+// secretPolicy: a Secret of another type could be one that Kubernetes fills with
+// an account's token.
+func secretPolicy() policy {
+	return policy{
+		version: "v1", resource: "secrets", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+		rules: []rule{
+			{"request.operation == 'CREATE'", "neither changes nor deletes Secrets"},
+			{"object == null || object.metadata.name in " + list(ownSecrets...), "makes no Secrets but its own: " + strings.Join(ownSecrets, ", ")},
+			{"object == null || object.type == 'Opaque'", "makes Opaque Secrets only"},
+		},
+	}
+}
+
+func hasLabel(of, label string) string {
+	return "(has(" + of + ".metadata.labels) && " + quote(label) + " in " + of + ".metadata.labels)"
+}

@@ -1,0 +1,116 @@
+package access
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Objects returns what grants the processes their rights and no more: service
+// accounts, RBAC and admission policies, in an order in which they can be made.
+// The two namespaces are not among them. The options must be complete and valid.
+func Objects(o Options) []client.Object {
+	var out []client.Object
+	for _, p := range Processes() {
+		out = append(out, account(o, p))
+		out = append(out, grants(o, p)...)
+	}
+	return append(out, policies(o)...)
+}
+
+func account(o Options, p Process) client.Object {
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: AccountName(p)},
+		// Only the container that needs the token mounts it: Envoy, in the same pod,
+		// must not have it.
+		AutomountServiceAccountToken: new(false),
+	}
+}
+
+// grants are a process's roles and what binds them.
+func grants(o Options, p Process) []client.Object {
+	g := granter{o: o, process: p}
+	g.clusterRole(AccountName(p), Cluster)
+	g.bindCluster(AccountName(p))
+	pools := AccountName(p) + "-pools"
+	g.clusterRole(pools, Pools)
+	if len(o.PoolNamespaces) == 0 {
+		g.bindCluster(pools)
+	}
+	for _, ns := range o.PoolNamespaces {
+		g.bind(ns, pools, "ClusterRole")
+	}
+	g.role(o.SystemNamespace, AccountName(p), System)
+	if len(rules(p, Keys)) > 0 {
+		g.role(o.KeyNamespace, AccountName(p), Keys)
+	}
+	return g.objects
+}
+
+type granter struct {
+	o       Options
+	process Process
+	objects []client.Object
+}
+
+const rbacVersion = "rbac.authorization.k8s.io/v1"
+
+func (g *granter) clusterRole(name string, s Scope) {
+	g.objects = append(g.objects, &rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacVersion, Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules(g.process, s),
+	})
+}
+
+func (g *granter) role(namespace, name string, s Scope) {
+	g.objects = append(g.objects, &rbacv1.Role{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacVersion, Kind: "Role"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules(g.process, s),
+	})
+	g.bind(namespace, name, "Role")
+}
+
+func (g *granter) bind(namespace, role, kind string) {
+	g.objects = append(g.objects, &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacVersion, Kind: "RoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects:   g.subjects(),
+	})
+}
+
+func (g *granter) bindCluster(role string) {
+	g.objects = append(g.objects, &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacVersion, Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   g.subjects(),
+	})
+}
+
+func (g *granter) subjects() []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: g.o.SystemNamespace, Name: AccountName(g.process)}}
+}
+
+// rules are the rights of one scope as RBAC has them, one rule for each resource.
+func rules(p Process, s Scope) []rbacv1.PolicyRule {
+	var out []rbacv1.PolicyRule
+	for _, r := range Rights(p) {
+		if r.Scope != s {
+			continue
+		}
+		at := slices.IndexFunc(out, func(one rbacv1.PolicyRule) bool {
+			return one.APIGroups[0] == r.Group && one.Resources[0] == r.Resource && slices.Equal(one.ResourceNames, r.Names)
+		})
+		if at < 0 {
+			out = append(out, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, ResourceNames: r.Names})
+			at = len(out) - 1
+		}
+		out[at].Verbs = append(out[at].Verbs, r.Verbs...)
+	}
+	return out
+}

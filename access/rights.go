@@ -1,0 +1,113 @@
+package access
+
+// Process is one of Sandlane's processes.
+type Process string
+
+// The processes that talk to the API server. Envoy does not, and gets no account.
+const (
+	Gateway    Process = "gateway"
+	Controller Process = "controller"
+)
+
+// Processes are all of them.
+func Processes() []Process { return []Process{Gateway, Controller} }
+
+// Scope is where a right holds.
+type Scope string
+
+// The scopes, from the widest.
+const (
+	// Cluster: everywhere, and on objects without a namespace.
+	Cluster Scope = "cluster"
+	// Pools: in namespaces with pools (Options.PoolNamespaces).
+	Pools Scope = "pool namespaces"
+	// System: in the namespace of leases and of the gateways' own Secrets.
+	System Scope = "system namespace"
+	// Keys: in the namespace of the Secrets that hold API keys.
+	Keys Scope = "key namespace"
+)
+
+// Right is what a process may do with one resource in one scope.
+type Right struct {
+	Scope Scope
+	// Group and Resource as in RBAC; a subresource follows a slash.
+	Group, Resource string
+	Verbs           []string
+	// Names are the only objects that the right is for; empty means all.
+	Names []string
+	// For says what it is needed for.
+	For string
+	// When says where the right is used; empty means in every cluster.
+	When string
+}
+
+// Values of Right.When.
+const (
+	leaderElection = "with --leader-elect"
+	// A watch that begins with a list is one request to newer API servers.
+	separateLists = "where the API server cannot stream lists"
+	// The count of an Event is for the very same version of an object.
+	sameEvent   = "when one comes again before its object changes"
+	seedMissing = "unless `sandlane apikey` has made it"
+)
+
+const (
+	groupSandlane = "sandlane.dev"
+	groupEvents   = "events.k8s.io"
+	groupLeases   = "coordination.k8s.io"
+	groupNetwork  = "networking.k8s.io"
+)
+
+// Rights returns the list of a process's rights. The caller may change it.
+func Rights(p Process) []Right {
+	switch p {
+	case Gateway:
+		return gatewayRights()
+	case Controller:
+		return controllerRights()
+	}
+	return nil
+}
+
+func gatewayRights() []Right {
+	return []Right{
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"get", "list", "watch", "create", "patch"}, For: "the index, live reads; binding and ending sandboxes"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"watch"}, For: "the index"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"watch"}, For: "the index"},
+		{Scope: Cluster, Resource: "pods", Verbs: []string{"watch"}, For: "the index"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"list"}, For: "the index", When: separateLists},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"list"}, For: "the index", When: separateLists},
+		{Scope: Cluster, Resource: "pods", Verbs: []string{"list"}, For: "the index", When: separateLists},
+		{Scope: Cluster, Resource: "nodes", Verbs: []string{"list"}, For: "the size of sandboxes without limits"},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "noting that claims wait for a pod"},
+		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "patch"}, For: "live reads; claiming and stopping pods"},
+		{Scope: Pools, Resource: "pods/log", Verbs: []string{"get"}, For: "the REST API's logs"},
+		{Scope: Pools, Group: groupNetwork, Resource: "networkpolicies", Verbs: []string{"get", "list", "create", "update", "delete"}, For: "a sandbox's rules for outgoing connections"},
+		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update", "patch", "delete"}, For: "this gateway's lease"},
+		{Scope: System, Resource: "secrets", Verbs: []string{"get"}, Names: ownSecrets, For: "the seed of tokens"},
+		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "the seed of tokens", When: seedMissing},
+		{Scope: Keys, Resource: "secrets", Verbs: []string{"watch"}, For: "API keys"},
+		{Scope: Keys, Resource: "secrets", Verbs: []string{"list"}, For: "API keys", When: separateLists},
+	}
+}
+
+func controllerRights() []Right {
+	return []Right{
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"list", "watch", "patch", "delete"}, For: "the cache; carrying out ends, idle releases, deleting records"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes/status", Verbs: []string{"patch"}, For: "what is known of a sandbox"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"watch"}, For: "the cache"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"watch"}, For: "the cache"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"list"}, For: "the cache", When: separateLists},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"list"}, For: "the cache", When: separateLists},
+		{Scope: Cluster, Resource: "pods", Verbs: []string{"list", "watch"}, For: "the cache, addresses in use"},
+		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"create"}, For: "Events of pools and of sandboxes, which have no namespace"},
+		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"patch"}, For: "counting Events", When: sameEvent},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools/status", Verbs: []string{"patch"}, For: "the pool's counts and conditions"},
+		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "create", "patch", "delete"}, For: "making, stopping, recycling and deleting pods"},
+		{Scope: Pools, Resource: "pods/exec", Verbs: []string{"create"}, For: "postStartHooks"},
+		{Scope: Pools, Resource: "events", Verbs: []string{"list"}, For: "why a pod never got Ready"},
+		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"list", "watch", "patch", "delete"}, For: "gateways: whom to ask, revoking, deleting what is over"},
+		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update"}, For: "leader election", When: leaderElection},
+		{Scope: System, Resource: "events", Verbs: []string{"create", "patch"}, For: "leader election", When: leaderElection},
+	}
+}
