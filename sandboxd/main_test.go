@@ -2,6 +2,7 @@ package sandboxd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -37,7 +38,7 @@ type agent struct {
 // newAgent starts one that answers at once unless options say otherwise.
 func newAgent(t testing.TB, options Options) *agent {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", cmp.Or(options.Address, "127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}

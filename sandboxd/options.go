@@ -39,6 +39,9 @@ type Options struct {
 	Grace time.Duration
 	// Retention is how long the end of a process is kept; zero means 30 s.
 	Retention time.Duration
+	// Relay makes servers that listen on loopback alone reachable by the sandbox's
+	// own addresses. Only for a network that is the sandbox's alone.
+	Relay bool
 	// RunDir is where the files that name the sandbox are written; empty writes none.
 	RunDir string
 	// Environ is the environment of the sandbox's image and pod; nil means that of
@@ -87,6 +90,7 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	flags.BoolVar(&o.Open, "open", false, "answer requests before /init, without a token")
 	flags.BoolVar(&o.SetClock, "set-clock", false, "let /init set the clock of the machine")
 	flags.DurationVar(&o.Grace, "grace", 0, "time for processes to end at shutdown (default 5s)")
+	flags.BoolVar(&o.Relay, "relay-loopback", true, "make servers that listen on 127.0.0.1 or ::1 alone reachable; never with --home")
 	secretFile := flags.String("init-secret-file", "", "file with the secret of /init (default the variable "+initSecretEnv+")")
 	version := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
@@ -100,6 +104,7 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 		if o.Home, err = filepath.Abs(*home); err != nil {
 			return o, false, fmt.Errorf("--home %s: %w", *home, err)
 		}
+		o.Relay = false // the network is the machine's, and so are the servers
 	} else {
 		o.RunDir = runDir // of a file system of the sandbox's own
 		// A container starts in the folder that its image or pod names, else in /.

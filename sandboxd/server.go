@@ -126,12 +126,14 @@ func home(caller *caller) string {
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
+	stopRelay := s.startRelay(ctx, listener.Addr())
 	var err error
 	select {
 	case err = <-served:
 	case <-ctx.Done():
 	}
 	_ = s.http.Close()
+	stopRelay()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()
 	s.processes.Close(grace)
