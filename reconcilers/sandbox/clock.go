@@ -27,7 +27,7 @@ func (r *Reconciler) keepTime(ctx context.Context, queue workqueue.TypedRateLimi
 			return
 		}
 		for i := range all.Items {
-			if s := &all.Items[i]; s.Spec.End == nil && (s.Spec.Timeouts.EndAt != nil || s.Spec.FirstRequest) {
+			if s := &all.Items[i]; s.Spec.End == nil && s.Spec.Timeouts.EndAt != nil {
 				queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: s.Name}})
 			}
 		}

@@ -35,6 +35,10 @@ type view struct {
 	confirmed bool
 	// unclaimedFor is how long the binding has been seen without its claim.
 	unclaimedFor time.Duration
+	// podlessFor is how long this process has seen the sandbox without a pod that ever
+	// had it. Times of day play no part: the API server's clock, which says when the
+	// sandbox was made, may be behind this one by more than any patience.
+	podlessFor time.Duration
 	// startup is the sandbox's startup timeout; grace is Reconciler.BindGrace.
 	startup, grace time.Duration
 }
@@ -52,7 +56,7 @@ type decision struct {
 // decide is the state machine of a sandbox that has not ended; it is pure.
 func decide(v view, now time.Time) decision {
 	s := v.sandbox
-	d := forgetting(v, decidePod(v), now)
+	d := forgetting(v, decidePod(v))
 	if at := s.Spec.Timeouts.EndAt; at != nil {
 		left := at.Sub(now)
 		if left <= 0 {
@@ -67,11 +71,11 @@ func decide(v view, now time.Time) decision {
 // request's is forgotten, one of the REST API ends, for its maker has given up or
 // died, and nobody else knows its ID. One that is bound loses its binding first,
 // by a live read: the claim may have landed and the cache not know.
-func forgetting(v view, d decision, now time.Time) decision {
+func forgetting(v view, d decision) decision {
 	if d.step != stepNone && d.step != stepApply {
 		return d
 	}
-	left, ok := neverHadPod(v, now)
+	left, ok := neverHadPod(v)
 	switch {
 	case !ok:
 	case left > 0:
@@ -90,7 +94,7 @@ func forgetting(v view, d decision, now time.Time) decision {
 
 // neverHadPod tells how long a sandbox without a pod may still stand that somebody
 // waits for.
-func neverHadPod(v view, now time.Time) (left time.Duration, ok bool) {
+func neverHadPod(v view) (left time.Duration, ok bool) {
 	s := v.sandbox
 	if !awaited(s) || s.Status.Address != "" || (v.pod != nil && v1alpha1.Backs(v.pod, s)) {
 		return 0, false
@@ -99,7 +103,7 @@ func neverHadPod(v view, now time.Time) (left time.Duration, ok bool) {
 	if !s.Spec.FirstRequest { // a create waits for stock for most of the default
 		patience = max(patience, v1alpha1.DefaultStartupTimeout)
 	}
-	return patience - now.Sub(s.CreationTimestamp.Time), true
+	return patience - v.podlessFor, true
 }
 
 // awaited: it was made because a client asked for it, by a first request or by the

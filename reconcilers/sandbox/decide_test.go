@@ -14,7 +14,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // bound is a sandbox and the pod of its binding, claimed and running.
 func bound() (*v1alpha1.Sandbox, *corev1.Pod) {
-	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s", CreationTimestamp: metav1.NewTime(now.Add(-time.Minute))}}
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
 	s.Spec = v1alpha1.SandboxSpec{Namespace: "n", Pool: "p", Binding: &v1alpha1.Binding{ClaimID: "c", PodName: "pod", PodUID: "u"}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "n", Name: "pod", UID: "u",
@@ -40,7 +40,7 @@ func unclaimed(pod *corev1.Pod, p v1alpha1.PodPhase) {
 
 func deleting(pod *corev1.Pod) { at := metav1.NewTime(now); pod.DeletionTimestamp = &at }
 
-// ofAPI is a sandbox that the REST API made a minute ago and that lost its binding.
+// ofAPI is a sandbox that the REST API made and that lost its binding.
 func ofAPI(v *view) {
 	at := metav1.NewTime(now.Add(time.Hour))
 	v.sandbox.Spec.Team, v.sandbox.Spec.Timeouts.EndAt = "team", &at
@@ -156,7 +156,7 @@ func TestDecide(t *testing.T) {
 			message: "it was given up before it had a pod", recheck: time.Hour}},
 		{"of the REST API, its create may wait still", func(v *view) {
 			ofAPI(v)
-			v.startup, v.sandbox.CreationTimestamp = time.Second, metav1.NewTime(now.Add(-v1alpha1.DefaultStartupTimeout+time.Second))
+			v.startup, v.podlessFor = time.Second, v1alpha1.DefaultStartupTimeout-time.Second
 		}, decision{phase: v1alpha1.SandboxPending, recheck: time.Second}},
 		{"made by hand, waiting for a request", func(v *view) {
 			ofAPI(v)
@@ -165,7 +165,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, pod := bound()
-			v := view{sandbox: s, pod: pod, startup: startup, grace: grace}
+			v := view{sandbox: s, pod: pod, startup: startup, grace: grace, podlessFor: time.Minute}
 			tt.change(&v)
 			if got := decide(v, now); got != tt.want {
 				t.Errorf("got %+v\nwant %+v", got, tt.want)

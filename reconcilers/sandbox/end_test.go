@@ -211,7 +211,7 @@ func TestUnbindingStopsThePodFirst(t *testing.T) {
 	if g.sandbox(t).DeletionTimestamp != nil {
 		t.Fatal("deleted while it is bound")
 	}
-	g.unbound.at["s"] = sighting{"c", now.Add(-DefaultBindGrace)}
+	g.clock.SetTime(now.Add(DefaultBindGrace))
 	if _, reads := g.step(t); reads == 0 {
 		t.Error("unbound by the cache alone")
 	}

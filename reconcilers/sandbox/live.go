@@ -33,6 +33,11 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	} else {
 		v.unclaimedFor = r.unbound.since(s.Name, s.Spec.Binding.ClaimID)
 	}
+	if awaited(s) && s.Status.Address == "" {
+		v.podlessFor = r.podless.since(s.Name, string(s.UID))
+	} else {
+		r.podless.forget(s.Name)
+	}
 	d := decide(v, r.now())
 	if d.step == stepConfirm {
 		if v.pod, err = boundPod(ctx, r.APIReader, s); err != nil {
@@ -137,8 +142,9 @@ func (r *Reconciler) startupTimeout(ctx context.Context, s *v1alpha1.Sandbox) (t
 	return startup, nil
 }
 
-// firstSeen remembers since when a sandbox's binding has stood without its
-// claim. It is safe for concurrent use.
+// firstSeen remembers since when this process has seen something of a sandbox:
+// that the binding of a claim stands without the claim on its pod, or that the object
+// with a UID never had a pod. It is safe for concurrent use.
 type firstSeen struct {
 	clock clock.PassiveClock
 
@@ -147,16 +153,16 @@ type firstSeen struct {
 }
 
 type sighting struct {
-	claim string
+	of    string // the claim ID, or the UID
 	since time.Time
 }
 
-func (f *firstSeen) since(id, claim string) time.Duration {
+func (f *firstSeen) since(id, of string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen, ok := f.at[id]
-	if !ok || seen.claim != claim {
-		seen = sighting{claim, f.clock.Now()}
+	if !ok || seen.of != of {
+		seen = sighting{of, f.clock.Now()}
 		f.at[id] = seen
 	}
 	return f.clock.Since(seen.since)

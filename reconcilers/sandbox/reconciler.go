@@ -73,6 +73,7 @@ type Reconciler struct {
 
 	fences  *fences
 	unbound *firstSeen
+	podless *firstSeen
 	written *ownWrites
 }
 
@@ -81,6 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s := &v1alpha1.Sandbox{}
 	if err := r.Client.Get(ctx, req.NamespacedName, s); apierrors.IsNotFound(err) {
 		r.unbound.forget(req.Name)
+		r.podless.forget(req.Name)
 		r.fences.forget(req.Name)
 		r.written.forget(req.Name)
 		return ctrl.Result{}, nil
@@ -92,6 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if s.Spec.End != nil {
 		r.unbound.forget(req.Name)
+		r.podless.forget(req.Name)
 		return r.end(ctx, s)
 	}
 	if s.DeletionTimestamp != nil {

@@ -81,6 +81,7 @@ func (r *Reconciler) complete(workers int) {
 	}
 	r.fences = newFences(c, workers/2)
 	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}
+	r.podless = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.written = newOwnWrites()
 }
 
