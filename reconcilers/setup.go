@@ -34,10 +34,12 @@ type Options struct {
 	// ApplyClaim: see sandbox.Reconciler.
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 	// RecordTTL is how long ended Sandboxes are kept, RecordCap how many in a
-	// namespace; NoRecords keeps none.
-	RecordTTL time.Duration
-	RecordCap int
-	NoRecords bool
+	// namespace, RecordNameHold how long those of named ones whatever the cap;
+	// NoRecords keeps none.
+	RecordTTL      time.Duration
+	RecordCap      int
+	RecordNameHold time.Duration
+	NoRecords      bool
 	// BindGrace and SweepInterval: see sandbox.Reconciler.
 	BindGrace, SweepInterval time.Duration
 	// IdleCheckInterval is the time between two looks for idle sandboxes.
@@ -89,7 +91,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 
 		Metrics: sandboxpool.NewMetrics(o.Registerer),
 	}
-	records := &sandboxpool.ObjectStore{Client: mgr.GetClient(), TTL: o.RecordTTL, Cap: o.RecordCap}
+	records := &sandboxpool.ObjectStore{Client: mgr.GetClient(), TTL: o.RecordTTL, Cap: o.RecordCap, NameHold: o.RecordNameHold}
 	sandboxes := &sandbox.Reconciler{
 		Client:        mgr.GetClient(),
 		APIReader:     mgr.GetAPIReader(),

@@ -57,6 +57,7 @@ type controllerOptions struct {
 	leaderElect     bool
 	recordTTL       time.Duration
 	recordCap       int
+	recordNameHold  time.Duration
 	idleCheck       time.Duration
 	leaseGrace      time.Duration
 	controlTLS      controlplane.CredentialFiles
@@ -77,13 +78,14 @@ func newController() *cobra.Command {
 	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "wait for the lease of the one controller that works; false only where there is never a second, not even during a rolling update")
 	flags.DurationVar(&o.recordTTL, "record-ttl", sandboxpool.DefaultRecordTTL, "how long ended sandboxes are kept")
-	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps")
+	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps, besides those that --record-name-hold keeps")
+	flags.DurationVar(&o.recordNameHold, "record-name-hold", sandboxpool.DefaultNameHold, "how long an ended sandbox whose ID is not of the REST API's making is kept whatever the cap, so that no request makes it anew; at most --record-ttl")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
 	controlTLSFlags(flags, &o.controlTLS, controlplane.GatewayIdentity)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if o.recordTTL <= 0 || o.recordCap <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
-			return errors.New("--record-ttl, --record-cap, --idle-check-interval and --lease-grace must be more than 0")
+		if o.recordTTL <= 0 || o.recordCap <= 0 || o.recordNameHold <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
+			return errors.New("--record-ttl, --record-cap, --record-name-hold, --idle-check-interval and --lease-grace must be more than 0")
 		}
 		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
@@ -158,6 +160,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		},
 		RecordTTL:         o.recordTTL,
 		RecordCap:         o.recordCap,
+		RecordNameHold:    o.recordNameHold,
 		IdleCheckInterval: o.idleCheck,
 		Registerer:        metrics.Registry,
 	})

@@ -33,12 +33,19 @@ type SandboxStore interface {
 const (
 	DefaultRecordTTL = time.Hour
 	DefaultRecordCap = 1000
-	pruneInterval    = 10 * time.Second
+	// DefaultNameHold is the default of ObjectStore.NameHold: longer than a client
+	// retries, and as long as a gateway's lease.
+	DefaultNameHold = 10 * time.Minute
+	pruneInterval   = 10 * time.Second
 )
 
 // ObjectStore is the default store: the Sandbox objects are the records. It is
 // also a Runnable of the leader, which deletes the oldest records of namespaces
 // that have more than Cap; between two looks there may be more.
+//
+// While a record is there no request makes the sandbox anew. That matters for IDs
+// that a first request may name, and only for those: their records stay for NameHold
+// however many end, and do not count for Cap before.
 type ObjectStore struct {
 	// Client reads from the manager's cache and deletes.
 	Client client.Client
@@ -46,6 +53,9 @@ type ObjectStore struct {
 	// the defaults.
 	TTL time.Duration
 	Cap int
+	// NameHold is how long the record of a sandbox that was not named by the REST API
+	// is kept whatever the Cap; TTL is the most. 0 means the default.
+	NameHold time.Duration
 	// Interval is the time between two looks at the caps; 0 means 10 s.
 	Interval time.Duration
 	// Clock is nil for the real one.
@@ -87,8 +97,12 @@ func (o *ObjectStore) prune(ctx context.Context) error {
 	if err := o.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the records: %w", err)
 	}
+	now := time.Now()
+	if o.Clock != nil {
+		now = o.Clock.Now()
+	}
 	var errs []error
-	for _, s := range tooMany(all.Items, cmp.Or(o.Cap, DefaultRecordCap)) {
+	for _, s := range tooMany(all.Items, cmp.Or(o.Cap, DefaultRecordCap), now.Add(-cmp.Or(o.NameHold, DefaultNameHold))) {
 		gone := &v1alpha1.Sandbox{}
 		gone.Name = s.Name
 		err := o.Client.Delete(ctx, gone, client.Preconditions{UID: &s.UID})
@@ -100,13 +114,17 @@ func (o *ObjectStore) prune(ctx context.Context) error {
 }
 
 // tooMany returns the records that exceed their namespace's cap, the oldest
-// ends. Sandboxes that are not over, or not fenced yet, are no records. It is
+// ends. Sandboxes that are not over, or not fenced yet, are no records; those that a
+// request could make anew, and that ended after held, are none of too many. It is
 // pure.
-func tooMany(all []v1alpha1.Sandbox, most int) []*v1alpha1.Sandbox {
+func tooMany(all []v1alpha1.Sandbox, most int, held time.Time) []*v1alpha1.Sandbox {
 	records := map[string][]*v1alpha1.Sandbox{}
 	for i := range all {
 		s := &all[i]
-		if s.Spec.End != nil && s.Status.Phase == v1alpha1.SandboxEnded && s.DeletionTimestamp == nil {
+		if s.Spec.End == nil || s.Status.Phase != v1alpha1.SandboxEnded || s.DeletionTimestamp != nil {
+			continue
+		}
+		if v1alpha1.GeneratedID(s.Name) || !s.Spec.End.At.After(held) {
 			records[s.Spec.Namespace] = append(records[s.Spec.Namespace], s)
 		}
 	}

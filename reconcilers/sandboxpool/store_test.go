@@ -41,10 +41,38 @@ func TestCapTakesTheOldestRecordsOfANamespace(t *testing.T) {
 	at := metav1.NewTime(now)
 	add("many", "going", v1alpha1.SandboxEnded, 300*time.Hour).DeletionTimestamp = &at
 	var names []string
-	for _, s := range tooMany(all, 3) {
+	for _, s := range tooMany(all, 3, now.Add(-time.Minute)) {
 		names = append(names, s.Name)
 	}
 	if got := fmt.Sprint(names); got != "[many-4 many-3]" {
 		t.Errorf("%s go, want the two oldest ended ones of the full namespace", got)
+	}
+}
+
+// An ID that a first request may name is not free again before its hold is over,
+// however many sandboxes end: at 55 ends a second a cap of 1,000 alone would free it
+// after 18 s.
+func TestCapDoesNotFreeANameEarly(t *testing.T) {
+	const perSecond, most = 55, 1000
+	var all []v1alpha1.Sandbox
+	for i := range perSecond * 3600 {
+		id := fmt.Sprintf("worker-%d", i)
+		if i%2 == 1 {
+			id = fmt.Sprintf("i%020d", i)
+		}
+		s := v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id}}
+		s.Spec.Namespace, s.Status.Phase = "ns", v1alpha1.SandboxEnded
+		s.Spec.End = &v1alpha1.End{At: metav1.NewTime(now.Add(-time.Duration(i) * time.Second / perSecond))}
+		all = append(all, s)
+	}
+	gone := map[string]bool{}
+	for _, s := range tooMany(all, most, now.Add(-DefaultNameHold)) {
+		gone[s.Name] = true
+		if age := now.Sub(s.Spec.End.At.Time); !v1alpha1.GeneratedID(s.Name) && age < DefaultNameHold {
+			t.Fatalf("%s goes %v after its end", s.Name, age)
+		}
+	}
+	if want := perSecond/2*int(DefaultNameHold.Seconds()) + most; len(all)-len(gone) < want || len(all)-len(gone) > want+most {
+		t.Errorf("%d records stay, want the held names and %d more, about %d", len(all)-len(gone), most, want)
 	}
 }
