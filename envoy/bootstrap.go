@@ -29,7 +29,7 @@ func Bootstrap(o Options) (*bootstrapv3.Bootstrap, error) {
 			IgnoreGlobalConnLimit: true, // the way to look into a full Envoy
 		},
 		StaticResources: &bootstrapv3.Bootstrap_StaticResources{
-			Listeners: []*listenerv3.Listener{mainListener(&o)},
+			Listeners: listeners(&o),
 			Clusters:  []*clusterv3.Cluster{sandboxCluster(&o), extProcCluster(&o), restCluster(&o)},
 		},
 		OverloadManager: overloadManager(&o),
@@ -39,6 +39,14 @@ func Bootstrap(o Options) (*bootstrapv3.Bootstrap, error) {
 		return nil, fmt.Errorf("envoy configuration: %w", err)
 	}
 	return b, nil
+}
+
+func listeners(o *Options) []*listenerv3.Listener {
+	all := []*listenerv3.Listener{mainListener(o)}
+	if o.HealthAddress != "" {
+		all = append(all, healthListener(o))
+	}
+	return all
 }
 
 // JSON returns the configuration as indented JSON.

@@ -87,6 +87,7 @@ func TestEnvoyValidates(t *testing.T) {
 	cert, key := selfSigned(t)
 	for name, o := range map[string]Options{
 		"defaults": {},
+		"health":   {HealthAddress: "127.0.0.1:8081"},
 		"TLS":      {CertFile: cert, KeyFile: key},
 		"pauses":   {RetransmitMax: DefaultRetransmitMax},
 		"small":    {MaxStreams: 1, MaxHeapBytes: 1 << 20, ListenAddress: "::"},

@@ -88,9 +88,18 @@ func restCluster(o *Options) *clusterv3.Cluster {
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 		TypedExtensionProtocolOptions: httpOptions(http1()),
-		CircuitBreakers:               breakers(unlimited, o.MaxStreams),
+		CircuitBreakers:               withHealth(breakers(unlimited, o.MaxStreams)),
 		LoadAssignment:                at(apiCluster, o.APISocket),
 	}
+}
+
+// withHealth lets requests for /health through, which have the high priority, where
+// all others are at their limit.
+func withHealth(c *clusterv3.CircuitBreakers) *clusterv3.CircuitBreakers {
+	high := breakers(unlimited, 2*healthConnections).GetThresholds()[0]
+	high.Priority = corev3.RoutingPriority_HIGH
+	c.Thresholds = append(c.Thresholds, high)
+	return c
 }
 
 // http1 speaks HTTP/1.1 upstream.

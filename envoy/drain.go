@@ -148,8 +148,9 @@ func (a Admin) waitClosed(ctx context.Context) (last Open, err error) {
 }
 
 func (a Admin) open(ctx context.Context) (Open, error) {
-	n, err := a.stats(ctx, "http.main.downstream_rq_active", "http.main.downstream_cx_active")
-	return Open{Requests: n[0], Connections: n[1]}, err
+	// A connection that has not said anything yet is counted by the listener alone.
+	n, err := a.stats(ctx, "http.main.downstream_rq_active", "http.main.downstream_cx_active", "listener."+listenerName+".downstream_pre_cx_active")
+	return Open{Requests: n[0], Connections: n[1] + n[2]}, err
 }
 
 // stats returns the values of the named numbers, 0 for one that is not there.

@@ -1,15 +1,19 @@
 package envoy
 
 import (
+	"net/netip"
 	"time"
 
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -26,7 +30,6 @@ const (
 	h2ConnWindow     = 1 << 20
 	h2Streams        = 100
 	maxHeaders       = 200
-	headersTimeout   = 10 * time.Second // from the first byte of a request to its last header
 	clientIdle       = 15 * time.Minute // a client connection without requests
 	drainTime        = 5 * time.Second
 	// delayedClose is how long a connection whose answer broke off, or came before
@@ -50,24 +53,43 @@ var removedHeaders = []string{
 }
 
 func mainListener(o *Options) *listenerv3.Listener {
-	chain := &listenerv3.FilterChain{Filters: []*listenerv3.Filter{{
-		Name:       "envoy.filters.network.http_connection_manager",
-		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: mustAny(connectionManager(o))},
-	}}}
+	chain := &listenerv3.FilterChain{Filters: []*listenerv3.Filter{
+		networkFilter("envoy.filters.network.http_connection_manager", connectionManager(o)),
+	}}
+	// A connection that says nothing never gets as far as the connection manager,
+	// whose timers begin with the first byte: this filter waits for it.
+	inspector := listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{})
 	if o.CertFile != "" {
 		chain.TransportSocket = downstreamTLS(o)
+		chain.TransportSocketConnectTimeout = durationpb.New(o.HeadersTimeout)
+		inspector = listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{})
 	}
 	return &listenerv3.Listener{
-		Name: listenerName,
-		Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-			Address:       o.ListenAddress,
-			PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(o.Port)},
-		}}},
+		Name:                          listenerName,
+		StatPrefix:                    listenerName,
+		Address:                       socketAddress(netip.AddrPortFrom(netip.MustParseAddr(o.ListenAddress), uint16(o.Port))),
+		ListenerFilters:               []*listenerv3.ListenerFilter{inspector},
+		ListenerFiltersTimeout:        durationpb.New(o.HeadersTimeout),
 		FilterChains:                  []*listenerv3.FilterChain{chain},
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 		// A client that vanished must not keep a sandbox in use for long.
 		TcpKeepalive: &corev3.TcpKeepalive{KeepaliveProbes: u32(3), KeepaliveTime: u32(60), KeepaliveInterval: u32(15)},
 	}
+}
+
+func networkFilter(name string, config proto.Message) *listenerv3.Filter {
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: mustAny(config)}}
+}
+
+func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
+	return &listenerv3.ListenerFilter{Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: mustAny(config)}}
+}
+
+func socketAddress(at netip.AddrPort) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address:       at.Addr().String(),
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(at.Port())},
+	}}}
 }
 
 func downstreamTLS(o *Options) *corev3.TransportSocket {
@@ -107,7 +129,7 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 
 		StreamIdleTimeout:     durationpb.New(o.StreamIdleTimeout),
 		RequestTimeout:        zeroDuration,
-		RequestHeadersTimeout: durationpb.New(headersTimeout),
+		RequestHeadersTimeout: durationpb.New(o.HeadersTimeout),
 		DrainTimeout:          durationpb.New(drainTime),
 		DelayedCloseTimeout:   durationpb.New(delayedClose),
 		UpgradeConfigs:        []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},

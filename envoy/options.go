@@ -44,10 +44,12 @@ const (
 const (
 	DefaultListenAddress     = "127.0.0.1"
 	DefaultPort              = 8080
+	DefaultHealthPort        = 8081
 	DefaultMaxStreams        = 10_000
 	DefaultMessageTimeout    = 2 * time.Second
 	DefaultMaxMessageTimeout = 5 * time.Minute
 	DefaultStreamIdleTimeout = 15 * time.Minute
+	DefaultHeadersTimeout    = 10 * time.Second
 	DefaultMaxHeapBytes      = 2 << 30
 )
 
@@ -77,6 +79,11 @@ type Options struct {
 	// CertFile and KeyFile (PEM) turn TLS with HTTP/2 on; give both or none.
 	CertFile, KeyFile string
 
+	// HealthAddress is where GET /health is answered on a listener of its own, plain
+	// HTTP, which the limits below do not close: an IP address and a port. Empty is
+	// nowhere but where clients connect.
+	HealthAddress string
+
 	// MaxStreams bounds client connections, and separately open requests;
 	// default 10,000. An Envoy needs Files(MaxStreams) file descriptors.
 	MaxStreams int
@@ -92,6 +99,11 @@ type Options struct {
 	// StreamIdleTimeout ends a request or WebSocket on which nothing moves;
 	// default 15 min. E2B's clients expect more than 10.
 	StreamIdleTimeout time.Duration
+
+	// HeadersTimeout is how long a client may take for each step until the headers
+	// of a request are there: until its first byte, for the TLS handshake, from the
+	// first byte to the last header; default 10 s.
+	HeadersTimeout time.Duration
 
 	// RetransmitMax bounds the pauses between two tries to send what a pod has not
 	// acknowledged, from 1 s on; 0 leaves them to the kernel. Where Envoy runs the
@@ -124,6 +136,7 @@ func (o *Options) Complete() {
 	set(&o.MessageTimeout, DefaultMessageTimeout)
 	set(&o.MaxMessageTimeout, DefaultMaxMessageTimeout)
 	set(&o.StreamIdleTimeout, DefaultStreamIdleTimeout)
+	set(&o.HeadersTimeout, DefaultHeadersTimeout)
 }
 
 func set[T comparable](field *T, value T) {
@@ -151,6 +164,11 @@ func (o *Options) Validate() error {
 	if _, err := netip.ParseAddr(o.ListenAddress); err != nil {
 		bad("listen address %q must be an IP address", o.ListenAddress)
 	}
+	if o.HealthAddress != "" {
+		if at, err := netip.ParseAddrPort(o.HealthAddress); err != nil || at.Port() == 0 {
+			bad("health address %q must be an IP address and a port", o.HealthAddress)
+		}
+	}
 	if o.Port < 1 || o.Port > 65535 {
 		bad("port %d must lie between 1 and 65535", o.Port)
 	}
@@ -168,6 +186,9 @@ func (o *Options) Validate() error {
 	}
 	if o.RetransmitMax != 0 && (o.RetransmitMax < time.Second || o.RetransmitMax > 2*time.Minute) {
 		bad("retransmit max %v must be 0 or lie between 1s and 2m", o.RetransmitMax)
+	}
+	if o.HeadersTimeout < 0 {
+		bad("headers timeout %v must not be negative", o.HeadersTimeout)
 	}
 	if o.StreamIdleTimeout < 0 {
 		bad("stream idle timeout %v must not be negative", o.StreamIdleTimeout)

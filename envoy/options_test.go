@@ -27,6 +27,9 @@ func TestOptionsValidate(t *testing.T) {
 		"negative heap":     {func(o *Options) { o.MaxHeapBytes = -1 }, "max heap -1"},
 		"timeout above max": {func(o *Options) { o.MessageTimeout = time.Hour }, "max message timeout"},
 		"negative idle":     {func(o *Options) { o.StreamIdleTimeout = -1 }, "stream idle timeout"},
+		"negative headers":  {func(o *Options) { o.HeadersTimeout = -1 }, "headers timeout -1ns"},
+		"health port alone": {func(o *Options) { o.HealthAddress = ":8081" }, `health address ":8081"`},
+		"health":            {func(o *Options) { o.HealthAddress = "[::]:8081" }, ""},
 		"two seconds":       {func(o *Options) { o.RetransmitMax = DefaultRetransmitMax }, ""},
 		"short pauses":      {func(o *Options) { o.RetransmitMax = time.Millisecond }, "retransmit max 1ms"},
 	} {
@@ -50,6 +53,7 @@ func TestCompleteKeepsWhatIsSet(t *testing.T) {
 	want := Options{
 		RunDir: "/r", ExtProcSocket: "/e", APISocket: "/p", AdminSocket: "/a", NodeID: "n", ListenAddress: "::", Port: 1, MaxStreams: 2,
 		MaxHeapBytes: 3, MessageTimeout: 4, MaxMessageTimeout: 5, StreamIdleTimeout: 6, RetransmitMax: 7,
+		HealthAddress: "[::1]:2", HeadersTimeout: 8,
 	}
 	got := want
 	got.Complete()

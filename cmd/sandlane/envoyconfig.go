@@ -30,6 +30,10 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 	flags.StringVar(&listen, "listen", net.JoinHostPort("0.0.0.0", strconv.Itoa(envoy.DefaultPort)), "address and port that clients connect to")
 	flags.StringVar(&o.CertFile, "tls-cert", "", "certificate chain (PEM); turns TLS on")
 	flags.StringVar(&o.KeyFile, "tls-key", "", "private key (PEM)")
+	flags.StringVar(&o.HealthAddress, "health-listen", net.JoinHostPort("0.0.0.0", strconv.Itoa(envoy.DefaultHealthPort)),
+		"address and port of a listener for /health alone, which clients cannot fill; empty is none")
+	flags.DurationVar(&o.HeadersTimeout, "headers-timeout", envoy.DefaultHeadersTimeout,
+		"how long a client may take until its first byte, for the TLS handshake, and for a request's headers, each")
 	flags.IntVar(&o.MaxStreams, "max-streams", envoy.DefaultMaxStreams, "client connections, and separately open requests, at once")
 	flags.DurationVar(&o.RetransmitMax, "retransmit-max", envoy.KernelRetransmitMax(),
 		"longest pause between two tries to send what a pod has not acknowledged; 0 where Envoy's kernel is older than Linux 6.15")
