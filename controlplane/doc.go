@@ -25,7 +25,7 @@
 //
 // A [Server] serves [Fencer] and [ActivitySource] to controllers. A
 // [Membership] keeps the gateway's Lease. Its states, changed by the goroutine
-// of Start alone (and finally by Leave):
+// of Start alone (and finally by Leave or Abandon):
 //
 //	joining   no lease; writes it (create, or overwrite of another holder)
 //	listing   lease written; OnJoin runs; the lease is renewed meanwhile
@@ -33,7 +33,10 @@
 //	losing    holder overwritten, lease deleted or its time up: Held is false;
 //	          OnJoin is stopped, OnLost drops all routes and waits for the
 //	          handlers in flight; then the epoch is raised → joining
-//	left      Leave was called: Held stays false; OnLost, then the lease is deleted
+//	left      Leave was called: Held stays false; OnLost, then the lease is deleted,
+//	          which says that neither routes nor streams are left here
+//	abandoned Abandon was called, since streams may be left: Held stays false; OnLost,
+//	          and the lease counts its time out
 //
 // A step that fails is tried again; none is skipped. While the API server is
 // away a gateway serves until its lease is up and then answers 503 until it has

@@ -101,12 +101,30 @@ func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 	return fmt.Errorf("renewing the lease: %w", err)
 }
 
-// Leave is the clean stop: it ends Start, makes Held false for good, calls
-// OnLost, and deletes the lease after marking it, so that controllers ask this
-// gateway for nothing any more. It tries until the context ends; then it
-// returns an error and the lease counts its time out. A lease that another
-// process holds is left alone. It may be called again.
+// Leave is the clean stop: it does what Abandon does and deletes the lease after
+// marking it, so that controllers ask this gateway for nothing any more. Nothing may be
+// open at its Envoy then. It tries until the context ends; then it returns an error and
+// the lease counts its time out. A lease that another process holds is left alone. It
+// may be called again.
 func (m *Membership) Leave(ctx context.Context) error {
+	if err := m.Abandon(ctx); err != nil {
+		return err
+	}
+	for wait := firstRetry; ; wait = min(2*wait, m.o.RenewEvery) {
+		err := m.release(ctx)
+		if err == nil {
+			return nil
+		}
+		if !sleep(ctx, wait) {
+			return fmt.Errorf("leaving: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// Abandon ends Start, makes Held false for good and calls OnLost. The lease stays as it
+// is and counts its time out, unless the next process takes it over: controllers go on
+// to ask this gateway what is in use. It may be called again.
+func (m *Membership) Abandon(ctx context.Context) error {
 	m.mu.Lock()
 	m.left = true
 	done := m.done
@@ -125,15 +143,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 	if err := m.o.OnLost(ctx); err != nil {
 		return fmt.Errorf("leaving: dropping routes: %w", err)
 	}
-	for wait := firstRetry; ; wait = min(2*wait, m.o.RenewEvery) {
-		err := m.release(ctx)
-		if err == nil {
-			return nil
-		}
-		if !sleep(ctx, wait) {
-			return fmt.Errorf("leaving: %w", errors.Join(ctx.Err(), err))
-		}
-	}
+	return nil
 }
 
 // release marks the lease as left and deletes it. The mark goes first: a

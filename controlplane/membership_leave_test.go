@@ -91,3 +91,25 @@ func TestMembershipLeaveGivesUpWithItsContext(t *testing.T) {
 		g.wantHeld(t, false, "after Leave")
 	})
 }
+
+// A gateway that leaves an Envoy with streams behind is asked what is in use until its
+// lease is over; its next process is asked instead.
+func TestAbandonedLeaseCountsItsTime(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		if err := g.Abandon(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g.wantHeld(t, false, "after Abandon")
+		if got := strings.Join(g.log.all(), ", "); got != "join, lost" {
+			t.Errorf("events: %s", got)
+		}
+		g.cancel = nil
+		g.kill()
+		s.unanswered("g1", "nobody can say what its Envoy has open")
+		s.wantUnanswered(s.fence(7), "g1", "a fence")
+		s.run("g1", "b")
+		s.unanswered("", "its next process")
+		s.wantUnanswered(s.fence(7), "", "a fence, with its next process")
+	})
+}

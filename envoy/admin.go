@@ -51,10 +51,44 @@ func (a Admin) Clusters(ctx context.Context) (string, error) {
 	return a.do(ctx, http.MethodGet, "/clusters")
 }
 
-// Quit ends Envoy with all that is open. Envoy ends a moment after it returned.
+// Quit ends Envoy with all that is open. It returns nil once no Envoy listens on the
+// admin socket any more, and an error if that cannot be said.
 func (a Admin) Quit(ctx context.Context) error {
 	_, err := a.do(ctx, http.MethodPost, "/quitquitquit")
-	return err
+	for {
+		// An answer may be lost with the Envoy that is ending, so what counts is this.
+		gone, goneErr := a.Gone(ctx)
+		switch {
+		case gone:
+			return nil
+		case goneErr != nil:
+			return errors.Join(err, goneErr)
+		case !pause(ctx, lookEvery):
+			return errors.Join(err, fmt.Errorf("envoy still runs: %w", ctx.Err()))
+		}
+	}
+}
+
+// Gone reports whether no Envoy listens on the admin socket. Only without an error it
+// is known.
+func (a Admin) Gone(ctx context.Context) (bool, error) {
+	c, err := a.dial(ctx)
+	if errors.Is(err, ErrGone) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for envoy: %w", err)
+	}
+	_ = c.Close()
+	return false, nil
+}
+
+func (a Admin) dial(ctx context.Context) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", a.Socket)
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return c, err
 }
 
 // serverInfo is what is read of /server_info.
@@ -83,13 +117,7 @@ func (a Admin) decode(ctx context.Context, path string, into any) error {
 func (a Admin) do(ctx context.Context, method, path string) (string, error) {
 	client := http.Client{Timeout: adminTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			c, err := new(net.Dialer).DialContext(ctx, "unix", a.Socket)
-			if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-				err = fmt.Errorf("%w: %w", ErrGone, err)
-			}
-			return c, err
-		},
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx) },
 	}}
 	req, err := http.NewRequestWithContext(ctx, method, "http://envoy"+path, nil)
 	if err != nil {

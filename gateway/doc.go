@@ -35,8 +35,9 @@
 //	settling  the REST API takes no more requests; activations are refused and
 //	          those under way settle; then ExtProc answers what it holds and stops,
 //	          and what failed creates have left is undone
-//	leaving   the lease is deleted, which says that no route is left; then the
-//	          control-plane server stops
+//	leaving   the lease is deleted, which says that no route is left and nothing
+//	          open, so Envoy must be known to be gone; if it is not, routes are dropped
+//	          and the lease stays. Then the control-plane server stops
 //
 // What may go wrong:
 //
@@ -45,7 +46,8 @@
 //	Envoy refuses a step             logged; the other steps follow, within the
 //	                                 grace. New connections that could not be turned
 //	                                 away may be reset when it stops listening
-//	Envoy cannot be told to quit     logged; it answers 503 until the next process
+//	Envoy cannot be told to quit,    logged; the lease stays, since its streams are
+//	or does not                      in use. It answers 503 until the next process
 //	                                 finds it draining, and ends it
 //	the lease is lost                requests are answered with 503, as ever
 //	this process is killed           the lease counts its time out; the next
@@ -55,6 +57,8 @@
 //	                                 the other steps, and the error is returned.
 //	                                 A gateway with half its parts would answer
 //	                                 from what it cannot keep current. Envoy stays
+//	                                 with its streams, and so does the lease: the
+//	                                 next process is asked about them
 //
 // On a cluster Envoy must outlive this process: it runs as a restartable init
 // container, which is stopped after the others, or delays its own SIGTERM by a

@@ -10,7 +10,8 @@ import (
 	"github.com/sandlane/sandlane/envoy"
 )
 
-// quitTimeout bounds what is said to Envoy before the drain and after it.
+// quitTimeout bounds what is said to Envoy before the drain and after it, and how long
+// its end may take.
 const quitTimeout = 5 * time.Second
 
 // drain is the first step of the stop: Envoy's.
@@ -46,11 +47,11 @@ func (d *drain) begun() bool {
 	}
 }
 
-// envoy drains Envoy and ends it. It does nothing if a part of the gateway has
-// failed, and is cut short if one does.
-func (d *drain) envoy(failed context.Context) {
+// envoy drains Envoy, ends it, and reports whether it is known to be gone. If a part of
+// the gateway has failed it only looks, and it is cut short if one does.
+func (d *drain) envoy(failed context.Context) (gone bool) {
 	if failed.Err() != nil {
-		return
+		return d.gone(context.WithoutCancel(failed))
 	}
 	ctx, cancel := context.WithTimeout(failed, d.grace)
 	defer cancel()
@@ -66,16 +67,27 @@ func (d *drain) envoy(failed context.Context) {
 	began := time.Now()
 	left, err := d.admin.Drain(ctx, d.delay)
 	if errors.Is(err, envoy.ErrGone) {
-		return
+		return true
 	}
 	if err != nil && ctx.Err() == nil {
 		d.log.Warn("Envoy was not drained as it should be", "error", err)
 	}
 	if failed.Err() != nil {
-		return
+		return d.gone(context.WithoutCancel(ctx))
 	}
 	d.log.Info("Envoy is drained and ends", "after", time.Since(began).Round(time.Millisecond), "requests cut", left.Requests)
-	d.quit(context.WithoutCancel(ctx))
+	return d.quit(context.WithoutCancel(ctx))
+}
+
+// gone reports whether Envoy is known not to run.
+func (d *drain) gone(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, quitTimeout)
+	defer cancel()
+	gone, err := d.admin.Gone(ctx)
+	if err != nil {
+		d.log.Warn("whether Envoy runs is unknown", "error", err)
+	}
+	return gone
 }
 
 // endLeftover ends an Envoy that a former process drained and could not end: it
@@ -90,10 +102,13 @@ func (d *drain) endLeftover(ctx context.Context) error {
 	return nil // not this gateway's failure
 }
 
-func (d *drain) quit(ctx context.Context) {
+// quit ends Envoy and reports whether it is known to be gone.
+func (d *drain) quit(ctx context.Context) (gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, quitTimeout)
 	defer cancel()
-	if err := d.admin.Quit(ctx); err != nil && !errors.Is(err, envoy.ErrGone) {
-		d.log.Warn("Envoy could not be told to quit", "error", err)
+	if err := d.admin.Quit(ctx); err != nil {
+		d.log.Warn("Envoy did not quit", "error", err)
+		return false
 	}
+	return true
 }

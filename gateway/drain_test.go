@@ -18,11 +18,13 @@ import (
 // adminFake stands in for an Envoy's admin socket and keeps what it was told to
 // do. It quits as Envoy does: its socket is closed.
 type adminFake struct {
-	mu    sync.Mutex
-	told  []string
-	state string
-	open  int
-	quit  func()
+	mu     sync.Mutex
+	told   []string
+	state  string
+	open   int
+	quit   func()
+	stays  bool   // told to quit, it does not
+	onPost func() // may be nil
 }
 
 func startAdmin(t *testing.T, dir string) *adminFake {
@@ -48,7 +50,10 @@ func startAdmin(t *testing.T, dir string) *adminFake {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.told = append(f.told, r.URL.Path)
-		if r.URL.Path == "/quitquitquit" {
+		if f.onPost != nil {
+			f.onPost()
+		}
+		if r.URL.Path == "/quitquitquit" && !f.stays {
 			f.quit()
 		}
 	})
@@ -79,12 +84,20 @@ func testDrain(t *testing.T, hurry <-chan struct{}, grace time.Duration) (*drain
 	return newDrain(Options{RunDir: dir, DrainGrace: grace, Hurry: hurry, Log: slog.New(slog.DiscardHandler)}), dir
 }
 
+// wantGone checks what a drain says of Envoy afterwards.
+func wantGone(t *testing.T, got, want bool) {
+	t.Helper()
+	if got != want {
+		t.Errorf("Envoy is gone: %v, want %v", got, want)
+	}
+}
+
 func TestDrainEndsEnvoy(t *testing.T) {
 	all := []string{"/healthcheck/fail", "/drain_listeners", "/quitquitquit"}
 	t.Run("nothing is open", func(t *testing.T) {
 		d, dir := testDrain(t, nil, time.Hour)
 		f := startAdmin(t, dir)
-		d.envoy(t.Context())
+		wantGone(t, d.envoy(t.Context()), true)
 		f.want(t, all...)
 	})
 	t.Run("the grace ends", func(t *testing.T) {
@@ -92,7 +105,7 @@ func TestDrainEndsEnvoy(t *testing.T) {
 		f := startAdmin(t, dir)
 		f.open = 1
 		began := time.Now()
-		d.envoy(t.Context())
+		wantGone(t, d.envoy(t.Context()), true)
 		f.want(t, all...)
 		if time.Since(began) < time.Second {
 			t.Error("an open request was not given its time")
@@ -104,7 +117,7 @@ func TestDrainEndsEnvoy(t *testing.T) {
 		f := startAdmin(t, dir)
 		f.open = 1
 		close(hurry)
-		d.envoy(t.Context())
+		wantGone(t, d.envoy(t.Context()), true)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if len(f.told) == 0 || f.told[len(f.told)-1] != "/quitquitquit" {
@@ -113,15 +126,34 @@ func TestDrainEndsEnvoy(t *testing.T) {
 	})
 	t.Run("there is no Envoy", func(t *testing.T) {
 		d, _ := testDrain(t, nil, time.Hour)
-		d.envoy(t.Context())
+		wantGone(t, d.envoy(t.Context()), true)
 	})
+	failed, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("ExtProc ended"))
 	t.Run("a part has failed", func(t *testing.T) {
 		d, dir := testDrain(t, nil, time.Hour)
 		f := startAdmin(t, dir)
-		failed, cancel := context.WithCancelCause(t.Context())
-		cancel(errors.New("ExtProc ended"))
-		d.envoy(failed)
+		wantGone(t, d.envoy(failed), false)
 		f.want(t)
+	})
+	t.Run("a part has failed, and there is no Envoy", func(t *testing.T) {
+		d, _ := testDrain(t, nil, time.Hour)
+		wantGone(t, d.envoy(failed), true)
+	})
+	t.Run("a part fails while it drains", func(t *testing.T) {
+		d, dir := testDrain(t, nil, time.Hour)
+		f := startAdmin(t, dir)
+		f.open = 1
+		failing, fail := context.WithCancel(t.Context())
+		f.onPost = fail
+		wantGone(t, d.envoy(failing), false)
+	})
+	t.Run("it does not quit", func(t *testing.T) {
+		d, dir := testDrain(t, nil, time.Hour)
+		f := startAdmin(t, dir)
+		f.stays = true
+		wantGone(t, d.envoy(t.Context()), false)
+		f.want(t, all...)
 	})
 }
 

@@ -112,7 +112,7 @@ func (g *gateway) run(ctx context.Context) error {
 	case <-failed.Done():
 	}
 	g.drain.begin()
-	g.drain.envoy(failed)
+	envoyGone := g.drain.envoy(failed)
 	g.extproc.Drain()
 	g.api.stop()
 	settled := make(chan struct{})
@@ -136,13 +136,28 @@ func (g *gateway) run(ctx context.Context) error {
 		g.o.Log.Warn("sandboxes whose create failed are left to their end time", "error", err)
 	}
 	done()
-	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-	defer cancel()
-	if err := g.member.Leave(leave); err != nil {
-		g.o.Log.Warn("the lease could not be deleted; it is waited for until its end", "error", err)
-	}
+	g.leave(context.WithoutCancel(ctx), envoyGone)
 	stopBack()
 	return parts.Wait()
+}
+
+// leave gives the lease up. It is deleted only if Envoy is gone: that says that nothing
+// is open here, while an Envoy that lives may have streams, and its sandboxes are in
+// use. Then the routes go and the lease counts its time out; it makes controllers ask
+// this gateway's next process, or wait.
+func (g *gateway) leave(ctx context.Context, envoyGone bool) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if !envoyGone {
+		g.o.Log.Warn("Envoy may run, so the lease is left to the next process, or to its end: what is open is in use")
+		if err := g.member.Abandon(ctx); err != nil {
+			g.o.Log.Warn("dropping routes failed; the lease is waited for until its end", "error", err)
+		}
+		return
+	}
+	if err := g.member.Leave(ctx); err != nil {
+		g.o.Log.Warn("the lease could not be deleted; it is waited for until its end", "error", err)
+	}
 }
 
 // serving reports whether the gateway can answer. It may be draining.

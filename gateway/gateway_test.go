@@ -78,6 +78,59 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
+// The lease is deleted only when Envoy is gone. A gateway whose part has failed, or
+// whose Envoy does not quit, leaves an Envoy with streams, which are in use.
+func TestLeaseStaysWithEnvoy(t *testing.T) {
+	failPart := func(g *gateway, _ context.CancelFunc) { _ = g.metrics.Close() }
+	stop := func(_ *gateway, stop context.CancelFunc) { stop() }
+	for name, tc := range map[string]struct {
+		envoy, stays, fails, deleted bool
+		end                          func(*gateway, context.CancelFunc)
+	}{
+		"a part fails beside an Envoy": {envoy: true, fails: true, end: failPart},
+		"a part fails without one":     {fails: true, deleted: true, end: failPart},
+		"Envoy does not quit":          {envoy: true, stays: true, end: stop},
+		"Envoy quits":                  {envoy: true, deleted: true, end: stop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, ns := kubetest.Client(t), kubetest.Namespace(t)
+			seed(t, ns)
+			d, dir := testDrain(t, nil, time.Minute)
+			if tc.envoy {
+				startAdmin(t, dir).stays = tc.stays
+			}
+			o := Options{Config: kubetest.Config(t), Name: "one", RunDir: dir, SystemNamespace: ns, MetricsAddress: freeAddress(t), Log: d.log, DrainGrace: time.Second}
+			o.Complete()
+			g, err := assemble(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- g.run(ctx) }()
+			kubetest.Eventually(t, time.Minute, "the lease to be held", func() error {
+				if !g.member.Held() {
+					return errors.New("not held")
+				}
+				return nil
+			})
+			tc.end(g, cancel)
+			if err := <-done; (err != nil) != tc.fails {
+				t.Errorf("the gateway ended with %v", err)
+			}
+			if g.member.Held() {
+				t.Error("it may still route")
+			}
+			var lease coordinationv1.Lease
+			err = c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "one"}, &lease)
+			if tc.deleted != apierrors.IsNotFound(err) || !tc.deleted && (err != nil || *lease.Spec.HolderIdentity != g.member.Holder()) {
+				t.Errorf("the lease: %v, %v", err, lease.Spec)
+			}
+		})
+	}
+}
+
 // A part that cannot start ends the gateway, and with it what had started.
 func TestAPartThatFails(t *testing.T) {
 	c, ns := kubetest.Client(t), kubetest.Namespace(t)
