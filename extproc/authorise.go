@@ -11,11 +11,22 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// admit says whether the request may reach an existing sandbox of that
-// namespace: it names no pool and no key of another one (the sandbox is then
-// not found), and carries the traffic token if the sandbox is private, for which
-// privateUID is its UID and not nil.
-func (s *Server) admit(c *call, namespace string, privateUID *types.UID) error {
+// place is what authorisation looks at of a sandbox that exists.
+type place struct {
+	namespace, pool  string
+	private, guarded bool
+	tokenUID         *types.UID
+}
+
+func placeOf(r *Resolution) place {
+	return place{r.Namespace, r.Pool, r.Private, r.Guarded, &r.UID}
+}
+
+// admit says whether the request may reach an existing sandbox: it names no pool
+// and no key of another namespace (the sandbox is then not found), carries the
+// traffic token where one is needed, and shows what the sandbox's pool asks for
+// where the sandbox was made by name. On its own port sandboxd asks itself.
+func (s *Server) admit(c *call, at place) error {
 	h := &c.headers
 	for _, named := range []struct {
 		header Field
@@ -28,30 +39,54 @@ func (s *Server) admit(c *call, namespace string, privateUID *types.UID) error {
 		if err != nil {
 			return named.bad
 		}
-		if where.Namespace != "" && where.Namespace != namespace {
+		if where.Namespace != "" && where.Namespace != at.namespace {
 			return ErrNotFound
 		}
 	}
+	keyed := false
 	if h.APIKey.Count > 0 {
 		identity, err := s.verify(c)
 		if err != nil && !errors.Is(err, ErrBadKey) { // a bad key only matters where one is needed
 			return err
 		}
-		if err == nil && identity.Namespace != namespace {
+		if err == nil && identity.Namespace != at.namespace {
 			return ErrNotFound
 		}
+		keyed = err == nil
 	}
-	if privateUID != nil && c.target.Port != sandboxdPort &&
-		(h.TrafficToken.Count != 1 || !s.o.Tokens.ValidTraffic(c.target.ID, *privateUID, h.TrafficToken.Value)) {
+	if at.guarded && c.target.Port == sandboxdPort {
+		return nil
+	}
+	if at.private && !s.hasToken(c, at.tokenUID) {
 		return rejectTraffic(h.TrafficToken)
 	}
-	return nil
+	if keyed || isGenerated(c.target.ID) {
+		return nil
+	}
+	switch s.o.Pools.Reach(at.namespace, at.pool) {
+	case v1alpha1.ReachPublic:
+		return nil
+	case v1alpha1.ReachToken:
+		if !s.hasToken(c, at.tokenUID) {
+			return rejectTraffic(h.TrafficToken)
+		}
+		return nil
+	default:
+		return ErrBadKey
+	}
+}
+
+// hasToken reports whether the request carries the traffic token of the sandbox with
+// that UID; nobody has one if it is nil.
+func (s *Server) hasToken(c *call, uid *types.UID) bool {
+	token := &c.headers.TrafficToken
+	return uid != nil && token.Count == 1 && s.o.Tokens.ValidTraffic(c.target.ID, *uid, token.Value)
 }
 
 // mayResume says whether the request may activate a sandbox that exists and has
 // no pod: what its pool asks for.
 func (s *Server) mayResume(c *call, res Resolution) error {
-	if err := s.admit(c, res.Namespace, res.PrivateUID); err != nil {
+	if err := s.admit(c, placeOf(&res)); err != nil {
 		return err
 	}
 	access, ok := s.o.Pools.Pool(res.Namespace, res.Pool)
@@ -81,12 +116,18 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 		return none, err
 	}
 	access, ok := s.o.Pools.Pool(pool.Namespace, pool.Name)
-	if !ok {
-		return none, &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: fmt.Sprintf("Pool %s was not found", pool)}
-	}
 	identity, keyErr := s.verify(c)
 	if keyErr == nil && identity.Namespace != pool.Namespace { // it could not see what it made
 		return none, forbidsFirstRequest(pool)
+	}
+	if keyErr != nil && access != v1alpha1.AccessPublic {
+		return none, keyErr // the same whether there is such a pool or not
+	}
+	if !ok {
+		return none, &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: fmt.Sprintf("Pool %s was not found", pool)}
+	}
+	if !s.o.Pools.MayMake(pool.Namespace, pool.Name, c.target.ID) {
+		return none, &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: "The sandbox ID is reserved for another pool"}
 	}
 	r := ActivationRequest{ID: c.target.ID, Namespace: pool.Namespace, Pool: pool.Name, New: true}
 	switch access {
@@ -94,7 +135,7 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 		return r, nil
 	case v1alpha1.AccessAPIKey:
 		r.Team = identity.Team
-		return r, keyErr
+		return r, nil
 	default:
 		return none, forbidsFirstRequest(pool)
 	}

@@ -5,9 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/routecache"
 )
 
 // First-request answers: who may make a sandbox by naming it.
@@ -37,9 +38,15 @@ func TestFirstRequestRules(t *testing.T) {
 		{name: "public ignores keys", headers: named("new", "x-sandbox-pool", "default/echo", "x-sandbox-api-key", "nonsense"), want: made("default", "echo", "")},
 		{name: "public, key of another namespace", headers: named("new", "x-sandbox-pool", "default/echo", "x-sandbox-api-key", "key-other"), status: 403, message: "default/echo"},
 		{name: "host form ignores the pool", headers: append(host("new"), "x-sandbox-pool", "team/closed"), want: made("default", "echo", "")},
-		{name: "unknown pool", headers: named("new", "x-sandbox-pool", "default/nope"), status: 404, message: "default/nope"},
-		{name: "unknown pool, no namespace", headers: named("new", "x-sandbox-pool", "nope"), status: 404, message: "default/nope"},
-		{name: "pool forbids", headers: named("new", "x-sandbox-pool", "team/closed"), status: 403, message: "team/closed"},
+		{name: "unknown pool", headers: named("new", "x-sandbox-pool", "default/nope"), status: 401, message: "API key"},
+		{name: "unknown pool, no namespace", headers: named("new", "x-sandbox-pool", "nope"), status: 401, message: "API key"},
+		{name: "unknown pool, key", headers: named("new", "x-sandbox-pool", "team/nope", "x-sandbox-api-key", "key-team"), status: 404, message: "team/nope"},
+		{name: "unknown pool, key of another namespace", headers: named("new", "x-sandbox-pool", "team/nope", "x-sandbox-api-key", "key-other"), status: 403, message: "team/nope"},
+		{name: "pool forbids", headers: named("new", "x-sandbox-pool", "team/closed"), status: 401, message: "API key"},
+		{name: "reserved ID", headers: host("keyed-1"), status: 403, message: "reserved for another pool"},
+		{name: "reserved ID, the pool's own", headers: named("keyed-1", "x-sandbox-pool", "team/keyed", "x-sandbox-api-key", "key-team"), want: &ActivationRequest{ID: "keyed-1", Namespace: "team", Pool: "keyed", Team: "red", New: true}},
+		{name: "reserved ID, no key", headers: named("keyed-1", "x-sandbox-pool", "team/token"), status: 401, message: "API key"},
+		{name: "reach by token, first request by key", headers: named("new", "x-sandbox-pool", "team/token", "x-sandbox-api-key", "key-team"), want: made("team", "token", "red")},
 		{name: "pool forbids keys too", headers: named("new", "x-sandbox-pool", "team/closed", "x-sandbox-api-key", "key-team"), status: 403, message: "team/closed"},
 		{name: "key missing", headers: named("new", "x-sandbox-pool", "team/keyed"), status: 401, message: "X-Sandbox-Api-Key"},
 		{name: "key wrong", headers: named("new", "x-sandbox-pool", "team/keyed", "x-sandbox-api-key", "nonsense"), status: 401, message: "X-Sandbox-Api-Key"},
@@ -69,7 +76,7 @@ func TestFirstRequestRules(t *testing.T) {
 			f := newFixture(t, change...)
 			f.act.do = func(_ context.Context, r ActivationRequest) error {
 				route := testRoute(r.ID)
-				route.Namespace = unique.Make(r.Namespace)
+				route.Pool = routecache.PoolOf(r.Namespace, r.Pool)
 				f.put(t, route)
 				return nil
 			}
@@ -119,12 +126,14 @@ func TestResumeRules(t *testing.T) {
 		{"key right", Resolution{Namespace: "team", Pool: "keyed", Team: "red"}, append(host("a"), "x-sandbox-api-key", "key-team"), 0},
 		{"key of another namespace", Resolution{Namespace: "team", Pool: "keyed"}, append(host("a"), "x-sandbox-api-key", "key-other"), 502},
 		{"nobody", Resolution{Namespace: "team", Pool: "closed"}, append(host("a"), "x-sandbox-api-key", "key-team"), 403},
-		{"pool gone", Resolution{Namespace: "team", Pool: "gone"}, host("a"), 404},
+		{"pool gone", Resolution{Namespace: "team", Pool: "gone"}, append(host("a"), "x-sandbox-api-key", "key-team"), 404},
+		{"pool gone, key missing", Resolution{Namespace: "team", Pool: "gone"}, host("a"), 401},
+		{"reach by token, claim by key", Resolution{Namespace: "team", Pool: "token"}, append(host("a"), "e2b-traffic-access-token", "token-a-"), 401},
 		{"pool of another namespace", Resolution{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "team/echo"), 502},
 		{"another pool of the namespace", Resolution{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "default/other"), 0},
-		{"private, no token", Resolution{Namespace: "default", Pool: "echo", PrivateUID: new(types.UID("second"))}, host("a"), 403},
-		{"private, token of an earlier sandbox of the name", Resolution{Namespace: "default", Pool: "echo", PrivateUID: new(types.UID("second"))}, append(host("a"), "e2b-traffic-access-token", "token-a-first"), 403},
-		{"private, token", Resolution{Namespace: "default", Pool: "echo", PrivateUID: new(types.UID("second"))}, append(host("a"), "e2b-traffic-access-token", "token-a-second"), 0},
+		{"private, no token", Resolution{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, host("a"), 403},
+		{"private, token of an earlier sandbox of the name", Resolution{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, append(host("a"), "e2b-traffic-access-token", "token-a-first"), 403},
+		{"private, token", Resolution{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, append(host("a"), "e2b-traffic-access-token", "token-a-second"), 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,7 +142,7 @@ func TestResumeRules(t *testing.T) {
 			f.resolver.setIndex("a", tt.res)
 			f.act.do = func(_ context.Context, r ActivationRequest) error {
 				route := testRoute(r.ID)
-				route.Namespace, route.PrivateUID = unique.Make(tt.res.Namespace), tt.res.PrivateUID
+				route.Pool, route.Private, route.TokenUID = routecache.PoolOf(tt.res.Namespace, tt.res.Pool), tt.res.Private, &tt.res.UID
 				f.put(t, route)
 				return nil
 			}
@@ -185,9 +194,7 @@ func TestRunningRules(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
 			r := testRoute("a")
-			if tt.private {
-				r.PrivateUID = new(types.UID("second"))
-			}
+			r.Private, r.Guarded, r.TokenUID = tt.private, true, new(types.UID("second"))
 			f.put(t, r)
 			a := f.ask(t, tt.headers...)
 			if a.status != tt.status || a.body.Message != tt.message && tt.message != "" {
@@ -196,6 +203,67 @@ func TestRunningRules(t *testing.T) {
 			if tt.status == http.StatusForbidden && f.activity.Stamp("a", r.ClaimID).Load() != 0 {
 				t.Error("a refused request keeps the sandbox alive")
 			}
+		})
+	}
+}
+
+// A sandbox that was made by name asks for what its pool says, on a cache hit and on
+// a miss, while it runs and while it starts; one of a generated ID does not.
+func TestReach(t *testing.T) {
+	key := func(k string) []string { return []string{"x-sandbox-api-key", k} }
+	token := func(id string) []string { return []string{"e2b-traffic-access-token", "token-" + id + "-second"} }
+	tests := []struct {
+		name, id, pool, port string
+		guarded              bool
+		more                 []string
+		status               int
+	}{
+		{"key missing", "a", "keyed", "8000", true, nil, 401},
+		{"key wrong", "a", "keyed", "8000", true, key("nonsense"), 401},
+		{"key of another namespace", "a", "keyed", "8000", true, key("key-other"), 502},
+		{"key right", "a", "keyed", "8000", true, key("key-team"), 0},
+		{"token instead of a key", "a", "keyed", "8000", true, token("a"), 401},
+		{"sandboxd's port", "a", "keyed", "49983", true, nil, 0},
+		{"sandboxd's port without its guard", "a", "keyed", "49983", false, nil, 401},
+		{"token missing", "a", "token", "8000", true, nil, 403},
+		{"token wrong", "a", "token", "8000", true, token("b"), 403},
+		{"token of an earlier sandbox of the name", "a", "token", "8000", true, []string{"e2b-traffic-access-token", "token-a-first"}, 403},
+		{"token right", "a", "token", "8000", true, token("a"), 0},
+		{"key instead of a token", "a", "token", "8000", true, key("key-team"), 0},
+		{"public", "a", "open", "8000", true, nil, 0},
+		{"closed pool", "a", "closed", "8000", true, nil, 401},
+		{"closed pool, key", "a", "closed", "8000", true, key("key-team"), 0},
+		{"pool gone", "a", "gone", "8000", true, nil, 401},
+		{"generated ID", generated, "keyed", "8000", true, nil, 0},
+	}
+	for _, tt := range tests {
+		route := testRoute(tt.id)
+		route.Pool, route.Guarded, route.TokenUID = routecache.PoolOf("team", tt.pool), tt.guarded, new(types.UID("second"))
+		headers := append([]string{":authority", tt.port + "-" + tt.id + ".localhost", ":path", "/"}, tt.more...)
+		check := func(t *testing.T, f *fixture) {
+			t.Helper()
+			if a := f.ask(t, headers...); a.status != tt.status {
+				t.Errorf("answer %+v, want %d", a, tt.status)
+			}
+			if tt.status != 0 && len(f.act.calls) > 0 {
+				t.Error("activated before authorisation")
+			}
+		}
+		t.Run(tt.name+"/hit", func(t *testing.T) {
+			f := newFixture(t)
+			f.put(t, route)
+			check(t, f)
+		})
+		t.Run(tt.name+"/miss", func(t *testing.T) {
+			f := newFixture(t)
+			f.resolver.setIndex(tt.id, Resolution{State: StateRunning, Route: route, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
+			check(t, f)
+		})
+		t.Run(tt.name+"/starting", func(t *testing.T) {
+			f := newFixture(t)
+			f.resolver.setIndex(tt.id, Resolution{State: StateStarting, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
+			f.act.do = func(context.Context, ActivationRequest) error { f.put(t, route); return nil }
+			check(t, f)
 		})
 	}
 }

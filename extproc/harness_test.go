@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unique"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -45,7 +44,12 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 		cache:    routecache.New(0),
 		resolver: &fakeResolver{index: map[string]Resolution{}, live: map[string]Resolution{}},
 		act:      &fakeActivator{},
-		pools:    fakePools{"default/echo": v1alpha1.AccessPublic, "team/keyed": v1alpha1.AccessAPIKey, "team/closed": ""},
+		pools: fakePools{
+			"default/echo": {Access: v1alpha1.AccessPublic}, "team/closed": nil,
+			"team/keyed": {Access: v1alpha1.AccessAPIKey, IDPrefix: "keyed-"},
+			"team/token": {Access: v1alpha1.AccessAPIKey, Reach: v1alpha1.ReachToken},
+			"team/open":  {Access: v1alpha1.AccessAPIKey, Reach: v1alpha1.ReachPublic},
+		},
 		lease:    &fakeLease{},
 		activity: &fakeActivity{stamps: map[string]*routecache.Stamp{}, parked: map[string]int{}, resolving: map[string]int{}, ended: map[string]time.Time{}},
 		holds:    &fakeHolds{},
@@ -88,13 +92,13 @@ func withDefaultPool(o *Options) {
 
 func testRoute(id string) *routecache.Route {
 	return &routecache.Route{
-		SandboxID: id, Namespace: unique.Make("default"), ClaimID: "claim-" + id, PodUID: "uid-" + id,
+		SandboxID: id, Pool: routecache.PoolOf("default", "echo"), ClaimID: "claim-" + id, PodUID: "uid-" + id,
 		Addr: netip.MustParseAddr("198.18.0.7"), PodRV: 10,
 	}
 }
 
 func running(r *routecache.Route) Resolution {
-	return Resolution{State: StateRunning, Route: r, Namespace: r.Namespace.Value(), Pool: "echo", PrivateUID: r.PrivateUID}
+	return Resolution{State: StateRunning, Route: r, Namespace: r.InPool().Namespace, Pool: r.InPool().Name, Private: r.Private}
 }
 
 // put makes the sandbox a cache hit.
@@ -305,31 +309,6 @@ func (a *fakeActivator) Activate(ctx context.Context, r ActivationRequest) error
 		return ErrNoCapacity
 	}
 	return do(ctx, r)
-}
-
-type fakePools map[string]v1alpha1.FirstRequestAccess
-
-func (p fakePools) Pool(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
-	a, ok := p[ns+"/"+name]
-	return a, ok
-}
-
-type fakeKeys struct{}
-
-func (fakeKeys) Verify(_ context.Context, key string) (Identity, error) {
-	switch key {
-	case "key-team":
-		return Identity{Team: "red", Namespace: "team"}, nil
-	case "key-other":
-		return Identity{Team: "blue", Namespace: "other"}, nil
-	}
-	return Identity{}, ErrBadKey
-}
-
-type fakeTokens struct{}
-
-func (fakeTokens) ValidTraffic(id string, uid types.UID, token string) bool {
-	return token == "token-"+id+"-"+string(uid)
 }
 
 type fakeLease struct{ held atomic.Bool }

@@ -33,11 +33,13 @@ type Resolution struct {
 	State State
 	// Route is set in StateRunning. Its Stamp is nil; the server sets it on a copy.
 	Route *routecache.Route
-	// Namespace, Pool and Team are the sandbox's.
+	// UID, Namespace, Pool and Team are the sandbox's.
+	UID                   types.UID
 	Namespace, Pool, Team string
-	// PrivateUID is the sandbox's UID if every port but sandboxd's asks for its
-	// traffic token, else nil.
-	PrivateUID *types.UID
+	// Private asks for the traffic token on every port that is not guarded.
+	Private bool
+	// Guarded: sandboxd serves its port and asks for the sandbox's token there.
+	Guarded bool
 }
 
 // Resolver finds the pod of a sandbox. Safe for concurrent use.
@@ -88,6 +90,13 @@ type Pools interface {
 	// Pool says who may claim a pod of the pool by just sending a request; an
 	// empty access is nobody. ok is false if there is no such pool.
 	Pool(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
+	// Reach says what requests for the pool's sandboxes that were made by name
+	// must show; of an unknown pool, the most. It is called on the hot path: it
+	// takes no lock and allocates nothing.
+	Reach(namespace, name string) v1alpha1.FirstRequestReach
+	// MayMake reports whether the pool may make a sandbox of that ID, which
+	// another pool can have reserved.
+	MayMake(namespace, name, id string) bool
 }
 
 // Tokens checks traffic tokens. Safe for concurrent use.

@@ -21,7 +21,7 @@ func TestLiveReadIsSeenUntilTheAnswer(t *testing.T) {
 			f := newFixture(t)
 			r := testRoute("a")
 			if tc.private {
-				r.PrivateUID = new(types.UID("uid-a"))
+				r.Private, r.TokenUID = true, new(types.UID("uid-a"))
 			}
 			f.resolver.live["a"] = running(r)
 			seen := 0

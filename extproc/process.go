@@ -108,7 +108,8 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 	if r == nil {
 		return false, nil
 	}
-	if err := s.admit(c, r.Namespace.Value(), r.PrivateUID); err != nil {
+	pool := r.InPool()
+	if err := s.admit(c, place{pool.Namespace, pool.Name, r.Private, r.Guarded, r.TokenUID}); err != nil {
 		return false, err
 	}
 	if !s.o.Lease.Held() {

@@ -158,7 +158,7 @@ func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution
 		r.MayClaim = true
 		c.outcome = outcomeClaimed
 	case StateStarting:
-		if err := s.admit(c, res.Namespace, res.PrivateUID); err != nil {
+		if err := s.admit(c, placeOf(&res)); err != nil {
 			return err
 		}
 		r.MayClaim = s.mayResume(c, res) == nil

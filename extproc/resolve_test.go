@@ -204,8 +204,8 @@ func TestParkedUntilAnswered(t *testing.T) {
 func TestFirstRequestForAnExistingSandbox(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
 	r := testRoute("hello")
-	r.PrivateUID = new(types.UID("uid"))
-	f.resolver.live["hello"] = Resolution{State: StateNoPod, Namespace: "default", Pool: "echo", PrivateUID: r.PrivateUID}
+	r.Private, r.TokenUID = true, new(types.UID("uid"))
+	f.resolver.live["hello"] = Resolution{State: StateNoPod, Namespace: "default", Pool: "echo", Private: true, UID: "uid"}
 	f.act.do = func(context.Context, ActivationRequest) error { return ErrExists }
 	if a := f.ask(t, host("hello")...); a.status != http.StatusForbidden {
 		t.Errorf("answer %+v", a)
@@ -219,10 +219,12 @@ func TestStartingIsFollowed(t *testing.T) {
 	f := newFixture(t)
 	f.resolver.setIndex("hello", Resolution{State: StateStarting, Namespace: "team", Pool: "closed", Team: "red"})
 	f.act.do = func(context.Context, ActivationRequest) error {
-		f.resolver.setIndex("hello", running(testRoute("hello")))
+		r := testRoute("hello")
+		r.Pool = routecache.PoolOf("team", "closed")
+		f.resolver.setIndex("hello", running(r))
 		return nil
 	}
-	if a := f.ask(t, host("hello")...); a.destination == "" {
+	if a := f.ask(t, append(host("hello"), "x-sandbox-api-key", "key-team")...); a.destination == "" {
 		t.Errorf("answer %+v", a)
 	}
 	want := ActivationRequest{ID: "hello", Namespace: "team", Pool: "closed", Team: "red"}
@@ -241,8 +243,8 @@ func TestFollowersMayClaimWhatTheirPoolAllows(t *testing.T) {
 		headers []string
 		want    bool
 	}{
-		{"closed", host("hello"), false},
-		{"keyed", host("hello"), false},
+		{"closed", append(host("hello"), "x-sandbox-api-key", "key-team"), false},
+		{"open", host("hello"), false}, // reached by anybody, claimed by key
 		{"keyed", append(host("hello"), "x-sandbox-api-key", "key-team"), true},
 	} {
 		f := newFixture(t)

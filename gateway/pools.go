@@ -13,3 +13,11 @@ func (p pools) Pool(namespace, name string) (v1alpha1.FirstRequestAccess, bool) 
 	info, ok := p.index.Pool(namespace, name)
 	return info.Access(), ok
 }
+
+// Reach implements extproc.Pools.
+func (p pools) Reach(namespace, name string) v1alpha1.FirstRequestReach {
+	return p.index.Reach(namespace, name)
+}
+
+// MayMake implements extproc.Pools.
+func (p pools) MayMake(namespace, name, id string) bool { return p.index.MayMake(namespace, name, id) }

@@ -50,12 +50,8 @@ func (r *resolver) resolution(id string, a index.Answer) extproc.Resolution {
 	if a.State == index.Running && r.ready.Pending(id, a.ClaimID, a.Sandboxd) {
 		a.State, a.Route = index.Starting, nil
 	}
-	res := extproc.Resolution{
+	return extproc.Resolution{
 		State: states[a.State], Route: a.Route,
-		Namespace: a.Namespace, Pool: a.Pool, Team: a.Team,
+		UID: a.UID, Namespace: a.Namespace, Pool: a.Pool, Team: a.Team, Private: a.Private, Guarded: a.Guarded,
 	}
-	if a.Private {
-		res.PrivateUID = &a.UID
-	}
-	return res
 }

@@ -65,7 +65,7 @@ func TestSandboxLife(t *testing.T) {
 		spec.Timeouts.Idle == nil || spec.Timeouts.Idle.Duration != 0 {
 		t.Errorf("the sandbox is %+v", spec)
 	}
-	if r := g.cache.Get(n.ID); r == nil || r.Addr.String() != d.addr || r.PrivateUID == nil || *r.PrivateUID != made.UID {
+	if r := g.cache.Get(n.ID); r == nil || r.Addr.String() != d.addr || !r.Private || r.TokenUID == nil || *r.TokenUID != made.UID {
 		t.Errorf("the route is %+v", r)
 	}
 	check := func(what string, s e2b.Sandbox, err error, end time.Time) {

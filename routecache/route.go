@@ -13,8 +13,8 @@ import (
 type Route struct {
 	// SandboxID is the key.
 	SandboxID string
-	// Namespace is the pod's; a handle, since few are shared by many routes.
-	Namespace unique.Handle[string]
+	// Pool is the sandbox's pool, in the pod's namespace (see PoolOf).
+	Pool unique.Handle[Pool]
 	// ClaimID and PodUID identify the binding that the route stands for.
 	ClaimID string
 	PodUID  string
@@ -22,15 +22,34 @@ type Route struct {
 	Addr netip.Addr
 	// PodRV is the resourceVersion of the pod object the route came from.
 	PodRV uint64
-	// PrivateUID is nil if anyone may ask for any port of the sandbox. Else every port
-	// but sandboxd's own asks for the traffic token of the sandbox with this UID. It is
-	// a pointer to keep a public sandbox's entry within its budget of memory.
-	PrivateUID *types.UID
+	// Private asks for the traffic token on every port that is not Guarded.
+	Private bool
+	// Guarded: sandboxd serves its port and asks for the sandbox's token there.
+	Guarded bool
 	// place is where the route lies in its shard's addressList. It changes while the
 	// route is cached, and is the shard's alone.
 	place uint32
+	// TokenUID is the UID of a sandbox whose traffic token a request may have to
+	// show: a private one, or one that was made by name. Nil for all others. It is a
+	// pointer to keep an entry within its budget of memory.
+	TokenUID *types.UID
 	// Stamp notes the sandbox's use. Never nil in the cache.
 	Stamp *Stamp
+}
+
+// Pool names a pool.
+type Pool struct{ Namespace, Name string }
+
+// PoolOf is a pool's name as routes have it: half the size of one string, with one
+// copy of the text for all.
+func PoolOf(namespace, name string) unique.Handle[Pool] { return unique.Make(Pool{namespace, name}) }
+
+// InPool returns the pool of the route's sandbox; the zero Pool if there is none.
+func (r *Route) InPool() Pool {
+	if r.Pool == (unique.Handle[Pool]{}) {
+		return Pool{}
+	}
+	return r.Pool.Value()
 }
 
 // Same reports whether both routes stand for the same claim on the same pod.

@@ -26,6 +26,21 @@ func Timeouts(s *Sandbox, pool *SandboxPool, template *SandboxTemplateSpec) (sta
 	return override(startup, s.Spec.Timeouts.Startup), override(idle, s.Spec.Timeouts.Idle)
 }
 
+// ReachOf returns what requests for the sandboxes that were made by name from a
+// pool must show. Where no first request is allowed it is the key: the sandboxes
+// that are there come from a time when it was, or were made by hand.
+func ReachOf(s *SandboxPoolSpec) FirstRequestReach {
+	switch {
+	case s == nil || s.FirstRequest == nil:
+		return ReachKey
+	case s.FirstRequest.Reach != "":
+		return s.FirstRequest.Reach
+	case s.FirstRequest.Access == AccessPublic:
+		return ReachPublic
+	}
+	return ReachKey
+}
+
 func override(d time.Duration, by *metav1.Duration) time.Duration {
 	if by == nil {
 		return d

@@ -102,10 +102,38 @@ const (
 )
 
 // FirstRequest lets a request claim a pod of the pool for a new sandbox ID.
+// +kubebuilder:validation:XValidation:rule="self.access != 'Public' || !has(self.reach) || self.reach == 'Public'",message="access Public lets anybody make a sandbox, so reach must be Public too, or be left out"
 type FirstRequest struct {
 	// Access says what the request must show.
 	Access FirstRequestAccess `json:"access"`
+	// Reach says what every request for a sandbox of the pool that was made by
+	// name must show, first ones and later ones. Unset means Key where access is
+	// APIKey, and Public where it is Public.
+	// +optional
+	Reach FirstRequestReach `json:"reach,omitempty"`
+	// IDPrefix reserves the IDs that begin with it: no first request makes a
+	// sandbox of such an ID from another pool. Of two pools whose prefixes fit an
+	// ID the longer one counts, of two equal ones that of the older pool, which it
+	// shares with pools of its own namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]*$`
+	IDPrefix string `json:"idPrefix,omitempty"`
 }
+
+// FirstRequestReach says what a request for a sandbox made by name must show.
+// +kubebuilder:validation:Enum=Key;Token;Public
+type FirstRequestReach string
+
+// The kinds of reach.
+const (
+	// ReachKey asks for an API key of a team that owns the namespace.
+	ReachKey FirstRequestReach = "Key"
+	// ReachToken asks for the sandbox's traffic token, or for such a key.
+	ReachToken FirstRequestReach = "Token"
+	// ReachPublic asks for nothing.
+	ReachPublic FirstRequestReach = "Public"
+)
 
 // FirstRequestAccess says what a first request must show.
 // +kubebuilder:validation:Enum=APIKey;Public

@@ -2,7 +2,6 @@ package routes
 
 import (
 	"sync"
-	"unique"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -87,11 +86,13 @@ type kind struct {
 // stamp is that of all routes: it is a cost of the activity registry.
 var stamp routecache.Stamp
 
+var pool = routecache.PoolOf(suite.Namespace, "echo")
+
 // route returns one to the i-th address. Its other texts are the same for all: the
 // index holds those, a route only points there.
 func route(id string, i int) *routecache.Route {
 	return &routecache.Route{
-		SandboxID: id, Namespace: unique.Make(suite.Namespace), ClaimID: "00000000-0000-4000-8000-000000000001",
+		SandboxID: id, Pool: pool, ClaimID: "00000000-0000-4000-8000-000000000001",
 		PodUID: "00000000-0000-4000-8000-000000000002", Addr: suite.Address(uint32(i)), PodRV: 1, Stamp: &stamp,
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strconv"
 	"time"
-	"unique"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +33,7 @@ func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	for i := range o.Routes {
 		id, claim := "b"+strconv.Itoa(i), fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
 		r := &routecache.Route{
-			SandboxID: id, Namespace: unique.Make(suite.Namespace), ClaimID: claim, PodUID: claim,
+			SandboxID: id, Pool: routecache.PoolOf(suite.Namespace, "echo"), ClaimID: claim, PodUID: claim,
 			Addr: suite.Address(uint32(i)), PodRV: 1, Stamp: usage.Stamp(id, claim),
 		}
 		if !cache.Put(cache.Begin(id), r) {
@@ -79,6 +78,8 @@ func (nothing) Verify(context.Context, string) (extproc.Identity, error) {
 func (nothing) Await(context.Context, string, string) error { return extproc.ErrNotFound }
 
 func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool) { return "", false }
+func (nothing) Reach(string, string) v1alpha1.FirstRequestReach         { return v1alpha1.ReachPublic }
+func (nothing) MayMake(string, string, string) bool                     { return false }
 func (nothing) ValidTraffic(string, types.UID, string) bool             { return false }
 func (nothing) Held() bool                                              { return true }
 

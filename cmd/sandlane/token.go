@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -49,8 +50,14 @@ func token(cmd *cobra.Command, c client.Client, systemNamespace, id string, traf
 	if !traffic && s.Spec.Network.Unsecured {
 		return fmt.Errorf("sandbox %s was made unsecured: its sandboxd asks for no token", id)
 	}
-	if traffic && !s.Spec.Network.Private {
-		return fmt.Errorf("sandbox %s is not private: its ports ask for no token", id)
+	if traffic {
+		asked, err := asksForTrafficToken(cmd.Context(), c, &s)
+		if err != nil {
+			return err
+		}
+		if !asked {
+			return fmt.Errorf("sandbox %s is not private: its ports ask for no token", id)
+		}
 	}
 	tokens, err := credentials.LoadTokens(cmd.Context(), c, systemNamespace)
 	if err != nil {
@@ -62,4 +69,18 @@ func token(cmd *cobra.Command, c client.Client, systemNamespace, id string, traf
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 	return err
+}
+
+// asksForTrafficToken reports whether the sandbox is private, or was made by name
+// from a pool whose sandboxes are reached by token.
+func asksForTrafficToken(ctx context.Context, c client.Client, s *v1alpha1.Sandbox) (bool, error) {
+	if s.Spec.Network.Private || v1alpha1.GeneratedID(s.Name) {
+		return s.Spec.Network.Private, nil
+	}
+	var pool v1alpha1.SandboxPool
+	err := c.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}, &pool)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read pool %s: %w", s.Spec.Pool, err)
+	}
+	return err == nil && v1alpha1.ReachOf(&pool.Spec) == v1alpha1.ReachToken, nil
 }

@@ -55,6 +55,8 @@ type Sandbox struct {
 	StartedAt, EndAt      time.Time
 	Metadata              map[string]string
 	Private, Secure       bool
+	// Keyed: its ports, sandboxd's apart, ask for an API key.
+	Keyed bool
 	// CPUCount, MemoryMB and DiskMB are the pod's limits, or the node's size
 	// where it has none.
 	CPUCount, MemoryMB, DiskMB int

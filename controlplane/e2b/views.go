@@ -40,7 +40,7 @@ func (s *Server) detailView(sandbox Sandbox, template Template) api.SandboxDetai
 		State: l.State, Metadata: l.Metadata, VolumeMounts: l.VolumeMounts,
 		EnvdAccessToken: envd, TrafficAccessToken: traffic, Domain: &s.o.Domain,
 	}
-	d.Network.AllowPublicTraffic = !sandbox.Private
+	d.Network.AllowPublicTraffic = !sandbox.Private && !sandbox.Keyed
 	d.Lifecycle.OnTimeout = "kill"
 	return d
 }

@@ -166,7 +166,7 @@ func TestSandboxWithoutPodIsBound(t *testing.T) {
 	g.fails(t, w.request(id, true, 10*time.Second), ErrExists) // to be authorised by what it is
 	g.activates(t, w.request(id, false, 10*time.Second))
 	pod := w.backed(id)
-	if r := g.cache.Get(id); r == nil || r.PrivateUID == nil || *r.PrivateUID != w.sandbox(id).UID || r.PodUID != string(pod.UID) {
+	if r := g.cache.Get(id); r == nil || !r.Private || r.TokenUID == nil || *r.TokenUID != w.sandbox(id).UID || r.PodUID != string(pod.UID) {
 		t.Errorf("route %+v", r)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -71,11 +70,12 @@ func (f *flight) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.Route {
 	}
 	claimID := pod.Annotations[v1alpha1.AnnotationClaim]
 	r := &routecache.Route{
-		SandboxID: f.ID, Namespace: unique.Make(pod.Namespace), ClaimID: claimID, PodUID: string(pod.UID),
-		Addr: addr, PodRV: rv, Stamp: f.a.o.Stamp(f.ID, claimID),
+		SandboxID: f.ID, Pool: routecache.PoolOf(pod.Namespace, s.Spec.Pool), ClaimID: claimID, PodUID: string(pod.UID),
+		Addr: addr, PodRV: rv, Private: s.Spec.Network.Private,
+		Guarded: v1alpha1.RunsSandboxd(&pod.Spec) && !s.Spec.Network.Unsecured, Stamp: f.a.o.Stamp(f.ID, claimID),
 	}
-	if s.Spec.Network.Private {
-		r.PrivateUID = new(s.UID)
+	if r.Private || !v1alpha1.GeneratedID(f.ID) {
+		r.TokenUID = new(s.UID)
 	}
 	return r
 }

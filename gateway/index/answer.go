@@ -3,6 +3,7 @@ package index
 import (
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -44,6 +45,8 @@ type Answer struct {
 	UID                   types.UID
 	Namespace, Pool, Team string
 	Private               bool
+	// Guarded: its pod runs a sandboxd that asks for the sandbox's token.
+	Guarded bool
 	// Sandboxd, of a Running one: its pod runs sandboxd.
 	Sandboxd bool
 	// ClaimID, PodName and PodUID are its binding, empty without one.
@@ -58,6 +61,7 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	}
 	a := Answer{
 		UID: s.uid, Namespace: s.namespace.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private,
+		Guarded: p != nil && p.sandboxd && !s.unsecured,
 		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID,
 	}
 	switch {
@@ -70,11 +74,11 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	default:
 		a.State, a.Sandboxd = Running, p.sandboxd
 		a.Route = &routecache.Route{
-			SandboxID: id, Namespace: s.namespace, ClaimID: s.claim, PodUID: p.uid,
-			Addr: p.addr, PodRV: p.rv,
+			SandboxID: id, Pool: routecache.PoolOf(a.Namespace, a.Pool), ClaimID: s.claim, PodUID: p.uid,
+			Addr: p.addr, PodRV: p.rv, Private: s.private, Guarded: a.Guarded,
 		}
-		if s.private {
-			a.Route.PrivateUID = new(s.uid)
+		if s.private || !v1alpha1.GeneratedID(id) {
+			a.Route.TokenUID = &s.uid
 		}
 	}
 	return a

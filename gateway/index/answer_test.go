@@ -71,8 +71,8 @@ func TestDecide(t *testing.T) {
 	private := boundSandbox("s", "c", "p")
 	private.UID, private.Spec.Network.Private = "uid-s", true
 	r := decide("s", newSandbox(private), record).Route
-	if r.SandboxID != "s" || r.Namespace.Value() != "ns" || r.ClaimID != "c" || r.PodUID != "uid-p" ||
-		r.Addr.String() != "10.0.0.1" || r.PodRV != 7 || r.PrivateUID == nil || *r.PrivateUID != private.UID || r.Stamp != nil {
+	if r.SandboxID != "s" || r.InPool().Namespace != "ns" || r.ClaimID != "c" || r.PodUID != "uid-p" ||
+		r.Addr.String() != "10.0.0.1" || r.PodRV != 7 || !r.Private || r.TokenUID == nil || *r.TokenUID != private.UID || r.Stamp != nil {
 		t.Errorf("route %+v", r)
 	}
 	if a := decide("s", nil, nil); a.State != Unknown {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func wantState(t *testing.T, x *Index, live *Live, id string, want State) Answer
 	if (a.Route != nil) != (want == Running) {
 		t.Fatalf("index: route %+v in state %v", a.Route, want)
 	}
-	if want == Running && *a.Route != *got.Route {
+	if want == Running && !reflect.DeepEqual(a.Route, got.Route) {
 		t.Fatalf("index has %+v, live %+v", a.Route, got.Route)
 	}
 	return a

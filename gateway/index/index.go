@@ -31,6 +31,7 @@ type Index struct {
 	sources []*source
 	metrics *metrics
 	podRV   atomic.Uint64
+	names   atomic.Pointer[poolNames] // never nil
 
 	// mu guards the maps; the records in them are immutable. Each map is changed
 	// by the goroutine of its source alone.
@@ -52,6 +53,7 @@ func New(o Options) *Index {
 		templates: map[string]*v1alpha1.SandboxTemplateSpec{},
 	}
 	x.hooks.complete()
+	x.names.Store(&poolNames{})
 	poolPods, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
 	if err != nil {
 		panic("index: " + err.Error()) // the label is a constant

@@ -69,10 +69,16 @@ func (x *Index) Pools() []PoolInfo {
 }
 
 func (x *Index) setPool(o *v1alpha1.SandboxPool) {
-	x.mu.Lock()
-	x.pools[poolKey{o.Namespace, o.Name}] = PoolInfo{
+	key := poolKey{o.Namespace, o.Name}
+	info := PoolInfo{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, CreatedAt: o.CreationTimestamp.Time,
 		Aliases: aliases(o.Annotations[v1alpha1.AnnotationAliases]), Deleting: o.DeletionTimestamp != nil, Spec: &o.Spec,
+	}
+	x.mu.Lock()
+	was, known := x.pools[key]
+	x.pools[key] = info
+	if !known || namesOf(was) != namesOf(info) {
+		x.names.Store(newPoolNames(x.pools))
 	}
 	x.mu.Unlock()
 	x.hooks.PoolChanged(o.Namespace, o.Name, true)
@@ -94,6 +100,7 @@ func (x *Index) removePool(key string) {
 	namespace, name, _ := strings.Cut(key, "/")
 	x.mu.Lock()
 	delete(x.pools, poolKey{namespace, name})
+	x.names.Store(newPoolNames(x.pools))
 	x.mu.Unlock()
 	x.hooks.PoolChanged(namespace, name, false)
 }

@@ -97,15 +97,15 @@ type sandbox struct {
 	claim, podName, podUID string // the binding; empty without one
 	namespace, pool, team  unique.Handle[string]
 	release                string // token of the idle release under way of this claim
-	private                bool
+	private, unsecured     bool
 	ended                  bool // or being deleted
 }
 
 func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 	r := &sandbox{
 		uid: s.UID, namespace: unique.Make(s.Spec.Namespace), pool: unique.Make(s.Spec.Pool), team: unique.Make(s.Spec.Team),
-		private: s.Spec.Network.Private,
-		ended:   s.Spec.End != nil || s.DeletionTimestamp != nil,
+		private: s.Spec.Network.Private, unsecured: s.Spec.Network.Unsecured,
+		ended: s.Spec.End != nil || s.DeletionTimestamp != nil,
 	}
 	if b := s.Spec.Binding; b != nil {
 		r.claim, r.podName, r.podUID = b.ClaimID, b.PodName, b.PodUID

@@ -132,6 +132,10 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 		StartedAt: s.CreationTimestamp.Time, Metadata: s.Spec.Metadata,
 		Private: s.Spec.Network.Private, Secure: !s.Spec.Network.Unsecured,
 	}
+	if !v1alpha1.GeneratedID(s.Name) && !d.Private {
+		reach := x.index.Reach(s.Spec.Namespace, s.Spec.Pool)
+		d.Private, d.Keyed = reach == v1alpha1.ReachToken, reach == v1alpha1.ReachKey
+	}
 	if at := s.Spec.Timeouts.EndAt; at != nil {
 		d.EndAt = at.Time
 	}

@@ -46,11 +46,11 @@ func TestFirstRequestAnswers(t *testing.T) {
 	})
 	t.Run("unknown pool", func(t *testing.T) {
 		a := shared.Do(t, nil, stack.Request{ID: "fr-unknown", Pool: ns + "/nowhere"})
-		wantError(t, a, 404, ns+"/nowhere")
+		wantError(t, a, 401, "X-Sandbox-Api-Key")
 	})
 	t.Run("pool forbids", func(t *testing.T) {
 		a := shared.Do(t, nil, stack.Request{ID: "fr-closed", Pool: ns + "/closed"})
-		wantError(t, a, 403, "closed")
+		wantError(t, a, 401, "X-Sandbox-Api-Key")
 	})
 	t.Run("key missing", func(t *testing.T) {
 		a := shared.Do(t, nil, stack.Request{ID: "fr-nokey", Pool: ns + "/keyed"})
@@ -88,6 +88,9 @@ func TestFirstRequestAnswers(t *testing.T) {
 			}
 			return true, ""
 		})
+		wantError(t, shared.Do(t, nil, stack.Request{ID: "fr-key"}), 401, "X-Sandbox-Api-Key") // it runs, and asks for the key
+		wantError(t, shared.Do(t, nil, stack.Request{ID: "fr-closed", Pool: ns + "/closed", Header: map[string]string{"X-Sandbox-Api-Key": key}}), 403, "closed")
+		wantError(t, shared.Do(t, nil, stack.Request{ID: "fr-unknown", Pool: ns + "/nowhere", Header: map[string]string{"X-Sandbox-Api-Key": key}}), 404, ns+"/nowhere")
 	})
 	t.Run("headers disagree", func(t *testing.T) {
 		a := shared.Do(t, nil, stack.Request{ID: "fr-a", Pool: ns + "/open", Header: map[string]string{"E2b-Sandbox-Id": "fr-b", "E2b-Sandbox-Port": "8000"}})

@@ -1,0 +1,52 @@
+package extproc
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// fakePools are first-request rules by namespace/name; without rules a pool is closed.
+type fakePools map[string]*v1alpha1.FirstRequest
+
+func (p fakePools) Pool(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
+	f, ok := p[ns+"/"+name]
+	if f == nil {
+		return "", ok
+	}
+	return f.Access, ok
+}
+
+func (p fakePools) Reach(ns, name string) v1alpha1.FirstRequestReach {
+	return v1alpha1.ReachOf(&v1alpha1.SandboxPoolSpec{FirstRequest: p[ns+"/"+name]})
+}
+
+func (p fakePools) MayMake(ns, name, id string) bool {
+	for key, f := range p {
+		if f != nil && f.IDPrefix != "" && strings.HasPrefix(id, f.IDPrefix) {
+			return key == ns+"/"+name
+		}
+	}
+	return true
+}
+
+type fakeKeys struct{}
+
+func (fakeKeys) Verify(_ context.Context, key string) (Identity, error) {
+	switch key {
+	case "key-team":
+		return Identity{Team: "red", Namespace: "team"}, nil
+	case "key-other":
+		return Identity{Team: "blue", Namespace: "other"}, nil
+	}
+	return Identity{}, ErrBadKey
+}
+
+type fakeTokens struct{}
+
+func (fakeTokens) ValidTraffic(id string, uid types.UID, token string) bool {
+	return token == "token-"+id+"-"+string(uid)
+}
