@@ -26,7 +26,10 @@ func (r *IdleTimeoutReconciler) pick(ctx context.Context, from []*tracked, timeo
 		if err != nil {
 			return nil, err
 		}
-		used, _ := r.source.LastActive(t.key.id, t.key.claim)
+		used, ok := r.source.LastActive(t.key.id, t.key.claim)
+		if !ok {
+			used = time.Time{}
+		}
 		at, ok := idleAt(timeout, t.seen, used, floor)
 		if ok && !now.Before(at) {
 			picked = append(picked, t)
