@@ -105,8 +105,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	if !o.NoRecords {
 		sandboxes.SandboxStore = records
-		if err := mgr.Add(records); err != nil {
-			return fmt.Errorf("adding the store of records: %w", err)
+		if err := records.SetupWithManager(mgr); err != nil {
+			return err
 		}
 	}
 	idle := idletimeout.NewIdleTimeoutReconciler(mgr.GetClient(),

@@ -19,13 +19,22 @@ import (
 // is woken.
 const followAfter = time.Second
 
+// followMost is how long a follower of a pod that starts waits at most between two
+// looks. A start takes seconds to minutes, the index wakes the follower when it is
+// over, and each look is two reads of the API server: these are for a watch that
+// is late.
+const followMost = 8 * time.Second
+
 // following is a flight's view of a binding that it did not write, or whose pod
 // is starting.
 type following struct {
 	*flight
 	claimID string
 	since   time.Time // when that claim was first seen
-	refused string    // the claim whose PATCH was answered that the pod is taken or gone
+	// rest is how long the last wait for the claim's pod to start was; zero if there
+	// was none, or the index ended it.
+	rest    time.Duration
+	refused string // the claim whose PATCH was answered that the pod is taken or gone
 }
 
 // standing is how far a binding's claim has come.
@@ -65,7 +74,7 @@ func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
 func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 	b := s.Spec.Binding
 	if b.ClaimID != w.claimID {
-		w.claimID, w.since = b.ClaimID, time.Now()
+		w.claimID, w.since, w.rest = b.ClaimID, time.Now(), 0
 	}
 	pod := &corev1.Pod{}
 	err := w.read(w.ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: b.PodName}, pod)
@@ -87,6 +96,9 @@ func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 		if !ownersTurn {
 			return w.flight.claim(s)
 		}
+	case claimStarts:
+		w.rest = min(max(2*w.rest, followAfter), followMost)
+		return w.pauseFor(w.rest)
 	}
 	return w.pause()
 }
@@ -118,14 +130,19 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 
 // pause waits until the index has seen a change, a second at most.
 func (w *following) pause() error {
-	d := followAfter
 	if left := time.Until(w.since.Add(followAfter)); left > 0 {
-		d = left
+		return w.pauseFor(left)
 	}
+	return w.pauseFor(followAfter)
+}
+
+// pauseFor waits until the index has seen a change, d at most.
+func (w *following) pauseFor(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-w.wake:
+		w.rest = 0
 	case <-t.C:
 	case <-w.ctx.Done():
 		return ErrNotReady

@@ -1,6 +1,7 @@
 package address
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -27,19 +28,21 @@ type Ledger struct {
 	// claims and byAddress hold the same entries; both change under mu.
 	claims    map[string]*entry
 	byAddress map[string]map[string]*entry
+	// bySandbox holds those that are held, by sandbox ID; it changes under mu.
+	bySandbox map[string][]*entry
 	nextPrune time.Time
 }
 
 // entry is one claim's hold on an address. A zero fencedAt means held.
 type entry struct {
-	claim, address string
-	fencedAt       time.Time
+	claim, sandbox, address string
+	fencedAt                time.Time
 }
 
 // Held is a claim whose end is not yet fenced.
 type Held struct {
-	ClaimID string
-	Address string
+	ClaimID, SandboxID string
+	Address            string
 }
 
 // NewLedger returns an empty ledger, for which no address is free before Load.
@@ -48,19 +51,21 @@ func NewLedger(c clock.PassiveClock) *Ledger {
 	if c == nil {
 		c = clock.RealClock{}
 	}
-	return &Ledger{clock: c, claims: map[string]*entry{}, byAddress: map[string]map[string]*entry{}}
+	return &Ledger{clock: c, claims: map[string]*entry{}, byAddress: map[string]map[string]*entry{}, bySandbox: map[string][]*entry{}}
 }
 
-// Had notes that the claim has or had the address. It must be called before the
+// Had notes that the sandbox's claim has or had the address. It must be called before the
 // address is written to the Sandbox's status. A claim that is fenced stays so:
 // a late caller with an old view changes nothing. Empty arguments are ignored.
-func (l *Ledger) Had(claimID, address string) {
+func (l *Ledger) Had(claimID, sandboxID, address string) {
 	if claimID == "" || address == "" {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.put(claimID, address)
+	if l.claims[claimID] == nil {
+		l.bySandbox[sandboxID] = append(l.bySandbox[sandboxID], l.put(claimID, sandboxID, address))
+	}
 }
 
 // Fenced notes that every gateway knows that the claim is over, from now on.
@@ -70,9 +75,7 @@ func (l *Ledger) Fenced(claimID, address string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.put(claimID, address); e.fencedAt.IsZero() {
-		e.fencedAt = l.clock.Now()
-	}
+	l.over(l.put(claimID, "", address))
 	l.prune()
 }
 
@@ -81,8 +84,22 @@ func (l *Ledger) Fenced(claimID, address string) {
 func (l *Ledger) FencedOnRecord(claimID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.claims[claimID]; e != nil && e.fencedAt.IsZero() {
-		e.fencedAt = l.clock.Now()
+	if e := l.claims[claimID]; e != nil {
+		l.over(e)
+	}
+}
+
+// over notes that a claim is fenced from now on, if it was not. mu is held.
+func (l *Ledger) over(e *entry) {
+	if !e.fencedAt.IsZero() {
+		return
+	}
+	e.fencedAt = l.clock.Now()
+	held := slices.DeleteFunc(l.bySandbox[e.sandbox], func(h *entry) bool { return h == e })
+	if len(held) == 0 {
+		delete(l.bySandbox, e.sandbox)
+	} else {
+		l.bySandbox[e.sandbox] = held
 	}
 }
 
@@ -117,25 +134,36 @@ func (l *Ledger) Loaded() bool {
 	return l.loaded
 }
 
-// Unfenced lists the claims that hold an address.
+// Unfenced lists all claims that hold an address.
 func (l *Ledger) Unfenced() []Held {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var held []Held
 	for _, e := range l.claims {
 		if e.fencedAt.IsZero() {
-			held = append(held, Held{e.claim, e.address})
+			held = append(held, Held{e.claim, e.sandbox, e.address})
 		}
 	}
 	return held
 }
 
+// HeldBy lists the sandbox's claims that hold an address.
+func (l *Ledger) HeldBy(sandboxID string) []Held {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var held []Held
+	for _, e := range l.bySandbox[sandboxID] {
+		held = append(held, Held{e.claim, e.sandbox, e.address})
+	}
+	return held
+}
+
 // put returns the claim's entry, made if need be. mu is held.
-func (l *Ledger) put(claimID, address string) *entry {
+func (l *Ledger) put(claimID, sandboxID, address string) *entry {
 	if e := l.claims[claimID]; e != nil {
 		return e
 	}
-	e := &entry{claim: claimID, address: address}
+	e := &entry{claim: claimID, sandbox: sandboxID, address: address}
 	l.claims[claimID] = e
 	if l.byAddress[address] == nil {
 		l.byAddress[address] = map[string]*entry{}

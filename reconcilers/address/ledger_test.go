@@ -43,8 +43,8 @@ func TestLedgerHoldsUntilAfterTheFence(t *testing.T) {
 	if !l.Free("10.0.0.1").Free {
 		t.Fatal("an address that nobody had is not free")
 	}
-	l.Had("a", "10.0.0.1")
-	l.Had("b", "10.0.0.1")
+	l.Had("a", "s", "10.0.0.1")
+	l.Had("b", "s", "10.0.0.1")
 	c.Step(time.Hour)
 	if l.Free("10.0.0.1").Free {
 		t.Error("free without a fence")
@@ -73,8 +73,8 @@ func TestLedgerNeverGoesBack(t *testing.T) {
 	l := loaded(t, c)
 	l.Fenced("a", "10.0.0.1")
 	c.Step(Hold)
-	l.Had("a", "10.0.0.1")    // an old view
-	l.Fenced("a", "10.0.0.1") // again
+	l.Had("a", "s", "10.0.0.1") // an old view
+	l.Fenced("a", "10.0.0.1")   // again
 	if v := l.Free("10.0.0.1"); !v.Free {
 		t.Errorf("a fenced claim holds its address again: %+v", v)
 	}
@@ -83,14 +83,23 @@ func TestLedgerNeverGoesBack(t *testing.T) {
 func TestLedgerForgetsOldFences(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Now())
 	l := loaded(t, c)
-	l.Had("held", "10.0.0.1")
+	l.Had("held", "s", "10.0.0.1")
 	for _, claim := range []string{"a", "b", "c"} {
 		l.Fenced(claim, "10.0.0.2")
 	}
 	c.Step(keepFenced)
 	l.Fenced("d", "10.0.0.3")
-	if len(l.claims) != 2 || len(l.byAddress) != 2 || len(l.Unfenced()) != 1 {
+	if len(l.claims) != 2 || len(l.byAddress) != 2 || len(l.Unfenced()) != 1 || len(l.HeldBy("s")) != 1 {
 		t.Errorf("claims %v, addresses %v", l.claims, l.byAddress)
+	}
+	l.Had("another", "s", "10.0.0.4")
+	l.FencedOnRecord("held")
+	if held := l.HeldBy("s"); len(held) != 1 || held[0] != (Held{"another", "s", "10.0.0.4"}) {
+		t.Errorf("held %v", held)
+	}
+	l.Fenced("another", "10.0.0.4")
+	if len(l.HeldBy("s")) != 0 || len(l.bySandbox) != 0 {
+		t.Errorf("sandboxes %v", l.bySandbox)
 	}
 }
 
@@ -158,7 +167,7 @@ func TestLoadTellsAFormerClaimFromTheOneBoundNow(t *testing.T) {
 	if err := l.Load(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
-	l.Had("current", "10.0.0.2")
+	l.Had("current", "s", "10.0.0.2")
 	if l.Free("10.0.0.2").Free {
 		t.Error("the address of the claim bound now is free")
 	}

@@ -53,7 +53,9 @@
 // # Sweep
 //
 // A claimed pod that no Sandbox names, or only one that is Ended, in two live
-// lists a minute apart, is stopped and fenced; so is a claim whose pod and
+// looks a minute apart, is stopped and fenced; so is a claim whose pod and
 // Sandbox were both removed by force. This is what lets such a pod's finalizer
-// go.
+// go. Only what the cache shows to be so is looked at alive (suspects): whether a
+// claim has an owner depends on the pods that name an ID and on the Sandbox of
+// that ID, and each change of those is a look at the ID.
 package sandbox

@@ -75,7 +75,7 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 	next.Status.Reason = string(s.Spec.End.Reason)
 	ours := pod != nil && v1alpha1.Backs(pod, s)
 	if ours {
-		r.Ledger.Had(s.Spec.Binding.ClaimID, pod.Annotations[v1alpha1.AnnotationAddress])
+		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
 		// Also one that the pod cannot be reached on any more: it may have been.
 		if addr := pod.Annotations[v1alpha1.AnnotationAddress]; addr != "" {
 			next.Status.Address, next.Status.AddressClaim = addr, s.Spec.Binding.ClaimID

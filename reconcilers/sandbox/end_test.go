@@ -47,7 +47,8 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Sandbox{}).WithObjects(objects...).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Sandbox{}).
+		WithIndex(&corev1.Pod{}, indexSandboxID, sandboxIDOf).WithObjects(objects...).Build()
 	g := &rig{clock: clocktesting.NewFakePassiveClock(now)}
 	live := interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -150,7 +151,7 @@ func TestEndAfterANewBinding(t *testing.T) {
 	had(s, "former")
 	unclaimed(pod, v1alpha1.PodIdle)
 	g := newRig(t, s, pod)
-	g.Ledger.Had("former", "10.0.0.1")
+	g.Ledger.Had("former", "s", "10.0.0.1")
 	g.step(t)
 	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil || len(g.asked) != 1 {
 		t.Errorf("status %+v, asked %v", s.Status, g.asked)

@@ -63,7 +63,7 @@ type Reconciler struct {
 	// BindGrace is how long a binding may stand without its claim on the pod
 	// before somebody other than its owner acts.
 	BindGrace time.Duration
-	// SweepInterval is the time between two live lists of the sweep.
+	// SweepInterval is the time between two looks of the sweep.
 	SweepInterval time.Duration
 	// Clock is nil for the real one, which does not follow a step of the machine's
 	// time of day before it has stood for a minute.
@@ -75,12 +75,18 @@ type Reconciler struct {
 	unbound *firstSeen
 	podless *firstSeen
 	written *ownWrites
+	// suspects are the sandboxes that the next sweep looks at.
+	suspects *suspects
 }
 
 // Reconcile takes the Sandbox as far as it gets without waiting.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &v1alpha1.Sandbox{}
-	if err := r.Client.Get(ctx, req.NamespacedName, s); apierrors.IsNotFound(err) {
+	err := r.Client.Get(ctx, req.NamespacedName, s)
+	if err := r.suspect(ctx, req.Name, s, err); err != nil {
+		return ctrl.Result{}, err
+	}
+	if apierrors.IsNotFound(err) {
 		r.unbound.forget(req.Name)
 		r.podless.forget(req.Name)
 		r.fences.forget(req.Name)

@@ -22,8 +22,25 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
 
-// indexPodUID is the field index of Sandboxes by the pod they are bound to.
-const indexPodUID = "binding.podUID"
+const (
+	// indexPodUID is the field index of Sandboxes by the pod they are bound to.
+	indexPodUID = "binding.podUID"
+	// indexSandboxID is the field index of pods by the sandbox they name.
+	indexSandboxID = "sandboxID"
+	// noSandboxID stands for the ID of claimed pods that name no sandbox: a user has
+	// taken the label away. It is not an ID.
+	noSandboxID = "/"
+)
+
+func sandboxIDOf(pod client.Object) []string {
+	if id := pod.GetLabels()[v1alpha1.LabelSandboxID]; id != "" {
+		return []string{id}
+	}
+	if pod.GetAnnotations()[v1alpha1.AnnotationClaim] != "" {
+		return []string{noSandboxID}
+	}
+	return nil
+}
 
 // SetupWithManager registers the reconciler, its sweep, its index, and the
 // loading of the ledger. Call it once per manager, before the manager starts.
@@ -43,6 +60,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 		return nil
 	}); err != nil {
 		return fmt.Errorf("indexing sandboxes by pod: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, indexSandboxID, sandboxIDOf); err != nil {
+		return fmt.Errorf("indexing pods by sandbox: %w", err)
 	}
 	if err := mgr.Add(&loader{r.Ledger, r.APIReader}); err != nil {
 		return fmt.Errorf("adding the ledger's loader: %w", err)
@@ -83,12 +103,13 @@ func (r *Reconciler) complete(workers int) {
 	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.podless = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.written = newOwnWrites()
+	r.suspects = &suspects{ids: map[string]struct{}{}}
 }
 
 // sandboxesOfPod maps a pod to the sandbox it names and to those that name it.
 func (r *Reconciler) sandboxesOfPod(ctx context.Context, o client.Object) []reconcile.Request {
 	ids := map[string]struct{}{}
-	if id := o.GetLabels()[v1alpha1.LabelSandboxID]; id != "" {
+	for _, id := range sandboxIDOf(o) {
 		ids[id] = struct{}{}
 	}
 	var bound v1alpha1.SandboxList

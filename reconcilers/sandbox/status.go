@@ -26,7 +26,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		// The address counts as taken either way. On record it says that the pod
 		// was there to serve, and replaces that of a former claim, whose pod
 		// keeps its finalizer until the sweep has fenced it.
-		r.Ledger.Had(s.Spec.Binding.ClaimID, pod.Annotations[v1alpha1.AnnotationAddress])
+		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
 		if addr := v1alpha1.FencedAddress(pod); addr != "" {
 			next.Status.Address, next.Status.AddressClaim = addr, s.Spec.Binding.ClaimID
 		}

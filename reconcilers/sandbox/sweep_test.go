@@ -3,6 +3,7 @@ package sandbox
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -17,6 +18,7 @@ func TestStrayIsSweptAtTheSecondLook(t *testing.T) {
 	w := &sweeper{r: g.Reconciler}
 	swept := func() bool {
 		t.Helper()
+		g.suspectNow(t, "s")
 		if err := w.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -46,5 +48,76 @@ func TestStrayIsSweptAtTheSecondLook(t *testing.T) {
 	}
 	if !swept() || g.asked[0] != "10.0.0.1" {
 		t.Errorf("two looks found no sandbox: the pod is %s, and fences were asked for %v", v1alpha1.PhaseOf(pod), g.asked)
+	}
+}
+
+// suspectNow is the part of a look at the ID that the sweep needs.
+func (g *rig) suspectNow(t *testing.T, id string) {
+	t.Helper()
+	s := &v1alpha1.Sandbox{}
+	if err := g.suspect(t.Context(), id, s, g.Client.Get(t.Context(), client.ObjectKey{Name: id}, s)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Nothing is read from the API server while all claims have their sandboxes: a
+// sweep costs the same for a hundred thousand as for none.
+func TestSweepReadsSuspectsAlone(t *testing.T) {
+	s, pod := endingOne()
+	s.Spec.End = nil
+	g := newRig(t, s, pod)
+	w := &sweeper{r: g.Reconciler}
+	g.Ledger.Had("c", "s", "10.0.0.1")
+	for range 3 {
+		if g.step(t); g.reads.Load() != 0 {
+			t.Fatal("the look itself reads")
+		}
+		if err := w.sweep(t.Context()); err != nil || g.reads.Load() != 0 {
+			t.Fatalf("%d live reads, %v", g.reads.Load(), err)
+		}
+	}
+}
+
+// Claims without a sandbox are found whatever else they lack: the label that names
+// it, or the pod.
+func TestStraysThatLackMore(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T, g *rig, pod *corev1.Pod){
+		"the label was taken away": func(t *testing.T, g *rig, pod *corev1.Pod) {
+			delete(pod.Labels, v1alpha1.LabelSandboxID)
+			if err := g.Client.Create(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range sandboxIDOf(pod) {
+				g.suspectNow(t, id)
+			}
+		},
+		"pod and sandbox went by force": func(t *testing.T, g *rig, _ *corev1.Pod) {
+			g.Ledger.Had("c", "s", "10.0.0.1")
+			g.suspectNow(t, "s")
+		},
+		"they went before this leader's watches began": func(t *testing.T, g *rig, pod *corev1.Pod) {
+			if err := g.Client.Create(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Ledger.Load(t.Context(), g.Client); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Client.Delete(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, pod := bound()
+			pod.Labels[v1alpha1.LabelPool], pod.Finalizers = "p", nil
+			g := newRig(t)
+			begin(t, g, pod)
+			w := &sweeper{r: g.Reconciler}
+			for look, want := range []int{0, 1} {
+				if err := w.sweep(t.Context()); err != nil || len(g.asked) != want {
+					t.Fatalf("look %d: fences asked for %v, %v", look+1, g.asked, err)
+				}
+			}
+		})
 	}
 }

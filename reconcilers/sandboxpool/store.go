@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -92,9 +93,34 @@ func (o *ObjectStore) Start(ctx context.Context) error {
 	}
 }
 
+// indexRecord is the field index of the Sandboxes that are records.
+const indexRecord = "record"
+
+// recordOf marks a Sandbox that is a record: one that is over and fenced, and stays.
+func recordOf(o client.Object) []string {
+	s := o.(*v1alpha1.Sandbox)
+	if s.Spec.End == nil || s.Status.Phase != v1alpha1.SandboxEnded || s.DeletionTimestamp != nil {
+		return nil
+	}
+	return []string{"kept"}
+}
+
+// SetupWithManager adds the store to the manager, with the index that it reads by.
+// Call it once per manager, before the manager starts.
+func (o *ObjectStore) SetupWithManager(mgr ctrl.Manager) error {
+	// Registering an index needs no context.
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Sandbox{}, indexRecord, recordOf); err != nil {
+		return fmt.Errorf("indexing records: %w", err)
+	}
+	if err := mgr.Add(o); err != nil {
+		return fmt.Errorf("adding the store of records: %w", err)
+	}
+	return nil
+}
+
 func (o *ObjectStore) prune(ctx context.Context) error {
 	var all v1alpha1.SandboxList
-	if err := o.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+	if err := o.Client.List(ctx, &all, client.MatchingFields{indexRecord: "kept"}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the records: %w", err)
 	}
 	now := time.Now()
@@ -121,7 +147,7 @@ func tooMany(all []v1alpha1.Sandbox, most int, held time.Time) []*v1alpha1.Sandb
 	records := map[string][]*v1alpha1.Sandbox{}
 	for i := range all {
 		s := &all[i]
-		if s.Spec.End == nil || s.Status.Phase != v1alpha1.SandboxEnded || s.DeletionTimestamp != nil {
+		if recordOf(s) == nil {
 			continue
 		}
 		if v1alpha1.GeneratedID(s.Name) || !s.Spec.End.At.After(held) {
