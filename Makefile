@@ -7,7 +7,7 @@ ARGS    ?=
 # Tools are built once for each version of theirs and of Go, outside the checkout.
 CACHE          := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sandlane/tools
 GOVERSION      := $(shell $(GO) env GOVERSION)
-pinned         = $(shell awk '$$1 == "$(2)" { print $$2 }' $(1)/go.mod)
+pinned         = $(shell awk '$$1 == "$(2)" && $$2 ~ /^v/ { print $$2 }' $(1)/go.mod)
 LINT           := $(CACHE)/golangci-lint-$(call pinned,hack/lint,github.com/golangci/golangci-lint/v2)-$(GOVERSION)
 GOTESTSUM      := $(CACHE)/gotestsum-$(call pinned,hack/tools,gotest.tools/gotestsum)-$(GOVERSION)
 CONTROLLER_GEN := $(CACHE)/controller-gen-$(call pinned,hack/tools,sigs.k8s.io/controller-tools)-$(GOVERSION)

@@ -21,6 +21,7 @@ import (
 // another pod. The requests that are under way meanwhile never see another
 // process than the one bound at the time.
 func TestEndAndDelete(t *testing.T) {
+	t.Parallel()
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "pool", 3)
 	req := stack.Request{ID: "ending", Pool: ns + "/pool"}
@@ -69,6 +70,7 @@ func TestEndAndDelete(t *testing.T) {
 // A running sandbox that is deleted is ended first; answers come from the old
 // pod before, and from a new pod or not at all afterwards.
 func TestDeleteWhileRunning(t *testing.T) {
+	t.Parallel()
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "pool", 3)
 	req := stack.Request{ID: "deleting", Pool: ns + "/pool"}
@@ -102,6 +104,7 @@ func TestDeleteWhileRunning(t *testing.T) {
 
 // A pod that died answers 502, its route goes, and the sandbox says why.
 func TestPodDies(t *testing.T) {
+	t.Parallel()
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "pool", 2)
 	req := stack.Request{ID: "dying", Pool: ns + "/pool"}

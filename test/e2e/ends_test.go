@@ -25,6 +25,7 @@ const fromOutside = ""
 // A sandbox whose process ends keeps a record of how, its pod is replaced, and
 // nobody is routed to it.
 func TestHowSandboxesEnd(t *testing.T) {
+	t.Parallel()
 	ns := shared.Namespace(t)
 	pool := stack.EchoPool(ns, "pool", 2, func(p *v1alpha1.SandboxPool) {
 		c := &p.Spec.Template.Template.Spec.Containers[0]
@@ -87,6 +88,7 @@ func TestHowSandboxesEnd(t *testing.T) {
 // Pools whose pods cannot start say why, make few pods, and fill up once that is
 // mended.
 func TestPoolsThatCannotStart(t *testing.T) {
+	t.Parallel()
 	ns := shared.Namespace(t)
 	for _, tt := range []struct {
 		name    string

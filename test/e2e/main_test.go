@@ -3,7 +3,8 @@
 // them. Nothing in it is a fake.
 //
 // Most tests share one stack (test/stack) and make pools in a namespace of
-// their own; those about starting and stopping start their own.
+// their own; those about starting and stopping start their own. Tests that mostly
+// wait run beside one another, after the others.
 package e2e
 
 import (

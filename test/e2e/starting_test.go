@@ -69,6 +69,7 @@ func endAndAwait(t *testing.T, id string) {
 // A sandbox of a pool with post-start hooks is reached only once they are done,
 // and not at all if they fail.
 func TestPostStartHooks(t *testing.T) {
+	t.Parallel()
 	ns := shared.Namespace(t)
 	hooks := func(hooks ...v1alpha1.PostStartHook) stack.PoolOption {
 		return func(p *v1alpha1.SandboxPool) { p.Spec.Template.PostStartHooks = hooks }
@@ -102,6 +103,7 @@ func TestPostStartHooks(t *testing.T) {
 // image runs. A pool that may have no other pod uses it again, with nothing of the
 // last sandbox in it. An image that nobody knows is told.
 func TestImageChangeAndRecycling(t *testing.T) {
+	t.Parallel()
 	ns := shared.Namespace(t)
 	addImage(t, "local/next", "sha256:"+strings.Repeat("ab", 32))
 	addImage(t, "local/twin", "sha256:"+strings.Repeat("ab", 32))
