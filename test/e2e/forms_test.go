@@ -158,7 +158,6 @@ func TestCleartextHTTP2(t *testing.T) {
 // A response may stream for a minute; its lines arrive one by one, not at the end.
 func TestStreamForAMinute(t *testing.T) {
 	t.Parallel()
-	t.Parallel()
 	began := time.Now()
 	res, err := http.DefaultClient.Do(byHost(t, "GET", "8000-stream.localhost", "/stream?seconds=60", nil))
 	if err != nil {

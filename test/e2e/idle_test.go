@@ -23,7 +23,6 @@ const (
 // A sandbox with something open is never idle; it is released soon after the
 // last of it ended.
 func TestIdleRelease(t *testing.T) {
-	t.Parallel()
 	t.Parallel() // it waits more than it works
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "pool", 4, stack.WithIdleTimeout(idleTimeout))

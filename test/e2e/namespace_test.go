@@ -19,7 +19,6 @@ import (
 // A namespace goes away while 50 sandboxes run in it and the gateway does not
 // answer: no finalizer waits for a fence. The addresses do, until it answers.
 func TestNamespaceDeletedInUse(t *testing.T) {
-	t.Parallel()
 	const n = 50
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "in-use-"}}
 	if err := shared.Client.Create(t.Context(), ns); err != nil {
