@@ -29,8 +29,9 @@ type proc struct {
 	input    input
 	terminal *os.File // the master side, nil without a terminal
 	outputs  []*os.File
-	exited   chan struct{} // closed when the leader has exited; it is not reaped yet then
-	done     chan struct{} // closed after the end event
+	starved  func(*os.ProcessState) bool // whether the kernel ended it for lack of memory
+	exited   chan struct{}               // closed when the leader has exited; it is not reaped yet then
+	done     chan struct{}               // closed after the end event
 
 	// mu guards reaped and killed. Signals are sent under it and only before
 	// the leader is reaped: until then the kernel gives its pid to nobody else.
@@ -41,8 +42,9 @@ type proc struct {
 	abandon sync.Once
 }
 
-// run pumps the output and ends the process's record. It returns at the end.
-func (p *proc) run(pumps []func()) {
+// run pumps the output and ends the process's record. It returns at the end, and
+// whether that was for lack of memory.
+func (p *proc) run(pumps []func()) (starved bool) {
 	defer close(p.done)
 	var reading sync.WaitGroup
 	for _, pump := range pumps {
@@ -54,12 +56,17 @@ func (p *proc) run(pumps []func()) {
 	p.mu.Lock()
 	err := p.cmd.Wait()
 	p.reaped = true
+	starved = !p.killed && p.starved(p.cmd.ProcessState)
 	p.mu.Unlock()
+	if starved {
+		err = fmt.Errorf("%w: out of memory: the sandbox had used all of its memory, and the kernel ended this command for it", err)
+	}
 	p.input.close()
 	for _, f := range p.outputs {
 		_ = f.Close()
 	}
 	p.hub.end(endEvent(p.cmd.ProcessState, err))
+	return starved
 }
 
 // awaitExit waits for the leader without reaping it.

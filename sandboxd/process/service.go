@@ -3,6 +3,8 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"syscall"
 	"time"
@@ -15,6 +17,15 @@ import (
 
 // Retention is how long the end of a process is kept for those who attach again.
 const Retention = 30 * time.Second
+
+// Options are the settings of a Service.
+type Options struct {
+	// Retention is how long the end of a process is kept; zero means the constant.
+	Retention time.Duration
+	// Log gets a line for what fails without failing a request, and for each command
+	// that the kernel ended for lack of memory; nil means nowhere.
+	Log io.Writer
+}
 
 // Caller tells the service on whose behalf a request is.
 type Caller interface {
@@ -34,25 +45,43 @@ type Caller interface {
 type Service struct {
 	caller   Caller
 	registry registry
+	score    *oomScore
+	kills    *oomKills
+	log      io.Writer
 }
 
 var _ processpb.ProcessHandler = (*Service)(nil)
 
-// New returns a service. Retention zero means the constant of that name.
-func New(caller Caller, retention time.Duration) *Service {
-	if retention == 0 {
-		retention = Retention
+// New returns a service. What it cannot learn or set of the scores and kills for lack
+// of memory it goes without.
+func New(caller Caller, options Options) *Service {
+	if options.Retention == 0 {
+		options.Retention = Retention
 	}
-	return &Service{caller: caller, registry: registry{
-		retention: retention,
+	if options.Log == nil {
+		options.Log = io.Discard
+	}
+	s := &Service{caller: caller, log: options.Log, registry: registry{
+		retention: options.Retention,
 		procs:     map[uint32]*proc{},
 		expiry:    map[*proc]*time.Timer{},
 	}}
+	var err, err2 error
+	s.score, err = openOOMScore("/proc/self/oom_score_adj")
+	s.kills, err2 = openOOMKills(killFiles)
+	if err := errors.Join(err, err2); err != nil {
+		_, _ = fmt.Fprintln(s.log, "sandboxd:", err)
+	}
+	return s
 }
 
 // Close terminates every process, kills those that are left when the context
 // ends, and returns when none is. Call once.
-func (s *Service) Close(ctx context.Context) { s.registry.close(ctx) }
+func (s *Service) Close(ctx context.Context) {
+	s.registry.close(ctx)
+	s.score.close()
+	s.kills.close()
+}
 
 // List returns the running processes.
 func (s *Service) List(context.Context, *connect.Request[processpb.ListRequest]) (*connect.Response[processpb.ListResponse], error) {

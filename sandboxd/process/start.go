@@ -15,7 +15,7 @@ import (
 // start runs cmd with pipes or a terminal as the request asks. The returned
 // process is running and nothing reads its output yet: subscribe, then call the
 // returned function, which returns at the end of the process.
-func start(cmd *exec.Cmd, req *processpb.StartRequest, user users.User) (*proc, func(), error) {
+func (s *Service) start(cmd *exec.Cmd, req *processpb.StartRequest, user users.User) (*proc, func(), error) {
 	p := &proc{config: req.GetProcess(), tag: req.Tag, cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
 	var child []*os.File
 	defer func() { closeAll(child) }()
@@ -27,7 +27,9 @@ func start(cmd *exec.Cmd, req *processpb.StartRequest, user users.User) (*proc, 
 		child, pumps, err = p.openPipes(req.Stdin == nil || req.GetStdin(), user)
 	}
 	if err == nil {
-		err = cmd.Start()
+		kills := s.kills.count()
+		p.starved = func(state *os.ProcessState) bool { return s.kills.ended(state, kills) }
+		err = s.score.start(cmd.Start)
 	}
 	if err != nil {
 		closeAll(p.outputs)
@@ -35,7 +37,11 @@ func start(cmd *exec.Cmd, req *processpb.StartRequest, user users.User) (*proc, 
 		return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", req.GetProcess().GetCmd(), err))
 	}
 	p.pid = uint32(cmd.Process.Pid)
-	return p, func() { p.run(pumps) }, nil
+	return p, func() {
+		if p.run(pumps) {
+			_, _ = fmt.Fprintf(s.log, "sandboxd: out of memory: the kernel ended the command with pid %d\n", p.pid)
+		}
+	}, nil
 }
 
 func (p *proc) openPipes(stdin bool, user users.User) (child []*os.File, pumps []func(), err error) {

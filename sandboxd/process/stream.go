@@ -30,7 +30,7 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.Star
 	if err != nil {
 		return err
 	}
-	p, run, err := start(cmd, req.Msg, user)
+	p, run, err := s.start(cmd, req.Msg, user)
 	if err != nil {
 		return err
 	}

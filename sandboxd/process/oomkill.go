@@ -1,0 +1,82 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// killFiles count the processes of this container that the kernel ended for lack of
+// memory, in control groups of version 2 and of version 1.
+var killFiles = []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}
+
+// oomKills knows which commands the kernel ended for lack of memory. The kernel says
+// how many processes it ended, not which: a command that died of SIGKILL, which
+// nobody here sent, is taken for one of them if the number has grown since it was
+// started, and each is taken for one command's only. Its zero value knows of none.
+// It is safe for concurrent use.
+type oomKills struct {
+	file *os.File
+
+	mu       sync.Mutex // guards assigned
+	assigned int64      // up to which number kills are some command's
+}
+
+// openOOMKills opens the first of the files that is there; none is no error.
+func openOOMKills(paths []string) (*oomKills, error) {
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err == nil {
+			return &oomKills{file: file}, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return &oomKills{}, err
+		}
+	}
+	return &oomKills{}, nil
+}
+
+// count returns how many processes were ended so far; 0 if that is not known.
+func (k *oomKills) count() int64 {
+	if k.file == nil {
+		return 0
+	}
+	var buf [1024]byte
+	n, _ := k.file.ReadAt(buf[:], 0) // io.EOF with all of it
+	for line := range bytes.Lines(buf[:n]) {
+		if text, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
+			number, _ := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+			return number
+		}
+	}
+	return 0
+}
+
+// ended reports whether a command that has ended, and before whose start the count
+// was atStart, was ended for lack of memory, itself or the last program of its shell.
+func (k *oomKills) ended(state *os.ProcessState, atStart int64) bool {
+	const bySignal = 128 // a shell's exit code for a program that a signal ended
+	status, _ := state.Sys().(syscall.WaitStatus)
+	if status.Signal() != syscall.SIGKILL && status.ExitStatus() != bySignal+int(syscall.SIGKILL) {
+		return false
+	}
+	now := k.count()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	from := max(atStart, k.assigned)
+	if now <= from {
+		return false
+	}
+	k.assigned = from + 1
+	return true
+}
+
+func (k *oomKills) close() {
+	if k.file != nil {
+		_ = k.file.Close()
+	}
+}
