@@ -113,7 +113,7 @@ func (a *agent) want(status int, text, method, path, body string, headers ...str
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

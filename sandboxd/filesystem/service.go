@@ -37,7 +37,7 @@ var _ filesystempb.FilesystemHandler = (*Service)(nil)
 
 // New returns a service.
 func New(caller Caller) *Service {
-	return &Service{caller: caller, watchers: watchers{named: map[string]*collector{}, live: map[*watcher]struct{}{}}}
+	return &Service{caller: caller, watchers: watchers{named: map[string]*collector{}, live: map[*watcher]struct{}{}, expireAfter: expireAfter}}
 }
 
 // Close ends all watchers.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandlane/sandlane/sandboxd/filesystempb"
@@ -35,19 +33,24 @@ type request interface {
 	GetAllowNetworkMounts() bool
 }
 
-// watcher turns what inotify says of one directory into events.
+// watcher queues what happens in one directory for one client.
 type watcher struct {
-	notify       *fsnotify.Watcher
-	root         string // without symbolic links
+	root         string // without symbolic links; guarded by the notifier's mutex
 	recursive    bool
 	includeEntry bool
 	namer        Namer
 
-	mu       sync.Mutex // guards written and overflow
-	written  []string   // paths that sandboxd itself wrote
-	overflow bool
-	wake     chan struct{} // holds one token when written or overflow changed
-	closed   chan struct{}
+	mu      sync.Mutex // guards pending and lost
+	pending []change
+	lost    bool          // some are missing
+	wake    chan struct{} // holds one token when pending or lost changed
+	closed  chan struct{}
+}
+
+// change is an event that waits.
+type change struct {
+	path, name string // absolute, and below the root
+	typ        filesystempb.EventType
 }
 
 func newWatcher(path string, req request, namer Namer) (*watcher, error) {
@@ -65,19 +68,10 @@ func newWatcher(path string, req request, namer Namer) (*watcher, error) {
 	if !req.GetAllowNetworkMounts() && onNetwork(root) {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path %s is on a network mount, where changes by others go unseen: allow network mounts to watch it", path))
 	}
-	notify, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("creating a watcher: %w", err))
-	}
-	w := &watcher{
-		notify: notify, root: root, recursive: req.GetRecursive(), includeEntry: req.GetIncludeEntry(), namer: namer,
+	return &watcher{
+		root: root, recursive: req.GetRecursive(), includeEntry: req.GetIncludeEntry(), namer: namer,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
-	}
-	if err := w.add(root, nil); err != nil {
-		_ = notify.Close()
-		return nil, wireError(path, err)
-	}
-	return w, nil
+	}, nil
 }
 
 // onNetwork reports whether a directory is on NFS or SMB.
@@ -93,39 +87,54 @@ func onNetwork(path string) bool {
 	return false
 }
 
-// add watches a directory and, when recursive, those below it. It tells found,
-// which may be nil, of all that is there already.
-func (w *watcher) add(dir string, found func(path string) error) error {
-	if err := w.notify.Add(dir); err != nil || !w.recursive {
-		return err
-	}
-	children, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, child := range children {
-		path := filepath.Join(dir, child.Name())
-		if child.IsDir() { // watched before it is told of: who hears of it may write there at once
-			if err := w.notify.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		if found != nil && !unfinished(path) {
-			if err := found(path); err != nil {
-				return err
-			}
-		}
-		if child.IsDir() {
-			if err := w.add(path, found); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // unfinished reports whether sandboxd is still writing a file.
 func unfinished(path string) bool { return strings.HasPrefix(filepath.Base(path), TempPrefix) }
+
+// covers reports whether the watcher hears of what is in a directory. Call it, and
+// nameOf, with the notifier's mutex held.
+func (w *watcher) covers(dir string) bool {
+	return dir == w.root || w.recursive && within(dir, w.root)
+}
+
+// nameOf returns a path as the client is told it.
+func (w *watcher) nameOf(path string) string {
+	name, err := filepath.Rel(w.root, path)
+	if err != nil {
+		return path
+	}
+	return name
+}
+
+// push queues the events of a mask. It does not block.
+func (w *watcher) push(path, name string, mask uint32) {
+	w.mu.Lock()
+	for _, t := range eventTypes {
+		switch {
+		case mask&t.mask == 0:
+		case len(w.pending) < maxPending:
+			w.pending = append(w.pending, change{path, name, t.typ})
+		default:
+			w.lost = true
+		}
+	}
+	w.mu.Unlock()
+	w.signal()
+}
+
+// lose notes that the kernel lost events.
+func (w *watcher) lose() {
+	w.mu.Lock()
+	w.lost = true
+	w.mu.Unlock()
+	w.signal()
+}
+
+func (w *watcher) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
 
 // run gives events to emit until the context ends, the watcher is closed, events
 // were lost or emit fails. idle is called at each pause of that length.
@@ -135,14 +144,8 @@ func (w *watcher) run(ctx context.Context, interval time.Duration, emit func(*fi
 	for {
 		var err error
 		select {
-		case event := <-w.notify.Events:
-			err = w.handle(event, emit)
-		case err = <-w.notify.Errors:
-			if errors.Is(err, fsnotify.ErrEventOverflow) {
-				err = errOverflow
-			}
 		case <-w.wake:
-			err = w.handleWritten(emit)
+			err = w.emitPending(emit)
 		case <-timer.C:
 			err = idle()
 		case <-w.closed:
@@ -160,87 +163,26 @@ func (w *watcher) run(ctx context.Context, interval time.Duration, emit func(*fi
 	}
 }
 
-var eventTypes = []struct {
-	op  fsnotify.Op
-	typ filesystempb.EventType
-}{
-	{fsnotify.Create, filesystempb.EventType_EVENT_TYPE_CREATE},
-	{fsnotify.Write, filesystempb.EventType_EVENT_TYPE_WRITE},
-	{fsnotify.Remove, filesystempb.EventType_EVENT_TYPE_REMOVE},
-	{fsnotify.Rename, filesystempb.EventType_EVENT_TYPE_RENAME},
-	{fsnotify.Chmod, filesystempb.EventType_EVENT_TYPE_CHMOD},
-}
-
-func (w *watcher) handle(event fsnotify.Event, emit func(*filesystempb.FilesystemEvent) error) error {
-	if event.Name == "" || unfinished(event.Name) {
-		return nil
-	}
-	for _, t := range eventTypes {
-		if event.Has(t.op) {
-			if err := emit(w.event(event.Name, t.typ)); err != nil {
-				return err
-			}
-		}
-	}
-	if !w.recursive || !event.Has(fsnotify.Create) {
-		return nil
-	}
-	if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
-		return nil
-	}
-	// What was made in a new directory before it was watched is told now.
-	err := w.add(event.Name, func(path string) error {
-		return emit(w.event(path, filesystempb.EventType_EVENT_TYPE_CREATE))
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-func (w *watcher) handleWritten(emit func(*filesystempb.FilesystemEvent) error) error {
+func (w *watcher) emitPending(emit func(*filesystempb.FilesystemEvent) error) error {
 	w.mu.Lock()
-	paths, overflow := w.written, w.overflow
-	w.written, w.overflow = nil, false
+	pending, lost := w.pending, w.lost
+	w.pending, w.lost = nil, false
 	w.mu.Unlock()
-	for _, path := range paths {
-		if err := emit(w.event(path, filesystempb.EventType_EVENT_TYPE_WRITE)); err != nil {
+	for _, c := range pending {
+		if err := emit(w.event(c)); err != nil {
 			return err
 		}
 	}
-	if overflow {
+	if lost {
 		return errOverflow
 	}
 	return nil
 }
 
-func (w *watcher) event(path string, typ filesystempb.EventType) *filesystempb.FilesystemEvent {
-	name, err := filepath.Rel(w.root, path)
-	if err != nil {
-		name = path
-	}
-	event := &filesystempb.FilesystemEvent{Name: valid(name), Type: typ}
-	if w.includeEntry && typ != filesystempb.EventType_EVENT_TYPE_REMOVE && typ != filesystempb.EventType_EVENT_TYPE_RENAME {
-		event.Entry, _ = Describe(path, w.namer) // nil when it is gone again
+func (w *watcher) event(c change) *filesystempb.FilesystemEvent {
+	event := &filesystempb.FilesystemEvent{Name: valid(c.name), Type: c.typ}
+	if w.includeEntry && c.typ != filesystempb.EventType_EVENT_TYPE_REMOVE && c.typ != filesystempb.EventType_EVENT_TYPE_RENAME {
+		event.Entry, _ = Describe(c.path, w.namer) // nil when it is gone again
 	}
 	return event
-}
-
-// wrote notes a write of sandboxd's own, which inotify shows as a rename only.
-func (w *watcher) wrote(path string) {
-	dir := filepath.Dir(path)
-	if dir != w.root && !(w.recursive && strings.HasPrefix(dir, strings.TrimSuffix(w.root, "/")+"/")) {
-		return
-	}
-	w.mu.Lock()
-	if len(w.written) < maxPending {
-		w.written = append(w.written, path)
-	} else {
-		w.overflow = true
-	}
-	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
 }

@@ -1,0 +1,165 @@
+package filesystem
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// watchMask is what is heard of a directory and of what is in it.
+	watchMask = unix.IN_CREATE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_DELETE_SELF |
+		unix.IN_MOVE_SELF | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	// moveWait is how long the second half of a move may take. The kernel queues
+	// both before the move returns.
+	moveWait = 50 * time.Millisecond
+)
+
+// notifier is the inotify instance that all watchers of a service share: the kernel
+// allows a user 128 instances by default, and on a node sandboxd of all sandboxes and
+// the kubelet are one user.
+//
+// Directories are known by the number of their watch, which stays when they move; their
+// recorded path is rewritten then. A directory that arrives below a recursive watcher is
+// watched before its watchers hear of it, and then searched; one that leaves is
+// forgotten with all below it. When the kernel lost events everything is watched
+// anew, and every watcher is told that events are missing.
+//
+// The reading goroutine and the callers of add change what is recorded, both under mu.
+// Folders are read without it: what moves meanwhile arrives, and is searched again.
+type notifier struct {
+	fd   int      // for the calls that add and remove watches; valid while not closed
+	file *os.File // the same, for reading and waiting
+	read chan struct{}
+
+	mu       sync.Mutex // guards all below, and the roots of watchers
+	tree     tree
+	watchers map[*watcher]struct{}
+	moving   map[uint32]move // of watched directories, by cookie
+	closed   bool
+}
+
+// move is one whose first half was heard: where from, and when.
+type move struct {
+	path string
+	at   time.Time
+}
+
+func newNotifier() (*notifier, error) {
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("opening inotify (raise fs.inotify.max_user_instances on the node if there are too many): %w", err)
+	}
+	n := &notifier{
+		fd: fd, file: os.NewFile(uintptr(fd), "inotify"), read: make(chan struct{}),
+		tree: newTree(), watchers: map[*watcher]struct{}{}, moving: map[uint32]move{},
+	}
+	go n.readAll()
+	return n, nil
+}
+
+// close ends the reading. Watchers hear nothing more. Call once.
+func (n *notifier) close() {
+	n.mu.Lock()
+	n.closed = true
+	_ = n.file.Close()
+	n.mu.Unlock()
+	<-n.read
+}
+
+// add begins to tell a watcher what happens.
+func (n *notifier) add(w *watcher) error {
+	n.mu.Lock()
+	n.watchers[w] = struct{}{}
+	err := n.watch(w.root)
+	root, recursive := w.root, w.recursive
+	n.mu.Unlock()
+	if err == nil && recursive {
+		err = n.search(root, nil)
+	}
+	if err != nil {
+		n.remove(w)
+	}
+	return err
+}
+
+// remove ends that; it may be called again.
+func (n *notifier) remove(w *watcher) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.watchers, w)
+	n.prune(w.root)
+}
+
+// watch watches one directory. Call with mu held.
+func (n *notifier) watch(path string) error {
+	if n.closed {
+		return os.ErrClosed
+	}
+	wd, err := unix.InotifyAddWatch(n.fd, path, watchMask)
+	if err != nil {
+		return &os.PathError{Op: "watch", Path: path, Err: err}
+	}
+	if old, known := n.tree.paths[int32(wd)]; known && old != path && sameFile(old, path) {
+		return nil // the same directory by another mount: it keeps its first name
+	}
+	n.tree.record(int32(wd), path)
+	return nil
+}
+
+func sameFile(a, b string) bool {
+	first, err := os.Lstat(a)
+	second, err2 := os.Lstat(b)
+	return err == nil && err2 == nil && os.SameFile(first, second)
+}
+
+// prune stops watching what is below a path, itself included, and wanted by no watcher.
+// Call with mu held.
+func (n *notifier) prune(path string) {
+	for _, p := range n.tree.below(path) {
+		if !n.wanted(p) {
+			n.forget(p)
+		}
+	}
+}
+
+func (n *notifier) wanted(dir string) bool {
+	for w := range n.watchers {
+		if w.covers(dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// forget stops watching one directory. Call with mu held.
+func (n *notifier) forget(path string) {
+	if wd, known := n.tree.drop(path); known && !n.closed {
+		_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) // one that is gone is as good
+	}
+}
+
+// readAll hands on what the kernel says until the notifier is closed.
+func (n *notifier) readAll() {
+	defer close(n.read)
+	buf := make([]byte, 64<<10)
+	for {
+		count, err := n.file.Read(buf)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		for rest := buf[:max(count, 0)]; len(rest) >= unix.SizeofInotifyEvent; {
+			length := binary.NativeEndian.Uint32(rest[12:])
+			name := strings.TrimRight(string(rest[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+int(length)]), "\x00")
+			n.handle(int32(binary.NativeEndian.Uint32(rest)), binary.NativeEndian.Uint32(rest[4:]), binary.NativeEndian.Uint32(rest[8:]), name)
+			rest = rest[unix.SizeofInotifyEvent+int(length):]
+		}
+		_ = n.file.SetReadDeadline(n.leave(time.Now()))
+	}
+}
