@@ -74,6 +74,8 @@ type Directory struct {
 	entries map[string]*entry // by lease name; guarded by mu
 	// rv is the resourceVersion that entries show; guarded by mu.
 	rv string
+	// restores counts how often that went back; guarded by mu.
+	restores int
 	// over holds the UIDs of leases that ended, with when that was seen: an older
 	// list may still show them. Guarded by mu.
 	over map[types.UID]time.Time
@@ -89,8 +91,11 @@ type entry struct {
 	lease   *coordinationv1.Lease // as last seen; never written
 	pod     types.UID             // empty if the lease names none
 	renewed time.Time             // when this Directory last saw a renewal
-	expired bool                  // by a live list; it owes no fence
-	ended   bool                  // expired, and its pod is over or gone; asked no more, to be deleted
+	// sealed: no renewal of the holder that is noted can succeed any more, for the API
+	// server has said that the lease is gone or that the holder is overwritten.
+	sealed  bool
+	expired bool // sealed, and its time is over by a live list, or its pod: it owes no fence
+	ended   bool // expired, and its pod is over or gone; asked no more, to be deleted
 }
 
 // NewDirectory returns a Directory that knows no gateway yet.
@@ -117,7 +122,9 @@ func NewDirectory(o DirectoryOptions) (*Directory, error) {
 // sorted by name: those that are Expired about use alone. On an error nothing is
 // known, not even that there are none.
 func (d *Directory) List(ctx context.Context) ([]Gateway, error) {
-	sent := time.Now()
+	d.mu.Lock()
+	sent, before, restores := time.Now(), d.newest(), d.restores
+	d.mu.Unlock()
 	// No resourceVersion: a consistent read.
 	list, err := d.o.Leases.List(ctx, metav1.ListOptions{LabelSelector: gatewaySelector})
 	if err != nil {
@@ -128,8 +135,20 @@ func (d *Directory) List(ctx context.Context) ([]Gateway, error) {
 		leases[i] = &list.Items[i]
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	switch {
+	case d.restores != restores:
+		// Sent before the API server was seen to go back: it may be of either time.
+		d.mu.Unlock()
+		return nil, errRestored
+	case older(list.ResourceVersion, before):
+		d.restored(before, list.ResourceVersion)
+	}
 	d.replace(leases, list.ResourceVersion)
+	unsealed := d.toSeal(sent)
+	d.mu.Unlock()
+	d.seal(ctx, unsealed)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.expire(sent)
 	return d.view(), nil
 }
@@ -187,13 +206,14 @@ func fencing(gateways []Gateway) []Gateway {
 	return out
 }
 
-// expire ends the leases of which no renewal was seen for their time and grace
-// before a live list was sent, and those whose gateway's pod has ended. Of the first
-// only those end that have no pod to wait for. mu is held; the list has been taken in.
+// expire ends the leases that are sealed and of which no renewal was seen for their
+// time and grace before a live list was sent, and those whose gateway's pod has ended.
+// Of the first only those end that have no pod to wait for. mu is held; the list has
+// been taken in.
 func (d *Directory) expire(sent time.Time) {
 	for name, e := range d.entries {
 		ended := d.podEnded(e)
-		if !e.expired && (ended || sent.Sub(e.renewed) >= e.Duration+d.o.Grace) {
+		if !e.expired && (ended || e.sealed && d.timeOver(e, sent)) {
 			d.o.Log.Warn("gateway lease is over", "lease", name, "holder", e.Holder.String(), "podEnded", ended)
 			e.expired = true
 		}

@@ -100,7 +100,7 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 	if h.Mark == MarkLeft && (!known || e.Holder.Mark != MarkLeft) {
 		d.lose() // a clean stop, but nobody has asked for its last stamps
 	}
-	e.lease = l
+	e.lease, e.sealed = l, h.Mark == MarkRevoked
 	e.Gateway = Gateway{Name: l.Name, Address: l.Annotations[v1alpha1.AnnotationGatewayAddress], Holder: h, Duration: e.Duration}
 	e.pod = types.UID(l.Annotations[v1alpha1.AnnotationGatewayPod])
 	if s := l.Spec.LeaseDurationSeconds; s != nil {
@@ -117,9 +117,13 @@ func (d *Directory) vanish(name string, e *entry) {
 		d.finish(e.lease.UID)
 		delete(d.entries, name)
 	default:
-		// A renewal may have come between the last look and the deletion.
 		d.o.Log.Warn("gateway lease vanished", "lease", name, "holder", e.Holder.String())
-		e.Gone, e.renewed, e.expired = true, time.Now(), false
+		e.Gone = true
+		if !e.expired {
+			// A renewal may have come between the last look and the deletion. One that has
+			// expired could not renew, and owes no fence for being deleted.
+			e.renewed, e.sealed = time.Now(), false
+		}
 	}
 }
 

@@ -58,9 +58,14 @@
 //	ended    its pod is over, or a list of pods made after the lease's end lacks it;
 //	         or it names no pod: asked no more, its lease is deleted
 //
-//	live ─lease and grace─▶ expired ─pod over or gone─▶ ended
+//	live ─lease and grace, and sealed─▶ expired ─pod over or gone─▶ ended
 //	live ─pod over, or the lease ends and it names no pod─▶ ended
 //	expired, ended ─renewal, new holder─▶ live
+//
+// Sealed: the API server has said that the holder is overwritten or that the lease is
+// gone, so that no renewal of that holder succeeds. The Directory overwrites it by name
+// when its time is over, and when no list shows it any more; while that write fails the
+// gateway is live.
 //
 // What an expired gateway may be:
 //

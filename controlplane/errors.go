@@ -7,7 +7,7 @@ import (
 
 // Why a gateway's lease is lost.
 var (
-	errLost    = errors.New("the lease is another's")
+	errLost    = errors.New("the lease is not this gateway's any more")
 	errExpired = errors.New("the lease is past its time")
 )
 

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -83,10 +85,19 @@ func (f *fakeAPI) put(verb string, l *coordinationv1.Lease) *coordinationv1.Leas
 	}
 	f.leases[l.Name] = l
 	f.history = append(f.history, verb+" "+l.Name+" "+holderOf(l))
+	if stripped(l) {
+		event = watch.Deleted
+	}
 	for w := range f.watchers {
 		w.Action(event, l.DeepCopy())
 	}
 	return l.DeepCopy()
+}
+
+// stripped reports whether somebody took the label off a lease, so that no selector
+// finds it.
+func stripped(l *coordinationv1.Lease) bool {
+	return l.Labels != nil && l.Labels[v1alpha1.LabelGateway] == ""
 }
 
 // get returns the lease as it stands, nil if there is none.
@@ -220,7 +231,9 @@ func (f *fakeAPI) List(context.Context, metav1.ListOptions) (out *coordinationv1
 	err = f.call("list", "", func() error {
 		out = &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(f.rv)}}
 		for _, l := range f.leases {
-			out.Items = append(out.Items, *l.DeepCopy())
+			if !stripped(l) {
+				out.Items = append(out.Items, *l.DeepCopy())
+			}
 		}
 		return nil
 	})

@@ -35,7 +35,7 @@ func (m *Membership) acquire(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading the lease: %w", err)
-	case holderOf(old) == holder:
+	case holderOf(old) == holder && m.counts(old) == nil:
 		return m.renew(ctx, maxRequest)
 	}
 	// The resourceVersion that was read makes this fail if anyone wrote since.
@@ -56,6 +56,7 @@ func (m *Membership) fill(l *coordinationv1.Lease, holder string) {
 	}
 	l.Labels[v1alpha1.LabelGateway] = gatewayLabel(m.o.Name)
 	l.Annotations[v1alpha1.AnnotationGatewayAddress] = m.o.Address
+	delete(l.Annotations, v1alpha1.AnnotationGatewayPod)
 	if m.o.PodUID != "" {
 		l.Annotations[v1alpha1.AnnotationGatewayPod] = m.o.PodUID
 	}
@@ -73,23 +74,24 @@ func (m *Membership) fill(l *coordinationv1.Lease, holder string) {
 	}
 }
 
-// renew renews the lease if this process and epoch still hold it. errLost: they
-// do not. Any other error leaves that open.
+// renew renews the lease if this process and epoch still hold it, and controllers count
+// it. errLost: not so. Any other error leaves that open.
 func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, min(limit, maxRequest))
 	defer cancel()
 	holder := m.Holder()
-	_, err := m.o.Leases.Patch(ctx, m.o.Name, types.JSONPatchType, holderPatch(holder, holder, time.Now()), metav1.PatchOptions{})
+	l, err := m.o.Leases.Patch(ctx, m.o.Name, types.JSONPatchType, holderPatch(holder, holder, time.Now()), metav1.PatchOptions{})
 	switch {
 	case err == nil:
-		return nil
+		return m.counts(l)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: it was deleted", errLost)
 	case !apierrors.IsInvalid(err):
 		return fmt.Errorf("renewing the lease: %w", err)
 	}
 	// 422: the test failed, or something else about the write was refused.
-	l, getErr := m.o.Leases.Get(ctx, m.o.Name, metav1.GetOptions{})
+	var getErr error
+	l, getErr = m.o.Leases.Get(ctx, m.o.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(getErr):
 		return fmt.Errorf("%w: it was deleted", errLost)
@@ -99,6 +101,25 @@ func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 		return fmt.Errorf("%w: its holder is %q", errLost, holderOf(l))
 	}
 	return fmt.Errorf("renewing the lease: %w", err)
+}
+
+// counts checks that controllers count the lease as this gateway does: they find it by
+// its label, call its address, ask its pod, and wait for its duration. errLost: not so,
+// somebody changed it, and only a new holder says all of it anew.
+func (m *Membership) counts(l *coordinationv1.Lease) error {
+	want := &coordinationv1.Lease{}
+	m.fill(want, m.Holder())
+	switch {
+	case l.Labels[v1alpha1.LabelGateway] != want.Labels[v1alpha1.LabelGateway]:
+		return fmt.Errorf("%w: its label %s is %q", errLost, v1alpha1.LabelGateway, l.Labels[v1alpha1.LabelGateway])
+	case l.Annotations[v1alpha1.AnnotationGatewayAddress] != want.Annotations[v1alpha1.AnnotationGatewayAddress]:
+		return fmt.Errorf("%w: its address is %q", errLost, l.Annotations[v1alpha1.AnnotationGatewayAddress])
+	case l.Annotations[v1alpha1.AnnotationGatewayPod] != want.Annotations[v1alpha1.AnnotationGatewayPod]:
+		return fmt.Errorf("%w: its pod is %q", errLost, l.Annotations[v1alpha1.AnnotationGatewayPod])
+	case l.Spec.LeaseDurationSeconds == nil || *l.Spec.LeaseDurationSeconds != *want.Spec.LeaseDurationSeconds:
+		return fmt.Errorf("%w: its duration was changed", errLost)
+	}
+	return nil
 }
 
 // Leave is the clean stop: it does what Abandon does and deletes the lease after

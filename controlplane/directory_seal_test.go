@@ -1,0 +1,172 @@
+package controlplane
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// A machine that stood still for longer than lease and grace, and its clocks with it: the
+// gateway believes that its lease lasts. Its next renewal fails, for the lease was
+// overwritten before it counted as over.
+func TestAFrozenGatewayCannotRenewWhatIsOver(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		g.stop(t)
+		g.cancel = nil
+		frozen := g.now()
+		g.now = func() instant { return frozen }
+		s.cutOff("g1", true)
+		s.wantUnanswered(s.fence(7), "g1", "it stands still")
+		after(leaseAndGrace + DefaultRefreshEvery)
+		s.wantUnanswered(s.fence(7), "", "its lease is over")
+		g.wantHeld(t, true, "by its own clocks")
+		if err := g.renew(t.Context(), time.Second); !errors.Is(err, errLost) {
+			t.Errorf("it renewed a lease that the controller had counted as over: %v", err)
+		}
+	})
+}
+
+// A lease whose holder cannot be overwritten may be renewed yet: it is not over.
+func TestALeaseIsNotOverBeforeItIsSealed(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		s.run("g1", "a").kill()
+		s.setMute(true)
+		after(2 * leaseAndGrace)
+		s.wantUnanswered(s.fence(7), "g1", "the API server takes no write")
+		s.setMute(false)
+		s.wantUnanswered(s.fence(7), "", "it does again")
+		if s.revoked("g1") != 1 {
+			t.Errorf("its holder was overwritten %d times", s.revoked("g1"))
+		}
+	})
+}
+
+// Somebody takes the label off a lease: no list shows it any more, and its gateway goes
+// on renewing. Both sides notice, and the gateway is asked for fences all the time.
+func TestALeaseWithoutItsLabelIsTakenUpAgain(t *testing.T) {
+	for name, revocations := range map[string]int{"the controller overwrites it": 1, "the gateway looks at its lease": 0} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *simulation) {
+				g := s.run("g1", "a")
+				s.setMute(revocations == 0)
+				l := s.api.get("g1")
+				delete(l.Labels, v1alpha1.LabelGateway)
+				s.api.write(l)
+				s.wantUnanswered(s.fence(7), "", "it is asked, and answers")
+				if g.fences.asked() != 1 || s.revoked("g1") != revocations {
+					t.Errorf("it was asked %d times and its holder overwritten %d times", g.fences.asked(), s.revoked("g1"))
+				}
+				after(DefaultRenewEvery + time.Second)
+				if l := s.api.get("g1"); holderOf(l) != "a/2" || l.Labels[v1alpha1.LabelGateway] == "" {
+					t.Errorf("the lease says %s, %v", holderOf(l), l.Labels)
+				}
+				g.wantHeld(t, true, "taken up again")
+				wantNames(t, s.directory, "g1=a/2", "taken up again")
+			})
+		})
+	}
+}
+
+// A gateway whose lease says something else than it counts on takes it up anew.
+func TestRenewalLooksAtWhatTheLeaseSays(t *testing.T) {
+	for name, change := range map[string]func(*coordinationv1.Lease){
+		"label":    func(l *coordinationv1.Lease) { l.Labels = nil },
+		"address":  func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationGatewayAddress] = "unix:///other" },
+		"pod":      func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationGatewayPod] = "other" },
+		"duration": func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(5)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newFakeAPI()
+				g := newMember(t, api, nil)
+				g.start(t)
+				right := api.get("gw")
+				wrong := api.get("gw")
+				change(wrong)
+				api.write(wrong)
+				after(DefaultRenewEvery + time.Second)
+				l := api.get("gw")
+				if holderOf(l) != "a/2" || g.counts(l) != nil || l.Labels[v1alpha1.LabelGateway] != right.Labels[v1alpha1.LabelGateway] {
+					t.Errorf("the lease says %s, %v %v", holderOf(l), l.Labels, l.Annotations)
+				}
+				g.wantHeld(t, true, "taken up anew")
+				g.stop(t)
+			})
+		})
+	}
+}
+
+// rewind makes the API server go back to leases of before, as a restore of etcd does.
+func (f *fakeAPI) rewind(rv int, leases ...*coordinationv1.Lease) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rv, f.leases = rv, map[string]*coordinationv1.Lease{}
+	for _, l := range leases {
+		f.leases[l.Name] = l
+	}
+}
+
+// An API server that goes back to an older state is noticed: gateways that renew there
+// are live, one of before that is there again counts its time, and the directory goes on.
+func TestDirectorySurvivesARestore(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		g := s.run("g1", "a")
+		early, rv := s.api.get("g1"), s.api.version()
+		after(time.Hour)
+		stopped := s.run("g2", "b")
+		if err := stopped.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stopped.cancel = nil
+		after(time.Minute)
+		if s.api.version() <= rv+10 {
+			t.Fatal("nothing to go back from")
+		}
+		s.api.rewind(rv, early)
+		after(2 * DefaultRefreshEvery)
+		g.wantHeld(t, true, "it renews")
+		s.wantUnanswered(s.fence(7), "", "it acknowledges")
+		after(2 * leaseAndGrace)
+		if h := holderOf(s.api.get("g1")); h != "a/1" {
+			t.Errorf("its holder is %s: renewals were not seen", h)
+		}
+		wantNames(t, s.directory, "g1=a/1", "long after")
+		after(time.Minute)
+		s.wantUnanswered(s.fence(8), "", "long after")
+	})
+}
+
+// What was over before a restore may be there again, and its gateway too.
+func TestAnEndedLeaseThatARestoreBringsBackCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newFakeAPI()
+		api.write(lease("gw", "a/1", 600, time.Now()))
+		early, rv := api.get("gw"), api.version()
+		d := newDirectory(t, api)
+		wantNames(t, d, "gw=a/1", "first seen")
+		after(leaseAndGrace)
+		wantNames(t, d, "", "over")
+		if err := api.Delete(t.Context(), "gw", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wantNames(t, d, "", "deleted")
+		api.rewind(rv, early)
+		wantNames(t, d, "gw=a/1", "brought back")
+		after(leaseAndGrace)
+		wantNames(t, d, "", "over again")
+	})
+}
+
+func (f *fakeAPI) version() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rv
+}
