@@ -106,7 +106,8 @@ func (w *world) startFloorServer(ctx context.Context, dir string, count int, tun
 	socket := filepath.Join(dir, envoy.ExtProcSocketName)
 	_ = os.Remove(socket)
 	return w.Start(ctx, "floor", tuning, suite.Answers("unix", socket), w.Floor,
-		"--socket", socket, "--first", suite.FirstAddress, "--count", strconv.Itoa(count), "--port", strconv.Itoa(w.upstreams.floor.port))
+		"--socket", socket, "--first", suite.FirstAddress, "--count", strconv.Itoa(count), "--port", strconv.Itoa(w.upstreams.floor.port),
+		"--named-port", strconv.Itoa(w.upstreams.ours.port)) // all sides are asked for the same names
 }
 
 // measured is one round on one side.

@@ -64,8 +64,12 @@ func main() {
 	socket := flag.String("socket", "", "unix socket to listen on")
 	first := flag.String("first", "127.1.0.0", "address of sandbox b0; the others follow")
 	count := flag.Int("count", 1, "how many sandboxes there are, named b0, b1 ...")
-	port := flag.Int("port", 8000, "port of all sandboxes")
+	port := flag.Int("port", 8000, "port that all sandboxes are reached at")
+	named := flag.Int("named-port", 0, "port in the names that clients ask for; 0 is the same")
 	flag.Parse()
+	if *named == 0 {
+		*named = *port
+	}
 	addr := netip.MustParseAddr(*first)
 	f := &floor{only: answer("b0", addr, *port)}
 	if *count > 1 {
@@ -75,7 +79,7 @@ func main() {
 			var b [4]byte
 			binary.BigEndian.PutUint32(b[:], start+uint32(i))
 			id := fmt.Sprintf("b%d", i)
-			f.answers[fmt.Sprintf("%d-%s.localhost", *port, id)] = answer(id, netip.AddrFrom4(b), *port)
+			f.answers[fmt.Sprintf("%d-%s.localhost", *named, id)] = answer(id, netip.AddrFrom4(b), *port)
 		}
 	}
 	l, err := net.Listen("unix", *socket)
