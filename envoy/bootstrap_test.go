@@ -65,6 +65,7 @@ func TestSafeguards(t *testing.T) {
 		`"original_dst_lb_config":{"metadata_key":{"key":"sandlane","path":[{"key":"destination"}]}}`,
 		`"mutation_rules":{"disallow_all":true,`,
 		`"retry_on":"reset-before-request"`,
+		`"cleanup_interval":"60s"`, // the bench case "sparse" shows what 5s cost
 		`"use_remote_address":true`,
 		`"tcp_keepalive":{"keepalive_probes":3,"keepalive_time":15,"keepalive_interval":5}`,
 		`"disallow_all":true`,

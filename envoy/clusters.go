@@ -23,6 +23,11 @@ const (
 	// upstreamIdle is shorter than the 5 s after which common servers close a
 	// kept-alive connection: a request must not meet that close.
 	upstreamIdle = 4 * time.Second
+	// hostRest is how long Envoy keeps the address of a sandbox that gets no request,
+	// to twice as long. To add one copies the list of all, so what rests for less must
+	// not be removed and added again; to keep one costs memory, and time of each look
+	// at /clusters. See docs/design/decisions/many-sandboxes.md.
+	hostRest = time.Minute
 	// framesPerStream is how many frames to the gateway may wait to be written for
 	// each stream that may be open: a request makes headers, data, an end and a
 	// reset, and streams that have ended just before may still have some.
@@ -44,6 +49,7 @@ func sandboxCluster(o *Options) *clusterv3.Cluster {
 				{Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: extproc.MetadataDestination}},
 			}},
 		}},
+		CleanupInterval:               durationpb.New(hostRest),
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 		TypedExtensionProtocolOptions: httpOptions(http1()),
 		// max_connections is no limit on purpose, see the package comment.

@@ -43,7 +43,7 @@ func run(ctx context.Context, e *suite.Env) error {
 		asked bool // only where the case is named
 	}{
 		{"hit", w.hit, false}, {"one", w.one, false}, {"open", w.openLoop, false}, {"workers2", w.twoWorkers, false}, {"settings", w.settings, true},
-		{"fleets", w.fleets, false}, {"misses", w.misses, false}, {"busy", w.busy, false},
+		{"fleets", w.fleets, false}, {"sparse", w.sparse, false}, {"intervals", w.intervals, true}, {"misses", w.misses, false}, {"busy", w.busy, false},
 	} {
 		if !w.Wants(c.name) || (c.asked && len(w.Cases) == 0) {
 			continue

@@ -13,6 +13,10 @@
 //	fleet-N      requests go round over N sandboxes, and over one of them in turns
 //	touch-N      the first request to each of N sandboxes, everything started anew
 //	in-use-N     the gateway's look at Envoy for what is in use, over N addresses
+//	sparse-R     R requests a second to each sandbox of the largest fleet, or of as many
+//	             as half of what the do-nothing server reaches allows, at fixed times
+//	intervals    the same with other times for which Envoy keeps an address that rests;
+//	             only where it is asked for
 //	misses       one request of a hundred misses the route cache and is resolved
 //	             from the index
 //	busy         hits while 500 requests are parked on claims, and sandboxes are
