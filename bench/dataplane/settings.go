@@ -24,7 +24,7 @@ func (w *world) settings(ctx context.Context) error {
 			s.stop()
 		}
 	}()
-	for i, env := range [][]string{nil, {"GOMAXPROCS=1"}, {"GOMAXPROCS=2"}, {"GOGC=400"}, {"GOMAXPROCS=2", "GOGC=400"}} {
+	for i, env := range [][]string{nil, {"GOMAXPROCS=1"}, {"GOMAXPROCS=2"}, {"GOGC=100"}, {"GOGC=800"}} {
 		name := strings.ToLower(strings.ReplaceAll(strings.Join(env, "-"), "=", ""))
 		if env == nil {
 			name = "as-shipped"

@@ -22,6 +22,7 @@ import (
 func newGateway() *cobra.Command {
 	var o gateway.Options
 	var kubeconfig, pool string
+	var heapGrowth uint64
 	cmd := &cobra.Command{
 		Use:   "gateway",
 		Short: "Run a gateway: answer Envoy, claim pods, hold a lease",
@@ -49,6 +50,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags.DurationVar(&o.DrainDelay, "drain-delay", gateway.DefaultDrainDelay, "how long to take new connections after SIGTERM, for load balancers to notice")
 	flags.DurationVar(&o.DrainGrace, "drain-grace", gateway.DefaultDrainGrace, "how long open requests may take to end after SIGTERM; a second signal ends it")
 	flags.DurationVar(&o.IdleTick, "idle-tick", gateway.DefaultIdleTick, "how often to ask Envoy what is open")
+	flags.Uint64Var(&heapGrowth, "heap-growth", defaultHeapGrowth, "bytes to allocate at least between two garbage collections, at most a quarter of $GOMEMLIMIT; 0, or with $GOGC, as Go does")
 	required(cmd, "name", "run-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.FirstRequestPool, err = gateway.ParsePool(pool); err != nil {
@@ -70,6 +72,7 @@ cluster; /readyz on the metrics address says when.`,
 		o.Hurry, stop = secondSignal()
 		defer stop()
 		shareProcessors()
+		defer growHeap(heapGrowth)()
 		return gateway.Run(cmd.Context(), o)
 	}
 	return cmd
