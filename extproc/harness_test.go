@@ -262,7 +262,7 @@ type fakeResolver struct {
 	index, live map[string]Resolution
 	liveErr     error
 	lookups     int
-	keyed       []bool // of each live read
+	callers     []string // of each live read
 	reads       int
 	onRead      func(context.Context) error
 }
@@ -274,10 +274,10 @@ func (r *fakeResolver) Lookup(id string) Resolution {
 	return r.index[id]
 }
 
-func (r *fakeResolver) Resolve(ctx context.Context, id string, keyed bool) (Resolution, error) {
+func (r *fakeResolver) Resolve(ctx context.Context, id, caller string) (Resolution, error) {
 	r.mu.Lock()
 	r.reads++
-	r.keyed = append(r.keyed, keyed)
+	r.callers = append(r.callers, caller)
 	res, err, hook := r.live[id], r.liveErr, r.onRead
 	r.mu.Unlock()
 	if hook != nil {

@@ -48,9 +48,10 @@ type Resolver interface {
 	// leaves the process.
 	Lookup(id string) Resolution
 	// Resolve reads the API server, whatever the index says. It returns
-	// ErrLimited if live reads are used up for now; a share of them is kept for
-	// requests with a valid key.
-	Resolve(ctx context.Context, id string, keyed bool) (Resolution, error)
+	// ErrLimited if the caller's share of live reads is used up for now. caller
+	// names the team whose valid key the request carries; all requests without one
+	// are the empty caller.
+	Resolve(ctx context.Context, id, caller string) (Resolution, error)
 }
 
 // ActivationRequest asks for a sandbox to be given a running pod. The deadline

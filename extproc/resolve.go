@@ -118,8 +118,11 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 		return Resolution{}, err
 	}
 	start = time.Now()
-	_, keyErr := s.verify(c)
-	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, keyErr == nil)
+	caller := ""
+	if identity, err := s.verify(c); err == nil {
+		caller = identity.Namespace + "/" + identity.Team
+	}
+	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
 	s.metrics.resolved("live", start)
 	if err != nil && ctx.Err() == nil && m.suspect && running {
 		// Doubted, not refuted: nobody has read anything else, and the index's own

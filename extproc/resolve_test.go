@@ -256,13 +256,13 @@ func TestFollowersMayClaimWhatTheirPoolAllows(t *testing.T) {
 	}
 }
 
-// Live reads say whether a valid key was shown: some are kept for those.
-func TestLiveReadsSayWhetherKeyed(t *testing.T) {
-	for key, want := range map[string]bool{"key-team": true, "nonsense": false} {
+// Live reads say whose valid key was shown: each has a share of them.
+func TestLiveReadsSayWhoseTheyAre(t *testing.T) {
+	for key, want := range map[string]string{"key-team": "team/red", "nonsense": ""} {
 		f := newFixture(t)
 		f.ask(t, append(host(generated), "x-sandbox-api-key", key)...)
-		if len(f.resolver.keyed) != 1 || f.resolver.keyed[0] != want {
-			t.Errorf("key %s: live reads %v", key, f.resolver.keyed)
+		if len(f.resolver.callers) != 1 || f.resolver.callers[0] != want {
+			t.Errorf("key %s: live reads %v", key, f.resolver.callers)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 	if a := x.Lookup(id); a.State != extproc.StateStarting || a.Route != nil {
 		w.t.Errorf("before it was initialised it is %+v", a)
 	}
-	if a, err := x.Resolve(w.t.Context(), id, true); err != nil || a.State != extproc.StateStarting || a.Route != nil {
+	if a, err := x.Resolve(w.t.Context(), id, "a"); err != nil || a.State != extproc.StateStarting || a.Route != nil {
 		w.t.Errorf("before it was initialised it is, live, %+v, %v", a, err)
 	}
 	for range 2 {

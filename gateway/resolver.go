@@ -24,12 +24,8 @@ func (r *resolver) Lookup(id string) extproc.Resolution {
 }
 
 // Resolve implements extproc.Resolver.
-func (r *resolver) Resolve(ctx context.Context, id string, keyed bool) (extproc.Resolution, error) {
-	read := r.live.Resolve
-	if keyed {
-		read = r.live.ResolveReserved
-	}
-	a, err := read(ctx, id)
+func (r *resolver) Resolve(ctx context.Context, id, caller string) (extproc.Resolution, error) {
+	a, err := r.live.ResolveFor(ctx, caller, id)
 	if errors.Is(err, index.ErrLimited) {
 		err = fmt.Errorf("%w: %w", extproc.ErrLimited, err)
 	}

@@ -166,11 +166,16 @@ func TestSandboxLife(t *testing.T) {
 // When reads are used up for the moment nobody is told that a sandbox is not there.
 func TestBusy(t *testing.T) {
 	w := newWorld(t)
-	x := sandboxes.New(sandboxes.Options{Live: index.NewLive(index.LiveOptions{Reader: w.c, PerSecond: 1})})
+	x := sandboxes.New(sandboxes.Options{Live: index.NewLive(index.LiveOptions{Reader: w.c, PerKey: 1})})
 	_, err := x.Get(t.Context(), w.ns, newID())
 	wantError(t, "the first Get", err, e2b.ErrNotFound)
 	_, err = x.Get(t.Context(), w.ns, newID())
 	wantError(t, "the second Get", err, e2b.ErrBusy)
+	_, err = x.Get(t.Context(), "another", newID())
+	wantError(t, "the first Get of another caller", err, e2b.ErrNotFound)
+	for range 3 {
+		wantError(t, "End", x.End(t.Context(), w.ns, newID()), e2b.ErrNotFound)
+	}
 }
 
 // Many change the end at once: only to later, so the latest of them stays.

@@ -63,7 +63,7 @@ type nothing struct{}
 
 func (nothing) Lookup(string) extproc.Resolution { return extproc.Resolution{} }
 
-func (nothing) Resolve(context.Context, string, bool) (extproc.Resolution, error) {
+func (nothing) Resolve(context.Context, string, string) (extproc.Resolution, error) {
 	return extproc.Resolution{}, nil
 }
 

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -31,12 +32,30 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, c *call) e
 		return fmt.Errorf("verify an API key: %w", err)
 	}
 	c.identity = identity
-	budget := s.keys.take(identity.Namespace + "/" + identity.Team + "/" + identity.KeyID)
+	return s.count(w, c, 1)
+}
+
+// count counts n requests against the limit of the call's key.
+func (s *Server) count(w http.ResponseWriter, c *call, n int) error {
+	budget := s.keys.takeN(c.identity.name(), n)
 	budget.describe(w.Header())
 	if !budget.ok {
+		c.quiet = true // it has changed nothing, and there can be any number
 		return &refusal{status: http.StatusTooManyRequests, message: "Too many requests with this API key.", retryAfter: budget.wait}
 	}
 	return nil
+}
+
+// name tells API keys apart, and does not contain the key.
+func (i Identity) name() string { return i.Namespace + "/" + i.Team + "/" + i.KeyID }
+
+// KeyOf names the API key of the request that ctx comes from; empty if it comes from
+// none, or from one whose key is not known.
+func KeyOf(ctx context.Context) string {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.identity != (Identity{}) {
+		return c.identity.name()
+	}
+	return ""
 }
 
 func (s *Server) badKey(r *http.Request, c *call, message string) error {

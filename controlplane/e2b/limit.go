@@ -33,7 +33,12 @@ type budget struct {
 }
 
 // take counts one request of who.
-func (l *limiters) take(who string) budget {
+func (l *limiters) take(who string) budget { return l.takeN(who, 1) }
+
+// takeN counts n of them, all or none. No more than the burst count, which could
+// never be had.
+func (l *limiters) takeN(who string, n int) budget {
+	n = min(n, l.limit.Burst)
 	l.mu.Lock()
 	limiter, found := l.all.Get(who)
 	if !found {
@@ -43,11 +48,11 @@ func (l *limiters) take(who string) budget {
 	l.mu.Unlock()
 
 	now := time.Now()
-	ok := limiter.AllowN(now, 1)
+	ok := limiter.AllowN(now, n)
 	tokens := limiter.TokensAt(now)
 	b := budget{ok: ok, burst: l.limit.Burst, left: max(int(tokens), 0), full: l.fill(float64(l.limit.Burst) - tokens)}
 	if !ok {
-		b.wait = max(l.fill(1-tokens), time.Millisecond)
+		b.wait = max(l.fill(float64(n)-tokens), time.Millisecond)
 	}
 	return b
 }

@@ -3,6 +3,9 @@ package e2b
 import (
 	"fmt"
 	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/sandlane/sandlane/controlplane/e2b/api"
 )
@@ -15,6 +18,8 @@ type Server struct {
 	keys    *limiters // by identity
 	badKeys *limiters // by source
 	answers *answers
+	// logLimit is for warnings that a client can cause in numbers.
+	logLimit rate.Sometimes
 	timeouts
 }
 
@@ -40,6 +45,7 @@ func NewServer(o Options) (*Server, error) {
 		keys:     newLimiters(o.KeyLimit),
 		badKeys:  newLimiters(o.BadKeyLimit),
 		answers:  newAnswers(),
+		logLimit: rate.Sometimes{Interval: time.Second},
 		timeouts: defaultTimeouts,
 	}
 	api.HandlerWithOptions(s, api.StdHTTPServerOptions{

@@ -3,6 +3,7 @@ package e2b
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,18 +44,32 @@ func (s *Server) ListSandboxesMetrics(w http.ResponseWriter, r *http.Request, pa
 	views := map[string]api.SandboxMetric{}
 	var asking errgroup.Group
 	asking.SetLimit(usageAtOnce)
-	namespace := callOf(r).identity.Namespace
+	c := callOf(r)
+	namespace := c.identity.Namespace
+	ids := make([]string, 0, len(params.SandboxIds))
 	for _, named := range params.SandboxIds {
 		id, ok := shortID(named)
 		if !ok {
 			s.fail(w, r, refuse(http.StatusBadRequest, "sandbox_ids: Invalid sandbox ID"))
 			return
 		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	// Each ID is as much work as a request of its own; one has been counted.
+	if extra := len(ids) - 1; extra > 0 {
+		if err := s.count(w, c, extra); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+	}
+	for _, id := range ids {
 		asking.Go(func() error {
 			all, err := s.o.Sandboxes.Metrics(r.Context(), namespace, id)
 			if err != nil || len(all) == 0 {
 				if err != nil && !errors.Is(err, ErrNotFound) {
-					s.o.Log.Warn("no metrics of a sandbox", "sandbox", id, "err", err)
+					s.logLimit.Do(func() { s.o.Log.Warn("no metrics of a sandbox", "sandbox", id, "err", err) })
 				}
 				return nil
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,62 +22,65 @@ var ErrLimited = errors.New("too many live reads")
 type LiveOptions struct {
 	// Reader reads from the API server, not from a cache. Required.
 	Reader client.Reader
-	// PerSecond bounds the resolves per second (each is one or two reads), and
-	// how many may come at once. 0 means 100.
+	// PerSecond bounds the resolves per second (each is one or two reads) of all
+	// requests without an API key, and how many may come at once. 0 means 80.
 	PerSecond int
-	// Reserved is the part of PerSecond that only ResolveReserved may use.
-	// 0 means a fifth.
-	Reserved int
+	// PerKey bounds those of each API key in the same way. 0 means 100.
+	PerKey int
 	// Timeout bounds one resolve. 0 means two seconds.
 	Timeout time.Duration
 }
 
 // Live resolves by reading. Safe for concurrent use.
 type Live struct {
-	reader           client.Reader
-	timeout          time.Duration
-	shared, reserved *rate.Limiter
-	metrics          *liveMetrics
+	reader  client.Reader
+	timeout time.Duration
+	shares  *shares
+	metrics *liveMetrics
 }
 
-// NewLive returns a Live with its token bucket full.
+// NewLive returns a Live with all shares untouched.
 func NewLive(o LiveOptions) *Live {
 	if o.PerSecond <= 0 {
-		o.PerSecond = 100
+		o.PerSecond = 80
 	}
-	if o.Reserved <= 0 {
-		o.Reserved = o.PerSecond / 5
+	if o.PerKey <= 0 {
+		o.PerKey = 100
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Second
 	}
-	bucket := func(n int) *rate.Limiter { return rate.NewLimiter(rate.Limit(n), n) }
-	return &Live{
-		reader: o.Reader, timeout: o.Timeout, metrics: newLiveMetrics(),
-		shared: bucket(max(o.PerSecond-o.Reserved, 1)), reserved: bucket(o.Reserved),
-	}
+	return &Live{reader: o.Reader, timeout: o.Timeout, metrics: newLiveMetrics(), shares: newShares(o.PerSecond, o.PerKey)}
 }
 
 // Resolve reads the sandbox, then the pod of its binding, and says what they
 // amount to; Unknown if there is no such sandbox. ErrLimited means that nothing
 // was read; other errors are the API server's, or the deadline's.
 func (l *Live) Resolve(ctx context.Context, id string) (Answer, error) {
-	return l.resolve(ctx, id, l.shared.Allow())
+	return l.ResolveFor(ctx, "", id)
 }
 
-// ResolveReserved is Resolve for who has shown a valid key: it may also use the
-// reserved share, which a flood of unknown IDs cannot use up.
-func (l *Live) ResolveReserved(ctx context.Context, id string) (Answer, error) {
-	return l.resolve(ctx, id, l.reserved.Allow() || l.shared.Allow())
+// ResolveFor is Resolve for a request that has shown a valid API key: it counts
+// against that key's share alone, which neither requests without a key nor those
+// with other keys can use up. key names the API key and is not the key itself;
+// empty means that there was none.
+func (l *Live) ResolveFor(ctx context.Context, key, id string) (Answer, error) {
+	return l.resolve(ctx, id, l.shares.take(key))
 }
 
-// Sandbox reads a sandbox for who has shown a valid key; nil if there is none.
-// Its errors are those of Resolve.
-func (l *Live) Sandbox(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
-	if !l.reserved.Allow() && !l.shared.Allow() {
+// Sandbox reads a sandbox, counted as by ResolveFor; nil if there is none. Its errors
+// are those of Resolve.
+func (l *Live) Sandbox(ctx context.Context, key, id string) (*v1alpha1.Sandbox, error) {
+	if !l.shares.take(key) {
 		l.metrics.reads.WithLabelValues("limited").Inc()
 		return nil, ErrLimited
 	}
+	return l.SandboxToEnd(ctx, id)
+}
+
+// SandboxToEnd is Sandbox for a sandbox that its owner wants ended. It counts against
+// no share: an end makes room, and is bounded by the limit of the key's requests.
+func (l *Live) SandboxToEnd(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	s := &v1alpha1.Sandbox{}

@@ -31,7 +31,7 @@ var nobody = readerFunc(func(context.Context, client.Object) error {
 })
 
 func TestLiveIsLimited(t *testing.T) {
-	l := NewLive(LiveOptions{Reader: nobody, PerSecond: 10, Reserved: 2})
+	l := NewLive(LiveOptions{Reader: nobody, PerSecond: 8, PerKey: 2})
 	for i := range 8 {
 		if a, err := l.Resolve(t.Context(), "s"); err != nil || a.State != Unknown {
 			t.Fatalf("read %d: %v, %v", i, a.State, err)
@@ -40,13 +40,21 @@ func TestLiveIsLimited(t *testing.T) {
 	if _, err := l.Resolve(t.Context(), "s"); !errors.Is(err, ErrLimited) {
 		t.Errorf("beyond the bucket: %v", err)
 	}
-	for range 2 {
-		if _, err := l.ResolveReserved(t.Context(), "s"); err != nil {
-			t.Errorf("the reserved share is used up by others: %v", err)
+	for _, key := range []string{"a", "b"} {
+		for range 2 {
+			if _, err := l.ResolveFor(t.Context(), key, "s"); err != nil {
+				t.Errorf("the share of key %s is used up by others: %v", key, err)
+			}
+		}
+		if _, err := l.ResolveFor(t.Context(), key, "s"); !errors.Is(err, ErrLimited) {
+			t.Errorf("beyond the share of key %s: %v", key, err)
+		}
+		if _, err := l.Sandbox(t.Context(), key, "s"); !errors.Is(err, ErrLimited) {
+			t.Errorf("a read of the object, beyond the share of key %s: %v", key, err)
 		}
 	}
-	if _, err := l.ResolveReserved(t.Context(), "s"); !errors.Is(err, ErrLimited) {
-		t.Errorf("beyond the reserved share: %v", err)
+	if _, err := l.SandboxToEnd(t.Context(), "s"); err != nil {
+		t.Errorf("to end a sandbox: %v", err)
 	}
 	reg := prometheus.NewRegistry()
 	must(t, l.RegisterMetrics(reg))

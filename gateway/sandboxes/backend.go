@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +41,8 @@ type Backend struct {
 
 	lists chan struct{} // one for each list under way
 	undos undos
+
+	logLimit rate.Sometimes // for what a client can cause in numbers
 }
 
 // maxLists bounds how many lists of a namespace's sandboxes are under way.
@@ -54,6 +57,7 @@ func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, wake: o.Activation,
 		agent: o.Agent, quota: o.Quota, node: o.Node, log: o.Log, lists: make(chan struct{}, maxLists),
+		logLimit: rate.Sometimes{Interval: time.Second},
 	}
 	x.undos.ctx, x.undos.cancel = context.WithCancel(context.Background())
 	return x
@@ -68,12 +72,28 @@ func (x *Backend) Get(ctx context.Context, namespace, id string) (e2b.Sandbox, e
 	return x.describe(s), nil
 }
 
-// get reads a sandbox that the namespace owns and that is not over.
+// get reads a sandbox that the namespace owns and that is not over, out of the live
+// reads of the caller's key.
 func (x *Backend) get(ctx context.Context, namespace, id string) (*v1alpha1.Sandbox, error) {
+	return x.getBy(ctx, namespace, id, func(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
+		return x.live.Sandbox(ctx, readerOf(ctx, namespace), id)
+	})
+}
+
+// readerOf names whose live reads are used: the key's, else the namespace's, for what
+// no request asked for.
+func readerOf(ctx context.Context, namespace string) string {
+	if key := e2b.KeyOf(ctx); key != "" {
+		return key
+	}
+	return namespace
+}
+
+func (x *Backend) getBy(ctx context.Context, namespace, id string, read func(context.Context, string) (*v1alpha1.Sandbox, error)) (*v1alpha1.Sandbox, error) {
 	if !sandboxID.MatchString(id) {
 		return nil, e2b.ErrNotFound
 	}
-	s, err := x.live.Sandbox(ctx, id)
+	s, err := read(ctx, id)
 	if err != nil {
 		return nil, readError(err)
 	}

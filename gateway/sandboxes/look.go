@@ -56,7 +56,7 @@ func (x *Backend) locate(ctx context.Context, namespace, id string) (index.Answe
 	a := x.ended.Correct(x.index.Resolve(id))
 	if a.State != index.Running {
 		var err error
-		if a, err = x.live.ResolveReserved(ctx, id); err != nil {
+		if a, err = x.live.ResolveFor(ctx, readerOf(ctx, namespace), id); err != nil {
 			return a, readError(err)
 		}
 	}
@@ -83,7 +83,7 @@ func (x *Backend) Logs(ctx context.Context, namespace, id string, limit int) ([]
 		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return nil, ctx.Err()
 		}
-		x.log.Warn("no logs of a sandbox", "sandbox", id, "error", err)
+		x.logLimit.Do(func() { x.log.Warn("no logs of a sandbox", "sandbox", id, "error", err) })
 		return []e2b.LogLine{}, nil
 	}
 	// The pod's name could serve another claim by now.

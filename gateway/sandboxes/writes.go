@@ -23,7 +23,7 @@ var errChanged = errors.New("the sandbox has changed meanwhile")
 // End implements e2b.Sandboxes. The UID is tested, so that a later sandbox of the
 // same ID, perhaps of another namespace, is not ended.
 func (x *Backend) End(ctx context.Context, namespace, id string) error {
-	s, err := x.get(ctx, namespace, id)
+	s, err := x.getBy(ctx, namespace, id, x.live.SandboxToEnd)
 	if err != nil {
 		return err
 	}
