@@ -1,7 +1,10 @@
 package sandboxd
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,8 +90,19 @@ func TestOutOfMemoryEndsTheCommand(t *testing.T) {
 	}
 }
 
-// A command and what it starts are likelier to be ended than sandboxd.
+// A command and what it starts are likelier to be ended than sandboxd, also where that
+// is not root and hides its own files in /proc.
 func TestScoreOfACommand(t *testing.T) {
+	const asNobody = "SANDBOXD_TEST_NOBODY"
+	if os.Getenv(asNobody) == "" && os.Geteuid() == 0 {
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), asNobody+"=1")
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, Pdeathsig: syscall.SIGKILL}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
 	own, err := os.ReadFile("/proc/self/oom_score_adj")
 	if err != nil {
 		t.Fatal(err)
@@ -98,9 +112,33 @@ func TestScoreOfACommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strconv.Itoa(min(score+100, 1000))
-	a := newAgent(t, Options{})
+	out, stderr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- Run(ctx, []string{"-address", "127.0.0.1:0", "-open", "-relay-loopback=false"}, stderr, stderr)
+	}()
+	var url string
+	for lines := bufio.NewScanner(out); url == "" && lines.Scan(); {
+		if _, at, found := strings.Cut(lines.Text(), " listens on "); found {
+			url = "http://" + at
+		} else {
+			t.Errorf("it says %q", lines.Text())
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	a := &agent{t: t, url: url, client: client, processes: processpb.NewProcessClient(client, url)}
 	r := a.start(shell("cat /proc/$$/oom_score_adj; cat /proc/self/oom_score_adj")).wait()
 	if r.stdout.String() != want+"\n"+want+"\n" {
 		t.Errorf("%q, want %s twice", r.stdout.String(), want)
 	}
+	client.CloseIdleConnections()
+	stop()
+	if code := <-ended; code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	_, _ = stderr.Close(), out.Close()
 }

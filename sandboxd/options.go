@@ -47,6 +47,9 @@ type Options struct {
 	// Environ is the environment of the sandbox's image and pod; nil means that of
 	// this process.
 	Environ []string
+	// Score is how likely the kernel ends this process, see process.OpenScore; nil
+	// leaves commands with the same. Serve closes it.
+	Score *os.File
 	// Log gets a line for what fails without failing a request; nil means nowhere.
 	Log io.Writer
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandlane/sandlane/sandboxd/process"
 	"github.com/sandlane/sandlane/sandboxd/reap"
 )
 
@@ -29,6 +30,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case version:
 		_, _ = fmt.Fprintln(stdout, Version)
 		return 0
+	}
+	// Before what comes next: it makes the file root's, and this may be another user.
+	if options.Score, err = process.OpenScore(); err != nil {
+		_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
 	}
 	// The secret of /init stands in this process's environment, and root in the
 	// sandbox may not read it: it is the same for all sandboxes of a namespace.

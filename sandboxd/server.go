@@ -70,7 +70,7 @@ func New(options Options) *Server {
 	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ), workdir: options.Workdir}
 	s := &Server{
 		options:    options,
-		processes:  process.New(caller, process.Options{Retention: options.Retention, Log: options.Log}),
+		processes:  process.New(caller, process.Options{Retention: options.Retention, Score: options.Score, Log: options.Log}),
 		filesystem: filesystem.New(caller),
 	}
 	protocols := new(http.Protocols)

@@ -21,7 +21,11 @@ func TestOOMScore(t *testing.T) {
 		return strings.TrimSpace(string(text))
 	}
 	before := read()
-	s, err := openOOMScore(path)
+	file, err := OpenScore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newOOMScore(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +75,15 @@ func TestOOMScoreOfWhatCannotBeSet(t *testing.T) {
 			t.Errorf("own %d: wrote %q, want %q", c.own, got, c.want)
 		}
 	}
-	if _, err := openOOMScore(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("no error without a file")
+	empty, err := os.Create(filepath.Join(t.TempDir(), "empty"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := newOOMScore(empty); err == nil || s.file != nil {
+		t.Error("a file without a number was taken")
+	}
+	if s, err := newOOMScore(nil); err != nil || s.file != nil {
+		t.Errorf("without a file: %v", err)
 	}
 	if err := new(oomScore).start(func() error { return nil }); err != nil {
 		t.Error(err)

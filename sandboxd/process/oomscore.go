@@ -30,12 +30,20 @@ type oomScore struct {
 	own  int
 }
 
-// openOOMScore prepares to set the score of this process by a file such as
-// /proc/self/oom_score_adj.
-func openOOMScore(path string) (*oomScore, error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+// OpenScore opens the score of this process for Options. A process that is not root must
+// do so while it is dumpable: afterwards the file is root's.
+func OpenScore() (*os.File, error) {
+	file, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
 	if err != nil {
-		return &oomScore{}, fmt.Errorf("opening the score for lack of memory: %w", err)
+		return nil, fmt.Errorf("opening the score for lack of memory: %w", err)
+	}
+	return file, nil
+}
+
+// newOOMScore reads sandboxd's own score from an open file, and takes the file over.
+func newOOMScore(file *os.File) (*oomScore, error) {
+	if file == nil {
+		return &oomScore{}, nil
 	}
 	text := make([]byte, 16)
 	n, err := file.Read(text)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"syscall"
 	"time"
 
@@ -22,6 +23,9 @@ const Retention = 30 * time.Second
 type Options struct {
 	// Retention is how long the end of a process is kept; zero means the constant.
 	Retention time.Duration
+	// Score is this process's /proc/self/oom_score_adj, see OpenScore; nil means that
+	// commands start with sandboxd's own. The service closes it.
+	Score *os.File
 	// Log gets a line for what fails without failing a request, and for each command
 	// that the kernel ended for lack of memory; nil means nowhere.
 	Log io.Writer
@@ -67,7 +71,7 @@ func New(caller Caller, options Options) *Service {
 		expiry:    map[*proc]*time.Timer{},
 	}}
 	var err, err2 error
-	s.score, err = openOOMScore("/proc/self/oom_score_adj")
+	s.score, err = newOOMScore(options.Score)
 	s.kills, err2 = openOOMKills(killFiles)
 	if err := errors.Join(err, err2); err != nil {
 		_, _ = fmt.Fprintln(s.log, "sandboxd:", err)
