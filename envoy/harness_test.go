@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/test/ports"
 )
 
 // gateway stands in for ExtProc: it answers every request with answer and
@@ -216,10 +217,9 @@ func (w *world) get(t *testing.T, path string, headers ...string) (*http.Respons
 
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }

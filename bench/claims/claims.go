@@ -12,6 +12,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/test/ports"
 )
 
 // Section is the package's.
@@ -27,7 +28,7 @@ type bench struct {
 }
 
 func run(ctx context.Context, e *suite.Env) error {
-	port, err := suite.FreePort()
+	port, err := ports.Free()
 	if err != nil {
 		return err
 	}

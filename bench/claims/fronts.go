@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/test/ports"
 )
 
 const (
@@ -55,7 +56,7 @@ func (b *bench) startFronts(ctx context.Context, name string, n int) (*fronts, e
 			return f, err
 		}
 		f.gateways, f.running = append(f.gateways, g), append(f.running, g.Process)
-		port, err := suite.FreePort()
+		port, err := ports.Free()
 		if err != nil {
 			return f, err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/test/ports"
 )
 
 const extProcFilter = "envoy.filters.http.ext_proc"
@@ -36,7 +37,7 @@ func (s *side) stop() {
 // startEnvoy runs Envoy with Sandlane's own configuration, whose sockets are in
 // dir; extProc is that of the server that decides.
 func startEnvoy(ctx context.Context, e *suite.Env, name, dir, extProc string, workers int, change func(*bootstrapv3.Bootstrap) error) (*suite.Process, string, error) {
-	port, err := suite.FreePort()
+	port, err := ports.Free()
 	if err != nil {
 		return nil, "", err
 	}

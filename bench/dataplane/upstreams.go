@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/test/ports"
 )
 
 // upstreams are the servers behind the three sides, one for each: an Envoy keeps a
@@ -34,7 +35,7 @@ func startUpstreams(ctx context.Context, e *suite.Env) (u upstreams, err error) 
 }
 
 func startUpstream(ctx context.Context, e *suite.Env, name string) (upstream, error) {
-	port, err := suite.FreePort()
+	port, err := ports.Free()
 	if err != nil {
 		return upstream{}, err
 	}

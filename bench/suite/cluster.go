@@ -22,6 +22,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/test/kubetest"
+	"github.com/sandlane/sandlane/test/ports"
 )
 
 const (
@@ -235,7 +236,7 @@ func (c *Cluster) StartGateway(ctx context.Context, name string, env []string, a
 	if err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
+	port, err := ports.Free()
 	if err != nil {
 		return nil, err
 	}

@@ -191,13 +191,3 @@ func Get(url string) func(context.Context) error {
 		return nil
 	}
 }
-
-// FreePort returns a TCP port that nobody uses now.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
