@@ -217,7 +217,7 @@ func TestShapesFollowTheirPods(t *testing.T) {
 			t.Fatalf("%d shapes, the first %+v", len(s.shapes), s.shapes[0])
 		}
 	}
-	if rec := s.pick(map[string]string{"main": "99"}); !s.shapes[0].fits || rec.shape.containers[0].image != "99" {
+	if rec := s.pick(map[string]string{"main": "99"}); s.shapes[0].fit != fitsAsIs || rec.shape.containers[0].image != "99" {
 		t.Error("the pod's last image is not known")
 	}
 	s.forget("uid-p")

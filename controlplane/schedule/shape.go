@@ -15,8 +15,17 @@ type shape struct {
 	hooks      bool // they have post-start hooks, so a claim leaves them starting
 	pods       int  // of this shape, in whatever state
 	ready      int  // of them in the queue
-	fits       bool // what the last someFit found
+	fit        fit  // what the last bestFit found
 }
+
+// fit is how well a shape suits what a claim wants.
+type fit int
+
+const (
+	fitsNot     fit = iota // it lacks a container that is to get an image
+	fitsChanged            // some container's image has to change
+	fitsAsIs               // it has the images already
+)
 
 // shapeOf returns the pod's shape, as one of no pods.
 func shapeOf(pod *corev1.Pod) *shape {
@@ -59,15 +68,22 @@ func (s *stock) reshape(rec *podRecord, now *shape) {
 	s.leave(old)
 }
 
-// someFit reports whether a pod of the queue can be claimed without a change of
-// image, and notes it on each shape. A shape that cannot give what is wanted,
-// since it lacks a container, does not fit.
-func (s *stock) someFit(images map[string]string) bool {
-	found := false
+// bestFit returns how well the best pod of the queue suits the images, and notes on
+// each shape how well it does.
+func (s *stock) bestFit(images map[string]string) fit {
+	best := fitsNot
 	for _, one := range s.shapes {
-		changes, err := imageChanges(one.containers, images)
-		one.fits = err == nil && len(changes) == 0
-		found = found || one.fits && one.ready > 0
+		switch changes, err := imageChanges(one.containers, images); {
+		case err != nil:
+			one.fit = fitsNot
+		case len(changes) > 0:
+			one.fit = fitsChanged
+		default:
+			one.fit = fitsAsIs
+		}
+		if one.ready > 0 {
+			best = max(best, one.fit)
+		}
 	}
-	return found
+	return best
 }

@@ -85,15 +85,17 @@ func (s *stock) forget(uid types.UID) (evicted bool) {
 
 // pick reserves a ready pod; nil if there is none. Each gateway picks at a
 // place of its own, so that several do not all try the same pod. From there on,
-// the first pod is taken that has the images already; if none has, the one
-// where it starts.
+// the first pod is taken that has the images already; if none has, the first that
+// can be given them; if none can, the one where it starts, whose claim then says why.
+// While a template is rolled out, pods that lack a container stand beside pods that
+// have it.
 func (s *stock) pick(images map[string]string) *podRecord {
 	if len(s.queue) == 0 {
 		return nil
 	}
 	at := min(int(s.start*float64(len(s.queue))), len(s.queue)-1)
-	if s.someFit(images) {
-		for !s.queue[at].shape.fits {
+	if best := s.bestFit(images); best > fitsNot {
+		for s.queue[at].shape.fit != best {
 			at = (at + 1) % len(s.queue)
 		}
 	}
