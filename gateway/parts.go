@@ -37,7 +37,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)), schedule.WithSeed(seed.Sum64()), schedule.WithLogger(g.o.Log))
 	g.wake = activation.New(activation.Options{
 		Client: c, Schedulers: g.set.Get, Cache: g.cache, Stamp: g.usage.Stamp, Ready: ready,
-		Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
+		Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
 	})
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,

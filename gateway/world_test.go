@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -78,11 +79,17 @@ func (w *world) pool(name string, port int32, change func(*v1alpha1.SandboxPool)
 // world's namespace.
 func (w *world) gateway() *gateway {
 	w.t.Helper()
+	return w.gatewayWith(kubetest.Config(w.t))
+}
+
+// gatewayWith is gateway over a configuration of its own.
+func (w *world) gatewayWith(cfg *rest.Config) *gateway {
+	w.t.Helper()
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := Options{Config: kubetest.Config(w.t), Name: kubetest.Name("gw"), RunDir: dir, SystemNamespace: w.ns, Log: w.log}
+	o := Options{Config: cfg, Name: kubetest.Name("gw"), RunDir: dir, SystemNamespace: w.ns, Log: w.log}
 	o.Complete()
 	ctx, stop := context.WithCancel(context.Background())
 	g, err := assemble(o)

@@ -53,6 +53,9 @@ type Options struct {
 	// Ready makes a sandbox's pod ready before a route to it is cached. Nil means
 	// that a pod which runs is ready.
 	Ready Ready
+	// Known returns what this gateway knows of a sandbox whose pod runs, without asking
+	// anybody; nil if it knows none. Nil means that it never knows.
+	Known func(id string) *Known
 	// MaxParked bounds the requests that wait, DefaultMaxParked if 0.
 	MaxParked int
 	// Metrics counts nowhere if nil.

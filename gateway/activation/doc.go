@@ -26,7 +26,8 @@
 //	                           └──pod runs──▶ done
 //
 // In each state:
-//   - look: one live read of the Sandbox.
+//   - look: one live read of the Sandbox. Not New, and the gateway knows a pod that
+//     runs it (Known): done by that, without a read; if the pod refuses, it is read.
 //   - claiming: the pool's scheduler reserves a pod, Bind writes the binding
 //     (create; or JSON Patch testing what was there), the scheduler claims the
 //     pod. Whoever wrote the binding owns the activation. While there is no pod,

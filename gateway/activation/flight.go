@@ -32,6 +32,9 @@ type flight struct {
 	waiting atomic.Pointer[string]
 	done    chan struct{} // closed when err is set
 	err     error
+	// distrusts: a pod refused what this gateway knows of its sandbox, so that is not
+	// tried again. The flight's goroutine alone uses it.
+	distrusts bool
 }
 
 func newFlight(a *Activator, r Request) *flight {
@@ -94,6 +97,11 @@ func (f *flight) activate() error {
 	}
 	follow := &following{flight: f}
 	for {
+		if !f.distrusts {
+			if done, err := f.finishKnown(); done {
+				return err
+			}
+		}
 		token := f.a.o.Cache.Begin(f.ID)
 		s, err := f.look()
 		if err != nil {

@@ -50,8 +50,15 @@ func (f *flight) finish(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1
 	if r == nil {
 		return nil
 	}
-	if err := f.makeReady(token, s, pod, r); err != nil {
-		return err
+	ready := f.a.o.Ready
+	if f.Make != nil {
+		ready = f.Make.Ready
+	}
+	if ready != nil {
+		try := func(ctx context.Context) error { return ready(ctx, s, pod) }
+		if err := f.makeReady(token, r, try); err != nil {
+			return err
+		}
 	}
 	f.a.o.Cache.Put(token, r)
 	return nil
@@ -82,19 +89,12 @@ func (f *flight) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.Route {
 
 // makeReady tries until the pod is ready, refuses, is no longer the sandbox's, or
 // the flight's time is up.
-func (f *flight) makeReady(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1.Pod, r *routecache.Route) error {
-	ready := f.a.o.Ready
-	if f.Make != nil {
-		ready = f.Make.Ready
-	}
-	if ready == nil {
-		return nil
-	}
+func (f *flight) makeReady(token routecache.Token, r *routecache.Route, try func(context.Context) error) error {
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {
 		stands := f.a.o.Cache.Admits(token, r)
 		err := errLook
 		if stands {
-			err = f.tryReady(ready, s, pod)
+			err = f.tryReady(try)
 		}
 		switch {
 		case err == nil, errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
@@ -107,8 +107,8 @@ func (f *flight) makeReady(token routecache.Token, s *v1alpha1.Sandbox, pod *cor
 	}
 }
 
-func (f *flight) tryReady(ready Ready, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+func (f *flight) tryReady(try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(f.ctx, readyTimeout)
 	defer cancel()
-	return ready(ctx, s, pod)
+	return try(ctx)
 }

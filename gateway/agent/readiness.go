@@ -80,17 +80,28 @@ func hasRun(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	return s.Status.StartedAt != nil || err != nil || time.Since(claimed) > freshFor
 }
 
-// Ready is the activator's Ready (activation.Ready). A fresh sandbox whose pod refuses is ended, so
-// that its record says why.
-func (r *Readiness) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+// Meet initialises the sandboxd of a pod that runs, by what this gateway's watches
+// show of both objects: their names and UIDs, the sandbox's pool and network, the
+// pod's claim, address and what it is signed with. A refusal is returned and not
+// judged: the claim's age is not known here.
+func (r *Readiness) Meet(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	claim := pod.Annotations[v1alpha1.AnnotationClaim]
 	if !r.Pending(s.Name, claim, v1alpha1.RunsSandboxd(&pod.Spec)) {
 		return nil
 	}
 	err := r.agent.Init(ctx, s, pod, nil)
-	switch {
-	case err == nil:
+	if err == nil {
 		r.done.Add(claim, struct{}{})
+	}
+	return err
+}
+
+// Ready is the activator's Ready (activation.Ready). A fresh sandbox whose pod
+// refuses is ended, so that its record says why.
+func (r *Readiness) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	claim := pod.Annotations[v1alpha1.AnnotationClaim]
+	err := r.Meet(ctx, s, pod)
+	switch {
 	case errors.Is(err, activation.ErrUnusable) && hasRun(s, pod):
 		if told, _ := r.told.ContainsOrAdd(claim, struct{}{}); !told {
 			r.log.Error("a sandbox that has run refuses this gateway; its requests are answered with 503 here. Was the Secret of the tokens' seed replaced?",

@@ -1,0 +1,82 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// What is known of a running sandbox finishes its flight without a call to the API
+// server, unless it is another's, is refused, or does not stand any more.
+func TestFlightByWhatIsKnown(t *testing.T) {
+	addr := netip.MustParseAddr("10.0.0.1")
+	for _, tc := range []struct {
+		name   string
+		change func(*Known, *flight)
+		want   error // nil: the route is cached
+		tries  int
+		reads  bool
+	}{
+		{"ready", func(*Known, *flight) {}, nil, 1, false},
+		{"of another pool", func(k *Known, _ *flight) { k.Pool = "other" }, errGone, 0, true},
+		{"of another team", func(k *Known, _ *flight) { k.Team = "other" }, errGone, 0, true},
+		{"a fence is newer", func(_ *Known, f *flight) {
+			if err := f.a.o.Cache.Fence(context.Background(), []routecache.Fence{{Addr: addr, RV: 11}}); err != nil {
+				t.Error(err)
+			}
+		}, errGone, 0, true},
+		{"refused", func(k *Known, _ *flight) {
+			try := k.Ready
+			k.Ready = func(ctx context.Context) error { return errors.Join(ErrUnusable, try(ctx)) }
+		}, errGone, 1, true},
+		{"slow", func(k *Known, _ *flight) {
+			try, failures := k.Ready, 3
+			k.Ready = func(ctx context.Context) error {
+				err := try(ctx)
+				if failures--; failures >= 0 {
+					err = errors.New("connection refused")
+				}
+				return err
+			}
+		}, nil, 4, false},
+		{"deaf", func(k *Known, _ *flight) {
+			k.Ready = func(context.Context) error { return errors.New("connection refused") }
+		}, ErrNotReady, 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &refusing{read: func(client.Object) error { return apierrors.NewNotFound(sandboxes, "s") }}
+				f := flightOver(api, 5*time.Second)
+				defer f.cancel()
+				f.New = false
+				tries := 0
+				known := func(string) *Known {
+					k := &Known{
+						Namespace: "ns", Pool: "pool",
+						Route: &routecache.Route{SandboxID: "s", ClaimID: "c", PodUID: "u", Addr: addr, PodRV: 10},
+						Ready: func(context.Context) error { tries++; return nil },
+					}
+					tc.change(k, f)
+					return k
+				}
+				f.a.o.Known = known
+				err := f.activate()
+				cached := f.a.o.Cache.Get("s") != nil
+				if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) || cached != (tc.want == nil) {
+					t.Errorf("ended with %v, cached: %v; want %v", err, cached, tc.want)
+				}
+				if tries != tc.tries || (api.reads > 0) != tc.reads {
+					t.Errorf("%d tries and %d reads, want %d tries, reads: %v", tries, api.reads, tc.tries, tc.reads)
+				}
+			})
+		})
+	}
+}
