@@ -68,7 +68,8 @@ func ownStack(t *testing.T) {
 }
 
 // A data plane outlives its control plane: the API server and etcd are away for
-// 90 s, and no request for a known sandbox fails; new claims are refused; nothing
+// 90 s, and no request for a known sandbox fails, also where it runs sandboxd and the
+// gateway has not met it or joined after it was made; new claims are refused; nothing
 // is released for idleness that was in use, then or after; all recovers by
 // itself. So also when the controller and a gateway are killed meanwhile: this
 // one refuses until it has listed, and no other request fails.
@@ -90,6 +91,7 @@ func controlPlaneAway(t *testing.T, restart bool) {
 	shared.Pool(t, ns, "busy", 10, stack.WithIdleTimeout(busyIdle), stack.WithMaxPods(knownOnes+3+5))
 	shared.Pool(t, ns, "quiet", 1, stack.WithIdleTimeout(quietIdle))
 	shared.Pool(t, ns, "lost", 1, stack.WithIdleTimeout(lostIdle))
+	made := o.makeUnmet()
 	o.claimAll()
 	quiet := o.usedUntil("quiet", 1, quietUntil)
 	lost := o.usedUntil("lost", 2, restartAt)
@@ -104,6 +106,7 @@ func controlPlaneAway(t *testing.T, restart bool) {
 	o.began, o.countedBefore = time.Now(), o.load.counted()
 	close(o.gapBegan)
 	refused := o.claimsMeanwhile()
+	o.meet(made)
 	if restart {
 		o.wait(restartAt)
 		o.killed = time.Now()
