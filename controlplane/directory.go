@@ -93,7 +93,9 @@ type entry struct {
 	renewed time.Time             // when this Directory last saw a renewal
 	// sealed: no renewal of the holder that is noted can succeed any more, for the API
 	// server has said that the lease is gone or that the holder is overwritten.
-	sealed  bool
+	sealed bool
+	// handed: the process that holds it has told all that it knows about use.
+	handed  bool
 	expired bool // sealed, and its time is over by a live list, or its pod: it owes no fence
 	ended   bool // expired, and its pod is over or gone; asked no more, to be deleted
 }
@@ -154,7 +156,8 @@ func (d *Directory) List(ctx context.Context) ([]Gateway, error) {
 }
 
 // LastLoss is when this Directory last saw that what a gateway knew about use
-// is gone: its process was replaced or stopped, or its lease ended. The zero
+// is gone: its process was replaced or stopped, or its lease ended, and it had not
+// handed over what it knew. The zero
 // time means never.
 func (d *Directory) LastLoss() time.Time {
 	d.mu.Lock()
@@ -225,15 +228,27 @@ func (d *Directory) expire(sent time.Time) {
 
 // end ends a gateway of which nothing is left that could be in use. mu is held.
 func (d *Directory) end(name string, e *entry) {
-	d.lose()
+	d.lose(e)
 	e.ended = true
 	if e.Gone {
 		delete(d.entries, name)
 	}
 }
 
-// lose notes that what a gateway knew is gone. mu is held.
-func (d *Directory) lose() {
+// handedOver notes that a gateway has told all that it knows about use.
+func (d *Directory) handedOver(g Gateway) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.entries[g.Name]; e != nil && e.Holder.Instance == g.Holder.Instance {
+		e.handed = true
+	}
+}
+
+// lose notes that what a gateway knew is gone, unless it has told it. mu is held.
+func (d *Directory) lose(e *entry) {
+	if e.handed {
+		return
+	}
 	d.lost = time.Now()
 	d.o.Metrics.lost.Inc()
 }

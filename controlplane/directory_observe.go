@@ -91,14 +91,15 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 		d.entries[l.Name] = e
 	} else {
 		if h.Mark != MarkLeft && h.Instance != e.Holder.Instance {
-			d.lose() // another process: what the old one knew is gone
+			d.lose(e) // another process: what the old one knew is gone
+			e.handed = false
 		}
 		if h.succeeds(e.Holder) || !e.lease.Spec.RenewTime.Equal(l.Spec.RenewTime) {
 			e.renewed, e.expired, e.ended = time.Now(), false, false
 		}
 	}
 	if h.Mark == MarkLeft && (!known || e.Holder.Mark != MarkLeft) {
-		d.lose() // a clean stop, but nobody has asked for its last stamps
+		d.lose(e) // a clean stop, and its last stamps may not have been asked for
 	}
 	e.lease, e.sealed = l, h.Mark == MarkRevoked
 	e.Gateway = Gateway{Name: l.Name, Address: l.Annotations[v1alpha1.AnnotationGatewayAddress], Holder: h, Duration: e.Duration}
@@ -130,7 +131,7 @@ func (d *Directory) vanish(name string, e *entry) {
 // leave ends the entry of a gateway that stopped cleanly. mu is held.
 func (d *Directory) leave(name string, e *entry) {
 	if e.Holder.Mark != MarkLeft {
-		d.lose()
+		d.lose(e)
 	}
 	d.finish(e.lease.UID)
 	delete(d.entries, name)

@@ -28,6 +28,7 @@ type activityKey struct{ id, claim string }
 type cursor struct {
 	source string
 	value  uint64
+	final  bool // this source tells no more
 }
 
 func (a *activity) init() {
@@ -136,6 +137,9 @@ func (c *Client) pollOne(ctx context.Context, g Gateway, place, of int) error {
 		return err
 	}
 	c.activity.merge(g.Name, r, time.Now())
+	if r.GetFinal() {
+		c.o.Directory.handedOver(g)
+	}
 	if !r.GetKnown() {
 		return fmt.Errorf("gateway %s cannot tell what is in use", g.Name)
 	}
@@ -153,10 +157,10 @@ func (a *activity) merge(gateway string, r *controlplanepb.LastActiveResponse, a
 			a.latest[k] = at
 		}
 	}
-	if old, ok := a.cursors[gateway]; ok && old.source != r.GetSource() {
+	if old, ok := a.cursors[gateway]; ok && old.source != r.GetSource() && !old.final {
 		a.began = arrived // what the old source had not told yet is lost
 	}
-	a.cursors[gateway] = cursor{r.GetSource(), r.GetCursor()}
+	a.cursors[gateway] = cursor{r.GetSource(), r.GetCursor(), r.GetFinal()}
 }
 
 // forgetCursors drops those of gateways that are over.

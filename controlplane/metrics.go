@@ -53,7 +53,7 @@ func NewControllerMetrics(reg prometheus.Registerer) *ControllerMetrics {
 		rounds:     counter("fence_rounds_total", "Rounds in which gateways were asked to acknowledge fences."),
 		unanswered: counter("gateway_calls_unanswered_total", "Calls that a gateway did not answer, or not as the holder of its lease."),
 		revoked:    counter("lease_revocations_total", "Lease holders overwritten since the gateway did not acknowledge a fence."),
-		lost:       counter("gateways_lost_total", "Gateways that stopped, cleanly or not, or were replaced: idle time counts anew, since what they had not told yet is gone."),
+		lost:       counter("gateways_lost_total", "Gateways that stopped or were replaced and had not handed over what they knew of use: idle time counts anew."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "fence_seconds",
 			Help:    "Time from the first request for a fence until every gateway had acknowledged it or lost its lease.",

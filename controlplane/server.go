@@ -83,6 +83,7 @@ type Server struct {
 	controlplanepb.UnimplementedGatewayServer
 	o    ServerOptions
 	grpc *grpc.Server
+	last handOver
 }
 
 // NewServer returns a Server that serves once Start is called.
@@ -100,7 +101,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o}
+	s := &Server{o: o, last: newHandOver()}
 	// Clients notice a dead connection by pings; allow them as often as they do.
 	enforce := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true})
 	s.grpc = grpc.NewServer(append(options, enforce)...)
@@ -160,18 +161,23 @@ func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveReque
 	if n := r.GetGateways(); r.GetPlace() < n {
 		s.o.Placed(int(r.GetPlace()), int(n))
 	}
+	s.last.received(r.GetSource(), r.GetCursor())
+	final := s.last.begun() // before the look: what a final answer lacks is told by none
 	report := s.o.Activity.LastActive(r.GetCursor())
 	if r.GetCursor() != 0 && report.Source != r.GetSource() {
 		report = s.o.Activity.LastActive(0) // the cursor was another source's
 	}
 	out := &controlplanepb.LastActiveResponse{
-		Holder: s.o.Member.Holder(), Source: report.Source, Cursor: report.Cursor, Known: report.Known,
+		Holder: s.o.Member.Holder(), Source: report.Source, Cursor: report.Cursor, Known: report.Known || final, Final: final,
 		Activities: make([]*controlplanepb.Activity, 0, len(report.Entries)),
 	}
 	for _, e := range report.Entries {
 		out.Activities = append(out.Activities, &controlplanepb.Activity{
 			SandboxId: e.SandboxID, ClaimId: e.ClaimID, AgeNanos: int64(e.Age),
 		})
+	}
+	if final {
+		s.last.answered(report.Source, report.Cursor)
 	}
 	return out, nil
 }

@@ -138,6 +138,7 @@ type gateway struct {
 	fences   *fakeFencer
 	use      *fakeActivity
 	releases fakeReleaser
+	service  *Server
 	server   context.CancelFunc
 	serving  chan error
 }
@@ -168,6 +169,7 @@ func (s *simulation) listen(name, instance string) *gateway {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	g.service = server
 	var ctx context.Context
 	ctx, g.server = context.WithCancel(s.t.Context())
 	go func() { g.serving <- server.Start(ctx) }()

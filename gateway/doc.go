@@ -37,7 +37,9 @@
 //	          and what failed creates have left is undone
 //	leaving   the lease is deleted, which says that no route is left and nothing
 //	          open, so Envoy must be known to be gone; if it is not, routes are dropped
-//	          and the lease stays. Then the control-plane server stops
+//	          and the lease stays. Before it is deleted a controller is told the last
+//	          uses, if Envoy was looked at just before it was told to quit. Then the
+//	          control-plane server stops
 //
 // What may go wrong:
 //

@@ -20,6 +20,11 @@ type drain struct {
 	delay, grace time.Duration
 	hurry        <-chan struct{}
 	log          *slog.Logger
+	// look stamps what Envoy has open. Nil: what it had is not known when it is gone.
+	look func(context.Context) error
+	// looked: all that Envoy had open when it was told to quit is stamped. Written by
+	// envoy alone.
+	looked bool
 
 	once  sync.Once
 	asked chan struct{} // closed by begin
@@ -76,6 +81,11 @@ func (d *drain) envoy(failed context.Context) (gone bool) {
 		return d.gone(context.WithoutCancel(ctx))
 	}
 	d.log.Info("Envoy is drained and ends", "after", time.Since(began).Round(time.Millisecond), "requests cut", left.Requests)
+	if d.look != nil {
+		looking, stop := context.WithTimeout(context.WithoutCancel(ctx), quitTimeout)
+		defer stop()
+		d.looked = d.look(looking) == nil
+	}
 	return d.quit(context.WithoutCancel(ctx))
 }
 

@@ -100,6 +100,20 @@ func TestDrainEndsEnvoy(t *testing.T) {
 		wantGone(t, d.envoy(t.Context()), true)
 		f.want(t, all...)
 	})
+	t.Run("it is looked at just before", func(t *testing.T) {
+		for _, looked := range []error{nil, errors.New("unreadable")} {
+			d, dir := testDrain(t, nil, time.Hour)
+			f := startAdmin(t, dir)
+			d.look = func(context.Context) error {
+				f.want(t, all[:2]...)
+				return looked
+			}
+			wantGone(t, d.envoy(t.Context()), true)
+			if d.looked != (looked == nil) {
+				t.Errorf("what was open is known: %v, after %v", d.looked, looked)
+			}
+		}
+	})
 	t.Run("the grace ends", func(t *testing.T) {
 		d, dir := testDrain(t, nil, time.Second)
 		f := startAdmin(t, dir)

@@ -34,7 +34,9 @@ import (
 // Time limits of the stop, one for each step that could hang.
 const (
 	settleTimeout = 10 * time.Second
-	leaveTimeout  = 5 * time.Second
+	leaveTimeout  = 8 * time.Second // of which
+	// handOverTimeout is for three polls of the controller.
+	handOverTimeout = 3 * time.Second
 )
 
 // gateway is one running gateway process. All its parts are made before any is
@@ -155,6 +157,13 @@ func (g *gateway) leave(ctx context.Context, envoyGone bool) {
 		}
 		return
 	}
+	if g.drain.looked {
+		telling, stop := context.WithTimeout(ctx, handOverTimeout)
+		defer stop()
+		if err := g.control.HandOver(telling); err != nil {
+			g.o.Log.Info("no controller has asked for the last uses: idle time counts anew", "error", err)
+		}
+	}
 	if err := g.member.Leave(ctx); err != nil {
 		g.o.Log.Warn("the lease could not be deleted; it is waited for until its end", "error", err)
 	}
@@ -198,6 +207,7 @@ func assemble(o Options) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.drain.look = g.poller.Refresh
 	if err := g.assembleControl(clientset); err != nil {
 		return nil, err
 	}

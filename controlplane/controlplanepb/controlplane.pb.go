@@ -247,8 +247,11 @@ type LastActiveResponse struct {
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	Cursor uint64 `protobuf:"varint,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// False when the gateway could not read its Envoy: any sandbox may be in use.
-	Known         bool        `protobuf:"varint,4,opt,name=known,proto3" json:"known,omitempty"`
-	Activities    []*Activity `protobuf:"bytes,5,rep,name=activities,proto3" json:"activities,omitempty"`
+	Known      bool        `protobuf:"varint,4,opt,name=known,proto3" json:"known,omitempty"`
+	Activities []*Activity `protobuf:"bytes,5,rep,name=activities,proto3" json:"activities,omitempty"`
+	// True when the gateway stops and its Envoy is gone: this source tells no more
+	// after this answer, and nothing is open.
+	Final         bool `protobuf:"varint,6,opt,name=final,proto3" json:"final,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -316,6 +319,13 @@ func (x *LastActiveResponse) GetActivities() []*Activity {
 		return x.Activities
 	}
 	return nil
+}
+
+func (x *LastActiveResponse) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
 }
 
 // Activity is when a claim was last in use.
@@ -652,7 +662,7 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x04R\x06cursor\x12\x14\n" +
 	"\x05place\x18\x03 \x01(\rR\x05place\x12\x1a\n" +
-	"\bgateways\x18\x04 \x01(\rR\bgateways\"\xb6\x01\n" +
+	"\bgateways\x18\x04 \x01(\rR\bgateways\"\xcc\x01\n" +
 	"\x12LastActiveResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
@@ -660,7 +670,8 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x05known\x18\x04 \x01(\bR\x05known\x12B\n" +
 	"\n" +
 	"activities\x18\x05 \x03(\v2\".sandlane.controlplane.v1.ActivityR\n" +
-	"activities\"a\n" +
+	"activities\x12\x14\n" +
+	"\x05final\x18\x06 \x01(\bR\x05final\"a\n" +
 	"\bActivity\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +

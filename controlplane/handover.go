@@ -1,0 +1,71 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// handOver is how a gateway that stops tells a controller the last that it knows about
+// use, so that nothing is lost with it and no idle time counts anew. It is safe for
+// concurrent use. Its states:
+//
+//	serving   answers say nothing of an end
+//	telling   HandOver was called: answers are final
+//	told      a controller has asked with the cursor of a final answer, so it has it
+//
+// A final answer that is lost, or one that no controller asks for, leaves it telling:
+// the gateway gives up, and its stop raises the floor of idle time. So does a new
+// controller, which has not heard the answer: its floor is its first poll.
+type handOver struct {
+	mu      *sync.Mutex
+	telling bool            // guarded by mu
+	given   map[cursor]bool // of final answers; guarded by mu
+	told    chan struct{}   // closed by received, under mu
+}
+
+func newHandOver() handOver {
+	return handOver{mu: &sync.Mutex{}, given: map[cursor]bool{}, told: make(chan struct{})}
+}
+
+func (h *handOver) begun() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.telling
+}
+
+// answered notes that a final answer with this cursor is about to be sent.
+func (h *handOver) answered(source string, value uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.given[cursor{source: source, value: value}] = true
+}
+
+// received takes in the cursor that a controller asks with.
+func (h *handOver) received(source string, value uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.given[cursor{source: source, value: value}] {
+		return
+	}
+	select {
+	case <-h.told:
+	default:
+		close(h.told)
+	}
+}
+
+// HandOver says in each answer from now on that it is the last, and returns nil when a
+// controller has one. Call it when nothing is in use here any more and nothing will be:
+// Envoy is gone, all that it had open is stamped, and no request is answered.
+func (s *Server) HandOver(ctx context.Context) error {
+	s.last.mu.Lock()
+	s.last.telling = true
+	s.last.mu.Unlock()
+	select {
+	case <-s.last.told:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("telling a controller the last uses: %w", ctx.Err())
+	}
+}
