@@ -18,7 +18,11 @@ import (
 // overwritten before it counted as over.
 func TestAFrozenGatewayCannotRenewWhatIsOver(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
-		g := s.run("g1", "a")
+		s.pods.set(nil, gatewayPod()) // so that its lease is not deleted
+		g := s.listen("g1", "a")
+		g.o.PodUID = "uid"
+		g.start(t)
+		after(time.Second)
 		g.stop(t)
 		g.cancel = nil
 		frozen := g.now()
