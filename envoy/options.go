@@ -50,8 +50,17 @@ const (
 	DefaultMaxMessageTimeout = 5 * time.Minute
 	DefaultStreamIdleTimeout = 15 * time.Minute
 	DefaultHeadersTimeout    = 10 * time.Second
-	DefaultMaxHeapBytes      = 2 << 30
 )
+
+// What Envoy's memory is sized for: what it needs at rest, with 10,000 addresses in
+// use, and what an open request takes whose client or sandbox reads nothing.
+const (
+	baseHeap   = 512 << 20
+	streamHeap = 512 << 10
+)
+
+// Heap returns how much memory an Envoy for that many streams is allowed.
+func Heap(streams int) int64 { return baseHeap + int64(streams)*streamHeap }
 
 // spareFiles is what Envoy opens beside client and pod connections: listeners,
 // event loops, sockets to the gateway, and pooled pod connections that are idle.
@@ -88,7 +97,7 @@ type Options struct {
 	// default 10,000. An Envoy needs Files(MaxStreams) file descriptors.
 	MaxStreams int
 	// MaxHeapBytes is the heap at which new requests are refused (at 98 %);
-	// default 2 GiB.
+	// default Heap(MaxStreams).
 	MaxHeapBytes int64
 
 	// MessageTimeout is how long ExtProc may take before it asks for more time;
@@ -132,7 +141,7 @@ func (o *Options) Complete() {
 	set(&o.ListenAddress, DefaultListenAddress)
 	set(&o.Port, DefaultPort)
 	set(&o.MaxStreams, DefaultMaxStreams)
-	set(&o.MaxHeapBytes, DefaultMaxHeapBytes)
+	set(&o.MaxHeapBytes, Heap(o.MaxStreams))
 	set(&o.MessageTimeout, DefaultMessageTimeout)
 	set(&o.MaxMessageTimeout, DefaultMaxMessageTimeout)
 	set(&o.StreamIdleTimeout, DefaultStreamIdleTimeout)

@@ -62,6 +62,18 @@ func TestCompleteKeepsWhatIsSet(t *testing.T) {
 	}
 }
 
+// Envoy's memory holds what it may have open; see TestSlowReadersFitTheHeap.
+func TestHeapFollowsStreams(t *testing.T) {
+	t.Parallel()
+	for streams, want := range map[int]int64{0: 5<<30 + 400<<20, 2500: 1762 << 20} {
+		o := Options{MaxStreams: streams}
+		o.Complete()
+		if got := o.MaxHeapBytes; got < want-20<<20 || got > want+20<<20 {
+			t.Errorf("%d streams: %d MB, want about %d", streams, got>>20, want>>20)
+		}
+	}
+}
+
 func TestFilesAndStreams(t *testing.T) {
 	t.Parallel()
 	for files, want := range map[uint64]int{0: 0, 1000: 0, 1024: 12, 20_000: 9_500, 21_000: 10_000, 1 << 20: 10_000} {

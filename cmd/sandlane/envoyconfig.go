@@ -35,6 +35,7 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 	flags.DurationVar(&o.HeadersTimeout, "headers-timeout", envoy.DefaultHeadersTimeout,
 		"how long a client may take until its first byte, for the TLS handshake, and for a request's headers, each")
 	flags.IntVar(&o.MaxStreams, "max-streams", envoy.DefaultMaxStreams, "client connections, and separately open requests, at once")
+	flags.Int64Var(&o.MaxHeapBytes, "max-heap", 0, "bytes of memory from which Envoy refuses requests; 0 is what so many streams need whose other end reads nothing")
 	flags.DurationVar(&o.RetransmitMax, "retransmit-max", envoy.KernelRetransmitMax(),
 		"longest pause between two tries to send what a pod has not acknowledged; 0 where Envoy's kernel is older than Linux 6.15")
 	flags.StringVarP(&output, "output", "o", "yaml", "yaml or json")
