@@ -27,6 +27,8 @@ var (
 	ErrTransitioning = errors.New("the sandbox is still transitioning")
 	// ErrSandboxLimit: the tenant has as many sandboxes as it may.
 	ErrSandboxLimit = errors.New("sandbox limit reached")
+	// ErrOpenLimit: the sandbox has as many requests open here as it may.
+	ErrOpenLimit = errors.New("too many open requests")
 	// ErrNoCapacity: no idle pod before the deadline.
 	ErrNoCapacity = errors.New("no idle pod")
 	// ErrLimited: too many live reads.
@@ -84,6 +86,8 @@ func rejectionOf(err error) *rejection {
 		return &rejection{reason: reasonTransitioning, status: http.StatusConflict, message: "The sandbox is still transitioning. Try again in a moment."}
 	case errors.Is(err, ErrSandboxLimit):
 		return &rejection{reason: reasonSandboxLimit, status: http.StatusTooManyRequests, message: "Sandbox limit reached", retryAfter: retryAfter(err)}
+	case errors.Is(err, ErrOpenLimit):
+		return &rejection{reason: reasonOpenLimit, status: http.StatusTooManyRequests, message: "The sandbox has too many open requests. Try again in a moment.", retryAfter: retryAfter(err)}
 	case errors.Is(err, ErrNoCapacity):
 		return unavailable(reasonNoCapacity, "No idle pod is available for the sandbox. Try again in a moment.", err)
 	case errors.Is(err, ErrLimited):

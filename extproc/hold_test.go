@@ -110,3 +110,20 @@ func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 		}
 	})
 }
+
+// A sandbox that has as many requests open as it may gets no further one, and is not
+// stamped by it; when it has fewer it is reached again.
+func TestFullSandbox(t *testing.T) {
+	f := newFixture(t)
+	r := testRoute("a")
+	f.put(t, r)
+	stamp := f.activity.Stamp("a", r.ClaimID)
+	stamp.Fill(true)
+	if got := f.ask(t, host("a")...); got.status != http.StatusTooManyRequests || got.destination != "" || stamp.Load() != 0 {
+		t.Errorf("answer %+v, stamped at %d", got, stamp.Load())
+	}
+	stamp.Fill(false)
+	if got := f.ask(t, host("a")...); got.destination != "198.18.0.7:8000" {
+		t.Errorf("answer %+v", got)
+	}
+}

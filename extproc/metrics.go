@@ -18,6 +18,7 @@ const (
 	reasonTrafficToken  = "traffic_token"
 	reasonTransitioning = "transitioning"
 	reasonSandboxLimit  = "sandbox_limit"
+	reasonOpenLimit     = "open_limit"
 	reasonInvalid       = "invalid"
 	reasonNotPermitted  = "not_permitted"
 	reasonNoCapacity    = "no_capacity"

@@ -115,6 +115,9 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 	if !s.o.Lease.Held() {
 		return false, errNoLease
 	}
+	if r.Stamp.Full() {
+		return false, ErrOpenLimit
+	}
 	r.Stamp.Touch(s.o.Now())
 	if r.Stamp.Held() {
 		c.held = r.ClaimID

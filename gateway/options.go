@@ -76,6 +76,9 @@ type Options struct {
 	// IdleTick is how often Envoy is asked what is open, DefaultIdleTick if 0. It
 	// must be at most a quarter of the shortest idle timeout in use.
 	IdleTick time.Duration
+	// MaxOpen is how many requests one sandbox may have open, counted at each IdleTick;
+	// further ones get 429. 0 is no limit.
+	MaxOpen int
 	// DrainDelay is how long Envoy takes new connections after the stop began:
 	// load balancers need that time to notice. 0 is no time.
 	DrainDelay time.Duration
@@ -96,6 +99,9 @@ const (
 
 // DefaultDomain is that of an Envoy on this machine with its default port.
 const DefaultDomain = "localhost:8080"
+
+// DefaultMaxOpen, the command line's, is a quarter of what an Envoy takes by default.
+const DefaultMaxOpen = envoy.DefaultMaxStreams / 4
 
 // DefaultIdleTick fits idle timeouts of 4 s and more.
 const DefaultIdleTick = time.Second
@@ -140,7 +146,7 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("gateway name %q is not a valid object name", o.Name)
 	case o.RunDir == "":
 		return errors.New("no run directory")
-	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0:
+	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0, o.MaxOpen < 0:
 		return errors.New("negative size or duration")
 	case o.MaxWait > longestWait:
 		return fmt.Errorf("max wait %v: must be at most %v, since Envoy waits no longer than %v for an answer", o.MaxWait, longestWait, envoy.DefaultMaxMessageTimeout)

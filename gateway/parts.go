@@ -53,6 +53,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 	live := index.NewLive(index.LiveOptions{Reader: c})
 	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
+		MaxOpen: uint64(g.o.MaxOpen),
 	})
 	for _, register := range []func() error{
 		func() error { return g.cache.RegisterMetrics(g.reg) },

@@ -57,11 +57,12 @@ func (r *Route) Same(o *Route) bool {
 	return r == o || r.SandboxID == o.SandboxID && r.ClaimID == o.ClaimID && r.PodUID == o.PodUID
 }
 
-// Stamp is the last time at which a sandbox was seen in use, and whether its
-// requests are held for an idle release. The zero value has never been touched. Safe for concurrent use.
+// Stamp is the last time at which a sandbox was seen in use, whether its
+// requests are held for an idle release, and whether it has as many open as it may. The zero value has never been touched. Safe for concurrent use.
 type Stamp struct {
 	nanos atomic.Int64
 	held  atomic.Bool
+	full  atomic.Bool
 }
 
 // Touch notes use at now, in Unix nanoseconds. The latest time wins.
@@ -84,6 +85,12 @@ func (s *Stamp) Hold(held bool) { s.held.Store(held) }
 
 // Held reports whether a handler that has touched the stamp must not answer now.
 func (s *Stamp) Held() bool { return s.held.Load() }
+
+// Fill says whether the sandbox has as many requests open as it may.
+func (s *Stamp) Fill(full bool) { s.full.Store(full) }
+
+// Full reports whether further requests are to be refused.
+func (s *Stamp) Full() bool { return s.full.Load() }
 
 // Fence says that whatever a pod object older than RV says about Addr is over.
 type Fence struct {

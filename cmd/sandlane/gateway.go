@@ -50,6 +50,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags.DurationVar(&o.DrainDelay, "drain-delay", gateway.DefaultDrainDelay, "how long to take new connections after SIGTERM, for load balancers to notice")
 	flags.DurationVar(&o.DrainGrace, "drain-grace", gateway.DefaultDrainGrace, "how long open requests may take to end after SIGTERM; a second signal ends it")
 	flags.DurationVar(&o.IdleTick, "idle-tick", gateway.DefaultIdleTick, "how often to ask Envoy what is open")
+	flags.IntVar(&o.MaxOpen, "max-open-per-sandbox", gateway.DefaultMaxOpen, "requests that one sandbox may have open; 0 is no limit")
 	flags.Uint64Var(&heapGrowth, "heap-growth", defaultHeapGrowth, "bytes to allocate at least between two garbage collections, at most a quarter of $GOMEMLIMIT; 0, or with $GOGC, as Go does")
 	required(cmd, "name", "run-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {

@@ -33,6 +33,9 @@ type PollerOptions struct {
 	AdminSocket string
 	// Cluster is Envoy's name of the sandboxes' cluster. Empty means "sandbox".
 	Cluster string
+	// MaxOpen is how many requests a sandbox may have open: one that has as many at a
+	// look is full until a look shows fewer, or Envoy cannot be read. 0 is no limit.
+	MaxOpen uint64
 	// Tick is the time between polls: at most a quarter of the shortest idle
 	// timeout. 0 means a second.
 	Tick time.Duration
@@ -55,6 +58,8 @@ type EnvoyPoller struct {
 	// failing says that the last tick could not. Guarded by polling.
 	before  []*routecache.Stamp
 	failing bool
+	// full are the stamps of sandboxes that had MaxOpen open then. Guarded by polling.
+	full []*routecache.Stamp
 }
 
 // NewEnvoyPoller returns a poller that has not read anything.
@@ -113,6 +118,7 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 			p.o.Log.Warn("cannot read Envoy's open requests: every sandbox counts as active", "error", err)
 		}
 		p.failing = true
+		p.fill(nil)
 		return err
 	}
 	if p.failing {
@@ -129,19 +135,25 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 // stamp touches what is open, and what was. What was open before an Envoy that
 // could not be read for some ticks is touched too: it may have been all along.
 func (p *EnvoyPoller) stamp(active map[netip.Addr]uint64) {
-	var open []*routecache.Stamp
+	var open, full []*routecache.Stamp
 	if len(active) > 0 {
 		var keys []claimKey
+		var counts []uint64
 		p.o.Claims.RangeClaims(func(addr netip.Addr, id, claim string) bool {
-			if active[addr.Unmap()] > 0 {
-				keys = append(keys, claimKey{id, claim})
+			if n := active[addr.Unmap()]; n > 0 {
+				keys, counts = append(keys, claimKey{id, claim}), append(counts, n)
 			}
 			return true
 		})
-		for _, k := range keys {
-			open = append(open, p.o.Registry.Stamp(k.id, k.claim))
+		for i, k := range keys {
+			s := p.o.Registry.Stamp(k.id, k.claim)
+			open = append(open, s)
+			if p.o.MaxOpen > 0 && counts[i] >= p.o.MaxOpen {
+				full = append(full, s)
+			}
 		}
 	}
+	p.fill(full)
 	now := p.o.Registry.Now()
 	for _, s := range open {
 		s.Touch(now)
@@ -150,6 +162,17 @@ func (p *EnvoyPoller) stamp(active map[netip.Addr]uint64) {
 		s.Touch(now)
 	}
 	p.before = open
+}
+
+// fill says which sandboxes are full now, and that the others are no longer.
+func (p *EnvoyPoller) fill(full []*routecache.Stamp) {
+	for _, s := range p.full {
+		s.Fill(false) // a request may slip through before it is set again
+	}
+	for _, s := range full {
+		s.Fill(true)
+	}
+	p.full = full
 }
 
 // read asks Envoy once.

@@ -130,6 +130,41 @@ func TestPoll(t *testing.T) {
 	}
 }
 
+// A sandbox with as many requests open as it may have is full until a look shows
+// fewer, or Envoy cannot be read; all its ports count together.
+func TestPollMarksFullSandboxes(t *testing.T) {
+	envoy, socket := newFakeEnvoy(t)
+	r := NewRegistry(newNow().Now)
+	claims := claimsOf{"198.18.0.5": {"a", "1"}, "198.18.0.6": {"b", "1"}}
+	o := PollerOptions{Registry: r, Claims: claims, AdminSocket: socket, MaxOpen: 3, Log: slog.New(slog.DiscardHandler)}
+	p := NewEnvoyPoller(o)
+	const a, b = "198.18.0.5", "198.18.0.6"
+	for _, tick := range []struct {
+		status       int
+		open         []string
+		fullA, fullB bool
+	}{
+		{200, []string{a, a, b}, false, false},
+		{200, []string{a, a, a, b}, true, false},
+		{200, []string{a, a, a, a, b, b, b}, true, true},
+		{200, []string{a, a, b, b, b}, false, true},
+		{500, nil, false, false},
+		{200, []string{b, b, b}, false, true},
+		{200, nil, false, false},
+	} {
+		envoy.open(tick.status, tick.open...)
+		_ = p.Refresh(t.Context())
+		if gotA, gotB := r.Stamp("a", "1").Full(), r.Stamp("b", "1").Full(); gotA != tick.fullA || gotB != tick.fullB {
+			t.Errorf("%d %v: full %v, %v; want %v, %v", tick.status, tick.open, gotA, gotB, tick.fullA, tick.fullB)
+		}
+	}
+	o.MaxOpen = 0
+	envoy.open(200, a, a, a, a)
+	if err := NewEnvoyPoller(o).Refresh(t.Context()); err != nil || r.Stamp("a", "1").Full() {
+		t.Errorf("full without a limit, %v", err)
+	}
+}
+
 func TestStart(t *testing.T) {
 	envoy, socket := newFakeEnvoy(t)
 	envoy.open(200, "198.18.0.5")
