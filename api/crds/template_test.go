@@ -23,6 +23,11 @@ var templates = []struct{ name, template, want string }{
 	{"shareProcessNamespace", `{spec: {shareProcessNamespace: true, containers: [{name: main}]}}`, "shareProcessNamespace is refused"},
 	{"hostPort", `{spec: {containers: [{name: a}, {name: b, ports: [{containerPort: 1}, {containerPort: 2, hostPort: 80}]}]}}`, "hostPort is refused"},
 	{"hostPort in an init container", `{spec: {initContainers: [{name: i, ports: [{containerPort: 2, hostPort: 80}]}], containers: [{name: a}]}}`, "hostPort is refused, also in initContainers"},
+	{"hostPath", `{spec: {volumes: [{name: v, emptyDir: {}}, {name: w, hostPath: {path: /}}], containers: [{name: a}]}}`, "hostPath is refused"},
+	{"privileged", `{spec: {containers: [{name: a}, {name: b, securityContext: {privileged: true}}]}}`, "privileged is refused"},
+	{"privileged init container", `{spec: {initContainers: [{name: i, securityContext: {privileged: true}}], containers: [{name: a}]}}`, "privileged is refused, also in initContainers"},
+	{"capability", `{spec: {containers: [{name: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]}}`, "capabilities.add is refused"},
+	{"capability of an init container", `{spec: {initContainers: [{name: i, securityContext: {capabilities: {add: [ALL]}}}], containers: [{name: a}]}}`, "capabilities.add is refused, also in initContainers"},
 	{"empty", `{}`, "a template needs at least one container"},
 	{"no containers", `{spec: {containers: []}}`, "a template needs at least one container"},
 	{"containers missing", `{spec: {}}`, "spec.containers: Required value"},
@@ -49,6 +54,7 @@ func TestTemplateAccepted(t *testing.T) {
 		"plain":               `{spec: ` + container + `}`,
 		"port":                `{spec: ` + containerPorts + `}`,
 		"refused fields off":  `{spec: {hostNetwork: false, hostPID: false, hostIPC: false, shareProcessNamespace: false, containers: [{name: a, ports: [{containerPort: 1, hostPort: 0}]}]}}`,
+		"less than usual":     `{spec: {containers: [{name: a, securityContext: {privileged: false, capabilities: {drop: [ALL], add: []}}}]}}`,
 		"integer quantities":  `{spec: {containers: [{name: a, resources: {limits: {cpu: 2, memory: 100000000}}}]}}`,
 		"probe by port name":  `{spec: {containers: [{name: a, readinessProbe: {httpGet: {port: http}}}]}}`,
 		"labels and metadata": `{metadata: {labels: {a: b}, annotations: {c: d}}, spec: ` + container + `}`,
@@ -78,5 +84,32 @@ func TestTemplateMetadataKept(t *testing.T) {
 	}
 	if got, _, _ := unstructured.NestedSlice(obj.Object, "spec", "template", "spec", "containers"); len(got) != 1 {
 		t.Errorf("%d containers, want 1", len(got))
+	}
+}
+
+// A SandboxTemplate allows by name what is refused otherwise, each for itself; a
+// template in a pool, which tenants may make, cannot.
+func TestTemplateAllows(t *testing.T) {
+	ns := kubetest.Namespace(t)
+	parts := map[string]string{
+		"HostPath":     `{volumes: [{name: w, hostPath: {path: /}}], containers: [{name: a}]}`,
+		"Privileged":   `{initContainers: [{name: i, securityContext: {privileged: true}}], containers: [{name: a, securityContext: {privileged: true}}]}`,
+		"Capabilities": `{containers: [{name: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]}`,
+	}
+	for needed, spec := range parts {
+		for allowed := range parts {
+			_, err := create(t, "SandboxTemplate", "", kubetest.Name("t"), "{allow: ["+allowed+"], template: {spec: "+spec+"}}")
+			if (err == nil) != (needed == allowed) {
+				t.Errorf("%s with %s allowed: %v", needed, allowed, err)
+			}
+		}
+		_, err := create(t, "SandboxPool", ns, kubetest.Name("p"), "{template: {allow: ["+needed+"], template: {spec: "+spec+"}}}")
+		if got := messages(t, err); !strings.Contains(got, "allow is for a SandboxTemplate alone") {
+			t.Errorf("a pool that allows itself %s: the API server says %q", needed, got)
+		}
+	}
+	_, err := create(t, "SandboxTemplate", "", kubetest.Name("t"), "{allow: [Everything], template: {spec: "+container+"}}")
+	if got := messages(t, err); !strings.Contains(got, "Unsupported value") {
+		t.Errorf("an unknown name: the API server says %q", got)
 	}
 }

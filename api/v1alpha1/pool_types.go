@@ -30,6 +30,7 @@ type SandboxPool struct {
 // claim them.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.templateRef)",message="set exactly one of template and templateRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.allow)",message="allow is for a SandboxTemplate alone: a pool refers to one by templateRef"
 type SandboxPoolSpec struct {
 	// Replicas is the number of idle pods wanted.
 	// +kubebuilder:validation:Minimum=0

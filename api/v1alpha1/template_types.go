@@ -18,7 +18,26 @@ type SandboxTemplate struct {
 	Spec SandboxTemplateSpec `json:"spec"`
 }
 
+// NodeAccess is a way from a pod to its node.
+// +kubebuilder:validation:Enum=HostPath;Privileged;Capabilities
+type NodeAccess string
+
+// The ways from a pod to its node that can be allowed.
+const (
+	// AllowHostPath allows volumes of the node's own files.
+	AllowHostPath NodeAccess = "HostPath"
+	// AllowPrivileged allows privileged containers.
+	AllowPrivileged NodeAccess = "Privileged"
+	// AllowCapabilities allows containers with capabilities beyond the runtime's own.
+	AllowCapabilities NodeAccess = "Capabilities"
+)
+
 // SandboxTemplateSpec describes the pods of a pool.
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'HostPath' in self.allow) || !has(self.template.spec) || !has(self.template.spec.volumes) || self.template.spec.volumes.all(v, !has(v.hostPath))",message="hostPath is refused: a sandbox would reach files of its node; a SandboxTemplate may allow HostPath"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Privileged' in self.allow) || !has(self.template.spec) || self.template.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || !c.securityContext.privileged)",message="privileged is refused: a sandbox would own its node; a SandboxTemplate may allow Privileged"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Capabilities' in self.allow) || !has(self.template.spec) || self.template.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.capabilities) || !has(c.securityContext.capabilities.add) || size(c.securityContext.capabilities.add) == 0)",message="capabilities.add is refused: SYS_ADMIN and others open the node to a sandbox; a SandboxTemplate may allow Capabilities"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Privileged' in self.allow) || !has(self.template.spec) || !has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || !c.securityContext.privileged)",message="privileged is refused, also in initContainers: a sandbox would own its node; a SandboxTemplate may allow Privileged"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Capabilities' in self.allow) || !has(self.template.spec) || !has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, !has(c.securityContext) || !has(c.securityContext.capabilities) || !has(c.securityContext.capabilities.add) || size(c.securityContext.capabilities.add) == 0)",message="capabilities.add is refused, also in initContainers: SYS_ADMIN and others open the node to a sandbox; a SandboxTemplate may allow Capabilities"
 type SandboxTemplateSpec struct {
 	// Template is the pod to run. hostNetwork, hostPID, hostIPC, hostPort and
 	// shareProcessNamespace are refused: each would let a sandbox reach its
@@ -31,6 +50,13 @@ type SandboxTemplateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || self.spec.containers.all(c, !has(c.ports) || c.ports.all(p, !has(p.hostPort) || p.hostPort == 0))",message="hostPort is refused: a sandbox is reached through the gateway alone"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.initContainers) || self.spec.initContainers.all(c, !has(c.ports) || c.ports.all(p, !has(p.hostPort) || p.hostPort == 0))",message="hostPort is refused, also in initContainers: a sandbox is reached through the gateway alone"
 	Template corev1.PodTemplateSpec `json:"template"`
+	// Allow names what the pod template may have that is refused otherwise, because
+	// it opens the node to the sandbox. Only a SandboxTemplate, which operators make
+	// for the cluster, can say so: a template embedded in a pool cannot.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	Allow []NodeAccess `json:"allow,omitempty"`
 	// IdleImage is what the first container runs until it is claimed. Empty
 	// means the template's own image.
 	// +optional

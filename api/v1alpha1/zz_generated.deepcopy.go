@@ -491,6 +491,11 @@ func (in *SandboxTemplateList) DeepCopyObject() runtime.Object {
 func (in *SandboxTemplateSpec) DeepCopyInto(out *SandboxTemplateSpec) {
 	*out = *in
 	in.Template.DeepCopyInto(&out.Template)
+	if in.Allow != nil {
+		in, out := &in.Allow, &out.Allow
+		*out = make([]NodeAccess, len(*in))
+		copy(*out, *in)
+	}
 	if in.Runtimes != nil {
 		in, out := &in.Runtimes, &out.Runtimes
 		*out = make([]Runtime, len(*in))
