@@ -10,8 +10,11 @@ import (
 )
 
 // ownSecrets are the Secrets that gateways keep for themselves in the system
-// namespace.
-var ownSecrets = []string{"token-seed"}
+// namespace, publicKeys the ConfigMap with what others may know of them.
+var (
+	ownSecrets = []string{"token-seed", "init-keys"}
+	publicKeys = []string{"init-keys"}
+)
 
 // leaderLease is the lease of the one controller that works.
 const leaderLease = "sandlane-controller"
@@ -19,7 +22,7 @@ const leaderLease = "sandlane-controller"
 // gatewayPolicies limit what a gateway writes to what its code writes. Whatever
 // is not written to by RBAC's verbs needs no policy.
 func gatewayPolicies(o Options) []policy {
-	return []policy{podPolicy(o), poolPolicy(o), sandboxPolicy(o), networkPolicyPolicy(o), leasePolicy(), secretPolicy()}
+	return []policy{podPolicy(o), poolPolicy(o), sandboxPolicy(o), networkPolicyPolicy(o), leasePolicy(), secretPolicy(), configMapPolicy()}
 }
 
 // maps are variables for an object's labels and annotations, now and before.
@@ -179,6 +182,19 @@ func secretPolicy() policy {
 			{"request.operation == 'CREATE'", "neither changes nor deletes Secrets"},
 			{"object == null || object.metadata.name in " + list(ownSecrets...), "makes no Secrets but its own: " + strings.Join(ownSecrets, ", ")},
 			{"object == null || object.type == 'Opaque'", "makes Opaque Secrets only"},
+		},
+	}
+}
+
+// configMapPolicy: a gateway makes the ConfigMap with the public init keys if there is
+// none. What pods trust is changed by an administrator's command alone.
+func configMapPolicy() policy {
+	return policy{
+		version: "v1", resource: "configmaps", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+		rules: []rule{
+			{"request.operation == 'CREATE'", "neither changes nor deletes ConfigMaps"},
+			{"object == null || object.metadata.name in " + list(publicKeys...), "makes no ConfigMaps but " + strings.Join(publicKeys, ", ")},
 		},
 	}
 }

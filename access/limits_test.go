@@ -213,4 +213,19 @@ func TestGatewayWritesSecrets(t *testing.T) {
 	check(t, gateway.Create(t.Context(), secret(o.SystemNamespace, kubetest.Name("x"), corev1.SecretTypeOpaque)), false)
 	check(t, gateway.Create(t.Context(), secret(o.KeyNamespace, kubetest.Name("api-key"), corev1.SecretTypeOpaque)), false)
 	check(t, gateway.Create(t.Context(), secret(o.SystemNamespace, "token-seed", corev1.SecretTypeOpaque)), true)
+	check(t, gateway.Create(t.Context(), secret(o.SystemNamespace, "init-keys", corev1.SecretTypeOpaque)), true)
+}
+
+// A gateway publishes the first public keys of /init and no others: what a pod trusts
+// later is not its to say.
+func TestGatewayWritesConfigMaps(t *testing.T) {
+	o := install(t)
+	gateway := as(t, o, access.Gateway)
+	public := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: name}}
+	}
+	check(t, gateway.Create(t.Context(), public(kubetest.Name("x"))), false)
+	check(t, gateway.Create(t.Context(), public("init-keys")), true)
+	check(t, gateway.Update(t.Context(), public("init-keys")), false)
+	check(t, gateway.Delete(t.Context(), public("init-keys")), false)
 }

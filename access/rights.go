@@ -48,7 +48,7 @@ const (
 	separateLists = "where the API server cannot stream lists"
 	// The count of an Event is for the very same version of an object.
 	sameEvent   = "when one comes again before its object changes"
-	seedMissing = "unless `sandlane apikey` has made it"
+	keysMissing = "at the first start, unless an administrator's command has made them"
 )
 
 const (
@@ -84,8 +84,10 @@ func gatewayRights() []Right {
 		{Scope: Pools, Resource: "pods/log", Verbs: []string{"get"}, For: "the REST API's logs"},
 		{Scope: Pools, Group: groupNetwork, Resource: "networkpolicies", Verbs: []string{"get", "list", "create", "update", "delete"}, For: "a sandbox's rules for outgoing connections"},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update", "patch", "delete"}, For: "this gateway's lease"},
-		{Scope: System, Resource: "secrets", Verbs: []string{"get"}, Names: ownSecrets, For: "the seed of tokens"},
-		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "the seed of tokens", When: seedMissing},
+		{Scope: System, Resource: "secrets", Verbs: []string{"get"}, Names: ownSecrets, For: "the seed of tokens, the keys of /init"},
+		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "the seed of tokens, the keys of /init", When: keysMissing},
+		{Scope: System, Resource: "configmaps", Verbs: []string{"get"}, Names: publicKeys, For: "whether there have been keys of /init"},
+		{Scope: System, Resource: "configmaps", Verbs: []string{"create"}, For: "the public keys of /init", When: keysMissing},
 		{Scope: Keys, Resource: "secrets", Verbs: []string{"watch"}, For: "API keys"},
 		{Scope: Keys, Resource: "secrets", Verbs: []string{"list"}, For: "API keys", When: separateLists},
 	}
@@ -108,6 +110,7 @@ func controllerRights() []Right {
 		{Scope: Pools, Resource: "events", Verbs: []string{"list"}, For: "why a pod never got Ready"},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"list", "watch", "patch", "delete"}, For: "gateways: whom to ask, revoking, deleting what is over"},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update"}, For: "leader election", When: leaderElection},
+		{Scope: System, Resource: "configmaps", Verbs: []string{"get"}, Names: publicKeys, For: "the public key that new pods get"},
 		{Scope: System, Resource: "events", Verbs: []string{"create", "patch"}, For: "leader election", When: leaderElection},
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -133,30 +132,5 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 	stop()
 	if err := <-stopped; err != nil {
 		t.Errorf("Start: %v", err)
-	}
-}
-
-// The Secret that pods read is the one that gateways derive; nobody's else is
-// taken for it.
-func TestEnsureInitSecret(t *testing.T) {
-	c, system, namespace := kubetest.Client(t), kubetest.Namespace(t), kubetest.Namespace(t)
-	for range 2 {
-		if err := EnsureInitSecret(t.Context(), c, system, namespace); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tokens, err := LoadTokens(t.Context(), c, system)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var secret corev1.Secret
-	if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: v1alpha1.InitSecretName}, &secret); err != nil {
-		t.Fatal(err)
-	}
-	if got := string(secret.Data[v1alpha1.InitSecretKey]); got != tokens.Init(namespace) || got == tokens.Init(system) {
-		t.Errorf("the Secret holds another secret than the namespace's")
-	}
-	if err := EnsureInitSecret(t.Context(), c, kubetest.Namespace(t), namespace); !errors.Is(err, errForeignInitSecret) {
-		t.Errorf("with another seed: %v", err)
 	}
 }

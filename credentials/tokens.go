@@ -103,8 +103,7 @@ func seedNeeded(ctx context.Context, c client.Client, key client.ObjectKey) erro
 		for i := range list.Items {
 			if s := &list.Items[i]; s.Spec.End == nil && (s.Spec.Binding != nil || s.Status.StartedAt != nil) {
 				return fmt.Errorf("%w: the Secret %s is not there, but sandbox %s is, whose tokens derive from it: restore the Secret, "+
-					"or end all sandboxes (kubectl delete sandboxes --all), and delete the Secrets %s with the pods that have read them",
-					ErrSeedLost, key, s.Name, v1alpha1.InitSecretName)
+					"or end all sandboxes (kubectl delete sandboxes --all)", ErrSeedLost, key, s.Name)
 			}
 		}
 		told = list.Continue != ""
@@ -153,10 +152,6 @@ func (t *Tokens) ofSandbox(prefix, id string, uid types.UID) string {
 	}
 	return t.derive(prefix + id + "/" + string(uid))
 }
-
-// Init returns the secret that sandboxd wants of whoever initialises it, the same
-// for all pods of a namespace.
-func (t *Tokens) Init(namespace string) string { return t.derive("sandbox-init-" + namespace) }
 
 func (t *Tokens) derive(message string) string {
 	mac := hmac.New(sha256.New, t.seed)

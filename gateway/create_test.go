@@ -37,7 +37,7 @@ func TestCreateWithBadSandboxd(t *testing.T) {
 	w := newWorld(t)
 	g := w.gateway()
 	for name, spoil := range map[string]func(*sandboxd){
-		"another secret":        func(d *sandboxd) { d.secret = "x" },
+		"signature refused":     func(d *sandboxd) { d.status.Store(http.StatusUnauthorized) },
 		"initialised otherwise": func(d *sandboxd) { d.inits = []initBody{{Token: "x"}} },
 		"no such path":          func(d *sandboxd) { d.status.Store(http.StatusNotFound) },
 	} {

@@ -42,18 +42,19 @@ const (
 // gateway is one running gateway process. All its parts are made before any is
 // started.
 type gateway struct {
-	o       Options
-	reg     *prometheus.Registry
-	cache   *routecache.Cache
-	usage   *inuse.Registry
-	poller  *inuse.EnvoyPoller
-	index   *index.Index
-	keys    *credentials.Verifier
-	tokens  *tokens
-	set     *schedule.Set
-	wake    *activation.Activator
-	member  *controlplane.Membership
-	control *controlplane.Server
+	o        Options
+	reg      *prometheus.Registry
+	cache    *routecache.Cache
+	usage    *inuse.Registry
+	poller   *inuse.EnvoyPoller
+	index    *index.Index
+	keys     *credentials.Verifier
+	tokens   *tokens
+	initKeys *initKeys
+	set      *schedule.Set
+	wake     *activation.Activator
+	member   *controlplane.Membership
+	control  *controlplane.Server
 	// controlTLS is nil on a unix socket without TLS.
 	controlTLS *controlplane.Credentials
 	extproc    *extproc.Server
@@ -196,6 +197,7 @@ func assemble(o Options) (*gateway, error) {
 	if g.tokens, err = newTokens(c, o.SystemNamespace); err != nil {
 		return nil, err
 	}
+	g.initKeys = &initKeys{client: c, namespace: o.SystemNamespace}
 	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
 		Secrets: clientset.CoreV1().Secrets(o.KeyNamespace), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
 	})

@@ -17,7 +17,7 @@ import (
 
 // assembleReady makes what speaks to sandboxd, before activation needs it.
 func (g *gateway) assembleReady(c client.Client) (a *agent.Agent, ready activation.Ready, err error) {
-	a = agent.New(g.tokens, func() bool { return g.member.Held() })
+	a = agent.New(g.tokens, g.initKeys, func() bool { return g.member.Held() })
 	if g.ended, err = newEndings(); err != nil {
 		return nil, nil, err
 	}
@@ -82,6 +82,9 @@ func (g *gateway) join(ctx context.Context) error {
 		return err
 	}
 	if err := g.tokens.load(ctx); err != nil {
+		return err
+	}
+	if err := g.initKeys.load(ctx); err != nil {
 		return err
 	}
 	g.cache.DropAll()

@@ -130,7 +130,7 @@ func TestAPISandboxIsNotInitialisedByOthers(t *testing.T) {
 func TestFirstRequestWithBadSandboxd(t *testing.T) {
 	w := newWorld(t)
 	d := w.ready()
-	d.secret = "x"
+	d.status.Store(http.StatusUnauthorized)
 	g := w.gateway()
 	id := kubetest.Name("refused")
 	r := w.request(id, "base")

@@ -62,6 +62,3 @@ func (t *tokens) Envd(id string, uid types.UID) string { return t.known().Envd(i
 
 // Traffic implements e2b.Tokens.
 func (t *tokens) Traffic(id string, uid types.UID) string { return t.known().Traffic(id, uid) }
-
-// Init is the secret of sandboxd's init in a namespace.
-func (t *tokens) Init(namespace string) string { return t.known().Init(namespace) }

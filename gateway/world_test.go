@@ -33,6 +33,7 @@ type world struct {
 	c      client.WithWatch
 	ns     string
 	tokens *credentials.Tokens
+	keys   *credentials.InitKeys
 	log    *slog.Logger // of its gateways; nil is slog.Default()
 }
 
@@ -42,6 +43,9 @@ func newWorld(t *testing.T) *world {
 	seed(t, w.ns)
 	var err error
 	if w.tokens, err = credentials.LoadTokens(t.Context(), w.c, w.ns); err != nil {
+		t.Fatal(err)
+	}
+	if w.keys, err = credentials.LoadInitKeys(t.Context(), w.c, w.ns); err != nil {
 		t.Fatal(err)
 	}
 	w.pool("base", v1alpha1.SandboxdPort, nil)
@@ -116,7 +120,7 @@ func (w *world) gatewayWith(cfg *rest.Config) *gateway {
 
 // sandboxd stands in for the agent of one pod.
 type sandboxd struct {
-	addr, secret string
+	addr string
 	// hang makes /init wait for its caller to give up; status answers it so.
 	hang    atomic.Bool
 	status  atomic.Int32
@@ -155,7 +159,7 @@ func (d *sandboxd) init(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body initBody
-	if r.Header.Get("Sandlane-Init-Secret") != d.secret || json.NewDecoder(r.Body).Decode(&body) != nil {
+	if r.Header.Get("Sandlane-Init-Signature") == "" || json.NewDecoder(r.Body).Decode(&body) != nil {
 		rw.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -181,7 +185,7 @@ func (d *sandboxd) metrics(rw http.ResponseWriter, r *http.Request) {
 // sandboxd serves one on a loopback address of its own.
 func (w *world) sandboxd() *sandboxd {
 	w.t.Helper()
-	d := &sandboxd{secret: w.tokens.Init(w.ns), hanging: make(chan struct{}, 100)}
+	d := &sandboxd{hanging: make(chan struct{}, 100)}
 	var l net.Listener
 	for range 20 {
 		d.addr = fmt.Sprintf("127.%d.%d.%d", 1+utilrand.Intn(250), utilrand.Intn(250), 1+utilrand.Intn(250))
@@ -194,6 +198,7 @@ func (w *world) sandboxd() *sandboxd {
 		w.t.Fatal("no loopback address has the port free")
 	}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /init", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, `{"nonce":"n"}`) })
 	mux.HandleFunc("POST /init", d.init)
 	mux.HandleFunc("GET /metrics", d.metrics)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
@@ -213,7 +218,9 @@ func (w *world) pod(pool, addr string, change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.ns, Name: kubetest.Name("pod"),
-			Labels:      map[string]string{v1alpha1.LabelPool: pool, v1alpha1.LabelPhase: string(v1alpha1.PodIdle)},
+			Labels: map[string]string{
+				v1alpha1.LabelPool: pool, v1alpha1.LabelPhase: string(v1alpha1.PodIdle), v1alpha1.LabelInitKey: w.keys.Current().ID,
+			},
 			Annotations: map[string]string{v1alpha1.AnnotationAddress: addr},
 		},
 		Spec: p.Spec.Template.Template.Spec,

@@ -21,20 +21,14 @@ const (
 	basePortName = "envd"
 	// baseMemory keeps one sandbox from taking the whole machine.
 	baseMemory = "1Gi"
-
-	// initSecretEnv is what sandboxd wants of whoever initialises it.
-	initSecretEnv = "SANDBOXD_INIT_SECRET"
 )
 
 // basePool is the pool of E2B's sandboxes: sandboxd over this machine's tools. It
 // has no idle timeout: those who use E2B expect no end before the one they set.
 func basePool(replicas int, isolation node.Isolation) *v1alpha1.SandboxPool {
 	main := corev1.Container{
-		Image: baseImage,
-		Ports: []corev1.ContainerPort{{Name: basePortName, ContainerPort: basePort}},
-		Env: []corev1.EnvVar{{Name: initSecretEnv, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: v1alpha1.InitSecretName}, Key: v1alpha1.InitSecretKey,
-		}}}},
+		Image:          baseImage,
+		Ports:          []corev1.ContainerPort{{Name: basePortName, ContainerPort: basePort}},
 		Resources:      corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(baseMemory)}},
 		ReadinessProbe: httpProbe("/health", basePort),
 	}

@@ -65,9 +65,11 @@ func echoPool(replicas int, idle time.Duration) *v1alpha1.SandboxPool {
 	})
 }
 
-// createPools makes both pools and what their pods need.
+// createPools makes both pools, and first the keys that their pods need: a gateway
+// would make them too, but pods that are made before would be tried again after a while
+// only.
 func (u *up) createPools(ctx context.Context) error {
-	if err := credentials.EnsureInitSecret(ctx, u.api, SystemNamespace, poolNamespace); err != nil {
+	if _, err := credentials.LoadInitKeys(ctx, u.api, SystemNamespace); err != nil {
 		return err
 	}
 	for _, p := range []*v1alpha1.SandboxPool{

@@ -50,6 +50,8 @@ type Options struct {
 	SandboxReadyHook sandboxpool.SandboxReadyHook
 	IdleNotifier     sandboxpool.IdleNotifier
 	PluginManager    sandboxpool.PluginManager
+	// InitKey: see sandboxpool.SandboxPoolReconciler.
+	InitKey func(context.Context) (sandboxpool.InitKey, error)
 	// Registerer takes the metrics; nil registers none.
 	Registerer prometheus.Registerer
 	// Controller is for both controllers; MaxConcurrentReconciles is set by them.
@@ -88,6 +90,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		SandboxReadyHook: o.SandboxReadyHook,
 		IdleNotifier:     o.IdleNotifier,
 		PluginManager:    o.PluginManager,
+		InitKey:          o.InitKey,
 
 		Metrics: sandboxpool.NewMetrics(o.Registerer),
 	}

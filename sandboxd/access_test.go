@@ -23,30 +23,30 @@ func sign(path, operation, user, token, expiration string) string {
 }
 
 func TestBeforeInit(t *testing.T) {
-	a := newAgent(t, Options{InitSecret: "s3cret"})
+	g := newGateway("pod-1")
+	a := newAgent(t, g.options(Options{}))
 	a.want(204, "", "GET", "/health", "")
 	for _, path := range []string{"/envs", "/metrics", "/files?path=/etc/passwd"} {
 		a.want(401, "not initialised", "GET", path, "")
 	}
 	a.want(401, "not initialised", "POST", "/process.Process/List", "{}", "Content-Type", "application/json")
 	a.want(401, "control plane", "POST", "/init", `{"accessToken":"evil"}`)
-	a.want(401, "control plane", "POST", "/init", `{"accessToken":"evil"}`, "Sandlane-Init-Secret", "wrong")
-	a.want(400, "invalid body", "POST", "/init", `{`, "Sandlane-Init-Secret", "s3cret")
-	a.want(400, "nobody-here", "POST", "/init", `{"defaultUser":"nobody-here"}`, "Sandlane-Init-Secret", "s3cret")
+	g.init(a, 400, "invalid body", `{`)
+	g.init(a, 400, "nobody-here", `{"defaultUser":"nobody-here"}`)
 	a.want(401, "not initialised", "GET", "/envs", "")
 	// Without a token in /init everything is open after it.
-	a.want(204, "", "POST", "/init", "", "Sandlane-Init-Secret", "s3cret")
+	g.init(a, 204, "", "")
 	a.want(200, "{}", "GET", "/envs", "")
 }
 
 func TestToken(t *testing.T) {
-	a := newAgent(t, Options{InitSecret: "s3cret"})
-	secret := []string{"Sandlane-Init-Secret", "s3cret"}
+	g := newGateway("pod-1")
+	a := newAgent(t, g.options(Options{}))
 	claim := `{"accessToken":"tok","envVars":{"A":"1"},"timestamp":"2026-01-01T00:00:00Z"}`
-	a.want(204, "", "POST", "/init", claim, secret...)
-	a.want(204, "", "POST", "/init", claim, secret...)
-	a.want(409, "already", "POST", "/init", `{"accessToken":"other"}`, secret...)
-	a.want(409, "already", "POST", "/init", `{"accessToken":"tok","envVars":{"A":"2"}}`, secret...)
+	g.init(a, 204, "", claim)
+	g.init(a, 204, "", claim)
+	g.init(a, 409, "already", `{"accessToken":"other"}`)
+	g.init(a, 409, "already", `{"accessToken":"tok","envVars":{"A":"2"}}`)
 	a.want(200, `{"A":"1"}`, "GET", "/envs", "", "X-Access-Token", "tok")
 	for _, token := range []string{"", "to", "tok2", "other"} {
 		for _, path := range []string{"/envs", "/metrics", "/no-such-path", "/files/compose"} {
@@ -103,7 +103,7 @@ func TestSignatures(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
-	a := newAgent(t, Options{InitSecret: "s3cret"})
+	a := newAgent(t, newGateway("pod-1").options(Options{}))
 	res, _ := a.do("OPTIONS", "/process.Process/Start", "", "Origin", "https://example.com", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-access-token,keepalive-ping-interval")
 	h := res.Header
 	if res.StatusCode != 204 || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Access-Control-Max-Age") != "7200" ||

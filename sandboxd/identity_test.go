@@ -10,7 +10,8 @@ import (
 // accepted /init said first stays, and a refused one says nothing.
 func TestIdentityFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run", "e2b")
-	a := newAgent(t, Options{RunDir: dir, InitSecret: "s3cret"})
+	g := newGateway("pod-1")
+	a := newAgent(t, g.options(Options{RunDir: dir}))
 	want := func(what string, files map[string]string) {
 		t.Helper()
 		for _, name := range []string{".E2B_SANDBOX", ".E2B_SANDBOX_ID", ".E2B_TEMPLATE_ID"} {
@@ -20,21 +21,21 @@ func TestIdentityFiles(t *testing.T) {
 			}
 		}
 	}
-	init := func(status int, secret, body, sandbox string) {
+	init := func(status int, body, sandbox string) {
 		t.Helper()
-		a.want(status, "", "POST", "/init", body, "Sandlane-Init-Secret", secret, "Sandlane-Sandbox-Id", sandbox, "Sandlane-Template-Id", "base")
+		g.init(a, status, "", body, "Sandlane-Sandbox-Id", sandbox, "Sandlane-Template-Id", "base")
 	}
 	a.want(204, "", "GET", "/health", "") // it serves: what it does at its start is done
 	want("before /init", map[string]string{".E2B_SANDBOX": "true"})
-	init(401, "wrong", "{}", "forged")
+	a.want(401, "", "POST", "/init", "{}", "Sandlane-Sandbox-Id", "forged", "Sandlane-Template-Id", "base")
 	want("after a refused /init", map[string]string{".E2B_SANDBOX": "true"})
-	a.want(204, "", "POST", "/init", "{}", "Sandlane-Init-Secret", "s3cret") // of an older gateway
+	g.init(a, 204, "", "{}") // of an older gateway
 	want("after one that names nothing", map[string]string{".E2B_SANDBOX": "true"})
 	all := map[string]string{".E2B_SANDBOX": "true", ".E2B_SANDBOX_ID": "i0", ".E2B_TEMPLATE_ID": "base"}
-	init(204, "s3cret", "{}", "i0")
+	init(204, "{}", "i0")
 	want("after /init", all)
-	init(409, "s3cret", `{"envVars":{"A":"b"}}`, "other")
-	init(204, "s3cret", "{}", "other")
+	init(409, `{"envVars":{"A":"b"}}`, "other")
+	init(204, "{}", "other")
 	want("after another", all)
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ func newAgent(t testing.TB, options Options) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if options.InitSecret == "" {
+	if options.InitKey == nil {
 		options.Open = true
 	}
 	if options.Grace == 0 {
@@ -139,28 +138,12 @@ func TestRunFlags(t *testing.T) {
 	if code := Run(t.Context(), []string{"-version"}, &out, &errs); code != 0 || out.String() != "0.6.13\n" {
 		t.Errorf("-version: %d %q", code, out.String())
 	}
-	for _, args := range [][]string{{"-no-such-flag"}, {"argument"}, {"-init-secret-file", t.TempDir() + "/none"}, {"-init-secret-file", os.DevNull}} {
+	for _, args := range [][]string{{"-no-such-flag"}, {"argument"}} {
 		if code := Run(t.Context(), args, &out, &errs); code != 2 {
 			t.Errorf("%v: %d, want 2", args, code)
 		}
 	}
 	if code := Run(t.Context(), []string{"-address", "nowhere:x"}, &out, &errs); code != 1 {
 		t.Errorf("a bad address: %d, want 1", code)
-	}
-}
-
-// Without a secret anyone can make the first /init, which the log says once.
-func TestWarnsWithoutInitSecret(t *testing.T) {
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
-	for secret, want := range map[string]int{"": 1, "s3cret": 0} {
-		t.Setenv(initSecretEnv, secret)
-		var out, errs bytes.Buffer
-		if code := Run(stopped, []string{"-address", "127.0.0.1:0"}, &out, &errs); code != 0 {
-			t.Errorf("%d, %s", code, errs.String())
-		}
-		if got := strings.Count(errs.String(), "warning: "); got != want || strings.Contains(errs.String(), "s3cret") {
-			t.Errorf("with the secret %q: %s", secret, errs.String())
-		}
 	}
 }

@@ -1,14 +1,15 @@
 package sandboxd
 
 import (
-	"errors"
+	"crypto/ed25519"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"github.com/sandlane/sandlane/sandboxd/access"
 )
 
 // Version is the version of envd whose behaviour sandboxd has. SDKs ask for
@@ -29,8 +30,10 @@ type Options struct {
 	// for a sandbox without a file system of its own, where both would be those
 	// of whoever started it. Empty means neither.
 	Home string
-	// InitSecret must be in a request to /init. Empty: anyone may make one.
-	InitSecret string
+	// InitKey is the public key of gateways, who sign each /init for the pod with the
+	// UID PodUID. Nil: anyone may make one.
+	InitKey ed25519.PublicKey
+	PodUID  string
 	// Open answers requests before /init too. For tests and debugging.
 	Open bool
 	// SetClock lets /init set the clock of the machine.
@@ -70,16 +73,15 @@ func (o *Options) Complete() {
 	}
 }
 
-// initSecretEnv is the variable that holds the secret of /init. Commands do not
-// get it, even if the image names it in imageEnv.
-const initSecretEnv = ownPrefix + "INIT_SECRET"
+// The controller sets these in each pod that it makes: the public key of gateways, in
+// base64, and the UID of the pod. Neither is a secret.
+const (
+	initKeyEnv = ownPrefix + "INIT_KEY"
+	podUIDEnv  = ownPrefix + "POD_UID"
+)
 
 // runDir is where E2B's programs look for the files that name their sandbox.
 const runDir = "/run/e2b"
-
-// initSecretName is the Secret that pods get it from: v1alpha1.InitSecretName, which
-// this package does not know.
-const initSecretName = "sandlane-init"
 
 var errHelp = flag.ErrHelp
 
@@ -94,7 +96,6 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	flags.BoolVar(&o.SetClock, "set-clock", false, "let /init set the clock of the machine")
 	flags.DurationVar(&o.Grace, "grace", 0, "time for processes to end at shutdown (default 5s)")
 	flags.BoolVar(&o.Relay, "relay-loopback", true, "make servers that listen on 127.0.0.1 or ::1 alone reachable; never with --home")
-	secretFile := flags.String("init-secret-file", "", "file with the secret of /init (default the variable "+initSecretEnv+")")
 	version := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
 		return o, false, err
@@ -115,14 +116,13 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 			o.Workdir = dir
 		}
 	}
-	o.InitSecret = os.Getenv(initSecretEnv)
-	if *secretFile != "" {
-		text, err := os.ReadFile(*secretFile)
-		if err != nil {
-			return o, false, fmt.Errorf("reading the secret of /init: %w", err)
+	if text := os.Getenv(initKeyEnv); text != "" {
+		var err error
+		if o.InitKey, err = access.ParseInitKey(text); err != nil {
+			return o, false, fmt.Errorf("%s: %w", initKeyEnv, err)
 		}
-		if o.InitSecret = strings.TrimSpace(string(text)); o.InitSecret == "" {
-			return o, false, errors.New("reading the secret of /init: the file is empty")
+		if o.PodUID = os.Getenv(podUIDEnv); o.PodUID == "" {
+			return o, false, fmt.Errorf("%s is set and %s, which goes with it, is not", initKeyEnv, podUIDEnv)
 		}
 	}
 	return o, *version, nil

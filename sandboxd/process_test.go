@@ -130,9 +130,9 @@ func TestWireForm(t *testing.T) {
 }
 
 func TestEnvironmentAndDirectory(t *testing.T) {
-	a := newAgent(t, Options{Environ: []string{"FROM_IMAGE=image", "SANDBOXD_ENV=FROM_IMAGE", "SANDBOXD_INIT_SECRET=hidden"}})
+	a := newAgent(t, Options{Environ: []string{"FROM_IMAGE=image", "SANDBOXD_ENV=FROM_IMAGE", "SANDBOXD_INIT_KEY=hidden"}})
 	a.want(204, "", "POST", "/init", `{"envVars":{"A":"init","B":"init"}}`)
-	req := shell(`echo "$FROM_IMAGE $A $B [$SANDBOXD_INIT_SECRET]"; pwd`)
+	req := shell(`echo "$FROM_IMAGE $A $B [$SANDBOXD_INIT_KEY]"; pwd`)
 	dir := t.TempDir()
 	req.Process.Envs, req.Process.Cwd = map[string]string{"B": "request ✓"}, &dir
 	if r := a.start(req).wait(); r.stdout.String() != "image init request ✓ []\n"+dir+"\n" {
@@ -151,7 +151,7 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 func TestEnvironmentOfACommand(t *testing.T) {
 	a := newAgent(t, Options{RunDir: t.TempDir(), Environ: []string{
 		"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nowhere", "A=image", "KUBERNETES_SERVICE_HOST=10.0.0.1", "HOSTNAME=pod",
-		"SANDBOXD_INIT_SECRET=hidden", "SANDBOXD_ENV=LANG,A HOME MISSING SANDBOXD_INIT_SECRET",
+		"SANDBOXD_INIT_KEY=hidden", "SANDBOXD_ENV=LANG,A HOME MISSING SANDBOXD_INIT_KEY",
 	}})
 	user := users.Database{}.Own()
 	want := []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "A=image", "HOME=" + user.Home, "USER=" + user.Name, "LOGNAME=" + user.Name, "E2B_SANDBOX=true"}

@@ -35,10 +35,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if options.Score, err = process.OpenScore(); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
 	}
-	// The secret of /init stands in this process's environment, and root in the
-	// sandbox may not read it: it is the same for all sandboxes of a namespace.
+	// The token stands in this process's memory. Where it does not run as root, the
+	// commands in the sandbox run as the same user, and must not read it there.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		_, _ = fmt.Fprintln(stderr, "sandboxd: hiding the environment:", err)
+		_, _ = fmt.Fprintln(stderr, "sandboxd: hiding the memory:", err)
 		return 1
 	}
 	if os.Getpid() == 1 {
@@ -65,8 +65,8 @@ func serve(ctx context.Context, options Options, stderr io.Writer) error {
 		return fmt.Errorf("listening: %w", err)
 	}
 	_, _ = fmt.Fprintf(stderr, "sandboxd %s listens on %s\n", Version, listener.Addr())
-	if options.InitSecret == "" {
-		_, _ = fmt.Fprintf(stderr, "sandboxd: warning: there is no secret of /init, so whoever reaches this port first can take the sandbox over; give it in %s, from the Secret %s of the namespace\n", initSecretEnv, initSecretName)
+	if options.InitKey == nil {
+		_, _ = fmt.Fprintf(stderr, "sandboxd: warning: there is no public key in %s, so the first to reach this port can take the sandbox over; the controller sets it in pods of pools\n", initKeyEnv)
 	}
 	return New(options).Serve(ctx, listener)
 }

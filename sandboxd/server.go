@@ -47,7 +47,7 @@ func New(options Options) *Server {
 	options.Complete()
 	settings := access.Options{
 		Users: users.Database{Home: options.Home}, DefaultUser: options.DefaultUser,
-		InitSecret: options.InitSecret, Open: options.Open,
+		InitKey: options.InitKey, PodUID: options.PodUID, Open: options.Open,
 	}
 	switch {
 	case options.DefaultUser != "":
@@ -99,6 +99,7 @@ func (s *Server) routes(caller *caller) http.Handler {
 	})
 	mux.Handle("GET /metrics", &usage.Meter{Disk: home(caller)})
 	mux.HandleFunc("GET /envs", caller.Envs)
+	mux.HandleFunc("GET /init", caller.Challenge)
 	mux.HandleFunc("POST /init", s.init(caller))
 	for _, path := range []string{"/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, _ *http.Request) {

@@ -127,12 +127,10 @@ const FieldNamespace = "spec.namespace"
 // RunsSandboxd).
 const SandboxdPort = 49983
 
-// The Secret that sandboxd's init secret is kept in, in each namespace whose
-// pods run sandboxd. Pod templates refer to it.
-const (
-	InitSecretName = "sandlane-init"
-	InitSecretKey  = "secret"
-)
+// LabelInitKey is the label of pool pods that run sandboxd: the ID of the key pair
+// that gateways must sign with what they send to the /init of the pod. The pod keeps
+// it for life.
+const LabelInitKey = "sandlane.dev/init-key"
 
 // generatedLen is the length of a generated ID: "i" and 20 of a-z and 0-9.
 const generatedLen = 21

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/test/kubetest"
 	"github.com/sandlane/sandlane/test/ports"
@@ -49,6 +50,8 @@ type Cluster struct {
 	port       int // of all sandboxes
 
 	agents map[string]bool // pools whose pods run sandboxd; written before pods are made
+	// initKey is the ID of the key that these pods carry; written with agents.
+	initKey string
 
 	fleet  int           // sandboxes b0 to b<fleet-1> exist
 	others atomic.Uint32 // addresses given out after those of any fleet
@@ -91,7 +94,11 @@ func (c *Cluster) prepare(ctx context.Context) error {
 // MakeAgentPool makes a pool whose pods have a port for sandboxd: what the E2B API
 // creates sandboxes from.
 func (c *Cluster) MakeAgentPool(ctx context.Context, name string) error {
-	c.agents[name] = true
+	keys, err := credentials.LoadInitKeys(ctx, c.Client, SystemNamespace)
+	if err != nil {
+		return err
+	}
+	c.initKey, c.agents[name] = keys.Current().ID, true
 	return c.MakePool(ctx, name)
 }
 
@@ -152,6 +159,9 @@ func (c *Cluster) makePod(ctx context.Context, pool, name string, change func(*c
 			Annotations: map[string]string{v1alpha1.AnnotationAddress: c.other().String()},
 		},
 		Spec: c.podSpec(pool),
+	}
+	if c.agents[pool] {
+		pod.Labels[v1alpha1.LabelInitKey] = c.initKey
 	}
 	change(pod)
 	if err := c.Client.Create(ctx, pod); err != nil {

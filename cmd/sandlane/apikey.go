@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials"
 )
 
@@ -38,9 +37,7 @@ func newAPIKeyCreate(on *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a key; it is shown this once",
-		Long: `Create a key; it is shown this once. The namespace also gets the Secret
-` + v1alpha1.InitSecretName + `, which pools whose pods run sandboxd refer to.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	team := cmd.Flags().String("team", demoTeam, "team that the key belongs to")
 	namespace := cmd.Flags().String("namespace", "default", "namespace whose sandboxes the key sees")
@@ -52,9 +49,6 @@ func newAPIKeyCreate(on *cluster) *cobra.Command {
 		key, info, err := credentials.NewStore(c, on.keyNamespace).Create(cmd.Context(), *team, *namespace)
 		if err != nil {
 			return err
-		}
-		if err := credentials.EnsureInitSecret(cmd.Context(), c, on.systemNamespace, *namespace); err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), "warning: pods with sandboxd will not start in this namespace:", err)
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nkey %s of team %s for namespace %s; it is not shown again\n", key, info.ID, info.Team, info.Namespace)
 		return err

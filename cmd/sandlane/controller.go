@@ -27,6 +27,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/reconcilers"
@@ -135,12 +136,12 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
-	credentials, err := o.credentials(mgr)
+	tls, err := o.credentials(mgr)
 	if err != nil {
 		return err
 	}
 	gateways, err := controlplane.NewClient(controlplane.ClientOptions{
-		Directory: directory, TLS: credentials, Metrics: gatewayMetrics, Log: o.log,
+		Directory: directory, TLS: tls, Metrics: gatewayMetrics, Log: o.log,
 	})
 	if err != nil {
 		return err
@@ -157,6 +158,10 @@ func runController(ctx context.Context, o controllerOptions) error {
 		Fencer: gateways, LastActive: gateways,
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
+		},
+		InitKey: func(ctx context.Context) (sandboxpool.InitKey, error) {
+			key, err := credentials.ReadInitKey(ctx, live, o.systemNamespace)
+			return sandboxpool.InitKey(key), err
 		},
 		RecordTTL:         o.recordTTL,
 		RecordCap:         o.recordCap,

@@ -23,6 +23,7 @@ var commands = []func() *cobra.Command{
 	newKubectl,
 	newEnd,
 	newAPIKey,
+	newInitKeys,
 	newToken,
 	newGateway,
 	newController,

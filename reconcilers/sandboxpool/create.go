@@ -19,6 +19,11 @@ const mostAtOnce = 64
 // create makes n pods in batches of 1, 2, 4, …, and stops at the first batch
 // with an error: a template that the API server refuses costs one request.
 func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, n int) (created int, err error) {
+	initKey, err := r.initKey(ctx, tpl)
+	if err != nil {
+		r.Metrics.createFailed()
+		return 0, err
+	}
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	r.expectations.ExpectCreations(key, n)
 	for batch := 1; created < n; batch = min(2*batch, mostAtOnce) {
@@ -29,6 +34,7 @@ func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.Sandb
 		for i := range size {
 			group.Go(func() error {
 				pod := newPod(pool, tpl)
+				giveInitKey(pod, initKey)
 				if errs[i] = controllerutil.SetControllerReference(pool, pod, r.Scheme); errs[i] == nil {
 					errs[i] = r.Client.Create(ctx, pod)
 				}

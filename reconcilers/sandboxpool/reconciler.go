@@ -47,6 +47,8 @@ type SandboxPoolReconciler struct {
 	HookRunner poststarthooks.Runner
 	// PluginManager judges pools before they are worked on; nil lets all pass.
 	PluginManager PluginManager
+	// InitKey returns the key that new pods with sandboxd get; nil makes none of them.
+	InitKey func(context.Context) (InitKey, error)
 	// SandboxReadyHook and IdleNotifier may be nil.
 	SandboxReadyHook SandboxReadyHook
 	IdleNotifier     IdleNotifier

@@ -5,22 +5,16 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 )
 
 const (
 	// TokenHeader carries the access token.
 	TokenHeader = "X-Access-Token"
-	// InitSecretHeader carries the secret of /init.
-	InitSecretHeader = "Sandlane-Init-Secret"
 
-	maxInitBody = 4 << 20
-	corsMaxAge  = "7200"
+	corsMaxAge = "7200"
 )
 
 // Error answers a request with E2B's form of an error.
@@ -32,34 +26,6 @@ func Error(w http.ResponseWriter, code int, message string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(map[string]any{"code": code, "message": message})
-}
-
-// Init serves POST /init.
-func (s *State) Init(w http.ResponseWriter, r *http.Request) {
-	if s.options.InitSecret != "" && !same(r.Header.Get(InitSecretHeader), s.options.InitSecret) {
-		Error(w, http.StatusUnauthorized, "unauthorized access, /init is for the control plane only")
-		return
-	}
-	var body struct {
-		claim
-		Timestamp time.Time `json:"timestamp"`
-	}
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxInitBody)).Decode(&body)
-	if err != nil && !errors.Is(err, io.EOF) {
-		Error(w, http.StatusBadRequest, "invalid body: "+err.Error())
-		return
-	}
-	if body.DefaultUser != "" {
-		if _, err := s.options.Users.Lookup(body.DefaultUser); err != nil {
-			Error(w, http.StatusBadRequest, err.Error())
-			return
-		}
-	}
-	if err := s.init(body.claim, body.Timestamp); err != nil {
-		Error(w, http.StatusConflict, err.Error())
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 // Envs serves GET /envs.
@@ -103,7 +69,7 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 // refusal says why a request may not pass; empty when it may.
 func (s *State) refusal(r *http.Request) string {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if r.URL.Path == "/health" && reads || r.URL.Path == "/init" && r.Method == http.MethodPost {
+	if r.URL.Path == "/health" && reads || r.URL.Path == "/init" && (reads || r.Method == http.MethodPost) {
 		return ""
 	}
 	token, answers := s.token()

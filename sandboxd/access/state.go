@@ -1,6 +1,8 @@
 package access
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -22,9 +24,10 @@ type Options struct {
 	// DefaultUser acts where a request names none and /init set none. Empty
 	// means "user" if there is one and it can be acted for, else the own user.
 	DefaultUser string
-	// InitSecret must be in the header InitSecretHeader of /init. Empty: anyone
-	// may call /init, once.
-	InitSecret string
+	// InitKey is the public key that /init must be signed for, and PodUID the pod that
+	// the signature must name. Nil: anyone may call /init, once.
+	InitKey ed25519.PublicKey
+	PodUID  string
 	// Open answers requests before /init too. For tests and debugging.
 	Open bool
 	// SetClock sets the clock of the machine; nil leaves it alone.
@@ -36,6 +39,7 @@ type Options struct {
 // State is what /init set. It is safe for concurrent use.
 type State struct {
 	options Options
+	nonce   string // what a signature of /init must be over
 
 	mu      sync.RWMutex // guards all below
 	claimed bool
@@ -61,7 +65,7 @@ func New(options Options) *State {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &State{options: options}
+	return &State{options: options, nonce: rand.Text()}
 }
 
 // Env returns a copy of the environment that /init set.

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -28,5 +29,17 @@ func TestClock(t *testing.T) {
 	}
 	if got := strings.Join(set, " "); got != "10:00 11:00 12:00" {
 		t.Errorf("the clock was set to %s", got)
+	}
+}
+
+// The message that gateways sign, written down again; theirs have the same test.
+func TestInitMessage(t *testing.T) {
+	s := New(Options{PodUID: "pod-1"})
+	s.nonce = "n\n"
+	header := http.Header{"Sandlane-Sandbox-Id": {"i0"}, "Sandlane-Template-Id": {"base"}}
+	const want = "sandlane init 1\n\"pod-1\"\n\"n\\n\"\n\"i0\"\n\"base\"\n" +
+		"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n"
+	if got := string(s.initMessage(header, []byte("abc"))); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -109,6 +109,9 @@ func (f *files) Read(p []byte) (int, error) {
 				return 0, err
 			}
 			f.open, f.paths = opened, f.paths[1:]
+			if err := refuseKernel(opened); err != nil {
+				return 0, err
+			}
 		}
 		n, err := f.open.Read(p)
 		if n > 0 || !errors.Is(err, io.EOF) {

@@ -72,6 +72,8 @@ func (s *Service) open(r *http.Request) (*os.File, fs.FileInfo, error) {
 		err = badRequest(fmt.Sprintf("path '%s' is a directory", path))
 	case !info.Mode().IsRegular():
 		err = badRequest(fmt.Sprintf("path '%s' is not a regular file", path))
+	default:
+		err = refuseKernel(f)
 	}
 	if err != nil {
 		_ = f.Close()

@@ -124,10 +124,15 @@ func replace(u users.User, target string, body io.Reader, metadata map[string]st
 }
 
 func overwrite(target string, body io.Reader) error {
-	f, err := os.OpenFile(target, os.O_WRONLY|os.O_TRUNC, 0)
+	f, err := os.OpenFile(target, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, body)
+	if err = refuseKernel(f); err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = io.Copy(f, body)
+	}
 	return errors.Join(err, f.Close())
 }

@@ -128,7 +128,6 @@ func newMixture(t *testing.T) *mixture {
 	ns := shared.Namespace(t)
 	m := &mixture{t: t, ctx: t.Context(), ns: ns, load: newLoad(t, ns+"/first"), probe: ns + "-probe", count: map[string]int{}}
 	m.faults = newFaults(m)
-	// With the key comes the Secret that pods with sandboxd need.
 	out, err := shared.Run(t.Context(), "apikey", "create", "--team", ns, "--namespace", ns)
 	if err != nil {
 		t.Fatalf("make a key: %v\n%s", err, out)
@@ -149,9 +148,6 @@ func withSandboxd(p *v1alpha1.SandboxPool) {
 	spec.Containers = append(spec.Containers, corev1.Container{
 		Name: "envd", Image: "local/base",
 		Ports: []corev1.ContainerPort{{Name: "envd", ContainerPort: v1alpha1.SandboxdPort}},
-		Env: []corev1.EnvVar{{Name: "SANDBOXD_INIT_SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: v1alpha1.InitSecretName}, Key: v1alpha1.InitSecretKey,
-		}}}},
 	})
 }
 

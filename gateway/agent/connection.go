@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// connection is for the few requests of one call to a sandboxd, which share a TCP
+// connection. Close it.
+type connection struct {
+	agent  *Agent
+	origin string
+	client *http.Client
+}
+
+func (a *Agent) connect(addr netip.Addr) *connection {
+	return &connection{
+		agent:  a,
+		origin: "http://" + net.JoinHostPort(addr.String(), strconv.Itoa(v1alpha1.SandboxdPort)),
+		client: &http.Client{
+			Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: agentConnectTimeout}).DialContext},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+func (c *connection) close() { c.client.CloseIdleConnections() }
+
+// call sends one request and returns the status and the body of its answer.
+func (c *connection) call(ctx context.Context, method, path string, header http.Header, body []byte) (int, []byte, error) {
+	if !c.agent.held() {
+		return 0, nil, errNoLease
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.origin+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header = header
+	res, err := c.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAgentAnswer))
+	return res.StatusCode, answer, err
+}

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/activation"
+)
+
+// errUnsigned says why a pod takes no /init of this gateway, for good.
+var errUnsigned = errors.New("it cannot be signed")
+
+// Init gives the pod's sandboxd the sandbox's token and environment, before which
+// it answers nobody. It may be repeated with the same ones. An
+// activation.ErrUnusable says that repeating it is of no use.
+func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error {
+	if !v1alpha1.RunsSandboxd(&pod.Spec) {
+		return fmt.Errorf("%w: no container of pod %s has sandboxd's port %d", activation.ErrUnusable, pod.Name, v1alpha1.SandboxdPort)
+	}
+	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	if err != nil {
+		return fmt.Errorf("pod %s cannot be reached: %w", pod.Name, err)
+	}
+	body, err := json.Marshal(struct {
+		Token string            `json:"accessToken"`
+		Env   map[string]string `json:"envVars,omitempty"`
+		Now   time.Time         `json:"timestamp"`
+	}{a.token(s), env, time.Now().UTC()})
+	if err != nil {
+		return fmt.Errorf("initialise sandboxd: %w", err)
+	}
+	c := a.connect(addr)
+	defer c.close()
+	// Headers and not the body: another gateway of an older version does not send
+	// them, and what one body says another's must not contradict.
+	header := http.Header{"Content-Type": {"application/json"}}
+	header.Set(sandboxHeader, s.Name)
+	header.Set(templateHeader, s.Spec.Pool)
+	switch err := a.sign(ctx, c, pod, header, body); {
+	case errors.Is(err, errUnsigned):
+		return fmt.Errorf("%w: pod %s: %w", activation.ErrUnusable, pod.Name, err)
+	case err != nil:
+		return fmt.Errorf("initialise sandboxd of pod %s: %w", pod.Name, err)
+	}
+	status, _, err := c.call(ctx, http.MethodPost, "/init", header, body)
+	switch {
+	case err != nil:
+		return fmt.Errorf("initialise sandboxd of pod %s: %w", pod.Name, err)
+	case status < 300:
+		return nil
+	case status == http.StatusConflict:
+		return fmt.Errorf("%w: sandboxd of pod %s was initialised otherwise already", activation.ErrUnusable, pod.Name)
+	case status == http.StatusUnauthorized:
+		return fmt.Errorf("%w: sandboxd of pod %s refuses this gateway's signature", activation.ErrUnusable, pod.Name)
+	case lasting(status):
+		return fmt.Errorf("%w: pod %s answered /init with %d", activation.ErrUnusable, pod.Name, status)
+	}
+	return fmt.Errorf("initialise sandboxd of pod %s: status %d", pod.Name, status)
+}
+
+// lasting reports whether the same request will be answered with this status again.
+func lasting(status int) bool {
+	return status < 500 && status != http.StatusTooManyRequests
+}
+
+// sign adds the signature of an /init to its header: with the key that the pod
+// carries, over the pod's UID and the nonce that its sandboxd made at its start, so
+// that no other pod takes it, and not this one after a restart either.
+func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, body []byte) error {
+	keyID := pod.Labels[v1alpha1.LabelInitKey]
+	if keyID == "" {
+		return fmt.Errorf("%w: it has no label %s, which the controller gives to pods that it makes", errUnsigned, v1alpha1.LabelInitKey)
+	}
+	status, answer, err := c.call(ctx, http.MethodGet, "/init", nil, nil)
+	if err != nil {
+		return err
+	}
+	var challenge struct {
+		Nonce string `json:"nonce"`
+	}
+	switch {
+	case status != http.StatusOK && lasting(status):
+		return fmt.Errorf("%w: GET /init is answered with %d; is its sandboxd of an older version?", errUnsigned, status)
+	case status != http.StatusOK:
+		return fmt.Errorf("GET /init: status %d", status)
+	case json.Unmarshal(answer, &challenge) != nil || challenge.Nonce == "":
+		return fmt.Errorf("%w: GET /init is answered without a nonce", errUnsigned)
+	}
+	message := initMessage(string(pod.UID), challenge.Nonce, header.Get(sandboxHeader), header.Get(templateHeader), body)
+	signature, ok, err := a.signer.Sign(ctx, keyID, message)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("%w: there is no init key %q any more", errUnsigned, keyID)
+	}
+	header.Set(signatureHeader, base64.StdEncoding.EncodeToString(signature))
+	return nil
+}
+
+// initMessage is what is signed; sandboxd/access builds the same. The nonce is the
+// pod's word: quoted, it cannot pass for the other parts.
+func initMessage(podUID, nonce, sandbox, template string, body []byte) []byte {
+	return fmt.Appendf(nil, "sandlane init 1\n%q\n%q\n%q\n%q\n%x\n", podUID, nonce, sandbox, template, sha256.Sum256(body))
+}

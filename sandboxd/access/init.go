@@ -1,0 +1,91 @@
+package access
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/sandlane/sandlane/sandboxd/identity"
+)
+
+// signatureHeader carries the signature of /init, in base64.
+const signatureHeader = "Sandlane-Init-Signature"
+
+const maxInitBody = 4 << 20
+
+// Challenge serves GET /init: the nonce that the signature of POST /init must be
+// over. It is random and of this process, so that a signed request for the sandbox
+// that was here before a restart is worth nothing after it.
+func (s *State) Challenge(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(map[string]string{"nonce": s.nonce})
+}
+
+// Init serves POST /init.
+func (s *State) Init(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxInitBody))
+	if err != nil {
+		Error(w, http.StatusBadRequest, "invalid body: "+err.Error())
+		return
+	}
+	if !s.signed(r.Header, text) {
+		Error(w, http.StatusUnauthorized, "unauthorized access, /init is for the control plane only")
+		return
+	}
+	var body struct {
+		claim
+		Timestamp time.Time `json:"timestamp"`
+	}
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &body); err != nil {
+			Error(w, http.StatusBadRequest, "invalid body: "+err.Error())
+			return
+		}
+	}
+	if body.DefaultUser != "" {
+		if _, err := s.options.Users.Lookup(body.DefaultUser); err != nil {
+			Error(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	if err := s.init(body.claim, body.Timestamp); err != nil {
+		Error(w, http.StatusConflict, err.Error())
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// signed reports whether a gateway has signed this /init for this pod and this
+// process. Without a key to check it by every /init counts as signed.
+func (s *State) signed(header http.Header, body []byte) bool {
+	if s.options.InitKey == nil {
+		return true
+	}
+	signature, err := base64.StdEncoding.DecodeString(header.Get(signatureHeader))
+	return err == nil && ed25519.Verify(s.options.InitKey, s.initMessage(header, body), signature)
+}
+
+// initMessage is what is signed; package agent of the gateway builds the same.
+func (s *State) initMessage(header http.Header, body []byte) []byte {
+	return fmt.Appendf(nil, "sandlane init 1\n%q\n%q\n%q\n%q\n%x\n",
+		s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), header.Get(identity.TemplateHeader), sha256.Sum256(body))
+}
+
+// errInitKey says that the key of /init cannot be used.
+var errInitKey = errors.New("the public key of /init is not 32 bytes in base64")
+
+// ParseInitKey reads the public key of /init.
+func ParseInitKey(text string) (ed25519.PublicKey, error) {
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return nil, errInitKey
+	}
+	return key, nil
+}
