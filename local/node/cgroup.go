@@ -34,16 +34,16 @@ func openCgroupsAt(root, hash string) *cgroups {
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
 		c.v2 = true
 		base := filepath.Join(root, cgroupName(hash))
-		_ = os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+memory +cpu"), 0)
+		delegate(root)
 		if os.Mkdir(base, 0o755) == nil {
-			_ = os.WriteFile(filepath.Join(base, "cgroup.subtree_control"), []byte("+memory +cpu"), 0)
+			delegate(base)
 			c.bases[""] = base
 		}
 		return c
 	}
 	// cpuacct only counts; where it is mounted together with cpu its folder is
 	// there already.
-	for _, controller := range []string{"memory", "cpu", "cpuacct"} {
+	for _, controller := range []string{"memory", "cpu", "cpuacct", "pids"} {
 		base := filepath.Join(root, controller, cgroupName(hash))
 		if err := os.Mkdir(base, 0o755); err == nil || errors.Is(err, os.ErrExist) {
 			c.bases[controller] = base
@@ -51,6 +51,18 @@ func openCgroupsAt(root, hash string) *cgroups {
 	}
 	return c
 }
+
+// delegate lets the groups below dir have limits: one controller a write, since a
+// write with one that the machine lacks does nothing.
+func delegate(dir string) {
+	for _, controller := range []string{"+memory", "+cpu", "+pids"} {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controller), 0)
+	}
+}
+
+// maxPids bounds the processes and threads of one container: enough for a build or
+// a browser, and so few that a fork bomb leaves the machine's other processes theirs.
+const maxPids = 4096
 
 // cgroup is the group of one container; nil is a container without one.
 type cgroup struct {
@@ -76,6 +88,11 @@ func (c *cgroups) make(name string, r corev1.ResourceRequirements) *cgroup {
 			_ = os.WriteFile(filepath.Join(dir, file), []byte(value), 0)
 		}
 	}
+	pids := "pids"
+	if c.v2 {
+		pids = ""
+	}
+	set(pids, "pids.max", strconv.Itoa(maxPids))
 	if limit := r.Limits.Memory().Value(); limit > 0 {
 		if c.v2 {
 			set("", "memory.max", strconv.FormatInt(limit, 10))

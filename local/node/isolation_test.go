@@ -59,6 +59,7 @@ func TestPodsAreIsolated(t *testing.T) {
 		{"/etc/shadow", "test -e /etc/shadow", 1},
 		{"/sys", "test -e /sys/kernel", 1},
 		{"own use of memory", "cat /sys/fs/cgroup/memory.current /sys/fs/cgroup/memory/memory.usage_in_bytes 2>/dev/null | grep -q '[1-9]'", 0},
+		{"processes are bounded", "grep -qx 4096 /sys/fs/cgroup/pids.max || grep -qx 4096 /sys/fs/cgroup/pids/pids.max", 0},
 		{"own limits cannot be changed", "echo 1 > /sys/fs/cgroup/memory.max || echo 1 > /sys/fs/cgroup/memory/memory.limit_in_bytes", -1},
 		{"kernel settings", "echo x > /proc/sys/kernel/core_pattern", -1},
 		{"sysrq", "echo h > /proc/sysrq-trigger", -1},

@@ -203,6 +203,9 @@ func TestCgroupVersion2(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := openCgroupsAt(root, "abc").make("pod_main", corev1.ResourceRequirements{})
+	if raw, err := os.ReadFile(filepath.Join(root, "sandlane-abc", "pod_main", "pids.max")); string(raw) != "4096" {
+		t.Errorf("the limit of processes is %q, %v", raw, err)
+	}
 	if g.oomKilled() {
 		t.Error("without events there was a kill")
 	}
