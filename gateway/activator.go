@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
@@ -35,7 +33,7 @@ func translate(err error) error {
 	case quota{}.Exceeded(err):
 		return fmt.Errorf("%w: %w", extproc.ErrSandboxLimit, err)
 	case errors.Is(err, activation.ErrInvalid):
-		return fmt.Errorf("%w: %w", &extproc.InvalidError{Reason: invalidReason(err)}, err)
+		return fmt.Errorf("%w: %w", &extproc.InvalidError{Reason: schedule.PublicReason(err)}, err)
 	case errors.Is(err, activation.ErrForbidden):
 		return fmt.Errorf("%w: %w", extproc.ErrNotPermitted, err)
 	}
@@ -52,14 +50,4 @@ var activationErrors = []struct{ from, to error }{
 	{activation.ErrParkingFull, extproc.ErrParkingFull},
 	{activation.ErrNoCapacity, extproc.ErrNoCapacity},
 	{activation.ErrShutdown, extproc.ErrDraining},
-}
-
-// invalidReason is what anyone may read of an activation.ErrInvalid. The scheduler has
-// taken out what may show a pod's environment; the API server's own words have not
-// been looked at.
-func invalidReason(err error) string {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return schedule.Reasons(err)
-	}
-	return err.Error()
 }

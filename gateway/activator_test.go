@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
 )
@@ -57,7 +58,8 @@ func TestRefusalsAreTranslated(t *testing.T) {
 		want string // in the reason
 	}{
 		"of the API server": {fmt.Errorf("%w: %w", activation.ErrInvalid, status(metav1.StatusReasonInvalid, 422, "SECRET", cause)), "spec.image: no spaces"},
-		"of the scheduler":  {fmt.Errorf("%w: spec.image: no spaces", activation.ErrInvalid), "spec.image: no spaces"},
+		"of the scheduler":  {fmt.Errorf("%w: claim pod SECRET: %w", activation.ErrInvalid, &schedule.InvalidError{Reason: "spec.image: no spaces"}), "spec.image: no spaces"},
+		"of neither":        {fmt.Errorf("%w: of pod SECRET", activation.ErrInvalid), "refused"},
 	} {
 		var invalid *extproc.InvalidError
 		got := translate(fmt.Errorf("activate sandbox x: %w", tc.from))

@@ -2,12 +2,14 @@ package e2b
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"unicode/utf8"
+
+	"sigs.k8s.io/json"
 )
 
 // maxBody bounds a request's body.
@@ -35,11 +37,16 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return refuse(http.StatusBadRequest, "The request's body could not be read.")
 	}
+	if !utf8.Valid(data) {
+		return refuse(http.StatusBadRequest, "The request's body is not valid UTF-8.")
+	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
 	return nil
 }
 
-// decode reads the validated body into into; an empty one leaves it as it is.
+// decode reads the validated body into into; an empty one leaves it as it is. Names
+// count as they are written, as in openapi.yaml against which the body was checked:
+// the decoder of the standard library would take "Timeout" for "timeout", unchecked.
 func decode(r *http.Request, into any) error {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -48,7 +55,7 @@ func decode(r *http.Request, into any) error {
 	if len(data) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := json.UnmarshalCaseSensitivePreserveInts(data, into); err != nil {
 		// The decoder's text may repeat what the body says; it is not passed on.
 		return refuse(http.StatusBadRequest, "The request's body is not what this operation takes.")
 	}

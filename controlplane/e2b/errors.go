@@ -32,6 +32,20 @@ func internal(id string) *refusal {
 	return refuse(http.StatusInternalServerError, "Internal error; its ID in the log is "+id)
 }
 
+// InvalidError is an ErrInvalid whose reason the client reads. What is wrapped around
+// it stays inside.
+type InvalidError struct{ Reason string }
+
+// Invalidf returns an InvalidError.
+func Invalidf(format string, args ...any) *InvalidError {
+	return &InvalidError{fmt.Sprintf(format, args...)}
+}
+
+func (e *InvalidError) Error() string { return ErrInvalid.Error() + ": " + e.Reason }
+
+// Unwrap makes it an ErrInvalid.
+func (*InvalidError) Unwrap() error { return ErrInvalid }
+
 func notFound(sandboxID string) *refusal {
 	return refuse(http.StatusNotFound, fmt.Sprintf("Sandbox %q doesn't exist or you don't have access to it", sandboxID))
 }
@@ -68,7 +82,11 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	case errors.Is(err, ErrQuota):
 		return &refusal{status: http.StatusTooManyRequests, message: "The limit of sandboxes is reached.", retryAfter: 5 * time.Second}
 	case errors.Is(err, ErrInvalid):
-		return refuse(http.StatusBadRequest, err.Error())
+		var invalid *InvalidError
+		if errors.As(err, &invalid) {
+			return refuse(http.StatusBadRequest, "Invalid sandbox: "+invalid.Reason)
+		}
+		return refuse(http.StatusBadRequest, "Invalid sandbox")
 	case errors.Is(err, ErrKeysNotReady):
 		return &refusal{status: http.StatusServiceUnavailable, message: "The API keys are not known yet.", retryAfter: time.Second}
 	case errors.Is(err, context.DeadlineExceeded):

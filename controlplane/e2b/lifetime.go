@@ -77,6 +77,9 @@ func (s *Server) RefreshSandbox(w http.ResponseWriter, r *http.Request, _ string
 func (s *Server) SetSandboxTimeout(w http.ResponseWriter, r *http.Request, _ string) {
 	var body api.SandboxTimeout
 	err := decode(r, &body)
+	if err == nil && body.Timeout < 0 {
+		err = refuse(http.StatusBadRequest, "timeout: must not be negative")
+	}
 	if err == nil {
 		var sandbox Sandbox
 		var template Template
@@ -104,6 +107,9 @@ func (s *Server) extend(ctx context.Context, sandbox Sandbox, template Template,
 // timeoutWithin returns a timeout in seconds as a duration, if it is one that a
 // sandbox may have.
 func timeoutWithin(longest time.Duration, timeout int64) (time.Duration, error) {
+	if timeout < 0 {
+		return 0, refuse(http.StatusBadRequest, "timeout: must not be negative")
+	}
 	if timeout > int64(longest/time.Second) {
 		return 0, refuse(http.StatusBadRequest, fmt.Sprintf("timeout: cannot be greater than %d seconds", int64(longest/time.Second)))
 	}

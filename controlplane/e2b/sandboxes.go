@@ -19,7 +19,8 @@ var (
 	ErrQuota = errors.New("the limit of sandboxes is reached")
 	// ErrBusy: this gateway reads too much already. Nothing was done.
 	ErrBusy = errors.New("too much at once")
-	// ErrInvalid: the API server refuses what was asked for; the text says why.
+	// ErrInvalid: the API server, or the pool, cannot take what was asked for. An
+	// InvalidError says why.
 	ErrInvalid = errors.New("invalid sandbox")
 	// ErrOutcomeUnknown: it cannot be said whether a sandbox was made; what may
 	// have been made is being ended. The caller must not repeat by itself.

@@ -45,3 +45,24 @@ var (
 
 	errConflict = fmt.Errorf("%w: it gave up on its own write races", ErrUnavailable)
 )
+
+// InvalidError is an ErrInvalid with what is wrong. What is wrapped around it may
+// name a pod; Reason does not, and shows nothing of the pod's environment.
+type InvalidError struct{ Reason string }
+
+func invalidf(format string, args ...any) error { return &InvalidError{fmt.Sprintf(format, args...)} }
+
+func (e *InvalidError) Error() string { return ErrInvalid.Error() + ": " + e.Reason }
+
+// Unwrap makes it an ErrInvalid.
+func (*InvalidError) Unwrap() error { return ErrInvalid }
+
+// PublicReason is what a client may read of an error that says that a claim, or the
+// API server's object, is invalid.
+func PublicReason(err error) string {
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return invalid.Reason
+	}
+	return Reasons(err)
+}

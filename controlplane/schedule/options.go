@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -51,12 +50,12 @@ func (o ClaimOptions) claim(of *shape) (Claim, error) {
 	}
 	for key := range o.Labels {
 		if strings.HasPrefix(key, reserved) && key != v1alpha1.LabelEnv {
-			return Claim{}, fmt.Errorf("%w: label %s is not a claim's to set", ErrInvalid, key)
+			return Claim{}, invalidf("label %s is not a claim's to set", key)
 		}
 	}
 	for key := range o.Annotations {
 		if strings.HasPrefix(key, reserved) {
-			return Claim{}, fmt.Errorf("%w: annotation %s is not a claim's to set", ErrInvalid, key)
+			return Claim{}, invalidf("annotation %s is not a claim's to set", key)
 		}
 	}
 	return Claim{Phase: phase, Images: images, Labels: o.Labels, Annotations: o.Annotations}, nil
@@ -80,7 +79,7 @@ func imageChanges(containers []container, want map[string]string) ([]ImageChange
 	if known < len(want) {
 		for _, name := range slices.Sorted(maps.Keys(want)) {
 			if !slices.ContainsFunc(containers, func(c container) bool { return c.name == name }) {
-				return nil, fmt.Errorf("%w: the pool's pods have no container %q", ErrInvalid, name)
+				return nil, invalidf("the pool's pods have no container %q", name)
 			}
 		}
 	}
@@ -96,11 +95,11 @@ func targetPhase(want v1alpha1.PodPhase, changed, hooks bool) (v1alpha1.PodPhase
 	case want == "":
 		return v1alpha1.PodRunning, nil
 	case want == v1alpha1.PodRunning && changed:
-		return "", fmt.Errorf("%w: a pod whose image changes is not running yet", ErrInvalid)
+		return "", invalidf("a pod whose image changes is not running yet")
 	case want == v1alpha1.PodRunning && hooks:
-		return "", fmt.Errorf("%w: a pod with post-start hooks is not running before they are done", ErrInvalid)
+		return "", invalidf("a pod with post-start hooks is not running before they are done")
 	case want == v1alpha1.PodRunning, want == v1alpha1.PodStarting:
 		return want, nil
 	}
-	return "", fmt.Errorf("%w: a claim cannot leave its pod %s", ErrInvalid, want)
+	return "", invalidf("a claim cannot leave its pod %s", want)
 }

@@ -78,7 +78,7 @@ func (v verdict) asError(doing string, err error) error {
 	case gone:
 		return fmt.Errorf("%s: %w", doing, ErrPodGone)
 	case invalid:
-		return fmt.Errorf("%s: %w: %s", doing, ErrInvalid, Reasons(err))
+		return fmt.Errorf("%s: %w", doing, &InvalidError{Reasons(err)})
 	case forbidden:
 		return fmt.Errorf("%s: %w: %w", doing, ErrForbidden, err)
 	case throttled:

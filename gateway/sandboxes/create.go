@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway/activation"
 )
 
@@ -68,11 +69,14 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 	pool, ok := x.index.Pool(n.Namespace, n.Pool)
 	if !ok || pool.Deleting {
-		return nil, fmt.Errorf("%w: there is no pool %s", e2b.ErrInvalid, n.Pool)
+		return nil, e2b.Invalidf("there is no pool %s", n.Pool)
 	}
 	if t := x.index.Template(pool); t == nil || !v1alpha1.RunsSandboxd(&t.Template.Spec) {
-		return nil, fmt.Errorf("%w: pool %s does not run sandboxd: no container of its template has the port %d",
-			e2b.ErrInvalid, n.Pool, v1alpha1.SandboxdPort)
+		return nil, e2b.Invalidf("pool %s does not run sandboxd: no container of its template has the port %d",
+			n.Pool, v1alpha1.SandboxdPort)
+	}
+	if now := time.Now(); !possibleEnd(now, n.EndAt) {
+		return nil, e2b.Invalidf("it cannot end at %s", n.EndAt.UTC().Format(time.RFC3339))
 	}
 	end := metav1.NewTime(n.EndAt.UTC().Truncate(time.Second))
 	m := &activation.Make{
@@ -93,12 +97,17 @@ func (x *Backend) createError(err error) error {
 		{activation.ErrNoCapacity, e2b.ErrNoCapacity},
 		{activation.ErrParkingFull, e2b.ErrNoCapacity},
 		{activation.ErrShutdown, e2b.ErrNoCapacity}, // not here, nothing was made, try again
-		{activation.ErrPoolNotFound, e2b.ErrInvalid},
-		{activation.ErrInvalid, e2b.ErrInvalid},
 	} {
 		if errors.Is(err, m.from) {
 			return fmt.Errorf("%w: %w", m.to, err)
 		}
+	}
+	// The errors' own texts name pods, which are nothing for clients.
+	switch {
+	case errors.Is(err, activation.ErrPoolNotFound):
+		return fmt.Errorf("%w: %w", e2b.Invalidf("the template's pool is gone"), err)
+	case errors.Is(err, activation.ErrInvalid):
+		return fmt.Errorf("%w: %w", e2b.Invalidf("%s", schedule.PublicReason(err)), err)
 	}
 	if x.quota.Exceeded(err) {
 		return fmt.Errorf("%w: %w", e2b.ErrQuota, err)

@@ -80,7 +80,7 @@ func (x *Backend) canRestrict(ctx context.Context, namespace, pool string, e e2b
 		}
 		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 		if err != nil || selector.Matches(pod) {
-			return fmt.Errorf("%w: denyOut, allow_internet_access: NetworkPolicy %q restricts what this template's sandboxes connect to, and Kubernetes cannot combine it with rules of theirs", e2b.ErrInvalid, p.Name)
+			return e2b.Invalidf("denyOut, allow_internet_access: NetworkPolicy %q restricts what this template's sandboxes connect to, and Kubernetes cannot combine it with rules of theirs", p.Name)
 		}
 	}
 	return nil

@@ -41,6 +41,16 @@ func (x *Backend) End(ctx context.Context, namespace, id string) error {
 	return nil
 }
 
+// endSlack is by how much an end may be outside of a sandbox's longest life: clocks
+// differ, and times are rounded.
+const endSlack = time.Minute
+
+// possibleEnd reports whether a sandbox that was made then may end at that time. The
+// REST API asks for no other; this holds whatever it has computed.
+func possibleEnd(made, at time.Time) bool {
+	return !at.Before(made.Add(-endSlack)) && !at.After(made.Add(maxLifetime+endSlack))
+}
+
 // setEndTries bounds how often SetEnd starts over because the sandbox changed.
 const setEndTries = 5
 
@@ -52,6 +62,9 @@ func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time
 		s, err := x.get(ctx, namespace, id)
 		if err != nil {
 			return e2b.Sandbox{}, err
+		}
+		if !possibleEnd(s.CreationTimestamp.Time, at) {
+			return e2b.Sandbox{}, e2b.Invalidf("it cannot end at %s", at.UTC().Format(time.RFC3339))
 		}
 		was := s.Spec.Timeouts.EndAt
 		if was != nil && was.Equal(&to) || !shorten && (was == nil || !to.After(was.Time)) {
