@@ -2,6 +2,7 @@ package reconcilers_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,12 @@ func TestFailuresLeaveARecord(t *testing.T) {
 			if s.Spec.End.Reason != v1alpha1.EndFailed || s.Status.FencedAt == nil || len(w.gateways.of(pod.Status.PodIP)) == 0 {
 				t.Errorf("end %+v, fenced %v", s.Spec.End, s.Status.FencedAt)
 			}
+			kubetest.Eventually(t, soon, "the Event of the failure alone", func() error {
+				if told := w.eventsOf(s); !slices.Equal(told, []string{"Ended"}) {
+					return fmt.Errorf("%v", told)
+				}
+				return nil
+			})
 			w.awaitGone(pod)
 			w.await("p", v1alpha1.PodIdle, 1)
 		})

@@ -83,6 +83,12 @@ func (l *logs) show(t *testing.T) {
 // newWorld also makes the test a parallel one: most of its time is waiting.
 func newWorld(t *testing.T, configure ...func(*world)) *world {
 	t.Parallel()
+	return newWorldAlone(t, configure...)
+}
+
+// newWorldAlone is newWorld for a test that looks at what the whole API server does:
+// it runs before the parallel ones.
+func newWorldAlone(t *testing.T, configure ...func(*world)) *world {
 	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t), gateways: &gateways{}}
 	w.options.Fencer = w.gateways
 	w.node = newNode(w)

@@ -3,7 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"time"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +19,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
-// end carries an end out, as far as it gets: record, stop, fence, Ended, gone.
+// end carries an end out, as far as it gets: stop, fence, Ended, gone.
 func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	if s.Status.Phase == v1alpha1.SandboxEnded {
 		r.fences.forget(s.Name)
@@ -29,68 +29,101 @@ func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result,
 		return r.keep(ctx, s)
 	}
 	// One that waits for gateways reads nothing.
-	wait, fenced := r.fences.look(s.Name, s.UID)
-	if !fenced && wait == 0 {
-		var err error
-		if s, wait, err = r.close(ctx, s); err != nil {
+	f, begun := r.fences.look(s.Name, s.UID)
+	if !begun {
+		return r.close(ctx, s)
+	}
+	if f.done {
+		failpoint.Hit("sandbox/fenced") // every gateway knows, the record does not say so
+		return r.markEnded(ctx, s, f.record)
+	}
+	if s.Status.Phase != v1alpha1.SandboxEnding {
+		if f.age < quickFence {
+			return ctrl.Result{RequeueAfter: min(f.wait, quickFence-f.age)}, nil
+		}
+		if _, err := r.markEnding(ctx, s, f.record); err != nil {
 			return again(err)
 		}
 	}
-	if wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
-	}
-	failpoint.Hit("sandbox/fenced") // every gateway knows, the record does not say so
-	s, err := r.markEnded(ctx, s)
-	if err != nil {
-		return again(err)
-	}
-	return r.keep(ctx, s)
+	return ctrl.Result{RequeueAfter: f.wait}, nil
 }
 
-// close records, stops and fences; a wait above 0 is for the fence. It returns
-// the Sandbox as written.
-func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, time.Duration, error) {
+// close stops the pod and asks for the fence. What the status must say before the
+// pod can go is written first, if it does not say so already.
+func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	failpoint.Hit("sandbox/ending") // the end is written, nothing of it carried out
 	pod, err := boundPod(ctx, r.APIReader, s)
 	if err != nil {
-		return nil, 0, err
+		return ctrl.Result{}, err
 	}
-	if s, err = r.record(ctx, s, pod); err != nil {
-		return nil, 0, err
+	rec := r.capture(s, pod)
+	if rec.address != s.Status.Address || rec.claim != s.Status.AddressClaim {
+		if s, err = r.markEnding(ctx, s, rec); err != nil {
+			return again(err)
+		}
 	}
-	failpoint.Hit("sandbox/recorded") // Ending and the stop record are written, the pod runs
-	rv, err := r.stop(ctx, s, pod)
+	failpoint.Hit("sandbox/recorded") // the address is on record, the pod runs
+	rv, err := r.stop(ctx, s, rec, pod)
 	if err != nil {
-		return nil, 0, err
+		return again(err)
 	}
 	failpoint.Hit("sandbox/stopped") // the pod is stopping, no gateway was asked
-	wait, err := r.fence(ctx, s, rv)
-	return s, wait, err
+	if rec.address == "" || s.Status.FencedAt != nil {
+		return r.markEnded(ctx, s, rec)
+	}
+	addr, err := netip.ParseAddr(rec.address)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("the sandbox's address: %w", err)
+	}
+	r.fences.begin(s.Name, s.UID, addr, rv, rec)
+	return ctrl.Result{RequeueAfter: quickFence}, nil
 }
 
-// record writes down what must outlive the pod, before anything happens to it.
-func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
-	next := s.DeepCopy()
-	next.Status.Phase = v1alpha1.SandboxEnding
-	next.Status.Reason = string(s.Spec.End.Reason)
-	ours := pod != nil && v1alpha1.Backs(pod, s)
-	if ours {
-		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
+// record is what must outlive the pod, as it was before anything happened to it.
+type record struct {
+	// address is the one to be fenced, and claim whose it is or was.
+	address, claim string
+	stop           *v1alpha1.StopRecord
+}
+
+// capture takes what must outlive the pod; the ledger knows its address from here
+// on.
+func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
+	rec := record{address: s.Status.Address, claim: s.Status.AddressClaim, stop: s.Status.Stop}
+	if pod != nil && v1alpha1.Backs(pod, s) {
+		addr := pod.Annotations[v1alpha1.AnnotationAddress]
+		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, addr)
 		// Also one that the pod cannot be reached on any more: it may have been.
-		if addr := pod.Annotations[v1alpha1.AnnotationAddress]; addr != "" {
-			next.Status.Address, next.Status.AddressClaim = addr, s.Spec.Binding.ClaimID
+		if addr != "" {
+			rec.address, rec.claim = addr, s.Spec.Binding.ClaimID
 		}
-		if next.Status.Stop == nil {
-			next.Status.Stop = sandboxpool.CaptureSandboxStopRecord(pod, s.Spec.End)
+		if rec.stop == nil {
+			rec.stop = sandboxpool.CaptureSandboxStopRecord(pod, s.Spec.End)
 		}
 	}
-	if next.Status.Stop == nil && served(s) {
-		next.Status.Stop = sandboxpool.RecordWithoutPod(s.Spec.Binding.PodName, s.Spec.End)
+	if rec.stop == nil && served(s) {
+		rec.stop = sandboxpool.RecordWithoutPod(s.Spec.Binding.PodName, s.Spec.End)
 	}
+	return rec
+}
+
+// with returns a copy of the Sandbox whose status says that it is over, and how far
+// that has been carried out.
+func (rec record) with(s *v1alpha1.Sandbox, phase v1alpha1.SandboxPhase) *v1alpha1.Sandbox {
+	next := s.DeepCopy()
+	next.Status.Phase, next.Status.Reason = phase, string(s.Spec.End.Reason)
+	next.Status.Address, next.Status.AddressClaim, next.Status.Stop = rec.address, rec.claim, rec.stop
 	if next.Status.EndedAt == nil {
 		at := s.Spec.End.At
 		next.Status.EndedAt = &at
 	}
+	return next
+}
+
+// markEnding writes the record down before the fence is acknowledged. It returns
+// the Sandbox as written.
+func (r *Reconciler) markEnding(ctx context.Context, s *v1alpha1.Sandbox, rec record) (*v1alpha1.Sandbox, error) {
+	next := rec.with(s, v1alpha1.SandboxEnding)
 	setReady(next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return nil, err
@@ -101,47 +134,51 @@ func (r *Reconciler) record(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 	return next, nil
 }
 
-// tell says in an Event why the sandbox ended.
+// tell counts the end, and says in an Event why a sandbox failed.
 func (r *Reconciler) tell(s *v1alpha1.Sandbox) {
 	end := s.Spec.End
-	kind := corev1.EventTypeNormal
-	if end.Reason == v1alpha1.EndFailed || end.Reason == v1alpha1.EndStartupTimeout {
-		kind = corev1.EventTypeWarning
+	r.Metrics.ended(end.Reason)
+	if end.Reason != v1alpha1.EndFailed && end.Reason != v1alpha1.EndStartupTimeout {
+		return // spec.end says as much
 	}
 	note := string(end.Reason)
 	if end.Message != "" {
 		note += ": " + end.Message
 	}
-	r.event(s, kind, "Ended", "End", "%s", note)
-	r.Metrics.ended(end.Reason)
+	r.event(s, corev1.EventTypeWarning, "Ended", "End", "%s", note)
 }
 
-// markEnded notes that every gateway knows. The ledger learns it after the API:
-// if the write fails, the address stays taken and the fence is sent again. It
-// does not learn of a former claim's address: that claim's pod may still run, and
-// the sweep sees to it.
-func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
-	next := s.DeepCopy()
-	next.Status.Phase = v1alpha1.SandboxEnded
-	if s.Status.Address != "" {
+// markEnded writes the record down, or what it lacks, and that every gateway knows.
+// The ledger learns it after the API: if the write fails, the address stays taken
+// and the write is tried again. It does not learn of a former claim's address: that
+// claim's pod may still run, and the sweep sees to it.
+func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox, rec record) (ctrl.Result, error) {
+	next := rec.with(s, v1alpha1.SandboxEnded)
+	if rec.address != "" && next.Status.FencedAt == nil {
 		now := metav1.NewMicroTime(r.now())
 		next.Status.FencedAt = &now
 	}
 	setReady(next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
-		return nil, err
+		return again(err)
 	}
 	failpoint.Hit("sandbox/ended") // fencedAt is written, the ledger does not know
-	if served(s) {
-		r.Ledger.Fenced(s.Spec.Binding.ClaimID, s.Status.Address)
+	if s.Status.Phase != v1alpha1.SandboxEnding {
+		r.tell(next)
 	}
-	return next, nil
+	if served(next) {
+		r.Ledger.Fenced(s.Spec.Binding.ClaimID, rec.address)
+	}
+	return r.keep(ctx, next)
 }
 
 // keep holds the record as long as the store wants it, or, if it was deleted,
 // until its address has been out of use for address.Hold.
 func (r *Reconciler) keep(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	now := r.now()
+	if s.DeletionTimestamp == nil && r.written.isDeleted(s) {
+		return ctrl.Result{}, nil // the delete's event asks again
+	}
 	if s.DeletionTimestamp == nil {
 		if r.SandboxStore != nil {
 			if err := r.SandboxStore.Save(ctx, s); err != nil {
@@ -154,6 +191,9 @@ func (r *Reconciler) keep(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return ctrl.Result{}, fmt.Errorf("deleting the record: %w", err)
+		}
+		if err == nil {
+			r.written.noteDeleted(s)
 		}
 		return ctrl.Result{}, nil
 	}

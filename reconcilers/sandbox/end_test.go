@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,11 +24,15 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/address"
 )
 
-// rig is a Reconciler with one slot for fences, whose live reads are counted.
+// rig is a Reconciler whose live reads and writes of a status are counted.
 type rig struct {
 	*Reconciler
 	clock *clocktesting.FakePassiveClock
 	reads atomic.Int32
+	// written are the phases of the statuses that were written.
+	mu      sync.Mutex
+	written []v1alpha1.SandboxPhase // guarded by mu
+	woken   atomic.Bool
 	// fence is what the gateways answer; asked are the addresses.
 	fence error
 	asked []string
@@ -64,8 +70,20 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 			return nil
 		},
 	})
-	g.Reconciler = &Reconciler{Client: c, APIReader: live, Fencer: g, Ledger: address.NewLedger(g.clock), Clock: g.clock}
-	g.complete(2)
+	writing := interceptor.NewClient(c, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			err := c.SubResource(sub).Patch(ctx, o, p, opts...)
+			if err == nil {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				g.written = append(g.written, o.(*v1alpha1.Sandbox).Status.Phase)
+			}
+			return err
+		},
+	})
+	g.Reconciler = &Reconciler{Client: writing, APIReader: live, Fencer: g, Ledger: address.NewLedger(g.clock), Clock: g.clock}
+	g.complete()
+	g.fences.wake = func(string) { g.woken.Store(true) }
 	return g
 }
 
@@ -78,14 +96,25 @@ func (g *rig) sandbox(t *testing.T) *v1alpha1.Sandbox {
 	return s
 }
 
+// step is a look, and the one that the gateways' answers wake.
 func (g *rig) step(t *testing.T) (wait time.Duration, reads int32) {
 	t.Helper()
 	before := g.reads.Load()
+	for {
+		wait = g.look(t)
+		if g.fences.asks.Wait(); !g.woken.Swap(false) {
+			return wait, g.reads.Load() - before
+		}
+	}
+}
+
+func (g *rig) look(t *testing.T) time.Duration {
+	t.Helper()
 	result, err := g.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "s"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return result.RequeueAfter, g.reads.Load() - before
+	return result.RequeueAfter
 }
 
 func endingOne() (*v1alpha1.Sandbox, *corev1.Pod) {
@@ -95,27 +124,17 @@ func endingOne() (*v1alpha1.Sandbox, *corev1.Pod) {
 	return s, pod
 }
 
-// TestWhoWaitsForGatewaysReadsNothing: the pod is stopped at once, slot or not;
-// after that an end costs live reads only when it can ask the gateways.
+// TestWhoWaitsForGatewaysReadsNothing: the pod is stopped at once; after that an end
+// costs no live read.
 func TestWhoWaitsForGatewaysReadsNothing(t *testing.T) {
 	s, pod := endingOne()
 	g := newRig(t, s, pod)
-	g.fences.enter() // somebody else has the slot
-	if wait, reads := g.step(t); wait < slotWait || wait > 2*slotWait || reads == 0 {
-		t.Errorf("first: again after %v with %d live reads", wait, reads)
-	}
-	if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || v1alpha1.PhaseOf(pod) != v1alpha1.PodStopping {
-		t.Errorf("without a slot the pod is %s, %v", v1alpha1.PhaseOf(pod), err)
-	}
-	for range 3 {
-		if wait, reads := g.step(t); wait < slotWait || wait > 2*slotWait || reads != 0 {
-			t.Errorf("no slot: again after %v with %d live reads", wait, reads)
-		}
-	}
-	g.fences.leave()
 	g.fence = errors.New("a gateway is away")
 	if wait, reads := g.step(t); wait != time.Second || reads == 0 || len(g.asked) != 1 {
-		t.Errorf("a slot: again after %v with %d live reads, asked %v", wait, reads, g.asked)
+		t.Errorf("first: again after %v with %d live reads, asked %v", wait, reads, g.asked)
+	}
+	if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || v1alpha1.PhaseOf(pod) != v1alpha1.PodStopping {
+		t.Errorf("the pod is %s, %v", v1alpha1.PhaseOf(pod), err)
 	}
 	g.clock.SetTime(now.Add(400 * time.Millisecond))
 	if wait, reads := g.step(t); wait != 600*time.Millisecond || reads != 0 || len(g.asked) != 1 {
@@ -123,24 +142,127 @@ func TestWhoWaitsForGatewaysReadsNothing(t *testing.T) {
 	}
 	g.clock.SetTime(now.Add(time.Second))
 	g.fence = nil
-	g.step(t)
+	if _, reads := g.step(t); reads != 0 {
+		t.Errorf("%d live reads for what was read before", reads)
+	}
 	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil || s.Status.Address != "10.0.0.1" {
 		t.Errorf("status %+v", s.Status)
 	}
 }
 
-// TestAcknowledgedFenceIsNotReadFor: all that is left is the write that failed.
-func TestAcknowledgedFenceIsNotReadFor(t *testing.T) {
+// runningOne is one that ends, whose status says what it did when it ran, and its
+// pod.
+func runningOne() (*v1alpha1.Sandbox, *corev1.Pod) {
 	s, pod := endingOne()
+	had(s, "c")
+	s.Status.Phase = v1alpha1.SandboxRunning
+	pod.Finalizers = []string{"other/one", v1alpha1.FinalizerPod}
+	return s, pod
+}
+
+// The end of a sandbox that ran is one write to its status, and one to its pod,
+// which lets it go.
+func TestAnEndIsOneStatusWrite(t *testing.T) {
+	s, pod := runningOne()
 	g := newRig(t, s, pod)
-	g.fences.enter()
 	g.step(t)
-	g.fences.acknowledged("s", "uid")
-	if _, reads := g.step(t); reads != 0 || len(g.asked) != 0 {
-		t.Errorf("%d live reads, asked %v", reads, g.asked)
+	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil || s.Status.Stop == nil || s.Status.EndedAt == nil {
+		t.Errorf("status %+v", s.Status)
 	}
+	if !slices.Equal(g.written, []v1alpha1.SandboxPhase{v1alpha1.SandboxEnded}) {
+		t.Errorf("statuses written: %v", g.written)
+	}
+	if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || !slices.Equal(pod.Finalizers, []string{"other/one"}) {
+		t.Errorf("finalizers %v, %v", pod.Finalizers, err)
+	}
+}
+
+// A fence that is not quick does not keep what is known from being written.
+func TestASlowFenceIsEndingMeanwhile(t *testing.T) {
+	s, pod := runningOne()
+	g := newRig(t, s, pod)
+	answer := make(chan error)
+	g.fences.attempt = func(context.Context, netip.Addr, uint64) error { return <-answer }
+	if wait := g.look(t); wait != quickFence || len(g.written) != 0 {
+		t.Errorf("again after %v, written %v", wait, g.written)
+	}
+	g.clock.SetTime(now.Add(quickFence))
+	g.look(t)
+	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnding || s.Status.Stop == nil || s.Status.FencedAt != nil {
+		t.Errorf("status %+v", s.Status)
+	}
+	answer <- nil
+	g.fences.asks.Wait()
+	g.look(t)
 	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil {
 		t.Errorf("status %+v", s.Status)
+	}
+}
+
+// Until the address of the claim is on record the pod is neither stopped nor let go,
+// and one that may be used again is not let go at all.
+func TestAPodIsLetGoOnlyWhenItsAddressIsOnRecord(t *testing.T) {
+	kept := func(t *testing.T, g *rig, pod *corev1.Pod) bool {
+		t.Helper()
+		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Contains(pod.Finalizers, v1alpha1.FinalizerPod)
+	}
+	t.Run("not on record", func(t *testing.T) {
+		s, pod := runningOne()
+		s.Status = v1alpha1.SandboxStatus{}
+		g := newRig(t, s, pod)
+		refused := errors.New("the status cannot be written")
+		g.Client = interceptor.NewClient(g.Client.(client.WithWatch), interceptor.Funcs{
+			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+				return refused
+			},
+		})
+		if _, err := g.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "s"}}); !errors.Is(err, refused) {
+			t.Fatal(err)
+		}
+		if !kept(t, g, pod) || v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping {
+			t.Errorf("the pod is %s, with finalizers %v", v1alpha1.PhaseOf(pod), pod.Finalizers)
+		}
+	})
+	t.Run("used again", func(t *testing.T) {
+		s, pod := runningOne()
+		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		pool.Spec.RecyclePolicy = v1alpha1.RecycleInPlace
+		g := newRig(t, s, pod, pool)
+		g.step(t)
+		if !kept(t, g, pod) || v1alpha1.PhaseOf(pod) != v1alpha1.PodStopping {
+			t.Errorf("the pod is %s, with finalizers %v", v1alpha1.PhaseOf(pod), pod.Finalizers)
+		}
+	})
+}
+
+// A controller that dies between the pod's write and the status leaves both to the
+// next one, be the pod still there or not.
+func TestTheNextControllerFinishesAnEnd(t *testing.T) {
+	for name, gone := range map[string]bool{"the pod is there": false, "the pod has gone": true} {
+		t.Run(name, func(t *testing.T) {
+			s, pod := runningOne()
+			pod.Finalizers = []string{v1alpha1.FinalizerPod}
+			g := newRig(t, s, pod)
+			g.fences.attempt = func(context.Context, netip.Addr, uint64) error { return errors.New("it died first") }
+			g.look(t)
+			g.fences.asks.Wait()
+			if gone {
+				if err := g.Client.Delete(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.fences = newFences(g.clock, g.attempt)
+			g.fences.wake = func(string) { g.woken.Store(true) }
+			g.woken.Store(false)
+			g.step(t)
+			s = g.sandbox(t)
+			if s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil || s.Status.Address != "10.0.0.1" || s.Status.Stop == nil || len(g.asked) != 1 {
+				t.Errorf("status %+v, asked %v", s.Status, g.asked)
+			}
+		})
 	}
 }
 

@@ -2,157 +2,156 @@ package sandbox
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	jitter "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/sandlane/sandlane/api/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// mostFenceWait bounds the wait between two attempts to reach all gateways.
-const mostFenceWait = 15 * time.Second
+const (
+	// quickFence is how long an end waits for its fence before it writes down how far
+	// it is.
+	quickFence = 200 * time.Millisecond
+	// mostFenceWait bounds the wait between two attempts to reach all gateways.
+	mostFenceWait = 15 * time.Second
+	// mostAsking bounds the fences that are on their way at a time. Those of a second,
+	// at any rate that the API server bears, are fewer.
+	mostAsking = 4096
+	// noRoomWait is about how long a fence waits that finds so many on their way.
+	noRoomWait = time.Second
+)
 
-// slotWait is about how long an end waits for one of the slots to get free: each
-// is taken for FenceTimeout at most, which is a second.
-const slotWait = time.Second
-
-// fence asks all gateways once. A wait above 0 means: not yet, ask again then.
-func (r *Reconciler) fence(ctx context.Context, s *v1alpha1.Sandbox, rv uint64) (time.Duration, error) {
-	if s.Status.Address == "" || s.Status.FencedAt != nil {
-		return 0, nil
-	}
-	addr, err := netip.ParseAddr(s.Status.Address)
-	if err != nil {
-		return 0, fmt.Errorf("the sandbox's address: %w", err)
-	}
-	rv, wait, done := r.fences.ask(s.Name, s.UID, rv)
-	if done {
-		return 0, nil
-	}
-	if wait > 0 {
-		return wait, nil
-	}
-	if !r.fences.enter() {
-		return jitter.Jitter(slotWait, 0.5), nil
-	}
-	defer r.fences.leave()
+// attempt asks all gateways once.
+func (r *Reconciler) attempt(ctx context.Context, addr netip.Addr, rv uint64) error {
 	start := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, r.FenceTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.FenceTimeout)
 	defer cancel()
-	err = r.Fencer.Fence(bounded, addr, rv)
+	err := r.Fencer.Fence(ctx, addr, rv)
 	r.Metrics.fenced(time.Since(start), err)
-	if err == nil {
-		r.fences.acknowledged(s.Name, s.UID)
-		return 0, nil
-	}
-	wait = r.fences.unanswered(s.Name, s.UID)
-	log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", wait, "cause", err.Error())
-	return wait, nil
+	return err
 }
 
-// fences bounds how many workers wait for gateways at a time, and remembers what
-// was asked for: gateways that acknowledged a fence are not asked for the same
-// one again. It is safe for concurrent use.
+// fences are the ends' fences. Each attempt is a goroutine of its own, which costs
+// no worker: the Fencer puts those together that it is given at a time. When one is
+// over the end's sandbox is looked at. It is safe for concurrent use.
+//
+//	none ─begin─▶ asking ─all have acknowledged─▶ done ─forget─▶ none
+//	                │  ▲
+//	     unanswered ▼  │ look, after 1, 2, 4 … 15 s
+//	               waiting
 type fences struct {
-	clock clock.PassiveClock
-	slots chan struct{}
+	clock   clock.PassiveClock
+	attempt func(ctx context.Context, addr netip.Addr, rv uint64) error
+	asks    sync.WaitGroup // attempts
 
-	mu   sync.Mutex
-	open map[string]*openFence
+	mu     sync.Mutex
+	ctx    context.Context // of the attempts
+	wake   func(id string)
+	open   map[string]*openFence
+	asking int // attempts on their way
 }
 
 // openFence is a fence that was asked for and whose Sandbox is not Ended yet, as
-// far as the cache shows. done: all gateways have acknowledged it.
+// far as the cache shows. All is guarded by fences.mu.
 type openFence struct {
-	of       types.UID
+	of types.UID
+	// addr and rv stay those that were first asked for: a later version would be true
+	// too, but a new fence to the gateways.
+	addr     netip.Addr
 	rv       uint64
+	record   record
+	begun    time.Time
+	asking   bool
 	attempts int
 	next     time.Time
-	done     bool
+	done     bool // all gateways have acknowledged it
 }
 
-func newFences(c clock.PassiveClock, slots int) *fences {
-	return &fences{clock: c, slots: make(chan struct{}, max(slots, 1)), open: map[string]*openFence{}}
+func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64) error) *fences {
+	return &fences{clock: c, attempt: attempt, ctx: context.Background(), wake: func(string) {}, open: map[string]*openFence{}}
 }
 
-// enter takes a slot if one is free; then call leave.
-func (f *fences) enter() bool {
-	select {
-	case f.slots <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (f *fences) leave() { <-f.slots }
-
-// ask returns the resourceVersion that this sandbox's fence was first asked for
-// with (a later one would be true too, but a new fence to the gateways), how long
-// to wait before it is asked for again, and whether that is not needed any more.
-func (f *fences) ask(id string, uid types.UID, rv uint64) (first uint64, wait time.Duration, done bool) {
+// run is called before the workers begin: attempts end with ctx, and wake by queue.
+func (f *fences) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	o := f.open[id]
-	if o == nil || o.of != uid {
-		o = &openFence{of: uid, rv: rv}
-		f.open[id] = o
-	}
-	if o.attempts == 0 {
-		return o.rv, 0, o.done
-	}
-	return o.rv, o.next.Sub(f.clock.Now()), o.done
+	f.ctx = ctx
+	f.wake = func(id string) { queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: id}}) }
+	return nil
 }
 
-// look tells whether an end that got as far as its fence has anything to do: done,
-// or, if wait is above 0, nothing before that, be it for the back-off or because
-// no slot is free. One that was never asked for does: its pod must be stopped.
-func (f *fences) look(id string, uid types.UID) (wait time.Duration, done bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	o := f.open[id]
-	if o == nil || o.of != uid {
-		return 0, false
-	}
-	if o.done {
-		return 0, true
-	}
-	if o.attempts > 0 {
-		wait = max(o.next.Sub(f.clock.Now()), 0)
-	}
-	if wait == 0 && len(f.slots) == cap(f.slots) {
-		wait = jitter.Jitter(slotWait, 0.5)
-	}
-	return wait, false
-}
-
-// acknowledged notes that all gateways know.
-func (f *fences) acknowledged(id string, uid types.UID) {
+// begin asks for the fence of an end, for the first time.
+func (f *fences) begin(id string, uid types.UID, addr netip.Addr, rv uint64, rec record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o := f.open[id]; o != nil && o.of == uid {
-		o.done = true
+		return
 	}
+	o := &openFence{of: uid, addr: addr, rv: rv, record: rec, begun: f.clock.Now()}
+	f.open[id] = o
+	f.ask(id, o)
 }
 
-// unanswered notes a failed attempt and returns the wait before the next.
-func (f *fences) unanswered(id string, uid types.UID) time.Duration {
+// fenceView is how far the fence of an end has come.
+type fenceView struct {
+	record record
+	done   bool
+	age    time.Duration // since it was first asked for
+	wait   time.Duration // until there is something to do, if nothing wakes before
+}
+
+// look returns how far the fence is, and asks again if its time has come; false if
+// none was begun by this process: then the end is to be carried out from its start.
+func (f *fences) look(id string, uid types.UID) (fenceView, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := f.open[id]
 	if o == nil || o.of != uid {
-		return time.Second
+		return fenceView{}, false
 	}
-	wait := min(time.Second<<o.attempts, mostFenceWait)
-	o.attempts = min(o.attempts+1, 10)
-	o.next = f.clock.Now().Add(wait)
-	return wait
+	now := f.clock.Now()
+	if !o.done && !o.asking && !o.next.After(now) {
+		f.ask(id, o)
+	}
+	v := fenceView{record: o.record, done: o.done, age: now.Sub(o.begun), wait: mostFenceWait}
+	if !o.asking {
+		v.wait = o.next.Sub(now)
+	}
+	return v, true
+}
+
+// ask begins an attempt, if there is room. mu is held.
+func (f *fences) ask(id string, o *openFence) {
+	if f.asking >= mostAsking {
+		o.next = f.clock.Now().Add(jitter.Jitter(noRoomWait, 0.5))
+		return
+	}
+	f.asking++
+	o.asking = true
+	ctx := f.ctx
+	f.asks.Go(func() {
+		err := f.attempt(ctx, o.addr, o.rv)
+		f.mu.Lock()
+		wake := f.wake
+		f.asking--
+		o.asking = false
+		if err == nil {
+			o.done = true
+		} else {
+			wait := min(time.Second<<o.attempts, mostFenceWait)
+			o.attempts = min(o.attempts+1, 10)
+			o.next = f.clock.Now().Add(wait)
+			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", wait, "cause", err.Error())
+		}
+		f.mu.Unlock()
+		wake(id)
+	})
 }
 
 func (f *fences) forget(id string) {

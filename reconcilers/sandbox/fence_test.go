@@ -1,52 +1,57 @@
 package sandbox
 
 import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 )
 
 func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
-	c := clocktesting.NewFakePassiveClock(now)
-	f := newFences(c, 1)
-	if rv, wait, _ := f.ask("s", "u", 7); rv != 7 || wait != 0 {
-		t.Fatalf("first: %d, %v", rv, wait)
-	}
-	at := now
-	for _, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
-		want *= time.Second
-		if got := f.unanswered("s", "u"); got != want {
-			t.Errorf("back-off %v, want %v", got, want)
+	synctest.Test(t, func(t *testing.T) {
+		var versions []uint64
+		var woken int
+		answer := errors.New("a gateway is away")
+		f := newFences(clock.RealClock{}, func(_ context.Context, _ netip.Addr, rv uint64) error {
+			versions = append(versions, rv)
+			return answer
+		})
+		f.wake = func(string) { woken++ }
+		addr := netip.MustParseAddr("10.0.0.1")
+		f.begin("s", "u", addr, 7, record{})
+		for n, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
+			synctest.Wait()
+			want *= time.Second
+			// Looks in between do not make it ask sooner, nor wait longer.
+			f.begin("s", "u", addr, 9, record{})
+			if v, ok := f.look("s", "u"); !ok || v.done || v.wait != want || len(versions) != n+1 || woken != n+1 {
+				t.Errorf("%+v, %v after %d attempts, want a wait of %v", v, ok, len(versions), want)
+			}
+			time.Sleep(want)
+			f.look("s", "u")
 		}
-		// Events in between do not make it ask sooner, nor wait longer.
-		if rv, wait, _ := f.ask("s", "u", 9); rv != 7 || wait != want {
-			t.Errorf("asked at once: %d, %v; want 7, %v", rv, wait, want)
+		synctest.Wait()
+		answer = nil
+		time.Sleep(mostFenceWait)
+		f.look("s", "u")
+		synctest.Wait()
+		if v, ok := f.look("s", "u"); !ok || !v.done {
+			t.Errorf("%+v, %v after all have acknowledged", v, ok)
 		}
-		at = at.Add(want)
-		c.SetTime(at)
-		if _, wait, _ := f.ask("s", "u", 9); wait > 0 {
-			t.Errorf("after the back-off: %v", wait)
+		if slices.ContainsFunc(versions, func(rv uint64) bool { return rv != 7 }) {
+			t.Errorf("asked with versions %v", versions)
 		}
-	}
-	f.acknowledged("s", "u")
-	if _, _, done := f.ask("s", "u", 9); !done {
-		t.Error("asked again after all have acknowledged")
-	}
-	if rv, wait, _ := f.ask("s", "a later one of this ID", 11); rv != 11 || wait != 0 {
-		t.Errorf("another sandbox: %d, %v", rv, wait)
-	}
-}
-
-func TestFencesLeaveWorkersFree(t *testing.T) {
-	f := newFences(clocktesting.NewFakePassiveClock(now), 2)
-	for n, want := range []bool{true, true, false} {
-		if f.enter() != want {
-			t.Errorf("the slot number %d: %v", n+1, !want)
+		if _, ok := f.look("s", "a later one of this ID"); ok {
+			t.Error("another sandbox's fence is this one's")
 		}
-	}
-	f.leave()
-	if !f.enter() {
-		t.Error("a slot that was left is not free")
-	}
+		f.forget("s")
+		if _, ok := f.look("s", "u"); ok {
+			t.Error("remembers what was to be forgotten")
+		}
+	})
 }

@@ -32,7 +32,7 @@ type Fencer interface {
 
 // Defaults of the reconciler's options.
 const (
-	DefaultFenceTimeout = time.Second
+	DefaultFenceTimeout = 5 * time.Second
 	DefaultBindGrace    = 5 * time.Second
 	DefaultSweep        = time.Minute
 	// DefaultWorkers is the number of sandboxes worked on at once.
@@ -58,7 +58,7 @@ type Reconciler struct {
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 	// SandboxStore keeps the records of ended sandboxes; nil keeps none.
 	SandboxStore sandboxpool.SandboxStore
-	// FenceTimeout bounds one attempt to reach all gateways.
+	// FenceTimeout bounds one attempt to reach all gateways. It keeps no worker.
 	FenceTimeout time.Duration
 	// BindGrace is how long a binding may stand without its claim on the pod
 	// before somebody other than its owner acts.

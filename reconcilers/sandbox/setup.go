@@ -51,7 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 	if opts.MaxConcurrentReconciles == 0 {
 		opts.MaxConcurrentReconciles = DefaultWorkers
 	}
-	r.complete(opts.MaxConcurrentReconciles)
+	r.complete()
 	ctx := context.Background() // registering an index needs none
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Sandbox{}, indexPodUID, func(o client.Object) []string {
 		if b := o.(*v1alpha1.Sandbox).Spec.Binding; b != nil {
@@ -75,6 +75,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 		For(&v1alpha1.Sandbox{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.sandboxesOfPod)).
 		WatchesRawSource(source.Func(r.keepTime)).
+		WatchesRawSource(source.Func(r.fences.run)).
 		WithOptions(opts).
 		Complete(r)
 	if err != nil {
@@ -84,7 +85,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 }
 
 // complete fills in the defaults.
-func (r *Reconciler) complete(workers int) {
+func (r *Reconciler) complete() {
 	def := func(d *time.Duration, to time.Duration) {
 		if *d <= 0 {
 			*d = to
@@ -99,7 +100,7 @@ func (r *Reconciler) complete(workers int) {
 		// what others have set by the time of day.
 		c, r.Clock = clock.RealClock{}, steadyclock.New()
 	}
-	r.fences = newFences(c, workers/2)
+	r.fences = newFences(c, r.attempt)
 	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.podless = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.written = newOwnWrites()

@@ -14,9 +14,13 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// writeLive brings the status of a sandbox that has not ended up to date and
-// tells its story in Events. It returns the Sandbox as written.
+// writeLive brings the status of a sandbox that has not ended up to date. It
+// returns the Sandbox as written. One whose claim is on its way gets no status:
+// the next one comes at once.
 func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, d decision) (*v1alpha1.Sandbox, error) {
+	if s.Status.Phase == "" && s.Spec.Binding != nil && d.phase == v1alpha1.SandboxPending && d.step == stepNone {
+		return s, nil
+	}
 	next := s.DeepCopy()
 	if d.step != stepEnd {
 		next.Status.Phase = d.phase
@@ -37,13 +41,6 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 	setReady(next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return nil, err
-	}
-	if backed && s.Status.AddressClaim != next.Status.AddressClaim {
-		r.event(next, corev1.EventTypeNormal, "Claimed", "Claim", "pod %s/%s of pool %s was claimed, at %s",
-			pod.Namespace, pod.Name, s.Spec.Pool, next.Status.Address)
-	}
-	if s.Status.StartedAt == nil && next.Status.StartedAt != nil {
-		r.event(next, corev1.EventTypeNormal, "Started", "Start", "running in pod %s/%s", pod.Namespace, pod.Name)
 	}
 	return next, nil
 }

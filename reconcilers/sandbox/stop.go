@@ -54,10 +54,13 @@ func decideStop(s *v1alpha1.Sandbox, pod *corev1.Pod) stopping {
 // stop takes the pod out of the claim's hands. It returns the resourceVersion
 // for the fence: that of its write, of the pod as it was found, or of a pod list
 // that lacks it. errMoved means that the pod changed since it was read.
-func (r *Reconciler) stop(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (uint64, error) {
+//
+// The pod's finalizer goes with the write: the Sandbox has ended and has the pod's
+// address in its status. One whose pool uses pods again keeps it.
+func (r *Reconciler) stop(ctx context.Context, s *v1alpha1.Sandbox, rec record, pod *corev1.Pod) (uint64, error) {
 	what := decideStop(s, pod)
 	if what == stopNothing {
-		if s.Status.Address == "" {
+		if rec.address == "" {
 			return 0, nil // no fence is needed
 		}
 		// A former claim's address: its pod may have been written after this one.
@@ -67,11 +70,29 @@ func (r *Reconciler) stop(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.
 		return r.podListRV(ctx)
 	}
 	if what == stopClaimed {
-		o := sandboxpool.OptionsOf(s.Status.Stop)
+		o := sandboxpool.OptionsOf(rec.stop)
 		o.DisableRetry = true // the end starts over
+		again, err := r.usedAgain(ctx, s)
+		if err != nil {
+			return 0, err
+		}
+		o.LetGo = !again && s.Status.Address == pod.Annotations[v1alpha1.AnnotationAddress]
 		return releasePod(ctx, r.Client, pod, o)
 	}
 	return stopPod(ctx, r.Client, pod, jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil))
+}
+
+// usedAgain reports whether the sandbox's pool may use its pods again.
+func (r *Reconciler) usedAgain(ctx context.Context, s *v1alpha1.Sandbox) (bool, error) {
+	pool := &v1alpha1.SandboxPool{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}, pool, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading pool %s: %w", s.Spec.Pool, err)
+	}
+	return pool.Spec.RecyclePolicy == v1alpha1.RecycleInPlace, nil
 }
 
 // releasePod stops a claimed pod, and says on it why.

@@ -21,7 +21,7 @@ func TestStopTestsTheClaim(t *testing.T) {
 	if err := g.Client.Update(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.stop(t.Context(), s, judged); err == nil {
+	if _, err := g.stop(t.Context(), s, record{address: s.Status.Address}, judged); err == nil {
 		t.Error("no error")
 	}
 	if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), live); err != nil {

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
@@ -13,9 +15,29 @@ import (
 type ownWrites struct {
 	mu sync.Mutex
 	rv map[string]uint64 // the version written; none once the view has it
+	// deleted are those that this process has deleted and that are not gone.
+	deleted map[string]types.UID
 }
 
-func newOwnWrites() *ownWrites { return &ownWrites{rv: map[string]uint64{}} }
+func newOwnWrites() *ownWrites {
+	return &ownWrites{rv: map[string]uint64{}, deleted: map[string]types.UID{}}
+}
+
+// noteDeleted is called after a delete that was taken.
+func (w *ownWrites) noteDeleted(s *v1alpha1.Sandbox) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deleted[s.Name] = s.UID
+}
+
+// isDeleted reports whether this process has deleted the Sandbox, though the view
+// may not show it.
+func (w *ownWrites) isDeleted(s *v1alpha1.Sandbox) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	uid, ok := w.deleted[s.Name]
+	return ok && uid == s.UID
+}
 
 // note is called with the Sandbox as the API server answered it.
 func (w *ownWrites) note(s *v1alpha1.Sandbox) {
@@ -48,4 +70,5 @@ func (w *ownWrites) forget(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.rv, name)
+	delete(w.deleted, name)
 }

@@ -36,7 +36,7 @@ func decideRecycle(v view, now time.Time) decision {
 		}
 		return decision{recheck: left}
 	}
-	if didNotServe(s) {
+	if didNotServe(s) || !hasFinalizer(pod) { // it was let go when its pool did not use pods again
 		return gone
 	}
 	if v.fenced && s.Status.Phase == v1alpha1.SandboxEnded {

@@ -33,6 +33,9 @@ type ReleaseSandboxPodOptions struct {
 	// ExpectedCurrentSandboxPhase, if set, is the only phase that the pod is
 	// released from.
 	ExpectedCurrentSandboxPhase v1alpha1.PodPhase
+	// LetGo removes FinalizerPod as well. The caller must know that the pod's Sandbox
+	// has ended and has the pod's address in its status.
+	LetGo bool
 	// DisableRetry gives up at the first conflict inside the API server, for
 	// callers that look anew anyway.
 	DisableRetry bool
@@ -63,6 +66,9 @@ func ReleaseSandboxPod(ctx context.Context, c client.Client, pod *corev1.Pod, o 
 	}
 	p = p.Set(jsonpatch.Phase, v1alpha1.PodStopping).
 		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationStop), o.encode(pod))
+	if o.LetGo {
+		p = p.RemoveFinalizer(pod.Finalizers, FinalizerName)
+	}
 	var out *corev1.Pod
 	write := func() error {
 		out = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
