@@ -134,10 +134,7 @@ func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.Sandbo
 		failpoint.Hit("sandboxpool/deleted") // the pod is being deleted, with its finalizer
 		return 0, err
 	case stepForget:
-		failpoint.Hit("sandboxpool/forgetting") // the finalizer is to go, and is there
-		err := r.forget(ctx, pod)
-		failpoint.Hit("sandboxpool/forgotten") // the finalizer is gone
-		return 0, err
+		return 0, r.forget(ctx, pod)
 	case stepEnd:
 		log.FromContext(ctx).Info("ending a sandbox of a deleted pool", "sandbox", v.sandbox.Name)
 		err := ending.EndSandbox(ctx, r.Client, v.sandbox.Name, v1alpha1.EndDeleted, d.message,

@@ -33,8 +33,6 @@ var releaseSteps = []struct {
 	{"sandbox/ended", false},
 	{"sandboxpool/deleting", false},
 	{"sandboxpool/deleted", false},
-	{"sandboxpool/forgetting", false},
-	{"sandboxpool/forgotten", false},
 	{"sandbox/forgetting", true},
 	{"sandbox/forgotten", true},
 }

@@ -124,8 +124,8 @@ func TestWhatAPersonSees(t *testing.T) {
 	if out, err := shared.Run(t.Context(), "end", "shown"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	shared.Eventually(t, 20*time.Second, "the story in the events", func() (bool, string) {
+	shared.Eventually(t, 20*time.Second, "when it started, ended and was fenced", func() (bool, string) {
 		out, err := shared.Run(t.Context(), "kubectl", "describe", "sandbox", "shown")
-		return err == nil && strings.Contains(out, "Claimed") && strings.Contains(out, "Started") && strings.Contains(out, "Ended") && strings.Contains(out, "Released"), out
+		return err == nil && strings.Contains(out, "Started At") && strings.Contains(out, "Ended At") && strings.Contains(out, "Fenced At") && strings.Contains(out, "Released"), out
 	})
 }
