@@ -77,14 +77,14 @@ lint: $(LINT) ## run golangci-lint
 	cd hack/image && $(LINT) run ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs, protobuf and OpenAPI code, and the documented rights
+generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs, protobuf and OpenAPI code, and the documented manifests
 	$(CONTROLLER_GEN) object paths=./api/v1alpha1
 	rm -f api/crds/*.yaml
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/v1alpha1 output:crd:dir=api/crds
 	$(GO) run ./hack/crd api/crds/*.yaml
 	hack/proto/generate.sh
 	hack/oapi/generate.sh
-	$(GO) run ./hack/rights
+	$(GO) run ./hack/manifests
 
 .PHONY: generate-check
 generate-check: ## regenerate, and fail if that changed anything

@@ -41,7 +41,8 @@ const (
 	annotationsNow, annotationsBefore = "variables.annotations", "variables.oldannotations"
 )
 
-// podPolicy: a gateway claims idle pods of pools, and stops such pods.
+// podPolicy: a gateway claims idle pods of pools, says of claimed ones that their
+// sandbox has network rules, and stops pods.
 func podPolicy(o Options) policy {
 	phase := func(of string) string { return of + "[?" + quote(v1alpha1.LabelPhase) + "].orValue('')" }
 	return policy{
@@ -52,15 +53,18 @@ func podPolicy(o Options) policy {
 			admissionv1.Variable{Name: "is", Expression: phase(labelsNow)},
 			admissionv1.Variable{Name: "claims", Expression: "variables.was == " + quote(string(v1alpha1.PodIdle)) +
 				" && variables.is in " + list(string(v1alpha1.PodStarting), string(v1alpha1.PodRunning))},
+			admissionv1.Variable{Name: "marks", Expression: "variables.was == variables.is && variables.is in " +
+				list(string(v1alpha1.PodStarting), string(v1alpha1.PodRunning))},
 		),
 		rules: []rule{
 			{"request.operation == 'UPDATE'", "neither makes nor deletes pods"},
 			{o.mayHavePools("request.namespace"), "writes to pods in namespaces with pools only"},
 			{quote(v1alpha1.LabelPool) + " in " + labelsBefore, "writes to pods of pools only"},
-			{"variables.claims || variables.is == " + quote(string(v1alpha1.PodStopping)), "claims idle pods and stops pods, and nothing else"},
+			{"variables.claims || variables.marks || variables.is == " + quote(string(v1alpha1.PodStopping)), "claims idle pods, marks claimed ones and stops pods, and nothing else"},
 			{
-				sameKeys(labelsNow, labelsBefore, "k == "+quote(v1alpha1.LabelPhase)+" || variables.claims && k == "+quote(v1alpha1.LabelSandboxID)),
-				"changes no labels of a pod but those of a claim",
+				sameKeys(labelsNow, labelsBefore, "k == "+quote(v1alpha1.LabelPhase)+" || variables.claims && k == "+quote(v1alpha1.LabelSandboxID)+
+					" || variables.marks && k == "+quote(v1alpha1.LabelRules)),
+				"changes no labels of a pod but those of a claim, and that it has rules of its own",
 			},
 			{
 				sameKeys(annotationsNow, annotationsBefore, "variables.claims && k in "+

@@ -25,7 +25,7 @@ func merge(t *testing.T, c client.Client, obj client.Object, patch string) error
 // A gateway that could write a pool's template would have the controller make pods
 // with the node's files in them.
 func TestGatewayWritesPools(t *testing.T) {
-	o := install(t)
+	o := limited(t)
 	gateway, ns := as(t, o, access.Gateway), kubetest.Namespace(t)
 	for patch, ok := range map[string]bool{
 		`{"metadata":{"annotations":{"sandlane.dev/scale-up-pending":"2026-01-01T00:00:00Z"}}}`: true,
@@ -40,6 +40,12 @@ func TestGatewayWritesPools(t *testing.T) {
 			check(t, merge(t, gateway, pool(ns), patch), ok)
 		})
 	}
+	t.Run("make and delete", func(t *testing.T) {
+		p := pool(ns)
+		check(t, gateway.Create(t.Context(), p.DeepCopy()), false)
+		create(t, kubetest.Client(t), p)
+		check(t, gateway.Delete(t.Context(), p), false)
+	})
 	t.Run("in a namespace without pools", func(t *testing.T) {
 		check(t, merge(t, gateway, pool("kube-system"), `{"metadata":{"annotations":{"sandlane.dev/scale-up-pending":"x"}}}`), false)
 	})
@@ -60,7 +66,7 @@ func sandbox(namespace string) *v1alpha1.Sandbox {
 }
 
 func TestGatewayWritesSandboxes(t *testing.T) {
-	o := install(t)
+	o := limited(t)
 	gateway, ns := as(t, o, access.Gateway), kubetest.Namespace(t)
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.Sandbox)
@@ -119,7 +125,7 @@ func sandboxPolicy(namespace string) *networkingv1.NetworkPolicy {
 // Whatever a gateway may not make it may neither change nor delete nor turn one of
 // its own into.
 func TestGatewayWritesNetworkPolicies(t *testing.T) {
-	o := install(t)
+	o := limited(t)
 	admin, gateway, ns := kubetest.Client(t), as(t, o, access.Gateway), kubetest.Namespace(t)
 	for name, test := range map[string]struct {
 		change func(*networkingv1.NetworkPolicy)
@@ -148,9 +154,11 @@ func TestGatewayWritesNetworkPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := sandboxPolicy(ns)
 			test.change(p)
-			check(t, gateway.Create(t.Context(), p.DeepCopy()), test.ok)
+			made := p.DeepCopy()
+			check(t, gateway.Create(t.Context(), made), test.ok)
 			if test.ok {
-				check(t, gateway.Delete(t.Context(), p), true)
+				check(t, gateway.Update(t.Context(), made), true)
+				check(t, gateway.Delete(t.Context(), made), true)
 				return
 			}
 			was := p.DeepCopy()
@@ -172,7 +180,7 @@ func TestGatewayWritesNetworkPolicies(t *testing.T) {
 }
 
 func TestGatewayWritesLeases(t *testing.T) {
-	o := install(t)
+	o := limited(t)
 	gateway := as(t, o, access.Gateway)
 	lease := func(name string, labels map[string]string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: name, Labels: labels}}
@@ -202,7 +210,7 @@ func TestGatewayWritesLeases(t *testing.T) {
 // A Secret of the type service-account-token is filled by Kubernetes with a token of
 // the account that it names.
 func TestGatewayWritesSecrets(t *testing.T) {
-	o := install(t)
+	o := limited(t)
 	gateway := as(t, o, access.Gateway)
 	secret := func(namespace, name string, kind corev1.SecretType) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -212,14 +220,17 @@ func TestGatewayWritesSecrets(t *testing.T) {
 	check(t, gateway.Create(t.Context(), secret(o.SystemNamespace, "token-seed", corev1.SecretTypeServiceAccountToken)), false)
 	check(t, gateway.Create(t.Context(), secret(o.SystemNamespace, kubetest.Name("x"), corev1.SecretTypeOpaque)), false)
 	check(t, gateway.Create(t.Context(), secret(o.KeyNamespace, kubetest.Name("api-key"), corev1.SecretTypeOpaque)), false)
-	check(t, gateway.Create(t.Context(), secret(o.SystemNamespace, "token-seed", corev1.SecretTypeOpaque)), true)
 	check(t, gateway.Create(t.Context(), secret(o.SystemNamespace, "init-keys", corev1.SecretTypeOpaque)), true)
+	own := secret(o.SystemNamespace, "token-seed", corev1.SecretTypeOpaque)
+	check(t, gateway.Create(t.Context(), own), true)
+	check(t, gateway.Update(t.Context(), own), false)
+	check(t, gateway.Delete(t.Context(), own), false)
 }
 
 // A gateway publishes the first public keys of /init and no others: what a pod trusts
 // later is not its to say.
 func TestGatewayWritesConfigMaps(t *testing.T) {
-	o := install(t)
+	o := limited(t)
 	gateway := as(t, o, access.Gateway)
 	public := func(name string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: name}}

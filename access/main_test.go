@@ -1,19 +1,25 @@
 package access_test
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/access"
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -26,9 +32,8 @@ func complete(pools ...string) access.Options {
 	return o
 }
 
-// install makes the namespaces and the objects of complete() once, and waits until
-// the policies count. The tests share the API server, so the objects of all but
-// the two tests with pool namespaces are the same.
+// install makes the namespaces and the objects of complete() once. The tests share
+// the API server.
 var install = func() func(t *testing.T) access.Options {
 	var once sync.Once
 	return func(t *testing.T) access.Options {
@@ -41,17 +46,54 @@ var install = func() func(t *testing.T) access.Options {
 			for _, obj := range access.Objects(o) {
 				create(t, c, obj)
 			}
-			// The API server compiles a new policy within a moment or two.
-			gateway := as(t, o, access.Gateway)
-			kubetest.Eventually(t, time.Minute, "the policies to deny", func() error {
-				err := gateway.Create(t.Context(), &corev1.Secret{
-					ObjectMeta: metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: kubetest.Name("probe")},
-				})
-				if err == nil {
-					return fmt.Errorf("a Secret could be made")
+		})
+		return o
+	}
+}()
+
+// limited returns the options of a second installation whose gateway RBAC lets do
+// anything, so that the policies alone limit it, and waits until they do.
+var limited = func() func(t *testing.T) access.Options {
+	var once sync.Once
+	return func(t *testing.T) access.Options {
+		o := access.Options{SystemNamespace: "limited-system", KeyNamespace: "limited-keys"}
+		once.Do(func() {
+			c := kubetest.Client(t)
+			for _, ns := range []string{o.SystemNamespace, o.KeyNamespace} {
+				create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+			}
+			for _, obj := range access.Objects(o) {
+				switch p := obj.(type) {
+				case *admissionv1.ValidatingAdmissionPolicy:
+					p.Name += "-limited"
+					create(t, c, p)
+				case *admissionv1.ValidatingAdmissionPolicyBinding:
+					p.Name, p.Spec.PolicyName = p.Name+"-limited", p.Spec.PolicyName+"-limited"
+					create(t, c, p)
 				}
-				return nil
+			}
+			create(t, c, &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: "limited"},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.SystemNamespace, Name: access.AccountName(access.Gateway)}},
 			})
+			// The API server compiles new policies within a moment or two.
+			gateway := as(t, o, access.Gateway)
+			for name, obj := range map[string]client.Object{
+				"pods": poolPod("default", v1alpha1.PodIdle), "pools": pool("default"), "sandboxes": sandbox("kube-system"),
+				"secrets":          &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+				"leases":           &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+				"config maps":      &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+				"network policies": &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+			} {
+				kubetest.Eventually(t, time.Minute, "the policy of "+name, func() error {
+					if err := gateway.Create(t.Context(), obj, client.DryRunAll); apierrors.IsForbidden(err) {
+						return nil
+					}
+					obj.SetResourceVersion("")
+					return errors.New("it could be made")
+				})
+			}
 		})
 		return o
 	}

@@ -43,7 +43,7 @@ const keptTolerations = `{"key":"node.kubernetes.io/not-ready","operator":"Exist
 
 // What a gateway may do to a pod, and what it may not.
 func TestGatewayWritesPods(t *testing.T) {
-	o := install(t)
+	o := limited(t)
 	ns := kubetest.Namespace(t)
 	tests := map[string]struct {
 		pod   *corev1.Pod
@@ -54,6 +54,9 @@ func TestGatewayWritesPods(t *testing.T) {
 		"claim with another image":  {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting","sandlane.dev/sandbox-id":"w"}},"spec":{"containers":[{"name":"main","image":"local/other"}]}}`, ok: true},
 		"stop an idle one":          {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`, ok: true},
 		"stop a running one":        {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`, ok: true},
+		"mark a running one":        {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`, ok: true},
+		"mark an idle one":          {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`},
+		"mark as it claims":         {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","sandlane.dev/rules":"own"}}}`},
 		"claim a running one":       {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{` + claimMetadata + `}}`},
 		"idle again":                {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"idle"}}}`},
 		"warming to running":        {pod: poolPod(ns, v1alpha1.PodWarming), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"}}}`},
@@ -109,4 +112,12 @@ func check(t *testing.T, err error, ok bool) {
 	default:
 		t.Log(err)
 	}
+}
+
+func TestGatewayMakesAndDeletesNoPods(t *testing.T) {
+	o := limited(t)
+	gateway, pod := as(t, o, access.Gateway), poolPod(kubetest.Namespace(t), v1alpha1.PodIdle)
+	check(t, gateway.Create(t.Context(), pod.DeepCopy()), false)
+	create(t, kubetest.Client(t), pod)
+	check(t, gateway.Delete(t.Context(), pod), false)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/sandboxes"
@@ -29,10 +30,14 @@ type apiPart struct {
 
 // assembleAPI makes the REST API out of the other parts.
 func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, live *index.Live, a *agent.Agent) error {
+	closed, err := egress.Close(g.o.ClosedRanges)
+	if err != nil {
+		return err
+	}
 	node := sandboxes.NewNodeSize(c, g.o.Log)
 	s := sandboxes.New(sandboxes.Options{
 		API: c, Pods: clientset, Index: g.index, Live: live, Cache: g.cache, Endings: g.ended, Activation: g.wake,
-		Agent: a, Quota: quota{}, Node: node, Log: g.o.Log,
+		Agent: a, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 	})
 	server, err := e2b.NewServer(e2b.Options{
 		Sandboxes: s, Templates: sandboxes.NewTemplates(g.index, node), Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,

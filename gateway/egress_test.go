@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/sandboxes"
 )
@@ -32,6 +33,17 @@ func rules(allow, deny string) (e e2b.Egress) {
 	return e2b.Egress{Allow: read(allow), Deny: read(deny)}
 }
 
+// closedTo4 and closedTo6 are closed to every sandbox of the world's gateways.
+const (
+	closedTo4 = "169.254.0.0/16 10.96.0.0/12"
+	closedTo6 = "fe80::/10 fd00:ec2::254/128"
+)
+
+// but is what a policy says that allows everything but what is closed and denied.
+func but(denied string) string {
+	return "0.0.0.0/0 but " + denied + closedTo4 + ", ::/0 but " + closedTo6 + ", names"
+}
+
 // said is what a policy allows, in one line.
 func said(p *networkingv1.NetworkPolicy) string {
 	if p == nil {
@@ -42,8 +54,12 @@ func said(p *networkingv1.NetworkPolicy) string {
 	}
 	var lines []string
 	for _, rule := range p.Spec.Egress {
-		if len(rule.To) == 0 || len(rule.Ports) > 0 {
-			return "a rule for all addresses, or for ports"
+		if len(rule.To) == 0 {
+			return "a rule for all addresses"
+		}
+		if len(rule.Ports) > 0 {
+			lines = append(lines, "names")
+			continue
 		}
 		for _, to := range rule.To {
 			line := to.IPBlock.CIDR
@@ -101,6 +117,60 @@ func (w *world) selected(p *networkingv1.NetworkPolicy) (sandboxes []string) {
 	return sandboxes
 }
 
+// wantBase wants the base policy of the namespace to be for the sandbox's pod, or not.
+func (w *world) wantBase(id string, want bool) {
+	w.t.Helper()
+	for _, p := range egress.Policies(w.ns, "sandlane-system", nil) {
+		if slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+			if got := slices.Contains(w.selected(p), id); got != want {
+				w.t.Errorf("%s is for the pod of %s: %v, want %v", p.Name, id, got, want)
+			}
+		}
+	}
+}
+
+// What is closed to every sandbox cannot be opened for one.
+func TestEgressToWhatIsClosed(t *testing.T) {
+	w := newWorld(t)
+	g := w.gateway()
+	w.ready()
+	for _, closed := range []string{"169.254.169.254/32", "10.96.0.1/32", "10.100.0.0/16", "fe80::1/128"} {
+		n := w.new(newID())
+		n.Egress = rules("1.1.1.1/32,"+closed, "0.0.0.0/0,::/0")
+		_, err := g.create(t, n)
+		wantError(t, closed, err, e2b.ErrInvalid)
+		if err == nil || !strings.Contains(err.Error(), "allowOut: "+closed) {
+			t.Errorf("%s: it says %v", closed, err)
+		}
+	}
+	n := w.new(newID())
+	n.Egress = rules("10.0.0.0/8", "0.0.0.0/0,::/0")
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := said(w.policyOfSandbox(n.ID)), "10.0.0.0/8 but 10.96.0.0/12"; got != want {
+		t.Errorf("a block with closed addresses in it: %q, want %q", got, want)
+	}
+}
+
+// The documented policies are no hindrance to a sandbox's own rules.
+func TestEgressBesideTheBasePolicy(t *testing.T) {
+	w := newWorld(t)
+	g := w.gateway()
+	w.ready()
+	for _, p := range egress.Policies(w.ns, "sandlane-system", nil) {
+		if err := w.c.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := w.new(newID())
+	n.Egress = rules("", "10.0.0.0/8")
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, "SetEgress", g.api.sandboxes.SetEgress(t.Context(), w.ns, n.ID, rules("", "0.0.0.0/0,::/0")), nil)
+}
+
 // The rules of a create are there before anything can run in the sandbox, belong
 // to it, and are for its pod alone.
 func TestEgressOfCreate(t *testing.T) {
@@ -123,10 +193,11 @@ func TestEgressOfCreate(t *testing.T) {
 	case err := <-done:
 		t.Fatalf("it was made before sandboxd answered: %v", err)
 	}
-	const want = "10.1.2.3/32, 0.0.0.0/0 but 10.0.0.0/8, ::/0"
+	want := "10.1.2.3/32, " + but("10.0.0.0/8 ")
 	if got := said(w.policyOfSandbox(n.ID)); got != want {
 		t.Errorf("while sandboxd is initialised: %q, want %q", got, want)
 	}
+	w.wantBase(n.ID, false)
 	d.hang.Store(false)
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -150,6 +221,7 @@ func TestEgressOfCreate(t *testing.T) {
 	if p := w.policyOfSandbox(free); p != nil {
 		t.Errorf("a sandbox without rules has %q", said(p))
 	}
+	w.wantBase(free, true)
 	if got := w.selected(p); !slices.Equal(got, []string{n.ID}) {
 		t.Errorf("the policy is for the pods of %q, want %s", got, n.ID)
 	}
@@ -180,13 +252,16 @@ func TestSetEgress(t *testing.T) {
 		}
 	}
 	set("none", e2b.Egress{}, "no policy")
-	set("first", rules("", "10.0.0.0/8"), "0.0.0.0/0 but 10.0.0.0/8, ::/0")
+	w.wantBase(n.ID, true)
+	set("first", rules("", "10.0.0.0/8"), but("10.0.0.0/8 "))
+	w.wantBase(n.ID, false)
 	first := w.policyOfSandbox(n.ID)
 	set("others", rules("1.1.1.1/32", "0.0.0.0/0,::/0"), "1.1.1.1/32")
 	if w.policyOfSandbox(n.ID).UID != first.UID {
 		t.Error("it was made anew: for a moment there was none")
 	}
-	set("cleared", e2b.Egress{}, "no policy")
+	set("cleared", e2b.Egress{}, but(""))
+	w.wantBase(n.ID, false) // its own says the same, and there is no moment without one
 	set("again", rules("", "0.0.0.0/0,::/0"), "")
 
 	// Many at once: the rules are those of one of them.
@@ -198,7 +273,7 @@ func TestSetEgress(t *testing.T) {
 	for range 4 {
 		wantError(t, "one of many", <-errs, nil)
 	}
-	if got := said(w.policyOfSandbox(n.ID)); got != "0.0.0.0/0 but 10.0.0.0/8, ::/0" && got != "0.0.0.0/0 but 11.0.0.0/8, ::/0" {
+	if got := said(w.policyOfSandbox(n.ID)); got != but("10.0.0.0/8 ") && got != but("11.0.0.0/8 ") {
 		t.Errorf("after many: %q", got)
 	}
 
@@ -238,10 +313,13 @@ func TestEgressBesideOtherPolicies(t *testing.T) {
 		t.Error("something was made")
 	}
 	wantError(t, "SetEgress", g.api.sandboxes.SetEgress(t.Context(), w.ns, n.ID, rules("", "0.0.0.0/0,::/0")), e2b.ErrInvalid)
-	if got := said(w.policyOfSandbox(n.ID)); got != "0.0.0.0/0 but 10.0.0.0/8, ::/0" {
+	if got := said(w.policyOfSandbox(n.ID)); got != but("10.0.0.0/8 ") {
 		t.Errorf("refused, the rules are %q", got)
 	}
 	wantError(t, "clear", g.api.sandboxes.SetEgress(t.Context(), w.ns, n.ID, e2b.Egress{}), nil)
+	if got := said(w.policyOfSandbox(n.ID)); got != "" {
+		t.Errorf("cleared beside another policy, which it is to leave alone: %q", got)
+	}
 	w.ready()
 	if _, err := g.create(t, w.new(newID())); err != nil {
 		t.Errorf("without rules: %v", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/routecache"
@@ -57,6 +58,9 @@ type Options struct {
 	SystemNamespace string
 	// KeyNamespace is DefaultKeyNamespace if empty.
 	KeyNamespace string
+	// ClosedRanges are CIDR blocks that no sandbox may connect to, besides
+	// link-local addresses.
+	ClosedRanges []string
 	// FirstRequestPool is where a sandbox comes from if a first request does not
 	// say. Empty means that such a request is not found.
 	FirstRequestPool types.NamespacedName
@@ -139,6 +143,9 @@ var leaseName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
 // Validate says what is missing or out of range. Call it after Complete.
 func (o *Options) Validate() error {
+	if _, err := egress.Close(o.ClosedRanges); err != nil {
+		return fmt.Errorf("closed ranges: %w", err)
+	}
 	switch {
 	case o.Config == nil:
 		return errors.New("no API server configuration")

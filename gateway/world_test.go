@@ -93,7 +93,7 @@ func (w *world) gatewayWith(cfg *rest.Config) *gateway {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := Options{Config: cfg, Name: kubetest.Name("gw"), RunDir: dir, SystemNamespace: w.ns, Log: w.log}
+	o := Options{Config: cfg, Name: kubetest.Name("gw"), RunDir: dir, SystemNamespace: w.ns, ClosedRanges: []string{"10.96.0.0/12"}, Log: w.log}
 	o.Complete()
 	ctx, stop := context.WithCancel(context.Background())
 	g, err := assemble(o)

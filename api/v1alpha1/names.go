@@ -11,7 +11,13 @@ const (
 	// LabelEnv is the env that the claim came through. Absent without one, which
 	// is always so yet: there are no envs.
 	LabelEnv = "sandlane.dev/env"
+	// LabelRules is RulesOwn on a pod whose sandbox has a NetworkPolicy of its own,
+	// which the namespace's base policy then leaves alone. Absent on others.
+	LabelRules = "sandlane.dev/rules"
 )
+
+// RulesOwn is the value of LabelRules.
+const RulesOwn = "own"
 
 // Annotations on pool pods. A pool pod carries AnnotationTemplateHash from its
 // creation on, so that a JSON Patch "add" below /metadata/annotations always

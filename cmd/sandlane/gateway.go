@@ -43,6 +43,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /healthz and /readyz; empty or 0 is nowhere")
 	flags.StringVar(&o.SystemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and of the gateways' own Secrets")
 	flags.StringVar(&o.KeyNamespace, "key-namespace", gateway.DefaultKeyNamespace, "namespace of API keys")
+	flags.StringSliceVar(&o.ClosedRanges, "closed-ranges", nil, closedRangesUsage)
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", controlplane.DefaultLeaseDuration, "how long to answer without a renewal")
 	flags.DurationVar(&o.RenewEvery, "lease-renew-every", controlplane.DefaultRenewEvery, "time between renewals")
 	flags.IntVar(&o.CacheSize, "cache-size", routecache.DefaultSize, "routes kept in memory")

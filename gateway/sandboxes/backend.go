@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/routecache"
@@ -27,17 +28,18 @@ import (
 // namespace. The index would have to keep everybody's metadata for that, and would
 // not show a sandbox that another gateway made a moment ago.
 type Backend struct {
-	api   client.Client
-	pods  kubernetes.Interface // for logs
-	index *index.Index
-	live  *index.Live
-	cache *routecache.Cache
-	ended Endings
-	wake  *activation.Activator
-	agent Agent
-	quota Quota
-	node  *NodeSize
-	log   *slog.Logger
+	api    client.Client
+	pods   kubernetes.Interface // for logs
+	index  *index.Index
+	live   *index.Live
+	cache  *routecache.Cache
+	ended  Endings
+	wake   *activation.Activator
+	agent  Agent
+	quota  Quota
+	node   *NodeSize
+	closed egress.Closed
+	log    *slog.Logger
 
 	lists chan struct{} // one for each list under way
 	undos undos
@@ -56,7 +58,7 @@ var _ e2b.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, wake: o.Activation,
-		agent: o.Agent, quota: o.Quota, node: o.Node, log: o.Log, lists: make(chan struct{}, maxLists),
+		agent: o.Agent, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log, lists: make(chan struct{}, maxLists),
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}
 	x.undos.ctx, x.undos.cancel = context.WithCancel(context.Background())

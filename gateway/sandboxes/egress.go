@@ -5,30 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/egress"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // A sandbox's rules for outgoing connections are a NetworkPolicy of its own. The
 // policy is their only record:
-//   - none: the sandbox has no rules;
+//   - none: the sandbox never had rules; the namespace's base policy is for its pod;
 //   - there: it selects the pod by the sandbox's ID, whichever pod that is, before
-//     and after the claim; a write replaces all of it;
+//     and after the claim; a write replaces all of it. It stays when the rules are
+//     cleared, and then opens what the base policy does;
 //   - the sandbox ended: it stays, for the pod may take a while to die, and goes
 //     with the sandbox's record, which owns it (garbage collection).
 //
+// The pod gets its label (package egress) once the policy is written, and keeps
+// both: no order of writes, of several gateways at once, leaves a pod to no policy
+// at all, which would open what is closed to every sandbox.
+//
 // Only sandboxes of generated IDs have rules: those IDs never come back, so a
-// policy that outlives its sandbox selects nobody. A create writes the policy
-// before it initialises sandboxd, without which nothing runs there; if it cannot
+// policy that outlives its sandbox selects nobody. A create writes policy and label
+// before it initialises sandboxd, without which nothing runs there; if they cannot
 // be written the create fails and is undone. An update that fails leaves the rules
 // as they were, or as they were to be.
 
@@ -39,7 +47,7 @@ const policyTries = 5
 // ErrNotOurs says that somebody else's policy has the name of a sandbox's.
 var ErrNotOurs = errors.New("there is a NetworkPolicy of that name which is not the sandbox's")
 
-func policyName(id string) string { return "sandbox-" + id }
+func policyName(id string) string { return v1alpha1.SandboxPolicyPrefix + id }
 
 // SetEgress implements e2b.Sandboxes.
 func (x *Backend) SetEgress(ctx context.Context, namespace, id string, e e2b.Egress) error {
@@ -47,10 +55,11 @@ func (x *Backend) SetEgress(ctx context.Context, namespace, id string, e e2b.Egr
 	if err != nil {
 		return err
 	}
-	if !e.Restricted() {
-		err = x.unrestrict(ctx, s)
-	} else if err = x.canRestrict(ctx, namespace, s.Spec.Pool, e); err == nil {
-		err = x.restrict(ctx, s, e)
+	if e.Restricted() {
+		err = x.canRestrict(ctx, namespace, s.Spec.Pool, e)
+	}
+	if err == nil {
+		err = x.setEgress(ctx, s, e)
 	}
 	if err != nil {
 		return fmt.Errorf("set the network rules of sandbox %s: %w", id, err)
@@ -58,20 +67,58 @@ func (x *Backend) SetEgress(ctx context.Context, namespace, id string, e e2b.Egr
 	return nil
 }
 
-// canRestrict refuses rules where another policy already restricts the pool's
-// pods: a pod may do what any of its policies allows, so ours would undo part of
-// that one, and that one part of ours.
+func (x *Backend) setEgress(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egress) error {
+	if e.Restricted() {
+		return x.restrict(ctx, s, e)
+	}
+	is, err := x.policy(ctx, s)
+	if err != nil || is == nil {
+		return err
+	}
+	want := policyOf(s, e, x.closed)
+	other, err := x.overlapping(ctx, s.Spec.Namespace, s.Spec.Pool)
+	if err != nil {
+		return err
+	}
+	if other != "" {
+		want.Spec.Egress = nil // leaves all to the other one
+	}
+	return x.write(ctx, s, want)
+}
+
+// canRestrict refuses rules that open what is closed, and rules where another policy
+// already restricts the pool's pods: a pod may do what any of its policies allows,
+// so ours would undo part of that one, and that one part of ours.
 func (x *Backend) canRestrict(ctx context.Context, namespace, pool string, e e2b.Egress) error {
 	if !e.Restricted() {
 		return nil
 	}
-	others := &networkingv1.NetworkPolicyList{}
-	notOurs, err := labels.Parse("!" + v1alpha1.LabelSandboxID)
+	for _, a := range e.Allow {
+		if x.closed.Covers(a) {
+			return e2b.Invalidf("allowOut: %s is closed to all sandboxes of this cluster", a)
+		}
+	}
+	other, err := x.overlapping(ctx, namespace, pool)
 	if err != nil {
 		return err
 	}
+	if other != "" {
+		return e2b.Invalidf("denyOut, allow_internet_access: NetworkPolicy %q restricts what this template's sandboxes connect to, and Kubernetes cannot combine it with rules of theirs", other)
+	}
+	return nil
+}
+
+// overlapping is the name of a policy that is for outgoing connections of the pool's
+// pods with rules of their own; empty without one. The base policy leaves those
+// alone.
+func (x *Backend) overlapping(ctx context.Context, namespace, pool string) (string, error) {
+	others := &networkingv1.NetworkPolicyList{}
+	notOurs, err := labels.Parse("!" + v1alpha1.LabelSandboxID)
+	if err != nil {
+		return "", err
+	}
 	if err := x.api.List(ctx, others, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: notOurs}); err != nil {
-		return fmt.Errorf("list the policies of the namespace: %w", err)
+		return "", fmt.Errorf("list the policies of the namespace: %w", err)
 	}
 	pod := x.labelsOf(namespace, pool)
 	for _, p := range others.Items {
@@ -80,14 +127,14 @@ func (x *Backend) canRestrict(ctx context.Context, namespace, pool string, e e2b
 		}
 		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 		if err != nil || selector.Matches(pod) {
-			return e2b.Invalidf("denyOut, allow_internet_access: NetworkPolicy %q restricts what this template's sandboxes connect to, and Kubernetes cannot combine it with rules of theirs", p.Name)
+			return p.Name, nil
 		}
 	}
-	return nil
+	return "", nil
 }
 
-// labelsOf are the labels of the pool's running pods, as far as they are the same
-// for all.
+// labelsOf are the labels of the pool's running pods with rules of their own, as far
+// as they are the same for all.
 func (x *Backend) labelsOf(namespace, pool string) labels.Set {
 	set := labels.Set{}
 	if p, ok := x.index.Pool(namespace, pool); ok {
@@ -96,6 +143,7 @@ func (x *Backend) labelsOf(namespace, pool string) labels.Set {
 		}
 	}
 	set[v1alpha1.LabelPool], set[v1alpha1.LabelPhase] = pool, string(v1alpha1.PodRunning)
+	set[v1alpha1.LabelRules] = v1alpha1.RulesOwn
 	return set
 }
 
@@ -104,7 +152,14 @@ func (x *Backend) restrict(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egres
 	if !e.Restricted() {
 		return nil
 	}
-	want := policyOf(s, e)
+	if err := x.write(ctx, s, policyOf(s, e, x.closed)); err != nil {
+		return err
+	}
+	return x.leaveBase(ctx, s)
+}
+
+// write makes the policy the sandbox's.
+func (x *Backend) write(ctx context.Context, s *v1alpha1.Sandbox, want *networkingv1.NetworkPolicy) error {
 	var err error
 	for range policyTries {
 		if err = x.api.Create(ctx, want.DeepCopy()); !apierrors.IsAlreadyExists(err) {
@@ -128,15 +183,23 @@ func (x *Backend) restrict(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egres
 	return nil
 }
 
-// unrestrict takes a sandbox's rules away.
-func (x *Backend) unrestrict(ctx context.Context, s *v1alpha1.Sandbox) error {
-	is, err := x.policy(ctx, s)
-	if err != nil || is == nil {
-		return err
+// leaveBase has the base policy leave the sandbox's pod to its own policy, which is
+// written. A pod without the claim is that of a sandbox that is over.
+func (x *Backend) leaveBase(ctx context.Context, s *v1alpha1.Sandbox) error {
+	b := s.Spec.Binding
+	if b == nil {
+		return e2b.ErrNotFound
 	}
-	err = x.api.Delete(ctx, is, client.Preconditions{UID: &is.UID})
-	if err = client.IgnoreNotFound(err); err != nil {
-		return fmt.Errorf("delete NetworkPolicy %s: %w", is.Name, err)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Spec.Namespace, Name: b.PodName}}
+	err := x.api.Patch(ctx, pod, jsonpatch.For(types.UID(b.PodUID)).
+		Test(jsonpatch.Claim, b.ClaimID).
+		Set(jsonpatch.Key("/metadata/labels", v1alpha1.LabelRules), v1alpha1.RulesOwn).
+		Build())
+	switch {
+	case apierrors.IsNotFound(err), jsonpatch.Refused(err):
+		return e2b.ErrNotFound
+	case err != nil:
+		return fmt.Errorf("label pod %s: %w", b.PodName, err)
 	}
 	return nil
 }
@@ -161,7 +224,7 @@ func (x *Backend) policy(ctx context.Context, s *v1alpha1.Sandbox) (*networkingv
 }
 
 // policyOf says the rules in Kubernetes' words.
-func policyOf(s *v1alpha1.Sandbox, e e2b.Egress) *networkingv1.NetworkPolicy {
+func policyOf(s *v1alpha1.Sandbox, e e2b.Egress, closed egress.Closed) *networkingv1.NetworkPolicy {
 	p := &networkingv1.NetworkPolicy{}
 	p.Namespace, p.Name = s.Spec.Namespace, policyName(s.Name)
 	p.Labels = map[string]string{v1alpha1.LabelSandboxID: s.Name}
@@ -170,29 +233,6 @@ func policyOf(s *v1alpha1.Sandbox, e e2b.Egress) *networkingv1.NetworkPolicy {
 	}}
 	p.Spec.PodSelector.MatchLabels = map[string]string{v1alpha1.LabelSandboxID: s.Name}
 	p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
-	var peers []networkingv1.NetworkPolicyPeer
-	add := func(block networkingv1.IPBlock) {
-		peers = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: &block})
-	}
-	for _, a := range e.Allow {
-		add(networkingv1.IPBlock{CIDR: a.String()})
-	}
-	for _, all := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
-		block := networkingv1.IPBlock{CIDR: all.String()}
-		denied := false
-		for _, d := range e.Deny {
-			denied = denied || d == all
-			if d.Addr().Is4() == all.Addr().Is4() {
-				block.Except = append(block.Except, d.String())
-			}
-		}
-		if !denied {
-			add(block)
-		}
-	}
-	// No rule at all denies everything; a rule without peers would allow it.
-	if len(peers) > 0 {
-		p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: peers}}
-	}
+	p.Spec.Egress = egress.Rules(e.Allow, e.Deny, closed)
 	return p
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/egress"
 )
 
 // blocks reads a list with commas.
@@ -20,18 +21,29 @@ func blocks(list string) (all []netip.Prefix) {
 }
 
 func TestPolicyOf(t *testing.T) {
+	closed, err := egress.Close([]string{"10.96.0.0/12"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const v4, v6 = " 169.254.0.0/16 10.96.0.0/12", " fe80::/10 fd00:ec2::254/128"
 	for _, c := range []struct{ allow, deny, want string }{
-		{"", "10.0.0.0/8", "0.0.0.0/0 10.0.0.0/8, ::/0"},
-		{"10.1.0.0/16,1.1.1.1/32", "10.0.0.0/8,fd00::/8", "10.1.0.0/16, 1.1.1.1/32, 0.0.0.0/0 10.0.0.0/8, ::/0 fd00::/8"},
+		{"", "", "0.0.0.0/0" + v4 + ", ::/0" + v6 + ", names"},
+		{"", "10.0.0.0/8", "0.0.0.0/0 10.0.0.0/8" + v4 + ", ::/0" + v6 + ", names"},
+		{"10.1.0.0/16,1.1.1.1/32", "10.0.0.0/8,fd00::/8", "10.1.0.0/16, 1.1.1.1/32, 0.0.0.0/0 10.0.0.0/8" + v4 + ", ::/0 fd00::/8" + v6 + ", names"},
 		{"", "0.0.0.0/0,::/0", ""},
 		{"8.8.8.8/32,2001:db8::/32", "0.0.0.0/0,::/0", "8.8.8.8/32, 2001:db8::/32"},
-		{"", "10.0.0.0/8,10.1.0.0/16,10.1.0.0/16", "0.0.0.0/0 10.0.0.0/8 10.1.0.0/16 10.1.0.0/16, ::/0"},
+		{"10.0.0.0/8,128.0.0.0/1,169.254.169.254/32", "0.0.0.0/0,::/0", "10.0.0.0/8 10.96.0.0/12, 128.0.0.0/1 169.254.0.0/16"},
+		{"", "10.0.0.0/8,10.1.0.0/16,10.1.0.0/16", "0.0.0.0/0 10.0.0.0/8 10.1.0.0/16 10.1.0.0/16" + v4 + ", ::/0" + v6 + ", names"},
 	} {
-		p := policyOf(&v1alpha1.Sandbox{}, e2b.Egress{Allow: blocks(c.allow), Deny: blocks(c.deny)})
+		p := policyOf(&v1alpha1.Sandbox{}, e2b.Egress{Allow: blocks(c.allow), Deny: blocks(c.deny)}, closed)
 		var lines []string
 		for _, rule := range p.Spec.Egress {
-			if len(rule.To) == 0 || len(rule.Ports) > 0 {
-				t.Errorf("allow %s, deny %s: a rule for all addresses, or for ports: %+v", c.allow, c.deny, rule)
+			if len(rule.To) == 0 {
+				t.Errorf("allow %s, deny %s: a rule for all addresses: %+v", c.allow, c.deny, rule)
+			}
+			if len(rule.Ports) > 0 {
+				lines = append(lines, "names")
+				continue
 			}
 			for _, to := range rule.To {
 				lines = append(lines, strings.Join(append([]string{to.IPBlock.CIDR}, to.IPBlock.Except...), " "))

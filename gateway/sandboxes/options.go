@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
@@ -52,5 +53,6 @@ type Options struct {
 	Agent      Agent
 	Quota      Quota
 	Node       *NodeSize
+	Closed     egress.Closed // what no sandbox may connect to
 	Log        *slog.Logger
 }

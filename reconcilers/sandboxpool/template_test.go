@@ -14,7 +14,7 @@ func TestRender(t *testing.T) {
 	grace, yes := int64(30), true
 	spec := &v1alpha1.SandboxTemplateSpec{IdleImage: "idle", Template: corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      map[string]string{"team": "a", v1alpha1.LabelPhase: "running", v1alpha1.LabelSandboxID: "x"},
+			Labels:      map[string]string{"team": "a", v1alpha1.LabelPhase: "running", v1alpha1.LabelSandboxID: "x", v1alpha1.LabelRules: v1alpha1.RulesOwn},
 			Annotations: map[string]string{"note": "b", v1alpha1.AnnotationClaim: "forged", v1alpha1.AnnotationAddress: "10.0.0.9"},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "real"}}},
@@ -38,7 +38,7 @@ func TestRender(t *testing.T) {
 	if pod.Labels["team"] != "a" || pod.Annotations["note"] != "b" {
 		t.Errorf("the template's labels and annotations are lost: %+v", pod.ObjectMeta)
 	}
-	if v1alpha1.PhaseOf(pod) != v1alpha1.PodWarming || claimed(pod) || pod.Annotations[v1alpha1.AnnotationAddress] != "" || pod.Labels[v1alpha1.LabelSandboxID] != "" {
+	if v1alpha1.PhaseOf(pod) != v1alpha1.PodWarming || claimed(pod) || pod.Annotations[v1alpha1.AnnotationAddress] != "" || pod.Labels[v1alpha1.LabelSandboxID] != "" || pod.Labels[v1alpha1.LabelRules] != "" {
 		t.Errorf("a template forges a claim: %+v", pod.ObjectMeta)
 	}
 	if len(pod.GenerateName) != maxNameBase {

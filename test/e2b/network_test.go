@@ -52,7 +52,7 @@ func TestNetworkRules(t *testing.T) {
 		status int
 		there  bool
 	}{
-		{`{}`, 204, false},
+		{`{}`, 204, true},
 		{`{"denyOut":["192.0.2.0/24"]}`, 204, true},
 		{`{"denyOut":["example.com"]}`, 400, true},
 	} {

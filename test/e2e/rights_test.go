@@ -65,8 +65,8 @@ func (u rightsUser) ask(method, path, body string, want int) string {
 	return string(text)
 }
 
-// restAPI makes a sandbox with rules for outgoing connections, changes them, takes
-// them away, and reads its logs.
+// restAPI makes a sandbox with rules for outgoing connections, changes and clears
+// them, and reads its logs.
 func (u rightsUser) restAPI() {
 	made := u.ask("POST", "/sandboxes", `{"templateID":"base","allow_internet_access":false}`, http.StatusCreated)
 	_, rest, _ := strings.Cut(made, `"sandboxID":"`)
