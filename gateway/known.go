@@ -36,7 +36,7 @@ func sketch(id string, a index.Answer) (*v1alpha1.Sandbox, *corev1.Pod) {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = a.Namespace, a.PodName, types.UID(a.PodUID)
 	pod.ResourceVersion = strconv.FormatUint(a.Route.PodRV, 10)
-	pod.Labels = map[string]string{v1alpha1.LabelPhase: string(v1alpha1.PodRunning), v1alpha1.LabelSandboxID: id}
+	pod.Labels = map[string]string{v1alpha1.LabelPhase: string(v1alpha1.PodRunning), v1alpha1.LabelSandboxID: id, v1alpha1.LabelInitKey: a.InitKey}
 	pod.Annotations = map[string]string{v1alpha1.AnnotationClaim: a.ClaimID, v1alpha1.AnnotationAddress: a.Route.Addr.String()}
 	pod.Status.PodIP = a.Route.Addr.String()
 	if a.Sandboxd {

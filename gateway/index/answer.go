@@ -49,6 +49,9 @@ type Answer struct {
 	Guarded bool
 	// Sandboxd, of a Running one: its pod runs sandboxd.
 	Sandboxd bool
+	// InitKey, of a Running one, is the ID of the key that its pod's sandboxd is
+	// initialised with.
+	InitKey string
 	// ClaimID, PodName and PodUID are its binding, empty without one.
 	ClaimID, PodName, PodUID string
 }
@@ -72,7 +75,7 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	case p == nil || !p.backs(id, s) || !p.routable():
 		a.State = Starting
 	default:
-		a.State, a.Sandboxd = Running, p.sandboxd
+		a.State, a.Sandboxd, a.InitKey = Running, p.sandboxd, p.initKey.Value()
 		a.Route = &routecache.Route{
 			SandboxID: id, Pool: routecache.PoolOf(a.Namespace, a.Pool), ClaimID: s.claim, PodUID: p.uid,
 			Addr: p.addr, PodRV: p.rv, Private: s.private, Guarded: a.Guarded,

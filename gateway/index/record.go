@@ -24,8 +24,9 @@ type pod struct {
 	rv              uint64
 	phase           phase
 	ready, deleting bool
-	over            bool // by Kubernetes' account, whatever the phase says
-	sandboxd        bool // it runs sandboxd
+	over            bool                  // by Kubernetes' account, whatever the phase says
+	sandboxd        bool                  // it runs sandboxd
+	initKey         unique.Handle[string] // what its sandboxd's initialisation is signed with
 }
 
 // phase is a v1alpha1.PodPhase in one byte. Only three matter here.
@@ -50,6 +51,7 @@ func newPod(p *corev1.Pod) (*pod, error) {
 		claim: p.Annotations[v1alpha1.AnnotationClaim], sandbox: p.Labels[v1alpha1.LabelSandboxID],
 		namespace: unique.Make(p.Namespace), pool: unique.Make(p.Labels[v1alpha1.LabelPool]),
 		rv: rv, deleting: p.DeletionTimestamp != nil, over: v1alpha1.Over(p), sandboxd: v1alpha1.RunsSandboxd(&p.Spec),
+		initKey: unique.Make(p.Labels[v1alpha1.LabelInitKey]),
 	}
 	if addr, err := netip.ParseAddr(v1alpha1.FencedAddress(p)); err == nil {
 		r.addr = addr
