@@ -25,10 +25,25 @@ func TestPatchesApply(t *testing.T) {
 		if !hasTest(t, filepath.Join(root, m.pkg), m.test()) {
 			t.Errorf("%s: there is no test %s in %s", m.name, m.test(), m.pkg)
 		}
-		if !strings.Contains(m.rule, "design.md") {
-			t.Errorf("%s: its rule names no chapter of design.md: %s", m.name, m.rule)
+		if !namesPage(m.rule) {
+			t.Errorf("%s: its rule names no page of docs/design or docs that says so: %s", m.name, m.rule)
 		}
 	}
+}
+
+// pageName is the name of a page in docs/design, or in docs.
+var pageName = regexp.MustCompile(`[a-z0-9/-]+\.md`)
+
+// namesPage reports whether a rule says on which page it stands.
+func namesPage(rule string) bool {
+	for _, name := range pageName.FindAllString(rule, -1) {
+		for _, folder := range []string{"../../docs/design", "../../docs"} {
+			if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func hasTest(t *testing.T, dir, name string) bool {
