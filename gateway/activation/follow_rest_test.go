@@ -3,6 +3,7 @@ package activation
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,13 +18,13 @@ import (
 // startingPod answers reads of a sandbox whose pod starts, and counts them.
 type startingPod struct {
 	client.Client
-	looks int
+	looks atomic.Int64
 }
 
 func (c *startingPod) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	switch o := o.(type) {
 	case *v1alpha1.Sandbox:
-		c.looks++
+		c.looks.Add(1)
 		o.Name = "s"
 		o.Spec = v1alpha1.SandboxSpec{Namespace: "n", Pool: "p", Binding: &v1alpha1.Binding{ClaimID: "c", PodName: "pod", PodUID: "u"}}
 	case *corev1.Pod:
@@ -46,19 +47,19 @@ func TestAStartIsNotPolled(t *testing.T) {
 		}()
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		if c.looks > 8 { // at 0, 1, 3, 7, 15, 23 s
-			t.Errorf("%d looks in half a minute", c.looks)
+		if n := c.looks.Load(); n > 8 { // at 0, 1, 3, 7, 15, 23 s
+			t.Errorf("%d looks in half a minute", n)
 		}
-		before := c.looks
+		before := c.looks.Load()
 		a.Settled("s")
 		synctest.Wait()
-		if c.looks != before+1 {
-			t.Errorf("%d looks after the index was woken, want 1", c.looks-before)
+		if n := c.looks.Load(); n != before+1 {
+			t.Errorf("%d looks after the index was woken, want 1", n-before)
 		}
 		time.Sleep(followAfter)
 		synctest.Wait()
-		if c.looks != before+2 {
-			t.Errorf("%d looks a second later, want 2: a change begins the waits anew", c.looks-before)
+		if n := c.looks.Load(); n != before+2 {
+			t.Errorf("%d looks a second later, want 2: a change begins the waits anew", n-before)
 		}
 		if err := <-done; !errors.Is(err, ErrNotReady) {
 			t.Errorf("at the deadline: %v", err)
