@@ -163,7 +163,7 @@ func burstH2C(t *testing.T, w *world, path string, n int) map[string]int {
 		clients[i] = &http.Client{Transport: transport, Timeout: burstTimeout}
 	}
 	return burst(n, func(i int) string {
-		return answerOf(clients[i/h2Streams].Get(w.url + path)) //nolint:bodyclose // answerOf closes it
+		return answerOf(clients[i/h2Streams].Get(w.url + path))
 	})
 }
 

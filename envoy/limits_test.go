@@ -36,7 +36,7 @@ func (w *world) serveHealth(t *testing.T) {
 func fetchURL(t *testing.T, url string) string {
 	t.Helper()
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	return answerOf(client.Get(url)) //nolint:bodyclose // answerOf closes it
+	return answerOf(client.Get(url))
 }
 
 // connect opens n connections to Envoy, on each of which begin may send something.

@@ -104,7 +104,7 @@ const (
 // DefaultDomain is that of an Envoy on this machine with its default port.
 const DefaultDomain = "localhost:8080"
 
-// DefaultMaxOpen, the command line's, is a quarter of what an Envoy takes by default.
+// DefaultMaxOpen is the command line's: a quarter of what an Envoy takes by default.
 const DefaultMaxOpen = envoy.DefaultMaxStreams / 4
 
 // DefaultIdleTick fits idle timeouts of 4 s and more.

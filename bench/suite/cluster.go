@@ -29,9 +29,10 @@ import (
 const (
 	// Namespace holds all pods of the benchmarks.
 	Namespace = "bench"
-	// SystemNamespace holds leases, KeyNamespace API keys.
+	// SystemNamespace holds leases.
 	SystemNamespace = "sandlane-system"
-	KeyNamespace    = "sandlane-keys"
+	// KeyNamespace holds API keys.
+	KeyNamespace = "sandlane-keys"
 	// Pool is where first requests claim from; it is empty unless pods are made in it.
 	Pool = "bench"
 	// FirstAddress is that of sandbox b0; the others follow it.

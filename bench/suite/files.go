@@ -12,7 +12,10 @@ const spareFiles = 2_000
 
 // Files returns how many open files each process under test may need: Envoy and
 // the server behind it hold one connection for each sandbox of the largest fleet.
-func (p Plan) Files() uint64 { return uint64(slices.Max(p.Fleets)) + spareFiles }
+func (p Plan) Files() uint64 { return uint64(p.largest()) + spareFiles }
+
+// largest returns the size of the largest fleet; 0 for a plan without any.
+func (p Plan) largest() int { return slices.Max(append([]int{0}, p.Fleets...)) }
 
 // raiseFiles raises this process's limit of open files to what it may have, and
 // with it that of the processes that it starts. A limit that is too low for the
@@ -37,7 +40,7 @@ func raiseFiles(p Plan) error {
 func checkFiles(p Plan, limit uint64) error {
 	if need := p.Files(); limit < need {
 		return fmt.Errorf("a fleet of %d sandboxes needs %d open files in each process, and this machine allows %d: raise the hard limit (ulimit -Hn %d) or choose smaller fleets (--fleets)",
-			slices.Max(p.Fleets), need, limit, need)
+			p.largest(), need, limit, need)
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func (p *Process) Ask() (float64, error) {
 func (p *Process) Ended() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended (%v); the end of its log:\n%s", p.Name, p.err, p.tail())
+		return fmt.Errorf("%s ended: %s; the end of its log:\n%s", p.Name, p.cmd.ProcessState, p.tail())
 	default:
 		return nil
 	}

@@ -1,8 +1,10 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -31,9 +33,13 @@ type oomScore struct {
 }
 
 // OpenScore opens the score of this process for Options. A process that is not root must
-// do so while it is dumpable: afterwards the file is root's.
+// do so while it is dumpable: afterwards the file is root's. In a container without
+// /proc there is none: nil, and no error.
 func OpenScore() (*os.File, error) {
 	file, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) { // a container without /proc
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the score for lack of memory: %w", err)
 	}
