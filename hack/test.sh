@@ -90,10 +90,10 @@ if wants unit; then
 	cd ../..
 fi
 if wants e2e; then
-	tests -count=1 -shuffle=on -parallel 8 -timeout 15m ./test/e2e/...
+	FORMAT=testname tests -count=1 -shuffle=on -parallel 8 -timeout 15m ./test/e2e/...
 	# Half a minute of what `make chaos` does for ten.
 	make --no-print-directory build-failpoints
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
 fi
 if wants e2b; then
 	FORMAT=testname tests -count=1 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
