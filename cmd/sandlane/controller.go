@@ -91,6 +91,7 @@ func newController() *cobra.Command {
 		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
+		kubeclient.Settled(o.config)
 		o.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		logWith(o.log)
 		return runController(cmd.Context(), o)

@@ -16,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway"
+	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -61,6 +62,7 @@ cluster; /readyz on the metrics address says when.`,
 		if o.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
+		kubeclient.Settled(o.Config)
 		o.MetricsAddress = metricsAddress(o.MetricsAddress, "")
 		o.Config.Wrap(failpoint.Watches("gateway/watch"))
 		o.Config.Wrap(failpoint.Requests("gateway/requests"))

@@ -88,14 +88,23 @@ func (s *Stack) CheckRights() (unused []string, err error) {
 	var o access.Options
 	o.Complete()
 	asked, used, wrong := map[access.Process]int{}, map[string]bool{}, map[string]int{}
+	// An API server that has just started refuses everything until it has read its
+	// roles; what RBAC grants later is no missing right.
+	forbidden, granted := map[string]string{}, map[string]bool{}
 	err = s.eachRequest(func(e *AuditEvent) {
 		for _, p := range access.Processes() {
 			if e.User.Username != o.Username(p) || e.ObjectRef.Resource == "" {
 				continue
 			}
 			asked[p]++
-			if refused := e.refused(); refused != "" {
-				wrong[fmt.Sprintf("%s was refused to %s: %s", p, e.what(), refused)]++
+			what := fmt.Sprintf("%s: %s", p, e.what())
+			switch {
+			case e.forbidden():
+				forbidden[what] = e.ResponseStatus.Message
+			case e.refusedByPolicy():
+				wrong[fmt.Sprintf("%s was refused: %s", what, e.ResponseStatus.Message)]++
+			default:
+				granted[what] = true
 			}
 			listed := false
 			for _, r := range access.Rights(p) {
@@ -108,6 +117,11 @@ func (s *Stack) CheckRights() (unused []string, err error) {
 			}
 		}
 	})
+	for what, message := range forbidden {
+		if !granted[what] {
+			wrong[fmt.Sprintf("%s was refused: %s", what, message)]++
+		}
+	}
 	errs := []error{err}
 	for _, p := range access.Processes() {
 		if asked[p] == 0 {
@@ -143,13 +157,15 @@ func (e *AuditEvent) what() string {
 	return fmt.Sprintf("%s %s/%s in %q", e.Verb, e.ObjectRef.APIGroup, e.resource(), namespace)
 }
 
-// refused says which of RBAC and the admission policies refused the request; empty
-// if neither did. Other things answer 403 too: a quota, a namespace that ends.
-func (e *AuditEvent) refused() string {
-	if e.Annotations["authorization.k8s.io/decision"] == "forbid" || strings.Contains(e.ResponseStatus.Message, "ValidatingAdmissionPolicy") {
-		return e.ResponseStatus.Message
-	}
-	return ""
+// forbidden reports whether RBAC refused the request. Other things answer 403 too: a
+// quota, a namespace that ends.
+func (e *AuditEvent) forbidden() bool {
+	return e.Annotations["authorization.k8s.io/decision"] == "forbid"
+}
+
+// refusedByPolicy reports whether an admission policy did.
+func (e *AuditEvent) refusedByPolicy() bool {
+	return strings.Contains(e.ResponseStatus.Message, "ValidatingAdmissionPolicy")
 }
 
 // within reports whether the right covers the request.

@@ -1,0 +1,86 @@
+package kubeclient
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// starting is an API server that refuses everything until it is ready.
+type starting struct {
+	ready   time.Time // when it will be
+	forbids bool      // also when it is
+	bodies  []string
+}
+
+func (s *starting) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := func(status int) (*http.Response, error) {
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+	}
+	ready := !time.Now().Before(s.ready)
+	if r.URL.Path == "/readyz" {
+		if ready {
+			return answer(http.StatusOK)
+		}
+		return answer(http.StatusInternalServerError)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	s.bodies = append(s.bodies, string(body))
+	if !ready || s.forbids {
+		return answer(http.StatusForbidden)
+	}
+	return answer(http.StatusCreated)
+}
+
+func TestSettled(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		ready          time.Duration // from now
+		forbids        bool
+		patience       time.Duration
+		want, requests int
+		atMost         time.Duration
+	}{
+		{"just started", 3 * time.Second, false, time.Minute, http.StatusCreated, 2, 4 * time.Second},
+		{"ready between the refusal and the question", 0, false, time.Minute, http.StatusCreated, 1, 0},
+		{"refused by a ready server", -time.Hour, true, time.Minute, http.StatusForbidden, 2, 0},
+		{"never ready", time.Hour, false, time.Minute, http.StatusForbidden, 2, 11 * time.Second},
+		{"no patience", time.Hour, false, 2 * time.Second, http.StatusForbidden, 1, 2 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &starting{ready: time.Now().Add(tc.ready), forbids: tc.forbids}
+				ctx, cancel := context.WithTimeout(t.Context(), tc.patience)
+				defer cancel()
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api/apis/x", strings.NewReader("all of it"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				res, err := settled{server}.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				if took := time.Since(began); res.StatusCode != tc.want || took > tc.atMost {
+					t.Errorf("%d after %v, want %d within %v", res.StatusCode, took, tc.want, tc.atMost)
+				}
+				if len(server.bodies) != tc.requests {
+					t.Errorf("it was sent %d times, want %d", len(server.bodies), tc.requests)
+				}
+				for _, body := range server.bodies {
+					if body != "all of it" {
+						t.Errorf("a body of %q", body)
+					}
+				}
+			})
+		})
+	}
+}
