@@ -30,6 +30,8 @@ type Options struct {
 	// for a sandbox without a file system of its own, where both would be those
 	// of whoever started it. Empty means neither.
 	Home string
+	// UserFiles is the directory of passwd and group; empty means /etc. For tests.
+	UserFiles string
 	// InitKey is the public key of gateways, who sign each /init for the pod with the
 	// UID PodUID. Nil: anyone may make one.
 	InitKey ed25519.PublicKey

@@ -46,7 +46,7 @@ type Server struct {
 func New(options Options) *Server {
 	options.Complete()
 	settings := access.Options{
-		Users: users.Database{Home: options.Home}, DefaultUser: options.DefaultUser,
+		Users: users.Database{Dir: options.UserFiles, Home: options.Home}, DefaultUser: options.DefaultUser,
 		InitKey: options.InitKey, PodUID: options.PodUID, Open: options.Open,
 	}
 	switch {

@@ -3,11 +3,11 @@ package files
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
@@ -50,28 +50,36 @@ func (s *Service) compose(w http.ResponseWriter, r *http.Request) (entry, error)
 	if err != nil {
 		return entry{}, err
 	}
-	joined := &files{paths: sources}
+	joined := &files{user: u, paths: sources}
 	defer joined.close()
 	written, err := s.store(u, destination, joined, metadataOf(r.Header), nil)
 	if err != nil {
 		return entry{}, err
 	}
+	if err := u.Act(func() error { return removeBut(destination, sources) }); err != nil {
+		return entry{}, err
+	}
+	return written, nil
+}
+
+// removeBut removes the sources of a file that was composed.
+func removeBut(destination string, sources []string) error {
 	target, err := follow(destination)
 	if err != nil {
-		return entry{}, err
+		return err
 	}
 	for _, path := range sources {
 		if source, err := follow(path); err == nil && source == target {
 			continue // the result itself, perhaps by way of a link
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return entry{}, err
+			return err
 		}
 	}
-	return written, nil
+	return nil
 }
 
-// sources resolves the paths and checks that all are there before any is read.
+// sources resolves the paths and checks that the user may read all before any is read.
 func (s *Service) sources(u users.User, asked []string) ([]string, error) {
 	paths := make([]string, 0, len(asked))
 	for _, path := range asked {
@@ -79,13 +87,11 @@ func (s *Service) sources(u users.User, asked []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		info, err := os.Stat(path)
+		f, err := openRegular(u, path, unix.O_RDONLY)
 		if err != nil {
 			return nil, err
 		}
-		if !info.Mode().IsRegular() {
-			return nil, badRequest(fmt.Sprintf("path '%s' is not a regular file", path))
-		}
+		_ = f.Close()
 		paths = append(paths, path)
 	}
 	return paths, nil
@@ -93,6 +99,7 @@ func (s *Service) sources(u users.User, asked []string) ([]string, error) {
 
 // files reads one file after the other, with one open at a time.
 type files struct {
+	user  users.User
 	paths []string
 	open  *os.File
 }
@@ -104,14 +111,11 @@ func (f *files) Read(p []byte) (int, error) {
 			if len(f.paths) == 0 {
 				return 0, io.EOF
 			}
-			opened, err := os.OpenFile(f.paths[0], os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			opened, err := openRegular(f.user, f.paths[0], unix.O_RDONLY)
 			if err != nil {
 				return 0, err
 			}
 			f.open, f.paths = opened, f.paths[1:]
-			if err := refuseKernel(opened); err != nil {
-				return 0, err
-			}
 		}
 		n, err := f.open.Read(p)
 		if n > 0 || !errors.Is(err, io.EOF) {

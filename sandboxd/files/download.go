@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Download serves GET and HEAD /files.
@@ -57,8 +58,7 @@ func (s *Service) open(r *http.Request) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// Without O_NONBLOCK a FIFO would hold the request until it has a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := openRegular(u, path, unix.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, failure{http.StatusNotFound, fmt.Sprintf("path '%s' does not exist", path)}
 	}
@@ -66,15 +66,6 @@ func (s *Service) open(r *http.Request) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	info, err := f.Stat()
-	switch {
-	case err != nil:
-	case info.IsDir():
-		err = badRequest(fmt.Sprintf("path '%s' is a directory", path))
-	case !info.Mode().IsRegular():
-		err = badRequest(fmt.Sprintf("path '%s' is not a regular file", path))
-	default:
-		err = refuseKernel(f)
-	}
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, err

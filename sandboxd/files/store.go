@@ -1,6 +1,7 @@
 package files
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -33,28 +34,40 @@ func (s *Service) store(u users.User, path string, body io.Reader, metadata map[
 	if seen != nil {
 		seen[asked] = true
 	}
-	if err := u.MakeDirs(filepath.Dir(asked)); err != nil {
-		return entry{}, err
-	}
-	target, err := follow(asked)
+	target, mode := "", fs.FileMode(0)
+	err = u.Act(func() (err error) {
+		target, mode, err = place(asked)
+		return err
+	})
 	if err != nil {
 		return entry{}, err
-	}
-	mode := fs.FileMode(newMode)
-	info, err := os.Stat(target)
-	switch {
-	case err == nil && info.IsDir():
-		return entry{}, badRequest(fmt.Sprintf("path '%s' is a directory", asked))
-	case err == nil && !info.Mode().IsRegular():
-		return entry{}, badRequest(fmt.Sprintf("path '%s' is not a regular file", asked))
-	case err == nil:
-		mode = info.Mode().Perm()
 	}
 	if err := replace(u, target, body, metadata, mode); err != nil {
 		return entry{}, err
 	}
 	s.watchers.Wrote(target)
 	return newEntry(asked, metadata), nil
+}
+
+// place makes the directories of a path and returns where a write to it ends up, and
+// with what mode.
+func place(asked string) (target string, mode fs.FileMode, err error) {
+	if err := os.MkdirAll(filepath.Dir(asked), 0o755); err != nil {
+		return "", 0, err
+	}
+	if target, err = follow(asked); err != nil {
+		return "", 0, err
+	}
+	info, err := os.Stat(target)
+	switch {
+	case err != nil:
+		return target, newMode, nil
+	case info.IsDir():
+		return "", 0, badRequest(fmt.Sprintf("path '%s' is a directory", asked))
+	case !info.Mode().IsRegular():
+		return "", 0, badRequest(fmt.Sprintf("path '%s' is not a regular file", asked))
+	}
+	return target, info.Mode().Perm(), nil
 }
 
 // follow returns where a write to path ends up: links are written through, not
@@ -78,12 +91,21 @@ func follow(path string) (string, error) {
 	return "", syscall.ELOOP
 }
 
+// replace writes a file beside its place and then into it. The user's rights are taken
+// for each step, never while the body comes.
 func replace(u users.User, target string, body io.Reader, metadata map[string]string, mode fs.FileMode) (err error) {
-	temp, err := os.CreateTemp(filepath.Dir(target), filesystem.TempPrefix+"*")
-	if errors.Is(err, fs.ErrPermission) {
-		if _, statErr := os.Stat(target); statErr == nil {
-			return overwrite(target, body) // the file may be writable where its directory is not
+	path := filepath.Join(filepath.Dir(target), filesystem.TempPrefix+rand.Text())
+	var temp *os.File
+	var exists bool
+	err = u.Act(func() (err error) {
+		if temp, err = open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600); err != nil {
+			_, statErr := os.Stat(target)
+			exists = statErr == nil
 		}
+		return err
+	})
+	if exists && errors.Is(err, fs.ErrPermission) {
+		return overwrite(u, target, body) // the file may be writable where its directory is not
 	}
 	if err != nil {
 		return err
@@ -91,12 +113,29 @@ func replace(u users.User, target string, body io.Reader, metadata map[string]st
 	defer func() {
 		_ = temp.Close()
 		if err != nil {
-			_ = os.Remove(temp.Name())
+			_ = u.Act(func() error { return os.Remove(path) })
 		}
 	}()
 	if _, err := io.Copy(temp, body); err != nil {
 		return err
 	}
+	err = u.Act(func() error { return finish(temp, target, metadata, mode) })
+	if !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.EPERM) {
+		return err
+	}
+	// A mount point, such as /etc/hosts in a container, can only be filled, and so can
+	// another user's file in a sticky directory.
+	if _, err := temp.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := overwrite(u, target, temp); err != nil {
+		return err
+	}
+	return u.Act(func() error { return os.Remove(path) })
+}
+
+// finish gives a file that is whole its mode, its metadata and its place.
+func finish(temp *os.File, target string, metadata map[string]string, mode fs.FileMode) error {
 	if err := temp.Chmod(mode); err != nil {
 		return err
 	}
@@ -106,32 +145,15 @@ func replace(u users.User, target string, body io.Reader, metadata map[string]st
 			return badRequest(fmt.Sprintf("metadata '%s' cannot be stored: %s", key, err))
 		}
 	}
-	if err := u.Own(temp.Name()); err != nil {
-		return err
-	}
-	err = os.Rename(temp.Name(), target)
-	if !errors.Is(err, syscall.EBUSY) {
-		return err
-	}
-	// A mount point, such as /etc/hosts in a container, can only be filled.
-	if _, err := temp.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	if err := overwrite(target, temp); err != nil {
-		return err
-	}
-	return os.Remove(temp.Name())
+	return os.Rename(temp.Name(), target)
 }
 
-func overwrite(target string, body io.Reader) error {
-	f, err := os.OpenFile(target, os.O_WRONLY, 0)
+func overwrite(u users.User, target string, body io.Reader) error {
+	f, err := openRegular(u, target, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
-	if err = refuseKernel(f); err == nil {
-		err = f.Truncate(0)
-	}
-	if err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = io.Copy(f, body)
 	}
 	return errors.Join(err, f.Close())

@@ -26,7 +26,9 @@ var eventTypes = []struct {
 // handle takes one event of the kernel.
 func (n *notifier) handle(wd int32, mask, cookie uint32, name string) {
 	if mask&unix.IN_Q_OVERFLOW != 0 {
-		n.startAgain()
+		if err := n.user.Act(n.startAgain); err != nil {
+			n.loseAll()
+		}
 		return
 	}
 	n.mu.Lock()
@@ -40,7 +42,10 @@ func (n *notifier) handle(wd int32, mask, cookie uint32, name string) {
 	case unfinished(name), n.leaves(dir):
 	case mask&unix.IN_ISDIR != 0 && mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
 		n.mu.Unlock()
-		n.arrive(filepath.Join(dir, name), dir, mask, cookie)
+		path := filepath.Join(dir, name)
+		if err := n.user.Act(func() error { return n.arrive(path, dir, mask, cookie) }); err != nil {
+			n.lose(path) // there are too many watches, say: what happens in it is not heard
+		}
 		return
 	default:
 		path := filepath.Join(dir, name)
@@ -74,8 +79,9 @@ func (n *notifier) tell(dir, path string, mask uint32) {
 	}
 }
 
-// arrive takes a directory that was made in, or moved to, another.
-func (n *notifier) arrive(path, dir string, mask, cookie uint32) {
+// arrive takes a directory that was made in, or moved to, another. Call with the user's
+// rights.
+func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	n.mu.Lock()
 	half, moved := n.moving[cookie]
 	from := half.path
@@ -99,10 +105,10 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) {
 	n.prune(path) // it may have left those who wanted it
 	n.mu.Unlock()
 	if !wanted {
-		return
+		return nil
 	}
 	// What was in it already is told to those who did not know it by another name.
-	err = errors.Join(ignoreGone(err), n.search(path, func(dir, path string) {
+	return errors.Join(ignoreHidden(err), n.search(path, func(dir, path string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		for w := range n.watchers {
@@ -111,9 +117,6 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) {
 			}
 		}
 	}))
-	if err != nil { // there are too many watches, say: what happens in it is not heard
-		n.lose(path)
-	}
 }
 
 // lose tells the watchers of a directory that events are missing.
@@ -168,7 +171,7 @@ func (n *notifier) abandon(path string) {
 func (n *notifier) search(dir string, found func(dir, path string)) error {
 	children, err := os.ReadDir(dir)
 	if err != nil {
-		return ignoreGone(err)
+		return ignoreHidden(err)
 	}
 	for _, child := range children {
 		path := filepath.Join(dir, child.Name())
@@ -183,7 +186,7 @@ func (n *notifier) search(dir string, found func(dir, path string)) error {
 			}
 			n.mu.Unlock()
 		}
-		if err = ignoreGone(err); err != nil {
+		if err = ignoreHidden(err); err != nil {
 			return err
 		}
 		if found != nil {
@@ -198,16 +201,17 @@ func (n *notifier) search(dir string, found func(dir, path string)) error {
 	return nil
 }
 
-func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+// ignoreHidden leaves out what is gone and what the user may not see.
+func ignoreHidden(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	return err
 }
 
 // startAgain watches everything anew after events were lost, among which may have been
-// moves, and tells all watchers.
-func (n *notifier) startAgain() {
+// moves, and tells all watchers. Call with the user's rights.
+func (n *notifier) startAgain() error {
 	n.mu.Lock()
 	for path := range n.tree.wds {
 		n.forget(path)
@@ -226,6 +230,12 @@ func (n *notifier) startAgain() {
 			_ = n.search(root, nil)
 		}
 	}
+	n.loseAll()
+	return nil
+}
+
+// loseAll tells all watchers that events are missing.
+func (n *notifier) loseAll() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for w := range n.watchers {

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
 const (
@@ -21,9 +24,9 @@ const (
 	moveWait = 50 * time.Millisecond
 )
 
-// notifier is the inotify instance that all watchers of a service share: the kernel
+// notifier is the inotify instance that all watchers of a user share: the kernel
 // allows a user 128 instances by default, and on a node sandboxd of all sandboxes and
-// the kubelet are one user.
+// the kubelet are one user. Directories are read and watched with the user's rights.
 //
 // Directories are known by the number of their watch, which stays when they move; their
 // recorded path is rewritten then. A directory that arrives below a recursive watcher is
@@ -37,6 +40,7 @@ type notifier struct {
 	fd   int      // for the calls that add and remove watches; valid while not closed
 	file *os.File // the same, for reading and waiting
 	read chan struct{}
+	user users.User
 
 	mu       sync.Mutex // guards all below, and the roots of watchers
 	tree     tree
@@ -51,13 +55,13 @@ type move struct {
 	at   time.Time
 }
 
-func newNotifier() (*notifier, error) {
+func newNotifier(u users.User) (*notifier, error) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("opening inotify (raise fs.inotify.max_user_instances on the node if there are too many): %w", err)
 	}
 	n := &notifier{
-		fd: fd, file: os.NewFile(uintptr(fd), "inotify"), read: make(chan struct{}),
+		fd: fd, file: os.NewFile(uintptr(fd), "inotify"), read: make(chan struct{}), user: u,
 		tree: newTree(), watchers: map[*watcher]struct{}{}, moving: map[uint32]move{},
 	}
 	go n.readAll()
@@ -75,14 +79,17 @@ func (n *notifier) close() {
 
 // add begins to tell a watcher what happens.
 func (n *notifier) add(w *watcher) error {
-	n.mu.Lock()
-	n.watchers[w] = struct{}{}
-	err := n.watch(w.root)
-	root, recursive := w.root, w.recursive
-	n.mu.Unlock()
-	if err == nil && recursive {
-		err = n.search(root, nil)
-	}
+	err := n.user.Act(func() error {
+		n.mu.Lock()
+		n.watchers[w] = struct{}{}
+		err := n.watch(w.root)
+		root, recursive := w.root, w.recursive
+		n.mu.Unlock()
+		if err == nil && recursive {
+			err = n.search(root, nil)
+		}
+		return err
+	})
 	if err != nil {
 		n.remove(w)
 	}
@@ -97,7 +104,7 @@ func (n *notifier) remove(w *watcher) {
 	n.prune(w.root)
 }
 
-// watch watches one directory. Call with mu held.
+// watch watches one directory. Call with the user's rights, and with mu held.
 func (n *notifier) watch(path string) error {
 	if n.closed {
 		return os.ErrClosed
@@ -142,6 +149,17 @@ func (n *notifier) wanted(dir string) bool {
 func (n *notifier) forget(path string) {
 	if wd, known := n.tree.drop(path); known && !n.closed {
 		_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) // one that is gone is as good
+	}
+}
+
+// wrote tells of a file that sandboxd wrote. Of one in a directory that is not watched,
+// which the user may not be allowed to read, nothing is told.
+func (n *notifier) wrote(path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	dir := filepath.Dir(path)
+	if _, watched := n.tree.wds[dir]; watched {
+		n.tell(dir, path, unix.IN_MODIFY)
 	}
 }
 

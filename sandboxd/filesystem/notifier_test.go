@@ -2,6 +2,7 @@ package filesystem
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/sandlane/sandlane/sandboxd/filesystempb"
 	"github.com/sandlane/sandlane/sandboxd/users"
@@ -52,12 +54,12 @@ func TestLostEvents(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "a/sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	n, err := newNotifier()
+	n, err := newNotifier(users.Database{}.Own())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer n.close()
-	w, err := newWatcher(dir, &filesystempb.WatchDirRequest{Path: dir, Recursive: true}, anyone{})
+	w, err := newWatcher(users.Database{}.Own(), dir, &filesystempb.WatchDirRequest{Path: dir, Recursive: true}, anyone{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +83,35 @@ func TestLostEvents(t *testing.T) {
 	n.remove(w)
 	if left := len(n.tree.paths); left != 0 {
 		t.Errorf("%d directories are still watched", left)
+	}
+}
+
+// What is watched anew after lost events is what the user may read.
+func TestLostEventsWithTheUsersRights(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("acting for another user needs root")
+	}
+	dir, u := t.TempDir(), users.User{Name: "u", UID: 1234, GID: 1234}
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Mkdir(dir+"/private", 0o700), os.Mkdir(dir+"/open", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := newNotifier(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	w, err := newWatcher(u, dir, &filesystempb.WatchDirRequest{Path: dir, Recursive: true}, anyone{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.add(w); err != nil {
+		t.Fatal(err)
+	}
+	n.handle(-1, unix.IN_Q_OVERFLOW, 0, "")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, private := n.tree.wds[dir+"/private"]; private || len(n.tree.wds) != 2 {
+		t.Errorf("watched: %v", n.tree.wds)
 	}
 }
 

@@ -37,7 +37,7 @@ var _ filesystempb.FilesystemHandler = (*Service)(nil)
 
 // New returns a service.
 func New(caller Caller) *Service {
-	return &Service{caller: caller, watchers: watchers{named: map[string]*collector{}, live: map[*watcher]struct{}{}, expireAfter: expireAfter}}
+	return &Service{caller: caller, watchers: watchers{named: map[string]*collector{}, live: map[*watcher]*userEvents{}, notifiers: map[string]*userEvents{}, expireAfter: expireAfter}}
 }
 
 // Close ends all watchers.
@@ -57,13 +57,13 @@ func (s *Service) resolve(header http.Header, path string) (users.User, string, 
 
 // Stat describes one entry.
 func (s *Service) Stat(_ context.Context, req *connect.Request[filesystempb.StatRequest]) (*connect.Response[filesystempb.StatResponse], error) {
-	_, path, err := s.resolve(req.Header(), req.Msg.GetPath())
+	u, path, err := s.resolve(req.Header(), req.Msg.GetPath())
 	if err != nil {
 		return nil, err
 	}
-	entry, err := Describe(path, s.caller)
+	entry, err := s.describe(u, path, nil)
 	if err != nil {
-		return nil, wireError(path, err)
+		return nil, err
 	}
 	return connect.NewResponse(&filesystempb.StatResponse{Entry: entry}), nil
 }
@@ -74,18 +74,17 @@ func (s *Service) MakeDir(_ context.Context, req *connect.Request[filesystempb.M
 	if err != nil {
 		return nil, err
 	}
-	switch info, err := os.Stat(path); {
-	case err == nil && info.IsDir():
-		return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("directory already exists: %s", path))
-	case err == nil:
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path already exists but it is not a directory: %s", path))
-	}
-	if err := u.MakeDirs(path); err != nil {
-		return nil, wireError(path, err)
-	}
-	entry, err := Describe(path, s.caller)
+	entry, err := s.describe(u, path, func() error {
+		switch info, err := os.Stat(path); {
+		case err == nil && info.IsDir():
+			return connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("directory already exists: %s", path))
+		case err == nil:
+			return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path already exists but it is not a directory: %s", path))
+		}
+		return os.MkdirAll(path, 0o755)
+	})
 	if err != nil {
-		return nil, wireError(path, err)
+		return nil, err
 	}
 	return connect.NewResponse(&filesystempb.MakeDirResponse{Entry: entry}), nil
 }
@@ -100,32 +99,60 @@ func (s *Service) Move(_ context.Context, req *connect.Request[filesystempb.Move
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(source); err != nil {
-		return nil, wireError(source, err)
-	}
-	if err := u.MakeDirs(filepath.Dir(destination)); err != nil {
-		return nil, wireError(destination, err)
-	}
-	if err := os.Rename(source, destination); err != nil {
-		return nil, wireError(destination, err)
-	}
-	entry, err := Describe(destination, s.caller)
+	entry, err := s.describe(u, destination, func() error {
+		if _, err := os.Lstat(source); err != nil {
+			return wireError(source, err)
+		}
+		if err := os.MkdirAll(filepath.Dir(destination), 0o755); err != nil {
+			return err
+		}
+		return os.Rename(source, destination)
+	})
 	if err != nil {
-		return nil, wireError(destination, err)
+		return nil, err
 	}
 	return connect.NewResponse(&filesystempb.MoveResponse{Entry: entry}), nil
 }
 
+// describe runs change, which may be nil, with the user's rights, and describes the
+// entry there is then. Its errors are Connect errors.
+func (s *Service) describe(u users.User, path string, change func() error) (entry *filesystempb.EntryInfo, err error) {
+	err = u.Act(func() (err error) {
+		if change != nil {
+			if err := change(); err != nil {
+				return err
+			}
+		}
+		entry, err = Describe(path, s.caller)
+		return err
+	})
+	return entry, wireError(path, err)
+}
+
 // ListDir lists what is below a directory, to a depth of at least one, in the
-// order of paths. Symbolic links below it are not followed.
+// order of paths. Symbolic links below it are not followed, and of directories below
+// it that the user may not list there is no more than themselves.
 func (s *Service) ListDir(ctx context.Context, req *connect.Request[filesystempb.ListDirRequest]) (*connect.Response[filesystempb.ListDirResponse], error) {
-	_, path, err := s.resolve(req.Header(), req.Msg.GetPath())
+	u, path, err := s.resolve(req.Header(), req.Msg.GetPath())
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(path)
+	var entries []*filesystempb.EntryInfo
+	err = u.Act(func() (err error) {
+		entries, err = s.list(ctx, path, max(1, req.Msg.GetDepth()))
+		return err
+	})
 	if err != nil {
 		return nil, wireError(path, err)
+	}
+	return connect.NewResponse(&filesystempb.ListDirResponse{Entries: entries}), nil
+}
+
+// list describes what is below a directory, with this thread's rights.
+func (s *Service) list(ctx context.Context, path string, depth uint32) ([]*filesystempb.EntryInfo, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
 	}
 	if !info.IsDir() {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is not a directory: %s", path))
@@ -152,36 +179,40 @@ func (s *Service) ListDir(ctx context.Context, req *connect.Request[filesystempb
 			}
 			entries = append(entries, entry)
 			if child.IsDir() && depth > 1 {
-				if err := list(name, depth-1); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				if err := list(name, depth-1); ignoreHidden(err) != nil {
 					return err
 				}
 			}
 		}
 		return nil
 	}
-	if err := list(path, max(1, req.Msg.GetDepth())); err != nil {
-		return nil, wireError(path, err)
+	if err := list(path, depth); err != nil {
+		return nil, err
 	}
-	return connect.NewResponse(&filesystempb.ListDirResponse{Entries: entries}), nil
+	return entries, nil
 }
 
 // Remove removes an entry and all below it. What does not exist is removed already.
 func (s *Service) Remove(_ context.Context, req *connect.Request[filesystempb.RemoveRequest]) (*connect.Response[filesystempb.RemoveResponse], error) {
-	_, path, err := s.resolve(req.Header(), req.Msg.GetPath())
+	u, path, err := s.resolve(req.Header(), req.Msg.GetPath())
 	if err != nil {
 		return nil, err
 	}
 	if path == "/" {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the root directory cannot be removed"))
 	}
-	if err := os.RemoveAll(path); err != nil {
+	if err := u.Act(func() error { return os.RemoveAll(path) }); err != nil {
 		return nil, wireError(path, err)
 	}
 	return connect.NewResponse(&filesystempb.RemoveResponse{}), nil
 }
 
-// wireError gives an error of the file system its Connect code.
+// wireError gives an error of the file system its Connect code. One that has a code
+// keeps it.
 func wireError(path string, err error) error {
+	if answer := (*connect.Error)(nil); err == nil || errors.As(err, &answer) {
+		return err
+	}
 	code := connect.CodeInternal
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

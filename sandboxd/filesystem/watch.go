@@ -5,8 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -19,24 +20,10 @@ import (
 
 const (
 	defaultKeepalive = 90 * time.Second
-	// maxWatchers bounds the watchers of a sandbox.
-	maxWatchers = 1000
 	// expireAfter is how long a watcher of CreateWatcher collects without being asked:
 	// its client is gone without a word.
 	expireAfter = time.Hour
 )
-
-// watchers are the watchers of one service.
-type watchers struct {
-	mu       sync.Mutex // guards all below
-	notifier *notifier  // opened for the first watcher
-	live     map[*watcher]struct{}
-	named    map[string]*collector // those of CreateWatcher
-	closed   bool
-	loops    sync.WaitGroup
-
-	expireAfter time.Duration // never written after the making
-}
 
 // collector keeps the events of a watcher until they are asked for.
 type collector struct {
@@ -48,113 +35,29 @@ type collector struct {
 	err    error // why events are missing, told once
 }
 
-// add begins to tell a watcher what happens.
-func (ws *watchers) add(w *watcher) error {
-	ws.mu.Lock()
-	if err := ws.mayAdd(); err != nil {
-		ws.mu.Unlock()
-		return err
-	}
-	ws.live[w] = struct{}{}
-	n := ws.notifier
-	ws.mu.Unlock()
-	err := n.add(w) // which reads folders, maybe many
-	if err != nil {
-		ws.remove(w)
-	}
-	return err
-}
-
-// mayAdd refuses a watcher too many, and opens the notifier for the first one. Call
-// with mu held.
-func (ws *watchers) mayAdd() error {
-	switch {
-	case ws.closed:
-		return connect.NewError(connect.CodeUnavailable, errors.New("sandboxd is shutting down"))
-	case len(ws.live) >= maxWatchers:
-		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d watchers already", maxWatchers))
-	case ws.notifier != nil:
-		return nil
-	}
-	n, err := newNotifier()
-	if err != nil {
-		return connect.NewError(connect.CodeResourceExhausted, err)
-	}
-	ws.notifier = n
-	return nil
-}
-
-// remove ends a watcher; it may be called again.
-func (ws *watchers) remove(w *watcher) {
-	ws.mu.Lock()
-	_, live := ws.live[w]
-	delete(ws.live, w)
-	n := ws.notifier
-	ws.mu.Unlock()
-	if live {
-		n.remove(w)
-		close(w.closed)
-	}
-}
-
-func (ws *watchers) close() {
-	ws.mu.Lock()
-	ws.closed = true
-	var all []*watcher
-	for w := range ws.live {
-		all = append(all, w)
-	}
-	for _, c := range ws.named {
-		c.expiry.Stop()
-	}
-	clear(ws.named)
-	n := ws.notifier
-	ws.mu.Unlock()
-	for _, w := range all {
-		ws.remove(w)
-	}
-	ws.loops.Wait()
-	if n != nil {
-		n.close()
-	}
-}
-
-// unname ends a watcher of CreateWatcher and reports whether there was one.
-func (ws *watchers) unname(id string) bool {
-	ws.mu.Lock()
-	c := ws.named[id]
-	delete(ws.named, id)
-	ws.mu.Unlock()
-	if c == nil {
-		return false
-	}
-	c.expiry.Stop()
-	ws.remove(c.watcher)
-	return true
-}
-
 // Wrote tells the watchers that sandboxd wrote a file, whose path has no symbolic
 // links: inotify shows that as a rename only. It does not block for long.
 func (s *Service) Wrote(path string) {
 	s.watchers.mu.Lock()
-	n := s.watchers.notifier
+	all := slices.Collect(maps.Values(s.watchers.notifiers))
 	s.watchers.mu.Unlock()
-	if n == nil {
-		return
+	for _, n := range all {
+		n.wrote(path)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.tell(filepath.Dir(path), path, unix.IN_MODIFY)
 }
 
 func (s *Service) watch(header http.Header, req request) (*watcher, error) {
-	_, path, err := s.resolve(header, req.GetPath())
+	u, path, err := s.resolve(header, req.GetPath())
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWatcher(path, req, s.caller)
+	var w *watcher
+	err = u.Act(func() (err error) {
+		w, err = newWatcher(u, path, req, s.caller)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, wireError(path, err)
 	}
 	if err := s.watchers.add(w); err != nil {
 		return nil, watchError(path, err)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandlane/sandlane/sandboxd/filesystempb"
+	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
 // TempPrefix begins the names of files that sandboxd is still writing. Watchers
@@ -35,6 +36,7 @@ type request interface {
 
 // watcher queues what happens in one directory for one client.
 type watcher struct {
+	user         users.User
 	root         string // without symbolic links; guarded by the notifier's mutex
 	recursive    bool
 	includeEntry bool
@@ -53,7 +55,9 @@ type change struct {
 	typ        filesystempb.EventType
 }
 
-func newWatcher(path string, req request, namer Namer) (*watcher, error) {
+// newWatcher looks at the directory with this thread's rights, which are to be the
+// user's.
+func newWatcher(u users.User, path string, req request, namer Namer) (*watcher, error) {
 	root, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, wireError(path, err)
@@ -69,7 +73,7 @@ func newWatcher(path string, req request, namer Namer) (*watcher, error) {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path %s is on a network mount, where changes by others go unseen: allow network mounts to watch it", path))
 	}
 	return &watcher{
-		root: root, recursive: req.GetRecursive(), includeEntry: req.GetIncludeEntry(), namer: namer,
+		user: u, root: root, recursive: req.GetRecursive(), includeEntry: req.GetIncludeEntry(), namer: namer,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 	}, nil
 }
@@ -182,7 +186,10 @@ func (w *watcher) emitPending(emit func(*filesystempb.FilesystemEvent) error) er
 func (w *watcher) event(c change) *filesystempb.FilesystemEvent {
 	event := &filesystempb.FilesystemEvent{Name: valid(c.name), Type: c.typ}
 	if w.includeEntry && c.typ != filesystempb.EventType_EVENT_TYPE_REMOVE && c.typ != filesystempb.EventType_EVENT_TYPE_RENAME {
-		event.Entry, _ = Describe(c.path, w.namer) // nil when it is gone again
+		_ = w.user.Act(func() (err error) {
+			event.Entry, err = Describe(c.path, w.namer) // nil when it is gone again, or hidden from the user
+			return err
+		})
 	}
 	return event
 }

@@ -2,8 +2,8 @@
 // files itself, because a static binary cannot ask the C library of an image it
 // knows nothing about, and because os/user does not tell the login shell.
 //
-// It does not switch users: the process and files packages do, with what it
-// returns. Package access asks it who a request's user is, with the Database that
+// It switches users for single operations on files (User.Act); for commands package
+// process does, with what it returns. Package access asks it who a request's user is, with the Database that
 // package sandboxd gives it; packages process, filesystem and files act for the
 // User that comes of it.
 package users

@@ -1,0 +1,136 @@
+package filesystem
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sandlane/sandlane/sandboxd/users"
+)
+
+const (
+	// maxWatchers bounds the watchers of a sandbox.
+	maxWatchers = 1000
+	// maxWatchingUsers bounds the users who watch at the same time: each takes one of
+	// the node's inotify instances.
+	maxWatchingUsers = 8
+)
+
+// watchers are the watchers of one service.
+type watchers struct {
+	mu        sync.Mutex             // guards all below
+	notifiers map[string]*userEvents // by user; those that have watchers
+	live      map[*watcher]*userEvents
+	named     map[string]*collector // those of CreateWatcher
+	closed    bool
+	loops     sync.WaitGroup
+
+	expireAfter time.Duration // never written after the making
+}
+
+// userEvents is the notifier of one user's watchers: what is watched, and so what is
+// heard of, is what that user may read.
+type userEvents struct {
+	*notifier
+	key      string
+	watchers int
+}
+
+// add begins to tell a watcher what happens.
+func (ws *watchers) add(w *watcher) error {
+	ws.mu.Lock()
+	n, err := ws.notifierFor(w.user)
+	if err != nil {
+		ws.mu.Unlock()
+		return err
+	}
+	ws.live[w] = n
+	n.watchers++
+	ws.mu.Unlock()
+	err = n.add(w) // which reads folders, maybe many
+	if err != nil {
+		ws.remove(w)
+	}
+	return err
+}
+
+// notifierFor refuses a watcher too many, and opens the notifier for the first one of a
+// user. Call with mu held.
+func (ws *watchers) notifierFor(u users.User) (*userEvents, error) {
+	key := fmt.Sprint(u.UID, u.GID, u.Groups)
+	switch n := ws.notifiers[key]; {
+	case ws.closed:
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("sandboxd is shutting down"))
+	case len(ws.live) >= maxWatchers:
+		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d watchers already", maxWatchers))
+	case n != nil:
+		return n, nil
+	case len(ws.notifiers) >= maxWatchingUsers:
+		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("%d users watch already", maxWatchingUsers))
+	}
+	opened, err := newNotifier(u)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeResourceExhausted, err)
+	}
+	n := &userEvents{notifier: opened, key: key}
+	ws.notifiers[key] = n
+	return n, nil
+}
+
+// remove ends a watcher, and the notifier with the last one of its user; it may be
+// called again.
+func (ws *watchers) remove(w *watcher) {
+	ws.mu.Lock()
+	n := ws.live[w]
+	if n == nil {
+		ws.mu.Unlock()
+		return
+	}
+	delete(ws.live, w)
+	n.watchers--
+	last := n.watchers == 0
+	if last {
+		delete(ws.notifiers, n.key)
+	}
+	ws.mu.Unlock()
+	n.remove(w)
+	close(w.closed)
+	if last {
+		n.close()
+	}
+}
+
+func (ws *watchers) close() {
+	ws.mu.Lock()
+	ws.closed = true
+	var all []*watcher
+	for w := range ws.live {
+		all = append(all, w)
+	}
+	for _, c := range ws.named {
+		c.expiry.Stop()
+	}
+	clear(ws.named)
+	ws.mu.Unlock()
+	for _, w := range all {
+		ws.remove(w)
+	}
+	ws.loops.Wait()
+}
+
+// unname ends a watcher of CreateWatcher and reports whether there was one.
+func (ws *watchers) unname(id string) bool {
+	ws.mu.Lock()
+	c := ws.named[id]
+	delete(ws.named, id)
+	ws.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.expiry.Stop()
+	ws.remove(c.watcher)
+	return true
+}
