@@ -3,6 +3,7 @@ package filesystem
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -49,7 +50,7 @@ func (n *notifier) handle(wd int32, mask, cookie uint32, name string) {
 		return
 	default:
 		path := filepath.Join(dir, name)
-		n.tell(dir, path, mask)
+		n.tell(dir, path, mask, n.alreadyTold(path, mask))
 		if _, watched := n.tree.wds[path]; watched && mask&unix.IN_ISDIR != 0 && mask&unix.IN_MOVED_FROM != 0 {
 			n.moving[cookie] = move{path, time.Now()}
 		}
@@ -70,13 +71,25 @@ func (n *notifier) ofItself(dir string, mask uint32) {
 	}
 }
 
-// tell tells the watchers of a directory what happened to an entry. Call with mu held.
-func (n *notifier) tell(dir, path string, mask uint32) {
+// tell tells the watchers of a directory, but for some, what happened to an entry. Call
+// with mu held.
+func (n *notifier) tell(dir, path string, mask uint32, but map[*watcher]bool) {
 	for w := range n.watchers {
-		if w.covers(dir) {
+		if w.covers(dir) && !but[w] {
 			w.push(path, w.nameOf(path), mask)
 		}
 	}
+}
+
+// alreadyTold returns the watchers that a search told of the entry that this event is
+// about, which it found before the event was read. Call with mu held, once an event.
+func (n *notifier) alreadyTold(path string, mask uint32) map[*watcher]bool {
+	told := n.told[path]
+	delete(n.told, path) // what is made after it was removed is another entry
+	if mask&unix.IN_CREATE == 0 {
+		return nil
+	}
+	return told
 }
 
 // arrive takes a directory that was made in, or moved to, another. Call with the user's
@@ -86,7 +99,9 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	half, moved := n.moving[cookie]
 	from := half.path
 	delete(n.moving, cookie)
-	knew := map[*watcher]bool{} // what is in it, by another name
+	told := n.alreadyTold(path, mask)
+	knew := map[*watcher]bool{} // what is in it, by another name or from a search
+	maps.Copy(knew, told)
 	if moved {
 		n.tree.rename(from, path)
 		for w := range n.watchers {
@@ -101,7 +116,7 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	if wanted {
 		err = n.watch(path) // before it is told of: who hears of it may write there at once
 	}
-	n.tell(dir, path, mask)
+	n.tell(dir, path, mask, told)
 	n.prune(path) // it may have left those who wanted it
 	n.mu.Unlock()
 	if !wanted {
@@ -114,6 +129,10 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 		for w := range n.watchers {
 			if w.covers(dir) && !knew[w] {
 				w.push(path, w.nameOf(path), unix.IN_CREATE)
+				if n.told[path] == nil {
+					n.told[path] = map[*watcher]bool{}
+				}
+				n.told[path][w] = true
 			}
 		}
 	}))

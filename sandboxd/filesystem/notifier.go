@@ -46,7 +46,10 @@ type notifier struct {
 	tree     tree
 	watchers map[*watcher]struct{}
 	moving   map[uint32]move // of watched directories, by cookie
-	closed   bool
+	// told are the entries that a search has told watchers of while events were unread,
+	// by path: the event of one's making may be among them, and is no second one.
+	told   map[string]map[*watcher]bool
+	closed bool
 }
 
 // move is one whose first half was heard: where from, and when.
@@ -63,6 +66,7 @@ func newNotifier(u users.User) (*notifier, error) {
 	n := &notifier{
 		fd: fd, file: os.NewFile(uintptr(fd), "inotify"), read: make(chan struct{}), user: u,
 		tree: newTree(), watchers: map[*watcher]struct{}{}, moving: map[uint32]move{},
+		told: map[string]map[*watcher]bool{},
 	}
 	go n.readAll()
 	return n, nil
@@ -159,7 +163,7 @@ func (n *notifier) wrote(path string) {
 	defer n.mu.Unlock()
 	dir := filepath.Dir(path)
 	if _, watched := n.tree.wds[dir]; watched {
-		n.tell(dir, path, unix.IN_MODIFY)
+		n.tell(dir, path, unix.IN_MODIFY, nil)
 	}
 }
 
@@ -178,6 +182,13 @@ func (n *notifier) readAll() {
 			n.handle(int32(binary.NativeEndian.Uint32(rest)), binary.NativeEndian.Uint32(rest[4:]), binary.NativeEndian.Uint32(rest[8:]), name)
 			rest = rest[unix.SizeofInotifyEvent+int(length):]
 		}
+		n.mu.Lock()
+		if !n.closed {
+			if unread, err := unix.IoctlGetInt(n.fd, unix.TIOCINQ); err == nil && unread == 0 {
+				clear(n.told)
+			}
+		}
+		n.mu.Unlock()
 		_ = n.file.SetReadDeadline(n.leave(time.Now()))
 	}
 }
