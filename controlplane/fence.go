@@ -17,8 +17,8 @@ const (
 	// forgetAfter is how long a fence that nobody asks for any more is remembered.
 	// To forget one only means to ask all gateways again.
 	forgetAfter = time.Hour
-	// forgetSettled is that of one that nobody owes any more: longer than a caller that
-	// stopped waiting waits before it asks again (15 s at most).
+	// forgetSettled is that of a fence that every gateway has acknowledged: longer than
+	// a caller that stopped waiting waits before it asks again (15 s at most).
 	forgetSettled = 2 * time.Minute
 	// forgetEvery is the time between two searches for those.
 	forgetEvery = 10 * time.Second

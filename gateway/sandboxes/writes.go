@@ -37,7 +37,7 @@ func (x *Backend) End(ctx context.Context, namespace, id string) error {
 	if b := s.Spec.Binding; b != nil {
 		x.ended.Add(b.ClaimID)
 	}
-	x.cache.Invalidate(id) // after add: whoever resolves from now on finds it ended
+	x.cache.Invalidate(id) // after add: a request that resolves from now on finds it ended
 	return nil
 }
 

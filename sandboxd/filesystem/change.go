@@ -114,15 +114,15 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	wanted := n.wanted(path)
 	var err error
 	if wanted {
-		err = n.watch(path) // before it is told of: who hears of it may write there at once
+		err = n.watch(path) // before it is told of: a client that hears of it may write there at once
 	}
 	n.tell(dir, path, mask, told)
-	n.prune(path) // it may have left those who wanted it
+	n.prune(path) // it may have moved out of what any watcher covers
 	n.mu.Unlock()
 	if !wanted {
 		return nil
 	}
-	// What was in it already is told to those who did not know it by another name.
+	// What was in it already is told to the watchers that did not know it by another name.
 	return errors.Join(ignoreHidden(err), n.search(path, func(dir, path string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
