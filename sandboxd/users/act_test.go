@@ -105,14 +105,21 @@ func TestActFailsClosed(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() {
-		defer close(done) // with the thread, which is another's then
+		defer close(done)
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		if err := setEUID(2000); err != nil {
 			t.Error(err)
 		}
 		if ran, err := run(User{UID: 2001, GID: 2001}); ran || err == nil {
 			t.Errorf("on a thread of another's: ran %v, %v", ran, err)
 		}
+		// The thread would outlive this goroutine if it is the process's first, and
+		// TestActsInParallel looks at all of them.
+		if err := setEUID(0); err != nil {
+			t.Error(err)
+		}
+		runtime.UnlockOSThread() // of Act, which kept it
 	}()
 	<-done
 	func() {
