@@ -14,7 +14,7 @@ import (
 // tellPool notes on the SandboxPool, once per time that requests wait, that
 // claims find no idle pod. The mutex is held. A note that could not be written
 // is tried again by the next request that finds nothing. Nobody relies on it:
-// nothing reads it yet (docs/design/decisions.md 36).
+// nothing reads it yet (ROADMAP.md).
 func (s *PoolScheduler) tellPool() {
 	if s.told {
 		return

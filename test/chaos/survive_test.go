@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// surviveIdle counts as four seconds (docs/design/decisions.md 14).
+	// surviveIdle counts as four seconds (docs/design/decisions/shortest-idle-timeout.md).
 	surviveIdle     = 3 * time.Second
 	surviveTime     = time.Minute
 	survivors       = 3
