@@ -41,14 +41,11 @@ type Backend struct {
 	closed egress.Closed
 	log    *slog.Logger
 
-	lists chan struct{} // one for each list under way
+	lists lists
 	undos undos
 
 	logLimit rate.Sometimes // for what a client can cause in numbers
 }
-
-// maxLists bounds how many lists of a namespace's sandboxes are under way.
-const maxLists = 4
 
 var sandboxID = regexp.MustCompile(v1alpha1.IDPattern)
 
@@ -58,7 +55,7 @@ var _ e2b.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, wake: o.Activation,
-		agent: o.Agent, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log, lists: make(chan struct{}, maxLists),
+		agent: o.Agent, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}
 	x.undos.ctx, x.undos.cancel = context.WithCancel(context.Background())
@@ -121,12 +118,11 @@ func over(s *v1alpha1.Sandbox) bool {
 
 // List implements e2b.Sandboxes.
 func (x *Backend) List(ctx context.Context, namespace string) ([]e2b.Sandbox, error) {
-	select {
-	case x.lists <- struct{}{}:
-		defer func() { <-x.lists }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	end, err := x.lists.begin(ctx, readerOf(ctx, namespace))
+	if err != nil {
+		return nil, err
 	}
+	defer end()
 	all := []e2b.Sandbox{}
 	page := &v1alpha1.SandboxList{}
 	for {
