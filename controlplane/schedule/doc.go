@@ -1,8 +1,11 @@
 // Package schedule claims warm pods: one PoolScheduler for each pool and
 // gateway turns requests for a sandbox into pods that carry its claim, with one
-// write a claim. The claim PATCH itself (Claim, ApplyClaim) is exported, for
-// anyone may send it: the owner of an activation, a follower, another gateway,
-// the sandbox reconciler.
+// write a claim. A Set keeps the schedulers of all pools: feed it with Offer and
+// Forget, run it, and Enqueue a ClaimRequest at the PoolScheduler that Get returns.
+//
+// The claim PATCH itself (Claim, ApplyClaim) is exported, for every process that
+// has read a binding may send it: the owner of an activation, a follower, another
+// gateway, the sandbox reconciler.
 //
 // It is not the index (which feeds it idle pods by Offer and Forget), does not
 // write Sandboxes (callers do, in ClaimRequest.Bind and Unbind), and never
@@ -16,7 +19,7 @@
 //	  └──Forget──▶ (gone)      held, cooling ──no longer listed──▶ (gone)
 //
 // held and cooling together are the reservations. A held pod belongs to one
-// claim goroutine, which is bounded by its own timeouts; a cooling one waits
+// attempt, which is bounded by its own timeouts; a cooling one waits
 // for the watch to say that it has left idle, at most the reservation TTL. The
 // record is listed while the feed's last word was Offer; a pod that is still
 // listed at the end of its reservation is ready again, so no stock is lost, and
@@ -38,8 +41,11 @@
 // before its Bind: one whose client has left, or whose deadline has come, writes
 // nothing and takes no pod.
 //
-// Only the Run goroutine moves a request from waiting to claiming. Whoever
-// answers does so once, under the mutex. The mutex guards all queues and is
+// In the code a request is an entry (entry.go: arm, answer, undo, again) and each
+// pod that is tried for it an attempt (attempt.go: bind, land, settle, conclude).
+//
+// Only the Run goroutine moves a request from waiting to claiming. It is answered
+// once, under the mutex. The mutex guards all queues and is
 // never held over a call to the API server or to Bind. A claim runs on contexts
 // of its own: a client that leaves while its claim is on the way does not undo
 // it.
@@ -51,8 +57,8 @@
 // the same time, each begins at a place of its own in the queue (Set.Place, told
 // by the controller with its polls; before the first, a seed of its name). The
 // place decides nothing else: every gateway reaches all stock that it sees. When
-// stock comes one by one to several gateways that wait for it, they do meet; who
-// loses tries the next pod, once the watch has shown it that the first is lost
+// stock comes one by one to several gateways that wait for it, they do meet; the
+// gateway that loses tries the next pod, once the watch has shown it that the first is lost
 // (or viewLag is over): what others claimed before that is out of its view then.
 //
 // # What happens when a step fails
@@ -73,12 +79,12 @@
 //	                         UID and phase idle. Applied: the claim can no longer
 //	                         land, next pod. Test failed: read; our claim as
 //	                         above, else next pod. Not to be settled: ErrUnavailable, and the
-//	                         binding stays for whoever comes next.
+//	                         binding stays for the next request.
 //	answer without a fenced  next pod; once Bind has named that one, or Unbind was
 //	address                  called, the pod is ended (testing the claim)
 //
-// A claim that this scheduler did not apply may have been applied by another,
-// who saw the binding. So a request that fails for good after Bind succeeded has
+// A claim that this scheduler did not apply may have been applied by another process
+// that saw the binding. So a request that fails for good after Bind succeeded has
 // its Unbind called only when the pod is known to be taken, gone or stopped, or
 // the claim is ErrInvalid. Else the binding stays: others complete it, or replace
 // it when they find its pod lost.

@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -48,6 +50,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		evicted: f.NewCounter(prometheus.CounterOpts(opts("evicted_entries_total",
 			"Pods that left the ready queue without a claim of this gateway."))),
 	}
+}
+
+// outcomeOf is the outcome of an attempt that ended with err.
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return outcomeSuccess
+	case errors.Is(err, errUnsettled):
+		return outcomeError
+	case errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone):
+		return outcomeConflict
+	}
+	return outcomeError
 }
 
 func (m *Metrics) outcome(o string) { m.claims.WithLabelValues(o).Inc() }

@@ -148,7 +148,7 @@ func TestPastDeadlineTakesNoPod(t *testing.T) {
 		s.Offer(api.idle("p1"))
 		s.mu.Lock() // keeps its timer from answering
 		time.Sleep(time.Second)
-		err := s.late(s.waiting.first(), time.Now())
+		err := s.waiting.first().tooLate(time.Now())
 		s.mu.Unlock()
 		if !errors.Is(err, ErrDeadline) {
 			t.Errorf("a request at its deadline may take a pod: %v", err)

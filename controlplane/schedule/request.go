@@ -1,14 +1,10 @@
 package schedule
 
 import (
-	"container/list"
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 // DefaultPatience is the time a request without a Deadline has.
@@ -25,18 +21,18 @@ type ClaimRequest struct {
 	// DefaultPatience from now.
 	Deadline time.Time
 	// ResultCh gets exactly one result. It should have room for one; without
-	// room a goroutine waits until somebody reads it.
+	// room a goroutine waits until the result is read.
 	ResultCh chan ClaimResult
 	// EnqueuedAt is what dispatch latency counts from. Zero means now.
 	EnqueuedAt time.Time
-	// Tenant is whose share of the queue the request takes. Empty means the
-	// pool's team.
+	// Tenant is the tenant whose share of the queue the request takes. Empty means
+	// the pool's team.
 	Tenant    string
 	SandboxID string
 	// ClaimID names the claim of the first pod that is tried; each further pod
 	// gets a new one. Empty means a new one.
 	ClaimID string
-	// Bind writes who owns the sandbox, once a pod is reserved and before it is
+	// Bind writes the owner of the sandbox, once a pod is reserved and before it is
 	// claimed. The pod it gets is what is known of it, with name, namespace,
 	// UID, and as annotation the claim ID of this attempt (BindingOf). It is
 	// called again, with another pod and claim ID, when a pod was lost, and then
@@ -47,9 +43,9 @@ type ClaimRequest struct {
 	Lost func()
 	// Unbind takes back what Bind last wrote, for that pod. It is called at most
 	// once, when the request has failed and it is certain that the pod will not
-	// serve it whoever sends the claim: it is taken, gone or stopped, may not be
-	// reached, or the claim is ErrInvalid. It may run after the result. Nil means
-	// nothing to take back.
+	// serve it, whichever process sends the claim: the pod is taken, gone or stopped,
+	// may not be reached, or the claim is ErrInvalid. It may run after the result. Nil
+	// means nothing to take back.
 	Unbind func(ctx context.Context, pod *corev1.Pod) error
 }
 
@@ -58,42 +54,4 @@ type ClaimRequest struct {
 type ClaimResult struct {
 	Pod *corev1.Pod
 	Err error
-}
-
-// entry is a request inside the scheduler.
-type entry struct {
-	*ClaimRequest
-	done chan struct{} // closed when answered
-
-	// The scheduler's mutex guards these.
-	answered   bool
-	place      *list.Element // in the waiting queue; nil while claiming
-	failure    error         // why the last pod was not to be had; explains a deadline
-	disarm     func()
-	dispatched bool
-
-	// Owned by whoever holds the entry: the queue, then one claim goroutine.
-	bound    *corev1.Pod // Bind succeeded for it, and nobody has replaced that
-	unfenced *Claim      // on the pod that bound names, which may not be reached; to be ended once bound does not
-	refusals int         // idle pods that did not take its claim
-}
-
-// attempt is the pod as Bind gets it.
-func (e *entry) attempt(rec *podRecord, namespace string) *corev1.Pod {
-	pod := &corev1.Pod{}
-	pod.Name, pod.Namespace, pod.UID = rec.name, namespace, rec.uid
-	pod.Labels = map[string]string{v1alpha1.LabelSandboxID: e.SandboxID}
-	pod.Annotations = map[string]string{v1alpha1.AnnotationClaim: e.ClaimID}
-	return pod
-}
-
-// late is the error of an entry whose deadline has passed.
-func (e *entry) late(pool string) error {
-	switch {
-	case e.failure != nil:
-		return fmt.Errorf("pool %s: %w: %w", pool, ErrDeadline, e.failure)
-	case e.place == nil:
-		return fmt.Errorf("pool %s: %w: a claim is under way: %w", pool, ErrDeadline, ErrUnavailable)
-	}
-	return fmt.Errorf("pool %s: %w", pool, ErrDeadline)
 }

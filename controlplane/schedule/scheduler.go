@@ -21,8 +21,8 @@ const (
 
 // maxClaims bounds the claims under way in one scheduler. More at once would
 // not be served sooner, but wait inside the client or the API server while
-// their timeouts run, and a claim that times out costs its pod. Who waits for
-// its turn here can still leave. Each is also a pod that other gateways do not
+// their timeouts run, and a claim that times out costs its pod. A request
+// that waits for its turn here can still leave. Each is also a pod that other gateways do not
 // see taken yet: at the end of a pool's stock they meet there.
 const maxClaims = 12
 
@@ -166,9 +166,9 @@ func (s *PoolScheduler) Enqueue(r *ClaimRequest) bool {
 	if r.ClaimID == "" {
 		r.ClaimID = NewClaimID()
 	}
-	e := &entry{ClaimRequest: r, done: make(chan struct{})}
+	e := &entry{ClaimRequest: r, s: s, done: make(chan struct{})}
 	s.waiting.push(e, false)
-	s.arm(e, r.Deadline.Sub(now))
+	e.arm(r.Deadline.Sub(now))
 	s.notify()
 	return true
 }
@@ -259,8 +259,8 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 	expired, next := s.stock.expire(now)
 	s.metrics.expired.Add(float64(expired))
 	for e := s.waiting.first(); e != nil && s.running < maxClaims; e = s.waiting.first() {
-		if err := s.late(e, now); err != nil { // before its timer got to say so
-			s.answer(e, ClaimResult{Err: err})
+		if err := e.tooLate(now); err != nil { // before its timer got to say so
+			e.answer(ClaimResult{Err: err})
 			continue
 		}
 		rec := s.stock.pick(e.Opts.ContainerImages)
@@ -276,7 +276,7 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 		s.running++
 		s.claims.Go(func() {
 			defer s.claimDone()
-			s.claim(e, rec)
+			(&attempt{entry: e, rec: rec}).run()
 		})
 	}
 	if s.waiting.len() == 0 {
@@ -319,7 +319,7 @@ func (s *PoolScheduler) Shutdown() {
 	if !s.closed {
 		s.closed = true
 		for e := s.waiting.first(); e != nil; e = s.waiting.first() {
-			s.answer(e, ClaimResult{Err: s.shutdownError()})
+			e.answer(ClaimResult{Err: s.shutdownError()})
 		}
 		close(s.stop)
 		s.metrics.drop(s.namespace, s.pool)

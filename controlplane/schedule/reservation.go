@@ -1,0 +1,82 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// viewLag bounds how long a request that lost its pod waits for the watch to
+// show that, before it tries another pod of a view that is known to be old.
+const viewLag = 250 * time.Millisecond
+
+// giveBack ends the reservation of the attempt's pod, which was not touched; front: it
+// is picked next.
+func (a *attempt) giveBack(front bool) {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	a.s.stock.giveBack(a.rec, front)
+	a.s.notify()
+}
+
+// cool keeps the pod reserved until the feed shows what the attempt wrote to it.
+func (a *attempt) cool() {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	a.s.stock.cool(a.rec, time.Now())
+	a.s.notify()
+}
+
+// catchUp reserves a pod that was lost to another, and waits until the feed shows that, for
+// viewLag at most. The feed is in order: what others claimed before it is out of
+// the queue by then too. A request that picked at once would meet them again.
+func (a *attempt) catchUp() {
+	s := a.s
+	s.mu.Lock()
+	if a.rec.listed {
+		a.rec.seen = make(chan struct{})
+	}
+	seen := a.rec.seen
+	s.stock.cool(a.rec, time.Now())
+	s.notify()
+	s.mu.Unlock()
+	if seen == nil {
+		return
+	}
+	t := time.NewTimer(viewLag)
+	defer t.Stop()
+	select {
+	case <-seen:
+	case <-t.C:
+	case <-a.done:
+	case <-s.stop:
+	}
+}
+
+// end writes a pod that carries the claim to stopping.
+func (s *PoolScheduler) end(claim Claim) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		err := StopClaimed(ctx, s.client, claim)
+		switch {
+		case err == nil, errors.Is(err, ErrRefused), errors.Is(err, ErrPodGone):
+			return
+		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !sleep(ctx, delay(err, wait)):
+			s.log.Warn("pod with an unwanted claim is left to the sweep", "pod", claim.PodName, "error", err)
+			return
+		}
+	}
+}
+
+// sleep waits; false if ctx was done first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
