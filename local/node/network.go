@@ -35,6 +35,9 @@ type bridge struct {
 	hash   string
 	subnet netip.Prefix
 	index  int
+	// leaveOutgoing opens networks without the rules of closeOutgoing, which this
+	// kernel does not have.
+	leaveOutgoing bool
 }
 
 // names outside the state folder; an interface name has at most 15 bytes.
@@ -129,8 +132,9 @@ func (b *bridge) open(addr netip.Addr) (_ podNetwork, err error) {
 	return n, n.configure()
 }
 
-// configure sets up the inside. The only route leads to the machine: pods
-// reach no other pod, and no internet.
+// configure sets up the inside. The only route leads to the machine, which is
+// where requests come from, and closeOutgoing keeps the pod from more: it reaches
+// no other pod, no server of the machine, and no internet.
 func (n *isolatedNetwork) configure() error {
 	_ = inNamespace(n.ns, func() error {
 		return os.WriteFile("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", []byte("1"), 0)
@@ -140,6 +144,11 @@ func (n *isolatedNetwork) configure() error {
 		return fmt.Errorf("configure %s: %w", n.addr, err)
 	}
 	defer h.Close()
+	if !n.bridge.leaveOutgoing {
+		if err := closeOutgoing(n.ns); err != nil {
+			return fmt.Errorf("configure %s: %w", n.addr, err)
+		}
+	}
 	lo, err := h.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("configure %s: find lo: %w", n.addr, err)

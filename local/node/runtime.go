@@ -74,6 +74,10 @@ func newRuntime(opts Options) (*podRuntime, error) {
 		if rt.bridge, err = openBridge(rt.hash, opts.Subnet); err != nil {
 			return nil, err
 		}
+		if err := canCloseOutgoing(); err != nil {
+			rt.bridge.leaveOutgoing = true
+			opts.Log.Warn("pods can reach servers of this machine that listen on all addresses", "err", err)
+		}
 		rt.cgroups = openCgroups(rt.hash)
 	}
 	rt.launcher = newLauncher()
