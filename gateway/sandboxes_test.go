@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -160,6 +161,43 @@ func TestSandboxLife(t *testing.T) {
 	wantError(t, "SetEnd after the end", err, e2b.ErrNotFound)
 	if all := list(w.ns); len(all) != 0 {
 		t.Errorf("List after the end: %+v", all)
+	}
+}
+
+// Sandboxes of one second are told apart: each starts after what was there before its
+// create and before what comes next, by what Create, Get and List say alike.
+func TestCreationTimes(t *testing.T) {
+	w := newWorld(t)
+	w.ready()
+	w.ready()
+	g := w.gateway()
+	var made []e2b.Sandbox
+	for range 2 {
+		before := time.Now().Truncate(time.Microsecond)
+		s, err := g.create(t, w.new(newID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.StartedAt.Before(before) || s.StartedAt.After(time.Now()) || s.StartedAt.Truncate(time.Microsecond) != s.StartedAt {
+			t.Errorf("asked for at %v, started at %v", before, s.StartedAt)
+		}
+		read, err := g.api.sandboxes.Get(t.Context(), w.ns, s.ID)
+		if err != nil || !read.StartedAt.Equal(s.StartedAt) {
+			t.Errorf("Get says %v, %v, Create said %v", read.StartedAt, err, s.StartedAt)
+		}
+		made = append(made, s)
+	}
+	if !made[1].StartedAt.After(made[0].StartedAt) {
+		t.Errorf("the second started at %v, the first at %v", made[1].StartedAt, made[0].StartedAt)
+	}
+	all, err := g.api.sandboxes.List(t.Context(), w.ns)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("List: %+v, %v", all, err)
+	}
+	for _, s := range all {
+		if want := made[slices.IndexFunc(made, func(m e2b.Sandbox) bool { return m.ID == s.ID })].StartedAt; !s.StartedAt.Equal(want) {
+			t.Errorf("List says %v, Create said %v", s.StartedAt, want)
+		}
 	}
 }
 

@@ -69,6 +69,7 @@ func TestSandboxLife(t *testing.T) {
 	for _, step := range []struct{ name, patch, refusal string }{
 		{"another namespace", `[{"op":"replace","path":"/spec/namespace","value":"other"}]`, "namespace is immutable"},
 		{"another pool", `[{"op":"replace","path":"/spec/pool","value":"other"}]`, "pool is immutable"},
+		{"a creation time afterwards", `[{"op":"add","path":"/spec/createdAt","value":"2026-01-01T00:00:00.000001Z"}]`, "createdAt is immutable"},
 		{"bind", "[" + noEnd + "," + bind + "]", ""},
 		{"unbind", "[" + noEnd + "," + ours + "," + unbind + "]", ""},
 		{"bind again", "[" + noEnd + "," + bind + "]", ""},

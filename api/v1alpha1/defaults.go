@@ -47,3 +47,18 @@ func override(d time.Duration, by *metav1.Duration) time.Duration {
 	}
 	return by.Duration
 }
+
+// createdAtSlack is by how much a sandbox's spec.createdAt may be off its
+// metadata.creationTimestamp: clocks differ, and a create may take a while.
+const createdAtSlack = time.Minute
+
+// SandboxCreatedAt returns when a sandbox was made, to the microsecond where its
+// spec says so. What is further than a minute off the API server's own time does not
+// count, since a sandbox's longest life is reckoned from it. It never changes.
+func SandboxCreatedAt(s *Sandbox) time.Time {
+	at := s.CreationTimestamp.Time
+	if precise := s.Spec.CreatedAt; precise != nil && precise.Sub(at).Abs() <= createdAtSlack {
+		return precise.Time
+	}
+	return at
+}

@@ -37,6 +37,7 @@ type Sandbox struct {
 // +kubebuilder:validation:XValidation:rule="self.pool == oldSelf.pool",message="pool is immutable"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(self.end) && self.end == oldSelf.end)",message="end is final"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(oldSelf.binding) == has(self.binding) && (!has(self.binding) || self.binding == oldSelf.binding))",message="binding cannot change once the sandbox has ended"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.createdAt) == has(self.createdAt) && (!has(self.createdAt) || self.createdAt == oldSelf.createdAt)",message="createdAt is immutable"
 type SandboxSpec struct {
 	// Namespace is where the sandbox's pod lives, and whose API keys see it.
 	// +kubebuilder:validation:MinLength=1
@@ -50,6 +51,11 @@ type SandboxSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Team string `json:"team,omitempty"`
+	// CreatedAt is the creation time to the microsecond, by the clock of the
+	// gateway that made the sandbox; metadata.creationTimestamp has whole seconds.
+	// Read it by SandboxCreatedAt.
+	// +optional
+	CreatedAt *metav1.MicroTime `json:"createdAt,omitempty"`
 	// Images replaces container images, by container name.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16

@@ -45,20 +45,21 @@ func parseCursor(token string, ascending bool) (*cursor, error) {
 	if marked != ascending {
 		return nil, refuse(http.StatusBadRequest, "nextToken: was given for the other order")
 	}
-	return &cursor{started: started, id: id}, nil
+	return &cursor{started: started.Truncate(time.Microsecond), id: id}, nil
 }
 
-// sortSandboxes sorts by start, the newest first unless ascending, then by ID.
+// sortSandboxes sorts by start, the newest first, then by ID; ascending is the exact
+// inverse, as E2B has it: the oldest first, those of one start from the last ID on.
 func sortSandboxes(all []Sandbox, ascending bool) {
 	slices.SortFunc(all, func(a, b Sandbox) int { return compare(a.StartedAt, a.ID, b.StartedAt, b.ID, ascending) })
 }
 
 func compare(aStarted time.Time, aID string, bStarted time.Time, bID string, ascending bool) int {
-	byStart := aStarted.Compare(bStarted)
-	if !ascending {
-		byStart = -byStart
+	order := cmp.Or(bStarted.Compare(aStarted), strings.Compare(aID, bID))
+	if ascending {
+		return -order
 	}
-	return cmp.Or(byStart, strings.Compare(aID, bID))
+	return order
 }
 
 // position is where in a sorted list the page after the cursor begins; without a

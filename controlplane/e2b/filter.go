@@ -59,7 +59,7 @@ func (f *filter) matches(sandbox Sandbox, templates byPool) bool {
 			return false
 		}
 	}
-	if f.startedAfter != nil && sandbox.StartedAt.Before(*f.startedAfter) {
+	if f.startedAfter != nil && sandbox.StartedAt.Before(f.startedAfter.Truncate(time.Microsecond)) {
 		return false
 	}
 	if f.template != nil {

@@ -83,6 +83,53 @@ func TestPagesAreTheList(t *testing.T) {
 	}
 }
 
+// Those of one start are in the order of their IDs, and the other way round in
+// ascending order, as E2B's cursors go on.
+func TestTies(t *testing.T) {
+	f := newFake()
+	clear(f.sandboxes)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 123_456_000, time.UTC)
+	for id, started := range map[string]time.Time{"c": at, "a": at, "b": at, "old": at.Add(-time.Microsecond), "new": at.Add(time.Microsecond)} {
+		f.sandboxes[id] = Sandbox{ID: id, Namespace: "a", Pool: "base", StartedAt: started}
+	}
+	s := newServer(t, f, nil)
+	for query, want := range map[string][]string{
+		"":           {"new", "a", "b", "c", "old"},
+		"&order=asc": {"old", "c", "b", "a", "new"},
+	} {
+		var got []string
+		for token := ""; ; {
+			w := ask(t, s, "GET", "/v2/sandboxes?limit=2"+query+"&nextToken="+url.QueryEscape(token), keyA, "")
+			got = append(got, ids(read[[]api.ListedSandbox](t, w))...)
+			if token = w.Header().Get("X-Next-Token"); token == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", query, got, want)
+		}
+	}
+}
+
+// A bound counts to the microsecond, as starts do: a client's own clock is finer, and
+// the start that a sandbox shows finds the sandbox.
+func TestStartedAfter(t *testing.T) {
+	f := newFake()
+	clear(f.sandboxes)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 123_456_000, time.UTC)
+	f.sandboxes["x"] = Sandbox{ID: "x", Namespace: "a", Pool: "base", StartedAt: at}
+	s := newServer(t, f, nil)
+	for bound, want := range map[time.Time]int{
+		at.Add(-time.Second): 1, at: 1, at.Add(999 * time.Nanosecond): 1, at.Add(time.Microsecond): 0, at.Add(time.Second): 0,
+	} {
+		w := ask(t, s, "GET", "/v2/sandboxes?startedAfter="+url.QueryEscape(bound.Format(time.RFC3339Nano)), keyA, "")
+		page := read[[]api.ListedSandbox](t, w)
+		if len(page) != want || want > 0 && !page[0].StartedAt.Equal(at) {
+			t.Errorf("started after %v: %+v, want %d", bound, page, want)
+		}
+	}
+}
+
 // A token works although its sandbox is gone, and only for its order.
 func TestTokens(t *testing.T) {
 	f := newFake()

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -107,7 +108,8 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 	if b.sandbox == nil {
 		s.Finalizers = []string{v1alpha1.FinalizerSandbox}
 		s.Spec = v1alpha1.SandboxSpec{
-			Namespace: b.Namespace, Pool: b.Pool, Team: b.Team, FirstRequest: b.Make == nil, Binding: want,
+			Namespace: b.Namespace, Pool: b.Pool, Team: b.Team, CreatedAt: new(metav1.NowMicro()),
+			FirstRequest: b.Make == nil, Binding: want,
 		}
 		if m := b.Make; m != nil {
 			m.tried.Store(true)

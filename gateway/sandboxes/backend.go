@@ -147,7 +147,7 @@ func (x *Backend) List(ctx context.Context, namespace string) ([]e2b.Sandbox, er
 func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	d := e2b.Sandbox{
 		ID: s.Name, UID: s.UID, Namespace: s.Spec.Namespace, Team: s.Spec.Team, Pool: s.Spec.Pool,
-		StartedAt: s.CreationTimestamp.Time, Metadata: s.Spec.Metadata,
+		StartedAt: v1alpha1.SandboxCreatedAt(s), Metadata: s.Spec.Metadata,
 		Private: s.Spec.Network.Private, Secure: !s.Spec.Network.Unsecured,
 	}
 	if !v1alpha1.GeneratedID(s.Name) && !d.Private {

@@ -63,7 +63,7 @@ func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time
 		if err != nil {
 			return e2b.Sandbox{}, err
 		}
-		if !possibleEnd(s.CreationTimestamp.Time, at) {
+		if !possibleEnd(v1alpha1.SandboxCreatedAt(s), at) {
 			return e2b.Sandbox{}, e2b.Invalidf("it cannot end at %s", at.UTC().Format(time.RFC3339))
 		}
 		was := s.Spec.Timeouts.EndAt
