@@ -120,7 +120,7 @@ func (p *process) exec(ctx context.Context, args []string, s streams) (int, erro
 		Cgroups: p.cgroup.procs(), TTY: s.tty, Child: true,
 	}
 	if p.ns != nil {
-		a.spec.KeepCaps, a.spec.NoNewPrivs = keptCaps, true
+		a.spec.KeepCaps, a.spec.NoNewPrivs, a.spec.NoUserNamespaces = keptCaps, true, true
 		for i, ns := range joinable {
 			a.spec.Join = append(a.spec.Join, initspec.Namespace{FD: initspec.FirstFD + i, Type: ns.typ})
 		}

@@ -116,7 +116,7 @@ func (rt *podRuntime) start(ctx context.Context, net podNetwork, s processSpec) 
 		p.cgroup = rt.cgroups.make(string(s.podUID)+"_"+s.container, s.resources)
 		root.Binds = append(root.Binds, p.cgroup.binds()...)
 		a.spec.Root, a.spec.NetNS, a.spec.Cgroups = root, initspec.FirstFD, p.cgroup.procs()
-		a.spec.KeepCaps, a.spec.NoNewPrivs = keptCaps, true
+		a.spec.KeepCaps, a.spec.NoNewPrivs, a.spec.NoUserNamespaces = keptCaps, true, true
 		a.cloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 		ns, err := isolated.file()
 		if err != nil {

@@ -31,6 +31,8 @@ type Spec struct {
 	KeepCaps []int
 	// NoNewPrivs sets no_new_privs.
 	NoNewPrivs bool
+	// NoUserNamespaces refuses to make user namespaces; it needs NoNewPrivs.
+	NoUserNamespaces bool
 	// Cgroups are cgroup.procs files that the process enters first.
 	Cgroups []string
 

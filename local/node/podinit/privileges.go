@@ -37,6 +37,11 @@ func giveUp(s *initspec.Spec, self bool) error {
 			return fmt.Errorf("set no_new_privs: %w", err)
 		}
 	}
+	if s.NoUserNamespaces {
+		if err := refuseUserNamespaces(); err != nil {
+			return err
+		}
+	}
 	if self {
 		// The kernel forgets it when credentials change.
 		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
