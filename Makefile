@@ -71,6 +71,10 @@ chaos: $(GOTESTSUM) ## kill and stop processes under load, with three gateways; 
 mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes minutes, writes docs/mutants.md
 	@hack/test.sh mutants
 
+.PHONY: flaky
+flaky: ## look for flaky tests: ten rounds under load, goes on where it was stopped (ARGS="-n 20 ./reconcilers"); takes hours
+	@hack/flaky.sh $(ARGS)
+
 .PHONY: lint
 lint: $(LINT) ## run golangci-lint
 	$(LINT) run ./...
