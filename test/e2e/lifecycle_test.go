@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandlane/sandlane/test/orphans"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -160,6 +161,11 @@ func TestStartAndStop(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), bin, "up", "--state", state, "--port", "0", "--pool-size", "2")
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		forget, err := orphans.Stop(bin, "down", "--state", state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer forget()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

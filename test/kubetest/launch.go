@@ -32,7 +32,8 @@ type ControlPlane struct {
 	KubeConfig []byte
 	Client     client.WithWatch
 
-	env *envtest.Environment
+	env    *envtest.Environment
+	forget func() // what would stop both after this process
 }
 
 // Launch starts a control plane with Sandlane's CRDs, which the caller stops.
@@ -53,12 +54,15 @@ func Launch() (*ControlPlane, error) {
 	if p.Config, err = env.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the control plane: %w", err), env.Stop())
 	}
+	if p.forget, err = guard(env); err != nil {
+		return nil, errors.Join(err, env.Stop())
+	}
 	p.Config.QPS, p.KubeConfig = -1, env.KubeConfig
 	if p.Client, err = client.NewWithWatch(p.Config, client.Options{Scheme: Scheme()}); err != nil {
-		return nil, errors.Join(fmt.Errorf("making a client: %w", err), env.Stop())
+		return nil, errors.Join(fmt.Errorf("making a client: %w", err), p.Stop())
 	}
 	if err := settle(p.Client); err != nil {
-		return nil, errors.Join(err, env.Stop())
+		return nil, errors.Join(err, p.Stop())
 	}
 	return p, nil
 }
@@ -67,7 +71,10 @@ func Launch() (*ControlPlane, error) {
 func (p *ControlPlane) EtcdURL() string { return p.env.ControlPlane.Etcd.URL.String() }
 
 // Stop ends both processes.
-func (p *ControlPlane) Stop() error { return p.env.Stop() }
+func (p *ControlPlane) Stop() error {
+	defer p.forget()
+	return p.env.Stop()
+}
 
 // CheckAssets returns an error that says what to do if the binaries of the control
 // plane are not named by the environment.

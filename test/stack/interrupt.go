@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/sandlane/sandlane/test/orphans"
 )
 
 // running are the stacks of this process. A person's Ctrl-C, or a SIGTERM, stops
@@ -17,8 +19,9 @@ var running struct {
 	stacks map[*Stack]bool
 }
 
-// attend has s stopped when the tests are interrupted, until leave.
-func attend(s *Stack) {
+// attend has s stopped when the tests are interrupted, and when their process ends
+// without stopping it, until leave.
+func attend(s *Stack) error {
 	running.once.Do(func() {
 		running.stacks = map[*Stack]bool{}
 		interrupted, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -27,12 +30,19 @@ func attend(s *Stack) {
 	running.mu.Lock()
 	defer running.mu.Unlock()
 	running.stacks[s] = true
+	var err error
+	s.forget, err = orphans.Stop(s.Bin, "down", "--state", s.State)
+	return err
 }
 
 func leave(s *Stack) {
 	running.mu.Lock()
 	defer running.mu.Unlock()
 	delete(running.stacks, s)
+	if s.forget != nil {
+		s.forget()
+		s.forget = nil
+	}
 }
 
 func stopAll() {

@@ -59,7 +59,8 @@ type Stack struct {
 	Config *rest.Config
 	Client client.WithWatch
 
-	audited bool // Stop compares what was asked for with the list of rights
+	forget  func() // what would stop this stack after the process; guarded by running.mu
+	audited bool   // Stop compares what was asked for with the list of rights
 }
 
 // Binary returns the sandlane binary under test.
@@ -92,7 +93,9 @@ func Start(ctx context.Context, state string, args ...string) (*Stack, error) {
 		return nil, err
 	}
 	s := &Stack{Bin: bin, State: state, audited: slices.Contains(args, auditFlag)}
-	attend(s)
+	if err := attend(s); err != nil {
+		return s, err
+	}
 	if out, err := s.Run(ctx, append([]string{"up", "-d", "--port", "0"}, args...)...); err != nil {
 		return s, fmt.Errorf("sandlane up: %w\n%s", err, out)
 	}
