@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,6 +25,8 @@ type node struct {
 	address func(*corev1.Pod) string
 }
 
+// newNode follows the pods by a watch: a list every few milliseconds would cost more
+// than the controller under test.
 func newNode(w *world) *node {
 	n := &node{w: w, address: func(*corev1.Pod) string { return newAddress() }}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -32,7 +36,7 @@ func newNode(w *world) *node {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			n.run(ctx)
+			n.follow(ctx, tick.C)
 			select {
 			case <-ctx.Done():
 				return
@@ -51,29 +55,61 @@ func (n *node) use(address func(*corev1.Pod) string) {
 	n.address = address
 }
 
-func (n *node) run(ctx context.Context) {
-	var pods corev1.PodList
-	if n.w.c.List(ctx, &pods, client.InNamespace(n.w.ns)) != nil {
+// follow serves the pods of one watch until that ends. A pod that cannot be served
+// yet (it has no address, or a write failed) is tried again at each tick.
+func (n *node) follow(ctx context.Context, tick <-chan time.Time) {
+	events, err := n.w.c.Watch(ctx, &corev1.PodList{}, client.InNamespace(n.w.ns))
+	if err != nil {
 		return
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		switch {
-		case pod.DeletionTimestamp != nil:
-			if ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0 {
-				_ = n.w.c.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	defer events.Stop()
+	unserved := map[types.UID]*corev1.Pod{}
+	for {
+		select {
+		case e, open := <-events.ResultChan():
+			pod, isPod := e.Object.(*corev1.Pod)
+			if !open || !isPod {
+				return
 			}
-		case pod.Status.PodIP == "" && pod.Status.Phase != corev1.PodFailed:
-			n.mu.Lock()
-			ip := n.address(pod)
-			n.mu.Unlock()
-			if ip != "" {
-				before := pod.DeepCopy()
-				run(pod, ip)
-				_ = n.w.c.Status().Patch(ctx, pod, client.MergeFrom(before))
+			if e.Type == watch.Deleted || n.serve(ctx, pod) {
+				delete(unserved, pod.UID)
+			} else {
+				unserved[pod.UID] = pod
 			}
+		case <-tick:
+			for uid, pod := range unserved {
+				if n.serve(ctx, pod) {
+					delete(unserved, uid)
+				}
+			}
+		case <-ctx.Done():
+			return
 		}
 	}
+}
+
+// serve does for one pod what a kubelet would, and tells whether that is done.
+func (n *node) serve(ctx context.Context, pod *corev1.Pod) bool {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		if ptr.Deref(pod.DeletionGracePeriodSeconds, 0) == 0 {
+			return true
+		}
+		err := n.w.c.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+		return client.IgnoreNotFound(err) == nil
+	case pod.Status.PodIP != "" || pod.Status.Phase == corev1.PodFailed:
+		return true
+	}
+	n.mu.Lock()
+	ip := n.address(pod)
+	n.mu.Unlock()
+	if ip == "" {
+		return false
+	}
+	before := pod.DeepCopy()
+	pod = pod.DeepCopy()
+	run(pod, ip)
+	return n.w.c.Status().Patch(ctx, pod, client.MergeFrom(before)) == nil
 }
 
 // run writes the status of a Ready pod.

@@ -287,8 +287,11 @@ func TestEndAt(t *testing.T) {
 	w := newWorld(t)
 	w.pool("p", 1, 0)
 	w.await("p", v1alpha1.PodIdle, 1)
-	at := metav1.NewTime(time.Now().Add(2 * time.Second).Truncate(time.Second))
-	s, _ := w.running("p", func(s *v1alpha1.Sandbox) { s.Spec.Timeouts.EndAt = &at })
+	s, _ := w.running("p") // first, for that takes longer than two seconds on a busy machine
+	if err := w.setEndAt(t.Context(), s.Name, 2*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	at := w.sandbox(s.Name).Spec.Timeouts.EndAt
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	if s.Spec.End.Reason != v1alpha1.EndEndAt || s.Spec.End.At.Sub(at.Time).Abs() > time.Second {
 		t.Errorf("ended at %v, want %v: %+v", s.Spec.End.At, at, s.Spec.End)
@@ -298,17 +301,16 @@ func TestEndAt(t *testing.T) {
 // never fails the test if bad holds at any look within d.
 func never(t *testing.T, d time.Duration, what string, bad func() bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	end := time.After(d)
 	for {
+		began := time.Now()
 		if bad() {
 			t.Fatal(what)
 		}
 		select {
 		case <-end:
 			return
-		case <-tick.C:
+		case <-time.After(kubetest.Pause(20*time.Millisecond, time.Since(began))):
 		}
 	}
 }

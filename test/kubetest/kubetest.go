@@ -145,14 +145,14 @@ func Namespace(t testing.TB) string {
 // other test has.
 func Name(prefix string) string { return prefix + "-" + utilrand.String(10) }
 
-// Eventually calls ready every 10 ms until it returns nil. After limit it fails
-// the test with what was waited for and ready's last error.
+// Eventually calls ready until it returns nil. Between calls it waits for 10 ms, or
+// for longer after a call that took long (see Pause). After limit it fails the test
+// with what was waited for and ready's last error.
 func Eventually(t testing.TB, limit time.Duration, what string, ready func() error) {
 	t.Helper()
 	deadline := time.After(limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		err := ready()
 		if err == nil {
 			return
@@ -160,9 +160,16 @@ func Eventually(t testing.TB, limit time.Duration, what string, ready func() err
 		select {
 		case <-deadline:
 			t.Fatalf("%s: not within %v: %v", what, limit, err)
-		case <-tick.C:
+		case <-time.After(Pause(10*time.Millisecond, time.Since(began))):
 		}
 	}
+}
+
+// Pause is how long a test waits before it looks again, after a look that took so
+// long: least, or four times the look but at most a quarter of a second. A list of hundreds
+// of pods every few milliseconds would keep the processors from what is waited for.
+func Pause(least, look time.Duration) time.Duration {
+	return max(least, min(4*look, 250*time.Millisecond))
 }
 
 func start(t testing.TB) {

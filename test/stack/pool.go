@@ -154,9 +154,8 @@ func (s *Stack) Eventually(t testing.TB, timeout time.Duration, what string, con
 
 func (s *Stack) poll(ctx context.Context, t testing.TB, what string, cond func() (bool, string)) {
 	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		ok, saw := cond()
 		if ok {
 			return
@@ -164,7 +163,7 @@ func (s *Stack) poll(ctx context.Context, t testing.TB, what string, cond func()
 		select {
 		case <-ctx.Done():
 			t.Fatalf("waited in vain for %s; last seen: %s", what, saw)
-		case <-tick.C:
+		case <-time.After(max(50*time.Millisecond, min(4*time.Since(began), time.Second/4))): // the stack needs the processors
 		}
 	}
 }
