@@ -2,7 +2,7 @@
 // hashes in Secrets, and the tokens of sandboxes, derived from one seed.
 //
 // It is not about what a caller may do: extproc and the REST API compare the
-// Identity with a sandbox's namespace. `sandlane apikey` calls Store; each
+// KeyOwner with a sandbox's namespace. `sandlane apikey` calls Store; each
 // gateway runs one Verifier and holds one Tokens.
 //
 // A key is "e2b_" and 40 hex digits. The first 8 are the key's ID: they name its

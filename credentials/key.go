@@ -35,8 +35,8 @@ const (
 	dataNamespace = "namespace"
 )
 
-// Identity is whom an API key belongs to.
-type Identity struct {
+// KeyOwner is whom an API key belongs to.
+type KeyOwner struct {
 	Team      string
 	Namespace string
 	KeyID     string
@@ -76,7 +76,7 @@ func isHex(s string) bool {
 
 // record is a stored key.
 type record struct {
-	Identity
+	KeyOwner
 	salt []byte
 	hash [sha256.Size]byte
 }
@@ -105,7 +105,7 @@ func secretData(key, namespace string) map[string][]byte {
 func recordOf(s *corev1.Secret) (*record, error) {
 	id := s.Labels[v1alpha1.LabelAPIKey]
 	r := &record{
-		Identity: Identity{Team: s.Labels[v1alpha1.LabelTeam], Namespace: string(s.Data[dataNamespace]), KeyID: id},
+		KeyOwner: KeyOwner{Team: s.Labels[v1alpha1.LabelTeam], Namespace: string(s.Data[dataNamespace]), KeyID: id},
 		salt:     s.Data[dataSalt],
 	}
 	switch {

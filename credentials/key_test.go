@@ -79,11 +79,11 @@ func TestVerify(t *testing.T) {
 		t.Error("not synced after the first list")
 	}
 	got, err := v.Verify(t.Context(), key)
-	if want := (Identity{Team: "team", Namespace: "ns", KeyID: key[4:12]}); err != nil || got != want {
+	if want := (KeyOwner{Team: "team", Namespace: "ns", KeyID: key[4:12]}); err != nil || got != want {
 		t.Errorf("valid key: %+v, %v; want %+v", got, err, want)
 	}
 	for name, key := range map[string]string{"unknown": other, "wrong": wrong, "malformed": key + "0", "empty": ""} {
-		if got, err := v.Verify(t.Context(), key); !errors.Is(err, ErrBadKey) || got != (Identity{}) {
+		if got, err := v.Verify(t.Context(), key); !errors.Is(err, ErrBadKey) || got != (KeyOwner{}) {
 			t.Errorf("%s key: %+v, %v; want ErrBadKey", name, got, err)
 		}
 	}

@@ -102,24 +102,24 @@ func (v *Verifier) WaitSynced(ctx context.Context) error {
 // and does not leave the process. It is safe for concurrent use.
 //
 // The time it takes depends on the key's ID and not on the secret part of a key.
-func (v *Verifier) Verify(ctx context.Context, key string) (Identity, error) {
+func (v *Verifier) Verify(ctx context.Context, key string) (KeyOwner, error) {
 	if err := v.WaitSynced(ctx); err != nil {
-		return Identity{}, err
+		return KeyOwner{}, err
 	}
 	id, ok := keyID(key)
 	if !ok {
 		v.metrics.verified(outcomeMalformed)
-		return Identity{}, ErrBadKey
+		return KeyOwner{}, ErrBadKey
 	}
 	r := v.keys.get(id)
 	if r == nil {
 		v.metrics.verified(outcomeUnknown)
-		return Identity{}, ErrBadKey
+		return KeyOwner{}, ErrBadKey
 	}
 	if !r.matches(key) {
 		v.metrics.verified(outcomeWrong)
-		return Identity{}, ErrBadKey
+		return KeyOwner{}, ErrBadKey
 	}
 	v.metrics.verified(outcomeValid)
-	return r.Identity, nil
+	return r.KeyOwner, nil
 }

@@ -65,7 +65,7 @@ func TestUpstreamFailureIsResolvedLive(t *testing.T) {
 		f := newFixture(t)
 		r := testRoute("hello")
 		f.resolver.setIndex("hello", running(r)) // not aware of the death
-		f.resolver.live["hello"] = Resolution{State: StateEnded}
+		f.resolver.live["hello"] = Resolution{Availability: IDEnded}
 		f.put(t, r)
 		fail := entry("hello", r.ClaimID, &dataaccesslogv3.ResponseFlags{UpstreamConnectionFailure: true})
 		f.logEntry(fail, time.Now())
@@ -99,22 +99,22 @@ func TestSuspectWithoutALiveRead(t *testing.T) {
 	limited, away := ErrLimited, errors.New("api server is away")
 	for name, tt := range map[string]struct {
 		err     error
-		index   State
+		index   Availability
 		lost    bool
 		routed  bool
 		reading func(context.Context) error
 	}{
-		"limited":                {err: limited, index: StateRunning, routed: true},
-		"away":                   {err: away, index: StateRunning, routed: true},
-		"does not answer":        {index: StateRunning, routed: true, reading: func(context.Context) error { return context.DeadlineExceeded }},
-		"away, no lease":         {err: away, index: StateRunning, lost: true},
-		"away, not in the index": {err: away, index: StateUnknown},
+		"limited":                {err: limited, index: IDReachable, routed: true},
+		"away":                   {err: away, index: IDReachable, routed: true},
+		"does not answer":        {index: IDReachable, routed: true, reading: func(context.Context) error { return context.DeadlineExceeded }},
+		"away, no lease":         {err: away, index: IDReachable, lost: true},
+		"away, not in the index": {err: away, index: IDUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				r := testRoute("hello")
-				if tt.index == StateRunning {
+				if tt.index == IDReachable {
 					f.resolver.setIndex("hello", running(r))
 				}
 				f.put(t, r)

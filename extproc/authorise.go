@@ -198,13 +198,13 @@ func parsePool(f Field) (types.NamespacedName, error) {
 
 // verify returns whom the request's API key belongs to, ErrBadKey if there is
 // none or it is not valid.
-func (s *Server) verify(c *call) (Identity, error) {
+func (s *Server) verify(c *call) (KeyOwner, error) {
 	switch c.headers.APIKey.Count {
 	case 0:
-		return Identity{}, ErrBadKey
+		return KeyOwner{}, ErrBadKey
 	case 1:
 		return s.o.Keys.Verify(c.stream.Context(), c.headers.APIKey.Value)
 	default:
-		return Identity{}, errDuplicate
+		return KeyOwner{}, errDuplicate
 	}
 }

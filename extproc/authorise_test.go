@@ -138,7 +138,7 @@ func TestResumeRules(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, withDefaultPool)
-			tt.res.State = StateNoPod
+			tt.res.Availability = IDNoPod
 			f.resolver.setIndex("a", tt.res)
 			f.act.do = func(_ context.Context, r ActivationRequest) error {
 				route := testRoute(r.ID)
@@ -256,12 +256,12 @@ func TestReach(t *testing.T) {
 		})
 		t.Run(tt.name+"/miss", func(t *testing.T) {
 			f := newFixture(t)
-			f.resolver.setIndex(tt.id, Resolution{State: StateRunning, Route: route, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
+			f.resolver.setIndex(tt.id, Resolution{Availability: IDReachable, Route: route, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
 			check(t, f)
 		})
 		t.Run(tt.name+"/starting", func(t *testing.T) {
 			f := newFixture(t)
-			f.resolver.setIndex(tt.id, Resolution{State: StateStarting, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
+			f.resolver.setIndex(tt.id, Resolution{Availability: IDStarting, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
 			f.act.do = func(context.Context, ActivationRequest) error { f.put(t, route); return nil }
 			check(t, f)
 		})

@@ -53,8 +53,9 @@ func (e *InvalidError) Error() string { return "the sandbox is invalid: " + e.Re
 // retryAfterDefault is what a client is told to wait where nothing better is known.
 const retryAfterDefault = time.Second
 
-// rejectionOf maps an error to the answer for the client. Unknown errors are
-// 503: the gateway, not the sandbox, is at fault.
+// rejectionOf maps an error to the answer for the client; docs/design/no-pod.md shows
+// where the errors of an activation come from. Unknown errors are 503: the gateway, not
+// the sandbox, is at fault.
 func rejectionOf(err error) *rejection {
 	var (
 		bad     *BadTargetError

@@ -35,14 +35,14 @@ func (p fakePools) MayMake(ns, name, id string) bool {
 
 type fakeKeys struct{}
 
-func (fakeKeys) Verify(_ context.Context, key string) (Identity, error) {
+func (fakeKeys) Verify(_ context.Context, key string) (KeyOwner, error) {
 	switch key {
 	case "key-team":
-		return Identity{Team: "red", Namespace: "team"}, nil
+		return KeyOwner{Team: "red", Namespace: "team"}, nil
 	case "key-other":
-		return Identity{Team: "blue", Namespace: "other"}, nil
+		return KeyOwner{Team: "blue", Namespace: "other"}, nil
 	}
-	return Identity{}, ErrBadKey
+	return KeyOwner{}, ErrBadKey
 }
 
 type fakeTokens struct{}

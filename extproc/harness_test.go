@@ -98,7 +98,7 @@ func testRoute(id string) *routecache.Route {
 }
 
 func running(r *routecache.Route) Resolution {
-	return Resolution{State: StateRunning, Route: r, Namespace: r.InPool().Namespace, Pool: r.InPool().Name, Private: r.Private}
+	return Resolution{Availability: IDReachable, Route: r, Namespace: r.InPool().Namespace, Pool: r.InPool().Name, Private: r.Private}
 }
 
 // put makes the sandbox a cache hit.

@@ -10,28 +10,30 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// State is what a resolver knows of an ID.
-type State uint8
+// Availability is what a request for an ID can expect. It is more than the index's
+// State, which tells what records and pods show: a sandbox whose pod runs is not
+// reachable before its sandboxd was initialised.
+type Availability uint8
 
-// The states of an ID.
+// What a request for an ID can expect.
 const (
-	// StateUnknown: nobody has heard of the ID.
-	StateUnknown State = iota
-	// StateEnded: the sandbox is over and its record stays.
-	StateEnded
-	// StateNoPod: the sandbox exists and is bound to no pod.
-	StateNoPod
-	// StateStarting: the sandbox is bound to a pod that does not run yet, or
+	// IDUnknown: there is no sandbox of that ID.
+	IDUnknown Availability = iota
+	// IDEnded: the sandbox is over and its record stays.
+	IDEnded
+	// IDNoPod: the sandbox exists and is bound to no pod.
+	IDNoPod
+	// IDStarting: the sandbox is bound to a pod that does not serve it yet, or
 	// that does not back it any more.
-	StateStarting
-	// StateRunning: a pod backs the sandbox.
-	StateRunning
+	IDStarting
+	// IDReachable: a pod serves the sandbox.
+	IDReachable
 )
 
-// Resolution is a resolver's answer. All but State is empty if the ID is unknown.
+// Resolution is a resolver's answer. All but Availability is empty if the ID is unknown.
 type Resolution struct {
-	State State
-	// Route is set in StateRunning. Its Stamp is nil; the server sets it on a copy.
+	Availability Availability
+	// Route is set when IDReachable. Its Stamp is nil; the server sets it on a copy.
 	Route *routecache.Route
 	// UID, Namespace, Pool and Team are the sandbox's.
 	UID                   types.UID
@@ -76,14 +78,15 @@ type Activator interface {
 	Activate(ctx context.Context, r ActivationRequest) error
 }
 
-// Identity is whom an API key belongs to.
-type Identity struct{ Team, Namespace string }
+// KeyOwner is whom an API key belongs to; of what package credentials knows, what
+// requests are authorised by.
+type KeyOwner struct{ Team, Namespace string }
 
 // Keys verifies API keys. Safe for concurrent use.
 type Keys interface {
 	// Verify returns ErrBadKey for a key that is not valid. It is called on the
 	// hot path and must not leave the process.
-	Verify(ctx context.Context, key string) (Identity, error)
+	Verify(ctx context.Context, key string) (KeyOwner, error)
 }
 
 // Pools knows the cluster's pools. Safe for concurrent use.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/test/pages"
 )
 
 func TestWantsHTML(t *testing.T) {
@@ -103,6 +105,29 @@ func TestErrorsToAnswers(t *testing.T) {
 		}
 		if strings.Contains(r.message, "boom") {
 			t.Errorf("an internal error reaches the client: %q", r.message)
+		}
+	}
+}
+
+// A request that gets no pod is answered as docs/design/no-pod.md says.
+func TestAnswersOfActivationsAsDocumented(t *testing.T) {
+	errs := map[string]error{
+		"ErrNoCapacity": ErrNoCapacity, "ErrParkingFull": ErrParkingFull, "InvalidError": &InvalidError{"x"},
+		"ErrNotPermitted": ErrNotPermitted, "ErrSandboxLimit": ErrSandboxLimit, "ErrPoolNotFound": ErrPoolNotFound,
+		"ErrDraining": ErrDraining, "DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": ErrNotFound,
+		pages.None: errors.New("a failure of ours"),
+	}
+	for _, row := range pages.NoPod(t) {
+		if row["a request's answer"] == pages.None {
+			continue // resolved anew
+		}
+		err := errs[row["extproc"]]
+		if err == nil {
+			t.Fatalf("no-pod.md names an error that is not known here: %v", row)
+		}
+		r := rejectionOf(fmt.Errorf("activate: %w", err))
+		if got := fmt.Sprint(r.status, " ", r.reason); got != row["a request's answer"] {
+			t.Errorf("%s: %s, want %s", row["why"], got, row["a request's answer"])
 		}
 	}
 }

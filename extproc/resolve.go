@@ -36,7 +36,7 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		if res.State == StateRunning {
+		if res.Availability == IDReachable {
 			if res.Route == nil || res.Route.SandboxID != id {
 				return fmt.Errorf("resolving %s: the answer is not about it", id)
 			}
@@ -107,7 +107,7 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	start := time.Now()
 	res := s.o.Resolver.Lookup(c.target.ID)
 	s.metrics.resolved("index", start)
-	running := res.State == StateRunning && !sameRoute(res.Route, m.refused)
+	running := res.Availability == IDReachable && !sameRoute(res.Route, m.refused)
 	if !m.suspect && (running || !m.fresh) {
 		return res, nil
 	}
@@ -143,8 +143,8 @@ func sameRoute(a, b *routecache.Route) bool {
 // server, before anything is decided.
 func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution) error {
 	r := ActivationRequest{ID: c.target.ID, Namespace: res.Namespace, Pool: res.Pool, Team: res.Team}
-	switch res.State {
-	case StateUnknown:
+	switch res.Availability {
+	case IDUnknown:
 		var err error
 		if r, err = s.mayCreate(c); err != nil {
 			var bad *BadTargetError
@@ -154,13 +154,13 @@ func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution
 			return err
 		}
 		c.outcome = outcomeClaimed
-	case StateNoPod:
+	case IDNoPod:
 		if err := s.mayResume(c, res); err != nil {
 			return err
 		}
 		r.MayClaim = true
 		c.outcome = outcomeClaimed
-	case StateStarting:
+	case IDStarting:
 		if err := s.admit(c, placeOf(&res)); err != nil {
 			return err
 		}

@@ -47,8 +47,8 @@ func TestMissResolvedLive(t *testing.T) {
 
 func TestWaitOverrideIsSentOnce(t *testing.T) {
 	f := newFixture(t)
-	f.resolver.setIndex("hello", Resolution{State: StateNoPod, Namespace: "default", Pool: "echo"})
-	f.resolver.live["hello"] = Resolution{State: StateNoPod, Namespace: "default", Pool: "echo"}
+	f.resolver.setIndex("hello", Resolution{Availability: IDNoPod, Namespace: "default", Pool: "echo"})
+	f.resolver.live["hello"] = Resolution{Availability: IDNoPod, Namespace: "default", Pool: "echo"}
 	f.act.do = func(context.Context, ActivationRequest) error { return nil } // and nothing comes of it
 	s := newStream(t.Context(), host("hello")...)
 	if err := f.Process(s); err != nil {
@@ -70,7 +70,7 @@ func TestWaitOverrideIsSentOnce(t *testing.T) {
 
 func TestEndedIsNotFound(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
-	f.resolver.setIndex("hello", Resolution{State: StateEnded, Namespace: "default"})
+	f.resolver.setIndex("hello", Resolution{Availability: IDEnded, Namespace: "default"})
 	a := f.ask(t, host("hello")...)
 	if a.status != http.StatusBadGateway || a.body.Message != "The sandbox was not found" || a.body.SandboxID != "hello" {
 		t.Errorf("answer %+v", a)
@@ -119,7 +119,7 @@ func TestEndWhileResolving(t *testing.T) {
 		f.cache.Invalidate("hello") // the end is seen while the read is under way
 		f.resolver.mu.Lock()
 		defer f.resolver.mu.Unlock()
-		f.resolver.live["hello"] = Resolution{State: StateEnded}
+		f.resolver.live["hello"] = Resolution{Availability: IDEnded}
 		return nil
 	}
 	if a := f.ask(t, host("hello")...); a.status != http.StatusBadGateway {
@@ -133,7 +133,7 @@ func TestAnswerAboutAnotherSandboxIsRefused(t *testing.T) {
 	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable || a.destination != "" {
 		t.Errorf("answer %+v", a)
 	}
-	f.resolver.setIndex("hello", Resolution{State: StateRunning})
+	f.resolver.setIndex("hello", Resolution{Availability: IDReachable})
 	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable {
 		t.Errorf("answer %+v", a)
 	}
@@ -205,7 +205,7 @@ func TestFirstRequestForAnExistingSandbox(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
 	r := testRoute("hello")
 	r.Private, r.TokenUID = true, new(types.UID("uid"))
-	f.resolver.live["hello"] = Resolution{State: StateNoPod, Namespace: "default", Pool: "echo", Private: true, UID: "uid"}
+	f.resolver.live["hello"] = Resolution{Availability: IDNoPod, Namespace: "default", Pool: "echo", Private: true, UID: "uid"}
 	f.act.do = func(context.Context, ActivationRequest) error { return ErrExists }
 	if a := f.ask(t, host("hello")...); a.status != http.StatusForbidden {
 		t.Errorf("answer %+v", a)
@@ -217,7 +217,7 @@ func TestFirstRequestForAnExistingSandbox(t *testing.T) {
 
 func TestStartingIsFollowed(t *testing.T) {
 	f := newFixture(t)
-	f.resolver.setIndex("hello", Resolution{State: StateStarting, Namespace: "team", Pool: "closed", Team: "red"})
+	f.resolver.setIndex("hello", Resolution{Availability: IDStarting, Namespace: "team", Pool: "closed", Team: "red"})
 	f.act.do = func(context.Context, ActivationRequest) error {
 		r := testRoute("hello")
 		r.Pool = routecache.PoolOf("team", "closed")
@@ -248,7 +248,7 @@ func TestFollowersMayClaimWhatTheirPoolAllows(t *testing.T) {
 		{"keyed", append(host("hello"), "x-sandbox-api-key", "key-team"), true},
 	} {
 		f := newFixture(t)
-		f.resolver.setIndex("hello", Resolution{State: StateStarting, Namespace: "team", Pool: tt.pool})
+		f.resolver.setIndex("hello", Resolution{Availability: IDStarting, Namespace: "team", Pool: tt.pool})
 		f.ask(t, tt.headers...)
 		if len(f.act.calls) == 0 || f.act.calls[0].MayClaim != tt.want {
 			t.Errorf("pool %s, headers %v: activations %+v, want MayClaim %v", tt.pool, tt.headers, f.act.calls, tt.want)
@@ -270,7 +270,7 @@ func TestLiveReadsSayWhoseTheyAre(t *testing.T) {
 // After an activation the index may lag: the API server is read.
 func TestIndexLagsBehindActivation(t *testing.T) {
 	f := newFixture(t)
-	f.resolver.setIndex("hello", Resolution{State: StateNoPod, Namespace: "default", Pool: "echo"})
+	f.resolver.setIndex("hello", Resolution{Availability: IDNoPod, Namespace: "default", Pool: "echo"})
 	f.act.do = func(context.Context, ActivationRequest) error {
 		f.resolver.live["hello"] = running(testRoute("hello"))
 		return nil

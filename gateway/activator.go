@@ -21,8 +21,9 @@ func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) er
 	}))
 }
 
-// translate says in extproc's words what activation says in its own. What it
-// does not know stays: a failure of ours, which extproc answers with 503.
+// translate says in extproc's words what activation says in its own, as
+// docs/design/no-pod.md lists it. What it does not know stays: a failure of ours,
+// which extproc answers with 503.
 func translate(err error) error {
 	for _, m := range activationErrors {
 		if errors.Is(err, m.from) {

@@ -14,30 +14,56 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/test/pages"
 )
 
-// Each error that activation documents reaches extproc as one that it answers
-// on purpose; a client is told to retry only where that can help.
+// Each error that activation documents reaches extproc as docs/design/no-pod.md says; a
+// client is told to retry only where that can help.
 func TestActivationErrorsAreTranslated(t *testing.T) {
-	for from, want := range map[error]error{
-		activation.ErrEnded:        extproc.ErrNotFound,
-		activation.ErrExists:       extproc.ErrExists,
-		activation.ErrOtherTenant:  extproc.ErrExists,
-		activation.ErrPoolNotFound: extproc.ErrPoolNotFound,
-		activation.ErrParkingFull:  extproc.ErrParkingFull,
-		activation.ErrNoCapacity:   extproc.ErrNoCapacity,
-		activation.ErrShutdown:     extproc.ErrDraining,
-		activation.ErrNotReady:     context.DeadlineExceeded,
-		activation.ErrForbidden:    extproc.ErrNotPermitted,
-	} {
-		got := translate(fmt.Errorf("activate sandbox x: %w", &activation.RetryError{Err: from, After: 7}))
-		if !errors.Is(got, want) {
-			t.Errorf("%v became %v, want %v", from, got, want)
+	quota := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "exceeded quota: q"}}
+	from := map[string]error{
+		"ErrNoCapacity": activation.ErrNoCapacity, "ErrParkingFull": activation.ErrParkingFull,
+		"ErrUnavailable": activation.ErrUnavailable, "ErrInvalid": activation.ErrInvalid, "ErrForbidden": activation.ErrForbidden,
+		"quota":           fmt.Errorf("%w: %w", activation.ErrForbidden, quota),
+		"ErrPoolNotFound": activation.ErrPoolNotFound, "ErrShutdown": activation.ErrShutdown, "ErrNotReady": activation.ErrNotReady,
+		"ErrUnusable": activation.ErrUnusable, "ErrEnded": activation.ErrEnded, "ErrExists": activation.ErrOtherTenant,
+	}
+	to := map[string]error{
+		"ErrNoCapacity": extproc.ErrNoCapacity, "ErrParkingFull": extproc.ErrParkingFull, "ErrNotPermitted": extproc.ErrNotPermitted,
+		"ErrSandboxLimit": extproc.ErrSandboxLimit, "ErrPoolNotFound": extproc.ErrPoolNotFound, "ErrDraining": extproc.ErrDraining,
+		"DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": extproc.ErrNotFound, "ErrExists": extproc.ErrExists,
+	}
+	named := map[string]bool{}
+	for _, row := range pages.NoPod(t) {
+		named[row["activation"]] = true
+		said := from[row["activation"]]
+		if said == nil {
+			t.Fatalf("no-pod.md names an error that is not known here: %v", row)
+		}
+		said = fmt.Errorf("activate sandbox x: %w", &activation.RetryError{Err: said, After: 7})
+		got := translate(said)
+		var invalid *extproc.InvalidError
+		switch want := row["extproc"]; want {
+		case pages.None:
+			if got != said {
+				t.Errorf("%s: %v became %v, not passed on as it is", row["why"], said, got)
+			}
+		case "InvalidError":
+			if !errors.As(got, &invalid) {
+				t.Errorf("%s: %v became %v, want an InvalidError", row["why"], said, got)
+			}
+		default:
+			if to[want] == nil || !errors.Is(got, to[want]) {
+				t.Errorf("%s: %v became %v, want %s", row["why"], said, got, want)
+			}
 		}
 		var retry interface{ RetryAfter() time.Duration }
 		if !errors.As(got, &retry) || retry.RetryAfter() != 7 {
-			t.Errorf("%v lost when to retry", from)
+			t.Errorf("%v lost when to retry", said)
 		}
+	}
+	if len(named) != len(from) {
+		t.Errorf("no-pod.md has %d of %d errors of an activation", len(named), len(from))
 	}
 	if translate(nil) != nil {
 		t.Error("success became an error")

@@ -16,13 +16,13 @@ type apiKeys struct {
 }
 
 // Verify implements e2b.Keys.
-func (k apiKeys) Verify(ctx context.Context, key string) (e2b.Identity, error) {
+func (k apiKeys) Verify(ctx context.Context, key string) (e2b.KeyOwner, error) {
 	if !k.serving() {
-		return e2b.Identity{}, e2b.ErrKeysNotReady
+		return e2b.KeyOwner{}, e2b.ErrKeysNotReady
 	}
 	id, err := k.Verifier.Verify(ctx, key)
 	if errors.Is(err, credentials.ErrBadKey) {
 		err = e2b.ErrKeyInvalid
 	}
-	return e2b.Identity{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID}, err
+	return e2b.KeyOwner{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID}, err
 }

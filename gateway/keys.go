@@ -12,10 +12,10 @@ import (
 type keys struct{ *credentials.Verifier }
 
 // Verify implements extproc.Keys.
-func (k keys) Verify(ctx context.Context, key string) (extproc.Identity, error) {
+func (k keys) Verify(ctx context.Context, key string) (extproc.KeyOwner, error) {
 	id, err := k.Verifier.Verify(ctx, key)
 	if errors.Is(err, credentials.ErrBadKey) {
 		err = extproc.ErrBadKey
 	}
-	return extproc.Identity{Team: id.Team, Namespace: id.Namespace}, err
+	return extproc.KeyOwner{Team: id.Team, Namespace: id.Namespace}, err
 }

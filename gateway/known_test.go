@@ -74,8 +74,8 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 	})
 	n.cut()
 	x := &resolver{two.index, nil, two.readiness, two.ended}
-	if a := x.Lookup(id); a.State != extproc.StateStarting {
-		t.Fatalf("before it was met it is %v", a.State)
+	if a := x.Lookup(id); a.Availability != extproc.IDStarting {
+		t.Fatalf("before it was met it is %v", a.Availability)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -87,8 +87,8 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 		calls[1].Sandbox != calls[0].Sandbox || calls[1].Template != calls[0].Template {
 		t.Errorf("sandboxd was told %+v", calls)
 	}
-	if a := x.Lookup(id); a.State != extproc.StateRunning || two.cache.Get(id) == nil {
-		t.Errorf("it is %v, route %+v", a.State, two.cache.Get(id))
+	if a := x.Lookup(id); a.Availability != extproc.IDReachable || two.cache.Get(id) == nil {
+		t.Errorf("it is %v, route %+v", a.Availability, two.cache.Get(id))
 	}
 	other := w.request(id, "other")
 	if err := (activator{two.wake}).Activate(ctx, other); err == nil {

@@ -42,8 +42,8 @@ func TestFirstRequestInitialises(t *testing.T) {
 		t.Error("there is no route")
 	}
 	w.follows(two, id, d, 2)
-	if a := (&resolver{one.index, nil, one.readiness, one.ended}).Lookup(id); a.State != extproc.StateRunning {
-		t.Errorf("the gateway that initialised it finds it %v", a.State)
+	if a := (&resolver{one.index, nil, one.readiness, one.ended}).Lookup(id); a.Availability != extproc.IDReachable {
+		t.Errorf("the gateway that initialised it finds it %v", a.Availability)
 	}
 }
 
@@ -58,10 +58,10 @@ func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 		return nil
 	})
 	x := &resolver{g.index, index.NewLive(index.LiveOptions{Reader: w.c}), g.readiness, g.ended}
-	if a := x.Lookup(id); a.State != extproc.StateStarting || a.Route != nil {
+	if a := x.Lookup(id); a.Availability != extproc.IDStarting || a.Route != nil {
 		w.t.Errorf("before it was initialised it is %+v", a)
 	}
-	if a, err := x.Resolve(w.t.Context(), id, "a"); err != nil || a.State != extproc.StateStarting || a.Route != nil {
+	if a, err := x.Resolve(w.t.Context(), id, "a"); err != nil || a.Availability != extproc.IDStarting || a.Route != nil {
 		w.t.Errorf("before it was initialised it is, live, %+v, %v", a, err)
 	}
 	for range 2 {
@@ -72,7 +72,7 @@ func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 	if calls := d.calls(); len(calls) != times {
 		w.t.Errorf("it was initialised %d times, want %d", len(calls), times)
 	}
-	if a := x.Lookup(id); a.State != extproc.StateRunning || a.Route == nil {
+	if a := x.Lookup(id); a.Availability != extproc.IDReachable || a.Route == nil {
 		w.t.Errorf("after it was initialised it is %+v", a)
 	}
 	if g.cache.Get(id) == nil {
@@ -115,7 +115,7 @@ func TestAPISandboxIsNotInitialisedByOthers(t *testing.T) {
 	id := newID()
 	w.claimed(id, d.addr)
 	g := w.gateway()
-	if a := (&resolver{g.index, nil, g.readiness, g.ended}).Lookup(id); a.State != extproc.StateRunning {
+	if a := (&resolver{g.index, nil, g.readiness, g.ended}).Lookup(id); a.Availability != extproc.IDReachable {
 		t.Errorf("it is %+v", a)
 	}
 	if err := (activator{g.wake}).Activate(t.Context(), w.request(id, "base")); err != nil {

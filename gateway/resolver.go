@@ -32,12 +32,12 @@ func (r *resolver) Resolve(ctx context.Context, id, caller string) (extproc.Reso
 	return r.resolution(id, a), err
 }
 
-var states = map[index.State]extproc.State{
-	index.Unknown:  extproc.StateUnknown,
-	index.Ended:    extproc.StateEnded,
-	index.NoPod:    extproc.StateNoPod,
-	index.Starting: extproc.StateStarting,
-	index.Running:  extproc.StateRunning,
+var availabilities = map[index.State]extproc.Availability{
+	index.Unknown:  extproc.IDUnknown,
+	index.Ended:    extproc.IDEnded,
+	index.NoPod:    extproc.IDNoPod,
+	index.Starting: extproc.IDStarting,
+	index.Running:  extproc.IDReachable,
 }
 
 // resolution translates. A running pod whose sandboxd is yet to be initialised is
@@ -47,7 +47,7 @@ func (r *resolver) resolution(id string, a index.Answer) extproc.Resolution {
 		a.State, a.Route = index.Starting, nil
 	}
 	return extproc.Resolution{
-		State: states[a.State], Route: a.Route,
+		Availability: availabilities[a.State], Route: a.Route,
 		UID: a.UID, Namespace: a.Namespace, Pool: a.Pool, Team: a.Team, Private: a.Private, Guarded: a.Guarded,
 	}
 }

@@ -144,8 +144,8 @@ func TestSandboxLife(t *testing.T) {
 	if r := g.cache.Get(n.ID); r != nil {
 		t.Errorf("it is still routed to: %+v", r)
 	}
-	if a := (&resolver{g.index, nil, g.readiness, g.ended}).Lookup(n.ID); a.State != extproc.StateEnded {
-		t.Errorf("right after its end it is %v", a.State)
+	if a := (&resolver{g.index, nil, g.readiness, g.ended}).Lookup(n.ID); a.Availability != extproc.IDEnded {
+		t.Errorf("right after its end it is %v", a.Availability)
 	}
 	behind := index.Answer{State: index.Running, ClaimID: spec.Binding.ClaimID, Route: &routecache.Route{}}
 	if a := g.ended.Correct(behind); a.State != index.Ended || a.Route != nil {

@@ -71,8 +71,8 @@ func (nothing) Activate(context.Context, extproc.ActivationRequest) error {
 	return extproc.ErrNotFound
 }
 
-func (nothing) Verify(context.Context, string) (extproc.Identity, error) {
-	return extproc.Identity{}, extproc.ErrBadKey
+func (nothing) Verify(context.Context, string) (extproc.KeyOwner, error) {
+	return extproc.KeyOwner{}, extproc.ErrBadKey
 }
 
 func (nothing) Await(context.Context, string, string) error { return extproc.ErrNotFound }

@@ -47,12 +47,12 @@ func (s *Server) count(w http.ResponseWriter, c *call, n int) error {
 }
 
 // name tells API keys apart, and does not contain the key.
-func (i Identity) name() string { return i.Namespace + "/" + i.Team + "/" + i.KeyID }
+func (i KeyOwner) name() string { return i.Namespace + "/" + i.Team + "/" + i.KeyID }
 
 // KeyOf names the API key of the request that ctx comes from; empty if it comes from
 // none, or from one whose key is not known.
 func KeyOf(ctx context.Context) string {
-	if c, ok := ctx.Value(callKey{}).(*call); ok && c.identity != (Identity{}) {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.identity != (KeyOwner{}) {
 		return c.identity.name()
 	}
 	return ""

@@ -161,15 +161,15 @@ func (t fakeTemplates) Templates(namespace string) []Template {
 	return t
 }
 
-type fakeKeys map[string]Identity
+type fakeKeys map[string]KeyOwner
 
-func (k fakeKeys) Verify(_ context.Context, key string) (Identity, error) {
+func (k fakeKeys) Verify(_ context.Context, key string) (KeyOwner, error) {
 	if key == "e2b_0e0e" {
-		return Identity{}, ErrKeysNotReady
+		return KeyOwner{}, ErrKeysNotReady
 	}
 	id, found := k[key]
 	if !found {
-		return Identity{}, ErrKeyInvalid
+		return KeyOwner{}, ErrKeyInvalid
 	}
 	return id, nil
 }

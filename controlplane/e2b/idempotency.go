@@ -60,7 +60,7 @@ func newAnswers() *answers {
 
 // once returns the answer that this key had, or waits for it, or calls run to get
 // it. request is what must be the same.
-func (a *answers) once(ctx context.Context, who Identity, key string, request [sha256.Size]byte, run func() ([]byte, error)) ([]byte, error) {
+func (a *answers) once(ctx context.Context, who KeyOwner, key string, request [sha256.Size]byte, run func() ([]byte, error)) ([]byte, error) {
 	k := answerKey{team: who.Namespace + "/" + who.Team, key: key}
 	for {
 		m, known, owner := a.enter(k, request)

@@ -192,7 +192,7 @@ func TestPanicFreesTheKey(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	a := newAnswers()
 	run := func(team, key string) (body string) {
-		got, err := a.once(t.Context(), Identity{Team: team}, key, [32]byte{}, func() ([]byte, error) { return []byte(team + key), nil })
+		got, err := a.once(t.Context(), KeyOwner{Team: team}, key, [32]byte{}, func() ([]byte, error) { return []byte(team + key), nil })
 		return fmt.Sprint(string(got), err)
 	}
 	for i := range answersPerTeam + 5 {
@@ -203,7 +203,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	if team.Len() != answersPerTeam || len(a.running) != 0 || a.done.Len() != 2 {
 		t.Errorf("kept %d answers, %d running, %d teams", team.Len(), len(a.running), a.done.Len())
 	}
-	_, err := a.once(t.Context(), Identity{Team: "small"}, "x", [32]byte{1}, func() ([]byte, error) { return nil, errors.New("run") })
+	_, err := a.once(t.Context(), KeyOwner{Team: "small"}, "x", [32]byte{1}, func() ([]byte, error) { return nil, errors.New("run") })
 	if err == nil || err.Error() != keyReused {
 		t.Errorf("the small team's answer is gone: %v", err)
 	}

@@ -129,9 +129,9 @@ type Templates interface {
 	Templates(namespace string) []Template
 }
 
-// Identity is whose an API key is. KeyID names the key in the audit log without
+// KeyOwner is whose an API key is. KeyID names the key in the audit log without
 // being it.
-type Identity struct{ Team, Namespace, KeyID string }
+type KeyOwner struct{ Team, Namespace, KeyID string }
 
 // What [Keys] says when it refuses.
 var (
@@ -142,7 +142,7 @@ var (
 
 // Keys verifies API keys, in constant time and from memory.
 type Keys interface {
-	Verify(ctx context.Context, key string) (Identity, error)
+	Verify(ctx context.Context, key string) (KeyOwner, error)
 }
 
 // Tokens derives the tokens of a sandbox.

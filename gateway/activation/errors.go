@@ -64,23 +64,36 @@ const retryAfter = time.Second
 
 func retry(err error) error { return &RetryError{Err: err, After: retryAfter} }
 
+// scheduleErrors say what the scheduler's errors mean for the activation, in the
+// order in which they are looked for; docs/design/no-pod.md shows the whole chain.
+var scheduleErrors = []struct {
+	from, to error
+	passes   bool // will pass: a RetryError
+}{
+	{schedule.ErrInvalid, ErrInvalid, false},
+	{schedule.ErrForbidden, ErrForbidden, false},
+	{schedule.ErrUnavailable, ErrUnavailable, true}, // before the deadline, whose reason it can be
+	{schedule.ErrThrottled, ErrUnavailable, true},
+	{schedule.ErrDeadline, ErrNoCapacity, true},
+	{schedule.ErrPoolGone, ErrPoolNotFound, false},
+	{schedule.ErrShutdown, ErrPoolNotFound, false}, // fly tells the gateway's own stop apart
+}
+
 // fromSchedule says what a scheduler's error means for the activation. Errors of
 // Bind, which are this package's, pass through.
 func fromSchedule(err error) error {
-	away := errors.Is(err, schedule.ErrUnavailable) || errors.Is(err, schedule.ErrThrottled)
-	switch {
-	case isOurs(err):
+	if isOurs(err) {
 		return err
-	case errors.Is(err, schedule.ErrInvalid):
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	case errors.Is(err, schedule.ErrForbidden):
-		return fmt.Errorf("%w: %w", ErrForbidden, err)
-	case away:
-		return retry(fmt.Errorf("%w: %w", ErrUnavailable, err))
-	case errors.Is(err, schedule.ErrDeadline):
-		return retry(fmt.Errorf("%w: %w", ErrNoCapacity, err))
-	case errors.Is(err, schedule.ErrPoolGone), errors.Is(err, schedule.ErrShutdown): // the gateway's own stop is told apart by the caller
-		return fmt.Errorf("%w: %w", ErrPoolNotFound, err)
+	}
+	for _, m := range scheduleErrors {
+		if !errors.Is(err, m.from) {
+			continue
+		}
+		err = fmt.Errorf("%w: %w", m.to, err)
+		if m.passes {
+			err = retry(err)
+		}
+		return err
 	}
 	return err
 }

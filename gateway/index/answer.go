@@ -7,7 +7,8 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// State says what is known of a sandbox.
+// State says what this gateway's view shows of a sandbox: its record, and the pod of
+// its binding.
 type State int
 
 const (

@@ -90,8 +90,8 @@ func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 	return m, nil
 }
 
-// createError says in e2b's words why no sandbox was made. What it does not know
-// stays: a failure of ours.
+// createError says in e2b's words why no sandbox was made, as docs/design/no-pod.md
+// lists it. What it does not know stays: a failure of ours.
 func (x *Backend) createError(err error) error {
 	for _, m := range []struct{ from, to error }{
 		{activation.ErrNoCapacity, e2b.ErrNoCapacity},

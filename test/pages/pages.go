@@ -1,0 +1,67 @@
+// Package pages reads the tables of docs/design, so that a test can hold the code
+// against the page that describes it: Rows returns one table, cell by cell. Tests of
+// the packages that a page describes call it.
+package pages
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// None is the cell of something that does not apply.
+const None = "–"
+
+// Rows returns the rows of the table whose first row is header, in the page of that
+// name in docs/design: each a map from the header's cell to the row's. A page or
+// table that is missing fails the test.
+func Rows(t *testing.T, page string, header ...string) []map[string]string {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	file := filepath.Join(filepath.Dir(here), "..", "..", "docs", "design", page)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []map[string]string
+	inside := false
+	for line := range strings.Lines(string(text)) {
+		cells := split(line)
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			inside = false
+		case slices.Equal(cells, header):
+			inside = true
+		case inside && !strings.HasPrefix(line, "|---"):
+			if len(cells) != len(header) {
+				t.Fatalf("%s: %d cells, not %d: %q", page, len(cells), len(header), line)
+			}
+			row := map[string]string{}
+			for i, name := range header {
+				row[name] = cells[i]
+			}
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		t.Fatalf("%s: no table with the header %q", page, header)
+	}
+	return rows
+}
+
+func split(line string) []string {
+	cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+	for i := range cells {
+		cells[i] = strings.TrimSpace(cells[i])
+	}
+	return cells
+}
+
+// NoPod returns the chain of docs/design/no-pod.md.
+func NoPod(t *testing.T) []map[string]string {
+	t.Helper()
+	return Rows(t, "no-pod.md", "why", "schedule", "activation", "extproc", "a request's answer", "create")
+}
