@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
@@ -36,11 +37,24 @@ func TestStat(t *testing.T) {
 		e.GetType() != filesystempb.FileType_FILE_TYPE_FILE || e.SymlinkTarget != nil || e.GetOwner() == "" || e.GetModifiedTime().AsTime().IsZero() {
 		t.Errorf("file: %v %v", e, err)
 	}
-	if e, err := a.stat(dir + "/link"); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_FILE || e.GetSymlinkTarget() != path || e.GetName() != "link" {
+	// A link is described by itself; type and mode are those of what it leads to.
+	long := time.Now().Add(-time.Hour)
+	must(t, unix.Lutimes(dir+"/link", []unix.Timeval{unix.NsecToTimeval(long.UnixNano()), unix.NsecToTimeval(long.UnixNano())}))
+	if e, err := a.stat(dir + "/link"); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_FILE || e.GetMode() != 0o640 || e.GetSymlinkTarget() != path ||
+		e.GetName() != "link" || e.GetSize() != int64(len(path)) || e.GetPermissions() != "Lrwxrwxrwx" || e.GetModifiedTime().AsTime().Unix() != long.Unix() {
 		t.Errorf("link: %v %v", e, err)
 	}
-	if e, err := a.stat(dir + "/broken"); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_SYMLINK || e.GetSymlinkTarget() != "gone" {
-		t.Errorf("broken link: %v %v", e, err)
+	if os.Geteuid() == 0 {
+		must(t, os.Lchown(dir+"/link", 4321, 4321))
+		if e, err := a.stat(dir + "/link"); err != nil || e.GetOwner() != "4321" || e.GetGroup() != "4321" {
+			t.Errorf("the owner of a link: %v %v", e, err)
+		}
+	}
+	_ = os.Symlink("circle", dir+"/circle")
+	for name, target := range map[string]string{"broken": "gone", "circle": "circle"} {
+		if e, err := a.stat(dir + "/" + name); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_UNSPECIFIED || e.GetMode() != 0 || e.GetSymlinkTarget() != target || e.GetPermissions() != "Lrwxrwxrwx" {
+			t.Errorf("%s link: %v %v", name, e, err)
+		}
 	}
 	if e, err := a.stat(dir); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_DIRECTORY {
 		t.Errorf("directory: %v %v", e, err)
@@ -51,21 +65,52 @@ func TestStat(t *testing.T) {
 	wantCode(t, "below a file", err, connect.CodeInvalidArgument)
 	_, err = a.stat("a\x00b")
 	wantCode(t, "a zero byte", err, connect.CodeInvalidArgument)
+	_, err = a.stat("~bob/x")
+	wantCode(t, "another user's home", err, connect.CodeInvalidArgument)
 }
 
 func TestMetadata(t *testing.T) {
 	a := newAgent(t, Options{})
 	path := t.TempDir() + "/f"
-	a.want(200, `"metadata":{"author":"me ✓"}`, "POST", filesURL(path), "x", "Content-Type", octets, "X-Metadata-Author", "me ✓")
+	must(t, os.WriteFile(path, nil, 0o600))
 	if unix.Setxattr(path, "user.probe", []byte("1"), 0) != nil {
 		t.Skip("the file system keeps no attributes")
 	}
-	if e, err := a.stat(path); err != nil || len(e.GetMetadata()) != 1 || e.GetMetadata()["author"] != "me ✓" {
+	a.want(200, `"metadata":{"author":"me, (you)~"}`, "POST", filesURL(path), "x", "Content-Type", octets, "X-Metadata-Author", "me, (you)~")
+	if e, err := a.stat(path); err != nil || len(e.GetMetadata()) != 1 || e.GetMetadata()["author"] != "me, (you)~" {
 		t.Errorf("%v %v", e, err)
+	}
+	a.want(200, `"metadata":{"a":"1","b":"2"}`, "POST", filesURL(path), "x", "Content-Type", octets, "X-Metadata-A", "1", "X-Metadata-B", "2")
+	if e, err := a.stat(path); err != nil || len(e.GetMetadata()) != 2 {
+		t.Errorf("the old keys are still there: %v %v", e, err)
 	}
 	a.want(200, "", "POST", filesURL(path), "x", "Content-Type", octets)
 	if e, err := a.stat(path); err != nil || len(e.GetMetadata()) != 0 {
 		t.Errorf("a new file has the old one's metadata: %v %v", e, err)
+	}
+}
+
+// Metadata that cannot be stored is refused before anything is written: E2B's bounds.
+func TestMetadataIsJudgedFirst(t *testing.T) {
+	a := newAgent(t, Options{})
+	path := t.TempDir() + "/d/f"
+	for what, headers := range map[string][]string{
+		"no ASCII":              {"X-Metadata-Author", "me ✓"},
+		"a tab":                 {"X-Metadata-Author", "a\tb"},
+		"a long key":            {"X-Metadata-" + strings.Repeat("k", 247), "v"},
+		"4,097 bytes":           {"X-Metadata-K", strings.Repeat("v", 4096-len("user.e2b.k")+1)},
+		"4,097 bytes in shares": {"X-Metadata-A", strings.Repeat("v", 2048), "X-Metadata-B", strings.Repeat("v", 2048-2*len("user.e2b.a")+1)},
+	} {
+		a.want(400, "metadata", "POST", filesURL(path), "x", append(headers, "Content-Type", octets)...)
+		if _, err := os.Stat(filepath.Dir(path)); err == nil {
+			t.Errorf("%s: something was written", what)
+		}
+	}
+	a.want(200, "", "POST", filesURL(path), "x", "Content-Type", octets, "X-Metadata-"+strings.Repeat("k", 246), "v")
+	// At the bound the file system may have no place for it, which is no lack of space.
+	res, body := a.do("POST", filesURL(path+"2"), "x", "Content-Type", octets, "X-Metadata-K", strings.Repeat("v", 4096-len("user.e2b.k")))
+	if _, err := os.Stat(path + "2"); res.StatusCode != 200 && res.StatusCode != 400 || (err == nil) != (res.StatusCode == 200) {
+		t.Errorf("4,096 bytes: %d %s, %v", res.StatusCode, body, err)
 	}
 }
 
@@ -157,9 +202,6 @@ func TestWatchDir(t *testing.T) {
 		t.Helper()
 		for stream.Receive() {
 			e := stream.Msg().GetFilesystem()
-			if strings.Contains(e.GetName(), ".sandboxd-") {
-				t.Errorf("an unfinished file is seen: %s", e.GetName())
-			}
 			if e.GetType() == typ && e.GetName() == name {
 				if typ == filesystempb.EventType_EVENT_TYPE_WRITE && e.GetEntry().GetPath() != filepath.Join(dir, name) {
 					t.Errorf("the entry of %s is %v", name, e.GetEntry())

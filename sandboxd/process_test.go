@@ -289,3 +289,26 @@ func TestKillWithDaemonHoldingOutput(t *testing.T) {
 		_ = syscall.Kill(n, syscall.SIGKILL)
 	}
 }
+
+// Requests that name no process, no input, no event or no known signal have E2B's code.
+func TestKindsThatAreUnknown(t *testing.T) {
+	a := newAgent(t, Options{})
+	s := a.start(shell("read x"))
+	ctx := t.Context()
+	_, err := a.processes.SendInput(ctx, connect.NewRequest(&processpb.SendInputRequest{Process: pid(s.pid)}))
+	wantCode(t, "no input", err, connect.CodeUnimplemented)
+	_, err = a.processes.SendSignal(ctx, connect.NewRequest(&processpb.SendSignalRequest{Process: pid(s.pid), Signal: 1}))
+	wantCode(t, "another signal", err, connect.CodeUnimplemented)
+	_, err = a.processes.SendInput(ctx, connect.NewRequest(&processpb.SendInputRequest{}))
+	wantCode(t, "no process", err, connect.CodeUnimplemented)
+	pty := &processpb.ProcessInput{Input: &processpb.ProcessInput_Pty{Pty: []byte("x")}}
+	_, err = a.processes.SendInput(ctx, connect.NewRequest(&processpb.SendInputRequest{Process: pid(s.pid), Input: pty}))
+	wantCode(t, "terminal input without a terminal", err, connect.CodeFailedPrecondition)
+	stream := a.processes.StreamInput(ctx)
+	must(t, stream.Send(&processpb.StreamInputRequest{}))
+	_, err = stream.CloseAndReceive()
+	wantCode(t, "no event", err, connect.CodeUnimplemented)
+	_, err = a.processes.SendInput(ctx, connect.NewRequest(&processpb.SendInputRequest{Process: pid(s.pid), Input: stdin("x\n")}))
+	must(t, err)
+	s.wait()
+}

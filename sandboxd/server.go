@@ -89,7 +89,7 @@ func (s *Server) routes(caller *caller) http.Handler {
 	limit := connect.WithReadMaxBytes(maxMessage)
 	mux.Handle(processpb.NewProcessHandler(s.processes, limit))
 	mux.Handle(filesystempb.NewFilesystemHandler(s.filesystem, limit))
-	contents := files.New(caller, s.filesystem)
+	contents := files.New(caller)
 	mux.HandleFunc("GET /files", contents.Download)
 	mux.HandleFunc("POST /files", contents.Upload)
 	mux.HandleFunc("POST /files/compose", contents.Compose)

@@ -3,11 +3,11 @@ package files
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
@@ -46,32 +46,29 @@ func (s *Service) compose(w http.ResponseWriter, r *http.Request) (entry, error)
 	if err != nil {
 		return entry{}, err
 	}
-	sources, err := s.sources(u, body.SourcePaths)
+	metadata, err := metadataOf(r.Header)
+	if err != nil {
+		return entry{}, err
+	}
+	sources, err := s.sources(u, body.SourcePaths, destination)
 	if err != nil {
 		return entry{}, err
 	}
 	joined := &files{user: u, paths: sources}
 	defer joined.close()
-	written, err := s.store(u, destination, joined, metadataOf(r.Header), nil)
+	written, err := s.store(u, destination, joined, metadata, nil)
 	if err != nil {
 		return entry{}, err
 	}
-	if err := u.Act(func() error { return removeBut(destination, sources) }); err != nil {
+	if err := u.Act(func() error { return remove(sources) }); err != nil {
 		return entry{}, err
 	}
 	return written, nil
 }
 
-// removeBut removes the sources of a file that was composed.
-func removeBut(destination string, sources []string) error {
-	target, err := follow(destination)
-	if err != nil {
-		return err
-	}
+// remove removes what was composed. A source may have been named twice.
+func remove(sources []string) error {
 	for _, path := range sources {
-		if source, err := follow(path); err == nil && source == target {
-			continue // the result itself, perhaps by way of a link
-		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -79,20 +76,36 @@ func removeBut(destination string, sources []string) error {
 	return nil
 }
 
-// sources resolves the paths and checks that the user may read all before any is read.
-func (s *Service) sources(u users.User, asked []string) ([]string, error) {
+// sources resolves the paths and checks, before any is read, that the user may read all
+// and that none is the destination, by whatever name: it is emptied before it is filled.
+func (s *Service) sources(u users.User, asked []string, destination string) ([]string, error) {
+	var target fs.FileInfo
+	err := u.Act(func() error {
+		target, _ = os.Stat(destination) // nil if there is none, or none that the user may see
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	paths := make([]string, 0, len(asked))
 	for _, path := range asked {
-		path, err := s.resolve(u, path)
+		resolved, err := s.resolve(u, path)
 		if err != nil {
 			return nil, err
 		}
-		f, err := openRegular(u, path, unix.O_RDONLY)
+		f, err := openRegular(u, resolved)
 		if err != nil {
 			return nil, err
 		}
+		source, err := f.Stat()
 		_ = f.Close()
-		paths = append(paths, path)
+		if err != nil {
+			return nil, err
+		}
+		if resolved == destination || target != nil && os.SameFile(source, target) {
+			return nil, badRequest(fmt.Sprintf("source path '%s' cannot be the same as destination", path))
+		}
+		paths = append(paths, resolved)
 	}
 	return paths, nil
 }
@@ -111,7 +124,7 @@ func (f *files) Read(p []byte) (int, error) {
 			if len(f.paths) == 0 {
 				return 0, io.EOF
 			}
-			opened, err := openRegular(f.user, f.paths[0], unix.O_RDONLY)
+			opened, err := openRegular(f.user, f.paths[0])
 			if err != nil {
 				return 0, err
 			}

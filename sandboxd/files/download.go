@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Download serves GET and HEAD /files.
@@ -58,7 +56,7 @@ func (s *Service) open(r *http.Request) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := openRegular(u, path, unix.O_RDONLY)
+	f, err := openRegular(u, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, failure{http.StatusNotFound, fmt.Sprintf("path '%s' does not exist", path)}
 	}

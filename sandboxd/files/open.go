@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -10,23 +11,33 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// openRegular opens a regular file for its contents, with the user's rights.
-func openRegular(u users.User, path string, flags uint64) (f *os.File, err error) {
-	err = u.Act(func() (err error) {
-		f, err = open(path, flags, 0)
+// openRegular opens a regular file for reading, with the user's rights.
+func openRegular(u users.User, path string) (f *os.File, err error) {
+	err = u.Act(func() error {
+		info, err := os.Stat(path)
+		if err == nil {
+			f, err = openKnown(path, info, unix.O_RDONLY)
+		}
 		return err
 	})
+	return f, err
+}
+
+// openKnown opens a file that info was read of, if it is a regular one: to open another
+// kind may wait, or do something to a device. What was opened is looked at again, since
+// the path may lead to another file by then. Call with the user's rights.
+func openKnown(path string, info fs.FileInfo, flags uint64) (*os.File, error) {
+	if err := mustBeRegular(path, info); err != nil {
+		return nil, err
+	}
+	f, err := open(path, flags, 0)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-	case info.IsDir():
-		err = badRequest(fmt.Sprintf("path '%s' is a directory", path))
-	case !info.Mode().IsRegular():
-		err = badRequest(fmt.Sprintf("path '%s' is not a regular file", path))
-	default:
+	if info, err = f.Stat(); err == nil {
+		err = mustBeRegular(path, info)
+	}
+	if err == nil {
 		err = refuseKernel(f)
 	}
 	if err != nil {
@@ -34,6 +45,16 @@ func openRegular(u users.User, path string, flags uint64) (f *os.File, err error
 		return nil, err
 	}
 	return f, nil
+}
+
+func mustBeRegular(path string, info fs.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return badRequest(fmt.Sprintf("path '%s' is a directory", path))
+	case !info.Mode().IsRegular():
+		return badRequest(fmt.Sprintf("path '%s' is not a regular file", path))
+	}
+	return nil
 }
 
 // open opens a file with this thread's rights. Links of procfs to what a process holds

@@ -1,12 +1,13 @@
 package files
 
 import (
+	"compress/flate"
+	"compress/gzip"
 	"errors"
 	"io"
 	"io/fs"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/sandlane/sandlane/sandboxd/access"
@@ -21,22 +22,11 @@ type Caller interface {
 	Workdir() string
 }
 
-// Watchers are told of every file that was written, by its path without
-// symbolic links.
-type Watchers interface {
-	Wrote(path string)
-}
-
 // Service serves the contents of files. It is safe for concurrent use.
-type Service struct {
-	caller   Caller
-	watchers Watchers
-}
+type Service struct{ caller Caller }
 
 // New returns a service.
-func New(caller Caller, watchers Watchers) *Service {
-	return &Service{caller: caller, watchers: watchers}
-}
+func New(caller Caller) *Service { return &Service{caller: caller} }
 
 // entry is what an upload answers for each file.
 type entry struct {
@@ -62,10 +52,7 @@ func badRequest(message string) error { return failure{http.StatusBadRequest, me
 
 // resolve makes a path absolute for a user.
 func (s *Service) resolve(u users.User, path string) (string, error) {
-	if strings.ContainsRune(path, 0) {
-		return "", badRequest("a path cannot hold a zero byte")
-	}
-	return u.Resolve(path, s.caller.Workdir()), nil
+	return u.Resolve(path, s.caller.Workdir())
 }
 
 // fail answers with the status of an error.
@@ -73,11 +60,14 @@ func fail(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	var own failure
 	var tooLarge *http.MaxBytesError
+	var corrupt flate.CorruptInputError
 	switch {
 	case errors.As(err, &own):
 		status = own.status
 	case errors.As(err, &tooLarge):
 		status = http.StatusRequestEntityTooLarge
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+		status = http.StatusBadRequest
 	case errors.Is(err, users.ErrUnknown):
 		status = http.StatusUnauthorized
 	case errors.Is(err, users.ErrNotPermitted), errors.Is(err, fs.ErrPermission):
@@ -86,8 +76,8 @@ func fail(w http.ResponseWriter, err error) {
 		status = http.StatusInsufficientStorage
 	case errors.Is(err, fs.ErrNotExist):
 		status = http.StatusNotFound
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENAMETOOLONG),
-		errors.Is(err, syscall.ELOOP), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, users.ErrPath), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, fs.ErrExist),
+		errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP), errors.Is(err, io.ErrUnexpectedEOF):
 		status = http.StatusBadRequest
 	}
 	access.Error(w, status, err.Error())

@@ -14,10 +14,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-const metadataHeader = "X-Metadata-"
-
-// Upload serves POST /files. Each file is there whole or not at all; of several,
-// those before one that failed are there.
+// Upload serves POST /files. Of several files those before one that failed are there.
 func (s *Service) Upload(w http.ResponseWriter, r *http.Request) {
 	entries, err := s.upload(r)
 	if err != nil {
@@ -37,11 +34,14 @@ func (s *Service) upload(r *http.Request) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	metadata := metadataOf(r.Header)
+	metadata, err := metadataOf(r.Header)
+	if err != nil {
+		return nil, err
+	}
 	path := r.URL.Query().Get("path")
 	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case err == nil && kind == "multipart/form-data" && parameters["boundary"] != "":
+	case err == nil && (kind == "multipart/form-data" || kind == "multipart/mixed") && parameters["boundary"] != "":
 		return s.uploadParts(u, path, multipart.NewReader(body, parameters["boundary"]), metadata)
 	case err == nil && kind == "application/octet-stream":
 		if path == "" {
@@ -65,12 +65,12 @@ func unpack(r *http.Request) (io.Reader, error) {
 		}
 		return unpacked, nil
 	default:
-		return nil, failure{http.StatusUnsupportedMediaType, fmt.Sprintf("the content encoding '%s' is not supported", encoding)}
+		return nil, badRequest(fmt.Sprintf("the content encoding '%s' is not supported", encoding))
 	}
 }
 
-// uploadParts stores every part that is called file. The part's file name is its
-// path, unless the request has one.
+// uploadParts stores every part that is called file, if any. The part's file name is
+// its path, unless the request has one.
 func (s *Service) uploadParts(u users.User, path string, parts *multipart.Reader, metadata map[string]string) ([]entry, error) {
 	entries, seen := []entry{}, map[string]bool{}
 	for {
@@ -99,9 +99,6 @@ func (s *Service) uploadParts(u users.User, path string, parts *multipart.Reader
 		}
 		entries = append(entries, written)
 	}
-	if len(entries) == 0 {
-		return nil, badRequest("no part called 'file' in the form")
-	}
 	return entries, nil
 }
 
@@ -112,19 +109,4 @@ func fileName(part *multipart.Part) string {
 		return ""
 	}
 	return parameters["filename"]
-}
-
-func metadataOf(header http.Header) map[string]string {
-	var all map[string]string
-	for name, values := range header {
-		key, found := strings.CutPrefix(name, metadataHeader)
-		if !found || key == "" {
-			continue
-		}
-		if all == nil {
-			all = map[string]string{}
-		}
-		all[strings.ToLower(key)] = values[0]
-	}
-	return all
 }

@@ -5,6 +5,5 @@
 // runs with the rights of the request's user (users.User.Act), so that the permissions
 // of files hold for it and links lead nowhere else.
 //
-// Package sandboxd mounts it; package files describes entries with Describe's
-// rules and reports its writes to it.
+// Package sandboxd mounts it; package files takes from it how metadata is stored.
 package filesystem

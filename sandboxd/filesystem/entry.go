@@ -22,31 +22,35 @@ type Namer interface {
 	Names(uid, gid uint32) (user, group string)
 }
 
-// Describe describes what is at an absolute path. A symbolic link has the type
-// of what it leads to, so that SDKs list it; a broken one is a symlink.
+// Describe describes what is at an absolute path. Type and mode of a symbolic link are
+// those of what it leads to, as E2B's SDKs expect, and so is its metadata; the rest is
+// the link's own. A link that leads nowhere, or to where this thread may not look, has
+// no type and no mode.
 func Describe(path string, namer Namer) (*filesystempb.EntryInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
-	entry := &filesystempb.EntryInfo{Name: valid(filepath.Base(path)), Path: valid(path)}
-	if info.Mode()&fs.ModeSymlink != 0 {
-		target, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			target, _ = os.Readlink(path)
-		} else if followed, err := os.Lstat(target); err == nil {
-			info = followed
-		}
-		entry.SymlinkTarget = new(valid(target))
+	entry := &filesystempb.EntryInfo{
+		Name: valid(filepath.Base(path)), Path: valid(path),
+		Size: info.Size(), Permissions: info.Mode().String(), ModifiedTime: timestamppb.New(info.ModTime()),
 	}
-	entry.Type = fileType(info.Mode())
-	entry.Size = info.Size()
-	entry.Mode = uint32(info.Mode().Perm())
-	entry.Permissions = info.Mode().String()
-	entry.ModifiedTime = timestamppb.New(info.ModTime())
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		entry.Owner, entry.Group = namer.Names(stat.Uid, stat.Gid)
 	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			info, err = os.Lstat(target)
+		} else {
+			target, _ = os.Readlink(path)
+		}
+		entry.SymlinkTarget = new(valid(target))
+		if err != nil {
+			return entry, nil
+		}
+	}
+	entry.Type, entry.Mode = fileType(info.Mode()), uint32(info.Mode().Perm())
 	if info.Mode().IsRegular() {
 		entry.Metadata = Metadata(path)
 	}
@@ -68,17 +72,27 @@ func fileType(mode fs.FileMode) filesystempb.FileType {
 // Metadata returns the metadata of a file, nil when it has none or its file
 // system keeps none.
 func Metadata(path string) map[string]string {
-	list := readXattr(func(buf []byte) (int, error) { return unix.Listxattr(path, buf) })
 	var all map[string]string
-	for name := range strings.SplitSeq(string(list), "\x00") {
-		key, ours := strings.CutPrefix(name, XattrPrefix)
-		if !ours {
-			continue
-		}
+	for _, key := range keys(readXattr(func(buf []byte) (int, error) { return unix.Listxattr(path, buf) })) {
 		if all == nil {
 			all = map[string]string{}
 		}
-		all[valid(key)] = valid(string(readXattr(func(buf []byte) (int, error) { return unix.Getxattr(path, name, buf) })))
+		all[valid(key)] = valid(string(readXattr(func(buf []byte) (int, error) { return unix.Getxattr(path, XattrPrefix+key, buf) })))
+	}
+	return all
+}
+
+// MetadataKeys returns the keys of an open file's metadata.
+func MetadataKeys(fd int) []string {
+	return keys(readXattr(func(buf []byte) (int, error) { return unix.Flistxattr(fd, buf) }))
+}
+
+// keys are those of metadata in a list of extended attributes.
+func keys(list []byte) (all []string) {
+	for name := range strings.SplitSeq(string(list), "\x00") {
+		if key, ours := strings.CutPrefix(name, XattrPrefix); ours {
+			all = append(all, key)
+		}
 	}
 	return all
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -153,17 +152,6 @@ func (n *notifier) wanted(dir string) bool {
 func (n *notifier) forget(path string) {
 	if wd, known := n.tree.drop(path); known && !n.closed {
 		_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) // one that is gone is as good
-	}
-}
-
-// wrote tells of a file that sandboxd wrote. Of one in a directory that is not watched,
-// which the user may not be allowed to read, nothing is told.
-func (n *notifier) wrote(path string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	dir := filepath.Dir(path)
-	if _, watched := n.tree.wds[dir]; watched {
-		n.tell(dir, path, unix.IN_MODIFY, nil)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"connectrpc.com/connect"
@@ -45,14 +44,14 @@ func (s *Service) Close() { s.watchers.close() }
 
 // resolve returns the user of a request and the absolute path it means.
 func (s *Service) resolve(header http.Header, path string) (users.User, string, error) {
-	if strings.ContainsRune(path, 0) {
-		return users.User{}, "", connect.NewError(connect.CodeInvalidArgument, errors.New("a path cannot hold a zero byte"))
-	}
 	u, err := s.caller.User(header)
 	if err != nil {
 		return u, "", err
 	}
-	return u, u.Resolve(path, s.caller.Workdir()), nil
+	if path, err = u.Resolve(path, s.caller.Workdir()); err != nil {
+		return u, "", connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	return u, path, nil
 }
 
 // Stat describes one entry.

@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -33,17 +31,6 @@ type collector struct {
 	mu     sync.Mutex // guards events and err
 	events []*filesystempb.FilesystemEvent
 	err    error // why events are missing, told once
-}
-
-// Wrote tells the watchers that sandboxd wrote a file, whose path has no symbolic
-// links: inotify shows that as a rename only. It does not block for long.
-func (s *Service) Wrote(path string) {
-	s.watchers.mu.Lock()
-	all := slices.Collect(maps.Values(s.watchers.notifiers))
-	s.watchers.mu.Unlock()
-	for _, n := range all {
-		n.wrote(path)
-	}
 }
 
 func (s *Service) watch(header http.Header, req request) (*watcher, error) {
@@ -147,6 +134,11 @@ func (s *Service) RemoveWatcher(_ context.Context, req *connect.Request[filesyst
 func (c *collector) add(event *filesystempb.FilesystemEvent) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	last := len(c.events) - 1
+	if last >= 0 && event.GetType() == filesystempb.EventType_EVENT_TYPE_WRITE && c.events[last].GetType() == event.GetType() && c.events[last].GetName() == event.GetName() {
+		c.events[last] = event // a file that is written in many pieces; with its last entry
+		return nil
+	}
 	if len(c.events) >= maxPending {
 		c.err = errOverflow
 		return nil

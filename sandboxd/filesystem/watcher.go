@@ -113,8 +113,11 @@ func (w *watcher) nameOf(path string) string {
 func (w *watcher) push(path, name string, mask uint32) {
 	w.mu.Lock()
 	for _, t := range eventTypes {
+		last := len(w.pending) - 1
 		switch {
 		case mask&t.mask == 0:
+		case t.typ == filesystempb.EventType_EVENT_TYPE_WRITE && last >= 0 && w.pending[last] == change{path, name, t.typ}:
+			// a file that is written in many pieces; the kernel joins such events too
 		case len(w.pending) < maxPending:
 			w.pending = append(w.pending, change{path, name, t.typ})
 		default:

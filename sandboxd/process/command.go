@@ -24,7 +24,10 @@ const sdkShell, anyShell = "/bin/bash", "/bin/sh"
 // command builds what to run, without streams. Later environments win: the image's,
 // the user's, the sandbox's, the request's. Nothing else of sandboxd's own is handed on.
 func command(config *processpb.ProcessConfig, user users.User, caller Caller) (*exec.Cmd, error) {
-	dir := user.Resolve(config.GetCwd(), caller.Workdir())
+	dir, err := user.Resolve(config.GetCwd(), caller.Workdir())
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		if config.GetCwd() != "" {
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("cwd '%s' does not exist", dir))

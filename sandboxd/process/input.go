@@ -39,7 +39,7 @@ func (in *input) write(ctx context.Context, piece *processpb.ProcessInput) error
 		}
 		data = kind.Pty
 	default:
-		return connect.NewError(connect.CodeInvalidArgument, errors.New("no input in the request"))
+		return connect.NewError(connect.CodeUnimplemented, errors.New("invalid input type: send stdin or pty"))
 	}
 	if in.file == nil || in.isClosed() {
 		return connect.NewError(connect.CodeFailedPrecondition, errors.New("stdin not enabled or closed"))

@@ -86,7 +86,7 @@ func (r *registry) find(selector *processpb.ProcessSelector, ended bool) (*proc,
 		}
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("process with tag %s not found", s.Tag))
 	}
-	return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("no process selected"))
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("no process selected: send a pid or a tag"))
 }
 
 // list returns the running processes by pid.

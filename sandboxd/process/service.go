@@ -139,6 +139,9 @@ func (s *Service) StreamInput(ctx context.Context, stream *connect.ClientStream[
 			if err := p.input.write(ctx, event.Data.GetInput()); err != nil {
 				return nil, err
 			}
+		case *processpb.StreamInputRequest_Keepalive:
+		default:
+			return nil, connect.NewError(connect.CodeUnimplemented, errors.New("invalid event type: send start, data or keepalive"))
 		}
 	}
 	if err := stream.Err(); err != nil {
@@ -160,7 +163,7 @@ func (s *Service) SendSignal(_ context.Context, req *connect.Request[processpb.S
 	case processpb.Signal_SIGNAL_SIGTERM:
 		sig = syscall.SIGTERM
 	default:
-		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("invalid signal: only SIGKILL and SIGTERM can be sent"))
+		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("invalid signal: only SIGKILL and SIGTERM can be sent"))
 	}
 	running, err := p.signal(sig)
 	if err != nil {

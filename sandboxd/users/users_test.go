@@ -72,12 +72,17 @@ func TestResolve(t *testing.T) {
 		{"", "/work", "/work"},
 		{"~", "/work", "/home/user"},
 		{"~/a", "/work", "/home/user/a"},
-		{"~a", "/work", "/work/~a"},
+		{"./~a", "/work", "/work/~a"},
 		{"a/../b", "", "/home/user/b"},
 		{"/x//y/", "/work", "/x/y"},
 	} {
-		if got := u.Resolve(c.path, c.workdir); got != c.want {
-			t.Errorf("Resolve(%q, %q) = %q, want %q", c.path, c.workdir, got, c.want)
+		if got, err := u.Resolve(c.path, c.workdir); got != c.want || err != nil {
+			t.Errorf("Resolve(%q, %q) = %q, %v, want %q", c.path, c.workdir, got, err, c.want)
+		}
+	}
+	for _, path := range []string{"~bob", "~bob/x", "~~/x", "a\x00b", "/a\x00"} {
+		if got, err := u.Resolve(path, "/work"); got != "" || !errors.Is(err, ErrPath) {
+			t.Errorf("Resolve(%q) = %q, %v", path, got, err)
 		}
 	}
 }
