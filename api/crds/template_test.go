@@ -28,6 +28,15 @@ var templates = []struct{ name, template, want string }{
 	{"privileged init container", `{spec: {initContainers: [{name: i, securityContext: {privileged: true}}], containers: [{name: a}]}}`, "privileged is refused, also in initContainers"},
 	{"capability", `{spec: {containers: [{name: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]}}`, "capabilities.add is refused"},
 	{"capability of an init container", `{spec: {initContainers: [{name: i, securityContext: {capabilities: {add: [ALL]}}}], containers: [{name: a}]}}`, "capabilities.add is refused, also in initContainers"},
+	{"procMount", `{spec: {hostUsers: false, containers: [{name: a}, {name: b, securityContext: {procMount: Unmasked}}]}}`, "procMount Unmasked is refused"},
+	{"procMount of an init container", `{spec: {initContainers: [{name: i, securityContext: {procMount: Unmasked}}], containers: [{name: a}]}}`, "procMount Unmasked is refused, also in initContainers"},
+	{"seccomp", `{spec: {containers: [{name: a}, {name: b, securityContext: {seccompProfile: {type: Unconfined}}}]}}`, "Unconfined is refused: "},
+	{"seccomp of an init container", `{spec: {initContainers: [{name: i, securityContext: {seccompProfile: {type: Unconfined}}}], containers: [{name: a}]}}`, "Unconfined is refused, also in initContainers"},
+	{"seccomp of the pod", `{spec: {securityContext: {seccompProfile: {type: Unconfined}}, containers: [{name: a}]}}`, "Unconfined is refused for the pod"},
+	{"AppArmor", `{spec: {containers: [{name: a, securityContext: {appArmorProfile: {type: Unconfined}}}]}}`, "Unconfined is refused: "},
+	{"AppArmor of an init container", `{spec: {initContainers: [{name: i, securityContext: {appArmorProfile: {type: Unconfined}}}], containers: [{name: a}]}}`, "Unconfined is refused, also in initContainers"},
+	{"AppArmor of the pod", `{spec: {securityContext: {appArmorProfile: {type: Unconfined}}, containers: [{name: a}]}}`, "Unconfined is refused for the pod"},
+	{"AppArmor by annotation", `{metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/a: unconfined}}, spec: {containers: [{name: a}]}}`, "annotations for AppArmor are refused"},
 	{"empty", `{}`, "a template needs at least one container"},
 	{"no containers", `{spec: {containers: []}}`, "a template needs at least one container"},
 	{"containers missing", `{spec: {}}`, "spec.containers: Required value"},
@@ -54,7 +63,7 @@ func TestTemplateAccepted(t *testing.T) {
 		"plain":               `{spec: ` + container + `}`,
 		"port":                `{spec: ` + containerPorts + `}`,
 		"refused fields off":  `{spec: {hostNetwork: false, hostPID: false, hostIPC: false, shareProcessNamespace: false, containers: [{name: a, ports: [{containerPort: 1, hostPort: 0}]}]}}`,
-		"less than usual":     `{spec: {containers: [{name: a, securityContext: {privileged: false, capabilities: {drop: [ALL], add: []}}}]}}`,
+		"less than usual":     `{spec: {containers: [{name: a, securityContext: {privileged: false, capabilities: {drop: [ALL], add: []}, procMount: Default, seccompProfile: {type: RuntimeDefault}, appArmorProfile: {type: RuntimeDefault}}}]}}`,
 		"integer quantities":  `{spec: {containers: [{name: a, resources: {limits: {cpu: 2, memory: 100000000}}}]}}`,
 		"probe by port name":  `{spec: {containers: [{name: a, readinessProbe: {httpGet: {port: http}}}]}}`,
 		"labels and metadata": `{metadata: {labels: {a: b}, annotations: {c: d}}, spec: ` + container + `}`,
@@ -95,6 +104,8 @@ func TestTemplateAllows(t *testing.T) {
 		"HostPath":     `{volumes: [{name: w, hostPath: {path: /}}], containers: [{name: a}]}`,
 		"Privileged":   `{initContainers: [{name: i, securityContext: {privileged: true}}], containers: [{name: a, securityContext: {privileged: true}}]}`,
 		"Capabilities": `{containers: [{name: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]}`,
+		"ProcMount":    `{initContainers: [{name: i, securityContext: {procMount: Unmasked}}], containers: [{name: a, securityContext: {procMount: Unmasked}}]}`,
+		"Unconfined":   `{securityContext: {seccompProfile: {type: Unconfined}}, initContainers: [{name: i, securityContext: {appArmorProfile: {type: Unconfined}}}], containers: [{name: a, securityContext: {seccompProfile: {type: Unconfined}}}]}`,
 	}
 	for needed, spec := range parts {
 		for allowed := range parts {

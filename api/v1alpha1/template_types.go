@@ -19,7 +19,7 @@ type SandboxTemplate struct {
 }
 
 // NodeAccess is a way from a pod to its node.
-// +kubebuilder:validation:Enum=HostPath;Privileged;Capabilities
+// +kubebuilder:validation:Enum=HostPath;Privileged;Capabilities;ProcMount;Unconfined
 type NodeAccess string
 
 // The ways from a pod to its node that can be allowed.
@@ -30,6 +30,12 @@ const (
 	AllowPrivileged NodeAccess = "Privileged"
 	// AllowCapabilities allows containers with capabilities beyond the runtime's own.
 	AllowCapabilities NodeAccess = "Capabilities"
+	// AllowProcMount allows containers whose /proc shows and takes all that the
+	// runtime hides of it (procMount: Unmasked).
+	AllowProcMount NodeAccess = "ProcMount"
+	// AllowUnconfined allows containers without the runtime's profile of system calls
+	// (seccomp) or of AppArmor.
+	AllowUnconfined NodeAccess = "Unconfined"
 )
 
 // SandboxTemplateSpec describes the pods of a pool.
@@ -38,6 +44,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Capabilities' in self.allow) || !has(self.template.spec) || self.template.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.capabilities) || !has(c.securityContext.capabilities.add) || size(c.securityContext.capabilities.add) == 0)",message="capabilities.add is refused: SYS_ADMIN and others open the node to a sandbox; a SandboxTemplate may allow Capabilities"
 // +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Privileged' in self.allow) || !has(self.template.spec) || !has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || !c.securityContext.privileged)",message="privileged is refused, also in initContainers: a sandbox would own its node; a SandboxTemplate may allow Privileged"
 // +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Capabilities' in self.allow) || !has(self.template.spec) || !has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, !has(c.securityContext) || !has(c.securityContext.capabilities) || !has(c.securityContext.capabilities.add) || size(c.securityContext.capabilities.add) == 0)",message="capabilities.add is refused, also in initContainers: SYS_ADMIN and others open the node to a sandbox; a SandboxTemplate may allow Capabilities"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'ProcMount' in self.allow) || !has(self.template.spec) || self.template.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.procMount) || c.securityContext.procMount != 'Unmasked')",message="procMount Unmasked is refused: a sandbox could change its node by /proc; a SandboxTemplate may allow ProcMount"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.spec) || self.template.spec.containers.all(c, !has(c.securityContext) || ((!has(c.securityContext.seccompProfile) || c.securityContext.seccompProfile.type != 'Unconfined') && (!has(c.securityContext.appArmorProfile) || c.securityContext.appArmorProfile.type != 'Unconfined')))",message="Unconfined is refused: a sandbox without a profile of system calls or AppArmor reaches more of its node's kernel; a SandboxTemplate may allow Unconfined"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'ProcMount' in self.allow) || !has(self.template.spec) || !has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, !has(c.securityContext) || !has(c.securityContext.procMount) || c.securityContext.procMount != 'Unmasked')",message="procMount Unmasked is refused, also in initContainers: a sandbox could change its node by /proc; a SandboxTemplate may allow ProcMount"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.spec) || !has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, !has(c.securityContext) || ((!has(c.securityContext.seccompProfile) || c.securityContext.seccompProfile.type != 'Unconfined') && (!has(c.securityContext.appArmorProfile) || c.securityContext.appArmorProfile.type != 'Unconfined')))",message="Unconfined is refused, also in initContainers: a sandbox without a profile of system calls or AppArmor reaches more of its node's kernel; a SandboxTemplate may allow Unconfined"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.spec) || !has(self.template.spec.securityContext) || ((!has(self.template.spec.securityContext.seccompProfile) || self.template.spec.securityContext.seccompProfile.type != 'Unconfined') && (!has(self.template.spec.securityContext.appArmorProfile) || self.template.spec.securityContext.appArmorProfile.type != 'Unconfined'))",message="Unconfined is refused for the pod: sandboxes without a profile of system calls or AppArmor reach more of their node's kernel; a SandboxTemplate may allow Unconfined"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.metadata) || !has(self.template.metadata.annotations) || self.template.metadata.annotations.all(k, !k.startsWith('container.apparmor.security.beta.kubernetes.io/'))",message="annotations for AppArmor are refused: use appArmorProfile; a SandboxTemplate may allow Unconfined"
 type SandboxTemplateSpec struct {
 	// Template is the pod to run. hostNetwork, hostPID, hostIPC, hostPort and
 	// shareProcessNamespace are refused: each would let a sandbox reach its
@@ -55,7 +67,7 @@ type SandboxTemplateSpec struct {
 	// for the cluster, can say so: a template embedded in a pool cannot.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:MaxItems=5
 	Allow []NodeAccess `json:"allow,omitempty"`
 	// IdleImage is what the first container runs until it is claimed. Empty
 	// means the template's own image.
