@@ -40,6 +40,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	if !utf8.Valid(data) {
 		return refuse(http.StatusBadRequest, "The request's body is not valid UTF-8.")
 	}
+	if loneSurrogate(data) {
+		return refuse(http.StatusBadRequest, "The request's body has half of a character: a surrogate without its other half.")
+	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
 	return nil
 }

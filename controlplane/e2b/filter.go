@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // filter says which sandboxes a list has. Its zero fields leave all.
@@ -24,7 +25,7 @@ func newFilter(metadata *string) (*filter, error) {
 	}
 	var ok bool
 	if f.metadata, ok = parseMetadata(*metadata); !ok {
-		return nil, refuse(http.StatusBadRequest, "metadata: must have the form key=value&key=value, with keys and values escaped")
+		return nil, refuse(http.StatusBadRequest, "metadata: must have the form key=value&key=value, with keys and values of UTF-8, escaped")
 	}
 	return f, nil
 }
@@ -47,6 +48,9 @@ func parseMetadata(query string) (map[string]string, bool) {
 		}
 		if value, err = url.QueryUnescape(value); err != nil {
 			return nil, false
+		}
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return nil, false // no sandbox has such metadata
 		}
 		pairs[key] = value
 	}

@@ -152,6 +152,18 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// A filter of text that is not UTF-8 finds nothing, and its sender should know.
+func TestMetadataFilterMustBeUTF8(t *testing.T) {
+	s := newServer(t, newFake(), nil)
+	for _, query := range []string{"a%3D%25FF", "%25C3%2528%3Da", "a%3D%25ED%25A0%2580", "a%3D%FF"} {
+		for _, path := range []string{"/v2/sandboxes", "/sandboxes"} {
+			if w := ask(t, s, "GET", path+"?metadata="+query, keyA, ""); w.Code != 400 {
+				t.Errorf("%s?metadata=%s: %d %s", path, query, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 // escape does to metadata what the SDKs do, but for the last time, the URL's.
 func escape(metadata map[string]string) string {
 	values := url.Values{}

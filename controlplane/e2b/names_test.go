@@ -55,12 +55,22 @@ func TestBodyMustBeUTF8(t *testing.T) {
 	for _, body := range []string{
 		"{\"templateID\":\"base\",\"metadata\":{\"a\":\"\xff\"}}", "{\"templateID\":\"base\",\"metadata\":{\"\xc3\x28\":\"a\"}}",
 		"{\"templateID\":\"base\",\"envVars\":{\"A\":\"\xed\xa0\x80\"}}",
+		`{"templateID":"base","metadata":{"a":"\ud83d"}}`, `{"templateID":"base","metadata":{"a":"\ude00"}}`,
+		`{"templateID":"base","metadata":{"a":"\ud83dx\ude00"}}`, `{"templateID":"base","metadata":{"a":"\ude00\ud83d"}}`,
+		`{"templateID":"base","metadata":{"a":"\uD83D\uD83D\uDE00"}}`, `{"templateID":"base","metadata":{"\ud83d":"a"}}`,
+		`{"templateID":"base","metadata":{"a":"\\\ud83d"}}`, `{"templateID":"base","metadata":{"a":"\u0041\udfff"}}`,
 	} {
 		if w := ask(t, s, "POST", "/v2/sandboxes", keyA, body); w.Code != 400 {
 			t.Errorf("%q: %d %s", body, w.Code, w.Body)
 		}
 	}
-	if w := ask(t, s, "POST", "/v2/sandboxes", keyA, `{"templateID":"base","metadata":{"a":"ä€😀"}}`); w.Code != 201 || len(f.made) != 1 {
-		t.Errorf("valid UTF-8: %d %s; made %d", w.Code, w.Body, len(f.made))
+	for value, want := range map[string]string{
+		"ä€😀": "ä€😀", `\ud83d\ude00\uD83D\uDE00`: "😀😀", `\\ud83d`: `\ud83d`, `\n\\\u0041\"`: "\n\\A\"", `\ufffd`: "\ufffd",
+	} {
+		if w := ask(t, s, "POST", "/v2/sandboxes", keyA, `{"templateID":"base","metadata":{"a":"`+value+`"}}`); w.Code != 201 {
+			t.Errorf("%s: %d %s", value, w.Code, w.Body)
+		} else if got := f.made[len(f.made)-1].Metadata["a"]; got != want {
+			t.Errorf("%s: made with %q, want %q", value, got, want)
+		}
 	}
 }
