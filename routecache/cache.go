@@ -21,6 +21,7 @@ type Cache struct {
 	refusals refusals
 	flights  flights
 	metrics  *metrics
+	observer Observer // nil for none
 
 	refused atomic.Uint64 // Puts that were turned away
 }
@@ -51,6 +52,9 @@ func (c *Cache) Get(id string) *Route {
 	s, _ := c.shard(id)
 	s.mu.Lock()
 	r, _ := s.lru.Get(id)
+	if s.observer != nil && r != nil && r.Mark() == 0 {
+		s.observer.Added(r)
+	}
 	s.mu.Unlock()
 	return r
 }

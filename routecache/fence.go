@@ -24,20 +24,21 @@ func (c *Cache) Fence(ctx context.Context, batch []Fence) error {
 	for i := range c.shards {
 		c.shards[i].dropOlder(f)
 	}
-	if err := c.flights.wait(ctx); err != nil {
-		return fmt.Errorf("fence of %d addresses: waiting for handlers in flight: %w", len(f.byAddr), err)
+	if err := c.WaitFlights(ctx); err != nil {
+		return fmt.Errorf("fence of %d addresses: %w", len(f.byAddr), err)
 	}
 	c.metrics.fence.Observe(time.Since(start).Seconds())
 	return nil
 }
 
 // WaitFlights returns nil when every handler that was in flight at the call has
-// left, or the context's error.
+// left, and no one is about to use what the observer has shown before, or the
+// context's error.
 func (c *Cache) WaitFlights(ctx context.Context) error {
 	if err := c.flights.wait(ctx); err != nil {
 		return fmt.Errorf("waiting for handlers in flight: %w", err)
 	}
-	return nil
+	return c.WaitObserved(ctx)
 }
 
 // PodsSeen says that the gateway's own pod watch has reached rv: every event up

@@ -52,6 +52,13 @@ func (r *Route) InPool() Pool {
 	return r.Pool.Value()
 }
 
+// Mark returns what the cache's observer has set; 0 at first. Only the observer calls
+// it, from its methods.
+func (r *Route) Mark() uint32 { return r.Stamp.mark }
+
+// SetMark keeps a number for the cache's observer.
+func (r *Route) SetMark(n uint32) { r.Stamp.mark = n }
+
 // Same reports whether both routes stand for the same claim on the same pod.
 func (r *Route) Same(o *Route) bool {
 	return r == o || r.SandboxID == o.SandboxID && r.ClaimID == o.ClaimID && r.PodUID == o.PodUID
@@ -61,8 +68,24 @@ func (r *Route) Same(o *Route) bool {
 // requests are held for an idle release, and whether it has as many open as it may. The zero value has never been touched. Safe for concurrent use.
 type Stamp struct {
 	nanos atomic.Int64
-	held  atomic.Bool
-	full  atomic.Bool
+	flags atomic.Uint32
+	// mark is the cache's observer's own: of a claim's routes one is cached at most.
+	// Guarded by the shard of the claim's sandbox. It stands here for its room.
+	mark uint32
+}
+
+// Flags of a Stamp.
+const (
+	stampHeld = 1 << iota
+	stampFull
+)
+
+func (s *Stamp) set(flag uint32, on bool) {
+	if on {
+		s.flags.Or(flag)
+	} else {
+		s.flags.And(^flag)
+	}
 }
 
 // Touch notes use at now, in Unix nanoseconds. The latest time wins.
@@ -81,16 +104,16 @@ func (s *Stamp) Load() int64 { return s.nanos.Load() }
 // Hold makes handlers wait, or lets them go on. Touch comes before the look at
 // Held, and a hold before the look at the last touch: of a handler and whoever
 // holds at least one sees the other.
-func (s *Stamp) Hold(held bool) { s.held.Store(held) }
+func (s *Stamp) Hold(held bool) { s.set(stampHeld, held) }
 
 // Held reports whether a handler that has touched the stamp must not answer now.
-func (s *Stamp) Held() bool { return s.held.Load() }
+func (s *Stamp) Held() bool { return s.flags.Load()&stampHeld != 0 }
 
 // Fill says whether the sandbox has as many requests open as it may.
-func (s *Stamp) Fill(full bool) { s.full.Store(full) }
+func (s *Stamp) Fill(full bool) { s.set(stampFull, full) }
 
 // Full reports whether further requests are to be refused.
-func (s *Stamp) Full() bool { return s.full.Load() }
+func (s *Stamp) Full() bool { return s.flags.Load()&stampFull != 0 }
 
 // Fence says that whatever a pod object older than RV says about Addr is over.
 type Fence struct {

@@ -11,11 +11,14 @@ import (
 // resolves of its stripe start over, those of one ID in 1024.
 const stripesPerShard = 64
 
-// shard is one part of the cache. mu guards lru, addresses and generations; lru
+// shard is one part of the cache. mu guards lru, addresses and generations, and is held
+// around the observer's calls; lru
 // and addresses hold the same routes.
 type shard struct {
 	mu        sync.Mutex
 	lru       *simplelru.LRU[string, *Route]
+	size      int
+	observer  Observer // nil for none; set before the first put
 	addresses addressList
 	// generations start at 1, so that the zero Token fits none.
 	generations [stripesPerShard]uint64
@@ -26,11 +29,16 @@ type shard struct {
 
 // init sizes the shard.
 func (s *shard) init(size int) {
-	lru, err := simplelru.NewLRU(size, func(_ string, r *Route) { s.addresses.remove(r) })
+	lru, err := simplelru.NewLRU(size, func(_ string, r *Route) {
+		s.addresses.remove(r)
+		if s.observer != nil {
+			s.observer.Removed(r)
+		}
+	})
 	if err != nil {
 		panic("routecache: " + err.Error()) // the size is positive
 	}
-	s.lru = lru
+	s.lru, s.size = lru, size
 	for i := range s.generations {
 		s.generations[i] = 1
 	}
@@ -57,11 +65,33 @@ func (s *shard) put(stripe uint64, t Token, r *Route, hash uint32, refusals *ref
 		}
 		s.lru.Remove(r.SandboxID)
 	}
+	s.spare()
 	s.addresses.add(hash, r)
 	if s.lru.Add(r.SandboxID, r) {
 		s.evictions.Add(1)
 	}
+	if s.observer != nil {
+		s.observer.Added(r)
+	}
 	return true
+}
+
+// maxSpared bounds how many routes a Put into a full shard looks at.
+const maxSpared = 8
+
+// spare gives the routes that would be evicted next a second chance if they were used
+// where the observer shows them, which the LRU does not see. Under mu.
+func (s *shard) spare() {
+	if s.observer == nil || s.lru.Len() < s.size {
+		return
+	}
+	for range maxSpared {
+		id, r, ok := s.lru.GetOldest()
+		if !ok || !s.observer.Used(r) {
+			return
+		}
+		s.lru.Get(id)
+	}
 }
 
 // valid reports whether neither the token nor a refusal forbids r. Under mu.

@@ -1,0 +1,48 @@
+package fastpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// Close lets the folder go: another process may settle it. The mappings stay, since a
+// late call may still write; they end with the process.
+func (t *Table) Close() error {
+	t.Distrust(true)
+	return t.control.close()
+}
+
+// SettleFolder is for a gateway without a table: it makes sure that no Envoy answers
+// from one that a process before it left, in whatever layout. Of a folder that has none
+// there is nothing to settle. If the table cannot be settled it waits until trust in it
+// must have ended, and returns nil all the same, unless ctx ends first.
+func SettleFolder(ctx context.Context, folder string) error {
+	c, err := openControl(folder, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return WaitTrust(ctx)
+	}
+	defer c.close()
+	c.distrust()
+	if err := c.waitWorkers(ctx); err != nil {
+		return fmt.Errorf("settling the fast path: %w", err)
+	}
+	return nil
+}
+
+// WaitTrust waits for the longest trust.
+func WaitTrust(ctx context.Context) error {
+	t := time.NewTimer(longestTrust)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

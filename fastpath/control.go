@@ -1,0 +1,199 @@
+package fastpath
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const tmpfsMagic = 0x01021994
+
+// control is the control file: the head, which only this process writes, and the
+// worker slots, which Envoy does.
+type control struct {
+	file  *os.File
+	bytes []byte
+	// fresh: the file was not there, or empty, so nothing is known of one before it.
+	fresh bool
+}
+
+// openControl opens, makes if asked to, and locks the folder's control file. The
+// error wraps fs.ErrNotExist if there is none.
+func openControl(folder string, create bool) (_ *control, err error) {
+	flags := os.O_RDWR
+	if create {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, fmt.Errorf("make the folder of the fast path: %w", err)
+		}
+		var fs unix.Statfs_t
+		if err := unix.Statfs(folder, &fs); err != nil {
+			return nil, fmt.Errorf("look at the folder of the fast path: %w", err)
+		}
+		if fs.Type != tmpfsMagic {
+			return nil, fmt.Errorf("the fast path's folder %s is not on tmpfs", folder)
+		}
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(filepath.Join(folder, "control"), flags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the fast path's control file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+		}
+	}()
+	if err := lockByte(f); err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look at the fast path's control file: %w", err)
+	}
+	b, err := mapWhole(f, controlSize)
+	if err != nil {
+		return nil, err
+	}
+	return &control{file: f, bytes: b, fresh: st.Size() == 0}, nil
+}
+
+// lockByte says that this process is the folder's gateway, until it ends.
+func lockByte(f *os.File) error {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: lockGateway, Len: 1}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
+		return fmt.Errorf("lock the fast path's control file, which another gateway may hold: %w", err)
+	}
+	return nil
+}
+
+// close unlocks and closes the file. The mapping stays, and would keep the lock.
+func (c *control) close() error {
+	lock := unix.Flock_t{Type: unix.F_UNLCK, Whence: 0, Start: lockGateway, Len: 1}
+	err := unix.FcntlFlock(c.file.Fd(), unix.F_OFD_SETLK, &lock)
+	if err := errors.Join(err, c.file.Close()); err != nil {
+		return fmt.Errorf("let the fast path's control file go: %w", err)
+	}
+	return nil
+}
+
+// mapWhole maps a file of that size; an empty one is allocated first, so that no
+// write finds the memory used up later.
+func mapWhole(f *os.File, size int) ([]byte, error) {
+	st, err := f.Stat()
+	if err == nil && st.Size() == 0 {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, int64(size))
+	} else if err == nil && st.Size() != int64(size) {
+		err = errors.New("it has another size")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("allocate %s: %w", f.Name(), err)
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", f.Name(), err)
+	}
+	return b, nil
+}
+
+// mapFile opens and maps a file of the folder, which create makes; it returns the
+// file's inode.
+func mapFile(folder, name string, size int, create int) (b []byte, inode uint64, err error) {
+	f, err := os.OpenFile(filepath.Join(folder, name), os.O_RDWR|create, 0o600)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open the fast path's files: %w", err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, 0, fmt.Errorf("look at the fast path's files: %w", err)
+	}
+	b, err = mapWhole(f, size)
+	return b, st.Ino, err
+}
+
+// u64 is a word of a mapping; off is a multiple of 8 inside it.
+func u64(b []byte, off int) *uint64 { return (*uint64)(unsafe.Pointer(&b[off : off+8][0])) }
+
+func u32(b []byte, off int) *uint32 { return (*uint32)(unsafe.Pointer(&b[off : off+4][0])) }
+
+func (c *control) load(off int) uint64     { return atomic.LoadUint64(u64(c.bytes, off)) }
+func (c *control) store(off int, v uint64) { atomic.StoreUint64(u64(c.bytes, off), v) }
+
+// seq is the worker's; odd while it is in a flight.
+func (c *control) seq(worker int) uint64 { return c.load(offWorkers + worker*workerSize) }
+
+// envoyLives reports whether a process holds Envoy's byte. What cannot be read counts
+// as alive.
+func (c *control) envoyLives() bool {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: lockEnvoy, Len: 1}
+	if err := unix.FcntlFlock(c.file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+		return true
+	}
+	return lock.Type != unix.F_UNLCK
+}
+
+// waitWorkers returns nil once every flight that was under way at the call is over,
+// or the context's error. A flight is over when its worker's seq has changed, and when
+// no Envoy holds the lock: it was held all through the flight. See "A flight" in
+// docs/design/fastpath.md.
+func (c *control) waitWorkers(ctx context.Context) error {
+	const spins = 100
+	for w := range workers {
+		s := c.seq(w)
+		for try := 0; s&1 == 1 && c.seq(w) == s; try++ {
+			switch {
+			case try < spins:
+				runtime.Gosched()
+				continue
+			case ctx.Err() != nil:
+				return fmt.Errorf("waiting for a worker of Envoy: %w", context.Cause(ctx))
+			case try%spins == 0 && !c.envoyLives():
+				s = 0
+			default:
+				time.Sleep(50 * time.Microsecond)
+			}
+		}
+	}
+	return nil
+}
+
+// distrust makes every flight that begins from now on answer nothing.
+func (c *control) distrust() {
+	c.store(offTrustBoot, 0)
+	c.store(offTrustWall, 0)
+}
+
+// describe writes the head for a new generation; the generation is written last.
+func (c *control) describe(generation, key uint64, g geometry, inodes [2]uint64) {
+	c.store(offGeneration, 0)
+	c.store(offMagic, magic)
+	c.store(offLayout, layout)
+	c.store(offEntries, g.entries)
+	c.store(offBuckets, g.buckets)
+	c.store(offKey, key)
+	c.store(offRoutesInode, inodes[0])
+	c.store(offMarksInode, inodes[1])
+	c.store(offGeneration, generation)
+}
+
+// described reports whether the head is that of a generation of this geometry.
+func (c *control) described(g geometry) bool {
+	return c.load(offMagic) == magic && c.load(offLayout) == layout && c.load(offGeneration) != 0 &&
+		c.load(offEntries) == g.entries && c.load(offBuckets) == g.buckets
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}

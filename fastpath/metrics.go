@@ -1,0 +1,112 @@
+package fastpath
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Results of a request that Envoy's module has seen; the label "result".
+const (
+	resultHit       = "hit"       // answered in Envoy
+	resultUnfit     = "unfit"     // not of a kind that is answered there
+	resultAbsent    = "absent"    // no route in the table
+	resultUntrusted = "untrusted" // no lease, no heartbeat, or an Envoy that was not tested
+)
+
+// results are in the order of a worker slot's counters.
+var results = [...]string{resultHit, resultUnfit, resultAbsent, resultUntrusted}
+
+// maxPerBeat bounds what a counter is believed to have grown between two heartbeats.
+const maxPerBeat = 10_000_000
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	wait     prometheus.Histogram
+	// last are the workers' counters as they were counted last. The heartbeat's alone.
+	last [workers][len(results)]uint64
+}
+
+func newMetrics() *metrics {
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "sandlane", Subsystem: "fastpath", Name: name, Help: help}
+	}
+	return &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts(opts("requests_total",
+			"Requests that Envoy looked at before ExtProc: answered (hit), or left to ExtProc, by reason.")), []string{"result"}),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "sandlane", Subsystem: "fastpath", Name: "wait_seconds",
+			Help:    "Time that a fence, a hold or a lost lease waited for Envoy's workers.",
+			Buckets: []float64{1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10},
+		}),
+	}
+}
+
+// baseline takes the counters as they stand: what was counted before this process is
+// not this process's.
+func (t *Table) baseline() {
+	for w := range workers {
+		for i := range results {
+			t.metrics.last[w][i] = t.counter(w, i)
+		}
+	}
+}
+
+func (t *Table) counter(worker, i int) uint64 {
+	return t.control.load(offWorkers + worker*workerSize + 8 + 8*i)
+}
+
+// count adds what the workers have counted since the last time. A counter that went
+// back, or grew more than it can, was written by something else, and counts nothing.
+func (t *Table) count() {
+	for i, result := range results {
+		var sum uint64
+		for w := range workers {
+			now := t.counter(w, i)
+			if grown := now - t.metrics.last[w][i]; grown <= maxPerBeat {
+				sum += grown
+			}
+			t.metrics.last[w][i] = now
+		}
+		t.metrics.requests.WithLabelValues(result).Add(float64(sum))
+		if result == resultHit && sum > 0 && t.o.Hits != nil {
+			t.o.Hits(sum)
+		}
+	}
+}
+
+// RegisterMetrics registers the table's metrics. An error means that reg has metrics
+// of these names already.
+func (t *Table) RegisterMetrics(reg prometheus.Registerer) error {
+	locked := func(f func() float64) func() float64 {
+		return func() float64 {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			return f()
+		}
+	}
+	gauge := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "sandlane", Subsystem: "fastpath", Name: name, Help: help}, f)
+	}
+	counter := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "sandlane", Subsystem: "fastpath", Name: name, Help: help}, f)
+	}
+	for _, m := range []prometheus.Collector{
+		t.metrics.requests, t.metrics.wait,
+		gauge("trusted", "1 while Envoy may answer from the table.", func() float64 {
+			if t.control.load(offTrustBoot) > nanosNow() {
+				return 1
+			}
+			return 0
+		}),
+		gauge("entries", "Routes in the table.", locked(func() float64 { return float64(len(t.slots) - len(t.free) - len(t.resting)) })),
+		gauge("resting", "Routes taken out that a worker of Envoy may still look at.", locked(func() float64 { return float64(len(t.resting)) })),
+		counter("full_buckets_total", "Times that a route was left to ExtProc because its bucket was full.", locked(func() float64 { return float64(t.full) })),
+		counter("no_entry_total", "Times that a route was left to ExtProc because no entry was free.", locked(func() float64 { return float64(t.scarce) })),
+	} {
+		if err := reg.Register(m); err != nil {
+			return fmt.Errorf("registering the fast path's metrics: %w", err)
+		}
+	}
+	return nil
+}

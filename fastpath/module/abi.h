@@ -1,0 +1,39 @@
+// What this module uses of the interface between Envoy 1.40 and a dynamic module
+// (version v0.2.0): functions that Envoy exports, and functions that it calls.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ABI_VERSION "v0.2.0"
+
+typedef struct {
+  const char *data;
+  size_t size;
+} text;
+
+typedef struct {
+  const char *name;
+  size_t name_size;
+  const char *value;
+  size_t value_size;
+} header;
+
+enum { REQUEST_HEADERS = 0 };
+enum { CONTINUE = 0 };
+
+#define CALL(name) envoy_dynamic_module_callback_##name
+#define HOOK(name) envoy_dynamic_module_on_##name
+
+size_t CALL(http_get_headers_size)(void *stream, int kind);
+bool CALL(http_get_headers)(void *stream, int kind, header *into);
+uint32_t CALL(http_filter_get_worker_index)(void *stream);
+void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, double value);
+void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, const header *pairs, size_t count);
+
+const char *HOOK(program_init)(void);
+const void *HOOK(http_filter_config_new)(void *envoy, text name, text config);
+void HOOK(http_filter_config_destroy)(const void *config);
+const void *HOOK(http_filter_new)(const void *config, void *stream);
+void HOOK(http_filter_destroy)(const void *filter);
+int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end);

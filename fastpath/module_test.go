@@ -1,0 +1,65 @@
+package fastpath
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/sandlane/sandlane/test/cmodule"
+)
+
+// rounds of the fuzzers: few by default, many where SANDLANE_FUZZ says full.
+func rounds(few, many string) string {
+	if os.Getenv("SANDLANE_FUZZ") == "full" {
+		return many
+	}
+	return few
+}
+
+// Garbage in the routes makes no answer but the right one, and no read out of bounds.
+func TestGarbageInTheRoutes(t *testing.T) {
+	w := newWorld(t, 100)
+	w.put(t, route(generatedID, "10.0.0.5"))
+	program := cmodule.Build(t, cmodule.Sanitized...)
+	// The program claims the table with its first request, which asks nothing of it yet.
+	envoy := cmodule.Start(t, program, "run", w.folder)
+	envoy.Ask(t, request("nobody", "80")...)
+	_ = envoy.Cmd.Process.Kill()
+	_ = envoy.Cmd.Wait()
+	// It will be the second: trust is for that one, for as long as a test may take.
+	w.table.trust.claim = w.table.control.load(offClaims) + 1
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				w.table.renew()
+			}
+		}
+	}()
+	out, err := exec.Command(program, "scribble", w.folder, rounds("300000", "10000000"), "1").CombinedOutput()
+	close(stop)
+	<-done
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), " 0 answers") {
+		t.Errorf("nothing was answered at all: %s", out)
+	}
+	t.Logf("%s", out)
+}
+
+// Flights against removals and waits in earnest. It can find a missing fence only where
+// two processors run at once.
+func TestTorture(t *testing.T) {
+	out, err := exec.Command(cmodule.Build(t), "torture", rounds("1", "60")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}

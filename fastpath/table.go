@@ -1,0 +1,333 @@
+package fastpath
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// Options configure a Table. Folder, Size, Lease and Open are required.
+type Options struct {
+	// Folder holds the files, on tmpfs. Envoy's module is told the same one.
+	Folder string
+	// Size is the cache's.
+	Size int
+	// Lease returns how much longer this gateway may answer; 0 or less means not at
+	// all. It is called under the mutex of trust, and takes no lock of its own.
+	Lease func() time.Duration
+	// Open reports whether requests for any port of the route's sandbox are answered
+	// without a token and a key. It is asked under a lock of the cache.
+	Open func(*routecache.Route) bool
+	// EnvoyVersion asks the Envoy that runs here for its version.
+	EnvoyVersion func(context.Context) (string, error)
+	// Tested are the versions whose interface the module was tested with.
+	Tested []string
+	// Now is the clock of the routes' stamps.
+	Now func() int64
+	// Hits is told of each batch of requests that Envoy answered. Nil for nobody.
+	Hits func(n uint64)
+	// Log is slog.Default() if nil.
+	Log *slog.Logger
+}
+
+// Table is the routes that Envoy answers from. It implements routecache.Observer.
+// Safe for concurrent use.
+type Table struct {
+	o       Options
+	control *control
+	g       geometry
+	key     uint64
+	buckets []byte // of the routes file
+	entries []byte
+	marks   []byte
+
+	settled atomic.Bool
+
+	// mu guards what follows and the bytes of buckets and entries.
+	mu      sync.Mutex
+	taken   []bool   // by word
+	slots   []slot   // by entry
+	free    []uint32 // entries that may be written
+	resting []resting
+	// removals counts the entries that were taken out.
+	removals uint64
+	full     uint64 // routes without a place in their bucket
+	scarce   uint64 // routes without an entry
+
+	trust   trust
+	metrics *metrics
+}
+
+// slot is what this process knows of an entry.
+type slot struct {
+	stamp *routecache.Stamp // nil: free or never used
+	word  uint32            // where its word lies: bucket × ways + way
+	seen  int64             // the stamp at the last second chance
+}
+
+// resting is an entry that may be in a worker's hands.
+type resting struct {
+	entry   uint32
+	removal uint64
+}
+
+// Open opens the table of a folder, or makes it, and lets no worker answer from it
+// until it is settled.
+func Open(o Options) (*Table, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	c, err := openControl(o.Folder, true)
+	if err != nil {
+		return nil, err
+	}
+	c.distrust()
+	t := &Table{o: o, control: c, g: geometryFor(o.Size), metrics: newMetrics()}
+	if t.g.entries >= indexMask {
+		return nil, fmt.Errorf("a table of %d routes is more than the fast path can have", o.Size)
+	}
+	t.trust.control = c
+	if err := t.mapRoutes(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	t.taken = make([]bool, t.g.buckets*ways)
+	t.slots = make([]slot, t.g.entries)
+	t.free = make([]uint32, t.g.entries)
+	for i := range t.free {
+		t.free[i] = uint32(len(t.free) - 1 - i)
+	}
+	t.baseline()
+	return t, nil
+}
+
+// mapRoutes maps the generation that is there if it is of the right size and its files
+// are those that Envoy may have mapped. Else it makes another, and removes the files of
+// the one before: an Envoy that has them mapped keeps them, and finds out.
+func (t *Table) mapRoutes() error {
+	generation := t.control.load(offGeneration)
+	if t.control.described(t.g) {
+		inodes, err := t.mapGeneration(generation, 0)
+		if err == nil && inodes == [2]uint64{t.control.load(offRoutesInode), t.control.load(offMarksInode)} {
+			t.key = t.control.load(offKey)
+			return nil
+		}
+	}
+	t.control.store(offGeneration, 0)
+	old, _ := filepath.Glob(filepath.Join(t.o.Folder, "[rm]*.*"))
+	for _, path := range old {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the fast path's former files: %w", err)
+		}
+	}
+	generation, t.key = randomWord(), randomWord()
+	inodes, err := t.mapGeneration(generation, os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	t.control.describe(generation, t.key, t.g, inodes)
+	return nil
+}
+
+func (t *Table) mapGeneration(generation uint64, create int) (inodes [2]uint64, err error) {
+	routes, inode, err := mapFile(t.o.Folder, fmt.Sprintf("routes.%016x", generation), t.g.routesSize(), create)
+	if err != nil {
+		return inodes, err
+	}
+	inodes[0] = inode
+	if t.marks, inodes[1], err = mapFile(t.o.Folder, fmt.Sprintf("marks.%016x", generation), t.g.marksSize(), create); err != nil {
+		return inodes, err
+	}
+	split := int(t.g.buckets * ways * 8)
+	t.buckets, t.entries = routes[:split], routes[split:]
+	return inodes, nil
+}
+
+// Fresh reports whether there was no table before: a process before this one may have
+// had one all the same, which was removed, and an Envoy may answer from it until trust
+// in it has ended.
+func (t *Table) Fresh() bool { return t.control.fresh }
+
+// Settle makes the table one of this process: no worker answers from what the process
+// before it wrote. Until then nothing is published. It must have returned before the
+// lease is written, and waits for as long as a worker is stuck.
+func (t *Table) Settle(ctx context.Context) error {
+	t.control.distrust()
+	if err := t.control.waitWorkers(ctx); err != nil {
+		return fmt.Errorf("settling the fast path: %w", err)
+	}
+	clear(t.marks)
+	for i := range t.g.buckets * ways {
+		atomic.StoreUint64(u64(t.buckets, int(i)*8), 0)
+	}
+	t.settled.Store(true)
+	return nil
+}
+
+// Added implements routecache.Observer: it publishes r unless it must not be, or finds
+// no place. Under the lock of r's shard.
+func (t *Table) Added(r *routecache.Route) {
+	flags := t.flags(r)
+	if flags == 0 || !t.settled.Load() || r.Stamp.Held() || r.Stamp.Full() {
+		return
+	}
+	destination := r.Addr.String() + ":"
+	if r.Addr.Is6() {
+		destination = "[" + r.Addr.String() + "]:"
+	}
+	if len(r.SandboxID)+len(destination)+len(r.PodUID)+len(r.ClaimID) > textSize || r.Addr.Zone() != "" {
+		return
+	}
+	h := hashID(t.key, r.SandboxID)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	word, ok := t.place(h)
+	if !ok {
+		t.full++
+		return
+	}
+	if len(t.free) == 0 {
+		t.scarce++
+		return
+	}
+	i := t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	t.taken[word] = true
+	t.slots[i] = slot{stamp: r.Stamp, word: word, seen: r.Stamp.Load()}
+	writeEntry(t.entries[int(i)*entrySize:][:entrySize], t.key, uint64(i), flags, r.SandboxID, destination, r.PodUID, r.ClaimID)
+	atomic.StoreUint32(u32(t.marks, int(i)*4), 0)
+	r.SetMark(i + 1)
+	atomic.StoreUint64(u64(t.buckets, int(word)*8), h&^indexMask|uint64(i+1)) // published
+}
+
+// Removed implements routecache.Observer: it takes r out. No flight that begins after
+// it finds r; Wait waits for the others. Under the lock of r's shard.
+func (t *Table) Removed(r *routecache.Route) {
+	if r.Mark() == 0 {
+		return
+	}
+	i := r.Mark() - 1
+	r.SetMark(0)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	word := t.slots[i].word
+	atomic.StoreUint64(u64(t.buckets, int(word)*8), 0)
+	t.taken[word] = false // another entry may be named there: this one rests
+	t.removals++
+	t.resting = append(t.resting, resting{i, t.removals})
+}
+
+// Used implements routecache.Observer: it reports whether Envoy has answered from r
+// since the last time that Used was asked. Under the lock of r's shard.
+func (t *Table) Used(r *routecache.Route) bool {
+	if r.Mark() == 0 {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := r.Mark() - 1
+	t.fold(i)
+	s := &t.slots[i]
+	used := s.stamp.Load() != s.seen
+	s.seen = s.stamp.Load()
+	return used
+}
+
+// Wait implements routecache.Observer: it returns nil when no worker is about to
+// answer from a route that was removed before the call, or the context's error.
+func (t *Table) Wait(ctx context.Context) error {
+	start := time.Now()
+	if err := t.reclaim(ctx); err != nil {
+		return err
+	}
+	t.metrics.wait.Observe(time.Since(start).Seconds())
+	return nil
+}
+
+// reclaim waits for the workers, then folds and frees the entries that rested before.
+func (t *Table) reclaim(ctx context.Context) error {
+	t.mu.Lock()
+	before := t.removals
+	t.mu.Unlock()
+	if err := t.control.waitWorkers(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := t.resting[:0]
+	for _, r := range t.resting {
+		if r.removal > before {
+			left = append(left, r)
+			continue
+		}
+		t.fold(r.entry)
+		t.slots[r.entry] = slot{}
+		t.free = append(t.free, r.entry)
+	}
+	t.resting = left
+	return nil
+}
+
+// Fold notes all use that Envoy has marked in the routes' stamps.
+func (t *Table) Fold() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.slots {
+		if t.slots[i].stamp != nil {
+			t.fold(uint32(i))
+		}
+	}
+}
+
+// fold touches the stamp of an entry that has its mark: at the present time, which is
+// later than the use. Under mu.
+func (t *Table) fold(i uint32) {
+	mark := u32(t.marks, int(i)*4)
+	if atomic.LoadUint32(mark) != 0 && atomic.SwapUint32(mark, 0) != 0 {
+		t.slots[i].stamp.Touch(t.o.Now())
+	}
+}
+
+// flags says what is answered from r; 0 is nothing.
+func (t *Table) flags(r *routecache.Route) byte {
+	var flags byte
+	if r.Guarded {
+		flags |= flagGuarded
+	}
+	if !r.Private && t.o.Open(r) {
+		flags |= flagOpen
+	}
+	return flags
+}
+
+// place finds a free word in the bucket. Under mu.
+func (t *Table) place(h uint64) (word uint32, ok bool) {
+	first := uint32(h&(t.g.buckets-1)) * ways
+	for w := first; w < first+ways; w++ {
+		if !t.taken[w] {
+			return w, true
+		}
+	}
+	return 0, false
+}
+
+// writeEntry writes an entry that is free.
+func writeEntry(e []byte, key, index uint64, flags byte, texts ...string) {
+	clear(e)
+	at := 16
+	for i, s := range texts {
+		e[8+i] = byte(len(s))
+		at += copy(e[at:], s)
+	}
+	e[12] = flags
+	binary.LittleEndian.PutUint64(e, checkEntry(key, index, e))
+}

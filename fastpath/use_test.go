@@ -1,0 +1,109 @@
+package fastpath
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/cmodule"
+)
+
+// A hit in Envoy is use: it is noted by a fold, when the route goes, and never before
+// it was.
+func TestUseIsNoted(t *testing.T) {
+	w := newWorld(t, 100)
+	envoy := w.envoy(t, "run")
+	for name, fold := range map[string]func(*routecache.Route){
+		"fold":     func(*routecache.Route) { w.table.Fold() },
+		"removal":  func(r *routecache.Route) { w.cache.Drop(r); _ = w.table.Wait(t.Context()) },
+		"withdraw": func(r *routecache.Route) { w.cache.Withdraw(r.SandboxID); _ = w.table.Wait(t.Context()) },
+	} {
+		r := w.put(t, route(generatedID, "10.0.0.5"))
+		w.table.Fold()
+		if r.Stamp.Load() != 0 {
+			t.Fatalf("%s: used before it was", name)
+		}
+		before := time.Now().UnixNano()
+		if envoy.Ask(t, request(generatedID, "80")...) == nil {
+			t.Fatalf("%s: no answer", name)
+		}
+		fold(r)
+		if r.Stamp.Load() < before {
+			t.Errorf("%s: the use was not noted", name)
+		}
+		w.cache.DropAll()
+	}
+}
+
+// A use whose flight is not over when the route is removed is noted by the wait.
+func TestUseOfALateFlightIsNoted(t *testing.T) {
+	w := newWorld(t, 100)
+	envoy := w.envoy(t, "stall")
+	r := w.put(t, route(generatedID, "10.0.0.5"))
+	envoy.Send(t, cmodule.AppendRequest(nil, request(generatedID, "80")...))
+	envoy.Byte(t)
+	w.cache.Withdraw(generatedID)
+	envoy.Send(t, []byte{'g'})
+	if err := w.table.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.Stamp.Load() == 0 {
+		t.Error("the use was forgotten with the entry")
+	}
+}
+
+// What is used in Envoy alone is not evicted for what nobody uses.
+func TestEvictionSparesWhatIsUsed(t *testing.T) {
+	w := newWorld(t, 64)
+	envoy := w.envoy(t, "run")
+	w.put(t, route("busy", "10.0.0.5"))
+	for i := range 2000 {
+		if i%3 == 0 && envoy.Ask(t, request("busy", "80")...) == nil {
+			t.Fatalf("evicted after %d others", i)
+		}
+		w.put(t, route(fmt.Sprint("idle-", i), "10.0.0.6"))
+		if i%40 == 0 {
+			w.table.beat(t.Context())
+		}
+	}
+}
+
+// Requests are counted by what became of them, those before this process are not, and
+// a counter that was overwritten counts nothing.
+func TestCounts(t *testing.T) {
+	w := newWorld(t, 100)
+	var hits uint64
+	w.table.o.Hits = func(n uint64) { hits += n }
+	reg := prometheus.NewPedanticRegistry()
+	if err := w.table.RegisterMetrics(reg); err != nil {
+		t.Fatal(err)
+	}
+	envoy := w.envoy(t, "run")
+	w.put(t, route(generatedID, "10.0.0.5"))
+	for range 3 {
+		envoy.Ask(t, request(generatedID, "80")...)
+	}
+	envoy.Ask(t, request("Not-An-ID", "80")...)
+	envoy.Ask(t, request("unknown", "80")...)
+	w.table.count()
+	w.table.control.store(offWorkers+8, 1<<63)
+	w.table.count()
+	w.table.control.store(offWorkers+8, 3)
+	w.table.count()
+	want := map[string]float64{resultHit: 3, resultUnfit: 1, resultAbsent: 1, resultUntrusted: 1}
+	for result, n := range want {
+		if got := testutil.ToFloat64(w.table.metrics.requests.WithLabelValues(result)); got != n {
+			t.Errorf("%s: %v, want %v", result, got, n)
+		}
+	}
+	if hits != 3 {
+		t.Errorf("%d hits were told, want 3", hits)
+	}
+	if _, err := reg.Gather(); err != nil {
+		t.Error(err)
+	}
+}
