@@ -88,31 +88,6 @@ func (s *Service) MakeDir(_ context.Context, req *connect.Request[filesystempb.M
 	return connect.NewResponse(&filesystempb.MakeDirResponse{Entry: entry}), nil
 }
 
-// Move renames an entry and makes the parents of its new place.
-func (s *Service) Move(_ context.Context, req *connect.Request[filesystempb.MoveRequest]) (*connect.Response[filesystempb.MoveResponse], error) {
-	u, source, err := s.resolve(req.Header(), req.Msg.GetSource())
-	if err != nil {
-		return nil, err
-	}
-	_, destination, err := s.resolve(req.Header(), req.Msg.GetDestination())
-	if err != nil {
-		return nil, err
-	}
-	entry, err := s.describe(u, destination, func() error {
-		if _, err := os.Lstat(source); err != nil {
-			return wireError(source, err)
-		}
-		if err := os.MkdirAll(filepath.Dir(destination), 0o755); err != nil {
-			return err
-		}
-		return os.Rename(source, destination)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&filesystempb.MoveResponse{Entry: entry}), nil
-}
-
 // describe runs change, which may be nil, with the user's rights, and describes the
 // entry there is then. Its errors are Connect errors.
 func (s *Service) describe(u users.User, path string, change func() error) (entry *filesystempb.EntryInfo, err error) {
@@ -227,6 +202,8 @@ func wireError(path string, err error) error {
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENAMETOOLONG),
 		errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ELOOP):
 		code = connect.CodeInvalidArgument
+	case errors.Is(err, syscall.EBUSY):
+		code = connect.CodeFailedPrecondition
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		code = connect.CodeResourceExhausted
 	}

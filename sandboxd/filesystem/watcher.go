@@ -17,10 +17,6 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// TempPrefix begins the names of files that sandboxd is still writing. Watchers
-// do not see them.
-const TempPrefix = ".sandboxd-"
-
 // maxPending bounds the events that wait for a client.
 const maxPending = 10_000
 
@@ -91,7 +87,7 @@ func onNetwork(path string) bool {
 	return false
 }
 
-// unfinished reports whether sandboxd is still writing a file.
+// unfinished reports whether Move is still copying an entry.
 func unfinished(path string) bool { return strings.HasPrefix(filepath.Base(path), TempPrefix) }
 
 // covers reports whether the watcher hears of what is in a directory. Call it, and

@@ -1,0 +1,108 @@
+package filesystem
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"connectrpc.com/connect"
+
+	"github.com/sandlane/sandlane/sandboxd/filesystempb"
+)
+
+// TempPrefix begins the names of what Move is still copying. Watchers do not see them.
+const TempPrefix = ".sandboxd-"
+
+// Move renames an entry and makes the parents of its new place.
+func (s *Service) Move(ctx context.Context, req *connect.Request[filesystempb.MoveRequest]) (*connect.Response[filesystempb.MoveResponse], error) {
+	u, source, err := s.resolve(req.Header(), req.Msg.GetSource())
+	if err != nil {
+		return nil, err
+	}
+	_, destination, err := s.resolve(req.Header(), req.Msg.GetDestination())
+	if err != nil {
+		return nil, err
+	}
+	entry, err := s.describe(u, destination, func() error { return moveEntry(ctx, source, destination) })
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&filesystempb.MoveResponse{Entry: entry}), nil
+}
+
+// moveEntry renames an entry. If it fails there are no new parents either. Call with the
+// user's rights, as all below.
+func moveEntry(ctx context.Context, source, destination string) error {
+	if _, err := os.Lstat(source); err != nil {
+		return wireError(source, err)
+	}
+	made, err := makeParents(destination)
+	if err == nil {
+		err = os.Rename(source, destination)
+	}
+	if errors.Is(err, syscall.EXDEV) {
+		err = moveAcross(ctx, source, destination)
+	}
+	if err != nil {
+		for _, dir := range made {
+			_ = os.Remove(dir)
+		}
+	}
+	return err
+}
+
+// makeParents makes the missing directories above a path and returns them, the deepest
+// first, also if it fails.
+func makeParents(path string) (made []string, err error) {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); err == nil || dir == "/" {
+			break
+		}
+		made = append(made, dir)
+	}
+	return made, os.MkdirAll(filepath.Dir(path), 0o755)
+}
+
+// moveAcross moves an entry to where the kernel cannot rename it: to another mount, or a
+// directory of the image that overlayfs has not copied up.
+//
+// # States
+//
+//   - copying: the copy has a name of its own beside the destination. Whatever fails, and
+//     if the client goes, the copy is removed and nothing has changed. That the source may
+//     be removed is looked at here too, directory by directory.
+//   - renamed: the copy has taken the destination's place, in one step. Both are whole.
+//   - removed: the source is gone. If its removal fails in spite of what was looked at (an
+//     attribute that forbids it, a change meanwhile) the destination stays, since the
+//     source may be half gone, and the error says so.
+//
+// If sandboxd ends while it copies, source and destination are as before, and the copy
+// stays under its own name.
+func moveAcross(ctx context.Context, source, destination string) error {
+	from, err := os.OpenRoot(filepath.Dir(source))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenRoot(filepath.Dir(destination))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	name, staged := filepath.Base(source), TempPrefix+rand.Text()
+	c := &copier{ctx: ctx, from: from, to: to, links: map[inode]string{}}
+	if err = c.start(name, staged); err == nil {
+		err = to.Rename(staged, filepath.Base(destination))
+	}
+	if err != nil {
+		return errors.Join(err, to.RemoveAll(staged))
+	}
+	if err := from.RemoveAll(name); err != nil {
+		return fmt.Errorf("copied to %s, and could not remove all of the old place: %w", destination, err)
+	}
+	return nil
+}
