@@ -90,6 +90,7 @@ func TestEnvoyValidates(t *testing.T) {
 		"defaults": {},
 		"health":   {HealthAddress: "127.0.0.1:8081"},
 		"TLS":      {CertFile: cert, KeyFile: key},
+		"rate":     {ClientRate: 100},
 		"pauses":   {RetransmitMax: DefaultRetransmitMax},
 		"small":    {MaxStreams: 1, MaxHeapBytes: 1 << 20, ListenAddress: "::"},
 	} {

@@ -30,7 +30,6 @@ const (
 	h2ConnWindow     = 1 << 20
 	h2Streams        = 100
 	maxHeaders       = 200
-	clientIdle       = 15 * time.Minute // a client connection without requests
 	drainTime        = 5 * time.Second
 	// delayedClose is how long a connection whose answer broke off, or came before
 	// the request was through, stays open. A client of a sandbox that was killed
@@ -134,7 +133,7 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 		DelayedCloseTimeout:   durationpb.New(delayedClose),
 		UpgradeConfigs:        []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
-			IdleTimeout:                  durationpb.New(clientIdle),
+			IdleTimeout:                  durationpb.New(o.ConnectionIdleTimeout),
 			MaxHeadersCount:              u32(maxHeaders),
 			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_ALLOW,
 		},
@@ -143,9 +142,17 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 
 		AccessLog:        accessLogs(),
 		LocalReplyConfig: localReplies(),
-		HttpFilters:      []*hcmv3.HttpFilter{extProcFilter(o), routerFilter()},
+		HttpFilters:      httpFilters(o),
 		RouteSpecifier:   &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes()},
 	}
+}
+
+func httpFilters(o *Options) []*hcmv3.HttpFilter {
+	filters := []*hcmv3.HttpFilter{extProcFilter(o), routerFilter()}
+	if o.ClientRate > 0 {
+		filters = append([]*hcmv3.HttpFilter{clientRateFilter(o.ClientRate)}, filters...)
+	}
+	return filters
 }
 
 // dropInternalHeaders removes what a client could steer Envoy with, before any

@@ -16,6 +16,7 @@ import (
 const (
 	portClosedMessage = "The sandbox is running but port is not open"
 	noAnswerMessage   = "The sandbox gateway could not answer. Try again in a moment."
+	tooOftenMessage   = "Too many requests from this address. Try again in a moment."
 	unknownMessage    = "The sandbox gateway did not finish. What was asked for may have been done."
 
 	metadataSandboxID = "%DYNAMIC_METADATA(" + extproc.MetadataNamespace + ":" + extproc.MetadataSandboxID + ")%"
@@ -25,14 +26,22 @@ const (
 // localReplies shapes the answers that Envoy makes itself. The first match wins:
 // a pod that does not answer; then a REST API that broke off, or took too long, in
 // the middle of a request, which nobody must repeat by itself; then the answers of
-// ExtProc, which are final; then every other failure, which is a gateway without an
-// answer. Only a request that ExtProc sent to a pod has metadata of one.
+// ExtProc, which are final; then what a client address sent beyond its rate; then
+// every other failure, which is a gateway without an answer. Only a request that
+// ExtProc sent to a pod has metadata of one.
 func localReplies() *hcmv3.LocalReplyConfig {
 	upstream := allOf(responseFlags("UF", "UC", "UR", "URX", "UPE"), hasMetadata(extproc.MetadataSandboxID, anyValue))
 	tooLate, brokeOff := responseFlags("UT"), responseFlags("UC", "UR", "UPE")
 	ours := hasMetadata(extproc.MetadataFinal, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}})
 	failed := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
 		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: atLeast(500, "sandlane.local_reply_min")},
+	}}
+	// The filter of clientRateFilter sets its flag too late for a mapper to see it.
+	refused := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
+		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
+			Op:    accesslogv3.ComparisonFilter_EQ,
+			Value: &corev3.RuntimeUInt32{DefaultValue: 429, RuntimeKey: "sandlane.local_reply_rate"},
+		}},
 	}}
 	closed := jsonBody(map[string]any{
 		"sandboxId": metadataSandboxID, "message": portClosedMessage, "port": metadataPort, "code": 502,
@@ -43,6 +52,7 @@ func localReplies() *hcmv3.LocalReplyConfig {
 	}
 	noRepeat := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "should-retry", Value: "false"}}}
 	retry := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "retry-after", Value: "1"}}}
+	tooOften := jsonBody(map[string]any{"message": tooOftenMessage, "code": 429})
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
 		{Filter: allOf(upstream, browser()), StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: htmlBody("502",
 			"Port "+metadataPort+" is not open", "The sandbox <code>"+metadataSandboxID+"</code> is running but nothing answers on its port "+metadataPort+".")},
@@ -50,6 +60,7 @@ func localReplies() *hcmv3.LocalReplyConfig {
 		{Filter: tooLate, StatusCode: wrapperspb.UInt32(504), HeadersToAdd: noRepeat, BodyFormatOverride: unknown(504)},
 		{Filter: brokeOff, StatusCode: wrapperspb.UInt32(500), HeadersToAdd: noRepeat, BodyFormatOverride: unknown(500)},
 		{Filter: ours},
+		{Filter: refused, HeadersToAdd: retry, BodyFormatOverride: tooOften},
 		{Filter: allOf(failed, browser()), StatusCode: wrapperspb.UInt32(503), HeadersToAdd: retry,
 			BodyFormatOverride: htmlBody("503", "No answer from the gateway", noAnswerMessage)},
 		{Filter: failed, StatusCode: wrapperspb.UInt32(503), HeadersToAdd: retry, BodyFormatOverride: noAnswer},

@@ -3,6 +3,7 @@ package envoy
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"path/filepath"
 	"time"
@@ -50,6 +51,9 @@ const (
 	DefaultMaxMessageTimeout = 5 * time.Minute
 	DefaultStreamIdleTimeout = 15 * time.Minute
 	DefaultHeadersTimeout    = 10 * time.Second
+	// DefaultConnectionIdleTimeout is longer than what most balancers and proxies
+	// keep an unused connection to what is behind them (60 s).
+	DefaultConnectionIdleTimeout = 2 * time.Minute
 )
 
 // What Envoy's memory is sized for: what it needs at rest, with 10,000 addresses in
@@ -113,6 +117,14 @@ type Options struct {
 	// of a request are there: until its first byte, for the TLS handshake, from the
 	// first byte to the last header; default 10 s.
 	HeadersTimeout time.Duration
+	// ConnectionIdleTimeout is how long a client's connection is kept that has no
+	// request open, once it has had a first byte; default 2 min.
+	ConnectionIdleTimeout time.Duration
+
+	// ClientRate bounds the requests a second of one client address (of one /64 of
+	// IPv6), as the connection has it; 0 bounds none. Behind a balancer that hides
+	// addresses all clients have one.
+	ClientRate int
 
 	// RetransmitMax bounds the pauses between two tries to send what a pod has not
 	// acknowledged, from 1 s on; 0 leaves them to the kernel. Where Envoy runs the
@@ -146,6 +158,7 @@ func (o *Options) Complete() {
 	set(&o.MaxMessageTimeout, DefaultMaxMessageTimeout)
 	set(&o.StreamIdleTimeout, DefaultStreamIdleTimeout)
 	set(&o.HeadersTimeout, DefaultHeadersTimeout)
+	set(&o.ConnectionIdleTimeout, DefaultConnectionIdleTimeout)
 }
 
 func set[T comparable](field *T, value T) {
@@ -198,6 +211,12 @@ func (o *Options) Validate() error {
 	}
 	if o.HeadersTimeout < 0 {
 		bad("headers timeout %v must not be negative", o.HeadersTimeout)
+	}
+	if o.ConnectionIdleTimeout < time.Second {
+		bad("connection idle timeout %v must be at least 1s", o.ConnectionIdleTimeout)
+	}
+	if o.ClientRate < 0 || o.ClientRate > math.MaxInt32 {
+		bad("client rate %d must be 0 or a positive number of requests a second", o.ClientRate)
 	}
 	if o.StreamIdleTimeout < 0 {
 		bad("stream idle timeout %v must not be negative", o.StreamIdleTimeout)

@@ -34,6 +34,9 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 		"address and port of a listener for /health alone, which clients cannot fill; empty is none")
 	flags.DurationVar(&o.HeadersTimeout, "headers-timeout", envoy.DefaultHeadersTimeout,
 		"how long a client may take until its first byte, for the TLS handshake, and for a request's headers, each")
+	flags.DurationVar(&o.ConnectionIdleTimeout, "connection-idle-timeout", envoy.DefaultConnectionIdleTimeout,
+		"how long a client's connection without an open request is kept; longer than a balancer before it keeps unused connections")
+	flags.IntVar(&o.ClientRate, "client-rate", 0, "requests a second of one client address (IPv6: one /64) beyond which it gets 429; 0 is no limit, for clients behind one balancer share its address")
 	flags.IntVar(&o.MaxStreams, "max-streams", envoy.DefaultMaxStreams, "client connections, and separately open requests, at once")
 	flags.Int64Var(&o.MaxHeapBytes, "max-heap", 0, "bytes of memory from which Envoy refuses requests; 0 is what so many streams need whose other end reads nothing")
 	flags.DurationVar(&o.RetransmitMax, "retransmit-max", envoy.KernelRetransmitMax(),
