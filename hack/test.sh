@@ -81,7 +81,7 @@ if wants unit; then
 	# these wait more than they work.
 	mapfile -t packages < <({
 		go list ./controlplane/schedule ./reconcilers ./cmd/sandlane ./gateway/activation ./local/node
-		go list ./... | grep -vE '/test/(e2e|e2b|chaos)'
+		go list ./... | grep -vE '/test/(e2e|e2b|chaos|node|helm)'
 	} | awk '!seen[$0]++')
 	with_race -shuffle=on -p 4 -timeout 10m "${packages[@]}"
 	# Compiles the programs of the images: minutes once, seconds after that.

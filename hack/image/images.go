@@ -21,8 +21,12 @@ const (
 	sandboxPort = "49983/tcp"   // sandboxd's
 )
 
-// allNames are the images in the order in which they are built.
-var allNames = []string{"sandlane-gateway", "sandlane-controller", "sandlane-base"}
+// allNames are the images that are built unless others are asked for, in the order
+// in which they are built. testNames are for tests alone.
+var (
+	allNames  = []string{"sandlane-gateway", "sandlane-controller", "sandlane-base"}
+	testNames = []string{"sandlane-test-envoy", "sandlane-test-base", "sandlane-test-echo", "sandlane-test-pause"}
+)
 
 // recipes make the images.
 var recipes = map[string]func(context.Context, *builder, v1.Platform) (v1.Image, error){
@@ -37,6 +41,14 @@ var recipes = map[string]func(context.Context, *builder, v1.Platform) (v1.Image,
 			return b.sandbox(ctx, p)
 		}
 		return b.sandboxOn(ctx, p)
+	},
+	"sandlane-test-envoy": func(_ context.Context, b *builder, p v1.Platform) (v1.Image, error) { return b.testEnvoy(p) },
+	"sandlane-test-base":  func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) { return b.testBase(ctx, p) },
+	"sandlane-test-echo": func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) {
+		return b.testProgram(ctx, p, "test/echo")
+	},
+	"sandlane-test-pause": func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) {
+		return b.testProgram(ctx, p, "test/node/pause")
 	},
 }
 
@@ -54,7 +66,7 @@ type builder struct {
 func (b *builder) service(ctx context.Context, p v1.Platform, command, about string) (v1.Image, error) {
 	layer := b.layers[p.Architecture]
 	if layer == nil {
-		binary, err := b.program(ctx, "sandlane", p)
+		binary, err := b.program(ctx, "cmd/sandlane", p)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +92,7 @@ const sandboxAbout = "sandboxd, the agent that E2B's SDKs talk to in a sandbox"
 
 // sandbox makes the base sandbox on an empty file system.
 func (b *builder) sandbox(ctx context.Context, p v1.Platform) (v1.Image, error) {
-	agent, err := b.program(ctx, "sandboxd", p)
+	agent, err := b.program(ctx, "cmd/sandboxd", p)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +124,7 @@ func (b *builder) sandbox(ctx context.Context, p v1.Platform) (v1.Image, error) 
 // sandboxOn makes the base sandbox on another image: sandboxd and, if there is
 // none, the user, in one layer on top. Everything else stays as it is.
 func (b *builder) sandboxOn(ctx context.Context, p v1.Platform) (v1.Image, error) {
-	agent, err := b.program(ctx, "sandboxd", p)
+	agent, err := b.program(ctx, "cmd/sandboxd", p)
 	if err != nil {
 		return nil, err
 	}

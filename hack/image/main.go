@@ -3,7 +3,11 @@
 //
 // It compiles the programs, puts them into layers, and writes each image as a
 // tarball for each platform and, if asked, to a registry. It runs nothing of an
-// image, and Envoy is not in any: the gateway's sidecar is Envoy's own image.
+// image, and Envoy is not in any of these: the gateway's sidecar is Envoy's own
+// image.
+//
+// Tests run where no registry can be reached. For them there are images of
+// programs of this machine (sandlane-test-…), built only if named.
 //
 // The same sources, Go and flags give the same bytes: layers hold no time but
 // the one given, and the programs carry no path and no stamp of this checkout.
@@ -49,6 +53,7 @@ type options struct {
 	version   string // linked into the programs
 	tag       string
 	push      string // registry and prefix; empty pushes nothing
+	envoy     string // Envoy's binary, for sandlane-test-envoy
 	base      string // image that the base sandbox is made on; empty is none
 	platforms []v1.Platform
 	created   time.Time
@@ -98,7 +103,8 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.tag, "tag", "", "tag of the images (default the version)")
 	flags.StringVar(&o.push, "push", "", "registry and prefix to push to, such as localhost:5000/sandlane")
 	flags.StringVar(&o.base, "base", "", "image to make the base sandbox on (default none: an empty file system)")
-	names := flags.String("images", strings.Join(allNames, ","), "images to build")
+	flags.StringVar(&o.envoy, "envoy", "", "Envoy's binary on this machine, for sandlane-test-envoy")
+	names := flags.String("images", strings.Join(allNames, ","), "images to build, also "+strings.Join(testNames, ", "))
 	platforms := flags.String("platforms", "linux/"+runtime.GOARCH, "platforms to build for")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -118,7 +124,7 @@ func parse(args []string) (options, error) {
 	}
 	for name := range strings.SplitSeq(*names, ",") {
 		if recipes[name] == nil {
-			return o, fmt.Errorf("-images: there is no image %q, only %s", name, strings.Join(allNames, ", "))
+			return o, fmt.Errorf("-images: there is no image %q, only %s", name, strings.Join(append(allNames, testNames...), ", "))
 		}
 		o.names = append(o.names, name)
 	}

@@ -12,21 +12,21 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// program compiles a command of the repository for a platform and returns the
-// file. It does so once for each.
+// program compiles a command of the repository, named by its folder, for a platform
+// and returns the file. It does so once for each.
 func (b *builder) program(ctx context.Context, command string, p v1.Platform) (string, error) {
 	key := command + " " + p.String()
 	if path, done := b.programs[key]; done {
 		return path, nil
 	}
-	path := filepath.Join(b.work, p.Architecture, command)
+	path := filepath.Join(b.work, p.Architecture, filepath.Base(command))
 	overlay, err := b.withoutHelpers()
 	if err != nil {
 		return "", err
 	}
 	// Neither the paths nor the state of this checkout may get into the program.
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-overlay", overlay,
-		"-ldflags", "-s -w -X main.version="+b.version, "-o", path, "./cmd/"+command)
+		"-ldflags", "-s -w -X main.version="+b.version, "-o", path, "./"+command)
 	cmd.Dir = b.root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

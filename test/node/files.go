@@ -1,0 +1,104 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// bootFile hands the Node of a Start to its init.
+const bootFile = "boot.json"
+
+// boot is what init has to know.
+type boot struct {
+	Name, Bin, Assets, PauseImage string
+}
+
+// writeFiles writes all that the programs read.
+func (n *Node) writeFiles() error {
+	for _, dir := range []string{"pki", "log", "proc", "cni/net.d", "cni/ipam", "kubelet", "pods", "volumeplugins", "etcd"} {
+		if err := os.MkdirAll(n.file(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := n.writePKI(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(boot{Name: n.Name, Bin: n.o.Bin, Assets: n.o.Assets, PauseImage: n.o.PauseImage})
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string]string{
+		bootFile:                     string(text),
+		"kubelet.yaml":               n.kubeletConfig(),
+		"containerd.toml":            n.containerdConfig(),
+		"cni/net.d/10-node.conflist": n.networkConfig(),
+	} {
+		if err := os.WriteFile(n.file(name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) kubeconfig(client string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: node, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: node, user: {client-certificate: %q, client-key: %q}}]
+contexts: [{name: node, context: {cluster: node, user: node}}]
+current-context: node
+`, apiServer, n.pki("ca.crt"), n.pki(client+".crt"), n.pki(client+".key"))
+}
+
+// kubeletConfig: without clusterDNS pods use this machine's resolv.conf. A full
+// disk evicts nothing and removes no image.
+func (n *Node) kubeletConfig() string {
+	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+cgroupRoot: /%s
+enforceNodeAllocatable: []
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+authentication: {anonymous: {enabled: false}, x509: {clientCAFile: %q}, webhook: {enabled: true}}
+authorization: {mode: Webhook}
+podLogsDir: %q
+volumePluginDir: %q
+failSwapOn: false
+imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: 100Mi}
+nodeStatusUpdateFrequency: 2s
+`, n.Name, n.pki("ca.crt"), n.file("pods"), n.file("volumeplugins"))
+}
+
+// containerdConfig: oom scores are not lowered, for a root without
+// CAP_SYS_RESOURCE cannot.
+func (n *Node) containerdConfig() string {
+	return fmt.Sprintf(`version = 3
+root = %q
+state = "/run/containerd/state"
+[grpc]
+  address = "/run/containerd/containerd.sock"
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = %q
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = [%q]
+    conf_dir = %q
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      SystemdCgroup = false
+      BinaryName = "runc"
+`, n.file("containerd"), n.o.PauseImage, filepath.Join(n.o.Bin, "cni"), n.file("cni", "net.d"))
+}
+
+// networkConfig is of the plugin ptp, by which every packet is routed.
+func (n *Node) networkConfig() string {
+	return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"node","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local",
+ "ranges":[[{"subnet":%q}]],"routes":[{"dst":"0.0.0.0/0"}],"dataDir":%q}}]}
+`, podRange, n.file("cni", "ipam"))
+}
