@@ -29,6 +29,7 @@ var commands = []func() *cobra.Command{
 	newController,
 	newPrepare,
 	newEnvoyConfig,
+	newControlCerts,
 	newNetworkPolicies,
 	newNode,
 	newVersion,

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/controlplane/issuer"
+	"github.com/sandlane/sandlane/gateway"
+	"github.com/sandlane/sandlane/kubeclient"
+)
+
+func newControlCerts() *cobra.Command {
+	var kubeconfig, namespace string
+	cmd := &cobra.Command{
+		Use:   "control-certs",
+		Short: "Make and renew the certificates of the control plane, as Secrets",
+		Long: `Make the certificates by which gateways and controllers know each other, and renew
+those that run out: the Secrets ` + issuer.AuthoritySecret + `, ` + issuer.GatewaySecret + ` and
+` + issuer.ControllerSecret + `. What is good is left alone, the authority always. The Helm
+chart runs this before an installation and every day.`,
+		Args: cobra.NoArgs,
+	}
+	kubeconfigFlag(cmd, &kubeconfig)
+	cmd.Flags().StringVar(&namespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of the Secrets")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		api, err := inCluster(kubeconfig)
+		if err != nil {
+			return err
+		}
+		i := issuer.Issuer{
+			Client: api, Namespace: namespace, Gateway: controlplane.GatewayIdentity, Controller: controlplane.ControllerIdentity,
+			Labels: map[string]string{"app.kubernetes.io/part-of": "sandlane"},
+		}
+		wrote, err := i.Ensure(cmd.Context())
+		for _, name := range wrote {
+			fmt.Fprintln(cmd.OutOrStdout(), "wrote the Secret", name)
+		}
+		if err == nil && len(wrote) == 0 {
+			fmt.Fprintln(cmd.OutOrStdout(), "all certificates are good")
+		}
+		return err
+	}
+	return cmd
+}
+
+// inCluster returns a client that reads live, of a kubeconfig or of the pod that
+// this runs in.
+func inCluster(kubeconfig string) (client.Client, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reach the API server: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	return client.New(cfg, client.Options{Scheme: scheme, Mapper: kubeclient.RESTMapper(scheme)})
+}

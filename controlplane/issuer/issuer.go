@@ -1,0 +1,191 @@
+package issuer
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Names of the Secrets.
+const (
+	AuthoritySecret  = "sandlane-control-ca"
+	GatewaySecret    = "sandlane-control-gateway"
+	ControllerSecret = "sandlane-control-controller"
+)
+
+// Keys of the Secrets. The authority's has no KeyCA.
+const (
+	KeyCert    = "tls.crt"
+	KeyPrivate = "tls.key"
+	KeyCA      = "ca.crt"
+)
+
+const (
+	authorityLife = 10 * 365 * 24 * time.Hour
+	leafLife      = 90 * 24 * time.Hour
+	// attempts bounds how often a Secret is read again that another Ensure writes.
+	attempts = 5
+)
+
+// side is one of the two that show a certificate.
+type side struct {
+	secret, name string
+	usage        x509.ExtKeyUsage
+}
+
+// Issuer makes certificates for the identities of the two sides.
+type Issuer struct {
+	// Client reads live. Namespace is the system namespace.
+	Client    client.Client
+	Namespace string
+	// Gateway and Controller are the names in the certificates.
+	Gateway, Controller string
+	// Labels are those of Secrets that are made.
+	Labels map[string]string
+	// Now is the time; default time.Now.
+	Now func() time.Time
+}
+
+// Ensure makes what is missing or runs out, and returns the names of the Secrets
+// that it wrote.
+func (i *Issuer) Ensure(ctx context.Context) ([]string, error) {
+	if i.Now == nil {
+		i.Now = time.Now
+	}
+	sides := []side{
+		{GatewaySecret, i.Gateway, x509.ExtKeyUsageServerAuth},
+		{ControllerSecret, i.Controller, x509.ExtKeyUsageClientAuth},
+	}
+	var wrote []string
+	ca, key, made, err := i.authority(ctx, sides)
+	if err != nil {
+		return nil, err
+	}
+	if made {
+		wrote = append(wrote, AuthoritySecret)
+	}
+	for _, s := range sides {
+		made, err := i.certificate(ctx, s, ca, key)
+		if err != nil {
+			return wrote, fmt.Errorf("certificate in the Secret %s: %w", s.secret, err)
+		}
+		if made {
+			wrote = append(wrote, s.secret)
+		}
+	}
+	return wrote, nil
+}
+
+// authority returns the authority, and whether it was made now.
+func (i *Issuer) authority(ctx context.Context, sides []side) (*x509.Certificate, *ecdsa.PrivateKey, bool, error) {
+	made := false
+	for range attempts {
+		secret, err := i.read(ctx, AuthoritySecret)
+		switch {
+		case err != nil:
+			return nil, nil, false, err
+		case secret != nil:
+			cert, key, err := decodePair(secret.Data[KeyCert], secret.Data[KeyPrivate])
+			if err == nil && !i.Now().Before(cert.NotAfter) {
+				err = errors.New("it has run out: delete the three Secrets of the control plane, run this again, and restart gateways and controllers")
+			}
+			if err != nil {
+				return nil, nil, false, fmt.Errorf("authority in the Secret %s: %w", AuthoritySecret, err)
+			}
+			return cert, key, made, nil
+		}
+		for _, s := range sides {
+			if leaf, err := i.read(ctx, s.secret); err != nil {
+				return nil, nil, false, err
+			} else if leaf != nil {
+				return nil, nil, false, fmt.Errorf("the Secret %s is gone, and %s has a certificate of it: restore it, or delete %s and %s as well",
+					AuthoritySecret, s.secret, GatewaySecret, ControllerSecret)
+			}
+		}
+		data, err := newAuthority(i.Now())
+		if err != nil {
+			return nil, nil, false, err
+		}
+		if made, err = i.write(ctx, nil, AuthoritySecret, data); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	return nil, nil, false, fmt.Errorf("the Secret %s is written by others all the time", AuthoritySecret)
+}
+
+// certificate makes a side's certificate unless it is good for long enough.
+func (i *Issuer) certificate(ctx context.Context, s side, ca *x509.Certificate, key *ecdsa.PrivateKey) (bool, error) {
+	for range attempts {
+		secret, err := i.read(ctx, s.secret)
+		if err != nil {
+			return false, err
+		}
+		if secret != nil && i.good(secret, s, ca) {
+			return false, nil
+		}
+		data, err := newLeaf(s, ca, key, i.Now())
+		if err != nil {
+			return false, err
+		}
+		wrote, err := i.write(ctx, secret, s.secret, data)
+		if wrote || err != nil {
+			return wrote, err
+		}
+	}
+	return false, errors.New("it is written by others all the time")
+}
+
+// good reports whether a certificate serves for a third of its life more.
+func (i *Issuer) good(secret *corev1.Secret, s side, ca *x509.Certificate) bool {
+	cert, _, err := decodePair(secret.Data[KeyCert], secret.Data[KeyPrivate])
+	if err != nil || string(secret.Data[KeyCA]) != string(encodeCert(ca.Raw)) {
+		return false
+	}
+	return cert.CheckSignatureFrom(ca) == nil && slices.Equal(cert.DNSNames, []string{s.name}) &&
+		slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{s.usage}) && i.Now().Add(leafLife/3).Before(cert.NotAfter) && !i.Now().Before(cert.NotBefore)
+}
+
+// read returns a Secret, nil if there is none.
+func (i *Issuer) read(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := i.Client.Get(ctx, types.NamespacedName{Namespace: i.Namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the Secret %s: %w", name, err)
+	}
+	return secret, nil
+}
+
+// write makes a Secret, or replaces the data of the one that was read. It returns
+// false without an error if another has written in between.
+func (i *Issuer) write(ctx context.Context, old *corev1.Secret, name string, data map[string][]byte) (bool, error) {
+	var err error
+	if old == nil {
+		err = i.Client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: name, Labels: i.Labels}, Type: corev1.SecretTypeOpaque, Data: data,
+		})
+	} else {
+		changed := old.DeepCopy() // with the version that was read
+		changed.Data = data
+		err = i.Client.Update(ctx, changed)
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("write the Secret %s: %w", name, err)
+	}
+	return true, nil
+}
