@@ -3,10 +3,15 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
@@ -81,11 +86,11 @@ func TestSandboxLife(t *testing.T) {
 	check("Get", s, err, end)
 	list := func(namespace string) []e2b.Sandbox {
 		t.Helper()
-		all, err := x.List(ctx, namespace)
+		l, err := x.List(ctx, namespace, "")
 		if err != nil {
 			t.Error(err)
 		}
-		return all
+		return l.Sandboxes
 	}
 	if all := list(w.ns); len(all) != 1 {
 		t.Errorf("List: %+v", all)
@@ -190,13 +195,85 @@ func TestCreationTimes(t *testing.T) {
 	if !made[1].StartedAt.After(made[0].StartedAt) {
 		t.Errorf("the second started at %v, the first at %v", made[1].StartedAt, made[0].StartedAt)
 	}
-	all, err := g.api.sandboxes.List(t.Context(), w.ns)
-	if err != nil || len(all) != 2 {
+	all, err := g.api.sandboxes.List(t.Context(), w.ns, "")
+	if err != nil || len(all.Sandboxes) != 2 {
 		t.Fatalf("List: %+v, %v", all, err)
 	}
-	for _, s := range all {
+	for _, s := range all.Sandboxes {
 		if want := made[slices.IndexFunc(made, func(m e2b.Sandbox) bool { return m.ID == s.ID })].StartedAt; !s.StartedAt.Equal(want) {
 			t.Errorf("List says %v, Create said %v", s.StartedAt, want)
+		}
+	}
+}
+
+// A later page shows no sandbox that has ended since the first one, whichever gateway
+// ended it, and the end that a sandbox has now.
+func TestKeptListFollows(t *testing.T) {
+	w := newWorld(t)
+	g := w.gateway()
+	x := g.api.sandboxes
+	ids := map[string]string{}
+	for _, what := range []string{"stays", "is ended here", "is ended elsewhere", "is deleted", "is moved", "is over"} {
+		s := &v1alpha1.Sandbox{}
+		s.Name = newID()
+		s.Spec.Namespace, s.Spec.Pool = w.ns, "base"
+		s.Spec.Timeouts.EndAt = new(metav1.NewTime(time.Now().Add(time.Hour).Truncate(time.Second)))
+		s.Spec.Binding = &v1alpha1.Binding{ClaimID: "of-" + s.Name, PodName: "none", PodUID: "none"}
+		if err := w.c.Create(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		ids[what] = s.Name
+	}
+	known := func(what string, is func(index.Life) bool) {
+		t.Helper()
+		kubetest.Eventually(t, 10*time.Second, "the index to know what "+what, func() error {
+			if l := g.index.Life(ids[what]); !is(l) {
+				return fmt.Errorf("it says %+v", l)
+			}
+			return nil
+		})
+	}
+	for what := range ids {
+		known(what, func(l index.Life) bool { return l.Known && !l.EndAt.IsZero() })
+	}
+	first, err := x.List(t.Context(), w.ns, "")
+	if err != nil || len(first.Sandboxes) != len(ids) || first.Version == "" || first.Kept {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	patch := func(what, patch string) {
+		t.Helper()
+		s := &v1alpha1.Sandbox{}
+		s.Name = ids[what]
+		if err := w.c.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := x.End(t.Context(), w.ns, ids["is ended here"]); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := x.List(t.Context(), w.ns, first.Version); err != nil || len(second.Sandboxes) != len(ids)-1 || !second.Kept {
+		t.Errorf("right after an end here: %+v, %v", second, err)
+	}
+	gone := &v1alpha1.Sandbox{}
+	gone.Name = ids["is deleted"]
+	if err := w.c.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	moved := time.Now().Add(2 * time.Hour).Truncate(time.Second)
+	patch("is ended elsewhere", `{"spec":{"end":{"reason":"Released","at":"2026-01-01T00:00:00Z"}}}`)
+	patch("is moved", `{"spec":{"timeouts":{"endAt":"`+moved.UTC().Format(time.RFC3339)+`"}}}`)
+	patch("is over", `{"spec":{"timeouts":{"endAt":"2026-01-01T00:00:00Z"}}}`)
+	known("is ended elsewhere", func(l index.Life) bool { return l.Ended })
+	known("is deleted", func(l index.Life) bool { return !l.Known })
+	known("is moved", func(l index.Life) bool { return l.EndAt.Equal(moved) })
+	known("is over", func(l index.Life) bool { return l.EndAt.Before(time.Now()) })
+	third, err := x.List(t.Context(), w.ns, first.Version)
+	if err != nil || len(third.Sandboxes) != 2 || !third.Kept {
+		t.Fatalf("%+v, %v", third, err)
+	}
+	for _, s := range third.Sandboxes {
+		if s.ID != ids["stays"] && (s.ID != ids["is moved"] || !s.EndAt.Equal(moved)) {
+			t.Errorf("%+v is listed", s)
 		}
 	}
 }

@@ -37,6 +37,10 @@ type fake struct {
 	setEnd  error
 	metrics []Metric
 	lines   []LogLine
+	// version is that of all lists. One that is asked for it lacks madeSince.
+	version   string
+	madeSince map[string]bool
+	lists     []string // the versions that lists were asked for
 }
 
 func newFake() *fake {
@@ -82,16 +86,18 @@ func (f *fake) Get(_ context.Context, namespace, id string) (Sandbox, error) {
 	return sandbox, nil
 }
 
-func (f *fake) List(_ context.Context, namespace string) ([]Sandbox, error) {
+func (f *fake) List(_ context.Context, namespace, atLeast string) (Listing, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []Sandbox
-	for _, sandbox := range f.sandboxes { // in any order
-		if sandbox.Namespace == namespace {
-			all = append(all, sandbox)
+	f.lists = append(f.lists, atLeast)
+	l := Listing{Version: f.version, Kept: f.version != "" && atLeast == f.version}
+	for _, sandbox := range f.sandboxes {
+		if sandbox.Namespace == namespace && (!l.Kept || !f.madeSince[sandbox.ID]) {
+			l.Sandboxes = append(l.Sandboxes, sandbox)
 		}
 	}
-	return all, nil
+	SortNewestFirst(l.Sandboxes)
+	return l, nil
 }
 
 func (f *fake) End(ctx context.Context, namespace, id string) error {

@@ -17,13 +17,12 @@ func (s *Server) ListSandboxes(w http.ResponseWriter, r *http.Request, params ap
 		s.fail(w, r, err)
 		return
 	}
-	all, templates, err := s.filtered(r, f)
+	found, err := s.filtered(r, f, "")
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	sortSandboxes(all, false)
-	writeJSON(w, http.StatusOK, listedViews(all, templates))
+	writeJSON(w, http.StatusOK, listedViews(found.Sandboxes, s.templatesOf(callOf(r).identity.Namespace)))
 }
 
 // ListSandboxesV2 is GET /v2/sandboxes: one page.
@@ -50,39 +49,62 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 	if params.Limit != nil {
 		limit = *params.Limit
 	}
-	all, templates, err := s.filtered(r, f)
+	version := ""
+	if after != nil {
+		version = after.version
+	}
+	found, err := s.filtered(r, f, version)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("X-Total-Running", strconv.Itoa(len(all)))
+	page, more := pageOf(found.Sandboxes, after, limit, ascending)
+	if ascending && !more && found.Kept {
+		// The newest are on this page, and a list that was kept may lack them.
+		if found, err = s.filtered(r, f, ""); err != nil {
+			return err
+		}
+		page, more = pageOf(found.Sandboxes, after, limit, ascending)
+	}
 	if params.State != nil && !slices.Contains(*params.State, api.Running) {
-		all = nil // No sandbox is paused.
+		page, more = nil, false // No sandbox is paused.
+	} else {
+		w.Header().Set("X-Total-Running", strconv.Itoa(len(found.Sandboxes)))
 	}
-	sortSandboxes(all, ascending)
-	page := all[after.position(all, ascending):]
-	if len(page) > limit {
-		page = page[:limit]
-		w.Header().Set("X-Next-Token", cursorOf(page[limit-1], ascending))
+	if more {
+		last := page[len(page)-1]
+		w.Header().Set("X-Next-Token", cursor{last.StartedAt, last.ID, found.Version}.token(ascending))
 	}
-	writeJSON(w, http.StatusOK, listedViews(page, templates))
+	writeJSON(w, http.StatusOK, listedViews(page, s.templatesOf(callOf(r).identity.Namespace)))
 	return nil
 }
 
+// pageOf returns at most limit sandboxes from after the cursor on, and whether more
+// follow. It may change the order of all.
+func pageOf(all []Sandbox, after *cursor, limit int, ascending bool) (page []Sandbox, more bool) {
+	sortSandboxes(all, ascending)
+	page = all[after.position(all, ascending):]
+	if len(page) > limit {
+		return page[:limit], true
+	}
+	return page, false
+}
+
 // filtered returns the caller's sandboxes that a filter leaves, in a slice of its own.
-func (s *Server) filtered(r *http.Request, f *filter) ([]Sandbox, byPool, error) {
+func (s *Server) filtered(r *http.Request, f *filter, atLeast string) (Listing, error) {
 	namespace := callOf(r).identity.Namespace
-	all, err := s.o.Sandboxes.List(r.Context(), namespace)
+	found, err := s.o.Sandboxes.List(r.Context(), namespace, atLeast)
 	if err != nil {
-		return nil, nil, err
+		return Listing{}, err
 	}
 	templates := s.templatesOf(namespace)
-	var left []Sandbox
-	for _, sandbox := range all {
+	left := make([]Sandbox, 0, len(found.Sandboxes))
+	for _, sandbox := range found.Sandboxes {
 		if f.matches(sandbox, templates) {
 			left = append(left, sandbox)
 		}
 	}
-	return left, templates, nil
+	found.Sandboxes = left
+	return found, nil
 }
 
 func listedViews(all []Sandbox, templates byPool) []api.ListedSandbox {

@@ -130,6 +130,48 @@ func TestStartedAfter(t *testing.T) {
 	}
 }
 
+// Later pages ask for no newer list than the first one was; the last page in ascending
+// order, where the newest are, for the list as it is now.
+func TestPagesOfOneList(t *testing.T) {
+	for query, want := range map[string][]string{
+		"":           {"", "17", "17", "17"},
+		"&order=asc": {"", "17", "17", "17", ""},
+	} {
+		f := newFake()
+		fill(f, 35)
+		f.version = "17"
+		s := newServer(t, f, nil)
+		total, token := 0, ""
+		for {
+			w := ask(t, s, "GET", "/v2/sandboxes?limit=10"+query+"&nextToken="+url.QueryEscape(token), keyA, "")
+			page := read[[]api.ListedSandbox](t, w)
+			if total += len(page); total == 10 {
+				f.sandboxes["new"] = Sandbox{ID: "new", Namespace: "a", StartedAt: time.Now()}
+				f.madeSince = map[string]bool{"new": true}
+			}
+			if token = w.Header().Get("X-Next-Token"); token == "" {
+				if last := page[len(page)-1].SandboxID; (last == "new") != (query != "") {
+					t.Errorf("%q: the last is %s", query, last)
+				}
+				break
+			}
+		}
+		if !slices.Equal(f.lists, want) {
+			t.Errorf("%q: lists of %q were asked for, want %q", query, f.lists, want)
+		}
+	}
+}
+
+// The number of running sandboxes is told only where they were asked for.
+func TestTotalRunning(t *testing.T) {
+	s := newServer(t, newFake(), nil)
+	for query, want := range map[string]string{"": "1", "?state=running": "1", "?state=running,paused": "1", "?state=paused": ""} {
+		if got := ask(t, s, "GET", "/v2/sandboxes"+query, keyA, "").Header().Values("X-Total-Running"); strings.Join(got, ",") != want {
+			t.Errorf("%q: %q, want %q", query, got, want)
+		}
+	}
+}
+
 // A token works although its sandbox is gone, and only for its order.
 func TestTokens(t *testing.T) {
 	f := newFake()
@@ -215,17 +257,18 @@ func FuzzMetadataRoundTrip(f *testing.F) {
 
 // Whatever a client sends as a token, it is refused or is one that is given.
 func FuzzCursor(f *testing.F) {
-	f.Add(cursorOf(Sandbox{ID: idA, StartedAt: time.Unix(1e9, 5)}, true), true)
-	f.Add(cursorOf(Sandbox{ID: "x-1", StartedAt: time.Unix(0, 0)}, false), false)
+	f.Add(cursor{time.Unix(1e9, 5), idA, "17"}.token(true), true)
+	f.Add(cursor{time.Unix(0, 0), "x-1", ""}.token(false), false)
 	f.Add("", false)
+	f.Add(base64.URLEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z__a__v0")), false)
 	f.Add(base64.URLEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z__UPPER")), false)
 	f.Fuzz(func(t *testing.T, token string, ascending bool) {
 		c, err := parseCursor(token, ascending)
 		if err != nil {
 			return
 		}
-		again, err := parseCursor(cursorOf(Sandbox{ID: c.id, StartedAt: c.started}, ascending), ascending)
-		if err != nil || again.id != c.id || !again.started.Equal(c.started) {
+		again, err := parseCursor(c.token(ascending), ascending)
+		if err != nil || again.id != c.id || !again.started.Equal(c.started) || again.version != c.version {
 			t.Errorf("%q is %+v, which is %+v, %v", token, c, again, err)
 		}
 		if !idPattern.MatchString(c.id) {

@@ -63,6 +63,17 @@ type Sandbox struct {
 	CPUCount, MemoryMB, DiskMB int
 }
 
+// Listing is what a list of a namespace's sandboxes returned.
+type Listing struct {
+	// Sandboxes are not to be changed.
+	Sandboxes []Sandbox
+	// Version says how new the list is: a number, which grows with every change.
+	// Empty where that is not known.
+	Version string
+	// Kept: sandboxes that were made a moment ago may not be in it.
+	Kept bool
+}
+
 // Metric is one look at what a sandbox uses. CPU in percent of all its cores,
 // the rest in bytes.
 type Metric struct {
@@ -89,9 +100,11 @@ type Sandboxes interface {
 	Create(ctx context.Context, n NewSandbox) (Sandbox, error)
 	// Get returns a sandbox that has not ended.
 	Get(ctx context.Context, namespace, id string) (Sandbox, error)
-	// List returns all sandboxes of a namespace that have not ended, in any
-	// order, read from the API server page by page.
-	List(ctx context.Context, namespace string) ([]Sandbox, error)
+	// List returns all sandboxes of a namespace that have not ended, the newest
+	// first (see SortNewestFirst), as they are now. With the version of an earlier
+	// Listing it may leave out what was made since that one: later pages of a list
+	// need no more.
+	List(ctx context.Context, namespace, atLeast string) (Listing, error)
 	// End ends a sandbox: when it returns nil the end is written and this
 	// gateway routes to it no more.
 	End(ctx context.Context, namespace, id string) error

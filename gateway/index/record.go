@@ -100,7 +100,8 @@ type sandbox struct {
 	namespace, pool, team  unique.Handle[string]
 	release                string // token of the idle release under way of this claim
 	private, unsecured     bool
-	ended                  bool // or being deleted
+	ended                  bool  // or being deleted
+	endAt                  int64 // when it ends at the latest, in seconds since 1970; 0: no time is set
 }
 
 func newSandbox(s *v1alpha1.Sandbox) *sandbox {
@@ -114,6 +115,9 @@ func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 		if release := s.Spec.Release; release != nil && release.ClaimID == b.ClaimID {
 			r.release = release.Token
 		}
+	}
+	if at := s.Spec.Timeouts.EndAt; at != nil {
+		r.endAt = at.Unix()
 	}
 	return r
 }

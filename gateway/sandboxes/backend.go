@@ -25,7 +25,7 @@ import (
 //
 // What it says of a sandbox it reads from the API server: one read for one
 // sandbox, out of the gateway's live reads; for a list the consistent list of the
-// namespace. The index would have to keep everybody's metadata for that, and would
+// namespace, which later pages of it use too (see List). The index would have to keep everybody's metadata for that, and would
 // not show a sandbox that another gateway made a moment ago.
 type Backend struct {
 	api    client.Client
@@ -42,6 +42,7 @@ type Backend struct {
 	log    *slog.Logger
 
 	lists lists
+	kept  keptLists
 	undos undos
 
 	logLimit rate.Sometimes // for what a client can cause in numbers
@@ -114,32 +115,6 @@ func readError(err error) error {
 func over(s *v1alpha1.Sandbox) bool {
 	at := s.Spec.Timeouts.EndAt
 	return s.Spec.End != nil || s.DeletionTimestamp != nil || at != nil && !time.Now().Before(at.Time)
-}
-
-// List implements e2b.Sandboxes.
-func (x *Backend) List(ctx context.Context, namespace string) ([]e2b.Sandbox, error) {
-	end, err := x.lists.begin(ctx, readerOf(ctx, namespace))
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	all := []e2b.Sandbox{}
-	page := &v1alpha1.SandboxList{}
-	for {
-		err := x.api.List(ctx, page, client.MatchingFields{v1alpha1.FieldNamespace: namespace},
-			client.Limit(500), client.Continue(page.Continue))
-		if err != nil {
-			return nil, fmt.Errorf("list sandboxes: %w", err)
-		}
-		for i := range page.Items {
-			if s := &page.Items[i]; !over(s) {
-				all = append(all, x.describe(s))
-			}
-		}
-		if page.Continue == "" {
-			return all, nil
-		}
-	}
 }
 
 // describe says of a sandbox what the REST API shows. A sandbox starts when it is

@@ -41,7 +41,7 @@ func TestListsOfOneKeyDoNotHoldUpAnother(t *testing.T) {
 		var asking sync.WaitGroup
 		list := func(owner string) {
 			asking.Go(func() {
-				if _, err := x.List(t.Context(), owner); err != nil {
+				if _, err := x.List(t.Context(), owner, ""); err != nil {
 					t.Errorf("a list of %s: %v", owner, err)
 				}
 			})
@@ -75,12 +75,12 @@ func TestListGivesUpWithItsCaller(t *testing.T) {
 		x, begun, letGo := slowLists(t)
 		var asking sync.WaitGroup
 		for range maxLists {
-			asking.Go(func() { _, _ = x.List(t.Context(), "team") })
+			asking.Go(func() { _, _ = x.List(t.Context(), "team", "") })
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
-		go func() { _, err := x.List(ctx, "team"); gone <- err }()
+		go func() { _, err := x.List(ctx, "team", ""); gone <- err }()
 		synctest.Wait()
 		cancel()
 		if err := <-gone; !errors.Is(err, context.Canceled) {

@@ -1,0 +1,36 @@
+package index
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Life is how long a sandbox lives, as far as the watch has come.
+type Life struct {
+	// Known: there is a record of a sandbox of this ID; the rest is of that.
+	Known bool
+	UID   types.UID
+	// ClaimID is its binding's, empty without one.
+	ClaimID string
+	// Ended: it is over, or is being deleted.
+	Ended bool
+	// EndAt is when it ends at the latest; zero if no time is set.
+	EndAt time.Time
+}
+
+// Life says of a sandbox what lists show of its life. Unlike Resolve it allocates
+// nothing: a page of a list asks it for every sandbox of a namespace.
+func (x *Index) Life(id string) Life {
+	x.mu.RLock()
+	s := x.sandboxes[id]
+	x.mu.RUnlock()
+	if s == nil {
+		return Life{}
+	}
+	l := Life{Known: true, UID: s.uid, ClaimID: s.claim, Ended: s.ended}
+	if s.endAt != 0 {
+		l.EndAt = time.Unix(s.endAt, 0)
+	}
+	return l
+}
