@@ -120,7 +120,7 @@ func TestPortClosed(t *testing.T) {
 			t.Errorf("%s: %d", name, resp.StatusCode)
 		}
 		if tc.html {
-			if resp.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(body, "<html") || !strings.HasSuffix(body, "</html>") || !strings.Contains(body, "<code>abc</code>") {
+			if resp.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(body, "<html") || !strings.HasSuffix(body, "</html>") || !strings.Contains(body, "<code>abc</code>") || !strings.Contains(body, "<h1>Closed Port Error</h1>") {
 				t.Errorf("%s: %s %q, want a page", name, resp.Header.Get("Content-Type"), body)
 			}
 			continue

@@ -55,7 +55,7 @@ func localReplies() *hcmv3.LocalReplyConfig {
 	tooOften := jsonBody(map[string]any{"message": tooOftenMessage, "code": 429})
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
 		{Filter: allOf(upstream, browser()), StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: htmlBody("502",
-			"Port "+metadataPort+" is not open", "The sandbox <code>"+metadataSandboxID+"</code> is running but nothing answers on its port "+metadataPort+".")},
+			"Closed Port Error", "The sandbox <code>"+metadataSandboxID+"</code> is running but nothing answers on its port "+metadataPort+".")},
 		{Filter: upstream, StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: closed},
 		{Filter: tooLate, StatusCode: wrapperspb.UInt32(504), HeadersToAdd: noRepeat, BodyFormatOverride: unknown(504)},
 		{Filter: brokeOff, StatusCode: wrapperspb.UInt32(500), HeadersToAdd: noRepeat, BodyFormatOverride: unknown(500)},

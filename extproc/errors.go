@@ -109,7 +109,7 @@ func unavailable(reason, message string, err error) *rejection {
 }
 
 func rejectNotFound() *rejection {
-	return &rejection{reason: reasonNotFound, status: http.StatusBadGateway, message: "The sandbox was not found"}
+	return &rejection{reason: reasonNotFound, status: http.StatusBadGateway, message: "The sandbox was not found", heading: "Sandbox Not Found"}
 }
 
 func rejectBadKey() *rejection {
@@ -121,10 +121,13 @@ func rejectBadKey() *rejection {
 
 func rejectTraffic(token Field) *rejection {
 	const head = "Sandbox is secured with traffic access token. "
+	r := &rejection{reason: reasonTrafficToken, status: http.StatusForbidden}
 	if token.Count == 0 {
-		return &rejection{reason: reasonTrafficToken, status: http.StatusForbidden, message: head + "Token header 'e2b-traffic-access-token' is missing"}
+		r.heading, r.message = "Missing Traffic Access Token", head+"Token header 'e2b-traffic-access-token' is missing"
+	} else {
+		r.heading, r.message = "Invalid Traffic Access Token", head+"Provided token in header 'e2b-traffic-access-token' is invalid"
 	}
-	return &rejection{reason: reasonTrafficToken, status: http.StatusForbidden, message: head + "Provided token in header 'e2b-traffic-access-token' is invalid"}
+	return r
 }
 
 // retryAfter is how long the client shall wait, at least a second.

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"html"
 	"net/http"
@@ -16,6 +17,7 @@ type rejection struct {
 	reason     string // metric label, one of the reasons in metrics.go
 	status     int
 	message    string
+	heading    string // of the page for a browser; empty: the status
 	sandboxID  string // empty if the request named none
 	path       string // the reserved path, on sandboxd's port
 	forms      bool   // show the three forms of a target
@@ -59,7 +61,7 @@ func (r *rejection) render(asHTML bool) (content []byte, contentType string) {
 
 func (r *rejection) page() []byte {
 	var b strings.Builder
-	title := strconv.Itoa(r.status) + " " + http.StatusText(r.status)
+	title := cmp.Or(r.heading, strconv.Itoa(r.status)+" "+http.StatusText(r.status))
 	b.WriteString(`<html lang="en"><head><meta charset="utf-8"><title>` + html.EscapeString(title) + "</title></head><body><h1>" +
 		html.EscapeString(title) + "</h1>")
 	for _, line := range []string{r.message, r.sandboxID, r.path} {

@@ -63,6 +63,24 @@ func TestRejectionBodies(t *testing.T) {
 	}
 }
 
+// Pages for people have E2B's headings where E2B has some.
+func TestPageHeadings(t *testing.T) {
+	for heading, r := range map[string]*rejection{
+		"Sandbox Not Found":            rejectNotFound(),
+		"Missing Traffic Access Token": rejectTraffic(Field{}),
+		"Invalid Traffic Access Token": rejectTraffic(Field{Value: "x", Count: 1}),
+		"401 Unauthorized":             rejectBadKey(),
+	} {
+		r.sandboxID = "hello"
+		content, _ := r.render(true)
+		for _, want := range []string{"<title>" + heading + "</title>", "<h1>" + heading + "</h1>", "<p>hello</p>"} {
+			if !strings.Contains(string(content), want) {
+				t.Errorf("no %s in %s", want, content)
+			}
+		}
+	}
+}
+
 type later struct{ error }
 
 func (later) RetryAfter() time.Duration { return 2500 * time.Millisecond }

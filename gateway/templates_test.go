@@ -28,15 +28,16 @@ func TestTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.pool("python", 1, func(p *v1alpha1.SandboxPool) {
-		p.Annotations = map[string]string{v1alpha1.AnnotationAliases: "code-interpreter-v1, py ,,plain"}
+		p.Annotations = map[string]string{v1alpha1.AnnotationAliases: "code-interpreter-v1, Py ,,plain,python:v2"}
 		p.Spec.Template, p.Spec.TemplateRef = nil, &v1alpha1.TemplateRef{Name: shared.Name}
 	})
 	g := w.gateway()
 	x := sandboxes.NewTemplates(g.index, g.api.node)
 	for name, want := range map[string]string{
 		"base": "base", "python": "python", "py": "python", "code-interpreter-v1": "python",
-		"plain": "plain", // the name comes before another's alias
-		"":      "", "none": "",
+		"plain":     "plain", // the name comes before another's alias
+		"python:v2": "python",
+		"":          "", "none": "",
 	} {
 		if got, ok := x.Template(w.ns, name); ok != (want != "") || got.ID != want || got.Pool != want {
 			t.Errorf("%q is %+v, %v; want %q", name, got, ok, want)
@@ -50,7 +51,7 @@ func TestTemplates(t *testing.T) {
 		t.Fatalf("all templates: %+v", all)
 	}
 	for _, tmpl := range all {
-		if tmpl.ID == "python" && (tmpl.CPUCount != 2 || tmpl.MemoryMB != 512 || len(tmpl.Aliases) != 3 || tmpl.MaxLifetime != 24*time.Hour || tmpl.CreatedAt.IsZero()) {
+		if tmpl.ID == "python" && (tmpl.CPUCount != 2 || tmpl.MemoryMB != 512 || len(tmpl.Aliases) != 4 || tmpl.MaxLifetime != 24*time.Hour || tmpl.CreatedAt.IsZero()) {
 			t.Errorf("python is %+v", tmpl)
 		}
 	}

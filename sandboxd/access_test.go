@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"os"
 	"strconv"
@@ -71,20 +72,21 @@ func TestSignatures(t *testing.T) {
 	for _, c := range []struct {
 		name, method, signature, expiration string
 		status                              int
+		refusal                             string
 	}{
-		{"read", "GET", sign(path, "read", own, "tok", ""), "", 200},
-		{"read in time", "GET", sign(path, "read", own, "tok", future), future, 200},
-		{"read too late", "GET", sign(path, "read", own, "tok", past), past, 401},
-		{"expiration taken away", "GET", sign(path, "read", own, "tok", past), "", 401},
-		{"expiration moved", "GET", sign(path, "read", own, "tok", past), future, 401},
-		{"expiration of no number", "GET", sign(path, "read", own, "tok", "soon"), "soon", 401},
-		{"other path", "GET", sign(path+"x", "read", own, "tok", ""), "", 401},
-		{"other user", "GET", sign(path, "read", "root", "tok", ""), "", 401},
-		{"other token", "GET", sign(path, "read", own, "tok2", ""), "", 401},
-		{"none", "GET", "", "", 401},
-		{"write to read", "GET", sign(path, "write", own, "tok", ""), "", 401},
-		{"read to write", "POST", sign(path, "read", own, "tok", ""), "", 401},
-		{"write", "POST", sign(path, "write", own, "tok", ""), "", 200},
+		{"read", "GET", sign(path, "read", own, "tok", ""), "", 200, ""},
+		{"read in time", "GET", sign(path, "read", own, "tok", future), future, 200, ""},
+		{"read too late", "GET", sign(path, "read", own, "tok", past), past, 401, "signature is already expired"},
+		{"expiration taken away", "GET", sign(path, "read", own, "tok", past), "", 401, "invalid signature"},
+		{"expiration moved", "GET", sign(path, "read", own, "tok", past), future, 401, "invalid signature"},
+		{"expiration of no number", "GET", sign(path, "read", own, "tok", "soon"), "soon", 401, "invalid signature expiration"},
+		{"other path", "GET", sign(path+"x", "read", own, "tok", ""), "", 401, "invalid signature"},
+		{"other user", "GET", sign(path, "read", "root", "tok", ""), "", 401, "invalid signature"},
+		{"other token", "GET", sign(path, "read", own, "tok2", ""), "", 401, "invalid signature"},
+		{"none", "GET", "", "", 401, "missing signature query parameter"},
+		{"write to read", "GET", sign(path, "write", own, "tok", ""), "", 401, "invalid signature"},
+		{"read to write", "POST", sign(path, "read", own, "tok", ""), "", 401, "invalid signature"},
+		{"write", "POST", sign(path, "write", own, "tok", ""), "", 200, ""},
 	} {
 		query := url.Values{"path": {path}}
 		if c.signature != "" {
@@ -97,9 +99,12 @@ func TestSignatures(t *testing.T) {
 		if res.StatusCode != c.status {
 			t.Errorf("%s: %d %s, want %d", c.name, res.StatusCode, body, c.status)
 		}
+		if want := fmt.Sprintf(`{"code":401,"message":%q}`, c.refusal); c.status == 401 && strings.TrimSpace(body) != want {
+			t.Errorf("%s: %s, want %s", c.name, body, want)
+		}
 	}
 	a.want(200, "text", "GET", filesURL(path), "", "X-Access-Token", "tok")
-	a.want(401, "", "GET", filesURL(path)+"&signature="+url.QueryEscape(sign(path, "read", "", "tok", "")), "", "X-Access-Token", "wrong")
+	a.want(401, `"access token present in header but does not match"`, "GET", filesURL(path)+"&signature="+url.QueryEscape(sign(path, "read", "", "tok", "")), "", "X-Access-Token", "wrong")
 }
 
 func TestCORS(t *testing.T) {

@@ -82,9 +82,9 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	template, found := s.o.Templates.Template(c.identity.Namespace, n.TemplateID)
-	if !found {
-		return nil, refuse(http.StatusNotFound, fmt.Sprintf("Template %q doesn't exist or you don't have access to it", n.TemplateID))
+	template, err := s.templateOf(c.identity, n.TemplateID)
+	if err != nil {
+		return nil, err
 	}
 	timeout, err := timeoutWithin(maxLifetime(template), *n.Timeout)
 	if err != nil {

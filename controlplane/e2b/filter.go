@@ -3,7 +3,6 @@ package e2b
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,7 +12,7 @@ import (
 type filter struct {
 	metadata     map[string]string
 	startedAfter *time.Time
-	template     *string
+	pool         *string
 }
 
 // newFilter reads the metadata query as it stands in the parameter, which was
@@ -57,7 +56,7 @@ func parseMetadata(query string) (map[string]string, bool) {
 	return pairs, true
 }
 
-func (f *filter) matches(sandbox Sandbox, templates byPool) bool {
+func (f *filter) matches(sandbox Sandbox) bool {
 	for key, want := range f.metadata {
 		if got, found := sandbox.Metadata[key]; !found || got != want {
 			return false
@@ -66,9 +65,5 @@ func (f *filter) matches(sandbox Sandbox, templates byPool) bool {
 	if f.startedAfter != nil && sandbox.StartedAt.Before(f.startedAfter.Truncate(time.Microsecond)) {
 		return false
 	}
-	if f.template != nil {
-		t := templates.of(sandbox)
-		return t.ID == *f.template || slices.Contains(t.Aliases, *f.template)
-	}
-	return true
+	return f.pool == nil || sandbox.Pool == *f.pool
 }

@@ -37,17 +37,17 @@ func FuzzMetadataFilter(f *testing.F) {
 			t.Errorf("%q means %v, sent again %v", query, pairs, again)
 		}
 		one := &filter{metadata: pairs}
-		if !one.matches(Sandbox{Metadata: pairs}, nil) {
+		if !one.matches(Sandbox{Metadata: pairs}) {
 			t.Errorf("%q does not match %v", query, pairs)
 		}
 		for key, value := range pairs {
 			less := maps.Clone(pairs)
 			delete(less, key)
-			if one.matches(Sandbox{Metadata: less}, nil) {
+			if one.matches(Sandbox{Metadata: less}) {
 				t.Errorf("%q matches %v", query, less)
 			}
 			less[key] = value + "x"
-			if one.matches(Sandbox{Metadata: less}, nil) {
+			if one.matches(Sandbox{Metadata: less}) {
 				t.Errorf("%q matches %v", query, less)
 			}
 		}

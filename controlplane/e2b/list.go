@@ -37,7 +37,14 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 	if err != nil {
 		return err
 	}
-	f.startedAfter, f.template = params.StartedAfter, params.Template
+	f.startedAfter = params.StartedAfter
+	if params.Template != nil && *params.Template != "" {
+		pool, err := s.poolFilter(callOf(r).identity, *params.Template)
+		if err != nil {
+			return err
+		}
+		f.pool = &pool
+	}
 	ascending := params.Order != nil && *params.Order == api.Asc
 	var after *cursor
 	if params.NextToken != nil && *params.NextToken != "" {
@@ -91,15 +98,13 @@ func pageOf(all []Sandbox, after *cursor, limit int, ascending bool) (page []San
 
 // filtered returns the caller's sandboxes that a filter leaves, in a slice of its own.
 func (s *Server) filtered(r *http.Request, f *filter, atLeast string) (Listing, error) {
-	namespace := callOf(r).identity.Namespace
-	found, err := s.o.Sandboxes.List(r.Context(), namespace, atLeast)
+	found, err := s.o.Sandboxes.List(r.Context(), callOf(r).identity.Namespace, atLeast)
 	if err != nil {
 		return Listing{}, err
 	}
-	templates := s.templatesOf(namespace)
 	left := make([]Sandbox, 0, len(found.Sandboxes))
 	for _, sandbox := range found.Sandboxes {
-		if f.matches(sandbox, templates) {
+		if f.matches(sandbox) {
 			left = append(left, sandbox)
 		}
 	}

@@ -136,7 +136,7 @@ type Template struct {
 
 // Templates finds pools. Safe for concurrent use; answers from memory.
 type Templates interface {
-	// Template finds a pool by name or alias.
+	// Template finds a pool by name or alias; the case of an alias does not count.
 	Template(namespace, name string) (Template, bool)
 	// Templates lists the namespace's pools.
 	Templates(namespace string) []Template

@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -34,9 +33,9 @@ func (s *Server) ListTemplates(w http.ResponseWriter, r *http.Request) {
 
 // ResolveTemplateAlias is GET /templates/aliases/{alias}.
 func (s *Server) ResolveTemplateAlias(w http.ResponseWriter, r *http.Request, alias string) {
-	t, found := s.o.Templates.Template(callOf(r).identity.Namespace, alias)
-	if !found {
-		s.fail(w, r, refuse(http.StatusNotFound, fmt.Sprintf("Template %q doesn't exist or you don't have access to it", alias)))
+	t, err := s.templateOf(callOf(r).identity, alias)
+	if err != nil {
+		s.fail(w, r, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, api.TemplateAlias{TemplateID: t.ID})

@@ -62,8 +62,8 @@ func manySandboxes(t *testing.T, n int) (x *Backend, calls *int, version *int) {
 // oneKey is a key of one team, and tokens and templates of none.
 type oneKey struct{}
 
-func (oneKey) Verify(context.Context, string) (e2b.Identity, error) {
-	return e2b.Identity{Team: "team", Namespace: "team", KeyID: "key"}, nil
+func (oneKey) Verify(context.Context, string) (e2b.KeyOwner, error) {
+	return e2b.KeyOwner{Team: "team", Namespace: "team", KeyID: "key"}, nil
 }
 func (oneKey) Envd(string, types.UID) string                { return "" }
 func (oneKey) Traffic(string, types.UID) string             { return "" }

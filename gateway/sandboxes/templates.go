@@ -32,7 +32,7 @@ func (t *Templates) Template(namespace, name string) (e2b.Template, bool) {
 		return t.describe(pool), true
 	}
 	for _, pool := range t.pools(namespace) {
-		if slices.Contains(pool.Aliases, name) {
+		if slices.ContainsFunc(pool.Aliases, func(alias string) bool { return strings.EqualFold(alias, name) }) {
 			return t.describe(pool), true
 		}
 	}

@@ -46,7 +46,7 @@ func (s *State) Guard(next http.Handler) http.Handler {
 		}
 		h.Set("Access-Control-Expose-Headers", "*")
 		if refusal := s.refusal(r); refusal != "" {
-			Error(w, http.StatusUnauthorized, "unauthorized access, "+refusal)
+			Error(w, http.StatusUnauthorized, refusal)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -66,7 +66,8 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// refusal says why a request may not pass; empty when it may.
+// refusal says why a request may not pass, in E2B's words where E2B has some; empty
+// when it may.
 func (s *State) refusal(r *http.Request) string {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if r.URL.Path == "/health" && reads || r.URL.Path == "/init" && (reads || r.Method == http.MethodPost) {
@@ -74,27 +75,30 @@ func (s *State) refusal(r *http.Request) string {
 	}
 	token, answers := s.token()
 	if !answers {
-		return "the sandbox is not initialised"
+		return "unauthorized access, the sandbox is not initialised"
 	}
 	if token == "" || same(r.Header.Get(TokenHeader), token) {
 		return ""
 	}
-	if r.URL.Path == "/files" && r.Header.Get(TokenHeader) == "" {
+	if r.URL.Path == "/files" {
 		switch {
+		case !reads && r.Method != http.MethodPost:
+		case r.Header.Get(TokenHeader) != "":
+			return "access token present in header but does not match"
 		case reads:
 			return s.signatureRefusal(r.URL.Query(), "read", token)
-		case r.Method == http.MethodPost:
+		default:
 			return s.signatureRefusal(r.URL.Query(), "write", token)
 		}
 	}
-	return "please provide a valid access token or method signing if supported"
+	return "unauthorized access, please provide a valid access token or method signing if supported"
 }
 
 // signatureRefusal checks the signature of a file URL as the SDKs make it.
 func (s *State) signatureRefusal(query url.Values, operation, token string) string {
 	given := query.Get("signature")
 	if given == "" {
-		return "missing access token or signature"
+		return "missing signature query parameter"
 	}
 	expiration := query.Get("signature_expiration")
 	if !same(given, signature(query.Get("path"), operation, query.Get("username"), token, expiration)) {
