@@ -97,9 +97,13 @@ func TestSandboxLife(t *testing.T) {
 	} else {
 		check("List", all[0], nil, end)
 	}
-	m, err := x.Metrics(ctx, w.ns, n.ID)
+	m, err := x.Metrics(ctx, w.ns, n.ID, false)
 	if err != nil || len(m) != 1 || m[0].CPUCount != 2 || m[0].CPUUsedPercent != 12.5 || m[0].MemUsed != 3 || m[0].DiskTotal != 9 || m[0].At.Unix() != 1_700_000_000 {
 		t.Errorf("Metrics: %+v, %v", m, err)
+	}
+	m, err = x.Metrics(ctx, w.ns, n.ID, true)
+	if err != nil || len(m) != 2 || m[0].At.Unix() != 1_699_999_995 || m[0].MemUsed != 2 || m[1].At.Unix() != 1_700_000_000 || m[1].DiskTotal != 9 {
+		t.Errorf("Metrics with what was: %+v, %v", m, err)
 	}
 	if lines, err := x.Logs(ctx, w.ns, n.ID, 10); err != nil || len(lines) != 0 { // no node here has any
 		t.Errorf("Logs: %v, %v", lines, err)
@@ -110,7 +114,7 @@ func TestSandboxLife(t *testing.T) {
 		wantError(t, "Get", err, e2b.ErrNotFound)
 		_, err = x.SetEnd(ctx, other, n.ID, time.Now(), true)
 		wantError(t, "SetEnd", err, e2b.ErrNotFound)
-		_, err = x.Metrics(ctx, other, n.ID)
+		_, err = x.Metrics(ctx, other, n.ID, true)
 		wantError(t, "Metrics", err, e2b.ErrNotFound)
 		_, err = x.Logs(ctx, other, n.ID, 1)
 		wantError(t, "Logs", err, e2b.ErrNotFound)

@@ -179,7 +179,12 @@ func (d *sandboxd) metrics(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	fmt.Fprint(rw, `{"ts":1700000000,"cpu_count":2,"cpu_used_pct":12.5,"mem_total":4,"mem_used":3,"mem_cache":2,"disk_used":1,"disk_total":9}`)
+	const now = `{"ts":1700000000,"cpu_count":2,"cpu_used_pct":12.5,"mem_total":4,"mem_used":3,"mem_cache":2,"disk_used":1,"disk_total":9}`
+	if r.URL.Query().Has("history") {
+		fmt.Fprint(rw, `[{"ts":1699999995,"cpu_count":2,"mem_used":2},`+now+"]")
+		return
+	}
+	fmt.Fprint(rw, now)
 }
 
 // sandboxd serves one on a loopback address of its own.

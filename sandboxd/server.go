@@ -39,6 +39,7 @@ type Server struct {
 	options    Options
 	processes  *process.Service
 	filesystem *filesystem.Service
+	usage      *usage.Meter
 	http       *http.Server
 }
 
@@ -72,6 +73,7 @@ func New(options Options) *Server {
 		options:    options,
 		processes:  process.New(caller, process.Options{Retention: options.Retention, Score: options.Score, Log: options.Log}),
 		filesystem: filesystem.New(caller),
+		usage:      &usage.Meter{Disk: home(caller)},
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -97,7 +99,7 @@ func (s *Server) routes(caller *caller) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.Handle("GET /metrics", &usage.Meter{Disk: home(caller)})
+	mux.Handle("GET /metrics", s.usage)
 	mux.HandleFunc("GET /envs", caller.Envs)
 	mux.HandleFunc("GET /init", caller.Challenge)
 	mux.HandleFunc("POST /init", s.init(caller))
@@ -139,6 +141,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	defer cancel()
 	s.processes.Close(grace)
 	s.filesystem.Close()
+	s.usage.Close()
 	if err == nil {
 		err = <-served
 	}

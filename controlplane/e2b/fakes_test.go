@@ -139,8 +139,11 @@ func (f *fake) SetEgress(ctx context.Context, namespace, id string, e Egress) er
 	return nil
 }
 
-func (f *fake) Metrics(ctx context.Context, namespace, id string) ([]Metric, error) {
+func (f *fake) Metrics(ctx context.Context, namespace, id string, history bool) ([]Metric, error) {
 	_, err := f.Get(ctx, namespace, id)
+	if !history {
+		return f.metrics[len(f.metrics)-1:], err
+	}
 	return f.metrics, err
 }
 

@@ -114,9 +114,9 @@ type Sandboxes interface {
 	// SetEgress replaces the rules for outgoing connections. They hold, as far as
 	// the cluster can hold them, when it returns nil.
 	SetEgress(ctx context.Context, namespace, id string, e Egress) error
-	// Metrics returns what is known of a sandbox's use, oldest first: at least
-	// the present moment.
-	Metrics(ctx context.Context, namespace, id string) ([]Metric, error)
+	// Metrics returns a sandbox's use at the present moment, and with history before
+	// it what is kept of its use, oldest first.
+	Metrics(ctx context.Context, namespace, id string, history bool) ([]Metric, error)
 	// Logs returns the last lines of a sandbox, oldest first, at most limit.
 	Logs(ctx context.Context, namespace, id string, limit int) ([]LogLine, error)
 }

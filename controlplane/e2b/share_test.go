@@ -18,7 +18,7 @@ type brokenMetrics struct {
 	asked []string
 }
 
-func (f *brokenMetrics) Metrics(ctx context.Context, _, _ string) ([]Metric, error) {
+func (f *brokenMetrics) Metrics(ctx context.Context, _, _ string, _ bool) ([]Metric, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, KeyOf(ctx))

@@ -22,7 +22,7 @@ func (s *Server) GetSandboxMetrics(w http.ResponseWriter, r *http.Request, _ str
 		return
 	}
 	c := callOf(r)
-	all, err := s.o.Sandboxes.Metrics(r.Context(), c.identity.Namespace, c.sandboxID)
+	all, err := s.o.Sandboxes.Metrics(r.Context(), c.identity.Namespace, c.sandboxID, true)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -66,7 +66,7 @@ func (s *Server) ListSandboxesMetrics(w http.ResponseWriter, r *http.Request, pa
 	}
 	for _, id := range ids {
 		asking.Go(func() error {
-			all, err := s.o.Sandboxes.Metrics(r.Context(), namespace, id)
+			all, err := s.o.Sandboxes.Metrics(r.Context(), namespace, id, false)
 			if err != nil || len(all) == 0 {
 				if err != nil && !errors.Is(err, ErrNotFound) {
 					s.logLimit.Do(func() { s.o.Log.Warn("no metrics of a sandbox", "sandbox", id, "err", err) })

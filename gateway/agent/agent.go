@@ -24,7 +24,7 @@ const (
 
 const (
 	agentConnectTimeout = time.Second
-	maxAgentAnswer      = 64 << 10
+	maxAgentAnswer      = 256 << 10 // an hour of metrics is 110 kB
 )
 
 // errNoLease says that this gateway may not act for sandboxes at the moment.
@@ -79,20 +79,30 @@ type Metrics struct {
 	DiskTotal  int64   `json:"disk_total"`
 }
 
-// Metrics asks the sandboxd at an address what its sandbox uses.
-func (a *Agent) Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID) (Metrics, error) {
-	var m Metrics
+// Metrics asks the sandboxd at an address what its sandbox uses now, and with history
+// also what it has used, oldest first. A sandboxd of an older image keeps no history.
+func (a *Agent) Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID, history bool) ([]Metrics, error) {
+	path := "/metrics"
+	if history {
+		path += "?history"
+	}
+	var all []Metrics
 	c := a.connect(addr)
 	defer c.close()
-	status, body, err := c.call(ctx, http.MethodGet, "/metrics", http.Header{envdTokenHeader: {a.tokens.Envd(id, uid)}}, nil)
+	status, body, err := c.call(ctx, http.MethodGet, path, http.Header{envdTokenHeader: {a.tokens.Envd(id, uid)}}, nil)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("status %d", status)
 	}
-	if err == nil {
-		err = json.Unmarshal(body, &m)
+	switch {
+	case err != nil:
+	case len(body) > 0 && body[0] == '[':
+		err = json.Unmarshal(body, &all)
+	default:
+		all = make([]Metrics, 1)
+		err = json.Unmarshal(body, &all[0])
 	}
 	if err != nil {
-		return m, fmt.Errorf("ask sandboxd for metrics: %w", err)
+		return nil, fmt.Errorf("ask sandboxd for metrics: %w", err)
 	}
-	return m, nil
+	return all, nil
 }

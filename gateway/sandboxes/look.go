@@ -21,9 +21,9 @@ const (
 	maxLogBytes    = 1 << 20
 )
 
-// Metrics implements e2b.Sandboxes: the present moment, as sandboxd sees it. A
-// sandbox that does not run has none.
-func (x *Backend) Metrics(ctx context.Context, namespace, id string) ([]e2b.Metric, error) {
+// Metrics implements e2b.Sandboxes: what sandboxd sees and has kept. A sandbox that
+// does not run has none.
+func (x *Backend) Metrics(ctx context.Context, namespace, id string, history bool) ([]e2b.Metric, error) {
 	token := x.cache.Begin(id)
 	a, err := x.locate(ctx, namespace, id)
 	if err != nil {
@@ -37,14 +37,18 @@ func (x *Backend) Metrics(ctx context.Context, namespace, id string) ([]e2b.Metr
 	}
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	m, err := x.agent.Metrics(ctx, a.Route.Addr, id, a.UID)
+	seen, err := x.agent.Metrics(ctx, a.Route.Addr, id, a.UID, history)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", id, err)
 	}
-	return []e2b.Metric{{
-		At: time.Unix(m.TS, 0), CPUCount: m.CPUCount, CPUUsedPercent: m.CPUUsedPct,
-		MemUsed: m.MemUsed, MemTotal: m.MemTotal, MemCache: m.MemCache, DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
-	}}, nil
+	all := make([]e2b.Metric, 0, len(seen))
+	for _, m := range seen {
+		all = append(all, e2b.Metric{
+			At: time.Unix(m.TS, 0), CPUCount: m.CPUCount, CPUUsedPercent: m.CPUUsedPct,
+			MemUsed: m.MemUsed, MemTotal: m.MemTotal, MemCache: m.MemCache, DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
+		})
+	}
+	return all, nil
 }
 
 // locate says where a sandbox of the namespace is: from the index, or by a live

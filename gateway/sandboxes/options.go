@@ -31,8 +31,9 @@ type Endings interface {
 type Agent interface {
 	// Init gives it the sandbox's token and environment.
 	Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error
-	// Metrics asks the one at an address what its sandbox uses.
-	Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID) (agent.Metrics, error)
+	// Metrics asks the one at an address what its sandbox uses, and with history what
+	// it has used, oldest first.
+	Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID, history bool) ([]agent.Metrics, error)
 }
 
 // Quota says what the API server's errors mean.

@@ -2,6 +2,11 @@
 // the control group that it is in (version 1 or 2) and else by the machine, for
 // GET /metrics of E2B's envd protocol.
 //
+// While something asks, and for an hour after that, a Meter takes a sample every five
+// seconds and keeps those of the last hour, some 50 kB; before the first question it
+// costs nothing. Samples are sandboxd's, not the gateways': a sandbox has one history
+// whichever gateway is asked, and it goes with the sandbox.
+//
 // It is not about sandboxd itself and exports nothing to Prometheus.
 //
 // Package sandboxd mounts its Meter.
@@ -46,29 +51,38 @@ type Meter struct {
 	// Now is time.Now unless set.
 	Now func() time.Time
 
-	mu   sync.Mutex // guards the last measurement
-	last time.Time
-	used time.Duration
-	pct  float32
+	mu     sync.Mutex // guards the rest
+	last   time.Time  // when the processor was last looked at
+	used   time.Duration
+	pct    float32
+	shared bool // pct is a share that was measured
+
+	asked   time.Time   // when something last asked
+	samples []Metrics   // every 5 s since then, of an hour at most, oldest first
+	sampler *time.Timer // of the next sample; nil while nothing asks
+	closed  bool
 }
 
 // minInterval is the least time that a share of the processor is taken over.
 const minInterval = 100 * time.Millisecond
 
-// ServeHTTP answers with a measurement.
-func (m *Meter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+// ServeHTTP answers with the present use, or, where the query has "history", with a
+// list of the samples that are kept and that.
+func (m *Meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(m.Measure())
+	var answer any
+	if r.URL.Query().Has("history") {
+		answer = m.History(r.Context())
+	} else {
+		answer = m.Present(r.Context())
+	}
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 // Measure returns the present use. What cannot be read is zero.
 func (m *Meter) Measure() Metrics {
-	now := time.Now
-	if m.Now != nil {
-		now = m.Now
-	}
-	at := now()
+	at := m.now()
 	metrics := Metrics{TS: at.Unix(), CPUCount: m.cpus()}
 	metrics.CPUUsedPct = m.cpuShare(at, metrics.CPUCount)
 	metrics.MemTotal, metrics.MemUsed, metrics.MemCache = m.memory()
@@ -78,6 +92,13 @@ func (m *Meter) Measure() Metrics {
 		metrics.DiskUsed = (disk.Blocks - disk.Bfree) * uint64(disk.Bsize)
 	}
 	return metrics
+}
+
+func (m *Meter) now() time.Time {
+	if m.Now != nil {
+		return m.Now()
+	}
+	return time.Now()
 }
 
 func (m *Meter) cpuShare(at time.Time, cpus int) float32 {
@@ -90,6 +111,7 @@ func (m *Meter) cpuShare(at time.Time, cpus int) float32 {
 	}
 	if !m.last.IsZero() && used >= m.used {
 		m.pct = min(100, float32(used-m.used)/float32(elapsed)/float32(cpus)*100)
+		m.shared = true
 	}
 	m.last, m.used = at, used
 	return m.pct

@@ -1,9 +1,14 @@
 package usage
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -46,18 +51,95 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-func TestCPUShare(t *testing.T) {
-	dir := tree(t, map[string]string{"cpu.max": "100000 100000", "cpu.stat": "usage_usec 1000000\n"})
-	now := time.Unix(100, 0)
-	m := Meter{Cgroup: dir, Now: func() time.Time { return now }}
-	if got := m.Measure(); got.CPUUsedPct != 0 || got.CPUCount != 1 {
-		t.Errorf("first: %+v", got)
+// cpu is a control group of one processor, of which use is read and set.
+type cpu struct {
+	t   *testing.T
+	dir string
+}
+
+func newCPU(t *testing.T) cpu {
+	return cpu{t, tree(t, map[string]string{"cpu.max": "100000 100000", "cpu.stat": "usage_usec 1000000\n"})}
+}
+
+func (c cpu) used(d time.Duration) {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, "cpu.stat"), fmt.Appendf(nil, "usage_usec %d\n", d.Microseconds()), 0o644); err != nil {
+		c.t.Fatal(err)
 	}
-	now = now.Add(2 * time.Second)
-	if err := os.WriteFile(filepath.Join(dir, "cpu.stat"), []byte("usage_usec 1500000\n"), 0o644); err != nil {
-		t.Fatal(err)
+}
+
+// ask returns what GET /metrics answers.
+func ask[T any](t *testing.T, m *Meter, query string) (answer T) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics"+query, nil))
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatalf("%s: %v", w.Body, err)
 	}
-	if got := m.Measure().CPUUsedPct; got != 25 {
-		t.Errorf("half a second of two = %v %%", got)
-	}
+	return answer
+}
+
+// The first answer has a share of the processor already, also after a long silence.
+func TestFirstShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCPU(t)
+		m := &Meter{Cgroup: c.dir}
+		defer m.Close()
+		for _, what := range []string{"first", "after a silence"} {
+			c.used(10 * time.Second)
+			time.AfterFunc(firstOver/2, func() { c.used(10*time.Second + firstOver/4) })
+			began := time.Now()
+			if got := ask[Metrics](t, m, ""); got.CPUUsedPct != 25 || got.CPUCount != 1 {
+				t.Errorf("%s: %+v, want 25 %%", what, got)
+			}
+			if took := time.Since(began); took != firstOver {
+				t.Errorf("%s: it took %v", what, took)
+			}
+			began = time.Now()
+			if got := ask[Metrics](t, m, ""); got.CPUUsedPct != 25 || time.Since(began) != 0 {
+				t.Errorf("right after the %s: %+v in %v", what, got, time.Since(began))
+			}
+			time.Sleep(2 * sampleFor)
+		}
+	})
+}
+
+// Samples are taken every five seconds for an hour after a question, and kept for an
+// hour.
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCPU(t)
+		m := &Meter{Cgroup: c.dir}
+		defer m.Close()
+		time.Sleep(time.Hour) // nothing asks
+		if all := ask[[]Metrics](t, m, "?history"); len(all) != 1 {
+			t.Errorf("before anything was asked: %d samples", len(all))
+		}
+		began := time.Now()
+		for i := range 10 {
+			c.used(time.Second + time.Duration(i)*sampleEvery/2)
+			time.Sleep(sampleEvery)
+		}
+		all := ask[[]Metrics](t, m, "?history")
+		if len(all) < 10 || len(all) > 11 {
+			t.Errorf("%d samples of 50 s", len(all))
+		}
+		for i, s := range all[2 : len(all)-1] {
+			if s.TS != all[i+1].TS+5 || s.CPUUsedPct != 50 {
+				t.Errorf("sample %d is %+v after %+v", i+2, s, all[i+1])
+			}
+		}
+		for range 3 { // somebody asks on
+			time.Sleep(sampleFor / 2)
+			all = ask[[]Metrics](t, m, "?history")
+		}
+		if n, most := len(all), int(sampleFor/sampleEvery)+1; n < most-1 || n > most || all[0].TS < began.Unix() {
+			t.Errorf("%d samples are kept, want those of an hour", n)
+		}
+		time.Sleep(2 * sampleFor)
+		synctest.Wait()
+		if m.sampler != nil {
+			t.Error("samples are taken though nothing has asked for two hours")
+		}
+	})
 }
