@@ -73,6 +73,7 @@ func TestPodsAreIsolated(t *testing.T) {
 		{"image's variable", "test $FROM_IMAGE = 1", 0},
 		{"user of SDKs", `test "$(getent passwd user | cut -d: -f3,6,7)" = 1000:/home/user:/bin/bash -a "$(stat -c %U /home/user)" = user`, 0},
 		{"a terminal device", "test -c /dev/ptmx -a -c /dev/null -a -d /dev/shm", 0},
+		{"python beside python3", `test "$(bash -lc 'python -c "print(6*7)"')" = 42`, 0},
 		{"python and a pty", "python3 -c 'import pty; pty.openpty()'", 0},
 	} {
 		code, out := n.exec(t, "a", "bash", "-c", c.script)

@@ -15,6 +15,14 @@ import (
 // imageDir is where a container finds its image's program.
 const imageDir = "/image"
 
+// commandsDir has commands that containers find beside the machine's own. It is the
+// last folder of the PATH of login shells, as which SDKs run commands.
+const commandsDir = imageDir + "/bin"
+
+// profileScript adds commandsDir to the PATH that the machine's /etc/profile sets.
+const profileScript = `case ":$PATH:" in *:` + commandsDir + `:*) ;; *) PATH="$PATH:` + commandsDir + `" ;; esac
+`
+
 // visible are the folders of the machine that containers see, read-only.
 var visible = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 
@@ -46,17 +54,22 @@ func (rt *podRuntime) prepareRoot() error {
 		shell = "/bin/bash"
 	}
 	for name, text := range map[string]string{
-		"passwd":      "root:x:0:0:root:/root:" + shell + "\nuser:x:1000:1000:user:/home/user:" + shell + "\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-		"group":       "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
-		"hosts":       "",
-		"hostname":    "",
-		"resolv.conf": "# pods of the local node have no internet, and so no name servers\n",
+		"passwd":                "root:x:0:0:root:/root:" + shell + "\nuser:x:1000:1000:user:/home/user:" + shell + "\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+		"group":                 "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
+		"hosts":                 "",
+		"hostname":              "",
+		"resolv.conf":           "# pods of the local node have no internet, and so no name servers\n",
+		"profile.d/sandlane.sh": profileScript,
 	} {
-		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644); err != nil {
+		if err := writeNew(filepath.Join(etc, name), text); err != nil {
 			return fmt.Errorf("make /etc/%s: %w", name, err)
 		}
 	}
 	rt.links = map[string]string{}
+	// Many machines have python3 alone, and programs written for E2B call python.
+	if python3 := seenOnPath("python3"); python3 != "" && seenOnPath("python") == "" {
+		rt.links[commandsDir+"/python"] = python3
+	}
 	for _, dir := range visible {
 		info, err := os.Lstat(dir)
 		switch {
@@ -79,6 +92,17 @@ func (rt *podRuntime) prepareRoot() error {
 	}
 	rt.masks = rt.secrets()
 	return nil
+}
+
+// seenOnPath returns where containers find a program of the machine, or nothing.
+func seenOnPath(name string) string {
+	for dir := range strings.SplitSeq(defaultPath, ":") {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return ""
 }
 
 // secrets are folders that must not be seen although they may lie in a
@@ -107,7 +131,7 @@ func (rt *podRuntime) secrets() (masks []string) {
 func (rt *podRuntime) containerRoot(dir string, addr netip.Addr, spec *initspec.Spec, s processSpec) (*initspec.Root, error) {
 	root := &initspec.Root{
 		Dir: filepath.Join(dir, "root"), Hostname: s.podName, Links: map[string]string{}, Masks: rt.masks,
-		Dirs: []string{"/proc", "/dev", "/mnt", "/opt", "/srv"},
+		Dirs: []string{"/proc", "/dev", "/mnt", "/opt", "/srv", commandsDir},
 	}
 	for link, target := range rt.links {
 		root.Links[link] = target
