@@ -198,16 +198,21 @@ func (g *gateway) kill() {
 type fakeFencer struct {
 	mu    sync.Mutex
 	hang  bool
+	takes time.Duration // to acknowledge
 	calls [][]routecache.Fence
+	times []time.Time // when each of the calls came
 }
 
 func (f *fakeFencer) Fence(ctx context.Context, fences []routecache.Fence) error {
 	f.mu.Lock()
-	hang := f.hang
+	hang, takes := f.hang, f.takes
 	if len(fences) > 0 {
-		f.calls = append(f.calls, fences)
+		f.calls, f.times = append(f.calls, fences), append(f.times, time.Now())
 	}
 	f.mu.Unlock()
+	if !sleep(ctx, takes) {
+		return ctx.Err()
+	}
 	if hang {
 		<-ctx.Done()
 		return ctx.Err()
