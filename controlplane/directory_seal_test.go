@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,8 +119,9 @@ func (f *fakeAPI) rewind(rv int, leases ...*coordinationv1.Lease) {
 	}
 }
 
-// An API server that goes back to an older state is noticed: gateways that renew there
-// are live, one of before that is there again counts its time, and the directory goes on.
+// An API server that goes back to an older state is noticed: a gateway that renews there
+// drops its routes and lists anew before it serves on, one of before that is there again
+// counts its time, and the directory goes on.
 func TestDirectorySurvivesARestore(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		g := s.run("g1", "a")
@@ -136,13 +138,16 @@ func TestDirectorySurvivesARestore(t *testing.T) {
 		}
 		s.api.rewind(rv, early)
 		after(2 * DefaultRefreshEvery)
-		g.wantHeld(t, true, "it renews")
+		g.wantHeld(t, true, "it has joined again")
+		if did := strings.Join(g.log.all(), " "); did != "join lost join" {
+			t.Errorf("it did %q: it must list anew, for its watches are silent", did)
+		}
 		s.wantUnanswered(s.fence(7), "", "it acknowledges")
 		after(2 * leaseAndGrace)
-		if h := holderOf(s.api.get("g1")); h != "a/1" {
+		if h := holderOf(s.api.get("g1")); h != "a/2" {
 			t.Errorf("its holder is %s: renewals were not seen", h)
 		}
-		wantNames(t, s.directory, "g1=a/1", "long after")
+		wantNames(t, s.directory, "g1=a/2", "long after")
 		after(time.Minute)
 		s.wantUnanswered(s.fence(8), "", "long after")
 	})

@@ -30,7 +30,8 @@
 //	joining   no lease; writes it (create, or overwrite of another holder)
 //	listing   lease written; OnJoin runs; the lease is renewed meanwhile
 //	serving   OnJoin returned nil: Held is true until the lease's time is up
-//	losing    holder overwritten, lease deleted or its time up: Held is false;
+//	losing    holder overwritten, lease deleted or its time up, or a renewal's
+//	          resourceVersion is older than the one before: Held is false;
 //	          OnJoin is stopped, OnLost drops all routes and waits for the
 //	          handlers in flight; then the epoch is raised → joining
 //	left      Leave was called: Held stays false; OnLost, then the lease is deleted,

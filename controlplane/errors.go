@@ -9,6 +9,7 @@ import (
 var (
 	errLost    = errors.New("the lease is not this gateway's any more")
 	errExpired = errors.New("the lease is past its time")
+	errRewound = errors.New("the API server has gone back to an older state (a restored etcd?): everything is listed anew")
 )
 
 // ErrClosed is returned by a Client that was closed.

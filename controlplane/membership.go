@@ -105,6 +105,8 @@ type Membership struct {
 	// reached is set by each call of a controller, and taken back at each loss.
 	reached atomic.Bool
 	wake    chan struct{} // holds one: a controller called
+	// seen is the lease's resourceVersion after the last write; of Start's goroutine.
+	seen string
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // of a running Start

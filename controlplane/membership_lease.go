@@ -29,20 +29,24 @@ func (m *Membership) acquire(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.o.Name}}
 		m.fill(l, holder)
-		if _, err := m.o.Leases.Create(ctx, l, metav1.CreateOptions{}); err != nil {
+		if l, err = m.o.Leases.Create(ctx, l, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("creating the lease: %w", err)
 		}
+		m.seen = l.ResourceVersion
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading the lease: %w", err)
 	case holderOf(old) == holder && m.counts(old) == nil:
+		m.seen = old.ResourceVersion // whatever it was before: everything is listed after this
 		return m.renew(ctx, maxRequest)
 	}
 	// The resourceVersion that was read makes this fail if anyone wrote since.
 	m.fill(old, holder)
-	if _, err := m.o.Leases.Update(ctx, old, metav1.UpdateOptions{}); err != nil {
+	l, err := m.o.Leases.Update(ctx, old, metav1.UpdateOptions{})
+	if err != nil {
 		return fmt.Errorf("taking the lease over: %w", err)
 	}
+	m.seen = l.ResourceVersion
 	return nil
 }
 
@@ -75,7 +79,8 @@ func (m *Membership) fill(l *coordinationv1.Lease, holder string) {
 }
 
 // renew renews the lease if this process and epoch still hold it, and controllers count
-// it. errLost: not so. Any other error leaves that open.
+// it. errLost: not so. errRewound: it does, and what this gateway has seen may never have
+// been. Any other error leaves that open.
 func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, min(limit, maxRequest))
 	defer cancel()
@@ -83,6 +88,11 @@ func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 	l, err := m.o.Leases.Patch(ctx, m.o.Name, types.JSONPatchType, holderPatch(holder, holder, time.Now()), metav1.PatchOptions{})
 	switch {
 	case err == nil:
+		before := m.seen
+		m.seen = l.ResourceVersion
+		if older(l.ResourceVersion, before) {
+			return fmt.Errorf("%w, from resourceVersion %s to %s", errRewound, before, l.ResourceVersion)
+		}
 		return m.counts(l)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: it was deleted", errLost)

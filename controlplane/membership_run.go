@@ -127,7 +127,7 @@ func (m *Membership) keep(ctx context.Context, until instant) (why error) {
 		// A renewal that is answered after the lease is up would be of no use.
 		err := m.renew(ctx, sent.until(until))
 		switch {
-		case errors.Is(err, errLost):
+		case errors.Is(err, errLost), errors.Is(err, errRewound):
 			return err
 		case err != nil:
 			if ctx.Err() != nil {

@@ -1,16 +1,23 @@
 package credentials
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 func secretOf(key, team, namespace string) *corev1.Secret {
@@ -165,5 +172,40 @@ func TestVerifyAllocations(t *testing.T) {
 	v.keys.Replace([]any{secretOf(key, "team", "ns")}, "1")
 	if n := testing.AllocsPerRun(100, func() { v.Verify(t.Context(), key) }); n > 2 {
 		t.Errorf("%v allocations, want at most 2", n)
+	}
+}
+
+// After a restore of etcd a watch is silent: what is there is known from a new list.
+func TestRelistReadsTheKeysAnew(t *testing.T) {
+	secrets := fake.NewClientset()
+	secrets.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		if a.(clienttesting.WatchActionImpl).ListOptions.SendInitialEvents != nil {
+			return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
+		}
+		return true, watch.NewFake(), nil
+	})
+	v := NewVerifier(VerifierOptions{Secrets: secrets.CoreV1().Secrets("system")})
+	v.Relist() // does nothing yet
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	stopped := make(chan error)
+	go func() { stopped <- v.Start(ctx) }()
+	if err := v.WaitSynced(ctx); err != nil {
+		t.Fatal(err)
+	}
+	key := newKey()
+	if _, err := secrets.CoreV1().Secrets("system").Create(ctx, secretOf(key, "team", "ns"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Verify(ctx, key); !errors.Is(err, ErrBadKey) {
+		t.Errorf("before: %v", err)
+	}
+	v.Relist()
+	kubetest.Eventually(t, 5*time.Second, "the new key is known", func() error {
+		_, err := v.Verify(ctx, key)
+		return err
+	})
+	stop()
+	if err := <-stopped; err != nil {
+		t.Errorf("Start: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,10 @@ type Verifier struct {
 	secrets clientcorev1.SecretInterface
 	metrics *Metrics
 	keys    *keyring
+
+	mu sync.Mutex
+	// cancel ends the reflector at work, and Start begins another; guarded by mu.
+	cancel context.CancelFunc
 }
 
 // NewVerifier returns a verifier that knows no key until Start runs.
@@ -47,7 +52,12 @@ func NewVerifier(o VerifierOptions) *Verifier {
 // Start watches the keys until ctx is over; it then returns nil. It is a
 // manager.Runnable; call it once.
 func (v *Verifier) Start(ctx context.Context) error {
-	only := func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelAPIKey }
+	only := func(o *metav1.ListOptions) {
+		o.LabelSelector = v1alpha1.LabelAPIKey
+		if o.ResourceVersion == "0" { // a first list, which may be as old as it likes
+			o.ResourceVersion = ""
+		}
+	}
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			only(&o)
@@ -58,11 +68,29 @@ func (v *Verifier) Start(ctx context.Context) error {
 			return v.secrets.Watch(ctx, o)
 		},
 	}
-	reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, v.keys, cache.ReflectorOptions{
-		Name: "api-keys", Backoff: backoff(),
-	})
-	reflector.RunWithContext(ctx)
+	for ctx.Err() == nil {
+		reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, v.keys, cache.ReflectorOptions{
+			Name: "api-keys", Backoff: backoff(),
+		})
+		run, cancel := context.WithCancel(ctx)
+		v.mu.Lock()
+		v.cancel = cancel
+		v.mu.Unlock()
+		reflector.RunWithContext(run)
+		cancel()
+	}
 	return nil
+}
+
+// Relist has the keys listed anew, for a gateway that joins again: after a restore of
+// etcd the watch is silent. The keys that are known count until the list is in, which
+// nobody waits for. It does nothing before the first list.
+func (v *Verifier) Relist() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.cancel != nil && v.Synced() {
+		v.cancel()
+	}
 }
 
 // backoff between tries at an API server that does not answer. The default would

@@ -42,6 +42,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,
 		PodsSeen:       g.cache.PodsSeen,
+		PodsRewound:    g.cache.Rewind,
 		PodAvailable:   g.set.Offer,
 		PodUnavailable: g.set.Forget,
 		PoolChanged:    g.set.PoolChanged,
@@ -78,6 +79,7 @@ func (g *gateway) join(ctx context.Context) error {
 	if err := g.index.Relist(ctx); err != nil {
 		return err
 	}
+	g.keys.Relist()
 	if err := g.keys.WaitSynced(ctx); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@
 // An address is open, refused (a fence came, the pod watch has not passed its
 // resourceVersion), or lifted (the watch has passed it; only resolves that
 // began before that moment are still refused). Fence refuses, PodsSeen lifts.
+// Rewind refuses all addresses, and the next PodsSeen opens them.
 // The lock order is shard, then refusals.
 //
 // A handler is in flight between Enter and Leave, and may answer only from a

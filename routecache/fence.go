@@ -41,6 +41,16 @@ func (c *Cache) WaitFlights(ctx context.Context) error {
 	return c.WaitObserved(ctx)
 }
 
+// Rewind drops every route, forgets all fences and how far the pod watch has come, and
+// lets nothing be cached until the next PodsSeen: the API server has gone back to an
+// older state, so no resourceVersion of before compares with one of now. That PodsSeen
+// must be of a consistent list that is begun after Rewind has returned: what was fenced
+// before is over in such a list.
+func (c *Cache) Rewind() {
+	c.refusals.rewind()
+	c.DropAll()
+}
+
 // PodsSeen says that the gateway's own pod watch has reached rv: every event up
 // to it was applied and its consequences drawn (Invalidate). It lifts the
 // refusals of fences up to rv. Cheap enough for every event.

@@ -18,6 +18,8 @@ const maxLifted = 4096
 // later reads an index, or an API server, that knows of the end.
 type refusals struct {
 	mu sync.RWMutex
+	// closed: every route is refused, until the next podsSeen.
+	closed bool
 	// seen is how far the own pod watch has come.
 	seen uint64
 	// lifts counts the lifts; a Token carries its value at Begin.
@@ -55,7 +57,7 @@ func (x *refusals) begin() uint64 {
 func (x *refusals) refuse(t Token, r *Route) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if t.lifts < x.forgotten {
+	if x.closed || t.lifts < x.forgotten {
 		return true
 	}
 	e, ok := x.byAddr[r.Addr.Unmap()]
@@ -86,6 +88,11 @@ func (x *refusals) podsSeen(rv uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.seen = max(x.seen, rv)
+	if x.closed {
+		x.closed = false
+		x.lifts++
+		x.forgotten = x.lifts
+	}
 	if len(x.standing) == 0 || x.standing[0].RV > x.seen {
 		return
 	}
@@ -103,6 +110,15 @@ func (x *refusals) podsSeen(rv uint64) {
 func (x *refusals) lift(addr netip.Addr, rv uint64) {
 	x.byAddr[addr] = refusal{rv: rv, lift: x.lifts}
 	x.lifted = append(x.lifted, liftedRefusal{addr: addr, lift: x.lifts})
+}
+
+// rewind forgets all of it and refuses everything until the next podsSeen, and also
+// after it resolves that have begun before: they may have read anything.
+func (x *refusals) rewind() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed, x.seen = true, 0
+	x.byAddr, x.standing, x.lifted = map[netip.Addr]refusal{}, nil, nil
 }
 
 // forget keeps the lifted refusals few. Under mu.

@@ -152,7 +152,14 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("make an API client: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(directory.Start)); err != nil {
+	err = errors.Join(mgr.Add(manager.RunnableFunc(directory.Start)), mgr.Add(&kubeclient.RewindGuard{
+		Caches: mgr.GetCache(), Live: mgr.GetAPIReader(),
+		Kinds: []kubeclient.Kind{
+			{Object: &corev1.Pod{}, List: &corev1.PodList{}},
+			{Object: &v1alpha1.Sandbox{}, List: &v1alpha1.SandboxList{}},
+		},
+	}))
+	if err != nil {
 		return err
 	}
 	err = reconcilers.Setup(mgr, reconcilers.Options{

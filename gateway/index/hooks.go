@@ -21,6 +21,10 @@ type Hooks struct {
 	PodUnavailable func(namespace, pool string, uid types.UID)
 	// PodsSeen: every pod event up to rv was applied and its hooks were called.
 	PodsSeen func(rv uint64)
+	// PodsRewound: the API server has gone back to an older state, so resourceVersions
+	// of pods that were told before mean nothing any more. The next PodsSeen is of a
+	// list that begins after this hook has returned.
+	PodsRewound func()
 	// ClaimSettled: the sandbox, or a pod that names it, changed in a way that
 	// may settle who waits for it. Often it does not: look again.
 	ClaimSettled func(id string)
@@ -48,6 +52,9 @@ func (h *Hooks) complete() {
 	}
 	if h.PodsSeen == nil {
 		h.PodsSeen = func(uint64) {}
+	}
+	if h.PodsRewound == nil {
+		h.PodsRewound = func() {}
 	}
 	if h.ClaimSettled == nil {
 		h.ClaimSettled = func(string) {}

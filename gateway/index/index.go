@@ -30,7 +30,9 @@ type Index struct {
 	hooks   Hooks
 	sources []*source
 	metrics *metrics
+	log     *slog.Logger
 	podRV   atomic.Uint64
+	rewound bool                      // the last list of pods is to be made anew; of its source's goroutine
 	names   atomic.Pointer[poolNames] // never nil
 
 	// mu guards the maps; the records in them are immutable. Each map is changed
@@ -48,7 +50,7 @@ func New(o Options) *Index {
 		o.Log = slog.Default()
 	}
 	x := &Index{
-		hooks: o.Hooks, metrics: newMetrics(),
+		hooks: o.Hooks, metrics: newMetrics(), log: o.Log,
 		pods: map[string]*pod{}, sandboxes: map[string]*sandbox{}, pools: map[poolKey]PoolInfo{},
 		templates: map[string]*v1alpha1.SandboxTemplateSpec{},
 	}
@@ -62,6 +64,7 @@ func New(o Options) *Index {
 		s.log = o.Log
 		s.events = x.metrics.events.WithLabelValues(s.kind).Inc
 		src := newSource(o.Client, expected, newList, selector, s)
+		s.relist = func() { src.restart() }
 		s.listed = func(int) {
 			x.metrics.lists.WithLabelValues(s.kind).Inc()
 			src.haveListed()

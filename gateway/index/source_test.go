@@ -186,3 +186,37 @@ func TestWaitGivesUp(t *testing.T) {
 		t.Errorf("Relist = %v", err)
 	}
 }
+
+// A list that is older than what was seen says that the API server has gone back: what
+// it shows is applied and does not count, the hook is told, and the list that begins
+// after the hook counts.
+func TestRelistOfARewoundServer(t *testing.T) {
+	for _, streaming := range []bool{false, true} {
+		withReflector(t, streaming, func(t *testing.T, f *fakeServer, j *journal, s *source) {
+			f.watch.Action(watch.Bookmark, bookmark("1000"))
+			synctest.Wait()
+			j.take()
+			f.set("7", idlePod("q", "10.0.0.2", 6))
+			n := len(f.asked())
+			must(t, s.wait(t.Context(), s.restart()))
+			got, want := j.take(), []string{"available q", "changed s", "settled s", "rewound", "available q", "seen 7"}
+			if !slices.Equal(got, want) {
+				t.Errorf("streaming %v: hooks %q, want %q", streaming, got, want)
+			}
+			lists := 0
+			for _, r := range f.asked()[n:] {
+				if strings.HasSuffix(r, "from ") {
+					lists++
+				}
+			}
+			if lists != 2 {
+				t.Errorf("streaming %v: requests %q, want two consistent lists", streaming, f.asked()[n:])
+			}
+			f.watch.Delete(idlePod("q", "10.0.0.2", 8))
+			synctest.Wait()
+			if got, want := j.take(), []string{"unavailable ns/pool uid-q", "seen 8"}; !slices.Equal(got, want) {
+				t.Errorf("streaming %v: afterwards hooks %q, want %q", streaming, got, want)
+			}
+		})
+	}
+}

@@ -25,6 +25,11 @@ type store struct {
 	keys func() []string
 	// compact, if not nil, makes an object of a first list smaller.
 	compact cache.TransformFunc
+	// rewound, if not nil, is asked when a complete list of rv has been applied whether
+	// it is older than one before. Then it is no progress, and another is wanted.
+	rewound func(rv uint64) bool
+	// relist starts over, with another list.
+	relist func()
 	// progress is called when everything up to rv has been applied.
 	progress func(rv uint64)
 	// listed is called after each complete list.
@@ -73,6 +78,10 @@ func (s *store) Replace(objects []any, rv string) error {
 		if _, ok := present[key]; !ok {
 			s.gone(key)
 		}
+	}
+	if n, err := parseRV(rv); err == nil && s.rewound != nil && s.rewound(n) {
+		s.relist()
+		return nil
 	}
 	s.UpdateResourceVersion(rv)
 	s.listed(len(objects))

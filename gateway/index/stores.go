@@ -39,11 +39,30 @@ func (x *Index) podStore() *store {
 			o.ManagedFields = nil
 			return o, nil
 		},
+		rewound: x.podsRewound,
 		progress: func(rv uint64) {
+			if x.rewound {
+				return // an event after a list that is to be made anew
+			}
 			x.podRV.Store(max(x.podRV.Load(), rv))
 			x.hooks.PodsSeen(rv)
 		},
 	}
+}
+
+// podsRewound reports whether a complete list is older than what was seen before: then
+// the API server has gone back to an older state, as after a restore of etcd, and
+// versions of before compare with none of now. Fences that came while it was made count
+// for the next list alone, which begins after the hook.
+func (x *Index) podsRewound(rv uint64) bool {
+	seen := x.podRV.Load()
+	x.rewound = rv < seen
+	if x.rewound {
+		x.log.Error("the API server has gone back to an older state: routes are dropped and pods listed anew", "from", seen, "to", rv)
+		x.podRV.Store(rv)
+		x.hooks.PodsRewound()
+	}
+	return x.rewound
 }
 
 func (x *Index) setPod(uid string, record *pod, typed *corev1.Pod) {
