@@ -85,7 +85,7 @@ func TestEndsBesideASlowGateway(t *testing.T) {
 		const slowest = 400 * time.Millisecond
 		gs := []*gateway{s.run("g1", "a"), s.run("g2", "b"), s.run("g3", "c")}
 		gs[2].fences.takes = slowest
-		ends := s.ends(2000, time.Minute)
+		ends := s.ends(1000, time.Minute)
 		var longest time.Duration
 		for _, e := range ends {
 			longest = max(longest, e.all)
@@ -119,7 +119,7 @@ func TestEndsBesideAGatewayThatIsCutOff(t *testing.T) {
 		var rejoined time.Time
 		go func() {
 			defer close(watching)
-			for tick := time.NewTicker(10 * time.Millisecond); ; {
+			for tick := time.NewTicker(50 * time.Millisecond); ; {
 				select {
 				case <-tick.C:
 				case <-stop:
@@ -134,7 +134,7 @@ func TestEndsBesideAGatewayThatIsCutOff(t *testing.T) {
 				}
 			}
 		}()
-		ends := s.ends(5000, 5*time.Minute)
+		ends := s.ends(1500, 5*time.Minute)
 		close(stop)
 		<-watching
 		if rejoined.IsZero() {

@@ -21,7 +21,7 @@ import (
 // by itself when the API server is there.
 func TestStartBeforeTheAPIServer(t *testing.T) {
 	ns := kubetest.Namespace(t)
-	seed(t, ns)
+	seed(t, kubetest.Client(t), ns)
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 // controller; to another gateway it is one that does not answer.
 func TestControlPlaneBetweenPods(t *testing.T) {
 	c, ns := kubetest.Client(t), kubetest.Namespace(t)
-	seed(t, ns)
+	seed(t, kubetest.Client(t), ns)
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 // which says that no route is left, and takes its sockets away.
 func TestStartAndStop(t *testing.T) {
 	c, ns := kubetest.Client(t), kubetest.Namespace(t)
-	seed(t, ns)
+	seed(t, kubetest.Client(t), ns)
 	dir, err := os.MkdirTemp("", "gw") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestLeaseStaysWithEnvoy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, ns := kubetest.Client(t), kubetest.Namespace(t)
-			seed(t, ns)
+			seed(t, kubetest.Client(t), ns)
 			d, dir := testDrain(t, nil, time.Minute)
 			if tc.envoy {
 				startAdmin(t, dir).stays = tc.stays
@@ -134,7 +134,7 @@ func TestLeaseStaysWithEnvoy(t *testing.T) {
 // A part that cannot start ends the gateway, and with it what had started.
 func TestAPartThatFails(t *testing.T) {
 	c, ns := kubetest.Client(t), kubetest.Namespace(t)
-	seed(t, ns)
+	seed(t, kubetest.Client(t), ns)
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		t.Fatal(err)

@@ -39,8 +39,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t)}
-	seed(t, w.ns)
+	return newWorldOn(t, kubetest.Client(t), kubetest.Namespace(t))
+}
+
+// newWorldOn is newWorld in a namespace of another API server.
+func newWorldOn(t *testing.T, c client.WithWatch, ns string) *world {
+	t.Helper()
+	w := &world{t: t, c: c, ns: ns}
+	seed(t, c, ns)
 	var err error
 	if w.tokens, err = credentials.LoadTokens(t.Context(), w.c, w.ns); err != nil {
 		t.Fatal(err)
@@ -54,11 +60,11 @@ func newWorld(t *testing.T) *world {
 
 // seed makes the seed of tokens in a system namespace of a test's own. The sandboxes
 // of other tests run still, and while any does no gateway makes one.
-func seed(t *testing.T, ns string) {
+func seed(t *testing.T, c client.Client, ns string) {
 	t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "token-seed"}}
 	s.Data = map[string][]byte{"seed": []byte(utilrand.String(32))}
-	if err := kubetest.Client(t).Create(t.Context(), s); err != nil {
+	if err := c.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,13 +93,16 @@ func (w *world) gateway() *gateway {
 }
 
 // gatewayWith is gateway over a configuration of its own.
-func (w *world) gatewayWith(cfg *rest.Config) *gateway {
+func (w *world) gatewayWith(cfg *rest.Config, change ...func(*Options)) *gateway {
 	w.t.Helper()
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	o := Options{Config: cfg, Name: kubetest.Name("gw"), RunDir: dir, SystemNamespace: w.ns, ClosedRanges: []string{"10.96.0.0/12"}, Log: w.log}
+	for _, f := range change {
+		f(&o)
+	}
 	o.Complete()
 	ctx, stop := context.WithCancel(context.Background())
 	g, err := assemble(o)

@@ -3,6 +3,7 @@ package kubeclient
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +18,18 @@ type versions struct {
 	cache.Informers
 	cache.Informer
 	client.Reader
-	cached, live string
-	away         bool
-	lists        int
+	cached string
+
+	mu    sync.Mutex // guards the rest
+	live  string
+	away  bool
+	lists int
+}
+
+func (v *versions) set(live string, away bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.live, v.away = live, away
 }
 
 func (v *versions) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
@@ -29,6 +39,8 @@ func (v *versions) GetInformer(context.Context, client.Object, ...cache.Informer
 func (v *versions) LastSyncResourceVersion() string { return v.cached }
 
 func (v *versions) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.lists++
 	if v.away {
 		return errors.New("away")
@@ -79,7 +91,7 @@ func TestRewindGuardNoticesLater(t *testing.T) {
 		go func() { ended <- g.Start(t.Context()) }()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		v.away, v.live = true, "500"
+		v.set("500", true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		select {
@@ -87,7 +99,7 @@ func TestRewindGuardNoticesLater(t *testing.T) {
 			t.Fatalf("it ended with %v while the API server was away", err)
 		default:
 		}
-		v.away = false
+		v.set("500", false)
 		back := time.Now()
 		if err := <-ended; !errors.Is(err, ErrRewound) || time.Since(back) > rewindEvery {
 			t.Errorf("it ended with %v after %v", err, time.Since(back))

@@ -37,7 +37,9 @@ type ControlPlane struct {
 }
 
 // Launch starts a control plane with Sandlane's CRDs, which the caller stops.
-func Launch() (*ControlPlane, error) {
+func Launch() (*ControlPlane, error) { return launch(&envtest.Environment{}) }
+
+func launch(env *envtest.Environment) (*ControlPlane, error) {
 	if err := CheckAssets(); err != nil {
 		return nil, err
 	}
@@ -45,10 +47,10 @@ func Launch() (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := &envtest.Environment{
-		CRDInstallOptions:        envtest.CRDInstallOptions{CRDs: definitions, MaxTime: patience},
-		ControlPlaneStartTimeout: patience,
-		ControlPlaneStopTimeout:  patience,
+	env.CRDInstallOptions = envtest.CRDInstallOptions{CRDs: definitions, MaxTime: patience}
+	env.ControlPlaneStartTimeout = patience
+	if env.ControlPlaneStopTimeout == 0 {
+		env.ControlPlaneStopTimeout = patience
 	}
 	p := &ControlPlane{env: env}
 	if p.Config, err = env.Start(); err != nil {
