@@ -16,6 +16,9 @@ CONTROLLER_GEN := $(CACHE)/controller-gen-$(call pinned,hack/tools,sigs.k8s.io/c
 # the helpers that bin/sandlane embeds.
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 
+# Test programs that the benchmarks run (bench/control).
+BENCH_TEST := CGO_ENABLED=0 $(GO) test -c -trimpath -vet=off -ldflags '-s -w'
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -106,6 +109,9 @@ bench-quick: bench-build ## the same with short rounds, two minutes
 bench-build: build
 	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench ./bench
 	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench-floor ./bench/floor
+	$(BENCH_TEST) -o bin/sandlane-bench-sandboxpool ./reconcilers/sandboxpool
+	$(BENCH_TEST) -o bin/sandlane-bench-idletimeout ./reconcilers/idletimeout
+	$(BENCH_TEST) -o bin/sandlane-bench-reconcilers ./reconcilers
 
 .PHONY: bench-once
 bench-once: $(GOTESTSUM) ## run each Go benchmark of the hot paths once, so that none rots

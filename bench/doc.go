@@ -27,6 +27,7 @@
 //	claims     the same writes sent bare to the same API server, to objects that
 //	           no gateway watches
 //	idle       none: unit costs, that docs/scale.md is computed from
+//	control    none: the reconcilers' own benchmarks and counts, for their budgets
 //
 // Sandlane is the real `sandlane gateway` with the flags that it ships with: its
 // activity tracking, metrics, lease and watches are on. Its pods and sandboxes

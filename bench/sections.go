@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandlane/sandlane/bench/claims"
+	"github.com/sandlane/sandlane/bench/control"
 	"github.com/sandlane/sandlane/bench/dataplane"
 	"github.com/sandlane/sandlane/bench/idle"
 	"github.com/sandlane/sandlane/bench/routes"
@@ -17,7 +18,7 @@ import (
 
 // sections are all of them, in the order in which they run.
 func sections() []suite.Section {
-	return []suite.Section{dataplane.Section(), socket.Section(), routes.Section(), claims.Section(), idle.Section()}
+	return []suite.Section{dataplane.Section(), socket.Section(), routes.Section(), claims.Section(), idle.Section(), control.Section()}
 }
 
 // helpers are what this program starts itself as, to be processes of their own.

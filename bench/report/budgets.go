@@ -46,6 +46,11 @@ var budgets = func() []budget {
 		budget{"idle/poll-100000/sandlane/cpu", false, 50},
 		budget{"idle/index/sandlane/pod", false, 600},
 		budget{"idle/index/sandlane/sandbox", false, 400},
+		budget{"control/pod-event-10000/sandlane/time", false, 2},
+		budget{"control/pod-event-10000/sandlane/allocated", false, 200},
+		budget{"control/idle-check-100000/sandlane/time", false, 30},
+		budget{"control/idle-check-100000/sandlane/allocated", false, 10_000},
+		budget{"control/life/sandlane/writes", false, 15},
 	)
 }()
 

@@ -154,10 +154,10 @@ func TestPages(t *testing.T) {
 	for file, want := range map[string]string{
 		"performance.md":      "![performance-rps.svg](performance-rps.svg)",
 		"performance-rps.svg": "<svg",
-		// 100,000 sandboxes of half an hour: 55.56 a second of 21 writes, and 20 more; 3,333
+		// 100,000 sandboxes of half an hour: 55.56 a second of 16 writes, and 20 more; 3,333
 		// active for each gateway, so a request costs as with 10,000, and a third of a look;
-		// 50 MB, 100 more for what is known, and a tenth of 50 for routes; 9 and 9 events each.
-		"scale.md": "| 100000 | 55.56 | 1187 | 197.8 % | 3 | 10.04 | 3.347 | 155.0 MB | 500.0 kB | 1500 kB | 1.000 ms |",
+		// 50 MB, 100 more for what is known, and a tenth of 50 for routes; 9 events of pods and 7 of Sandboxes each.
+		"scale.md": "| 100000 | 55.56 | 908.9 | 151.5 % | 3 | 10.04 | 3.347 | 155.0 MB | 455.6 kB | 1367 kB | 1.000 ms |",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
