@@ -31,6 +31,13 @@ const (
 	toldC         = "controller told to stop"
 	killedC       = "controller killed"
 	killedAPI     = "API server killed"
+	stalledC      = "controller stopped for a second"
+)
+
+// A controller that stalls does so for a second of every ten.
+const (
+	stall      = time.Second
+	stallEvery = 9 * time.Second
 )
 
 // A lane does its faults one after the other, beside the other lanes. So up to
@@ -92,6 +99,8 @@ func (f *faults) lane(ctx context.Context, rng *rand.Rand, deck []string) error 
 		kind, gateway := deck[n%len(deck)], rng.IntN(len(shared.Up.Gateways))
 		calm, last := between(rng, 500*time.Millisecond, 4*time.Second), between(rng, time.Second, 5*time.Second)
 		switch {
+		case kind == stalledC:
+			calm = stallEvery
 		case !strings.HasPrefix(kind, "gateway "):
 			calm *= 3 // or the API server is away half of the time
 		case strings.HasSuffix(kind, pastLease):
@@ -196,7 +205,7 @@ func (f *faults) harmGateway(ctx context.Context, kind string, g stack.Gateway, 
 }
 
 // harmControlPlane returns when the controller or the API server is another and
-// answers.
+// answers, or when the controller goes on.
 func (f *faults) harmControlPlane(ctx context.Context, kind string) error {
 	name, command, s := "controller", "controller", syscall.SIGKILL
 	switch kind {
@@ -208,6 +217,13 @@ func (f *faults) harmControlPlane(ctx context.Context, kind string) error {
 	pid, err := nextPID(ctx, shared, name, command, 0)
 	if err != nil {
 		return err
+	}
+	if kind == stalledC {
+		if err := signalOurs(pid, command, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		err := wait(ctx, stall)
+		return errors.Join(err, signalOurs(pid, command, syscall.SIGCONT))
 	}
 	if err := f.kill(ctx, name, command, pid, s); err != nil {
 		return err

@@ -89,8 +89,6 @@ func mixed(t *testing.T, length time.Duration, lanes [][]string, least enough) {
 	}
 	t.Logf("%s=%d repeats this schedule", seedVariable, seed)
 	m := newMixture(t)
-	harming, over := context.WithTimeout(m.ctx, length)
-	defer over()
 	using, enoughUsed := context.WithCancel(m.ctx)
 	defer enoughUsed()
 	users := m.use(using, seed)
@@ -102,6 +100,8 @@ func mixed(t *testing.T, length time.Duration, lanes [][]string, least enough) {
 		return n == len(users.all), fmt.Sprintf("%d of %d, %s", n, len(users.all), counts(m.load.statuses()))
 	})
 
+	harming, over := context.WithTimeout(m.ctx, length)
+	defer over()
 	var running sync.WaitGroup
 	for i, deck := range lanes {
 		running.Go(func() {
