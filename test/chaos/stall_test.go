@@ -26,7 +26,7 @@ func TestSecondsOfAStallingController(t *testing.T) {
 
 func TestTenMinutesOfAStallingController(t *testing.T) {
 	stalling(t, 10*time.Minute, enough{
-		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, faults: 50,
+		answers: 20000, claims: 400, idle: 150, ended: 60, killed: 20, deleted: 8, created: 60, returns: 40, faults: 50,
 	})
 }
 
