@@ -32,6 +32,7 @@ build: ## build bin/sandlane with the programs that it embeds, and bin/sandboxd
 	@mkdir -p bin && cp local/helpers/bin/sandboxd bin/sandboxd
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
+	@hack/fastpath.sh
 	$(GO) build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sandlane ./cmd/sandlane
 
 .PHONY: build-failpoints
@@ -119,7 +120,7 @@ bench-once: $(GOTESTSUM) ## run each Go benchmark of the hot paths once, so that
 
 .PHONY: clean
 clean: ## remove what build made; caches and the state of `sandlane up` stay
-	rm -rf bin $(addprefix local/helpers/bin/,podinit echo sandboxd)
+	rm -rf bin $(addprefix local/helpers/bin/,podinit echo sandboxd fastpath.so)
 
 $(LINT):
 	$(GO) build -C hack/lint -trimpath -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

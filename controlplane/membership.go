@@ -136,6 +136,16 @@ func (m *Membership) Held() bool {
 	return g != nil && m.now().before(g.until)
 }
 
+// Left returns for how much longer the gateway may answer with routes, on the clock on
+// which it is less; 0 if it may not. Like Held it takes no lock.
+func (m *Membership) Left() time.Duration {
+	g := m.grant.Load()
+	if g == nil {
+		return 0
+	}
+	return max(m.now().until(g.until), 0)
+}
+
 // Holder returns the holder that this gateway writes, or is about to write.
 func (m *Membership) Holder() string { return m.holder().String() }
 

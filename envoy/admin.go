@@ -91,8 +91,22 @@ func (a Admin) dial(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
+// Version returns the version of the Envoy that runs, like 1.40.0.
+func (a Admin) Version(ctx context.Context) (string, error) {
+	info, err := a.info(ctx)
+	if err != nil {
+		return "", err
+	}
+	m := versionPattern.FindStringSubmatch(info.Version)
+	if m == nil {
+		return "", fmt.Errorf("envoy does not say its version: %q", info.Version)
+	}
+	return m[1] + "." + m[2] + "." + m[3], nil
+}
+
 // serverInfo is what is read of /server_info.
 type serverInfo struct {
+	Version string `json:"version"`
 	State   string `json:"state"`
 	Options struct {
 		Concurrency int `json:"concurrency"`

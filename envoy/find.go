@@ -83,6 +83,21 @@ func (o *FindOptions) getenv(name string) string {
 
 var versionPattern = regexp.MustCompile(`/(\d+)\.(\d+)\.(\d+)[^/]*/`)
 
+// VersionOf returns the version of an Envoy binary, like 1.40.0.
+func VersionOf(ctx context.Context, bin string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, bin, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s does not run as Envoy: %w", bin, err)
+	}
+	m := versionPattern.FindStringSubmatch(string(out))
+	if m == nil {
+		return "", fmt.Errorf("%s does not say which version of Envoy it is", bin)
+	}
+	return m[1] + "." + m[2] + "." + m[3], nil
+}
+
 // Check reports whether the binary is an Envoy of a supported version.
 func Check(ctx context.Context, bin string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

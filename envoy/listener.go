@@ -143,12 +143,12 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 		AccessLog:        accessLogs(),
 		LocalReplyConfig: localReplies(),
 		HttpFilters:      httpFilters(o),
-		RouteSpecifier:   &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes()},
+		RouteSpecifier:   &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes(o)},
 	}
 }
 
 func httpFilters(o *Options) []*hcmv3.HttpFilter {
-	filters := []*hcmv3.HttpFilter{extProcFilter(o), routerFilter()}
+	filters := append(routingFilters(o), routerFilter())
 	if o.ClientRate > 0 {
 		filters = append([]*hcmv3.HttpFilter{clientRateFilter(o.ClientRate)}, filters...)
 	}

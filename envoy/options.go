@@ -126,6 +126,9 @@ type Options struct {
 	// addresses all clients have one.
 	ClientRate int
 
+	// FastPath answers hits inside Envoy. The zero value asks ExtProc for each request.
+	FastPath FastPath
+
 	// RetransmitMax bounds the pauses between two tries to send what a pod has not
 	// acknowledged, from 1 s on; 0 leaves them to the kernel. Where Envoy runs the
 	// kernel must know it (KernelRetransmitMax): else no pod can be reached.
@@ -182,6 +185,9 @@ func (o *Options) Validate() error {
 		case len(s.path) > maxSocketPath:
 			bad("%s %q is longer than the %d bytes a unix socket may have", s.name, s.path, maxSocketPath)
 		}
+	}
+	if f := o.FastPath; f.given() && (!filepath.IsAbs(f.Module) || !filepath.IsAbs(f.Folder)) {
+		bad("the fast path's module %q and folder %q must both be absolute paths", f.Module, f.Folder)
 	}
 	if _, err := netip.ParseAddr(o.ListenAddress); err != nil {
 		bad("listen address %q must be an IP address", o.ListenAddress)

@@ -106,6 +106,9 @@ func (m *Metrics) outcome(outcome string) {
 	m.requests.WithLabelValues(outcome, "").Inc()
 }
 
+// CountHits adds hits that Envoy answered without asking this server.
+func (s *Server) CountHits(n uint64) { s.metrics.hits.Add(float64(n)) }
+
 func (m *Metrics) rejected(reason string) {
 	m.requests.WithLabelValues(outcomeRejected, reason).Inc()
 }

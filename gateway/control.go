@@ -30,6 +30,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 		LeaseDuration: g.o.LeaseDuration, RenewEvery: g.o.RenewEvery,
 		OnJoin: g.join,
 		OnLost: func(ctx context.Context) error {
+			g.fast.distrust()
 			g.cache.DropAll()
 			return g.cache.WaitFlights(ctx)
 		},
@@ -40,7 +41,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 	}
 	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
 		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: usage{g.usage, g.index},
-		Releaser: releaser{g.usage, g.poller},
+		Releaser: releaser{g.usage, g.poller, g.cache},
 		Drain:    func(context.Context) error { g.drain.begin(); return nil },
 		Placed:   g.set.Place,
 		Log:      g.o.Log,

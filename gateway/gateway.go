@@ -45,6 +45,7 @@ type gateway struct {
 	o        Options
 	reg      *prometheus.Registry
 	cache    *routecache.Cache
+	fast     *fastPath
 	usage    *inuse.Registry
 	poller   *inuse.EnvoyPoller
 	index    *index.Index
@@ -98,7 +99,13 @@ func (g *gateway) run(ctx context.Context) error {
 	parts.Go(func() error { return g.index.Start(back) })
 	parts.Go(func() error { return g.keys.Start(back) })
 	parts.Go(func() error { return g.poller.Start(back) })
-	parts.Go(func() error { return g.member.Start(back) })
+	parts.Go(func() error {
+		if err := g.fast.settle(back, g.drain.admin); err != nil {
+			return err
+		}
+		parts.Go(func() error { return g.fast.start(back) })
+		return g.member.Start(back)
+	})
 	parts.Go(func() error {
 		defer close(frontDone)
 		return g.extproc.Start(front)

@@ -74,6 +74,11 @@ type Options struct {
 	LeaseDuration, RenewEvery time.Duration
 	// CacheSize is the number of routes kept, routecache.DefaultSize if 0.
 	CacheSize int
+	// FastPath lets Envoy answer hits from a table of routes in FastPathFolder, which is
+	// on tmpfs and is told to Envoy's module. Where that cannot be, ExtProc answers. A
+	// folder without FastPath is only settled: the process before may have used it.
+	FastPath       bool
+	FastPathFolder string
 	// MaxWait is how long a first request waits for a pod, longestWait at most;
 	// extproc's default if 0.
 	MaxWait time.Duration
@@ -151,6 +156,8 @@ func (o *Options) Validate() error {
 		return errors.New("no API server configuration")
 	case !leaseName.MatchString(o.Name):
 		return fmt.Errorf("gateway name %q is not a valid object name", o.Name)
+	case o.FastPath && o.FastPathFolder == "":
+		return errors.New("the fast path needs a folder")
 	case o.RunDir == "":
 		return errors.New("no run directory")
 	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0, o.MaxOpen < 0:

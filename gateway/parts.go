@@ -45,17 +45,24 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 		PodsRewound:    g.cache.Rewind,
 		PodAvailable:   g.set.Offer,
 		PodUnavailable: g.set.Forget,
-		PoolChanged:    g.set.PoolChanged,
-		ClaimSettled:   g.wake.Settled,
-		ClaimOver:      g.usage.Over,
-		ReleaseBegun:   g.usage.Hold,
-		ReleaseOff:     func(id, claim, token string) { g.usage.Lift(id, claim, token) },
+		PoolChanged: func(namespace, name string, exists bool) {
+			g.fast.poolChanged(namespace, name, exists)
+			g.set.PoolChanged(namespace, name, exists)
+		},
+		ClaimSettled: g.wake.Settled,
+		ClaimOver:    g.usage.Over,
+		ReleaseBegun: func(id, claim, token string) {
+			g.usage.Hold(id, claim, token)
+			g.cache.Withdraw(id)
+		},
+		ReleaseOff: func(id, claim, token string) { g.usage.Lift(id, claim, token) },
 	}})
 	live := index.NewLive(index.LiveOptions{Reader: c})
 	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
-		MaxOpen: uint64(g.o.MaxOpen),
+		MaxOpen: uint64(g.o.MaxOpen), Filled: g.cache.Withdraw,
 	})
+	g.assembleFastPath()
 	for _, register := range []func() error{
 		func() error { return g.cache.RegisterMetrics(g.reg) },
 		func() error { return g.index.RegisterMetrics(g.reg) },

@@ -5,12 +5,14 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/routecache"
 )
 
 // releaser prepares idle releases for the controller.
 type releaser struct {
 	usage  *inuse.Registry
 	poller *inuse.EnvoyPoller
+	cache  *routecache.Cache
 }
 
 // Prepare implements controlplane.Releaser: it holds first and looks after, once
@@ -18,6 +20,13 @@ type releaser struct {
 func (r releaser) Prepare(ctx context.Context, releases []controlplane.Release) (inUse []string, known bool) {
 	for _, one := range releases {
 		r.usage.Hold(one.SandboxID, one.ClaimID, one.Token)
+	}
+	// Envoy, too, answers no more requests by itself when it is asked what is open.
+	for _, one := range releases {
+		r.cache.Withdraw(one.SandboxID)
+	}
+	if err := r.cache.WaitObserved(ctx); err != nil {
+		return nil, false
 	}
 	if err := r.poller.Refresh(ctx); err != nil {
 		return nil, false

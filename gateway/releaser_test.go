@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/routecache"
 )
 
 type oneClaim struct{}
@@ -44,7 +45,7 @@ func TestPrepare(t *testing.T) {
 	defer envoy.Close()
 	r := releaser{usage, inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: usage, Claims: oneClaim{}, AdminSocket: socket, Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
-	})}
+	}), routecache.New(0)}
 	defer usage.Park("parked")()
 	usage.Stamp("stamped", "c").Touch(usage.Now() - int64(time.Minute))
 	usage.Stamp("unused", "c").Touch(usage.Now() - int64(time.Minute))

@@ -34,6 +34,7 @@ type dataPlane struct {
 	controllerPort int
 	workers        int // of each Envoy
 	test           TestOptions
+	module         string // of the fast path; empty without it
 }
 
 func (d *dataPlane) node(api client.Client) supervise.Spec {
@@ -79,6 +80,7 @@ func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 		spec.Args = append(spec.Args, "--lease-duration", d.test.LeaseDuration.String(), "--lease-renew-every", d.test.LeaseRenewEvery.String())
 	}
 	spec.Args = append(append(spec.Args, "--domain", g.sdkDomain()), d.controlArgs("gateway")...)
+	spec.Args = append(spec.Args, d.fastPathArgs(g.name)...)
 	spec.Name, spec.LogFile = g.name, d.log(g.name)
 	spec.Ready = g.ready
 	return spec
@@ -105,7 +107,7 @@ func (d *dataPlane) ours(command string, args ...string) supervise.Spec {
 // started only while its gateway serves: what it took before would be answered
 // with 503. A gateway that was drained ends its Envoy, so both start again.
 func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
-	o := envoy.Options{RunDir: d.gatewayRun(g.name), NodeID: g.name, Port: g.port, MaxStreams: d.streams, RetransmitMax: envoy.KernelRetransmitMax()}
+	o := envoy.Options{RunDir: d.gatewayRun(g.name), NodeID: g.name, Port: g.port, MaxStreams: d.streams, RetransmitMax: envoy.KernelRetransmitMax(), FastPath: d.fastPath(g.name)}
 	if g.domain != "" {
 		o.CertFile, o.KeyFile = d.pki(gatewayCert), d.pki(gatewayKey)
 	}

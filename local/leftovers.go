@@ -76,7 +76,7 @@ func (s state) clean() ([]string, error) {
 	if err := retryDump(func() error { return node.Cleanup(s.dir) }); err != nil {
 		errs = append(errs, fmt.Errorf("clean up after the node: %w", err))
 	}
-	for _, path := range []string{s.run, s.upFile(), s.path("cluster")} {
+	for _, path := range []string{s.run, s.upFile(), s.path("cluster"), s.fastFolder()} {
 		if err := os.RemoveAll(path); err != nil {
 			errs = append(errs, fmt.Errorf("remove what the last run left: %w", err))
 		}

@@ -63,6 +63,8 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Isolation is auto, full or none; default auto.
 	Isolation string
+	// FastPath is auto or off; default off. See docs/design/fastpath.md.
+	FastPath string
 	// Test is for tests.
 	Test TestOptions
 
@@ -120,6 +122,9 @@ func (o *Options) Complete() error {
 	if o.Isolation == "" {
 		o.Isolation = IsolationAuto
 	}
+	if o.FastPath == "" {
+		o.FastPath = FastPathOff
+	}
 	if o.Self == "" {
 		if o.Self, err = os.Executable(); err != nil {
 			return fmt.Errorf("find the running binary: %w", err)
@@ -153,6 +158,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--idle-timeout %s: must not be negative (0 means never)", o.IdleTimeout)
 	case o.Isolation != IsolationAuto && o.Isolation != IsolationFull && o.Isolation != IsolationNone:
 		return fmt.Errorf("--isolation %q: must be auto, full or none", o.Isolation)
+	case o.FastPath != FastPathAuto && o.FastPath != FastPathOff:
+		return fmt.Errorf("--fast-path %q: must be auto or off", o.FastPath)
 	case o.Gateways < 1 || o.Gateways > maxGateways:
 		return fmt.Errorf("--gateways %d: must lie between 1 and %d", o.Gateways, maxGateways)
 	case o.Test.LeaseDuration < 0 || o.Test.LeaseRenewEvery < 0 || (o.Test.LeaseDuration == 0) != (o.Test.LeaseRenewEvery == 0):

@@ -128,7 +128,10 @@ func (u *up) prepare(ctx context.Context) error {
 		isolation: isolation, subnet: u.subnet.String(), controllerPort: ports[4],
 		workers: envoyWorkers(u.o.Gateways), test: u.o.Test,
 	}
-	return u.writeFiles()
+	if err := u.writeFiles(); err != nil {
+		return err
+	}
+	return u.findModule(ctx)
 }
 
 func (u *up) writeFiles() error {

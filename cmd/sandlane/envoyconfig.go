@@ -41,6 +41,8 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 	flags.Int64Var(&o.MaxHeapBytes, "max-heap", 0, "bytes of memory from which Envoy refuses requests; 0 is what so many streams need whose other end reads nothing")
 	flags.DurationVar(&o.RetransmitMax, "retransmit-max", envoy.KernelRetransmitMax(),
 		"longest pause between two tries to send what a pod has not acknowledged; 0 where Envoy's kernel is older than Linux 6.15")
+	flags.StringVar(&o.FastPath.Module, "fast-path-module", "", "file of the module by which Envoy answers requests with known routes by itself (experimental); needs --fast-path-folder")
+	flags.StringVar(&o.FastPath.Folder, "fast-path-folder", "", "the gateway's --fast-path-folder")
 	flags.StringVarP(&output, "output", "o", "yaml", "yaml or json")
 	flags.StringVar(&file, "file", "", "file to write instead, at once and readable for all; its folder must be there")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -17,12 +17,13 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/kubeclient"
+	"github.com/sandlane/sandlane/local"
 	"github.com/sandlane/sandlane/routecache"
 )
 
 func newGateway() *cobra.Command {
 	var o gateway.Options
-	var kubeconfig, pool string
+	var kubeconfig, pool, fastPath string
 	var heapGrowth uint64
 	cmd := &cobra.Command{
 		Use:   "gateway",
@@ -48,6 +49,8 @@ cluster; /readyz on the metrics address says when.`,
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", controlplane.DefaultLeaseDuration, "how long to answer without a renewal")
 	flags.DurationVar(&o.RenewEvery, "lease-renew-every", controlplane.DefaultRenewEvery, "time between renewals")
 	flags.IntVar(&o.CacheSize, "cache-size", routecache.DefaultSize, "routes kept in memory")
+	flags.StringVar(&fastPath, "fast-path", local.FastPathOff, "let Envoy answer requests with known routes by itself, if it has the module: auto (experimental) or off")
+	flags.StringVar(&o.FastPathFolder, "fast-path-folder", "", "folder on tmpfs of the table that Envoy answers from; with --fast-path=off one that a former process left there is closed")
 	flags.DurationVar(&o.MaxWait, "max-wait", extproc.DefaultMaxWait, "how long a first request waits for a pod, at most 4m55s")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", gateway.DefaultDrainDelay, "how long to take new connections after SIGTERM, for load balancers to notice")
 	flags.DurationVar(&o.DrainGrace, "drain-grace", gateway.DefaultDrainGrace, "how long open requests may take to end after SIGTERM; a second signal ends it")
@@ -58,6 +61,9 @@ cluster; /readyz on the metrics address says when.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.FirstRequestPool, err = gateway.ParsePool(pool); err != nil {
 			return fmt.Errorf("--first-request-pool: %w", err)
+		}
+		if o.FastPath, err = fastPathOn(fastPath); err != nil {
+			return err
 		}
 		if o.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
@@ -80,6 +86,17 @@ cluster; /readyz on the metrics address says when.`,
 		return gateway.Run(cmd.Context(), o)
 	}
 	return cmd
+}
+
+// fastPathOn reads a --fast-path.
+func fastPathOn(value string) (bool, error) {
+	switch value {
+	case local.FastPathAuto:
+		return true, nil
+	case local.FastPathOff:
+		return false, nil
+	}
+	return false, fmt.Errorf("--fast-path %q: must be auto or off", value)
 }
 
 // secondSignal returns a channel that is closed by the second signal to stop. A

@@ -75,6 +75,7 @@ func (r *Registry) HeldNow(id, claim string) (Held, bool) {
 // or the claim was stamped less than within ago. Envoy's counts are in it as of the
 // last tick.
 func (r *Registry) InUse(id, claim string, within time.Duration) bool {
+	r.catchUp()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.parked[id] > 0 || r.resolving[id] > 0 {

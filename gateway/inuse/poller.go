@@ -36,6 +36,9 @@ type PollerOptions struct {
 	// MaxOpen is how many requests a sandbox may have open: one that has as many at a
 	// look is full until a look shows fewer, or Envoy cannot be read. 0 is no limit.
 	MaxOpen uint64
+	// Filled is told of each sandbox that is full, after its stamp says so. Nil for
+	// nobody.
+	Filled func(id string)
 	// Tick is the time between polls: at most a quarter of the shortest idle
 	// timeout. 0 means a second.
 	Tick time.Duration
@@ -136,6 +139,7 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 // could not be read for some ticks is touched too: it may have been all along.
 func (p *EnvoyPoller) stamp(active map[netip.Addr]uint64) {
 	var open, full []*routecache.Stamp
+	var filled []string
 	if len(active) > 0 {
 		var keys []claimKey
 		var counts []uint64
@@ -149,11 +153,16 @@ func (p *EnvoyPoller) stamp(active map[netip.Addr]uint64) {
 			s := p.o.Registry.Stamp(k.id, k.claim)
 			open = append(open, s)
 			if p.o.MaxOpen > 0 && counts[i] >= p.o.MaxOpen {
-				full = append(full, s)
+				full, filled = append(full, s), append(filled, k.id)
 			}
 		}
 	}
 	p.fill(full)
+	if p.o.Filled != nil {
+		for _, id := range filled {
+			p.o.Filled(id)
+		}
+	}
 	now := p.o.Registry.Now()
 	for _, s := range open {
 		s.Touch(now)

@@ -16,6 +16,8 @@ const maxOver = 4096
 type Registry struct {
 	now      func() time.Time
 	instance string
+	// before is called before stamps are read; nil for nothing.
+	before func()
 
 	// mu guards all that follows.
 	mu sync.Mutex
@@ -69,6 +71,17 @@ func NewRegistry(now func() time.Time) *Registry {
 	return &Registry{
 		now: now, instance: rand.Text(),
 		entries: map[string]*entry{}, parked: map[string]int{}, resolving: map[string]int{}, over: map[claimKey]struct{}{},
+	}
+}
+
+// Before has f called whenever stamps are about to be read, so that it can touch those
+// whose use is noted elsewhere first. Call it before the registry is used.
+func (r *Registry) Before(f func()) { r.before = f }
+
+// catchUp has what is noted elsewhere noted here.
+func (r *Registry) catchUp() {
+	if r.before != nil {
+		r.before()
 	}
 }
 

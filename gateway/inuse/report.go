@@ -29,6 +29,7 @@ type Entry struct {
 // them for 0. Cursors are of one instance; one from the future, which can only be
 // another instance's, counts as 0.
 func (r *Registry) Since(cursor uint64) Report {
+	r.catchUp()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()

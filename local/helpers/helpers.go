@@ -1,6 +1,7 @@
 // Package helpers carries the programs that the local cluster needs besides
 // the sandlane binary: podinit, which starts the processes of pods, and echo and
-// sandboxd, the images of the two pools.
+// sandboxd, the images of the two pools; and Envoy's module of the fast path, if it
+// could be built.
 //
 // It holds bytes and writes them to files, no more. `sandlane up` calls it.
 // The programs are built into the folder bin before the binary is; a binary
@@ -21,6 +22,8 @@ var bin embed.FS
 
 // Names of the helper programs.
 var Names = []string{"podinit", "echo", "sandboxd"}
+
+const moduleFile = "fastpath.so"
 
 // ErrNotBuilt is returned by Extract in a binary that carries no helpers.
 var ErrNotBuilt = errors.New(`built without its helper programs: build with "make build"`)
@@ -52,6 +55,28 @@ func extract(from fs.FS, dir string) error {
 		}
 	}
 	return nil
+}
+
+// ExtractModule writes Envoy's module of the fast path into dir and returns its path.
+// It returns an error that says so in a binary that was built without it.
+func ExtractModule(dir string) (string, error) { return extractModule(bin, dir) }
+
+func extractModule(from fs.FS, dir string) (string, error) {
+	raw, err := fs.ReadFile(from, "bin/"+moduleFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("this program was built without its module, for want of a C compiler")
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the module of the fast path: %w", err)
+	}
+	path := filepath.Join(dir, moduleFile)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder of helper programs: %w", err)
+	}
+	if err := replace(path, raw); err != nil {
+		return "", fmt.Errorf("write the module of the fast path: %w", err)
+	}
+	return path, nil
 }
 
 func replace(path string, raw []byte) (err error) {

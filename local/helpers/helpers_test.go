@@ -29,6 +29,20 @@ func TestExtractWritesExecutables(t *testing.T) {
 	}
 }
 
+func TestExtractModule(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	if _, err := extractModule(fstest.MapFS{}, dir); err == nil {
+		t.Error("a module out of nothing")
+	}
+	path, err := extractModule(fstest.MapFS{"bin/fastpath.so": {Data: []byte("module")}}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, _ := os.ReadFile(path); string(raw) != "module" {
+		t.Errorf("the module holds %q", raw)
+	}
+}
+
 func TestExtractSaysWhatIsMissing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	if err := extract(fstest.MapFS{"bin/echo": {}}, dir); !errors.Is(err, ErrNotBuilt) {

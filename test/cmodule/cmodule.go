@@ -16,12 +16,18 @@ import (
 
 var (
 	mu    sync.Mutex
-	built = map[string]string{} // by flags
+	built = map[string]string{} // by name
 )
 
 // Build compiles the program with more flags, once a process for the same ones, and
 // returns its path. The test is skipped where there is no C compiler.
 func Build(t testing.TB, flags ...string) string {
+	t.Helper()
+	name := "check-" + strings.NewReplacer(" ", "", "=", "", ",", "").Replace(strings.Join(flags, " "))
+	return compile(t, "check/check.c", name, flags...)
+}
+
+func compile(t testing.TB, source, name string, flags ...string) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -29,18 +35,17 @@ func Build(t testing.TB, flags ...string) string {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	key := strings.Join(flags, " ")
-	if path, ok := built[key]; ok {
+	if path, ok := built[name]; ok {
 		return path
 	}
 	_, here, _, _ := runtime.Caller(0)
-	source := filepath.Join(filepath.Dir(here), "..", "..", "fastpath", "module", "check", "check.c")
-	path := filepath.Join(dir(t), "check-"+strings.NewReplacer(" ", "", "=", "", ",", "").Replace(key))
-	args := append([]string{"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-pthread", "-o", path, source}, flags...)
+	from := filepath.Join(filepath.Dir(here), "..", "..", "fastpath", "module", source)
+	path := filepath.Join(dir(t), name)
+	args := append([]string{"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", path, from}, flags...)
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		t.Fatalf("compile the module: %v\n%s", err, out)
 	}
-	built[key] = path
+	built[name] = path
 	return path
 }
 
@@ -152,4 +157,10 @@ func (p *Process) Ask(t testing.TB, headers ...string) map[string]string {
 	t.Helper()
 	p.Send(t, AppendRequest(nil, headers...))
 	return p.Answer(t)
+}
+
+// Module compiles the module itself, as hack/fastpath.sh does, for a real Envoy.
+func Module(t testing.TB) string {
+	t.Helper()
+	return compile(t, "module.c", "module.so", "-fPIC", "-shared")
 }

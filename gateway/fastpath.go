@@ -1,0 +1,121 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/fastpath"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// fastPath is the table from which Envoy answers hits; nil is none. Its folder is
+// settled all the same: the process before this one may have had one.
+type fastPath struct {
+	*fastpath.Table
+	folder string
+	// reach is what the pools' reach was at their last change. Guarded by mu.
+	mu    sync.Mutex
+	reach map[routecache.Pool]v1alpha1.FirstRequestReach
+	index poolReach
+	cache *routecache.Cache
+}
+
+// poolReach says what requests for a pool's sandboxes must show. The index satisfies
+// it.
+type poolReach interface {
+	Reach(namespace, pool string) v1alpha1.FirstRequestReach
+}
+
+// assembleFastPath opens the table, if there is to be one. Whatever stands in its way
+// costs the fast path alone: ExtProc answers.
+func (g *gateway) assembleFastPath() {
+	f := &fastPath{folder: g.o.FastPathFolder, index: g.index, cache: g.cache, reach: map[routecache.Pool]v1alpha1.FirstRequestReach{}}
+	g.fast = f
+	if !g.o.FastPath || f.folder == "" {
+		return
+	}
+	table, err := fastpath.Open(fastpath.Options{
+		Folder: f.folder, Size: g.o.CacheSize, Now: g.usage.Now, Open: f.open,
+		Lease:        func() time.Duration { return g.member.Left() },
+		EnvoyVersion: envoy.Admin{Socket: g.o.path(EnvoyAdminSocket)}.Version, Tested: envoy.FastPathVersions,
+		Hits: func(n uint64) { g.extproc.CountHits(n) }, Log: g.o.Log,
+	})
+	if err == nil {
+		err = table.RegisterMetrics(g.reg)
+	}
+	if err != nil {
+		g.o.Log.Warn("the fast path is off: ExtProc answers every request", "error", err)
+		return
+	}
+	f.Table = table
+	g.cache.Observe(table)
+	g.usage.Before(table.Fold)
+}
+
+// settle makes sure that Envoy answers from nothing that the process before this one
+// has left. It must have returned before the lease is written.
+func (f *fastPath) settle(ctx context.Context, admin envoy.Admin) error {
+	switch {
+	case f.folder == "":
+		return nil
+	case f.Table == nil:
+		return fastpath.SettleFolder(ctx, f.folder)
+	}
+	if f.Fresh() {
+		if gone, err := admin.Gone(ctx); err != nil || !gone { // a table may have been removed beside it
+			if err := fastpath.WaitTrust(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return f.Settle(ctx)
+}
+
+// start keeps the table alive until ctx ends.
+func (f *fastPath) start(ctx context.Context) error {
+	if f.Table == nil {
+		return nil
+	}
+	return f.Start(ctx)
+}
+
+// distrust ends all answers of Envoy from the table, as the lease is lost.
+func (f *fastPath) distrust() {
+	if f.Table != nil {
+		f.Distrust(false)
+	}
+}
+
+// open reports whether requests for the sandbox need neither token nor key, unless it
+// is private: see admit in extproc.
+func (f *fastPath) open(r *routecache.Route) bool {
+	pool := r.InPool()
+	return v1alpha1.GeneratedID(r.SandboxID) || f.index.Reach(pool.Namespace, pool.Name) == v1alpha1.ReachPublic
+}
+
+// poolChanged takes the routes of a pool's sandboxes out of the table if what their
+// requests must show has changed: the next hit of ExtProc decides anew. The index has
+// the change already, so a route that is published meanwhile is judged by it.
+func (f *fastPath) poolChanged(namespace, name string, exists bool) {
+	pool := routecache.Pool{Namespace: namespace, Name: name}
+	reach := f.index.Reach(namespace, name)
+	f.mu.Lock()
+	was, known := f.reach[pool]
+	f.reach[pool] = reach
+	if !exists {
+		delete(f.reach, pool)
+	}
+	f.mu.Unlock()
+	if known && was == reach {
+		return
+	}
+	f.cache.Range(func(r *routecache.Route) bool {
+		if r.InPool() == pool {
+			f.cache.Withdraw(r.SandboxID)
+		}
+		return true
+	})
+}

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// shown stands in for the table: it notes what it is told.
+type shown struct {
+	routes map[string]bool
+	steps  []string
+	wait   error
+}
+
+func (s *shown) Added(r *routecache.Route) { s.routes[r.SandboxID] = true; r.SetMark(1) }
+func (s *shown) Removed(r *routecache.Route) {
+	delete(s.routes, r.SandboxID)
+	r.SetMark(0)
+	s.steps = append(s.steps, "removed")
+}
+func (s *shown) Used(*routecache.Route) bool    { return false }
+func (s *shown) Wait(ctx context.Context) error { s.steps = append(s.steps, "waited"); return s.wait }
+
+func showing(t *testing.T, routes ...*routecache.Route) (*routecache.Cache, *shown) {
+	t.Helper()
+	c, s := routecache.New(0), &shown{routes: map[string]bool{}}
+	c.Observe(s)
+	for _, r := range routes {
+		if !c.Put(c.Begin(r.SandboxID), r) {
+			t.Fatal("refused")
+		}
+	}
+	return c, s
+}
+
+func routeOf(id, pool string, stamp *routecache.Stamp) *routecache.Route {
+	return &routecache.Route{SandboxID: id, ClaimID: "c", PodUID: "u", Pool: routecache.PoolOf("default", pool),
+		Addr: netip.MustParseAddr("198.18.0.5"), PodRV: 1, Stamp: stamp}
+}
+
+// serveClusters is an Envoy with one request open.
+func serveClusters(t *testing.T, asked func()) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "admin.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked()
+		_, _ = w.Write([]byte("sandbox::198.18.0.5:8000::rq_active::1\n"))
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = envoy.Serve(l) }()
+	t.Cleanup(func() { _ = envoy.Close(); <-done })
+	return socket
+}
+
+// A release is prepared in this order: hold, out of the table, wait for Envoy's
+// workers, and only then ask what is open. What cannot be waited for is not known.
+func TestPrepareTakesRoutesOutOfTheTable(t *testing.T) {
+	usage := inuse.NewRegistry(nil)
+	stamp := usage.Stamp("unused", "c")
+	cache, table := showing(t, routeOf("unused", "p", stamp))
+	socket := serveClusters(t, func() { table.steps = append(table.steps, "asked") })
+	r := releaser{usage, inuse.NewEnvoyPoller(inuse.PollerOptions{
+		Registry: usage, Claims: oneClaim{}, AdminSocket: socket, Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+	}), cache}
+	batch := []controlplane.Release{{SandboxID: "unused", ClaimID: "c", Token: "1", Idle: time.Second}}
+	if _, known := r.Prepare(t.Context(), batch); !known {
+		t.Error("not known")
+	}
+	if got := strings.Join(table.steps, " "); got != "removed waited asked" || !stamp.Held() || cache.Get("unused") == nil {
+		t.Errorf("steps %q, held %v", got, stamp.Held())
+	}
+	table.wait = errors.New("a worker is stuck")
+	if inUse, known := r.Prepare(t.Context(), batch); known || len(inUse) > 0 {
+		t.Error("known although a worker is stuck")
+	}
+}
+
+// A sandbox that has as many requests open as it may leaves the table, so that ExtProc
+// refuses further ones.
+func TestFullSandboxLeavesTheTable(t *testing.T) {
+	usage := inuse.NewRegistry(nil)
+	stamp := usage.Stamp("open", "c")
+	cache, table := showing(t, routeOf("open", "p", stamp))
+	poller := inuse.NewEnvoyPoller(inuse.PollerOptions{
+		Registry: usage, Claims: oneClaim{}, AdminSocket: serveClusters(t, func() {}), Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		MaxOpen: 1, Filled: func(id string) {
+			if !stamp.Full() {
+				t.Error("told before the stamp says so")
+			}
+			cache.Withdraw(id)
+		},
+	})
+	if err := poller.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if table.routes["open"] || !stamp.Full() {
+		t.Errorf("in the table: %v, full: %v", table.routes["open"], stamp.Full())
+	}
+}
+
+type reaches map[string]v1alpha1.FirstRequestReach
+
+func (r reaches) Reach(_, pool string) v1alpha1.FirstRequestReach { return r[pool] }
+
+// When requests for a pool's sandboxes must show more, or less, its routes leave the
+// table, and those of other pools stay. A change of something else moves nothing.
+func TestReachChangesEmptyTheTable(t *testing.T) {
+	cache, table := showing(t, routeOf("one", "first", new(routecache.Stamp)), routeOf("two", "second", new(routecache.Stamp)))
+	reach := reaches{"first": v1alpha1.ReachPublic, "second": v1alpha1.ReachPublic}
+	f := &fastPath{index: reach, cache: cache, reach: map[routecache.Pool]v1alpha1.FirstRequestReach{}}
+	change := func(want bool) {
+		t.Helper()
+		f.poolChanged("default", "first", true)
+		if table.routes["one"] != want || !table.routes["two"] {
+			t.Errorf("in the table: %v, want %v of the first", table.routes, want)
+		}
+		cache.Get("one")
+	}
+	change(false) // the first word about the pool
+	change(true)
+	reach["first"] = v1alpha1.ReachKey
+	change(false)
+	change(true)
+	if !f.open(routeOf("two", "second", nil)) || f.open(routeOf("one", "first", nil)) || !f.open(routeOf("i0123456789abcdefghij", "first", nil)) {
+		t.Error("open is not: a public pool's, or an ID of our own making")
+	}
+}
