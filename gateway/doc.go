@@ -9,7 +9,7 @@
 //
 // # Start
 //
-//	control-plane server listens → lease written → consistent lists of pods,
+//	control-plane server listens → table of the fast path settled → lease written → consistent lists of pods,
 //	sandboxes and pools, keys and tokens → lease held → ExtProc is ready
 //
 // The sockets listen from the start: until all is well ExtProc and the REST API
