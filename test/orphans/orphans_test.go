@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func TestStop(t *testing.T) {
 	for ending, runs := range map[string]bool{"panic": true, "wait": true, "in order": false} {
 		t.Run(ending, func(t *testing.T) {
-			mark := filepath.Join(t.TempDir(), "mark")
+			mark := filepath.Join(t.TempDir(), "a mark's name")
 			child := exec.CommandContext(t.Context(), os.Args[0])
 			child.Env = append(os.Environ(), markEnv+"="+mark, endingEnv+"="+ending)
 			out, err := child.StdoutPipe()
