@@ -10,9 +10,9 @@
 // started, by their PID in up.json.
 //
 // The mixed runs (mixed_test.go) do all of that at once, in an order that a seed
-// decides: for a minute in `make test`, for ten in `make chaos`. They look only at
-// what must hold whatever happens; how soon and how well each thing recovers is
-// for the single tests.
+// decides: for half a minute in `make test`, for ten minutes in `make chaos`. They
+// look only at what must hold whatever happens; how soon and how well each thing
+// recovers is for the single tests.
 package chaos
 
 import (
