@@ -101,7 +101,7 @@ fi
 if wants storm; then
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
-	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestModelOnARealServer$' ./controlplane/schedule
+	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestModel|TestModelOnARealServer|TestAClaimForEachOfThreeHundred|TestFiftyWaitForTheRefill)$' ./controlplane/schedule
 fi
 if wants bench-once; then
 	# gotestsum takes a benchmark for a test that did not end.

@@ -29,11 +29,15 @@ const (
 	// realWorlds run side by side: each waits most of the time.
 	realWorlds = 12
 	realSteps  = 3000
-	realFew    = 100 // in a short run on a busy machine
-	// realLimit ends a run that never meets what it must, realShort one that need not.
+	// realLimit ends a run that never meets what it must.
 	realLimit = 10 * time.Minute
-	realShort = 40 * time.Second
+	// realFewWorlds do one plan each in a short run.
+	realFewWorlds = 6
+	realFewSteps  = 100
 )
+
+// full says that tests take the time for what they leave out in a short run.
+func full() bool { return os.Getenv("SANDLANE_MODEL") == "full" }
 
 // onTheWire is what must befall enough claims below the client: answers and
 // requests that the network loses, delays or reorders.
@@ -44,8 +48,9 @@ var onTheWire = map[string][]string{
 // What TestModel asks for, of a real API server with real watches and in real
 // time. Half of the calls meet a fault in an interceptor, and some of the writes
 // that get through one in the HTTP transport (package test/faults). With
-// SANDLANE_MODEL=full, as in `make chaos`, it goes on until each fault has met each
-// outcome often enough; else for realShort, with the counts left to TestModel.
+// SANDLANE_MODEL=full, as in `make test-all`, it goes on until each fault has met each
+// outcome often enough; else each world does one plan, and the counts are left to
+// TestModel.
 // SANDLANE_SEED has the plans of an earlier run; what happens between them is the
 // machine's.
 func TestModelOnARealServer(t *testing.T) {
@@ -56,22 +61,21 @@ func TestModelOnARealServer(t *testing.T) {
 			t.Fatalf("SANDLANE_SEED: %v", err)
 		}
 	}
-	limit, proof := realShort, []map[string][]string(nil)
-	steps := realFew
-	if os.Getenv("SANDLANE_MODEL") == "full" {
-		limit, proof, steps = realLimit, []map[string][]string{required, onTheWire}, realSteps
+	worlds, steps, proof := realFewWorlds, realFewSteps, []map[string][]string(nil)
+	if full() {
+		worlds, steps, proof = realWorlds, realSteps, []map[string][]string{required, onTheWire}
 	}
-	namespaces := make(chan string, realWorlds)
-	for range realWorlds {
+	namespaces := make(chan string, worlds)
+	for range worlds {
 		namespaces <- kubetest.Namespace(t)
 	}
 	began, total := time.Now(), newTally()
 	var runs atomic.Int64
 	var failed atomic.Bool
 	var workers sync.WaitGroup
-	for range realWorlds {
+	for range worlds {
 		workers.Go(func() {
-			for !failed.Load() && time.Since(began) < limit && (proof == nil || len(total.missing(steps, proof...)) > 0) {
+			for again := true; again; again = full() && !failed.Load() && time.Since(began) < realLimit && len(total.missing(steps, proof...)) > 0 {
 				n := int(runs.Add(1))
 				w, err := newReal(t, <-namespaces, uint64(seed+n))
 				if err != nil {
