@@ -63,7 +63,8 @@ done <<<"$prepared"
 status=0
 : "${GOTESTSUM:?it is set by make: run make test}"
 events=$(mktemp -d)
-trap 'rm -rf "$events"' EXIT
+images=''
+trap 'if [[ -n "$images" ]]; then kill "$images" 2>/dev/null || true; fi; rm -rf "$events"' EXIT
 
 # tests runs `go test` with these arguments, prints a line a package (or what
 # FORMAT says) and the output of what failed, and keeps how long each test took.
@@ -77,6 +78,11 @@ runs=0
 with_race() { CGO_ENABLED=$((${#race[@]} > 0)) tests ${race[@]+"${race[@]}"} "$@"; }
 
 if wants unit; then
+	# The images' tests compile the programs of the images (minutes once, seconds
+	# after that) and wait for nothing else: they run beside the others.
+	(cd hack/image && exec "$GOTESTSUM" --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary=skipped \
+		--jsonfile-timing-events "$events/images.json" -- -shuffle=on -timeout 15m ./...) >"$events/images.log" 2>&1 &
+	images=$!
 	# The longest first, so that none is left alone at the end; four at once, for
 	# these wait more than they work.
 	mapfile -t packages < <({
@@ -84,10 +90,9 @@ if wants unit; then
 		go list ./... | grep -vE '/test/(e2e|e2b|chaos|node|helm)'
 	} | awk '!seen[$0]++')
 	with_race -shuffle=on -p 4 -timeout 10m "${packages[@]}"
-	# Compiles the programs of the images: minutes once, seconds after that.
-	cd hack/image
-	tests -shuffle=on -timeout 15m ./...
-	cd ../..
+	wait "$images" || status=1
+	images=''
+	cat "$events/images.log"
 fi
 if wants e2e; then
 	FORMAT=testname tests -count=1 -shuffle=on -parallel 8 -timeout 15m ./test/e2e/...
