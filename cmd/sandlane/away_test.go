@@ -16,11 +16,12 @@ import (
 // wait for it: whoever starts them again would wait longer and longer. They end
 // when they are told to.
 func TestStartWithoutAnAPIServer(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	dir, err := os.MkdirTemp("", "away") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
 "clusters":[{"name":"c","cluster":{"server":"http://` + freeAddress(t) + `"}}]}`
@@ -37,6 +38,7 @@ func TestStartWithoutAnAPIServer(t *testing.T) {
 		"gateway":                    {[]string{"gateway", "--name", "g", "--run-dir", filepath.Join(dir, "run")}, "/readyz", http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			address := freeAddress(t)
 			c := startChild(t, append(tc.args, "--kubeconfig", kubeconfig, "--metrics-address", address)...)
 			// It answers for longer than any of its first tries takes.

@@ -24,6 +24,7 @@ import (
 // says so. One that is told to stop gives the lease back, so the next leads while it
 // would still have counted; one that is killed is waited for.
 func TestLeaderElection(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	e := &election{t: t, api: kubetest.Client(t), namespace: kubetest.Namespace(t), kubeconfig: writeKubeconfig(t)}
 	first := e.start()
 	held := e.leads(first)

@@ -42,6 +42,7 @@ func startChild(t *testing.T, args ...string) *child {
 	c := &child{cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), runEnv+"=1")
 	c.cmd.Stdout, c.cmd.Stderr = &c.output, &c.output
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it ends with tests that panic
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
