@@ -86,7 +86,7 @@ if wants unit; then
 	# The longest first, so that none is left alone at the end; four at once, for
 	# these wait more than they work.
 	mapfile -t packages < <({
-		go list ./controlplane/schedule ./reconcilers ./cmd/sandlane ./gateway/activation ./local/node
+		go list ./reconcilers ./gateway/activation ./envoy ./local/node ./gateway ./controlplane ./cmd/sandlane ./controlplane/schedule
 		go list ./... | grep -vE '/test/(e2e|e2b|chaos|node|helm)'
 	} | awk '!seen[$0]++')
 	with_race -shuffle=on -p 4 -timeout 10m "${packages[@]}"
