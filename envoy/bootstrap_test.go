@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -78,6 +79,25 @@ func TestSafeguards(t *testing.T) {
 		if strings.Contains(compact.String(), never) {
 			t.Errorf("the configuration has %s", never)
 		}
+	}
+}
+
+// A busy Envoy notices late that a socket of its own machine is connected: no request
+// may fail for that before it would for want of an answer.
+func TestOwnSocketsConnectAsLongAsRequestsWait(t *testing.T) {
+	t.Parallel()
+	const wait = 7 * time.Second
+	sockets := 0
+	for _, c := range mustBootstrap(t, Options{RunDir: "/run/x", MessageTimeout: wait}).GetStaticResources().GetClusters() {
+		if c.GetLoadAssignment().GetEndpoints() == nil {
+			continue // of pods
+		}
+		if sockets++; c.GetConnectTimeout().AsDuration() != wait {
+			t.Errorf("a connection of cluster %s may take %v, and a request %v", c.GetName(), c.GetConnectTimeout().AsDuration(), wait)
+		}
+	}
+	if sockets != 2 {
+		t.Errorf("%d clusters with a socket, want those of ExtProc and the REST API", sockets)
 	}
 }
 

@@ -59,11 +59,14 @@ func sandboxCluster(o *Options) *clusterv3.Cluster {
 	}
 }
 
-// extProcCluster is the gateway process, over a unix socket.
+// extProcCluster is the gateway process, over a unix socket. A connection to one is
+// made or refused at once. Its timeout counts only how long a busy Envoy takes to
+// notice, and ends all requests that wait for the connection: it must not be shorter
+// than what each of them may wait for its answer.
 func extProcCluster(o *Options) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 gatewayCluster,
-		ConnectTimeout:       durationpb.New(time.Second),
+		ConnectTimeout:       durationpb.New(o.MessageTimeout),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		TypedExtensionProtocolOptions: httpOptions(&httpv3.HttpProtocolOptions{
 			UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
@@ -86,11 +89,12 @@ func extProcCluster(o *Options) *clusterv3.Cluster {
 	}
 }
 
-// restCluster is the REST API of the gateway process, over a unix socket.
+// restCluster is the REST API of the gateway process, over a unix socket; see
+// extProcCluster for its timeout.
 func restCluster(o *Options) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                          apiCluster,
-		ConnectTimeout:                durationpb.New(ConnectTimeout),
+		ConnectTimeout:                durationpb.New(o.MessageTimeout),
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 		TypedExtensionProtocolOptions: httpOptions(http1()),
