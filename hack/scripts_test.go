@@ -20,14 +20,14 @@ func TestFlakyGoesOnWhereItWasStopped(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(tests), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(tests, []byte(script), 0o755); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(tests, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	run := func(rounds string) (string, []string, error) {
 		cmd := exec.CommandContext(t.Context(), "./flaky.sh", "-n", rounds, "-l", "1", "-d", folder, "./test/ports")
 		cmd.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=unused", "ENVOY_BIN=unused")
 		out, err := cmd.CombinedOutput()
-		lines, _ := os.ReadFile(filepath.Join(folder, "runs.txt")) //nolint:errcheck // an empty one fails below
+		lines, _ := os.ReadFile(filepath.Join(folder, "runs.txt")) // an empty one fails below
 		return string(out), strings.Split(strings.TrimSpace(string(lines)), "\n"), err
 	}
 	if out, lines, err := run("2"); err != nil || len(lines) != 2 || !strings.Contains(lines[1], "test/ports ok ") {

@@ -22,7 +22,7 @@ func TestPanicTakesTheStackDown(t *testing.T) {
 	// It stands for the binary: up fails, so that no stack is needed, and down leaves
 	// a mark.
 	script := "#!/bin/sh\n[ \"$*\" = \"down --state " + state + "\" ] && exec touch " + state + "/down\nexit 1\n"
-	if err := os.WriteFile(bin, []byte(script), 0o755); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(bin, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPanicTakesTheStackDown$")
