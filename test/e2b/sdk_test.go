@@ -54,9 +54,11 @@ type result struct {
 // shown when something is wrong.
 func TestSDKs(t *testing.T) {
 	worked := map[string]map[string]bool{}
+	t.Cleanup(func() { checkTable(t, "table", features, worked) }) // when all have run
 	for i, s := range sdks {
 		worked[s.name] = map[string]bool{}
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			args := s.args(ctx, t, "cases")
@@ -67,7 +69,6 @@ func TestSDKs(t *testing.T) {
 			judge(t, cmd, features, worked[s.name])
 		})
 	}
-	checkTable(t, "table", features, worked)
 }
 
 // judge runs a script and notes which of the features worked; the others fail.

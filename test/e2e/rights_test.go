@@ -21,6 +21,7 @@ import (
 // and for nothing else, and use each of these rights: one cluster goes through all
 // that needs one, and the API server's audit log is compared with the list.
 func TestRightsAreThoseThatAreUsed(t *testing.T) {
+	t.Parallel() // it has a cluster of its own, and waits more than it works
 	s := startWith(t, t.TempDir(), "--pool-size", "2", "--isolation", "full", "--audit", "--lease-duration", "12s", "--lease-renew-every", "2s", "--drain-grace", "2s")
 	u := rightsUser{t, s}
 	ns := s.Namespace(t)

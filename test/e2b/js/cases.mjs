@@ -182,8 +182,9 @@ const cases = {
     await w.stop()
   },
   async list_pages() {
-    await made({ metadata: { set: 'pages' } }, (one) => made({ metadata: { set: 'pages' } }, async (two) => {
-      const pages = Sandbox.list({ query: { metadata: { set: 'pages' } }, limit: 1 })
+    const mine = { set: 'pages', by: String(process.pid) } // other SDKs run beside this one
+    await made({ metadata: mine }, (one) => made({ metadata: mine }, async (two) => {
+      const pages = Sandbox.list({ query: { metadata: mine }, limit: 1 })
       const ids = []
       while (pages.hasNext) {
         const items = await pages.nextItems()
@@ -194,7 +195,7 @@ const cases = {
     }))
   },
   async list_metadata() {
-    const odd = { a: 'b c&d=e', 'k/1': 'v%20ü' }
+    const odd = { a: 'b c&d=e', 'k/1': 'v%20ü', by: String(process.pid) }
     await made({ metadata: odd }, async (s) => {
       const found = await Sandbox.list({ query: { metadata: odd } }).nextItems()
       assert.deepEqual(found.map((i) => [i.sandboxId, i.metadata]), [[s.sandboxId, odd]])

@@ -270,8 +270,9 @@ async def files_watch(sbx):
 
 @case
 async def list_pages(sbx):
-    async with made(metadata={"set": "pages"}) as one, made(metadata={"set": "pages"}) as two:
-        query = e2b.SandboxQuery(metadata={"set": "pages"})
+    mine = {"set": "pages", "by": str(os.getpid())}  # other SDKs run beside this one
+    async with made(metadata=mine) as one, made(metadata=mine) as two:
+        query = e2b.SandboxQuery(metadata=mine)
         pages, ids = Sandbox.list(query=query, limit=1), []
         while pages.has_next:
             items = await a(pages.next_items())
@@ -282,7 +283,7 @@ async def list_pages(sbx):
 
 @case
 async def list_metadata(sbx):
-    odd = {"a": "b c&d=e", "k/1": "v%20ü"}
+    odd = {"a": "b c&d=e", "k/1": "v%20ü", "by": str(os.getpid())}
     async with made(metadata=odd) as s:
         found = await a(Sandbox.list(query=e2b.SandboxQuery(metadata=odd)).next_items())
         equal([(i.sandbox_id, i.metadata) for i in found], [(s.sandbox_id, odd)])
