@@ -1,30 +1,20 @@
 package kubetest
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
-
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/sandlane/sandlane/test/orphans"
 )
 
+// killByFolders kills the processes that have the first argument as etcd's folder or
+// the second as the API server's, and removes both. It looks for them when it runs:
+// a test may have restarted them.
+const killByFolders = `for line in /proc/[0-9]*/cmdline; do ` +
+	`if tr '\0' '\n' <"$line" 2>/dev/null | grep -qxF -e "--data-dir=$1" -e "--cert-dir=$2"; then ` +
+	`pid=${line%/cmdline}; kill -KILL "${pid#/proc/}"; fi; done; rm -rf "$1" "$2"`
+
 // guard has the control plane's processes killed and their folders removed if this
-// process ends without stopping them. Where there is no /proc it does nothing.
+// process ends without stopping them. Where there is no /proc none is killed.
 func guard(env *envtest.Environment) (forget func(), err error) {
-	etcd, server := env.ControlPlane.Etcd.DataDir, env.ControlPlane.GetAPIServer().CertDir
-	var pids []string
-	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, name := range commands {
-		line, _ := os.ReadFile(name) // a process that is gone is none of these
-		if bytes.Contains(line, []byte("--data-dir="+etcd+"\x00")) || bytes.Contains(line, []byte("--cert-dir="+server+"\x00")) {
-			pids = append(pids, filepath.Base(filepath.Dir(name)))
-		}
-	}
-	if len(pids) == 0 {
-		return func() {}, nil
-	}
-	const stop = `etcd=$1 server=$2; shift 2; kill -KILL "$@"; rm -rf "$etcd" "$server"`
-	return orphans.Stop("/bin/sh", append([]string{"-c", stop, "stop", etcd, server}, pids...)...)
+	return orphans.Stop("/bin/sh", "-c", killByFolders, "kill", env.ControlPlane.Etcd.DataDir, env.ControlPlane.GetAPIServer().CertDir)
 }
