@@ -50,7 +50,7 @@ if [[ -z "${KUBEBUILDER_ASSETS:-}" || -z "${ENVOY_BIN:-}" ]]; then
 fi
 
 # busy starts the load of one run. It ends with the run, and by itself in any case.
-load=()
+load=() current=''
 busy() {
 	for ((i = 0; i < hogs; i++)); do
 		timeout "$limit" nice -n 10 bash -c 'while :; do :; done' &
@@ -61,7 +61,8 @@ quiet() {
 	if ((${#load[@]} > 0)); then kill "${load[@]}" 2>/dev/null || true; fi
 	load=()
 }
-trap quiet EXIT
+trap 'quiet; if [[ -n "$current" ]]; then kill "$current" 2>/dev/null || true; fi' EXIT
+trap 'exit 130' INT TERM
 
 race=(-race)
 compiler=$(go env CC)
@@ -77,8 +78,11 @@ run() {
 		began=$SECONDS
 	fi
 	busy
-	(cd "$(go list -f '{{.Dir}}' "$package")" && SANDLANE_SEED=$seed nice -n 10 timeout -k 30 $((limit + 60)) \
-		"$binary" -test.v -test.shuffle "$seed" -test.timeout "${limit}s") >"$log" 2>&1 || verdict=FAIL
+	(cd "$(go list -f '{{.Dir}}' "$package")" && SANDLANE_SEED=$seed exec nice -n 10 timeout -k 30 $((limit + 60)) \
+		"$binary" -test.v -test.shuffle "$seed" -test.timeout "${limit}s") >"$log" 2>&1 &
+	current=$!
+	wait "$current" || verdict=FAIL
+	current=''
 	quiet
 	[[ $verdict == FAIL ]] || rm "$log"
 	echo "$round $package $verdict $((SECONDS - began)) s seed=$seed" | tee -a "$runs"
