@@ -16,7 +16,7 @@ import (
 // wait for it: whoever starts them again would wait longer and longer. They end
 // when they are told to.
 func TestStartWithoutAnAPIServer(t *testing.T) {
-	t.Parallel() // it waits more than it works
+	t.Parallel()                         // it waits more than it works
 	dir, err := os.MkdirTemp("", "away") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
