@@ -58,6 +58,7 @@ test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first wh
 .PHONY: test-all
 test-all: $(GOTESTSUM) ## the same and all that takes longer: storms, chaos, mutants; needs root, takes an hour
 	@hack/test.sh unit e2e e2b storm chaos mutants bench-once
+	@hack/helm-test.sh
 
 .PHONY: unit
 unit: $(GOTESTSUM) ## run the tests that need no root
@@ -70,6 +71,10 @@ e2b: $(GOTESTSUM) ## run E2B's real SDKs against the product; needs root, node a
 .PHONY: chaos
 chaos: $(GOTESTSUM) ## kill and stop processes under load, with three gateways; needs root, takes minutes
 	@hack/test.sh chaos
+
+.PHONY: helm-test
+helm-test: ## test the Helm chart on a real node in namespaces of this machine; needs root
+	@hack/helm-test.sh
 
 .PHONY: mutants
 mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes minutes, writes docs/mutants.md

@@ -59,5 +59,5 @@ func run() error {
 			return fmt.Errorf("write %s: %w", file, err)
 		}
 	}
-	return nil
+	return writeChart()
 }

@@ -82,8 +82,12 @@ for program in runc nft; do
 		continue
 	fi
 	unpack
-	printf '#!/bin/sh\nLD_LIBRARY_PATH=%q exec %q "$@"\n' \
-		"$(echo "$dir"/debian/usr/lib/*-linux-gnu):$(echo "$dir"/debian/lib/*-linux-gnu)" "$dir/debian/usr/sbin/$program" >"$dir/$program.new"
+	libraries=$(cd "$dir" && find debian -type d -name '*-linux-gnu' -printf '$here/%p:')
+	cat >"$dir/$program.new" <<-END
+		#!/bin/sh
+		here=\$(dirname "\$(readlink -f "\$0")")
+		LD_LIBRARY_PATH=${libraries%:} exec "\$here/debian/usr/sbin/$program" "\$@"
+	END
 	chmod 755 "$dir/$program.new"
 	mv "$dir/$program.new" "$dir/$program"
 done

@@ -2,89 +2,11 @@ package e2b
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/sandlane/sandlane/test/sdkenv"
 )
-
-// install makes a folder in the user's cache from the lock files, once: its
-// name holds their hash and the version of the interpreter. Several test runs
-// may do so at the same time; a lock makes all but one wait, and a folder
-// without the mark "complete" is begun anew.
-func install(ctx context.Context, t *testing.T, interpreter string, locks []string, build func(dir string) [][]string) string {
-	t.Helper()
-	version := command(ctx, t, "", interpreter, "--version")
-	h := sha256.New()
-	fmt.Fprintln(h, version)
-	for _, lock := range locks {
-		text, err := os.ReadFile(lock)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.Write(text)
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(cache, "sandlane", "e2b", hex.EncodeToString(h.Sum(nil)[:8]))
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	complete := filepath.Join(dir, "complete")
-	if _, err := os.Stat(complete); err == nil {
-		return dir
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, lock := range locks {
-		text, err := os.ReadFile(lock)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(lock)), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, args := range build(dir) {
-		command(ctx, t, dir, args...)
-	}
-	if err := os.WriteFile(complete, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// command runs a program and returns what it printed; its failure is the test's.
-func command(ctx context.Context, t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
 
 // python installs a version of the Python SDK and returns its interpreter.
 func python(ctx context.Context, t *testing.T, version string) string {
@@ -96,20 +18,14 @@ func python(ctx context.Context, t *testing.T, version string) string {
 // programs.
 func venv(ctx context.Context, t *testing.T, lock string) string {
 	t.Helper()
-	dir := install(ctx, t, "python3", []string{filepath.Join("python", lock)}, func(dir string) [][]string {
-		return [][]string{
-			{"python3", "-m", "venv", filepath.Join(dir, "venv")},
-			{filepath.Join(dir, "venv", "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", lock},
-		}
-	})
-	return filepath.Join(dir, "venv", "bin")
+	return sdkenv.Python(ctx, t, filepath.Join("python", lock))
 }
 
 // js installs a version of the JavaScript SDK and returns its folder.
 func js(ctx context.Context, t *testing.T, version string) string {
 	t.Helper()
 	from := filepath.Join("js", version)
-	return install(ctx, t, "node", []string{filepath.Join(from, "package.json"), filepath.Join(from, "package-lock.json")}, func(string) [][]string {
+	return sdkenv.Install(ctx, t, "node", []string{filepath.Join(from, "package.json"), filepath.Join(from, "package-lock.json")}, func(string) [][]string {
 		return [][]string{{"npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"}}
 	})
 }

@@ -31,5 +31,5 @@
 //	machine rebooted           the state folder, below the folder of temporary files
 //
 // Everything that the node would change of the machine is private to its mounts:
-// /run, /var/lib, /var/log, /opt, and the kernel's settings that a kubelet writes.
+// /run, /var/lib, /var/log, and the kernel's settings that a kubelet writes.
 package node

@@ -81,6 +81,8 @@ root = %q
 state = "/run/containerd/state"
 [grpc]
   address = "/run/containerd/containerd.sock"
+[plugins.'io.containerd.internal.v1.opt']
+  path = %q
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = %q
 [plugins.'io.containerd.cri.v1.runtime']
@@ -93,7 +95,7 @@ state = "/run/containerd/state"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       SystemdCgroup = false
       BinaryName = "runc"
-`, n.file("containerd"), n.o.PauseImage, filepath.Join(n.o.Bin, "cni"), n.file("cni", "net.d"))
+`, n.file("containerd"), n.file("opt"), n.o.PauseImage, filepath.Join(n.o.Bin, "cni"), n.file("cni", "net.d"))
 }
 
 // networkConfig is of the plugin ptp, by which every packet is routed.

@@ -62,7 +62,7 @@ func (n *Node) mounts() error {
 		}
 	}
 	// containerd and kubelet leave files there.
-	for _, dir := range []string{"/run", "/var/lib", "/var/log", "/opt"} {
+	for _, dir := range []string{"/run", "/var/lib", "/var/log"} {
 		if err := unix.Mount("node", dir, "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("hide %s: %w", dir, err)
 		}

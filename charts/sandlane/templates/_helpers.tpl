@@ -1,0 +1,108 @@
+{{- define "sandlane.image" -}}
+{{- $name := printf "sandlane-%s:%s" .name (.root.Values.imageTag | default .root.Chart.AppVersion) -}}
+{{- if .root.Values.imageRegistry }}{{ printf "%s/%s" (trimSuffix "/" .root.Values.imageRegistry) $name }}{{ else }}{{ $name }}{{ end }}
+{{- end }}
+
+{{- define "sandlane.labels" -}}
+app.kubernetes.io/name: sandlane
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: sandlane
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- /* The pools' namespaces as elements of a CEL list. */ -}}
+{{- define "sandlane.poolNamespaces" -}}
+{{- range $i, $ns := .Values.poolNamespaces }}{{ if $i }}, {{ end }}'{{ $ns }}'{{ end }}
+{{- end }}
+
+{{- define "sandlane.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "sandlane.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- /* The account's token, for the container that mounts it alone. */ -}}
+{{- define "sandlane.tokenVolume" -}}
+name: token
+projected:
+  sources:
+  - serviceAccountToken: {path: token, expirationSeconds: 3607}
+  - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+  - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end }}
+
+{{- define "sandlane.tokenMount" -}}
+{name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+{{- end }}
+
+{{- define "sandlane.spread" -}}
+{{- $app := .app }}
+{{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+- maxSkew: 1
+  topologyKey: {{ $key }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector: {matchLabels: {app: {{ $app }}}}
+{{- end }}
+{{- end }}
+
+{{- define "sandlane.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "sandlane.controlCertsPod" -}}
+metadata:
+  labels:
+    app: sandlane-control-certs
+    {{- include "sandlane.labels" . | nindent 4 }}
+spec:
+  serviceAccountName: sandlane-control-certs
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  restartPolicy: OnFailure
+  securityContext: {{ include "sandlane.podSecurity" . | nindent 4 }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets: {{ toYaml . | nindent 2 }}
+  {{- end }}
+  containers:
+  - name: control-certs
+    image: {{ include "sandlane.image" (dict "root" . "name" "controller") }}
+    imagePullPolicy: {{ .Values.imagePullPolicy }}
+    command: [/usr/local/bin/sandlane, control-certs]
+    args: [--system-namespace={{ .Release.Namespace }}]
+    securityContext: {{ include "sandlane.containerSecurity" . | nindent 6 }}
+    resources: {requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 256Mi}}
+    volumeMounts:
+    - {{ include "sandlane.tokenMount" . }}
+  volumes:
+  - {{ include "sandlane.tokenVolume" . | nindent 4 | trim }}
+{{- end }}
+
+{{- define "sandlane.controlCertsRights" -}}
+rules:
+- {apiGroups: [""], resources: [secrets], verbs: [create]}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, update]
+  resourceNames: [sandlane-control-ca, sandlane-control-gateway, sandlane-control-controller]
+{{- end }}

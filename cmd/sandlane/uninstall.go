@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandlane/sandlane/gateway"
+	"github.com/sandlane/sandlane/uninstall"
+)
+
+func newUninstall() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Take an installation apart in order; the Helm chart's hooks run it",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var kubeconfig string
+	var timeout time.Duration
+	var o uninstall.Options
+	cmd.PersistentFlags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default the pod's service account)")
+	cmd.PersistentFlags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until nothing is left")
+	step := func(use, short string, run func(context.Context, uninstall.Options) error) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Client, err = inCluster(kubeconfig); err != nil {
+				return err
+			}
+			o.Progress = func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return run(ctx, o)
+		}}
+	}
+	empty := step("empty", "Empty all pools, while controller and gateways run; refuse while sandboxes live", uninstall.Empty)
+	empty.Flags().BoolVar(&o.EndSandboxes, "end-sandboxes", false, "end sandboxes that live, instead of refusing")
+	leases := step("leases", "Delete the leases of gateways, once no gateway is left", uninstall.Leases)
+	leases.Flags().StringVar(&o.Namespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
+	leases.Flags().BoolVar(&o.Keys, "keys", false, "delete the gateways' own keys as well: what has a token of theirs loses its access")
+	cmd.AddCommand(empty, leases)
+	return cmd
+}

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Tests the Helm chart on a real Kubernetes node inside namespaces of this machine
+# (test/node, test/helm): it says first what the machine lacks, then builds or
+# finds the node's programs, Envoy and the images, and prints how long each part
+# took. It needs root. Nothing is left but what is in the user's cache and in bin/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+missing=()
+((EUID == 0)) || missing+=("root: the node makes namespaces, mounts and control groups")
+for program in go git make ip nsenter curl python3; do
+	command -v "$program" >/dev/null || missing+=("$program")
+done
+python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+	missing+=("python3 3.11 or newer with venv, for E2B's Python SDK")
+if ((${#missing[@]} > 0)); then
+	for one in "${missing[@]}"; do echo "helm-test: missing: $one" >&2; done
+	exit 1
+fi
+
+step() {
+	local name=$1 began=$SECONDS
+	shift
+	echo "== $name"
+	"$@"
+	echo "== $name took $((SECONDS - began)) s"
+}
+
+# variables runs a program that prints NAME=value lines and exports them.
+variables() {
+	local lines name value
+	lines=$("$@")
+	while IFS='=' read -r name value; do
+		export "$name=$value"
+	done <<<"$lines"
+}
+
+images() {
+	go run -C hack/image . -root "$PWD" -version test -tag test -envoy "$ENVOY_BIN" -out "$SANDLANE_IMAGES" \
+		-images sandlane-gateway,sandlane-controller,sandlane-test-envoy,sandlane-test-base,sandlane-test-echo,sandlane-test-pause
+}
+
+export SANDLANE_IMAGES=$PWD/bin/test-images SANDLANE_BIN=$PWD/bin/sandlane CGO_ENABLED=0
+step "build" make --no-print-directory build
+step "Kubernetes and Envoy" variables bin/sandlane prepare
+step "node and Helm" variables hack/node/build.sh
+step "images" images
+step "node" go test -count=1 -timeout 10m -v ./test/node
+step "chart" go test -count=1 -timeout 15m -v ./test/helm
+echo "== helm-test took $SECONDS s"

@@ -1,0 +1,170 @@
+package helm
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/test/sdkenv"
+)
+
+// TestChart is the life of one installation. Its steps need each other, so the
+// first that fails ends it.
+func TestChart(t *testing.T) {
+	lock, err := filepath.Abs("../e2b/python/e2b-2.63.0.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	python := filepath.Join(sdkenv.Python(t.Context(), t, lock), "python")
+	c := boot(t)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"static checks", c.static},
+		{"install", c.install},
+		{"pools", c.pools},
+		{"SDK", func(t *testing.T) { c.sdk(t, python) }},
+		{"first request", func(t *testing.T) { c.firstRequest(t) }},
+		{"upgrade", c.upgrade},
+		{"SDK after the upgrade", func(t *testing.T) { c.sdk(t, python) }},
+		{"refused uninstall", c.refuseUninstall},
+		{"uninstall", c.uninstall},
+	} {
+		began := time.Now()
+		if !t.Run(step.name, step.run) {
+			return
+		}
+		fmt.Printf("    %-24s %5.1f s\n", step.name, time.Since(began).Seconds())
+	}
+}
+
+// The API server refuses every pod in the system namespace that is not
+// "restricted".
+func (c *cluster) install(t *testing.T) {
+	c.kubectl(t, "create", "namespace", system)
+	c.kubectl(t, "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted")
+	c.run(t, "helm", "install", "sandlane", c.chart, "-n", system, "-f", testdata(t, "values.yaml"), "--wait", "--timeout", "180s")
+	for _, deployment := range []string{"sandlane-gateway", "sandlane-controller"} {
+		c.kubectl(t, "-n", system, "rollout", "status", "deployment/"+deployment, "--timeout=5s")
+	}
+}
+
+// Each pool gets its warm pods, by their real readiness probes.
+func (c *cluster) pools(t *testing.T) {
+	c.kubectl(t, "apply", "-f", testdata(t, "pools.yaml"))
+	for pool, idle := range map[string]string{"base": "2", "echo": "1"} {
+		c.eventually(t, func(out string) bool { return out == idle }, "kubectl", "get", "sandboxpool", pool, "-o", "jsonpath={.status.idle}")
+	}
+}
+
+func (c *cluster) gateway(t *testing.T) string {
+	t.Helper()
+	return "http://" + c.kubectl(t, "-n", system, "get", "service", "sandlane", "-o", "jsonpath={.spec.clusterIP}")
+}
+
+func (c *cluster) sdk(t *testing.T, python string) {
+	key, _, _ := strings.Cut(c.run(t, c.sandlane, "apikey", "create", "--kubeconfig", c.Kubeconfig(), "--namespace", "default"), "\n")
+	url := c.gateway(t)
+	out := c.run(t, "env", "E2B_API_KEY="+key, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, python, testdata(t, "sdk.py"))
+	if !strings.Contains(out, "passed") {
+		t.Errorf("the SDK's program printed %q", out)
+	}
+}
+
+// process asks the sandbox "mine", and returns which process answers.
+func (c *cluster) process(t *testing.T) string {
+	t.Helper()
+	const mark = `"process":"`
+	out := c.eventually(t, func(out string) bool { return strings.Contains(out, mark) }, "curl", "-fsS", "--max-time", "30",
+		"-H", "X-Sandbox-Id: mine", "-H", "X-Sandbox-Port: 8000", c.gateway(t)+"/hello")
+	_, after, _ := strings.Cut(out, mark)
+	id, _, _ := strings.Cut(after, `"`)
+	return id
+}
+
+// A sandbox that nobody has made gets a pod by its first request, and keeps it.
+func (c *cluster) firstRequest(t *testing.T) string {
+	first := c.process(t)
+	for range 5 {
+		if now := c.process(t); now != first {
+			t.Errorf("the process %s answers, want %s", now, first)
+		}
+	}
+	return first
+}
+
+// An upgrade rolls both Deployments, keeps the control plane's certificates, and
+// sandboxes that ran before.
+func (c *cluster) upgrade(t *testing.T) {
+	certificates := func() string {
+		return c.kubectl(t, "-n", system, "get", "secret", "sandlane-control-ca", "sandlane-control-gateway", "sandlane-control-controller", "-o", "jsonpath={.items[*].data}")
+	}
+	before, process := certificates(), c.process(t)
+	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "-f", testdata(t, "values.yaml"),
+		"--set", "gateway.podAnnotations.test=upgrade", "--set", "controller.podAnnotations.test=upgrade", "--wait", "--timeout", "180s")
+	if certificates() != before {
+		t.Error("the upgrade has changed the control plane's certificates")
+	}
+	if now := c.firstRequest(t); now != process {
+		t.Errorf("after the upgrade the process %s answers, want %s", now, process)
+	}
+}
+
+// uninstalled runs `helm uninstall`.
+func (c *cluster) uninstalled(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	_, err := c.Run(ctx, "helm", "uninstall", "sandlane", "-n", system, "--wait=legacy", "--cascade=foreground", "--timeout", "180s")
+	return err
+}
+
+// refuseUninstall: while a sandbox lives, nothing is taken from it.
+func (c *cluster) refuseUninstall(t *testing.T) {
+	process := c.process(t)
+	if err := c.uninstalled(t); err == nil {
+		t.Fatal("uninstalled while a sandbox lives")
+	}
+	logs := c.kubectl(t, "-n", system, "logs", "job/sandlane-uninstall-empty")
+	if !strings.Contains(logs, "sandboxes live (1)") {
+		t.Errorf("the Job says %q, want that one sandbox lives", logs)
+	}
+	if now := c.process(t); now != process {
+		t.Errorf("after the refusal the process %s answers, want %s", now, process)
+	}
+}
+
+// After an uninstallation nothing is left but what docs/install.md names: the CRDs,
+// pools without pods, the namespace of API keys, and Secrets.
+func (c *cluster) uninstall(t *testing.T) {
+	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "--reuse-values", "--set", "uninstall.endSandboxes=true", "--wait", "--timeout", "180s")
+	if err := c.uninstalled(t); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"sandboxes", "pods -n default"} {
+		if out := c.kubectl(t, append([]string{"get", "-o", "name"}, strings.Fields(kind)...)...); out != "" {
+			t.Errorf("%s are left:\n%s", kind, out)
+		}
+	}
+	if pools := c.kubectl(t, "get", "sandboxpools", "-A", "-o", "name"); strings.Count(pools, "sandboxpool") != 2 {
+		t.Errorf("pools are %q, want both kept", pools)
+	}
+	var left []string
+	for line := range strings.Lines(c.kubectl(t, "get", "deployments,pods,services,cronjobs,jobs,serviceaccounts,roles,rolebindings,clusterroles,"+
+		"clusterrolebindings,poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,namespaces", "-A", "-o", "name")) {
+		if name := strings.TrimSpace(line); strings.Contains(name, "sandlane") && !strings.HasPrefix(name, "namespace/") {
+			left = append(left, name)
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	leases := c.kubectl(t, "-n", system, "get", "leases", "-l", "sandlane.dev/gateway", "-o", "name")
+	if leases != "" {
+		t.Errorf("leases of gateways are left:\n%s", leases)
+	}
+}

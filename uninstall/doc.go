@@ -1,0 +1,25 @@
+// Package uninstall takes an installation apart in an order in which nothing of it
+// is stranded: pods and sandboxes have finalizers that only a running controller
+// takes off, and a gateway's lease says that its routes may be in use. `sandlane
+// uninstall` calls it, as the Helm chart's hooks before and after the release's
+// objects are deleted. It deletes no pools and no API keys, which are the users'.
+//
+// # Empty, while controller and gateways run
+//
+//	a sandbox lives, and none may be ended    refused; nothing has been changed
+//	otherwise                                 in rounds, until nothing is left: end
+//	                                          what lives, delete what has ended, give
+//	                                          pools no replicas; then wait for the
+//	                                          controller to let pods and sandboxes go
+//
+// Gateways serve meanwhile, so a sandbox may be made between two looks: the next
+// round ends it, or refuses. When the context ends the error says what is left, and
+// the release stays.
+//
+// # Leases, after both Deployments are deleted
+//
+// A lease is deleted only when no pod of a gateway is left: one that still drains
+// may have open requests, for which its lease vouches. Then the controller's lease
+// and the certificates of the control plane go, and if asked for what CRDs kept
+// nothing for: the seed of tokens and the keys of /init.
+package uninstall

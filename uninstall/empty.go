@@ -1,0 +1,174 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/ending"
+)
+
+// ErrLive says that sandboxes live that may not be ended.
+var ErrLive = errors.New("sandboxes live")
+
+// Options of both steps.
+type Options struct {
+	// Client reads live.
+	Client client.Client
+	// EndSandboxes allows Empty to end sandboxes that live.
+	EndSandboxes bool
+	// Namespace is the system namespace.
+	Namespace string
+	// Keys has Leases delete the gateways' own keys as well.
+	Keys bool
+	// Every is the time between two looks; default a second.
+	Every time.Duration
+	// Progress is told in one line each what was done; nil is quiet.
+	Progress func(line string)
+}
+
+func (o *Options) complete() {
+	if o.Every == 0 {
+		o.Every = time.Second
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+}
+
+// Empty returns when no sandbox and no pod of a pool is left.
+func Empty(ctx context.Context, o Options) error {
+	o.complete()
+	return o.until(ctx, func() (left string, err error) {
+		sandboxes, err := o.endSandboxes(ctx)
+		if err != nil {
+			return "", err
+		}
+		if err := o.scaleDown(ctx); err != nil {
+			return "", err
+		}
+		pods, err := o.pods(ctx)
+		if err != nil {
+			return "", err
+		}
+		if sandboxes == 0 && pods == 0 {
+			return "", nil
+		}
+		return fmt.Sprintf("%d sandboxes and %d pods of pools", sandboxes, pods), nil
+	})
+}
+
+// until calls look until nothing is left. Errors that the next look may not meet
+// again are tried again, but ErrLive.
+func (o *Options) until(ctx context.Context, look func() (left string, err error)) error {
+	tick := time.NewTicker(o.Every)
+	defer tick.Stop()
+	said := ""
+	for {
+		left, err := look()
+		switch {
+		case errors.Is(err, ErrLive):
+			return err
+		case err == nil && left == "":
+			return nil
+		case err != nil:
+			left = err.Error()
+		}
+		if left != said {
+			o.Progress("left: " + left)
+			said = left
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until nothing is left: %w; left: %s", context.Cause(ctx), left)
+		case <-tick.C:
+		}
+	}
+}
+
+// endSandboxes ends what lives and deletes all, and returns how many there are.
+func (o *Options) endSandboxes(ctx context.Context) (int, error) {
+	var all v1alpha1.SandboxList
+	if err := o.Client.List(ctx, &all); err != nil {
+		if gone(err) {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("list sandboxes: %w", err)
+	}
+	live := 0
+	for i := range all.Items {
+		if all.Items[i].Spec.End == nil {
+			live++
+		}
+	}
+	if live > 0 && !o.EndSandboxes {
+		return 0, fmt.Errorf("%w (%d): end them first, or allow the uninstallation to (uninstall.endSandboxes)", ErrLive, live)
+	}
+	for i := range all.Items {
+		s := &all.Items[i]
+		if s.Spec.End == nil {
+			err := ending.EndSandbox(ctx, o.Client, s.Name, v1alpha1.EndReleased, "Sandlane was uninstalled", ending.OfUID(s.UID))
+			if err != nil && !errors.Is(err, ending.ErrMoved) && !apierrors.IsNotFound(err) {
+				return 0, fmt.Errorf("end sandbox %s: %w", s.Name, err)
+			}
+			o.Progress("ended the sandbox " + s.Name)
+		}
+		if s.DeletionTimestamp != nil {
+			continue
+		}
+		err := o.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("delete sandbox %s: %w", s.Name, err)
+		}
+	}
+	return len(all.Items), nil
+}
+
+// scaleDown gives each pool no replicas.
+func (o *Options) scaleDown(ctx context.Context) error {
+	var pools v1alpha1.SandboxPoolList
+	if err := o.Client.List(ctx, &pools); err != nil {
+		if gone(err) {
+			return nil
+		}
+		return fmt.Errorf("list pools: %w", err)
+	}
+	for i := range pools.Items {
+		p := &pools.Items[i]
+		if p.Spec.Replicas == 0 {
+			continue
+		}
+		was := p.Spec.Replicas
+		before := p.DeepCopy()
+		p.Spec.Replicas = 0
+		if err := o.Client.Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+				continue // the next look
+			}
+			return fmt.Errorf("empty the pool %s/%s: %w", p.Namespace, p.Name, err)
+		}
+		o.Progress(fmt.Sprintf("pool %s/%s has no replicas now; it had %d", p.Namespace, p.Name, was))
+	}
+	return nil
+}
+
+// pods counts the pods of pools.
+func (o *Options) pods(ctx context.Context) (int, error) {
+	var pods corev1.PodList
+	if err := o.Client.List(ctx, &pods, client.HasLabels{v1alpha1.LabelPool}); err != nil {
+		return 0, fmt.Errorf("list the pods of pools: %w", err)
+	}
+	return len(pods.Items), nil
+}
+
+// gone reports whether the API server does not know a kind: its CRD is deleted.
+func gone(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err)
+}
