@@ -33,8 +33,9 @@ func TestStartWithoutAnAPIServer(t *testing.T) {
 		path string
 		want int
 	}{
-		"controller":                 {[]string{"controller", "--leader-elect=false"}, "/metrics", http.StatusOK},
-		"one of several controllers": {[]string{"controller"}, "/metrics", http.StatusOK},
+		"controller":                 {[]string{"controller", "--leader-elect=false"}, "/healthz", http.StatusOK},
+		"its readiness":              {[]string{"controller", "--leader-elect=false"}, "/readyz", http.StatusServiceUnavailable},
+		"one of several controllers": {[]string{"controller"}, "/healthz", http.StatusOK},
 		"gateway":                    {[]string{"gateway", "--name", "g", "--run-dir", filepath.Join(dir, "run")}, "/readyz", http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,7 +75,7 @@ func newController() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	kubeconfigFlag(cmd, &kubeconfig)
-	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics; empty or 0 is nowhere")
+	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics, /healthz and /readyz; empty or 0 is nowhere")
 	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "wait for the lease of the one controller that works; false only where there is never a second, not even during a rolling update")
 	flags.DurationVar(&o.recordTTL, "record-ttl", sandboxpool.DefaultRecordTTL, "how long ended sandboxes are kept")
@@ -106,14 +106,18 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	cfg := rest.CopyConfig(o.config)
 	cfg.UserAgent, cfg.QPS = "sandlane-controller", -1 // the API server has limits of its own
+	probes := &health{}
 	lease, renew, retry := electionLease, electionRenew, electionRetry
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:                        scheme,
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kubeclient.RESTMapper(scheme), nil },
-		NewCache:                      patientCache,
-		Controller:                    config.Controller{CacheSyncTimeout: syncTimeout},
-		Cache:                         cache.Options{ByObject: reconcilers.CacheByObject()},
-		Metrics:                       metricsserver.Options{BindAddress: metricsAddress(o.metricsAddress, "0")}, // "" is a port there
+		Scheme:         scheme,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kubeclient.RESTMapper(scheme), nil },
+		NewCache:       patientCache,
+		Controller:     config.Controller{CacheSyncTimeout: syncTimeout},
+		Cache:          cache.Options{ByObject: reconcilers.CacheByObject()},
+		Metrics: metricsserver.Options{
+			BindAddress:   metricsAddress(o.metricsAddress, "0"), // "" is a port there
+			ExtraHandlers: probes.handlers(),
+		},
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              "sandlane-controller",
 		LeaderElectionNamespace:       o.systemNamespace,
@@ -152,7 +156,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("make an API client: %w", err)
 	}
-	err = errors.Join(mgr.Add(manager.RunnableFunc(directory.Start)), mgr.Add(&kubeclient.RewindGuard{
+	err = errors.Join(mgr.Add(manager.RunnableFunc(directory.Start)), mgr.Add(probes), mgr.Add(&kubeclient.RewindGuard{
 		Caches: mgr.GetCache(), Live: mgr.GetAPIReader(),
 		Kinds: []kubeclient.Kind{
 			{Object: &corev1.Pod{}, List: &corev1.PodList{}},

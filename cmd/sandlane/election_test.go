@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -78,6 +80,9 @@ func (e *election) start() candidate {
 		"--kubeconfig", e.kubeconfig, "--system-namespace", e.namespace, "--metrics-address", address)}
 	kubetest.Eventually(e.t, time.Minute, "a candidate", func() error {
 		_, _, err := c.look()
+		if code, _, probe := fetch(strings.TrimSuffix(c.metrics, "metrics") + "readyz"); code != http.StatusOK {
+			err = errors.Join(err, probe, fmt.Errorf("/readyz answers %d", code))
+		}
 		return errors.Join(err, c.running())
 	})
 	return c
