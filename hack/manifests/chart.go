@@ -23,7 +23,7 @@ const (
 )
 
 // writeChart writes the chart's templates that are made from code: the rights of
-// package access and the CRDs.
+// package access, the policies of package egress, and the CRDs.
 func writeChart() error {
 	rights, err := rightsTemplate()
 	if err != nil {
@@ -33,7 +33,11 @@ func writeChart() error {
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string][]byte{"rights.yaml": rights, "crds.yaml": definitions} {
+	policies, err := policiesTemplate()
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string][]byte{"rights.yaml": rights, "crds.yaml": definitions, "pool-policies.yaml": policies} {
 		if err := os.WriteFile(filepath.Join(chartTemplates, name), text, 0o644); err != nil { //nolint:gosec // part of the chart
 			return fmt.Errorf("write %s: %w", name, err)
 		}
