@@ -68,6 +68,7 @@ type controllerOptions struct {
 func newController() *cobra.Command {
 	var o controllerOptions
 	var kubeconfig string
+	var logs logOptions
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller: keep pools warm, end and record sandboxes",
@@ -84,6 +85,7 @@ func newController() *cobra.Command {
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
 	controlTLSFlags(flags, &o.controlTLS, controlplane.GatewayIdentity)
+	logs.flags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.recordTTL <= 0 || o.recordCap <= 0 || o.recordNameHold <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
 			return errors.New("--record-ttl, --record-cap, --record-name-hold, --idle-check-interval and --lease-grace must be more than 0")
@@ -92,8 +94,9 @@ func newController() *cobra.Command {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
 		kubeclient.Settled(o.config)
-		o.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-		logWith(o.log)
+		if o.log, err = logs.open(cmd.ErrOrStderr()); err != nil {
+			return err
+		}
 		return runController(cmd.Context(), o)
 	}
 	return cmd

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -25,6 +24,7 @@ func newGateway() *cobra.Command {
 	var o gateway.Options
 	var kubeconfig, pool, fastPath string
 	var heapGrowth uint64
+	var logs logOptions
 	cmd := &cobra.Command{
 		Use:   "gateway",
 		Short: "Run a gateway: answer Envoy, claim pods, hold a lease",
@@ -57,6 +57,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags.DurationVar(&o.IdleTick, "idle-tick", gateway.DefaultIdleTick, "how often to ask Envoy what is open")
 	flags.IntVar(&o.MaxOpen, "max-open-per-sandbox", gateway.DefaultMaxOpen, "requests that one sandbox may have open; 0 is no limit")
 	flags.Uint64Var(&heapGrowth, "heap-growth", defaultHeapGrowth, "bytes to allocate at least between two garbage collections, at most a quarter of $GOMEMLIMIT; 0, or with $GOGC, as Go does")
+	logs.flags(flags)
 	required(cmd, "name", "run-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.FirstRequestPool, err = gateway.ParsePool(pool); err != nil {
@@ -72,9 +73,10 @@ cluster; /readyz on the metrics address says when.`,
 		o.MetricsAddress = metricsAddress(o.MetricsAddress, "")
 		o.Config.Wrap(failpoint.Watches("gateway/watch"))
 		o.Config.Wrap(failpoint.Requests("gateway/requests"))
-		o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		if o.Log, err = logs.open(cmd.ErrOrStderr()); err != nil {
+			return err
+		}
 		o.ControlTLS.Log = o.Log
-		logWith(o.Log)
 		if o.DrainGrace <= 0 || o.DrainDelay > o.DrainGrace {
 			return errors.New("--drain-grace must be more than 0 and no less than --drain-delay")
 		}
