@@ -109,7 +109,7 @@ func (o *Options) endSandboxes(ctx context.Context) (int, error) {
 		}
 	}
 	if live > 0 && !o.EndSandboxes {
-		return 0, fmt.Errorf("%w (%d): end them first, or allow the uninstallation to (uninstall.endSandboxes)", ErrLive, live)
+		return 0, fmt.Errorf("%w (%d): end them first (sandlane uninstall empty --end-sandboxes), then uninstall again", ErrLive, live)
 	}
 	for i := range all.Items {
 		s := &all.Items[i]

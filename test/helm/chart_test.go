@@ -141,7 +141,9 @@ func (c *cluster) refuseUninstall(t *testing.T) {
 // After an uninstallation nothing is left but what docs/install.md names: the CRDs,
 // pools without pods, the namespace of API keys, and Secrets.
 func (c *cluster) uninstall(t *testing.T) {
-	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "--reuse-values", "--set", "uninstall.endSandboxes=true", "--wait", "--timeout", "180s")
+	// Helm upgrades no release whose uninstallation was refused, so the value
+	// uninstall.endSandboxes cannot be set now; the command does the same.
+	c.run(t, c.sandlane, "uninstall", "empty", "--kubeconfig", c.Kubeconfig(), "--end-sandboxes")
 	if err := c.uninstalled(t); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -72,7 +73,7 @@ func keep(state string) error {
 	died := child.Wait()
 	name := filepath.Base(state)
 	if err := removeGroups(name); err != nil {
-		return fmt.Errorf("remove what the node left (it ended with %v): %w", died, err)
+		return fmt.Errorf("remove what the node left: %w", errors.Join(err, died))
 	}
 	// A node that ended by itself leaves its logs for the error of the test.
 	_, _ = io.Copy(io.Discard, os.Stdin)
