@@ -187,7 +187,7 @@ func applyPatch(l *coordinationv1.Lease, data []byte) bool {
 			if err = json.Unmarshal(o.Value, &want); err == nil && want != holderOf(l) {
 				return false
 			}
-		case "replace /spec/holderIdentity":
+		case "add /spec/holderIdentity":
 			err = json.Unmarshal(o.Value, &l.Spec.HolderIdentity)
 		case "add /spec/renewTime":
 			err = json.Unmarshal(o.Value, &l.Spec.RenewTime)

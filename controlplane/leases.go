@@ -2,8 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // MemberLeases is what a Membership needs of the API: the leases of the system
@@ -37,23 +36,15 @@ type DirectoryLeases interface {
 // holderPatch is a JSON Patch that applies only while the lease has the holder
 // from, and then sets the holder to. A zero renew leaves the renew time alone.
 func holderPatch(from, to string, renew time.Time) []byte {
-	type op struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	ops := []op{{"test", "/spec/holderIdentity", from}}
+	const holder = "/spec/holderIdentity"
+	p := jsonpatch.Patch{}.Test(holder, from)
 	if to != from {
-		ops = append(ops, op{"replace", "/spec/holderIdentity", to})
+		p = p.Set(holder, to)
 	}
 	if !renew.IsZero() {
-		ops = append(ops, op{"add", "/spec/renewTime", metav1.NewMicroTime(renew)})
+		p = p.Set("/spec/renewTime", metav1.NewMicroTime(renew))
 	}
-	data, err := json.Marshal(ops)
-	if err != nil {
-		panic(fmt.Sprintf("encoding a patch of strings and times: %v", err))
-	}
-	return data
+	return p.Bytes()
 }
 
 // holderOf returns the lease's holder as it stands; empty when it has none.

@@ -14,6 +14,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -75,13 +76,12 @@ func (h *holds) callOff(id, claim string) error {
 	defer cancel()
 	s := &v1alpha1.Sandbox{}
 	s.Name = id
-	err := h.client.Patch(ctx, s, client.RawPatch(types.JSONPatchType, []byte(
-		`[{"op":"test","path":"/spec/end","value":null},{"op":"remove","path":"/spec/release"}]`)))
-	switch {
-	case err == nil:
+	err := h.client.Patch(ctx, s, jsonpatch.Patch{}.Test("/spec/end", nil).Remove("/spec/release").Build())
+	switch jsonpatch.Judge(err) {
+	case jsonpatch.Applied:
 		h.usage.Lift(id, claim, held.Tokens...)
 		return nil
-	case apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+	case jsonpatch.Gone, jsonpatch.TestFailed, jsonpatch.Invalid:
 		return h.outcome(ctx, id, claim, held.Tokens)
 	}
 	return fmt.Errorf("calling off the idle release of sandbox %s: %w", id, err)

@@ -259,10 +259,10 @@ func claimPatch(s *v1alpha1.Sandbox, phase v1alpha1.PodPhase) jsonpatch.Patch {
 		Test("/metadata/deletionTimestamp", nil).
 		Set(jsonpatch.Phase, phase).
 		Set(jsonpatch.Claim, s.Spec.Binding.ClaimID).
-		Set(jsonpatch.Key("/metadata/labels", v1alpha1.LabelSandboxID), s.Name).
-		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationClaimedAt), now)
+		Set(jsonpatch.Label(v1alpha1.LabelSandboxID), s.Name).
+		Set(jsonpatch.Annotation(v1alpha1.AnnotationClaimedAt), now)
 	if phase == v1alpha1.PodRunning {
-		p = p.Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationStartedAt), now)
+		p = p.Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), now)
 	}
 	return p
 }

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // ApplyClaim sends the claim PATCH once and returns the pod as it then is. A
@@ -27,50 +28,50 @@ func ApplyClaim(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod,
 }
 
 // apply is ApplyClaim, and says what the answer to the PATCH was.
-func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, verdict, error) {
+func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, jsonpatch.Verdict, error) {
 	pod := claim.object()
 	err := c.Patch(ctx, pod, claim.Patch())
-	v := judge(err)
+	v := jsonpatch.Judge(err)
 	switch v {
-	case applied:
+	case jsonpatch.Applied:
 		if v1alpha1.Over(pod) {
 			// It was before it was claimed, so it has served nobody.
 			return pod, v, fmt.Errorf("pod %s/%s was over when it was claimed: %w", pod.Namespace, pod.Name, ErrUnfenced)
 		}
 		return fenced(pod, v)
-	case refused:
+	case jsonpatch.TestFailed:
 		return whose(ctx, c, claim)
 	}
-	return nil, v, v.asError(claim.doing(), err)
+	return nil, v, asError(v, claim.doing(), err)
 }
 
 // whose reads the pod, live, after a write that tested for idle was refused.
-func whose(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, verdict, error) {
+func whose(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, jsonpatch.Verdict, error) {
 	pod := claim.object()
 	if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-		v := judge(err)
-		err = v.asError(claim.doing()+": look who has it", err)
-		if v != gone {
+		v := jsonpatch.Judge(err)
+		err = asError(v, claim.doing()+": read which claim it has", err)
+		if v != jsonpatch.Gone {
 			// A transport may have sent the PATCH twice, so the claim may be
 			// ours: only the read would have told.
-			v = ambiguous
+			v = jsonpatch.Ambiguous
 		}
 		return nil, v, err
 	}
 	switch {
 	case claim.On(pod):
-		return fenced(pod, applied)
+		return fenced(pod, jsonpatch.Applied)
 	case pod.UID != claim.PodUID:
-		return nil, gone, gone.asError(claim.doing(), nil)
+		return nil, jsonpatch.Gone, asError(jsonpatch.Gone, claim.doing(), nil)
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle && pod.DeletionTimestamp == nil:
-		return nil, refused, refused.asError(claim.doing(), nil)
+		return nil, jsonpatch.TestFailed, asError(jsonpatch.TestFailed, claim.doing(), nil)
 	}
-	return nil, refused, fmt.Errorf("%s: %w", claim.doing(), ErrPodTaken)
+	return nil, jsonpatch.TestFailed, fmt.Errorf("%s: %w", claim.doing(), ErrPodTaken)
 }
 
 // fenced passes a claimed pod on if it may be reached, which is on the address
 // that was free of former owners when it turned idle, and on no other.
-func fenced(pod *corev1.Pod, v verdict) (*corev1.Pod, verdict, error) {
+func fenced(pod *corev1.Pod, v jsonpatch.Verdict) (*corev1.Pod, jsonpatch.Verdict, error) {
 	switch {
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping, v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed,
 		pod.DeletionTimestamp != nil, v1alpha1.Over(pod):
@@ -86,21 +87,19 @@ func fenced(pod *corev1.Pod, v verdict) (*corev1.Pod, verdict, error) {
 // which no claim can land on it any more. ErrRefused: it was not idle. Other
 // errors are those of ApplyClaim.
 func StopUnclaimed(ctx context.Context, c client.Client, claim Claim) error {
-	return stop(ctx, c, claim, test(labelPath(v1alpha1.LabelPhase), v1alpha1.PodIdle))
+	return stop(ctx, c, claim, jsonpatch.For(claim.PodUID).Test(jsonpatch.Phase, v1alpha1.PodIdle))
 }
 
 // StopClaimed writes the claim's pod to stopping if it carries the claim:
 // nobody wants it, or it must not be reached. ErrRefused: it does not carry it.
 // Other errors are those of ApplyClaim.
 func StopClaimed(ctx context.Context, c client.Client, claim Claim) error {
-	return stop(ctx, c, claim, test(annotationPath(v1alpha1.AnnotationClaim), claim.ClaimID))
+	return stop(ctx, c, claim, jsonpatch.For(claim.PodUID).Test(jsonpatch.Claim, claim.ClaimID))
 }
 
-func stop(ctx context.Context, c client.Client, claim Claim, guard operation) error {
-	err := c.Patch(ctx, claim.object(), jsonPatch(
-		test("/metadata/uid", claim.PodUID), guard,
-		add(labelPath(v1alpha1.LabelPhase), v1alpha1.PodStopping)))
-	return judge(err).asError("stop pod "+claim.Namespace+"/"+claim.PodName, err)
+func stop(ctx context.Context, c client.Client, claim Claim, guard jsonpatch.Patch) error {
+	err := c.Patch(ctx, claim.object(), guard.Set(jsonpatch.Phase, v1alpha1.PodStopping).Build())
+	return asError(jsonpatch.Judge(err), "stop pod "+claim.Namespace+"/"+claim.PodName, err)
 }
 
 func (c Claim) doing() string { return "claim pod " + c.Namespace + "/" + c.PodName }

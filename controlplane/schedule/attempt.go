@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 const (
@@ -132,14 +133,14 @@ func (a *attempt) land() (*corev1.Pod, error) {
 		pod, v, err := apply(ctx, a.s.client, a.claim)
 		cancel()
 		switch v {
-		case ambiguous:
+		case jsonpatch.Ambiguous:
 			a.s.metrics.outcome(outcomeAmbiguous)
 			return a.settle(err)
-		case conflicting:
+		case jsonpatch.Conflict:
 			if conflicts++; conflicts >= conflictLimit {
 				return nil, err
 			}
-		case throttled, unreachable:
+		case jsonpatch.Throttled, jsonpatch.NotSent:
 			if err := a.pause(delay(err, wait), err); err != nil {
 				return nil, err
 			}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // call is one of a scheduler's calls to the API server.
@@ -75,7 +77,7 @@ func (m *model) invalid(c call) error {
 		defer q.following.Unlock()
 	}
 	err := c.invalid()
-	if q != nil && judge(err) == invalid {
+	if q != nil && jsonpatch.Judge(err) == jsonpatch.Invalid {
 		q.never = true
 	}
 	return err

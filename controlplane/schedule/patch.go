@@ -1,11 +1,9 @@
 package schedule
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // Claim is what one claim PATCH writes, and on which pod.
@@ -90,51 +89,25 @@ func (c Claim) Patch() client.Patch {
 		at = time.Now()
 	}
 	stamp := at.UTC().Format(time.RFC3339Nano)
-	ops := []operation{
-		test("/metadata/uid", c.PodUID),
-		test(labelPath(v1alpha1.LabelPhase), v1alpha1.PodIdle),
-		test("/metadata/deletionTimestamp", nil),
-	}
+	p := jsonpatch.For(c.PodUID).
+		Test(jsonpatch.Phase, v1alpha1.PodIdle).
+		Test("/metadata/deletionTimestamp", nil)
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
-		ops = append(ops, add(labelPath(key), c.Labels[key]))
+		p = p.Set(jsonpatch.Label(key), c.Labels[key])
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
-		ops = append(ops, add(annotationPath(key), c.Annotations[key]))
+		p = p.Set(jsonpatch.Annotation(key), c.Annotations[key])
 	}
-	ops = append(ops,
-		add(labelPath(v1alpha1.LabelPhase), c.Phase),
-		add(labelPath(v1alpha1.LabelSandboxID), c.SandboxID),
-		add(annotationPath(v1alpha1.AnnotationClaim), c.ClaimID),
-		add(annotationPath(v1alpha1.AnnotationClaimedAt), stamp))
+	p = p.Set(jsonpatch.Phase, c.Phase).
+		Set(jsonpatch.Label(v1alpha1.LabelSandboxID), c.SandboxID).
+		Set(jsonpatch.Claim, c.ClaimID).
+		Set(jsonpatch.Annotation(v1alpha1.AnnotationClaimedAt), stamp)
 	if c.Phase == v1alpha1.PodRunning {
-		ops = append(ops, add(annotationPath(v1alpha1.AnnotationStartedAt), stamp))
+		p = p.Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), stamp)
 	}
 	for _, i := range c.Images {
 		at := fmt.Sprintf("/spec/containers/%d", i.Index)
-		ops = append(ops, test(at+"/name", i.Container), add(at+"/image", i.Image))
+		p = p.Test(at+"/name", i.Container).Set(at+"/image", i.Image)
 	}
-	return jsonPatch(ops...)
-}
-
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
-func test(path string, value any) operation { return operation{"test", path, value} }
-func add(path string, value any) operation  { return operation{"add", path, value} }
-
-func labelPath(key string) string      { return "/metadata/labels/" + escape.Replace(key) }
-func annotationPath(key string) string { return "/metadata/annotations/" + escape.Replace(key) }
-
-// escape quotes a key for a JSON Pointer (RFC 6901).
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
-
-func jsonPatch(ops ...operation) client.Patch {
-	data, err := json.Marshal(ops)
-	if err != nil {
-		panic(err) // strings and nil only
-	}
-	return client.RawPatch(types.JSONPatchType, data)
+	return p.Build()
 }

@@ -3,89 +3,31 @@ package schedule
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"strings"
-	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
-
-// verdict says what an API server's answer to a conditional write means.
-type verdict int
-
-const (
-	applied     verdict = iota
-	refused             // 422 without causes: a test failed or an op did not apply
-	invalid             // 422 with causes, 400, other client errors: never on any pod
-	gone                // 404
-	conflicting         // 409: not applied
-	throttled           // 429: not applied
-	forbidden           // 401, 403: not applied
-	unreachable         // never left this machine: not applied
-	ambiguous           // anything else: may have been applied, or still be
-)
-
-// judge classifies the error of a write. Only what is certain not to have been
-// applied gets another verdict than ambiguous.
-func judge(err error) verdict {
-	if err == nil {
-		return applied
-	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		if notSent(err) {
-			return unreachable
-		}
-		return ambiguous
-	}
-	s := status.Status()
-	switch code := s.Code; {
-	case code == http.StatusUnprocessableEntity:
-		if s.Details != nil && len(s.Details.Causes) > 0 {
-			return invalid
-		}
-		return refused
-	case code == http.StatusNotFound:
-		return gone
-	case code == http.StatusConflict:
-		return conflicting
-	case code == http.StatusTooManyRequests:
-		return throttled
-	case code == http.StatusForbidden, code == http.StatusUnauthorized:
-		return forbidden
-	case code == http.StatusRequestTimeout:
-		return ambiguous
-	case code >= 400 && code < 500:
-		return invalid
-	}
-	return ambiguous
-}
-
-// notSent reports whether the connection was never made.
-func notSent(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED)
-}
 
 // asError wraps err, whose verdict is v, in this package's sentinel for it.
-func (v verdict) asError(doing string, err error) error {
+func asError(v jsonpatch.Verdict, doing string, err error) error {
 	switch v {
-	case applied:
+	case jsonpatch.Applied:
 		return nil
-	case gone:
+	case jsonpatch.Gone:
 		return fmt.Errorf("%s: %w", doing, ErrPodGone)
-	case invalid:
+	case jsonpatch.Invalid:
 		return fmt.Errorf("%s: %w", doing, &InvalidError{Reasons(err)})
-	case forbidden:
+	case jsonpatch.Forbidden:
 		return fmt.Errorf("%s: %w: %w", doing, ErrForbidden, err)
-	case throttled:
+	case jsonpatch.Throttled:
 		return fmt.Errorf("%s: %w: %w", doing, ErrThrottled, err)
-	case conflicting:
+	case jsonpatch.Conflict:
 		return fmt.Errorf("%s: %w", doing, errConflict)
-	case refused:
+	case jsonpatch.TestFailed:
 		return fmt.Errorf("%s: %w", doing, ErrRefused)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)

@@ -2,18 +2,16 @@ package activation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -49,11 +47,11 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 			b.sandbox, b.replaces = s, want.ClaimID
 			return nil
 		}
-		meaning := judge(err)
+		v := jsonpatch.Judge(err)
 		switch {
-		case meaning == refusedForGood:
+		case v.Final():
 			return fmt.Errorf("bind sandbox %s: %w", b.ID, final(err))
-		case meaning == passing && !sleep(ctx, delay(err, wait)):
+		case !stale(v) && !sleep(ctx, delay(err, wait)):
 			return unavailable(err)
 		}
 		if done, err := b.look(ctx, want); done || err != nil {
@@ -62,7 +60,7 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 		// What was read allows the write that was refused: it changed meanwhile, or
 		// what refused it is no condition of the write and stays (a webhook that says
 		// 409, a CRD that is missing).
-		if meaning == stale && !sleep(ctx, delay(err, wait)) {
+		if stale(v) && !sleep(ctx, delay(err, wait)) {
 			return unavailable(err)
 		}
 	}
@@ -117,16 +115,15 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		}
 		return s, b.a.o.Client.Create(ctx, s)
 	}
-	was := operation{"test", "/spec/binding", nil}
-	if b.replaces != "" {
-		was = operation{"test", "/spec/binding/claimID", b.replaces}
+	p := jsonpatch.For(b.sandbox.UID).
+		Test("/metadata/deletionTimestamp", nil).
+		Test("/spec/end", nil)
+	if b.replaces == "" {
+		p = p.Test("/spec/binding", nil)
+	} else {
+		p = p.Test("/spec/binding/claimID", b.replaces)
 	}
-	return s, b.a.o.Client.Patch(ctx, s, jsonPatch(
-		operation{"test", "/metadata/uid", b.sandbox.UID},
-		operation{"test", "/metadata/deletionTimestamp", nil},
-		operation{"test", "/spec/end", nil},
-		was,
-		operation{"add", "/spec/binding", want}))
+	return s, b.a.o.Client.Patch(ctx, s, p.Set("/spec/binding", want).Build())
 }
 
 // end stops a pod that no sandbox names any more. If it fails, the sweep does.
@@ -144,16 +141,17 @@ func (b *binder) end(ctx context.Context, claim schedule.Claim) {
 func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
 	s := &v1alpha1.Sandbox{}
 	s.Name = b.ID
-	patch := jsonPatch(
-		operation{"test", "/spec/end", nil},
-		operation{"test", "/spec/binding/claimID", schedule.BindingOf(pod).ClaimID},
-		operation{"remove", "/spec/binding", nil})
+	patch := jsonpatch.Patch{}.
+		Test("/spec/end", nil).
+		Test("/spec/binding/claimID", schedule.BindingOf(pod).ClaimID).
+		Remove("/spec/binding").
+		Build()
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {
 		err := b.tryPatch(ctx, s, patch)
-		if err == nil || judge(err) == stale && !apierrors.IsConflict(err) { // a conflict says nothing of the binding
+		switch v := jsonpatch.Judge(err); {
+		case v == jsonpatch.Applied, v == jsonpatch.TestFailed, v == jsonpatch.Gone: // a conflict says nothing of the binding
 			return nil
-		}
-		if judge(err) == refusedForGood || !sleep(ctx, delay(err, wait)) {
+		case v.Final(), !sleep(ctx, delay(err, wait)):
 			return fmt.Errorf("unbind sandbox %s: %w", b.ID, err)
 		}
 	}
@@ -163,19 +161,4 @@ func (b *binder) tryPatch(ctx context.Context, s *v1alpha1.Sandbox, patch client
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return b.a.o.Client.Patch(ctx, s, patch)
-}
-
-// operation is one step of a JSON Patch (RFC 6902).
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
-func jsonPatch(ops ...operation) client.Patch {
-	data, err := json.Marshal(ops)
-	if err != nil {
-		panic(err) // strings, nil and bindings only
-	}
-	return client.RawPatch(types.JSONPatchType, data)
 }

@@ -2,12 +2,13 @@ package activation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 const (
@@ -28,7 +29,7 @@ func (f *flight) read(ctx context.Context, key client.ObjectKey, into client.Obj
 			return nil
 		case apierrors.IsNotFound(err):
 			return errGone
-		case judge(err) == refusedForGood:
+		case jsonpatch.Judge(err).Final():
 			return fmt.Errorf("read %s: %w", key, final(err))
 		case !sleep(ctx, delay(err, wait)):
 			return unavailable(err)
@@ -42,31 +43,14 @@ func (f *flight) readOnce(ctx context.Context, key client.ObjectKey, into client
 	return f.a.o.Client.Get(ctx, key, into)
 }
 
-// meaning is what the error of a call says about trying again.
-type meaning int
-
-const (
-	passing        meaning = iota // the call may have been applied; wait, look, try again
-	stale                         // a condition failed: look
-	refusedForGood                // no use trying again
-)
-
-func judge(err error) meaning {
-	var status apierrors.APIStatus
-	invalid := errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0
-	switch {
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err),
-		apierrors.IsInvalid(err) && !invalid:
-		return stale
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return refusedForGood
-	}
-	return passing
+// stale says that a condition of a write failed: look at the object.
+func stale(v jsonpatch.Verdict) bool {
+	return v == jsonpatch.TestFailed || v == jsonpatch.Conflict || v == jsonpatch.Gone
 }
 
-// final wraps an error that is refusedForGood.
+// final wraps an error whose verdict is final.
 func final(err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+	if jsonpatch.Judge(err) == jsonpatch.Forbidden {
 		return fmt.Errorf("%w: %w", ErrForbidden, err)
 	}
 	return fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -193,7 +193,7 @@ func (x *Backend) leaveBase(ctx context.Context, s *v1alpha1.Sandbox) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Spec.Namespace, Name: b.PodName}}
 	err := x.api.Patch(ctx, pod, jsonpatch.For(types.UID(b.PodUID)).
 		Test(jsonpatch.Claim, b.ClaimID).
-		Set(jsonpatch.Key("/metadata/labels", v1alpha1.LabelRules), v1alpha1.RulesOwn).
+		Set(jsonpatch.Label(v1alpha1.LabelRules), v1alpha1.RulesOwn).
 		Build())
 	switch {
 	case apierrors.IsNotFound(err), jsonpatch.Refused(err):

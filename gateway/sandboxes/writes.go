@@ -2,19 +2,17 @@ package sandboxes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // errChanged says that a sandbox is not as it was when it was read.
@@ -80,46 +78,22 @@ func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time
 	return e2b.Sandbox{}, fmt.Errorf("set the end of sandbox %s: %w", id, errChanged)
 }
 
-// operation is one step of a JSON Patch (RFC 6902).
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 // writeEnd sets a sandbox's end time and updates s. It tests that the spec is as
 // it was read: the generation counts its changes, whatever form a time has.
 func (x *Backend) writeEnd(ctx context.Context, s *v1alpha1.Sandbox, to metav1.Time) error {
-	ops := []operation{
-		{"test", "/metadata/uid", string(s.UID)},
-		{"test", "/metadata/generation", s.Generation},
-		{"test", "/metadata/deletionTimestamp", nil},
-		{"test", "/spec/end", nil},
-	}
+	p := jsonpatch.For(s.UID).
+		Test("/metadata/generation", s.Generation).
+		Test("/metadata/deletionTimestamp", nil).
+		Test("/spec/end", nil)
 	if s.Spec.Timeouts == (v1alpha1.SandboxTimeouts{}) { // there may be no object to add to
-		ops = append(ops, operation{"add", "/spec/timeouts", v1alpha1.SandboxTimeouts{EndAt: &to}})
+		p = p.Set("/spec/timeouts", v1alpha1.SandboxTimeouts{EndAt: &to})
 	} else {
-		ops = append(ops, operation{"add", "/spec/timeouts/endAt", to})
+		p = p.Set("/spec/timeouts/endAt", to)
 	}
-	raw, err := json.Marshal(ops)
-	if err != nil {
-		return err
-	}
-	switch err := x.api.Patch(ctx, s, client.RawPatch(types.JSONPatchType, raw)); {
-	case testFailed(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	err := x.api.Patch(ctx, s, p.Build())
+	switch jsonpatch.Judge(err) {
+	case jsonpatch.TestFailed, jsonpatch.Conflict, jsonpatch.Gone:
 		return errChanged
-	default:
-		return err
 	}
-}
-
-// testFailed tells a JSON Patch test that failed from an invalid object: both are
-// 422, only the latter names its causes.
-func testFailed(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-		return false
-	}
-	d := status.Status().Details
-	return d == nil || len(d.Causes) == 0
+	return err
 }

@@ -11,18 +11,17 @@ package ending
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // ErrMoved says that the sandbox is no longer what the caller judged: its UID,
@@ -33,105 +32,64 @@ var ErrMoved = errors.New("the sandbox is no longer the one that was to be ended
 const maxMessage = 1024
 
 // Test is something that must hold for the end to be written.
-type Test func(*[]operation)
+type Test func(jsonpatch.Patch) jsonpatch.Patch
 
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
+func holds(path string, value any) Test {
+	return func(p jsonpatch.Patch) jsonpatch.Patch { return p.Test(path, value) }
 }
 
 // OfClaim asks that the sandbox is still bound by this claim. Whoever ends a
 // sandbox because of what its pod does or did passes it.
-func OfClaim(claimID string) Test {
-	return func(ops *[]operation) {
-		*ops = append(*ops, operation{"test", "/spec/binding/claimID", claimID})
-	}
-}
+func OfClaim(claimID string) Test { return holds("/spec/binding/claimID", claimID) }
 
 // Unbound asks that the sandbox still has no pod. Whoever ends a sandbox because it
 // has none passes it.
-func Unbound() Test {
-	return func(ops *[]operation) {
-		*ops = append(*ops, operation{"test", "/spec/binding", nil})
-	}
-}
+func Unbound() Test { return holds("/spec/binding", nil) }
 
 // OfUID asks that the sandbox is still this object, not a later one of the
 // same ID.
-func OfUID(uid types.UID) Test {
-	return func(ops *[]operation) {
-		*ops = append(*ops, operation{"test", "/metadata/uid", string(uid)})
-	}
-}
+func OfUID(uid types.UID) Test { return holds("/metadata/uid", string(uid)) }
 
 // OfGeneration asks that the spec is still the one that was read. Whoever ends a
 // sandbox because of what its spec says passes it: what was read may be old, and
 // somebody may have been told since that it says otherwise.
-func OfGeneration(generation int64) Test {
-	return func(ops *[]operation) {
-		*ops = append(*ops, operation{"test", "/metadata/generation", generation})
-	}
-}
+func OfGeneration(generation int64) Test { return holds("/metadata/generation", generation) }
 
 // OfRelease asks that the idle release with this token has not been called off.
-func OfRelease(token string) Test {
-	return func(ops *[]operation) {
-		*ops = append(*ops, operation{"test", "/spec/release/token", token})
-	}
-}
+func OfRelease(token string) Test { return holds("/spec/release/token", token) }
 
 // EndSandbox writes spec.end, once: nil also means that the sandbox had already
 // ended. The message is one sentence for people; what exceeds 1024 characters
 // is cut. Errors: ErrMoved if a test failed, otherwise the API server's
 // (NotFound for an ID without a record), wrapped.
 func EndSandbox(ctx context.Context, c client.Client, id string, reason v1alpha1.EndReason, message string, tests ...Test) error {
-	ops := make([]operation, 0, len(tests)+2)
+	p := jsonpatch.Patch{}
 	for _, t := range tests {
-		t(&ops)
+		p = t(p)
 	}
-	ops = append(ops,
-		operation{"test", "/spec/end", nil},
-		operation{"add", "/spec/end", v1alpha1.End{Reason: reason, Message: cut(message), At: metav1.NewTime(time.Now())}})
-	raw, err := json.Marshal(ops)
-	if err != nil {
-		return fmt.Errorf("ending sandbox %s: %w", id, err)
-	}
+	p = p.Test("/spec/end", nil).
+		Set("/spec/end", v1alpha1.End{Reason: reason, Message: cut(message), At: metav1.NewTime(time.Now())})
 	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id}}
-	err = c.Patch(ctx, s, client.RawPatch(types.JSONPatchType, raw))
+	err := c.Patch(ctx, s, p.Build())
 	if err == nil {
 		return nil
 	}
-	if !testFailed(err) {
+	if !jsonpatch.Refused(err) {
 		return fmt.Errorf("ending sandbox %s: %w", id, err)
 	}
 	// The patch answers alike for an end that is there and for a test that
 	// failed. A dry run of the same tests without the end would race; reading
 	// cannot, since an end is final. The read must not come from a cache: ask
 	// with a patch that changes nothing.
-	probe, err := json.Marshal([]operation{{"test", "/spec/end", nil}})
-	if err != nil {
-		return fmt.Errorf("ending sandbox %s: %w", id, err)
-	}
-	switch err := c.Patch(ctx, s, client.RawPatch(types.JSONPatchType, probe)); {
+	err = c.Patch(ctx, s, jsonpatch.Patch{}.Test("/spec/end", nil).Build())
+	switch {
 	case err == nil:
 		return fmt.Errorf("ending sandbox %s: %w", id, ErrMoved)
-	case testFailed(err):
+	case jsonpatch.Refused(err):
 		return nil
 	default:
 		return fmt.Errorf("ending sandbox %s: %w", id, err)
 	}
-}
-
-// testFailed tells a JSON Patch test that failed from an invalid object: both
-// are 422, only the latter names its causes.
-func testFailed(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-		return false
-	}
-	d := status.Status().Details
-	return d == nil || len(d.Causes) == 0
 }
 
 func cut(s string) string {

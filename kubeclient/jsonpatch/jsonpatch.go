@@ -1,26 +1,28 @@
-// Package jsonpatch builds the conditional writes of the reconcilers: JSON
-// Patches whose tests say what the writer believed. It applies none; the
-// reconcilers send them with their client.
+// Package jsonpatch builds conditional writes: JSON Patches (RFC 6902) whose tests say
+// what the writer believes of the object. Begin with For, add what must hold (Test) and
+// what is written (Set, Remove), and send what Build returns with a client; Judge says
+// what the API server's answer means. All of Sandlane's JSON Patches are made here.
+//
+// It sends nothing itself. A Patch is a value of its own and not safe for concurrent
+// use; a built one is.
 package jsonpatch
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Paths that the reconcilers test and write.
+// Paths that several packages test and write.
 var (
-	Phase   = Key("/metadata/labels", v1alpha1.LabelPhase)
-	Claim   = Key("/metadata/annotations", v1alpha1.AnnotationClaim)
-	Address = Key("/metadata/annotations", v1alpha1.AnnotationAddress)
+	Phase   = Label(v1alpha1.LabelPhase)
+	Claim   = Annotation(v1alpha1.AnnotationClaim)
+	Address = Annotation(v1alpha1.AnnotationAddress)
 )
 
 // Patch is a list of operations, applied together or not at all. The zero
@@ -63,27 +65,25 @@ func (p Patch) RemoveFinalizer(seen []string, name string) Patch {
 
 // Build returns the patch for a client. It panics on a value that has no JSON
 // form, which is a mistake in the caller.
-func (p Patch) Build() client.Patch {
+func (p Patch) Build() client.Patch { return client.RawPatch(types.JSONPatchType, p.Bytes()) }
+
+// Bytes is the patch in JSON, for clients that are not controller-runtime's. It panics
+// as Build does.
+func (p Patch) Bytes() []byte {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		panic(fmt.Sprintf("encoding a JSON Patch: %v", err))
 	}
-	return client.RawPatch(types.JSONPatchType, raw)
+	return raw
 }
+
+// Label returns the path of a label.
+func Label(key string) string { return Key("/metadata/labels", key) }
+
+// Annotation returns the path of an annotation.
+func Annotation(key string) string { return Key("/metadata/annotations", key) }
 
 // Key returns the path of a map entry, escaped by RFC 6901.
-func Key(parent, key string) string {
-	return parent + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func Key(parent, key string) string { return parent + "/" + escape.Replace(key) }
 
-// Refused reports whether the API server did not apply a patch because a test
-// failed: the object has moved on. An invalid object is 422 too, but names its
-// causes.
-func Refused(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-		return false
-	}
-	d := status.Status().Details
-	return d == nil || len(d.Causes) == 0
-}
+var escape = strings.NewReplacer("~", "~0", "/", "~1")

@@ -104,7 +104,7 @@ func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *poolTemplate, 
 		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
 		Set(pathContainers, encodeContainers(containersOf(pod))).
-		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationRecycling), r.now().UTC().Format(time.RFC3339Nano))
+		Set(jsonpatch.Annotation(v1alpha1.AnnotationRecycling), r.now().UTC().Format(time.RFC3339Nano))
 	for i, own := range tpl.pod.Spec.Containers {
 		at := fmt.Sprintf("/spec/containers/%d", i)
 		p = p.Test(at+"/name", own.Name).Set(at+"/image", own.Image)

@@ -65,7 +65,7 @@ func ReleaseSandboxPod(ctx context.Context, c client.Client, pod *corev1.Pod, o 
 		p = p.Test(jsonpatch.Phase, o.ExpectedCurrentSandboxPhase)
 	}
 	p = p.Set(jsonpatch.Phase, v1alpha1.PodStopping).
-		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationStop), o.encode(pod))
+		Set(jsonpatch.Annotation(v1alpha1.AnnotationStop), o.encode(pod))
 	if o.LetGo {
 		p = p.RemoveFinalizer(pod.Finalizers, FinalizerName)
 	}

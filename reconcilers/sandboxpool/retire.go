@@ -91,7 +91,7 @@ func (r *SandboxPoolReconciler) retire(ctx context.Context, spare, victims []*co
 // protect marks an idle pod as picked for deletion; the zero time takes the mark
 // away. A claimed pod is not touched.
 func (r *SandboxPoolReconciler) protect(ctx context.Context, pod *corev1.Pod, until time.Time) error {
-	mark := jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationScaleDownProtected)
+	mark := jsonpatch.Annotation(v1alpha1.AnnotationScaleDownProtected)
 	p := jsonpatch.For(pod.UID).
 		Test(jsonpatch.Phase, v1alpha1.PodIdle).
 		Test(jsonpatch.Claim, nil).

@@ -25,7 +25,7 @@ const (
 
 // errAddressBusy: a pod has waited for its address for too long.
 var errAddressBusy = errors.New("its address is not free")
-var pathContainers = jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationContainers)
+var pathContainers = jsonpatch.Annotation(v1alpha1.AnnotationContainers)
 
 // toIdle offers the pod for claims, once its address is free. A pod whose
 // address is not free in time is no stock until it is: errAddressBusy, with when
@@ -48,7 +48,7 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 		Test(pathPodIP, pod.Status.PodIP).
 		Set(jsonpatch.Phase, v1alpha1.PodIdle).
 		Set(pathContainers, encodeContainers(containersOf(pod))).
-		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationIdleSince), r.now().UTC().Format(time.RFC3339Nano)).
+		Set(jsonpatch.Annotation(v1alpha1.AnnotationIdleSince), r.now().UTC().Format(time.RFC3339Nano)).
 		Set(jsonpatch.Address, pod.Status.PodIP))
 	if applied && r.IdleNotifier != nil {
 		r.IdleNotifier.NotifyIdleAvailable(pod.Namespace, pod.Labels[v1alpha1.LabelPool])
@@ -66,7 +66,7 @@ func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) 
 		Test(pathDeleted, nil).
 		Set(jsonpatch.Phase, v1alpha1.PodRunning).
 		Set(pathContainers, encodeContainers(containersOf(pod))).
-		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
+		Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
 	if applied {
 		r.tellReady(ctx, pod)
 	}
@@ -102,8 +102,8 @@ func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.San
 	}
 	err := r.patch(ctx, pod, v1alpha1.PodFailed, p.
 		Set(jsonpatch.Phase, v1alpha1.PodFailed).
-		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationFailureReason), d.reason).
-		Set(jsonpatch.Key("/metadata/annotations", v1alpha1.AnnotationFailureMessage), message))
+		Set(jsonpatch.Annotation(v1alpha1.AnnotationFailureReason), d.reason).
+		Set(jsonpatch.Annotation(v1alpha1.AnnotationFailureMessage), message))
 	if err != nil {
 		return err
 	}

@@ -65,3 +65,22 @@ func callsSleep(syntax *ast.File) bool {
 	})
 	return found
 }
+
+// JSON Patches are built in one package, and the answer to one is judged there.
+func TestOneJSONPatchBuilder(t *testing.T) {
+	const builder = "kubeclient/jsonpatch"
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if f.test || f.generated || p.dir == builder {
+				continue
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				lit, ok := n.(*ast.BasicLit)
+				if ok && (strings.Contains(lit.Value, `json:"op"`) || strings.Contains(lit.Value, `{"op":`)) {
+					t.Errorf("%s builds a JSON Patch by itself: use %s", f.path, builder)
+				}
+				return true
+			})
+		}
+	}
+}

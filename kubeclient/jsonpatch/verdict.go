@@ -1,0 +1,84 @@
+package jsonpatch
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Verdict is what an API server's answer to a conditional write means.
+type Verdict int
+
+// The verdicts. All but Applied and Ambiguous are certain: the write was not applied.
+const (
+	// Applied: there is no error.
+	Applied Verdict = iota
+	// TestFailed: a test of the patch failed, or an operation has no place: 422 without
+	// causes. The object has moved on: look again.
+	TestFailed
+	// Invalid: 422 with causes, 400, and what other client errors there are. The same
+	// write never succeeds.
+	Invalid
+	// Gone: 404, the object is not there.
+	Gone
+	// Conflict: 409. The API server lost a race of its own, or the object exists already.
+	Conflict
+	// Throttled: 429. Come back as apierrors.SuggestsClientDelay says.
+	Throttled
+	// Forbidden: 401 or 403.
+	Forbidden
+	// NotSent: the request never left this machine.
+	NotSent
+	// Ambiguous: everything else. The write may have been applied, or still be.
+	Ambiguous
+)
+
+// Judge says what the error of a write means. It is the one judge: a case that it
+// would get wrong is mended here. Of a read it tells the same, for what a read can
+// answer.
+func Judge(err error) Verdict {
+	if err == nil {
+		return Applied
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		if notSent(err) {
+			return NotSent
+		}
+		return Ambiguous
+	}
+	s := status.Status()
+	switch {
+	case apierrors.IsInvalid(err):
+		if s.Details != nil && len(s.Details.Causes) > 0 {
+			return Invalid
+		}
+		return TestFailed
+	case apierrors.IsNotFound(err):
+		return Gone
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return Conflict
+	case apierrors.IsTooManyRequests(err):
+		return Throttled
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return Forbidden
+	case apierrors.IsBadRequest(err), s.Code >= 400 && s.Code < 500 && s.Code != http.StatusRequestTimeout:
+		return Invalid
+	}
+	return Ambiguous
+}
+
+// Refused reports whether a test of the patch failed.
+func Refused(err error) bool { return Judge(err) == TestFailed }
+
+// Final reports whether it is of no use to send the write again.
+func (v Verdict) Final() bool { return v == Invalid || v == Forbidden }
+
+// notSent reports whether the connection was never made.
+func notSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED)
+}
