@@ -14,7 +14,9 @@ import (
 
 func newAPIKey() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "apikey",
+		Use: "apikey",
+		Example: `  sandlane apikey create --team blue
+  sandlane apikey list`,
 		Short: "Create, list and revoke API keys",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -35,9 +37,10 @@ func (c *cluster) keys() (*credentials.Store, error) {
 
 func newAPIKeyCreate(on *cluster) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "create",
-		Short: "Create a key; it is shown this once",
-		Args:  cobra.NoArgs,
+		Use:     "create",
+		Example: `  sandlane apikey create --team blue --namespace default`,
+		Short:   "Create a key; it is shown this once",
+		Args:    cobra.NoArgs,
 	}
 	team := cmd.Flags().String("team", demoTeam, "team that the key belongs to")
 	namespace := cmd.Flags().String("namespace", "default", "namespace whose sandboxes the key sees")
@@ -57,7 +60,7 @@ func newAPIKeyCreate(on *cluster) *cobra.Command {
 }
 
 func newAPIKeyList(on *cluster) *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the keys", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Example: "  sandlane apikey list", Short: "List the keys", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := on.keys()
 		if err != nil {
@@ -79,9 +82,10 @@ func newAPIKeyList(on *cluster) *cobra.Command {
 
 func newAPIKeyRevoke(on *cluster) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "revoke ID",
-		Short: "Revoke a key by its ID (see list); it stops working within seconds",
-		Args:  cobra.ExactArgs(1),
+		Use:     "revoke ID",
+		Example: `  sandlane apikey revoke 0a1b2c3d`,
+		Short:   "Revoke a key by its ID (see list); it stops working within seconds",
+		Args:    cobra.ExactArgs(1),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := on.keys()

@@ -28,7 +28,7 @@ type cluster struct {
 // clusterFlags adds the flags that name a cluster.
 func clusterFlags(flags *pflag.FlagSet) *cluster {
 	c := &cluster{}
-	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default that of the `up` with --state)")
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster (default that of \"sandlane up\" with --state)")
 	flags.StringVar(&c.state, "state", "", stateUsage)
 	flags.StringVar(&c.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and of the gateways' own Secrets")
 	flags.StringVar(&c.keyNamespace, "key-namespace", gateway.DefaultKeyNamespace, "namespace of API keys")

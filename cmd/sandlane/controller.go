@@ -70,9 +70,10 @@ func newController() *cobra.Command {
 	var kubeconfig string
 	var logs logOptions
 	cmd := &cobra.Command{
-		Use:   "controller",
-		Short: "Run the controller: keep pools warm, end and record sandboxes",
-		Args:  cobra.NoArgs,
+		Use:     "controller",
+		Example: `  sandlane controller --metrics-address :9090`,
+		Short:   "Run the controller: keep pools warm, end and record sandboxes",
+		Args:    cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	kubeconfigFlag(cmd, &kubeconfig)

@@ -17,7 +17,9 @@ var idPattern = regexp.MustCompile(v1alpha1.IDPattern)
 
 func newEnd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "end ID",
+		Use: "end ID",
+		Example: `  sandlane end hello
+  sandlane end --kubeconfig ~/.kube/config hello`,
 		Short: "End a sandbox; its record stays for a while",
 		Args:  cobra.ExactArgs(1),
 	}

@@ -18,7 +18,9 @@ func newEnvoyConfig() *cobra.Command {
 	var o envoy.Options
 	var listen, output, file string
 	cmd := &cobra.Command{
-		Use:   "envoy-config",
+		Use: "envoy-config",
+		Example: `  sandlane envoy-config --run-dir /run/sandlane --file /run/sandlane/envoy.yaml
+  sandlane envoy-config --tls-cert tls.crt --tls-key tls.key -o json`,
 		Short: "Print the Envoy configuration of a gateway",
 		Long: `Print the Envoy configuration of a gateway, or write it to a file: as an init
 container in Envoy's pod, say. The default of --retransmit-max is that of the

@@ -26,7 +26,9 @@ func newGateway() *cobra.Command {
 	var heapGrowth uint64
 	var logs logOptions
 	cmd := &cobra.Command{
-		Use:   "gateway",
+		Use: "gateway",
+		Example: `  sandlane gateway --name "$POD_NAME-$POD_UID" --pod-uid "$POD_UID" --run-dir /run/sandlane \
+    --control-address "$POD_IP:7443" --first-request-pool default/echo`,
 		Short: "Run a gateway: answer Envoy, claim pods, hold a lease",
 		Long: `Run a gateway beside an Envoy that was configured by "sandlane envoy-config" with
 the same --run-dir. It answers once it holds its lease and has listed the

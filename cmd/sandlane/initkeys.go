@@ -11,7 +11,9 @@ import (
 
 func newInitKeys() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "initkeys",
+		Use: "initkeys",
+		Example: `  sandlane initkeys show
+  sandlane initkeys rotate`,
 		Short: "Show and rotate the keys that gateways sign /init of sandboxd with",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -22,7 +24,7 @@ func newInitKeys() *cobra.Command {
 }
 
 func newInitKeysShow(on *cluster) *cobra.Command {
-	cmd := &cobra.Command{Use: "show", Short: "Show the ID of the key that new pods get", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "show", Example: "  sandlane initkeys show", Short: "Show the ID of the key that new pods get", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := on.connect()
 		if err != nil {
@@ -40,8 +42,9 @@ func newInitKeysShow(on *cluster) *cobra.Command {
 
 func newInitKeysRotate(on *cluster) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "rotate",
-		Short: "Give new pods the next key; pods that are there keep theirs",
+		Use:     "rotate",
+		Example: `  sandlane initkeys rotate`,
+		Short:   "Give new pods the next key; pods that are there keep theirs",
 		Long: `Give new pods the next key, and make another for the rotation after this one. Pods
 that are there keep the key that they carry (label ` + v1alpha1.LabelInitKey + `), and
 gateways can use it as long as a pod carries it.`,

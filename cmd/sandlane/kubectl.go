@@ -16,7 +16,10 @@ import (
 
 func newKubectl() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "kubectl [--state DIR] ...",
+		Use: "kubectl [--state DIR] ...",
+		Example: `  sandlane kubectl get sandboxes
+  sandlane kubectl get pods --watch
+  sandlane kubectl --state /tmp/other get sandboxpools`,
 		Short: "Run kubectl on the cluster of `up`",
 		Long:  "Run kubectl on the cluster of `up`. Everything but --state, which comes first, is kubectl's.",
 		// kubectl's flags are its own: cobra must not look at them.

@@ -10,9 +10,10 @@ import (
 
 func newDown() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "down",
-		Short: "Stop what `up` started, and take away what a killed `up` left",
-		Args:  cobra.NoArgs,
+		Use:     "down",
+		Example: `  sandlane down`,
+		Short:   "Stop what `up` started, and take away what a killed `up` left",
+		Args:    cobra.NoArgs,
 	}
 	state := stateFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -32,9 +33,10 @@ func newDown() *cobra.Command {
 
 func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show the processes, pools and gateways of `up`; fails when something is wrong",
-		Args:  cobra.NoArgs,
+		Use:     "status",
+		Example: `  sandlane status`,
+		Short:   "Show the processes, pools and gateways of `up`; fails when something is wrong",
+		Args:    cobra.NoArgs,
 	}
 	state := stateFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -49,7 +51,9 @@ func newStatus() *cobra.Command {
 
 func newLogs() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "logs [process]",
+		Use: "logs [process]",
+		Example: `  sandlane logs
+  sandlane logs --follow gateway-1`,
 		Short: "Show the log of a process, or the end of every log",
 		Args:  cobra.MaximumNArgs(1),
 	}

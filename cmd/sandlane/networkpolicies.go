@@ -16,9 +16,10 @@ func newNetworkPolicies() *cobra.Command {
 	var namespaces, closed []string
 	var system string
 	cmd := &cobra.Command{
-		Use:   "network-policies",
-		Short: "Print the NetworkPolicies that namespaces with pools need",
-		Args:  cobra.NoArgs,
+		Use:     "network-policies",
+		Example: `  sandlane network-policies --namespace default,tenants | kubectl apply -f -`,
+		Short:   "Print the NetworkPolicies that namespaces with pools need",
+		Args:    cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&namespaces, "namespace", []string{"default"}, "namespaces with pools")

@@ -11,8 +11,9 @@ import (
 
 func newPrepare() *cobra.Command {
 	return &cobra.Command{
-		Use:   "prepare",
-		Short: "Find, download or build Envoy and the Kubernetes binaries, and print where they are",
+		Use:     "prepare",
+		Example: `  sandlane prepare`,
+		Short:   "Find, download or build Envoy and the Kubernetes binaries, and print where they are",
 		Long: `Find, download or build Envoy and the Kubernetes binaries, and print where they
 are: two lines, KUBEBUILDER_ASSETS=... and ENVOY_BIN=..., for scripts. Progress
 goes to standard error.`,

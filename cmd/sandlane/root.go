@@ -75,7 +75,7 @@ func newRoot() *cobra.Command {
 		Args:                       cobra.NoArgs,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp) // no argument is a file
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help-command"})
 	for _, make := range commands {
 		root.AddCommand(make())

@@ -14,7 +14,9 @@ import (
 
 func newToken() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "token ID",
+		Use: "token ID",
+		Example: `  sandlane token hello
+  sandlane token --traffic hello`,
 		Short: "Print the token of a sandbox",
 		Long: `Print the token that sandboxd asks for in a sandbox (header X-Access-Token), or
 with --traffic the one that a private sandbox asks for on its other ports (header

@@ -26,7 +26,10 @@ func newUp() *cobra.Command {
 	o := local.Options{NewAPIKey: demoKey}
 	var detach bool
 	cmd := &cobra.Command{
-		Use:   "up",
+		Use: "up",
+		Example: `  sandlane up
+  sandlane up --gateways 2 --pool-size 10
+  sandlane up --detach && sandlane status`,
 		Short: "Run a whole cluster on this machine",
 		Long: `Run a whole cluster on this machine: API server, etcd, a node that runs pods as
 processes, Sandlane's controller and gateway, and Envoy. What is missing is

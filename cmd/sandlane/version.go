@@ -16,9 +16,10 @@ var version = ""
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, and those of Envoy and Kubernetes that `up` uses",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Example: `  sandlane version`,
+		Short:   "Print the version, and those of Envoy and Kubernetes that `up` uses",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "sandlane %s %s/%s %s\nenvoy %s\nkubernetes %s\n",
 				ownVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version(), envoy.Version, kube.Version())
