@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // listTimeout bounds one call to the API server for leases.
@@ -33,7 +35,7 @@ func (d *Directory) Start(ctx context.Context) error {
 	defer watching.Wait()
 	for {
 		d.refresh(ctx)
-		if !sleep(ctx, d.o.RefreshEvery) {
+		if !backoff.Sleep(ctx, d.o.RefreshEvery) {
 			return nil
 		}
 	}

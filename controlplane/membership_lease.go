@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // maxRequest bounds one call to the API server.
@@ -141,12 +142,12 @@ func (m *Membership) Leave(ctx context.Context) error {
 	if err := m.Abandon(ctx); err != nil {
 		return err
 	}
-	for wait := firstRetry; ; wait = min(2*wait, m.o.RenewEvery) {
+	for pauses := backoff.Doubling(firstRetry, m.o.RenewEvery); ; {
 		err := m.release(ctx)
 		if err == nil {
 			return nil
 		}
-		if !sleep(ctx, wait) {
+		if !backoff.Sleep(ctx, pauses.Step()) {
 			return fmt.Errorf("leaving: %w", errors.Join(ctx.Err(), err))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/failpoint"
 )
 
@@ -86,7 +87,7 @@ func (m *Membership) waitForController(ctx context.Context, d time.Duration) {
 // join writes the lease, trying until it succeeds; false when the context
 // ended. The lease counts from before the write was sent.
 func (m *Membership) join(ctx context.Context) (until instant, ok bool) {
-	for wait := firstRetry; ; wait = min(2*wait, m.o.RenewEvery, maxRetry) {
+	for pauses := backoff.Doubling(firstRetry, min(m.o.RenewEvery, maxRetry)); ; {
 		sent := m.now()
 		err := m.acquire(ctx)
 		if err == nil {
@@ -97,7 +98,7 @@ func (m *Membership) join(ctx context.Context) (until instant, ok bool) {
 			m.o.Metrics.failures.Inc()
 			m.o.Log.Warn("writing the gateway lease failed", "lease", m.o.Name, "error", err)
 		}
-		if !sleep(ctx, wait) {
+		if !backoff.Sleep(ctx, pauses.Step()) {
 			return instant{}, false
 		}
 	}
@@ -116,7 +117,7 @@ func (m *Membership) keep(ctx context.Context, until instant) (why error) {
 	wait := m.o.RenewEvery
 	for {
 		left := m.now().until(until)
-		if !sleep(ctx, min(wait, max(left, 0))) {
+		if !backoff.Sleep(ctx, min(wait, max(left, 0))) {
 			return ctx.Err()
 		}
 		failpoint.Hit("controlplane/renew")
@@ -150,14 +151,14 @@ func (m *Membership) keep(ctx context.Context, until instant) (why error) {
 // the gateway may join under the next epoch. False when the context ended.
 func (m *Membership) lose(ctx context.Context) bool {
 	m.grant.Store(nil)
-	for wait := firstRetry; ; wait = min(2*wait, m.o.RenewEvery) {
+	for pauses := backoff.Doubling(firstRetry, m.o.RenewEvery); ; {
 		err := m.o.OnLost(ctx)
 		if err == nil {
 			m.epoch.Add(1)
 			return true
 		}
 		m.o.Log.Warn("dropping routes after a lost lease failed", "error", err)
-		if !sleep(ctx, wait) {
+		if !backoff.Sleep(ctx, pauses.Step()) {
 			return false
 		}
 	}
@@ -192,7 +193,7 @@ func (t *term) publish() {
 }
 
 func (t *term) listThenServe(ctx context.Context) {
-	for wait := firstRetry; ; wait = min(2*wait, t.m.o.RenewEvery, maxRetry) {
+	for pauses := backoff.Doubling(firstRetry, min(t.m.o.RenewEvery, maxRetry)); ; {
 		err := t.m.o.OnJoin(ctx)
 		if ctx.Err() != nil {
 			return
@@ -205,20 +206,8 @@ func (t *term) listThenServe(ctx context.Context) {
 			return
 		}
 		t.m.o.Log.Warn("listing after the gateway lease was written failed", "error", err)
-		if !sleep(ctx, wait) {
+		if !backoff.Sleep(ctx, pauses.Step()) {
 			return
 		}
-	}
-}
-
-// sleep waits for d; false when the context ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // revoked counts the writes that overwrote the holder of a gateway's lease; of all
@@ -27,7 +29,7 @@ func (s *simulation) fleet(n int) []*gateway {
 	for i := range out {
 		out[i] = s.listen(fmt.Sprintf("g%02d", i), fmt.Sprintf("p%02d", i))
 		out[i].o.OnJoin = func(ctx context.Context) error {
-			if !sleep(ctx, 8*time.Second) {
+			if !backoff.Sleep(ctx, 8*time.Second) {
 				return ctx.Err()
 			}
 			return nil
@@ -108,7 +110,7 @@ func TestFewGatewaysAreRevokedAtATime(t *testing.T) {
 		go func() {
 			begin := time.Now()
 			for s.fence(1) != nil {
-				sleep(t.Context(), 3*time.Second)
+				backoff.Sleep(t.Context(), 3*time.Second)
 			}
 			first <- time.Since(begin)
 		}()

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // Args returns the command line that runs a configuration file with so many
@@ -63,7 +65,7 @@ func (a Admin) Quit(ctx context.Context) error {
 			return nil
 		case goneErr != nil:
 			return errors.Join(err, goneErr)
-		case !pause(ctx, lookEvery):
+		case !backoff.Sleep(ctx, lookEvery):
 			return errors.Join(err, fmt.Errorf("envoy still runs: %w", ctx.Err()))
 		}
 	}

@@ -15,6 +15,8 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // These tests open thousands of connections, and so do not run beside others.
@@ -105,7 +107,7 @@ func TestBurstWhileTheGatewayDoesNotRead(t *testing.T) {
 	defer cancel()
 	for {
 		// A busy Envoy that does not say so in time is asked again.
-		if seen, err := w.admin.stats(ctx, "http.main.downstream_rq_total"); err == nil && seen[0] > n || !pause(ctx, lookEvery) {
+		if seen, err := w.admin.stats(ctx, "http.main.downstream_rq_total"); err == nil && seen[0] > n || !backoff.Sleep(ctx, lookEvery) {
 			break
 		}
 	}

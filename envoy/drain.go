@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 const (
@@ -56,7 +58,7 @@ func (a Admin) Drain(ctx context.Context, delay time.Duration) (Open, error) {
 	if errors.Is(err, ErrGone) {
 		return Open{}, err
 	}
-	if pause(ctx, delay) {
+	if backoff.Sleep(ctx, delay) {
 		err = errors.Join(err, a.stopListening(ctx))
 	}
 	left, waitErr := a.waitClosed(ctx)
@@ -72,14 +74,14 @@ func (a Admin) stopListening(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("turn away new connections before the listener closes: %w", err)
 	} else {
-		pause(ctx, acceptTime)
+		backoff.Sleep(ctx, acceptTime)
 	}
 	if _, stopErr := a.do(ctx, http.MethodPost, "/drain_listeners"); stopErr != nil {
 		return errors.Join(err, stopErr)
 	}
 	for {
 		stopped, statErr := a.stats(ctx, "listener_manager.listener_stopped")
-		if statErr == nil && stopped[0] > 0 || errors.Is(statErr, ErrGone) || !pause(ctx, lookEvery) {
+		if statErr == nil && stopped[0] > 0 || errors.Is(statErr, ErrGone) || !backoff.Sleep(ctx, lookEvery) {
 			return err
 		}
 	}
@@ -141,7 +143,7 @@ func (a Admin) waitClosed(ctx context.Context) (last Open, err error) {
 				return now, nil
 			}
 		}
-		if !pause(ctx, lookEvery) {
+		if !backoff.Sleep(ctx, lookEvery) {
 			return last, nil
 		}
 	}
@@ -173,16 +175,4 @@ func (a Admin) stats(ctx context.Context, names ...string) ([]int, error) {
 		}
 	}
 	return values, nil
-}
-
-// pause waits for d; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // withHealth gives options a health listener and returns its URL.
@@ -171,7 +173,7 @@ func TestHealthListener(t *testing.T) {
 		w.serveHealth(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		for strings.HasPrefix(fetchURL(t, w.url), "200") && pause(ctx, lookEvery) {
+		for strings.HasPrefix(fetchURL(t, w.url), "200") && backoff.Sleep(ctx, lookEvery) {
 		}
 		if got := fetchURL(t, w.url); !strings.HasPrefix(got, "503 ") {
 			t.Errorf("a request beyond the heap: %s", got)
@@ -195,7 +197,7 @@ func TestHealthListener(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if open.Requests == streams || !pause(ctx, lookEvery) {
+			if open.Requests == streams || !backoff.Sleep(ctx, lookEvery) {
 				break
 			}
 		}
@@ -223,7 +225,7 @@ func TestDrainWaitsForSilentConnections(t *testing.T) {
 		if open.Connections == 1 {
 			break
 		}
-		if !pause(ctx, lookEvery) {
+		if !backoff.Sleep(ctx, lookEvery) {
 			t.Fatal("a silent connection is not counted")
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // allocated is the memory that Envoy has in use, as its heap monitor counts it.
@@ -63,7 +65,7 @@ func TestSlowReadersFitTheHeap(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), burstTimeout)
 			defer cancel()
 			last, since := before, time.Now()
-			for pause(ctx, lookEvery) { // until it has stopped growing
+			for backoff.Sleep(ctx, lookEvery) { // until it has stopped growing
 				open, err := w.admin.open(ctx)
 				now := w.allocated(t)
 				if now > last+last/100 || err != nil || open.Requests < slow {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
@@ -46,7 +47,7 @@ func (h *holds) Await(ctx context.Context, id, claim string) error {
 		return ctx.Err()
 	case <-late.C:
 	}
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ; {
 		done := h.settled.DoChan(id+"/"+claim, func() (any, error) { return nil, h.callOff(id, claim) })
 		select {
 		case result := <-done:
@@ -58,7 +59,7 @@ func (h *holds) Await(ctx context.Context, id, claim string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := sleepUntil(ctx, held.Lifted, wait); err != nil {
+		if err := sleepUntil(ctx, held.Lifted, pauses.Step()); err != nil {
 			return err
 		}
 	}

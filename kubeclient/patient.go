@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // The pauses between two tries to connect.
@@ -31,16 +33,12 @@ type patient struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pauses := backoff.Doubling(firstPause, lastPause); ; {
 		res, err := p.next.RoundTrip(r)
 		if err == nil || r.Method != http.MethodGet || !unconnected(err) {
 			return res, err
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-r.Context().Done():
-			t.Stop()
+		if !backoff.Sleep(r.Context(), pauses.Step()) {
 			return nil, err
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 const (
@@ -46,7 +48,7 @@ func (s settled) RoundTrip(r *http.Request) (*http.Response, error) {
 			return res, nil
 		}
 		for !ready && time.Now().Before(over) {
-			if ready = s.ready(r); !ready && !pause(r.Context()) {
+			if ready = s.ready(r); !ready && !backoff.Sleep(r.Context(), settlePause) {
 				return res, nil
 			}
 		}
@@ -91,16 +93,4 @@ func repeat(r *http.Request) (*http.Request, bool) {
 	body, err := r.GetBody()
 	again.Body = body
 	return again, err == nil
-}
-
-// pause is false if the context ended.
-func pause(ctx context.Context) bool {
-	t := time.NewTimer(settlePause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
@@ -125,7 +126,7 @@ func (c Claim) bindable() *corev1.Pod {
 // its own; waits end when the request is answered or the scheduler stops.
 func (a *attempt) land() (*corev1.Pod, error) {
 	conflicts := 0
-	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		if err := a.stopReason(); err != nil {
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func (a *attempt) land() (*corev1.Pod, error) {
 				return nil, err
 			}
 		case jsonpatch.Throttled, jsonpatch.NotSent:
-			if err := a.pause(delay(err, wait), err); err != nil {
+			if err := a.pause(backoff.Asked(err, pauses.Step()), err); err != nil {
 				return nil, err
 			}
 		default:
@@ -169,12 +170,12 @@ func (a *attempt) leavesIdlePod(err error) bool {
 func (a *attempt) settle(cause error) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		pod, err := settleOnce(ctx, a.s.client, a.claim)
 		switch {
 		case err == nil, errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone), errors.Is(err, ErrClaimOver), errors.Is(err, ErrUnfenced):
 			return pod, err
-		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !sleep(ctx, delay(err, wait)):
+		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
 			return nil, fmt.Errorf("%w: %w: %w", ErrUnavailable, errUnsettled, errors.Join(cause, err))
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // viewLag bounds how long a request that lost its pod waits for the watch to
@@ -57,26 +59,14 @@ func (a *attempt) catchUp() {
 func (s *PoolScheduler) end(claim Claim) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		err := StopClaimed(ctx, s.client, claim)
 		switch {
 		case err == nil, errors.Is(err, ErrRefused), errors.Is(err, ErrPodGone):
 			return
-		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !sleep(ctx, delay(err, wait)):
+		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
 			s.log.Warn("pod with an unwanted claim is left to the sweep", "pod", claim.PodName, "error", err)
 			return
 		}
-	}
-}
-
-// sleep waits; false if ctx was done first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,12 +52,4 @@ func Reasons(err error) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, "; ")
-}
-
-// delay is how long the API server asked to wait; fallback if it did not say.
-func delay(err error, fallback time.Duration) time.Duration {
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
-		return time.Duration(seconds) * time.Second
-	}
-	return fallback
 }

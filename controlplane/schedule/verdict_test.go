@@ -4,21 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
-
-func TestDelay(t *testing.T) {
-	if d := delay(tooMany(3), time.Minute); d != 3*time.Second {
-		t.Errorf("asked for 3s, waits %v", d)
-	}
-	if d := delay(tooMany(0), time.Minute); d != time.Minute {
-		t.Errorf("asked for nothing, waits %v", d)
-	}
-}
 
 // The API server shows a pod's spec, environment included, when it refuses a change.
 func TestReasonsKeepSecrets(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/routecache"
@@ -40,7 +41,7 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) error {
-	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		b.token = b.a.o.Cache.Begin(b.ID)
 		s, err := b.write(ctx, want)
 		if err == nil {
@@ -51,7 +52,7 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 		switch {
 		case v.Final():
 			return fmt.Errorf("bind sandbox %s: %w", b.ID, final(err))
-		case !stale(v) && !sleep(ctx, delay(err, wait)):
+		case !stale(v) && !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
 			return unavailable(err)
 		}
 		if done, err := b.look(ctx, want); done || err != nil {
@@ -60,7 +61,7 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 		// What was read allows the write that was refused: it changed meanwhile, or
 		// what refused it is no condition of the write and stays (a webhook that says
 		// 409, a CRD that is missing).
-		if stale(v) && !sleep(ctx, delay(err, wait)) {
+		if stale(v) && !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())) {
 			return unavailable(err)
 		}
 	}
@@ -146,12 +147,12 @@ func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
 		Test("/spec/binding/claimID", schedule.BindingOf(pod).ClaimID).
 		Remove("/spec/binding").
 		Build()
-	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		err := b.tryPatch(ctx, s, patch)
 		switch v := jsonpatch.Judge(err); {
 		case v == jsonpatch.Applied, v == jsonpatch.TestFailed, v == jsonpatch.Gone: // a conflict says nothing of the binding
 			return nil
-		case v.Final(), !sleep(ctx, delay(err, wait)):
+		case v.Final(), !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
 			return fmt.Errorf("unbind sandbox %s: %w", b.ID, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
@@ -22,7 +23,7 @@ const (
 // read reads an object live, and tries again while the API server is away.
 // errGone if there is none.
 func (f *flight) read(ctx context.Context, key client.ObjectKey, into client.Object) error {
-	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		err := f.readOnce(ctx, key, into)
 		switch {
 		case err == nil:
@@ -31,7 +32,7 @@ func (f *flight) read(ctx context.Context, key client.ObjectKey, into client.Obj
 			return errGone
 		case jsonpatch.Judge(err).Final():
 			return fmt.Errorf("read %s: %w", key, final(err))
-		case !sleep(ctx, delay(err, wait)):
+		case !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
 			return unavailable(err)
 		}
 	}
@@ -57,23 +58,3 @@ func final(err error) error {
 }
 
 func unavailable(err error) error { return retry(fmt.Errorf("%w: %w", ErrUnavailable, err)) }
-
-// delay is how long the API server asked to wait; fallback if it did not say.
-func delay(err error, fallback time.Duration) time.Duration {
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
-		return time.Duration(seconds) * time.Second
-	}
-	return fallback
-}
-
-// sleep waits; false if ctx was done first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

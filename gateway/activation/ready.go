@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -90,7 +91,7 @@ func (f *flight) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.Route {
 // makeReady tries until the pod is ready, refuses, is no longer the sandbox's, or
 // the flight's time is up.
 func (f *flight) makeReady(token routecache.Token, r *routecache.Route, try func(context.Context) error) error {
-	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		stands := f.a.o.Cache.Admits(token, r)
 		err := errLook
 		if stands {
@@ -99,7 +100,7 @@ func (f *flight) makeReady(token routecache.Token, r *routecache.Route, try func
 		switch {
 		case err == nil, errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
 			return err
-		case !sleep(f.ctx, wait):
+		case !backoff.Sleep(f.ctx, pauses.Step()):
 			return fmt.Errorf("%w: %w", ErrNotReady, err)
 		case !stands:
 			return errLook

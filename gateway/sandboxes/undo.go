@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/kubeclient/ending"
 )
@@ -67,16 +68,9 @@ func (x *Backend) undo(n e2b.NewSandbox) bool {
 // later: a create whose answer was lost may still be on its way, so where there is
 // none an ended one is put in its place.
 func (x *Backend) bury(ctx context.Context, n e2b.NewSandbox) error {
-	for wait := undoMin; ; wait = min(2*wait, undoMax) {
+	for pauses := backoff.Doubling(undoMin, undoMax); ; {
 		err := x.buryOnce(ctx, n)
-		if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			return err
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || !backoff.Sleep(ctx, pauses.Step()) {
 			return err
 		}
 	}

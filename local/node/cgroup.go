@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sandlane/sandlane/local/node/initspec"
 )
@@ -180,10 +181,8 @@ func (g *cgroup) remove() {
 }
 
 func removeGroup(dir string) {
-	for wait := time.Millisecond; wait < time.Second; wait *= 2 {
-		if err := os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
-			return
-		}
-		time.Sleep(wait)
-	}
+	_ = wait.ExponentialBackoff(wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 11}, func() (bool, error) {
+		err := os.Remove(dir)
+		return err == nil || errors.Is(err, os.ErrNotExist), nil
+	})
 }

@@ -23,7 +23,7 @@ type container struct {
 	pod   *pod
 	index int
 	wake  chan struct{} // capacity 1: the image may have changed
-	retry backoff
+	retry restarts
 
 	status corev1.ContainerStatus
 	proc   *process // of the current run; nil when none is running
@@ -83,7 +83,7 @@ func (c *container) failed(err error) time.Duration {
 	spec, _ := c.desired()
 	pause := c.retry.after(0)
 	if pause == 0 {
-		pause = backoffBase / 4
+		pause = restartPause / 4
 	}
 	waiting := &waitingError{reason: "RunContainerError", err: err}
 	if !errors.As(err, &waiting) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // pod is the record of one pod, by UID (see the package comment for its
@@ -121,7 +122,7 @@ func (p *pod) open() bool {
 		p.mu.Unlock()
 		return false
 	}
-	for b := (backoff{}); p.stop.Err() == nil; {
+	for r := (restarts{}); p.stop.Err() == nil; {
 		net, err := p.rt.openNetwork(spec.UID)
 		p.mu.Lock()
 		if err == nil {
@@ -136,7 +137,7 @@ func (p *pod) open() bool {
 			return true
 		}
 		p.event(corev1.EventTypeWarning, "FailedCreatePodSandBox", "%v", err)
-		wait(p.stop, max(b.after(0), backoffBase/4))
+		backoff.Sleep(p.stop, max(r.after(0), restartPause/4))
 	}
 	return false
 }

@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // eagerStart is the first wait between probes of a container that never
@@ -35,10 +37,10 @@ type target struct {
 func probeLoop(ctx context.Context, t target, p *corev1.Probe, eager bool, report func(ok bool, err error)) {
 	period := time.Duration(max(p.PeriodSeconds, 1)) * time.Second
 	timeout := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
-	if !wait(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
+	if !backoff.Sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return
 	}
-	begun, next, seen := time.Now(), eagerStart, false
+	begun, seen, eagerly := time.Now(), false, backoff.Doubling(eagerStart, period)
 	var successes, failures int32
 	for {
 		err := probeOnce(ctx, t, &p.ProbeHandler, timeout)
@@ -59,23 +61,11 @@ func probeLoop(ctx context.Context, t target, p *corev1.Probe, eager bool, repor
 		}
 		pause := period
 		if eager && !seen {
-			pause, next = min(next, period), 2*next
+			pause = eagerly.Step()
 		}
-		if !wait(ctx, pause) {
+		if !backoff.Sleep(ctx, pause) {
 			return
 		}
-	}
-}
-
-// wait returns false if ctx was done first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 
@@ -188,7 +178,7 @@ func (t target) runHook(ctx context.Context, h *corev1.LifecycleHandler) error {
 	case h.HTTPGet != nil:
 		return t.get(ctx, h.HTTPGet)
 	case h.Sleep != nil:
-		wait(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+		backoff.Sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
 		return nil
 	}
 	return errors.New("this kind of hook is not supported by the local node")

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // reportRetry is the longest pause between tries of a write to the API.
@@ -137,7 +139,8 @@ func (v *provider) tryDelete(spec *corev1.Pod) error {
 
 // deleteObject deletes a pod that was never started here, until it succeeds.
 func (v *provider) deleteObject(spec *corev1.Pod) {
-	for pause := 50 * time.Millisecond; v.tryDelete(spec) != nil && wait(v.ctx, pause); pause = min(2*pause, reportRetry) {
+	pauses := backoff.Doubling(50*time.Millisecond, reportRetry)
+	for v.tryDelete(spec) != nil && backoff.Sleep(v.ctx, pauses.Step()) {
 	}
 }
 

@@ -133,7 +133,7 @@ func TestUserOf(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	var b backoff
+	var b restarts
 	var got []time.Duration
 	for range 9 {
 		got = append(got, b.after(time.Second))
@@ -145,7 +145,7 @@ func TestBackoff(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
-	if d := b.after(backoffReset); d != 0 {
+	if d := b.after(restartCalm); d != 0 {
 		t.Errorf("after a long run %s", d)
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/failpoint"
 )
 
@@ -75,7 +78,7 @@ func (p *process) kill() {
 func (p *process) run() {
 	defer close(p.done)
 	defer p.set(func(s *Status) { s.State = Stopped })
-	pause := p.group.o.MinPause
+	pauses := p.pauses()
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
 		again, err := p.cycle(attempt)
@@ -83,8 +86,9 @@ func (p *process) run() {
 			return
 		}
 		if time.Since(began) > calmAfter || errors.Is(err, errEnded) {
-			pause = p.group.o.MinPause
+			pauses = p.pauses()
 		}
+		pause := pauses.Step()
 		p.group.o.Log.Warn("process ended, starting it again", "process", p.spec.Name, "exit", err, "pause", pause, "log", p.spec.LogFile)
 		p.set(func(s *Status) { s.State = Waiting; s.Restarts++ })
 		p.group.o.OnChange()
@@ -93,8 +97,12 @@ func (p *process) run() {
 			return
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, p.group.o.MaxPause)
 	}
+}
+
+// pauses are those before further starts of a process that keeps ending.
+func (p *process) pauses() *wait.Backoff {
+	return backoff.Doubling(p.group.o.MinPause, p.group.o.MaxPause)
 }
 
 // cycle runs the process once. It returns how it ended, and whether it is to

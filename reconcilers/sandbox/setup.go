@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
@@ -134,16 +135,14 @@ type loader struct {
 
 // Start returns once the ledger is loaded.
 func (l *loader) Start(ctx context.Context) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	for pauses := backoff.Doubling(100*time.Millisecond, 5*time.Second); ; {
 		err := l.ledger.Load(ctx, l.live)
 		if err == nil {
 			return nil
 		}
 		log.FromContext(ctx).Error(err, "no pod turns idle until this succeeds")
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, pauses.Step()) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 )
 
 const (
@@ -55,23 +56,15 @@ func Run(ctx context.Context, runner Runner, pod *corev1.Pod, hooks []v1alpha1.P
 
 // insist tries one hook as often as it may.
 func insist(ctx context.Context, runner Runner, pod *corev1.Pod, hook *v1alpha1.PostStartHook) *Failure {
-	pause := firstPause
+	pauses := backoff.Doubling(firstPause, longestPause)
 	for tries := 1; ; tries++ {
 		err := once(ctx, runner, pod, hook)
 		if err == nil {
 			return nil
 		}
-		if tries > int(hook.Retries) || ctx.Err() != nil {
+		if tries > int(hook.Retries) || !backoff.Sleep(ctx, pauses.Step()) {
 			return &Failure{hook.Name, tries, err}
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return &Failure{hook.Name, tries, err}
-		}
-		pause = min(2*pause, longestPause)
 	}
 }
 

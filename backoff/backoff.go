@@ -1,0 +1,57 @@
+// Package backoff is how Sandlane waits between tries. A loop that tries again makes a
+// Doubling, and before each further try calls Sleep with the next Step:
+//
+//	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ; {
+//		err := try(ctx)
+//		if err == nil || !backoff.Sleep(ctx, pauses.Step()) {
+//			return err
+//		}
+//	}
+//
+// The pauses are those of k8s.io/apimachinery, without jitter, so that tests in
+// virtual time (testing/synctest) see the same ones each time. A Doubling belongs to one
+// loop; Sleep is safe for concurrent use.
+package backoff
+
+import (
+	"context"
+	"math"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Doubling returns pauses that begin with first, double, and stay at most: Step
+// returns the next one.
+func Doubling(first, most time.Duration) *wait.Backoff {
+	return &wait.Backoff{Duration: first, Factor: 2, Cap: most, Steps: math.MaxInt}
+}
+
+// Reconnecting returns the pauses of a reflector at an API server that does not
+// answer. client-go's own would go on for up to a minute after its return, and a
+// gateway that started meanwhile serves no request before its lists are read.
+func Reconnecting() *wait.Backoff {
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 2 * time.Second, Steps: 5, Factor: 2, Jitter: 1}
+}
+
+// Sleep waits for d; false when ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Asked is how long the API server that answered err asked to wait; otherwise if it
+// did not say.
+func Asked(err error, otherwise time.Duration) time.Duration {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
+		return time.Duration(seconds) * time.Second
+	}
+	return otherwise
+}

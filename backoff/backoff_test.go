@@ -1,0 +1,56 @@
+package backoff
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func TestDoubling(t *testing.T) {
+	for _, tc := range []struct {
+		first, most time.Duration
+		want        []time.Duration
+	}{
+		{50, 1000, []time.Duration{50, 100, 200, 400, 800, 1000, 1000, 1000}},
+		{100, 400, []time.Duration{100, 200, 400, 400}},
+		{100, 50, []time.Duration{100, 50, 50}},
+	} {
+		var got []time.Duration
+		for pauses := Doubling(tc.first, tc.most); len(got) < len(tc.want); {
+			got = append(got, pauses.Step())
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("from %d to %d: %d, want %d", tc.first, tc.most, got, tc.want)
+		}
+	}
+}
+
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if !Sleep(t.Context(), time.Second) || time.Since(began) != time.Second {
+			t.Errorf("woke after %v", time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if Sleep(ctx, time.Minute) || time.Since(began) != 2*time.Second {
+			t.Errorf("slept on after the context's end, until %v", time.Since(began))
+		}
+		if Sleep(ctx, 0) {
+			t.Error("goes on after the context's end")
+		}
+	})
+}
+
+func TestAsked(t *testing.T) {
+	if d := Asked(apierrors.NewTooManyRequests("busy", 3), time.Minute); d != 3*time.Second {
+		t.Errorf("asked for 3s, waits %v", d)
+	}
+	if d := Asked(apierrors.NewTooManyRequests("busy", 0), time.Minute); d != time.Minute {
+		t.Errorf("asked for nothing, waits %v", d)
+	}
+}
