@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // endsEvery is the time between two ends of a fleet in which 500 sandboxes end a second.
@@ -48,10 +50,10 @@ func (s *simulation) ends(n int, limit time.Duration) []*end {
 				if e.all = time.Since(e.begun); err == nil || e.all > limit {
 					return
 				}
-				sleep(s.t.Context(), 4*time.Second)
+				backoff.Sleep(s.t.Context(), 4*time.Second)
 			}
 		})
-		sleep(s.t.Context(), endsEvery)
+		backoff.Sleep(s.t.Context(), endsEvery)
 	}
 	asking.Wait()
 	return out

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -210,7 +211,7 @@ func (f *fakeFencer) Fence(ctx context.Context, fences []routecache.Fence) error
 		f.calls, f.times = append(f.calls, fences), append(f.times, time.Now())
 	}
 	f.mu.Unlock()
-	if takes > 0 && !sleep(ctx, takes) {
+	if takes > 0 && !backoff.Sleep(ctx, takes) {
 		return ctx.Err()
 	}
 	if hang {

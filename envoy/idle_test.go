@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // A connection that has had its request, and has no other, does not take the place of
@@ -83,7 +85,7 @@ func TestClientsOutliveTheIdleTimeout(t *testing.T) {
 					if open.Connections == 0 {
 						break
 					}
-					if !pause(t.Context(), lookEvery) {
+					if !backoff.Sleep(t.Context(), lookEvery) {
 						t.Fatal("the connection was not closed")
 					}
 				}
