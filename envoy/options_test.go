@@ -65,7 +65,7 @@ func TestCompleteKeepsWhatIsSet(t *testing.T) {
 // Envoy's memory holds what it may have open; see TestSlowReadersFitTheHeap.
 func TestHeapFollowsStreams(t *testing.T) {
 	t.Parallel()
-	for streams, want := range map[int]int64{0: 5<<30 + 400<<20, 2500: 1762 << 20} {
+	for streams, want := range map[int]int64{0: 6762 << 20, 2500: 2074 << 20} {
 		o := Options{MaxStreams: streams}
 		o.Complete()
 		if got := o.MaxHeapBytes; got < want-20<<20 || got > want+20<<20 {
