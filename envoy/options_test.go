@@ -53,7 +53,7 @@ func TestCompleteKeepsWhatIsSet(t *testing.T) {
 	want := Options{
 		RunDir: "/r", ExtProcSocket: "/e", APISocket: "/p", AdminSocket: "/a", NodeID: "n", ListenAddress: "::", Port: 1, MaxStreams: 2,
 		MaxHeapBytes: 3, MessageTimeout: 4, MaxMessageTimeout: 5, StreamIdleTimeout: 6, RetransmitMax: 7,
-		HealthAddress: "[::1]:2", HeadersTimeout: 8,
+		HealthAddress: "[::1]:2", HeadersTimeout: 8, ConnectionIdleTimeout: 9,
 	}
 	got := want
 	got.Complete()

@@ -20,8 +20,9 @@ import (
 func newControlCerts() *cobra.Command {
 	var kubeconfig, namespace string
 	cmd := &cobra.Command{
-		Use:   "control-certs",
-		Short: "Make and renew the certificates of the control plane, as Secrets",
+		Use:     "control-certs",
+		Example: `  sandlane control-certs --system-namespace sandlane-system`,
+		Short:   "Make and renew the certificates of the control plane, as Secrets",
 		Long: `Make the certificates by which gateways and controllers know each other, and renew
 those that run out: the Secrets ` + issuer.AuthoritySecret + `, ` + issuer.GatewaySecret + ` and
 ` + issuer.ControllerSecret + `. What is good is left alone, the authority always. The Helm

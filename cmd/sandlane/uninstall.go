@@ -13,7 +13,9 @@ import (
 
 func newUninstall() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "uninstall",
+		Use: "uninstall",
+		Example: `  sandlane uninstall empty --end-sandboxes
+  sandlane uninstall leases`,
 		Short: "Take an installation apart in order; the Helm chart's hooks run it",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -23,8 +25,8 @@ func newUninstall() *cobra.Command {
 	var o uninstall.Options
 	cmd.PersistentFlags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default the pod's service account)")
 	cmd.PersistentFlags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until nothing is left")
-	step := func(use, short string, run func(context.Context, uninstall.Options) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
+	step := func(use, example, short string, run func(context.Context, uninstall.Options) error) *cobra.Command {
+		return &cobra.Command{Use: use, Example: example, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Client, err = inCluster(kubeconfig); err != nil {
 				return err
 			}
@@ -34,9 +36,9 @@ func newUninstall() *cobra.Command {
 			return run(ctx, o)
 		}}
 	}
-	empty := step("empty", "Empty all pools, while controller and gateways run; refuse while sandboxes live", uninstall.Empty)
+	empty := step("empty", "  sandlane uninstall empty --end-sandboxes", "Empty all pools, while controller and gateways run; refuse while sandboxes live", uninstall.Empty)
 	empty.Flags().BoolVar(&o.EndSandboxes, "end-sandboxes", false, "end sandboxes that live, instead of refusing")
-	leases := step("leases", "Delete the leases of gateways, once no gateway is left", uninstall.Leases)
+	leases := step("leases", "  sandlane uninstall leases --system-namespace sandlane-system", "Delete the leases of gateways, once no gateway is left", uninstall.Leases)
 	leases.Flags().StringVar(&o.Namespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
 	leases.Flags().BoolVar(&o.Keys, "keys", false, "delete the gateways' own keys as well: what has a token of theirs loses its access")
 	cmd.AddCommand(empty, leases)

@@ -199,6 +199,7 @@ func TestRelistOfARewoundServer(t *testing.T) {
 			f.set("7", idlePod("q", "10.0.0.2", 6))
 			n := len(f.asked())
 			must(t, s.wait(t.Context(), s.restart()))
+			synctest.Wait() // the watch that follows the list is there
 			got, want := j.take(), []string{"available q", "changed s", "settled s", "rewound", "available q", "seen 7"}
 			if !slices.Equal(got, want) {
 				t.Errorf("streaming %v: hooks %q, want %q", streaming, got, want)
