@@ -39,6 +39,8 @@ func basePool(replicas int, isolation node.Isolation) *v1alpha1.SandboxPool {
 		main.Env = append(main.Env, fieldEnv("POD_IP", "status.podIP"),
 			corev1.EnvVar{Name: commandEnv, Value: strings.Join(append(node.PlainEnv(), baseImageEnv[commandEnv]), ",")})
 		main.Args = []string{fmt.Sprintf("--address=$(POD_IP):%d", basePort), "--home=.", "--grace=500ms"}
+	} else {
+		main.Args = []string{"--sudo"} // as E2B's templates have one
 	}
 	return newPool(baseName, replicas, nil, main)
 }

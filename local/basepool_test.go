@@ -1,6 +1,7 @@
 package local
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,16 @@ func TestPlainCommandsCarryTheMark(t *testing.T) {
 		}
 		if !strings.Contains(names, "LANG") {
 			t.Errorf("isolation %s: %q lacks LANG", isolation, names)
+		}
+	}
+}
+
+// Where commands run as the user of this machine there is no root to become.
+func TestSudoNeedsIsolation(t *testing.T) {
+	for isolation, want := range map[node.Isolation]bool{node.IsolationNone: false, node.IsolationFull: true} {
+		args := basePool(1, isolation).Spec.Template.Template.Spec.Containers[0].Args
+		if slices.Contains(args, "--sudo") != want {
+			t.Errorf("isolation %s: %q, want --sudo: %v", isolation, args, want)
 		}
 	}
 }

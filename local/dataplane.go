@@ -137,7 +137,7 @@ func (d *dataPlane) helperDir() string  { return d.path("cluster", "helpers") }
 func (d *dataPlane) writeImages() error {
 	table := map[string]node.Image{
 		echoImage: {Command: []string{filepath.Join(d.helperDir(), "echo")}},
-		baseImage: {Command: []string{filepath.Join(d.helperDir(), "sandboxd")}, Env: baseImageEnv},
+		baseImage: {Command: []string{filepath.Join(d.helperDir(), "sandboxd")}, Env: baseImageEnv, Aliases: []string{"sudo"}},
 	}
 	for name, image := range table {
 		var err error

@@ -147,3 +147,12 @@ func TestRunFlags(t *testing.T) {
 		t.Errorf("a bad address: %d, want 1", code)
 	}
 }
+
+// Without its flag nothing in the sandbox becomes root by sandboxd.
+func TestSudoIsOffByDefault(t *testing.T) {
+	for want, args := range map[string][]string{"": nil, "/run/sandboxd/sudo.sock": {"--sudo"}} {
+		if o, _, err := parse(args, io.Discard); err != nil || o.SudoSocket != want {
+			t.Errorf("%v: %q, %v, want %q", args, o.SudoSocket, err, want)
+		}
+	}
+}

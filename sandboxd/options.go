@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/sandboxd/access"
+	"github.com/sandlane/sandlane/sandboxd/sudo"
 )
 
 // Version is the version of envd whose behaviour sandboxd has. SDKs ask for
@@ -49,6 +50,9 @@ type Options struct {
 	Relay bool
 	// RunDir is where the files that name the sandbox are written; empty writes none.
 	RunDir string
+	// SudoSocket is where the command sudo finds this process, which must be root then;
+	// empty: nothing in the sandbox becomes root by it.
+	SudoSocket string
 	// Environ is the environment of the sandbox's image and pod; nil means that of
 	// this process.
 	Environ []string
@@ -98,12 +102,16 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	flags.BoolVar(&o.SetClock, "set-clock", false, "let /init set the clock of the machine")
 	flags.DurationVar(&o.Grace, "grace", 0, "time for processes to end at shutdown (default 5s)")
 	flags.BoolVar(&o.Relay, "relay-loopback", true, "make servers that listen on 127.0.0.1 or ::1 alone reachable; never with --home")
+	asRoot := flags.Bool("sudo", false, "run commands as root for the command sudo of root and the default user")
 	version := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
 		return o, false, err
 	}
 	if flags.NArg() > 0 {
 		return o, false, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if *asRoot {
+		o.SudoSocket = sudo.Socket
 	}
 	if *home != "" {
 		var err error

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -37,6 +38,7 @@ const (
 // Server is one agent.
 type Server struct {
 	options    Options
+	caller     *caller
 	processes  *process.Service
 	filesystem *filesystem.Service
 	usage      *usage.Meter
@@ -71,6 +73,7 @@ func New(options Options) *Server {
 	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ), workdir: options.Workdir}
 	s := &Server{
 		options:    options,
+		caller:     caller,
 		processes:  process.New(caller, process.Options{Retention: options.Retention, Score: options.Score, Log: options.Log}),
 		filesystem: filesystem.New(caller),
 		usage:      &usage.Meter{Disk: home(caller)},
@@ -127,10 +130,13 @@ func home(caller *caller) string {
 // stream that breaks off SDKs know that the sandbox is gone, while an exit code
 // would say that the command had ended by itself. Call once.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	stopSudo, err := s.startSudo()
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
 	stopRelay := s.startRelay(ctx, listener.Addr())
-	var err error
 	select {
 	case err = <-served:
 	case <-ctx.Done():
@@ -139,7 +145,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopRelay()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()
+	var ending sync.WaitGroup
+	ending.Go(func() { stopSudo(grace) })
 	s.processes.Close(grace)
+	ending.Wait()
 	s.filesystem.Close()
 	s.usage.Close()
 	if err == nil {

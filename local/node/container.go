@@ -133,7 +133,11 @@ func (c *container) start() (*process, error) {
 	if ps.mounts, err = volumeMounts(filepath.Join(p.rt.dir, "pods", string(spec.UID)), spec, want, full); err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}
-	env, err := resolveEnv(p.stop, p.client, spec, want, image, p.net.Addr().String())
+	path := defaultPath
+	if full {
+		path = commandsDir + ":" + path
+	}
+	env, err := resolveEnv(p.stop, p.client, spec, want, image, p.net.Addr().String(), path)
 	if err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}

@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// defaultPath is PATH where neither image nor container sets one.
+// defaultPath is PATH where neither image nor container sets one. In a root of its own
+// commandsDir comes first.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // environment is a container's variables while they are put together.
@@ -39,12 +40,12 @@ func (e *environment) list() []string {
 	return out
 }
 
-// resolveEnv puts together what a container's process gets: defaults, then the
-// image's variables, envFrom, and env, each over the one before. A reference
+// resolveEnv puts together what a container's process gets: defaults (path is PATH's),
+// then the image's variables, envFrom, and env, each over the one before. A reference
 // that cannot be followed is an error, unless it is optional.
-func resolveEnv(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, c *corev1.Container, image Image, podIP string) (*environment, error) {
+func resolveEnv(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, c *corev1.Container, image Image, podIP, path string) (*environment, error) {
 	e := &environment{client: client, pod: pod, podIP: podIP, values: map[string]string{}}
-	e.set("PATH", defaultPath)
+	e.set("PATH", path)
 	e.set("HOSTNAME", pod.Name)
 	for _, name := range slices.Sorted(mapKeys(image.Env)) {
 		e.set(name, image.Env[name])

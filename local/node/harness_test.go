@@ -48,14 +48,14 @@ var (
 	helperErr  error
 )
 
-// helpers builds podinit and echo once.
+// helpers builds podinit and the images' programs once.
 func helpers(t testing.TB) string {
 	t.Helper()
 	helperOnce.Do(func() {
 		if helperDir, helperErr = os.MkdirTemp("", "sandlane-helpers-"); helperErr != nil {
 			return
 		}
-		for name, pkg := range map[string]string{"podinit": "./podinit", "echo": "../../test/echo"} {
+		for name, pkg := range map[string]string{"podinit": "./podinit", "echo": "../../test/echo", "sandboxd": "../../cmd/sandboxd"} {
 			cmd := exec.Command("go", "build", "-o", filepath.Join(helperDir, name), pkg)
 			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if out, err := cmd.CombinedOutput(); err != nil {
@@ -97,11 +97,12 @@ func testOptions(t testing.TB, isolation Isolation) Options {
 	images := filepath.Join(state, "images.json")
 	echo := filepath.Join(dir, "echo")
 	table := map[string]Image{
-		"local/echo":    {Command: []string{echo}, Digest: "sha256:1111", Env: map[string]string{"FROM_IMAGE": "1"}},
-		"local/echo:v2": {Command: []string{echo}, Digest: "sha256:2222"},
-		"local/shell":   {Command: []string{"sh", "-c"}, Digest: "sha256:3333"},
-		"local/imaged":  {Command: []string{"sh", "-c"}, Digest: "sha256:4444", WorkingDir: "/home/user", User: "1000:1000"},
-		"local/missing": {Command: []string{"/nowhere/program"}},
+		"local/echo":     {Command: []string{echo}, Digest: "sha256:1111", Env: map[string]string{"FROM_IMAGE": "1"}},
+		"local/echo:v2":  {Command: []string{echo}, Digest: "sha256:2222"},
+		"local/shell":    {Command: []string{"sh", "-c"}, Digest: "sha256:3333"},
+		"local/imaged":   {Command: []string{"sh", "-c"}, Digest: "sha256:4444", WorkingDir: "/home/user", User: "1000:1000"},
+		"local/sandboxd": {Command: []string{filepath.Join(dir, "sandboxd")}, Digest: "sha256:5555", Aliases: []string{"sudo"}},
+		"local/missing":  {Command: []string{"/nowhere/program"}},
 	}
 	raw, err := json.Marshal(table)
 	if err != nil {

@@ -20,6 +20,9 @@ type Image struct {
 	// User is who it runs as unless the pod says another, as "uid" or "uid:gid" in
 	// numbers; empty means root.
 	User string `json:"user,omitempty"`
+	// Aliases are more names of the program, as which commands find it in a root of its
+	// own: a program may choose by its name what it does.
+	Aliases []string `json:"aliases,omitempty"`
 	// Digest is "sha256:…", shown in the container's status.
 	Digest string `json:"digest"`
 }

@@ -15,12 +15,13 @@ import (
 // imageDir is where a container finds its image's program.
 const imageDir = "/image"
 
-// commandsDir has commands that containers find beside the machine's own. It is the
-// last folder of the PATH of login shells, as which SDKs run commands.
+// commandsDir has commands that containers find before the machine's own: a sudo of the
+// machine's can do nothing there. It is the first folder of PATH, and login shells, as
+// which SDKs run commands, begin with the machine's /etc/profile.
 const commandsDir = imageDir + "/bin"
 
 // profileScript adds commandsDir to the PATH that the machine's /etc/profile sets.
-const profileScript = `case ":$PATH:" in *:` + commandsDir + `:*) ;; *) PATH="$PATH:` + commandsDir + `" ;; esac
+const profileScript = `case ":$PATH:" in *:` + commandsDir + `:*) ;; *) PATH="` + commandsDir + `:$PATH" ;; esac
 `
 
 // visible are the folders of the machine that containers see, read-only.
@@ -169,6 +170,9 @@ func (rt *podRuntime) containerRoot(dir string, addr netip.Addr, spec *initspec.
 	if _, file := program(s.image, true); file != "" {
 		target := filepath.Join(imageDir, filepath.Base(file))
 		root.Binds = append(root.Binds, initspec.Bind{Source: file, Target: target, ReadOnly: true})
+		for _, alias := range s.image.Aliases {
+			root.Links[filepath.Join(commandsDir, alias)] = target
+		}
 	}
 	root.Binds = append(root.Binds, s.mounts...)
 	return root, nil

@@ -39,7 +39,7 @@ func command(config *processpb.ProcessConfig, user users.User, caller Caller) (*
 	all["HOME"], all["USER"], all["LOGNAME"] = user.Home, user.Name, user.Name
 	maps.Copy(all, caller.Env())
 	maps.Copy(all, config.GetEnvs())
-	path, err := lookPath(config.GetCmd(), dir, all["PATH"])
+	path, err := LookPath(config.GetCmd(), dir, all["PATH"])
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", config.GetCmd(), err))
 	}
@@ -58,9 +58,9 @@ func command(config *processpb.ProcessConfig, user users.User, caller Caller) (*
 	return cmd, nil
 }
 
-// lookPath finds a program as the new process would: with its directory and its
+// LookPath finds a program as the new process would: with its directory and its
 // PATH, not with sandboxd's.
-func lookPath(name, dir, path string) (string, error) {
+func LookPath(name, dir, path string) (string, error) {
 	if name == "" {
 		return "", errors.New("no command")
 	}

@@ -27,19 +27,16 @@ func (s *Service) start(cmd *exec.Cmd, req *processpb.StartRequest, user users.U
 		child, pumps, err = p.openPipes(req.Stdin == nil || req.GetStdin(), user)
 	}
 	if err == nil {
-		kills := s.kills.count()
-		p.starved = func(state *os.ProcessState) bool { return s.kills.ended(state, kills) }
-		err = s.score.start(cmd.Start)
+		err = s.begin(p)
 	}
 	if err != nil {
 		closeAll(p.outputs)
 		p.input.close()
 		return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", req.GetProcess().GetCmd(), err))
 	}
-	p.pid = uint32(cmd.Process.Pid)
 	return p, func() {
 		if p.run(pumps) {
-			_, _ = fmt.Fprintf(s.log, "sandboxd: out of memory: the kernel ended the command with pid %d\n", p.pid)
+			s.logStarved(p)
 		}
 	}, nil
 }

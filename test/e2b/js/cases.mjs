@@ -118,6 +118,7 @@ const cases = {
   async command_users(s) {
     assert.equal((await s.commands.run('id -un; echo $HOME')).stdout, 'user\n/home/user\n')
     assert.equal((await s.commands.run('id -un; echo $HOME', { user: 'root' })).stdout, 'root\n/root\n')
+    assert.equal((await s.commands.run('sudo id -un; sudo -u user id -un')).stdout, 'root\nuser\n')
     await fails(Error, () => s.commands.run('id', { user: 'nobody-here' }))
     const secrets = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c ^SANDBOXD_ || true"
     assert.equal((await s.commands.run(secrets, { user: 'root' })).stdout, '0\n')

@@ -161,6 +161,7 @@ async def none_runs(sbx, text):
 async def command_users(sbx):
     equal((await a(sbx.commands.run("id -un; echo $HOME"))).stdout, "user\n/home/user\n")
     equal((await a(sbx.commands.run("id -un; echo $HOME", user="root"))).stdout, "root\n/root\n")
+    equal((await a(sbx.commands.run("sudo id -un; sudo -u user id -un"))).stdout, "root\nuser\n")
     await fails(Exception, lambda: sbx.commands.run("id", user="nobody-here"))
     secrets = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c ^SANDBOXD_ || true"
     equal((await a(sbx.commands.run(secrets, user="root"))).stdout, "0\n")
