@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -49,8 +50,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 }
 
 func isTimeout(err error) bool {
-	timeout, ok := err.(net.Error)
-	return ok && timeout.Timeout()
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // A client that keeps its connections for longer than Envoy does, as E2B's SDK for

@@ -163,6 +163,6 @@ func (g *generator) dirty(s string) string {
 		return s
 	}
 	b := []byte(s)
-	b[g.IntN(len(b))] = byte(g.one(" ", "\x00", "\x7f", "\xff", "A", "z", "0", "-", ".", "/", "%", "?", "#", ":", "@", ",")[0])
+	b[g.IntN(len(b))] = g.one(" ", "\x00", "\x7f", "\xff", "A", "z", "0", "-", ".", "/", "%", "?", "#", ":", "@", ",")[0]
 	return string(b)
 }

@@ -45,7 +45,7 @@ func TestActivationErrorsAreTranslated(t *testing.T) {
 		var invalid *extproc.InvalidError
 		switch want := row["extproc"]; want {
 		case pages.None:
-			if got != said {
+			if got != said { //nolint:errorlint // the very same error, not one that wraps it
 				t.Errorf("%s: %v became %v, not passed on as it is", row["why"], said, got)
 			}
 		case "InvalidError":

@@ -35,7 +35,7 @@ func TestSchedulersErrorsAsDocumented(t *testing.T) {
 			t.Errorf("%s: %v became %v, want %v", row["why"], said, got, want)
 		}
 		var again *RetryError
-		if passes := want == ErrNoCapacity || want == ErrUnavailable; errors.As(got, &again) != passes {
+		if passes := errors.Is(want, ErrNoCapacity) || errors.Is(want, ErrUnavailable); errors.As(got, &again) != passes {
 			t.Errorf("%s: %v may be retried: %v, want %v", row["why"], got, !passes, passes)
 		}
 	}
