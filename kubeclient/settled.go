@@ -1,12 +1,16 @@
 package kubeclient
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlane/sandlane/backoff"
@@ -27,8 +31,9 @@ const (
 // server is ready, and the second 403 of a ready server is the answer. Nothing that
 // was refused has been done, so a write can be sent again as well.
 //
-// A real refusal costs two more calls. It waits at most ten seconds, and no longer
-// than the request's context.
+// A server that is still not ready after ten seconds, or when the request's context
+// ends, has not judged the request either: the answer is 503 then, and not a missing
+// right. A real refusal costs two more calls.
 func Settled(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return settled{next} })
 }
@@ -40,22 +45,40 @@ func (s settled) RoundTrip(r *http.Request) (*http.Response, error) {
 	over := time.Now().Add(settleTime)
 	for ready := false; ; {
 		res, err := s.next.RoundTrip(r)
-		if err != nil || res.StatusCode != http.StatusForbidden || ready || !time.Now().Before(over) {
+		if err != nil || res.StatusCode != http.StatusForbidden || ready {
 			return res, err
 		}
 		again, ok := repeat(r)
 		if !ok {
 			return res, nil
 		}
-		for !ready && time.Now().Before(over) {
-			if ready = s.ready(r); !ready && !backoff.Sleep(r.Context(), settlePause) {
-				return res, nil
-			}
-		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
+		for ready = s.ready(r); !ready; ready = s.ready(r) {
+			if !time.Now().Before(over) || !backoff.Sleep(r.Context(), settlePause) {
+				return unready(r)
+			}
+		}
 		r = again
 	}
+}
+
+// unready is the answer of an API server that cannot judge requests yet.
+func unready(r *http.Request) (*http.Response, error) {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: "the API server has started and is not ready yet",
+	}
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, fmt.Errorf("answering for an API server that is not ready: %w", err)
+	}
+	return &http.Response{
+		StatusCode: http.StatusServiceUnavailable, Status: "503 Service Unavailable", Request: r,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}, nil
 }
 
 // WrappedRoundTripper lets client-go see the transport beneath.

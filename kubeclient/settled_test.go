@@ -51,8 +51,8 @@ func TestSettled(t *testing.T) {
 		{"just started", 3 * time.Second, false, time.Minute, http.StatusCreated, 2, 4 * time.Second},
 		{"ready between the refusal and the question", 0, false, time.Minute, http.StatusCreated, 1, 0},
 		{"refused by a ready server", -time.Hour, true, time.Minute, http.StatusForbidden, 2, 0},
-		{"never ready", time.Hour, false, time.Minute, http.StatusForbidden, 2, 11 * time.Second},
-		{"no patience", time.Hour, false, 2 * time.Second, http.StatusForbidden, 1, 2 * time.Second},
+		{"never ready", time.Hour, false, time.Minute, http.StatusServiceUnavailable, 1, 11 * time.Second},
+		{"no patience", time.Hour, false, 2 * time.Second, http.StatusServiceUnavailable, 1, 2 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
