@@ -47,8 +47,9 @@ const (
 	// A watch that begins with a list is one request to newer API servers.
 	separateLists = "where the API server cannot stream lists"
 	// The count of an Event is for the very same version of an object.
-	sameEvent   = "when one comes again before its object changes"
-	keysMissing = "at the first start, unless an administrator's command has made them"
+	sameEvent    = "when one comes again before its object changes"
+	suspectClaim = "when a pod has a claim that no sandbox seems to own"
+	keysMissing  = "at the first start, unless an administrator's command has made them"
 )
 
 const (
@@ -96,6 +97,7 @@ func gatewayRights() []Right {
 func controllerRights() []Right {
 	return []Right{
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"list", "watch", "patch", "delete"}, For: "the cache; carrying out ends, idle releases, deleting records"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"get"}, For: "live reads of the sweep", When: suspectClaim},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes/status", Verbs: []string{"patch"}, For: "what is known of a sandbox"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"watch"}, For: "the cache"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"watch"}, For: "the cache"},
