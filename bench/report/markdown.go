@@ -53,7 +53,7 @@ func extent(r *result.Result) string {
 // crowded warns of a machine that had something else to do.
 func crowded(m result.Machine) string {
 	if m.Crowded() {
-		return ", which is more than a quiet machine has: somebody else used it, and what follows is less sure"
+		return " (not quiet, so less sure)"
 	}
 	return ""
 }

@@ -21,37 +21,37 @@ var reasons = []struct {
 	{
 		"/ratio/vs-do-nothing",
 		[]string{"-/sandlane/envoy-cpu", "-/do-nothing/envoy-cpu", "-/sandlane/server-cpu", "-/do-nothing/server-cpu", "-/sandlane/rps", "-/do-nothing/rps"},
-		"Where Envoy's CPU a request times its requests/s is close to a core, Envoy alone decides the rate.",
+		"Where Envoy's CPU a request times its requests/s is close to a core, Envoy decides the rate.",
 	},
 	{
 		"/ratio/vs-one-sandbox",
 		[]string{"-/sandlane/envoy-cpu", "-/sandlane-one/envoy-cpu", "-/do-nothing/envoy-cpu", "-/sandlane/server-cpu", "-/sandlane-one/server-cpu"},
-		"What grows from one sandbox to many in Envoy, and does so in front of the do-nothing server too, is Envoy's.",
+		"What grows in front of the do-nothing server too is Envoy's.",
 	},
 	{
 		"/both/time",
 		[]string{"-/sandlane/cpu", "-/envoy/cpu"},
-		"Envoy's part is to write the page down, the gateway's to read it.",
+		"Envoy writes the page, the gateway reads it.",
 	},
 	{
 		"/sandlane/hot-1",
 		[]string{"-/golang-lru/hot-1", "-/map-mutex/hot-1"},
-		"The budget is absolute and machines differ: a library and a bare map under a mutex stand beside it.",
+		"The budget is absolute and machines differ: compare with the library and the map.",
 	},
 	{
 		"/sandlane/hit-1",
 		[]string{"-/golang-lru/hit-1", "-/map-mutex/hit-1"},
-		"The budget is absolute and machines differ: a library and a bare map under a mutex stand beside it.",
+		"The budget is absolute and machines differ: compare with the library and the map.",
 	},
 	{
 		"/ratio/p50-vs-bare",
 		[]string{"-/sandlane/latency", "-/bare/latency"},
-		"The difference is all that is no write.",
+		"The difference is everything but the writes.",
 	},
 	{
 		"/ratio/vs-bare",
 		burst("kube-apiserver", "etcd", "envoy", "gateway", "upstream", "client"),
-		"All programs share the cores: the ratio of both sides' sums is what CPU alone would give. Tries above 1 are gateways that reached for one pod.",
+		"The ratio of both sides' sums is what CPU alone would give. Tries above 1 are gateways that reached for one pod.",
 	},
 }
 
@@ -77,9 +77,9 @@ func missed(r *result.Result) string {
 			continue
 		}
 		verdict := "missed"
-		if in := row.Summary(); undecided(row) {
-			verdict = fmt.Sprintf("undecided: %s to %s has the budget inside", number(in.Low), number(in.High))
-		} else if row.Budget.Holds(in.Median) {
+		if undecided(row) {
+			verdict = "undecided"
+		} else if row.Budget.Holds(row.Summary().Median) {
 			continue
 		}
 		figures, says := why(r, row.Name)
@@ -96,7 +96,7 @@ func missed(r *result.Result) string {
 	if table.Len() == 0 {
 		return ""
 	}
-	text := "\nThose that do not hold, or that this run does not decide, with the medians of rows beside them:\n\n" +
+	text := "\nMissed, or not decided by this run, with the medians of rows beside them:\n\n" +
 		"| budget | verdict | beside it | read |\n|---|---|---|---|\n" + table.String()
 	for i, n := range notes {
 		if i == 0 {
@@ -107,6 +107,25 @@ func missed(r *result.Result) string {
 	return text
 }
 
+// figure is the median of a row, and its unit.
+type figure struct{ row, median, unit string }
+
+// list names figures one after the other, and the unit of several that follow each
+// other once, behind the last.
+func list(all []figure) string {
+	var b strings.Builder
+	for i, f := range all {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(f.row + " " + f.median)
+		if i == len(all)-1 || all[i+1].unit != f.unit {
+			b.WriteString(" " + f.unit)
+		}
+	}
+	return b.String()
+}
+
 // why returns the medians of the rows that say why a budget is missed, and how to
 // read them.
 func why(r *result.Result, budget string) (figures, says string) {
@@ -115,15 +134,15 @@ func why(r *result.Result, budget string) (figures, says string) {
 		if !found {
 			continue
 		}
-		var all []string
+		var all []figure
 		for _, beside := range reason.beside {
 			row := r.Row(strings.Replace(beside, "-", name, 1))
 			if row != nil && len(row.Samples) > 0 {
-				all = append(all, fmt.Sprintf("%s %s %s", strings.TrimPrefix(beside, "-/"), number(row.Summary().Median), row.Unit))
+				all = append(all, figure{strings.TrimPrefix(beside, "-/"), number(row.Summary().Median), row.Unit})
 			}
 		}
 		if len(all) > 0 {
-			return strings.Join(all, ", "), reason.says
+			return list(all), reason.says
 		}
 	}
 	return "not explained", ""

@@ -52,23 +52,21 @@ func mixed(r *result.Result) string {
 }
 
 // performance is the summary: the headline, the plots, every row that has a
-// budget, and every ratio.
+// budget, and every ratio that has an interval.
 func performance(r *result.Result, plots []string) string {
 	var b strings.Builder
 	b.WriteString("# Performance\n\n" + generated)
 	b.WriteString(headline(r))
 	b.WriteString(facts(r))
-	b.WriteString("Client, Envoy, gateway, API server and upstream share those cores, and etcd does not wait for its disk: read the ratios, whose two sides\n" +
-		"were measured in turns in the same run, and not the absolute figures. `bench/doc.go` says what each floor is. All rows with their samples are in\n" +
-		"the result in `bench/results`; `make bench` makes another one on your machine, `sandlane-bench compare` shows what differs.\n")
+	b.WriteString("All programs share those cores, and etcd does not wait for its disk: read the ratios, whose sides were measured in turns, not the absolute figures.\n" +
+		"`bench/doc.go` says what each floor is; `bench/results` has all rows with their samples; `make bench` measures your machine.\n")
 	for _, p := range plots {
 		fmt.Fprintf(&b, "\n![%s](%s)\n", p, p)
 	}
 	b.WriteString("\n## Budgets\n\n" + budgetTable(r) + missed(r))
-	b.WriteString("\n## Ratios to the floors\n\nA row with fewer than six samples has no interval, and nothing follows from it alone.\n\n" +
-		tableHead)
+	b.WriteString("\n## Ratios to the floors\n\nThose with an interval, which takes six samples.\n\n" + tableHead)
 	for _, row := range r.Rows {
-		if row.Unit == "ratio" && row.Budget == nil {
+		if row.Unit == "ratio" && row.Budget == nil && len(row.Samples) > 0 && row.Summary().Known {
 			b.WriteString(line(row))
 		}
 	}

@@ -23,7 +23,7 @@ var peers = []peer{
 	{
 		"a claim from a warm pool, one after the other", "p50 50 and 64 ms, p95 80 ms (two runs)",
 		"https://github.com/cocoonstack/sandbox-operator/issues/33", "2026-09-23",
-		"kubernetes-sigs/agent-sandbox v1.0.3 on two nodes, from the claim's create to its condition Ready; ours is a first request, to its first byte, and no node is involved",
+		"agent-sandbox v1.0.3, two nodes, from create to Ready; ours to the first byte of a first request, without a node",
 		"claims/first-1-gateways-1/sandlane/latency",
 	},
 	{
@@ -33,22 +33,22 @@ var peers = []peer{
 	{
 		"300 claims at once from a warm pool", "p50 1465 ms, p90 3201 ms; with a write-behind of 250 ms 1271 and 3158 ms",
 		"https://github.com/kubernetes-sigs/agent-sandbox/pull/1359", "2026-08-12",
-		"agent-sandbox on a kops cluster, from create to Ready; ours from the request to its first byte", "claims/first-300-gateways-3/sandlane/p50",
+		"agent-sandbox on kops, from create to Ready", "claims/first-300-gateways-3/sandlane/p50",
 	},
 	{
 		"3,600 claims on a pool of 3,700 in a continuous burst", "p99 851 ms, against a limit of 500 ms",
 		"https://github.com/kubernetes-sigs/agent-sandbox/pull/1454", "2026-08-25",
-		"agent-sandbox's load test, reported as a regression and mended there; latency as its controller counts it", "",
+		"agent-sandbox's load test, a regression mended since; as its controller counts", "",
 	},
 	{
 		"writes to the API server a claim", "23.2 to 24.2",
 		"https://github.com/cocoonstack/sandbox-operator/issues/33", "2026-09-23",
-		"counted at the API server over bursts of 200 claims with a pool of 40; ours are counted on paper, for the whole life of a sandbox, in scale.md", "",
+		"bursts of 200 claims, a pool of 40; ours of a whole life: scale.md", "",
 	},
 	{
 		"what ext_proc adds to a request", "3 ms on average",
 		"https://github.com/envoyproxy/envoy/issues/16905", "2021-06-09",
-		"headers and bodies both ways through the ext_proc server, an Envoy of 2021, hardware not named; ours is the whole request with its headers sent one way",
+		"headers and bodies both ways; ours is the whole request, headers one way",
 		"dataplane/one/sandlane/p50",
 	},
 	{
@@ -62,7 +62,7 @@ var peers = []peer{
 func published(r *result.Result) string {
 	var b strings.Builder
 	b.WriteString("\n## What others have published\n\n" +
-		"Other machines, other clusters, other questions: nothing follows from two figures in one line of this table. It is here to say what is known, and where it stands.\n\n" +
+		"Other machines and other questions: nothing follows from two figures in one line. Start times of E2B and other vendors come without a description of how they were measured.\n\n" +
 		"| what | published | by | what differs | nearest row here |\n|---|---|---|---|---|\n")
 	for _, p := range peers {
 		ours := "none"
@@ -71,6 +71,5 @@ func published(r *result.Result) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | [%s](%s) | %s | %s |\n", p.what, p.figure, p.date, p.source, p.differs, ours)
 	}
-	b.WriteString("\nNo start time of E2B or of another vendor is listed: none was found that comes with a description of how it was measured.\n")
 	return b.String()
 }

@@ -75,20 +75,19 @@ func scale(r *result.Result, c costs) string {
 	var b strings.Builder
 	pod, sandbox := writesOfLife()
 	b.WriteString("# Scale, on paper\n\n" + generated)
-	fmt.Fprintf(&b, "Computed from the unit costs that were measured on %s, %d cores; nobody has run such a fleet.\n\n", r.Machine.CPU, r.Machine.Cores)
-	fmt.Fprintf(&b, "Assumed: a sandbox lives %.0f minutes and ends because it is idle; %.0f %% of them get requests at a time, %.0f a second each; one gateway serves\n"+
-		"%.0f of those (`docs/design/envoy.md`), each its share, and there are at least %.0f. Of a sandbox's life the API server sees %.0f writes, and a gateway's\n"+
-		"watch %.0f events (%.0f of pods, %.0f of Sandboxes), by the protocol in `docs/design/design.md`, 4:\n\n",
-		life/60, 100*activeShare, rate, activePods, minGateways, pod+sandbox, pod+sandbox, pod, sandbox)
+	fmt.Fprintf(&b, "Computed from unit costs measured on %s, %d cores; no such fleet has been run.\n\n", r.Machine.CPU, r.Machine.Cores)
+	fmt.Fprintf(&b, "Assumed: a sandbox lives %.0f minutes and ends because it is idle; %.0f %% get requests at a time, %.0f a second each; a gateway serves\n"+
+		"%.0f of those (`design/envoy.md`), and there are at least %.0f. The API server sees %.0f writes in a sandbox's life, and a gateway's\n"+
+		"watch as many events (%.0f of pods, %.0f of Sandboxes; `design/design.md`, 4), besides at most %.0f writes a second of last uses:\n\n",
+		life/60, 100*activeShare, rate, activePods, minGateways, pod+sandbox, pod, sandbox, useWrites)
 	for _, s := range steps {
 		fmt.Fprintf(&b, "- %s: %.0f\n", s.what, s.pod+s.sandbox)
 	}
-	fmt.Fprintf(&b, "\nThe notes of when sandboxes were last in use come on top, %.0f writes a second at most however many there are.\n", useWrites)
 	b.WriteString("\n## Unit costs\n\n| what | measured |\n|---|---|\n")
 	for _, u := range c.table() {
 		fmt.Fprintf(&b, "| %s | %s %s |\n", u.name, number(u.value), u.unit)
 	}
-	b.WriteString("\n## Fleets\n\nMemory is that of the whole process, drawn out from what was measured with one sandbox and with many.\n\n" +
+	b.WriteString("\n## Fleets\n\nMemory is of the whole process, computed from that with one sandbox and with many.\n\n" +
 		"| sandboxes | come and go, a second | API writes a second | of the measured API server | gateways | cores for requests, with their Envoys | of each | memory of each gateway " +
 		"| watch bytes a second, each | all | a poll of each |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, n := range []float64{10_000, 100_000, 1_000_000} {
@@ -104,16 +103,14 @@ func scale(r *result.Result, c costs) string {
 func limits(c costs) string {
 	l := c.of(1_000_000)
 	full := c.request(activePods)
-	return fmt.Sprintf("\n## Where it ends\n\n1. **Writes to the API server.** One like the measured, which shares its cores with everything else, is busy with writes alone at about %.0f such sandboxes; longer\n"+
-		"   lives move that in proportion. What is done: a claim that waits writes nothing but one note on its pool for all that wait, a request to a sandbox that has a pod writes\n"+
-		"   nothing at all, `lastActive` is written at most %.0f times a second in all, and a claim is two writes. Beyond it a fleet is several clusters, each with its own gateways,\n"+
-		"   behind a name or a balancer that knows which: nothing in Sandlane is shared between clusters, and an ID does not say where it lives, so whoever hands IDs out must remember it.\n"+
-		"2. **Envoy's CPU with many upstream hosts.** A request costs %s µs of CPU where an Envoy has %d of them, so one gateway that serves %.0f active sandboxes needs %s cores\n"+
-		"   for a request a second each. What is done: nothing in Envoy; more gateways with fewer active sandboxes each cost less in all, if requests for a sandbox keep to one of them.\n"+
-		"3. **Every gateway watches everything.** Its memory (%s MB at 1,000,000) and its watch bytes grow with the fleet, not with its share of it. What is done:\n"+
-		"   records of a few hundred bytes in place of objects (%s bytes a pod against %s in client-go's informer, %s if that is told to forget what nobody reads). A pod's event is\n"+
-		"   mostly what the kubelet and managedFields say, which a watch cannot leave out.\n"+
-		"4. **The fence waits for all gateways**, so the slowest of them decides when a released address may serve again; no request waits for it, and the next pod warms meanwhile.\n",
-		math.Floor(c.limit()/100)*100, useWrites, number(full.micros), full.sandboxes, activePods, number(activePods*rate*full.micros/1e6),
+	return fmt.Sprintf("\n## Where it ends\n\n"+
+		"1. **Writes to the API server.** One like the measured, which shares its cores with everything else, is full at about %.0f such sandboxes; longer lives move that in proportion.\n"+
+		"   Beyond it a fleet is several clusters, each with gateways of its own. An ID does not say where it lives: what hands IDs out must remember it.\n"+
+		"2. **Envoy's CPU with many upstream hosts.** A request costs %s µs of CPU with %d of them, so %.0f active sandboxes at one gateway need %s cores\n"+
+		"   for a request a second each. More gateways with fewer active sandboxes cost less, if requests for a sandbox keep to one of them.\n"+
+		"3. **Every gateway watches everything.** Its memory (%s MB at 1,000,000) and watch bytes grow with the fleet, though a pod takes %s bytes\n"+
+		"   (%s in client-go's informer, %s stripped).\n"+
+		"4. **The fence waits for all gateways**: the slowest decides when a released address may serve again. No request waits for it.\n",
+		math.Floor(c.limit()/100)*100, number(full.micros), full.sandboxes, activePods, number(activePods*rate*full.micros/1e6),
 		number(l.memory), number(c.podBytes), number(c.informerBytes), number(c.strippedBytes))
 }
