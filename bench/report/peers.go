@@ -43,7 +43,7 @@ var peers = []peer{
 	{
 		"writes to the API server a claim", "23.2 to 24.2",
 		"https://github.com/cocoonstack/sandbox-operator/issues/33", "2026-09-23",
-		"bursts of 200 claims, a pool of 40; ours of a whole life: scale.md", "",
+		"bursts of 200 claims, a pool of 40; ours is of a whole life", "control/life/sandlane/writes",
 	},
 	{
 		"what ext_proc adds to a request", "3 ms on average",
