@@ -105,7 +105,8 @@ func poolPolicy(o Options) policy {
 }
 
 // sandboxPolicy: a gateway makes sandboxes in namespaces with pools, binds and
-// ends them. Of namespace and pool the CRD says that they never change.
+// ends them. Of namespace and env the CRD says that they never change, of pool that it
+// changes only with the binding of a sandbox with an env.
 func sandboxPolicy(o Options) policy {
 	return policy{
 		group: groupSandlane, version: "*", resource: "sandboxes", scope: admissionv1.ClusterScope,

@@ -34,7 +34,7 @@ func TestSandboxRefusals(t *testing.T) {
 	for _, tc := range []struct{ name, spec, want string }{
 		{"no namespace", `{pool: p}`, "spec.namespace: Required value"},
 		{"empty namespace", `{namespace: "", pool: p}`, "spec.namespace"},
-		{"no pool", `{namespace: default}`, "spec.pool: Required value"},
+		{"no pool", `{namespace: default}`, "pool is required"},
 		{"end without a reason", `{namespace: default, pool: p, end: {at: "2026-01-01T00:00:00Z"}}`, "spec.end.reason: Required value"},
 		{"unknown end reason", `{namespace: default, pool: p, end: {reason: Bored, at: "2026-01-01T00:00:00Z"}}`, `"IdleTimeout"`},
 		{"end at no time", `{namespace: default, pool: p, end: {reason: Deleted, at: soon}}`, "date-time"},

@@ -8,8 +8,8 @@ const (
 	LabelPhase = "sandlane.dev/phase"
 	// LabelSandboxID is the sandbox that the pod backs. Absent while unclaimed.
 	LabelSandboxID = "sandlane.dev/sandbox-id"
-	// LabelEnv is the env that the claim came through. Absent without one, which
-	// is always so yet: there are no envs.
+	// LabelEnv is the env that the claim came through; absent without one. On a pool
+	// it is the env whose member the pool is.
 	LabelEnv = "sandlane.dev/env"
 	// LabelRules is RulesOwn on a pod whose sandbox has a NetworkPolicy of its own,
 	// which the namespace's base policy then leaves alone. Absent on others.
@@ -74,6 +74,13 @@ const (
 	// AnnotationLastCreate is the RFC 3339 time at which the pool was last asked
 	// for a sandbox. Nothing writes or reads it yet.
 	AnnotationLastCreate = "sandlane.dev/last-create"
+	// AnnotationDraining is on the pool of a member that its env has no more: no claim
+	// goes there, and it is deleted with its last pod.
+	AnnotationDraining = "sandlane.dev/draining"
+	// AnnotationCluster is the cluster ID whose entry in the env the pool is of.
+	AnnotationCluster = "sandlane.dev/cluster-id"
+	// AnnotationAdopted is the UID of the env that was made for a pool which had none.
+	AnnotationAdopted = "sandlane.dev/adopted"
 	// AnnotationAliases are further names by which users of the REST API may ask
 	// for the pool, separated by commas.
 	AnnotationAliases = "sandlane.dev/aliases"

@@ -188,6 +188,10 @@ type SandboxPoolStatus struct {
 	// writes it yet.
 	// +optional
 	WaitingClaims int32 `json:"waitingClaims"`
+	// AutoScaling is what the autoscaler remembers of a pool that is a member of an
+	// env.
+	// +optional
+	AutoScaling *PoolAutoScaling `json:"autoScaling,omitempty"`
 	// Selector selects the pool's idle pods, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`
@@ -198,11 +202,58 @@ type SandboxPoolStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// PoolAutoScaling is what the autoscaler remembers of a pool. All times are the
+// leading controller's.
+type PoolAutoScaling struct {
+	// IdleZeroSince is since when no pod has been idle; unset while one is.
+	// +optional
+	IdleZeroSince *metav1.Time `json:"idleZeroSince,omitempty"`
+	// +optional
+	LastScaleUpTime *metav1.Time `json:"lastScaleUpTime,omitempty"`
+	// LastScaleUpAttemptTime and LastScaleUpAttemptResult are of the last step up that
+	// was wanted, whether or not it could be made.
+	// +optional
+	LastScaleUpAttemptTime *metav1.Time `json:"lastScaleUpAttemptTime,omitempty"`
+	// +optional
+	LastScaleUpAttemptResult ScaleUpResult `json:"lastScaleUpAttemptResult,omitempty"`
+	// +optional
+	LastScaleDownTime *metav1.Time `json:"lastScaleDownTime,omitempty"`
+	// SaturatedUntil is until when the pool counts as unable to grow.
+	// +optional
+	SaturatedUntil *metav1.Time `json:"saturatedUntil,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ScaleUpResult is how a step up ended.
+// +kubebuilder:validation:Enum=Enough;JustRight;Insufficient;Failed
+type ScaleUpResult string
+
+// The results of a step up.
+const (
+	// ScaleUpEnough: all that was wanted was ordered, and more would have been allowed.
+	ScaleUpEnough ScaleUpResult = "Enough"
+	// ScaleUpJustRight: all that was wanted was ordered, up to a bound.
+	ScaleUpJustRight ScaleUpResult = "JustRight"
+	// ScaleUpInsufficient: a bound, a quota or the nodes allow less than is wanted.
+	ScaleUpInsufficient ScaleUpResult = "Insufficient"
+	// ScaleUpFailed: the order could not be written.
+	ScaleUpFailed ScaleUpResult = "Failed"
+)
+
 // Pool condition types.
 const (
 	PoolConditionAvailable = "Available"
 	PoolConditionScaling   = "Scaling"
 	PoolConditionDegraded  = "Degraded"
+)
+
+// Reasons of the condition Available of a pool that drains (AnnotationDraining).
+const (
+	// PoolReasonDraining: the pool still has pods.
+	PoolReasonDraining = "Draining"
+	// PoolReasonDrained: it has none, and makes none.
+	PoolReasonDrained = "Drained"
 )
 
 // SandboxPoolList is a list of SandboxPools.

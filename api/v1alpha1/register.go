@@ -16,6 +16,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&SandboxTemplate{}, &SandboxTemplateList{},
 		&SandboxPool{}, &SandboxPoolList{},
+		&SandboxEnv{}, &SandboxEnvList{},
 		&Sandbox{}, &SandboxList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)

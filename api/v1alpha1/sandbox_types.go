@@ -34,7 +34,9 @@ type Sandbox struct {
 // SandboxSpec says what a sandbox is and which pod backs it.
 //
 // +kubebuilder:validation:XValidation:rule="self.__namespace__ == oldSelf.__namespace__",message="namespace is immutable"
-// +kubebuilder:validation:XValidation:rule="self.pool == oldSelf.pool",message="pool is immutable"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.env) == has(self.env) && (!has(self.env) || self.env == oldSelf.env)",message="env is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.pool) || (has(self.env) && !has(self.binding))",message="pool is required, but for a sandbox with an env and without a binding"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.pool) == has(self.pool) && (!has(self.pool) || self.pool == oldSelf.pool)) || (has(self.env) && has(self.pool) && has(self.binding) && (!has(oldSelf.binding) || self.binding.claimID != oldSelf.binding.claimID))",message="pool is immutable, but for a sandbox with an env in the write that sets or replaces binding"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(self.end) && self.end == oldSelf.end)",message="end is final"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(oldSelf.binding) == has(self.binding) && (!has(self.binding) || self.binding == oldSelf.binding))",message="binding cannot change once the sandbox has ended"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.createdAt) == has(self.createdAt) && (!has(self.createdAt) || self.createdAt == oldSelf.createdAt)",message="createdAt is immutable"
@@ -43,10 +45,18 @@ type SandboxSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	// Pool names the SandboxPool that the pod comes from.
+	// Env names the SandboxEnv (same namespace) whose member the pool is.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	Pool string `json:"pool"`
+	Env string `json:"env,omitempty"`
+	// Pool names the SandboxPool that the pod comes from. Of a sandbox with an env it
+	// is that of the last binding: it may be unset until there is one, and changes
+	// with it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Pool string `json:"pool,omitempty"`
 	// Team owns the sandbox. Empty for one made by a public first request.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
