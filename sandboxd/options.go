@@ -59,6 +59,9 @@ type Options struct {
 	// Score is how likely the kernel ends this process, see process.OpenScore; nil
 	// leaves commands with the same. Serve closes it.
 	Score *os.File
+	// Freezer stops and continues all else that runs in the sandbox; nil: it cannot be
+	// frozen.
+	Freezer Freezer
 	// Log gets a line for what fails without failing a request; nil means nowhere.
 	Log io.Writer
 }
@@ -85,6 +88,10 @@ const (
 	initKeyEnv = ownPrefix + "INIT_KEY"
 	podUIDEnv  = ownPrefix + "POD_UID"
 )
+
+// belowReaperEnv is set for a sandboxd that another sandboxd, the first process of its
+// container, has started.
+const belowReaperEnv = ownPrefix + "BELOW_REAPER"
 
 // runDir is where E2B's programs look for the files that name their sandbox.
 const runDir = "/run/e2b"

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandlane/sandlane/sandboxd/freeze"
 	"github.com/sandlane/sandlane/sandboxd/process"
 	"github.com/sandlane/sandlane/sandboxd/reap"
 )
@@ -42,11 +43,16 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	if os.Getpid() == 1 {
+		_ = os.Setenv(belowReaperEnv, "1")
 		code, err := reap.Run("/proc/self/exe", os.Args)
 		if err != nil {
 			_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
 		}
 		return code
+	}
+	// Only then does all else in the PID namespace belong to the sandbox.
+	if os.Getppid() == 1 && os.Getenv(belowReaperEnv) != "" && options.Home == "" {
+		options.Freezer = freeze.New()
 	}
 	if err := serve(ctx, options, stderr); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sandboxd:", err)

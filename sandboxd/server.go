@@ -43,6 +43,7 @@ type Server struct {
 	filesystem *filesystem.Service
 	usage      *usage.Meter
 	http       *http.Server
+	rest       *rest
 }
 
 // New returns a server that is not listening yet.
@@ -78,10 +79,13 @@ func New(options Options) *Server {
 		filesystem: filesystem.New(caller),
 		usage:      &usage.Meter{Disk: home(caller)},
 	}
+	s.rest = newRest(options.Freezer, s.processes)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.http = &http.Server{
-		Handler:           state.Guard(s.routes(caller)),
+		Handler:           s.rest.guard(state.Guard(s.routes(caller))),
+		ConnContext:       ownConnection,
+		ConnState:         s.rest.connections.note,
 		Protocols:         protocols,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
@@ -106,7 +110,9 @@ func (s *Server) routes(caller *caller) http.Handler {
 	mux.HandleFunc("GET /envs", caller.Envs)
 	mux.HandleFunc("GET /init", caller.Challenge)
 	mux.HandleFunc("POST /init", s.init(caller))
-	for _, path := range []string{"/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"} {
+	mux.HandleFunc("POST /freeze", s.order(caller, "freeze", s.rest.freeze))
+	mux.HandleFunc("POST /unfreeze", s.order(caller, "unfreeze", s.rest.unfreeze))
+	for _, path := range []string{"/collapse", "/fsfreeze", "/fsthaw", "/upgrade"} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, _ *http.Request) {
 			access.Error(w, http.StatusNotImplemented, "sandboxd has nothing behind "+path+": pausing is the business of the machine around it")
 		})
@@ -142,6 +148,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	}
 	_ = s.http.Close()
+	s.rest.end() // what is stopped would not hear that it is to end
 	stopRelay()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/identity"
 )
 
-// signatureHeader carries the signature of /init, in base64.
+// signatureHeader carries the signature of /init, or of an order, in base64.
 const signatureHeader = "Sandlane-Init-Signature"
 
 const maxInitBody = 4 << 20
@@ -65,11 +65,13 @@ func (s *State) Init(w http.ResponseWriter, r *http.Request) {
 // signed reports whether a gateway has signed this /init for this pod and this
 // process. Without a key to check it by every /init counts as signed.
 func (s *State) signed(header http.Header, body []byte) bool {
-	if s.options.InitKey == nil {
-		return true
-	}
+	return s.options.InitKey == nil || s.verify(header, s.initMessage(header, body))
+}
+
+// verify reports whether the header has a gateway's signature of the message.
+func (s *State) verify(header http.Header, message []byte) bool {
 	signature, err := base64.StdEncoding.DecodeString(header.Get(signatureHeader))
-	return err == nil && ed25519.Verify(s.options.InitKey, s.initMessage(header, body), signature)
+	return err == nil && ed25519.Verify(s.options.InitKey, message, signature)
 }
 
 // initMessage is what is signed; package agent of the gateway builds the same.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +20,7 @@ type Launched struct {
 // its own (SysProcAttr.Setsid). The service does not end it at Close. Call Wait.
 func (s *Service) Launch(cmd *exec.Cmd) (*Launched, error) {
 	p := &proc{cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
-	if err := s.begin(p); err != nil {
+	if err := s.begin(context.Background(), p); err != nil {
 		return nil, err
 	}
 	return &Launched{p: p, log: func() { s.logStarved(p) }}, nil
@@ -40,8 +41,14 @@ func (l *Launched) Signal(sig syscall.Signal) { _, _ = l.p.signal(sig) }
 // it left in the background, such as a server, goes on.
 func (l *Launched) Abandon() { l.p.timeOut() }
 
-// begin starts a process with the commands' score.
-func (s *Service) begin(p *proc) error {
+// begin starts a process with the commands' score, once the sandbox is not frozen and if
+// ctx has not ended by then.
+func (s *Service) begin(ctx context.Context, p *proc) error {
+	forked, err := s.holding.starting(ctx)
+	if err != nil {
+		return err
+	}
+	defer forked()
 	kills := s.kills.count()
 	p.starved = func(state *os.ProcessState) bool { return s.kills.ended(state, kills) }
 	if err := s.score.start(p.cmd.Start); err != nil {

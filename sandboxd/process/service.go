@@ -49,6 +49,7 @@ type Caller interface {
 type Service struct {
 	caller   Caller
 	registry registry
+	holding  holding
 	score    *oomScore
 	kills    *oomKills
 	log      io.Writer

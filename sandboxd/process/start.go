@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +16,7 @@ import (
 // start runs cmd with pipes or a terminal as the request asks. The returned
 // process is running and nothing reads its output yet: subscribe, then call the
 // returned function, which returns at the end of the process.
-func (s *Service) start(cmd *exec.Cmd, req *processpb.StartRequest, user users.User) (*proc, func(), error) {
+func (s *Service) start(ctx context.Context, cmd *exec.Cmd, req *processpb.StartRequest, user users.User) (*proc, func(), error) {
 	p := &proc{config: req.GetProcess(), tag: req.Tag, cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
 	var child []*os.File
 	defer func() { closeAll(child) }()
@@ -27,7 +28,7 @@ func (s *Service) start(cmd *exec.Cmd, req *processpb.StartRequest, user users.U
 		child, pumps, err = p.openPipes(req.Stdin == nil || req.GetStdin(), user)
 	}
 	if err == nil {
-		err = s.begin(p)
+		err = s.begin(ctx, p)
 	}
 	if err != nil {
 		closeAll(p.outputs)

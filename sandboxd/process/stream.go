@@ -30,15 +30,15 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.Star
 	if err != nil {
 		return err
 	}
-	p, run, err := s.start(cmd, req.Msg, user)
+	p, run, err := s.start(ctx, cmd, req.Msg, user)
 	if err != nil {
 		return err
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		timer := time.AfterFunc(time.Until(deadline), p.timeOut)
+		stop := s.holding.at(deadline, p.timeOut)
 		wait := run
 		run = func() {
-			defer timer.Stop()
+			defer stop()
 			wait()
 		}
 	}

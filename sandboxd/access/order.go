@@ -1,0 +1,39 @@
+package access
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/sandlane/sandlane/sandboxd/identity"
+)
+
+// generationHeader carries the generation of an order.
+const generationHeader = "Sandlane-Generation"
+
+// Order reads an order of the control plane, such as "freeze", and returns its
+// generation. It is signed for this pod, this process and this sandbox, as /init is; but
+// without a key to check it by no order counts as signed, and before /init there is
+// nothing to give orders about. What is refused is answered here.
+func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (generation int64, ok bool) {
+	generation, err := strconv.ParseInt(r.Header.Get(generationHeader), 10, 64)
+	if err != nil || generation < 1 {
+		Error(w, http.StatusBadRequest, "invalid generation")
+		return 0, false
+	}
+	if s.options.InitKey == nil || !s.verify(r.Header, s.orderMessage(r.Header, order, generation)) {
+		Error(w, http.StatusUnauthorized, "unauthorized access, /"+order+" is for the control plane only")
+		return 0, false
+	}
+	if _, claimed := s.token(); !claimed {
+		Error(w, http.StatusConflict, "the sandbox is not initialised")
+		return 0, false
+	}
+	return generation, true
+}
+
+// orderMessage is what is signed; package agent of the gateway builds the same.
+func (s *State) orderMessage(header http.Header, order string, generation int64) []byte {
+	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%d\n",
+		order, s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), generation)
+}

@@ -1,0 +1,54 @@
+package sandboxd
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// connections are those of clients that are open. Its zero value has none; it is safe
+// for concurrent use.
+type connections struct {
+	mu   sync.Mutex
+	open map[net.Conn]struct{}
+}
+
+// note is http.Server's ConnState.
+func (c *connections) note(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		if c.open == nil {
+			c.open = map[net.Conn]struct{}{}
+		}
+		c.open[conn] = struct{}{}
+	case http.StateClosed, http.StateHijacked:
+		delete(c.open, conn)
+	}
+}
+
+// closeAllBut closes every connection but one.
+func (c *connections) closeAllBut(spared net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.open {
+		if conn != spared {
+			_ = conn.Close() // its handler notes the end
+		}
+	}
+}
+
+type connectionKey struct{}
+
+// ownConnection is http.Server's ConnContext.
+func ownConnection(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// connectionOf returns the connection of a request's context; nil without one.
+func connectionOf(ctx context.Context) net.Conn {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	return conn
+}

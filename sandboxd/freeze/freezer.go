@@ -1,0 +1,172 @@
+package freeze
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Freezer stops and continues the processes of a PID namespace. Make it with New. It is
+// safe for concurrent use.
+type Freezer struct {
+	proc string // where the processes are shown
+	self int
+
+	mu      sync.Mutex       // guards the rest; held for a whole Freeze or Thaw
+	stopped []process        // in the order in which they were stopped
+	asleep  map[process]bool // of those, what sleeps in the kernel and stops when it wakes
+}
+
+// process is one that was seen: its number may be another's later.
+type process struct {
+	pid   int
+	start uint64 // in clock ticks since the machine's start
+}
+
+// New returns a Freezer of this process's PID namespace: its own, with a PID 1 that may
+// go on. What the sandbox is not alone with must not be frozen.
+func New() *Freezer {
+	return &Freezer{proc: "/proc", self: unix.Getpid(), asleep: map[process]bool{}}
+}
+
+// Freeze returns when all processes are stopped. What is frozen already stays so, and
+// what has come since is stopped too. On an error, which may be the context's, nothing
+// that a Freeze stopped is left stopped.
+func (f *Freezer) Freeze(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.freeze(ctx); err != nil {
+		return errors.Join(fmt.Errorf("stopping the sandbox's processes: %w", err), f.thaw())
+	}
+	return nil
+}
+
+// Thaw continues what Freeze stopped. A process that cannot be continued does not keep
+// the others; the error names it, and the next Thaw tries it again.
+func (f *Freezer) Thaw() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.thaw()
+}
+
+// freeze stops generation after generation until a look at all processes shows none
+// that still runs. What was stopped may have been continued by one that was not: each
+// look judges all anew. mu is held.
+func (f *Freezer) freeze(ctx context.Context) error {
+	for {
+		all, err := f.list()
+		if err != nil {
+			return err
+		}
+		next := f.generation(all)
+		if len(next) == 0 {
+			return nil
+		}
+		for _, p := range next {
+			if err := f.stop(p); err != nil {
+				return err
+			}
+		}
+		if err := f.awaitStopped(ctx, next); err != nil {
+			return err
+		}
+	}
+}
+
+// generation returns the processes that run and whose parents do not.
+func (f *Freezer) generation(all map[int]seen) (next []process) {
+	never := func(pid int) bool { return pid == 1 || pid == f.self }
+	for pid, s := range all {
+		if never(pid) || f.halted(s) {
+			continue
+		}
+		// A process that was put into the namespace from outside has no parent in it.
+		parent, known := all[s.parent]
+		if !known || never(s.parent) || f.halted(parent) {
+			next = append(next, s.process)
+		}
+	}
+	return next
+}
+
+// halted reports whether a process runs no code of its own. One that sleeps in the
+// kernel counts once it was signalled and has not stopped for a while.
+func (f *Freezer) halted(s seen) bool {
+	return s.state == halted || s.state == inKernel && f.asleep[s.process]
+}
+
+// stop signals one process and notes it. One that is over by now is no error.
+func (f *Freezer) stop(p process) error {
+	switch err := unix.Kill(p.pid, unix.SIGSTOP); err {
+	case nil:
+		if !slices.Contains(f.stopped, p) {
+			f.stopped = append(f.stopped, p)
+		}
+	case unix.ESRCH:
+	default:
+		return fmt.Errorf("process %d: %w", p.pid, err)
+	}
+	return nil
+}
+
+const (
+	maxLook = 2 * time.Millisecond // between two looks at a process that is to stop
+	// sleepPatience is how long a signalled process may sleep in the kernel before it
+	// counts as stopped, which it is when it comes back. One that waits for its child
+	// to execute a program (vfork) comes back only when the child does.
+	sleepPatience = 50 * time.Millisecond
+)
+
+// awaitStopped returns when none of the processes runs any more.
+func (f *Freezer) awaitStopped(ctx context.Context, all []process) error {
+	begun := time.Now()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for wait := 20 * time.Microsecond; ; wait = min(2*wait, maxLook) {
+		patient := time.Since(begun) < sleepPatience
+		all = slices.DeleteFunc(all, func(p process) bool {
+			s, err := f.look(p.pid)
+			switch {
+			case gone(err), err == nil && s.process != p:
+				return true
+			case err == nil && s.state == inKernel && !patient:
+				f.asleep[p] = true
+				return true
+			}
+			return err == nil && s.state == halted
+		})
+		if len(all) == 0 {
+			return nil
+		}
+		pause.Reset(wait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return fmt.Errorf("process %d does not stop: %w", all[0].pid, ctx.Err())
+		}
+	}
+}
+
+// thaw continues all that was stopped, the last first. mu is held.
+func (f *Freezer) thaw() error {
+	var left []process
+	var failed []error
+	for _, p := range slices.Backward(f.stopped) {
+		if s, err := f.look(p.pid); err == nil && s.process != p {
+			continue // over, and its number is another's
+		}
+		if err := unix.Kill(p.pid, unix.SIGCONT); err != nil && err != unix.ESRCH {
+			left = append(left, p)
+			failed = append(failed, fmt.Errorf("continuing process %d: %w", p.pid, err))
+		}
+	}
+	slices.Reverse(left)
+	f.stopped = left
+	clear(f.asleep)
+	return errors.Join(failed...)
+}

@@ -1,0 +1,99 @@
+package freeze
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// states lists the processes of the container that run, but for PID 1, the freezer and
+// what lists them.
+const states = `sh for p in /proc/[0-9]*; do s=$(sed 's/.*) //;s/ .*//' $p/stat 2>/dev/null); n=$(cat $p/comm 2>/dev/null); case $n in exe|sed|cat|'') ;; *) [ ${p#/proc/} = $$ ] || [ $(sed 's/.*) . //;s/ .*//' $p/stat) = $$ ] || echo $n:$s;; esac; done | sort`
+
+func (c *container) running() (left []string) {
+	c.t.Helper()
+	for one := range strings.SplitSeq(c.want(states), "|") {
+		if name, state, ok := strings.Cut(one, ":"); ok && !strings.ContainsAny(state, "TtZX") {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// Loops, a shell with jobs, a shell on a terminal, and one that starts processes as fast
+// as it can: all stand still, and none notices. A hundred cycles and more.
+func TestFreezeAndThaw(t *testing.T) {
+	c := newContainer(t)
+	c.want(`run exec >loops 2>&1; set -m; for i in 1 2 3; do (while :; do :; done) & done; sleep 1000 & wait; echo "wait returned"`)
+	c.want(`run exec >forks 2>&1; while :; do /bin/true; (exit 0); done`)
+	c.want(`pty while :; do sleep 0.01; done`)
+	c.want(`run exec 2>/dev/null; n=0; while :; do n=$((n+1)); echo $n > count; done`)
+	c.want(`sh for i in $(seq 100); do [ -s count ] && exit; sleep 0.05; done`)
+	var longest time.Duration
+	for cycle := range 120 {
+		took, err := time.ParseDuration(c.want("freeze"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		longest = max(longest, took)
+		if cycle%10 == 0 {
+			if left := c.running(); len(left) > 0 {
+				t.Fatalf("cycle %d: these run: %v", cycle, left)
+			}
+			if a, b := c.want("sh cat count"), c.want("sh sleep 0.02; cat count"); a != b {
+				t.Fatalf("cycle %d: a loop counted on from %s to %s", cycle, a, b)
+			}
+		}
+		c.want("thaw")
+	}
+	if said := c.want(`sh cat loops forks; grep -ai stopped pty; true`); said != "" {
+		t.Errorf("shells have noticed: %s", said)
+	}
+	if left := c.running(); len(left) < 7 {
+		t.Errorf("only these run on: %v", left)
+	}
+	t.Logf("the longest freeze took %s", longest)
+}
+
+// What was stopped before a freeze is stopped after the thaw; the rest runs.
+func TestStoppedBefore(t *testing.T) {
+	c := newContainer(t)
+	stopped := c.want(`run exec sleep 1000`)
+	running := c.want(`run exec sleep 1000`)
+	c.want("sh kill -STOP " + stopped + `; until grep -q '^State:.T' /proc/` + stopped + `/status; do :; done`)
+	c.want("freeze")
+	c.want("thaw")
+	state := func(pid string) string { return c.want(`sh sed -n 's/^State:.\(.\).*/\1/p' /proc/` + pid + `/status`) }
+	if a, b := state(stopped), state(running); a != "T" || b == "T" {
+		t.Errorf("that which was stopped before is in state %s, the other in %s", a, b)
+	}
+}
+
+// A child is never seen stopped by a parent that runs: a supervisor that asks for stops
+// (WUNTRACED) hears of none.
+func TestParentsHearOfNoStop(t *testing.T) {
+	c := newContainer(t)
+	c.want("supervise")
+	c.want(`sh until [ $(pgrep -fc 'while :') -ge 8 ]; do sleep 0.02; done`)
+	for range 100 {
+		c.want("freeze")
+		c.want("thaw")
+	}
+	if heard := c.want("sh cat heard 2>/dev/null; true"); heard != "" {
+		t.Errorf("a parent heard: %s", heard)
+	}
+}
+
+// The command's name may hold anything.
+func TestParseStat(t *testing.T) {
+	line := "7 (a) T 1 (b) S 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 0 0\n"
+	got, err := parseStat([]byte(line))
+	if err != nil || got != (stat{running, 3, 12345}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "7 (a", "7 (a) S 3", "7 (a) SS 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345", "7 (a) S x 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 0"} {
+		if _, err := parseStat([]byte(bad)); err == nil {
+			t.Errorf("%q parses", bad)
+		}
+	}
+}

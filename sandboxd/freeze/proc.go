@@ -1,0 +1,140 @@
+package freeze
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// seen is what /proc shows of a process.
+type seen struct {
+	process
+	parent int
+	state  state
+}
+
+// state is what the threads of a process do.
+type state int
+
+const (
+	running  state = iota // at least one runs, or waits for what may come at any time
+	inKernel              // none runs, and one sleeps so that no signal wakes it
+	halted                // stopped, traced or over
+)
+
+// stateOf reads the letter of proc(5).
+func stateOf(letter byte) state {
+	switch letter {
+	case 'T', 't', 'Z', 'X', 'x':
+		return halted
+	case 'D':
+		return inKernel
+	}
+	return running
+}
+
+// list returns all processes of the namespace by their number.
+func (f *Freezer) list() (map[int]seen, error) {
+	dir, err := os.Open(f.proc)
+	if err != nil {
+		return nil, fmt.Errorf("listing the processes: %w", err)
+	}
+	names, err := dir.Readdirnames(-1)
+	_ = dir.Close()
+	if err != nil {
+		return nil, fmt.Errorf("listing the processes: %w", err)
+	}
+	all := make(map[int]seen, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		s, err := f.look(pid)
+		switch {
+		case err == nil:
+			all[pid] = s
+		case !gone(err):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// errGone says that a process is over.
+var errGone = errors.New("the process is over")
+
+func gone(err error) bool { return errors.Is(err, errGone) }
+
+// look reads one process.
+func (f *Freezer) look(pid int) (seen, error) {
+	folder := filepath.Join(f.proc, strconv.Itoa(pid))
+	main, err := readStat(filepath.Join(folder, "stat"))
+	if err != nil {
+		return seen{}, err
+	}
+	s := seen{process{pid, main.start}, main.parent, main.state}
+	if s.state == running {
+		return s, nil
+	}
+	// The main thread may have ended, or have stopped first.
+	tasks, err := os.ReadDir(filepath.Join(folder, "task"))
+	if err != nil {
+		return seen{}, goneOr(err)
+	}
+	for _, task := range tasks {
+		thread, err := readStat(filepath.Join(folder, "task", task.Name(), "stat"))
+		if err == nil {
+			s.state = min(s.state, thread.state)
+		} else if !gone(err) {
+			return seen{}, err
+		}
+	}
+	return s, nil
+}
+
+// stat is what a stat file says of a thread.
+type stat struct {
+	state  state
+	parent int
+	start  uint64
+}
+
+func readStat(path string) (stat, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return stat{}, goneOr(err)
+	}
+	return parseStat(text)
+}
+
+// parseStat reads PID (COMMAND) STATE PPID … START: the command may hold anything, so
+// what follows begins after the last bracket.
+func parseStat(text []byte) (stat, error) {
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	const letter, parent, start = 0, 1, 19 // of proc(5), less the first two
+	if len(fields) <= start || len(fields[letter]) != 1 {
+		return stat{}, fmt.Errorf("a process's stat is %q", text)
+	}
+	s := stat{state: stateOf(fields[letter][0])}
+	var err, err2 error
+	s.parent, err = strconv.Atoi(string(fields[parent]))
+	s.start, err2 = strconv.ParseUint(string(fields[start]), 10, 64)
+	if err := errors.Join(err, err2); err != nil {
+		return stat{}, fmt.Errorf("a process's stat is %q: %w", text, err)
+	}
+	return s, nil
+}
+
+// goneOr turns what reading a process that is over fails with into errGone.
+func goneOr(err error) error {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return errGone
+	}
+	return fmt.Errorf("reading a process: %w", err)
+}

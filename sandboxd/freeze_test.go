@@ -1,0 +1,189 @@
+package sandboxd
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+)
+
+// stubFreezer notes what it is asked for.
+type stubFreezer struct {
+	mu     sync.Mutex
+	asked  []string
+	fails  error
+	during func()
+}
+
+func (f *stubFreezer) Freeze(context.Context) error {
+	if f.during != nil {
+		f.during()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, "freeze")
+	return f.fails
+}
+
+func (f *stubFreezer) Thaw() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, "thaw")
+	return f.fails
+}
+
+// order sends a signed order for the sandbox and returns the status.
+func (g *gateway) order(a *agent, order string, generation int64, headers ...string) int {
+	a.t.Helper()
+	_, answer := a.do("GET", "/init", "")
+	var challenge struct{ Nonce string }
+	if err := json.Unmarshal([]byte(answer), &challenge); err != nil || challenge.Nonce == "" {
+		a.t.Fatalf("GET /init: %s: %v", answer, err)
+	}
+	message := fmt.Sprintf("sandlane %s 1\n%q\n%q\n%q\n%d\n", order, g.podUID, challenge.Nonce, "i0", generation)
+	signature := base64.StdEncoding.EncodeToString(ed25519.Sign(g.private, []byte(message)))
+	all := append([]string{"Sandlane-Sandbox-Id", "i0", "Sandlane-Generation", fmt.Sprint(generation), "Sandlane-Init-Signature", signature}, headers...)
+	res, _ := a.do("POST", "/"+order, "", all...)
+	return res.StatusCode
+}
+
+// frozenAgent is an initialised sandboxd with a stub for its freezer.
+func frozenAgent(t *testing.T) (*gateway, *agent, *stubFreezer) {
+	g, f := newGateway("pod-1"), &stubFreezer{}
+	a := newAgent(t, g.options(Options{Freezer: f}))
+	g.init(a, 204, "", `{}`)
+	return g, a, f
+}
+
+// An order counts for one pod, process, sandbox, kind and generation; nobody in the
+// sandbox can make one, and without a key there are none.
+func TestOrdersAreSigned(t *testing.T) {
+	g, a, f := frozenAgent(t)
+	for what, headers := range map[string][]string{
+		"no signature":       {"Sandlane-Init-Signature", ""},
+		"another generation": {"Sandlane-Generation", "8"},
+		"another sandbox":    {"Sandlane-Sandbox-Id", "i1"},
+	} {
+		if status := g.order(a, "freeze", 7, headers...); status != 401 {
+			t.Errorf("%s: %d", what, status)
+		}
+	}
+	if status := (&gateway{"pod-2", g.private}).order(a, "freeze", 7); status != 401 {
+		t.Errorf("for another pod: %d", status)
+	}
+	if status := newGateway("pod-1").order(a, "freeze", 7); status != 401 {
+		t.Errorf("by another key: %d", status)
+	}
+	for _, generation := range []int64{0, -1} {
+		if status := g.order(a, "freeze", generation); status != 400 {
+			t.Errorf("generation %d: %d", generation, status)
+		}
+	}
+	before := newAgent(t, g.options(Options{Freezer: f}))
+	if status := g.order(before, "freeze", 7); status != 409 {
+		t.Errorf("before /init: %d", status)
+	}
+	open := newAgent(t, Options{Freezer: f})
+	if status := g.order(open, "freeze", 7); status != 401 {
+		t.Errorf("without a key: %d", status)
+	}
+	without := newAgent(t, g.options(Options{}))
+	g.init(without, 204, "", `{}`)
+	if status := g.order(without, "freeze", 7); status != 501 {
+		t.Errorf("without a freezer: %d", status)
+	}
+	if len(f.asked) != 0 {
+		t.Errorf("the freezer was asked to %v", f.asked)
+	}
+}
+
+// The latest generation wins, whatever order it arrives in; the same again is no news.
+func TestOlderOrdersAreRefused(t *testing.T) {
+	g, a, f := frozenAgent(t)
+	for i, c := range []struct {
+		order      string
+		generation int64
+		status     int
+	}{
+		{"unfreeze", 2, 204}, {"freeze", 1, 409}, {"freeze", 2, 409}, {"freeze", 3, 204}, {"freeze", 3, 204},
+		{"unfreeze", 3, 409}, {"freeze", 4, 204}, {"unfreeze", 9, 204}, {"unfreeze", 9, 204}, {"freeze", 4, 409}, {"freeze", 8, 409},
+	} {
+		if status := g.order(a, c.order, c.generation); status != c.status {
+			t.Errorf("%d: %s of generation %d: %d, want %d", i, c.order, c.generation, status, c.status)
+		}
+	}
+	if got := fmt.Sprint(f.asked); got != "[freeze thaw]" {
+		t.Errorf("the freezer was asked to %s", got)
+	}
+}
+
+// While it is frozen a sandbox answers nothing but its control plane; streams are cut
+// off, by which SDKs know, before anything is stopped.
+func TestFrozenAnswersNothing(t *testing.T) {
+	g, a, f := frozenAgent(t)
+	stream := a.start(shell("sleep 1000"))
+	over, cut := make(chan error, 1), false
+	go func() {
+		for stream.Receive() {
+		}
+		over <- stream.Err()
+	}()
+	f.during = func() {
+		select {
+		case err := <-over:
+			cut = err != nil // or the command would seem to have ended
+		case <-time.After(patience):
+		}
+	}
+	if status := g.order(a, "freeze", 1); status != 204 || !cut {
+		t.Fatalf("freeze: %d, the stream was cut off: %v", status, cut)
+	}
+	for _, path := range []string{"/health", "/metrics", "/files?path=/etc/hostname", "/envs"} {
+		if res, _ := a.do("GET", path, ""); res.StatusCode != http.StatusBadGateway {
+			t.Errorf("%s: %d", path, res.StatusCode)
+		}
+	}
+	_, err := a.processes.List(t.Context(), connect.NewRequest(&processpb.ListRequest{}))
+	if err == nil {
+		t.Error("a frozen sandbox lists its processes")
+	}
+	if status := g.order(a, "unfreeze", 2); status != 204 {
+		t.Fatalf("unfreeze: %d", status)
+	}
+	a.want(204, "", "GET", "/health", "")
+}
+
+// A freeze that fails leaves the sandbox as it was.
+func TestFailedFreeze(t *testing.T) {
+	g, a, f := frozenAgent(t)
+	f.fails = errors.New("no")
+	if status := g.order(a, "freeze", 1); status != 500 {
+		t.Fatalf("freeze: %d", status)
+	}
+	a.want(204, "", "GET", "/health", "")
+	f.fails = nil
+	if status := g.order(a, "freeze", 1); status != 204 {
+		t.Fatalf("freeze again: %d", status)
+	}
+	f.fails = errors.New("no")
+	if status := g.order(a, "unfreeze", 2); status != 500 {
+		t.Fatalf("unfreeze: %d", status)
+	}
+	if res, _ := a.do("GET", "/health", ""); res.StatusCode != http.StatusBadGateway {
+		t.Errorf("it answers although it may be frozen: %d", res.StatusCode)
+	}
+	f.fails = nil
+	if status := g.order(a, "unfreeze", 2); status != 204 {
+		t.Fatalf("unfreeze again: %d", status)
+	}
+}
