@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// surviveIdle counts as four seconds (docs/design/decisions/shortest-idle-timeout.md).
+	// surviveIdle counts as four seconds (package idletimeout).
 	surviveIdle     = 3 * time.Second
 	surviveTime     = time.Minute
 	survivors       = 3
