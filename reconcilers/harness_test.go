@@ -134,7 +134,7 @@ func (w *world) clear() {
 // next start.
 func (w *world) start() {
 	w.t.Helper()
-	cfg := kubetest.Config(w.t)
+	cfg := kubetest.ControllerConfig(w.t)
 	kubetest.Scope(cfg, w.ns)
 	if w.watchLag > 0 {
 		cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return lagging{base, w.watchLag} })
