@@ -98,7 +98,7 @@ func poolPolicy(o Options) policy {
 			{o.mayHavePools("request.namespace"), "writes to pools in namespaces with pools only"},
 			{"object.spec == oldObject.spec", "changes no pool's spec"},
 			{labelsNow + " == " + labelsBefore, "changes no pool's labels"},
-			{sameKeys(annotationsNow, annotationsBefore, "k == "+quote(v1alpha1.AnnotationScaleUpPending)), "changes one annotation of a pool, " + v1alpha1.AnnotationScaleUpPending},
+			{sameKeys(annotationsNow, annotationsBefore, "k in "+list(v1alpha1.AnnotationScaleUpPending, v1alpha1.AnnotationLastCreate)), "changes two annotations of a pool, " + v1alpha1.AnnotationScaleUpPending + " and " + v1alpha1.AnnotationLastCreate},
 			{same("metadata.finalizers", "metadata.ownerReferences"), "changes neither finalizers nor owners of a pool"},
 		},
 	}

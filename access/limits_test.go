@@ -29,6 +29,7 @@ func TestGatewayWritesPools(t *testing.T) {
 	gateway, ns := as(t, o, access.Gateway), kubetest.Namespace(t)
 	for patch, ok := range map[string]bool{
 		`{"metadata":{"annotations":{"sandlane.dev/scale-up-pending":"2026-01-01T00:00:00Z"}}}`: true,
+		`{"metadata":{"annotations":{"sandlane.dev/last-create":"2026-01-01T00:00:00Z"}}}`:      true,
 		`{"metadata":{"annotations":{"sandlane.dev/aliases":"base"}}}`:                          false,
 		`{"metadata":{"labels":{"a":"b"}}}`:                                                     false,
 		`{"metadata":{"finalizers":["a.b/c"]}}`:                                                 false,

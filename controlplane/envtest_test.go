@@ -77,8 +77,8 @@ func TestRealLeaseLifecycle(t *testing.T) {
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: a.Membership, Fencer: cache,
 		Activity: &fakeActivity{report: ActivityReport{Source: "s", Known: true, Entries: []Activity{{"x", "c", time.Second}}}},
-		Releaser: &fakeReleaser{},
-		Drain:    func(context.Context) error { return nil },
+		Releaser: &fakeReleaser{}, Demand: &fakeDemand{},
+		Drain: func(context.Context) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,7 @@ func (m *MembershipMetrics) serve(g *Membership) { m.member.Store(g) }
 // ControllerMetrics are a controller's metrics of its gateways.
 type ControllerMetrics struct {
 	rounds, unanswered, revoked, lost prometheus.Counter
+	demandUnanswered                  prometheus.Counter
 	latency                           prometheus.Histogram
 	gateways, expired                 prometheus.Gauge
 }
@@ -50,10 +51,11 @@ type ControllerMetrics struct {
 // NewControllerMetrics registers a controller's metrics; nil registers none.
 func NewControllerMetrics(reg prometheus.Registerer) *ControllerMetrics {
 	m := &ControllerMetrics{
-		rounds:     counter("fence_rounds_total", "Rounds in which gateways were asked to acknowledge fences."),
-		unanswered: counter("gateway_calls_unanswered_total", "Calls that a gateway did not answer, or not as the holder of its lease."),
-		revoked:    counter("lease_revocations_total", "Lease holders overwritten since the gateway did not acknowledge a fence."),
-		lost:       counter("gateways_lost_total", "Gateways that stopped or were replaced and had not handed over what they knew of use: idle time counts anew."),
+		rounds:           counter("fence_rounds_total", "Rounds in which gateways were asked to acknowledge fences."),
+		unanswered:       counter("gateway_calls_unanswered_total", "Calls that a gateway did not answer, or not as the holder of its lease."),
+		revoked:          counter("lease_revocations_total", "Lease holders overwritten since the gateway did not acknowledge a fence."),
+		lost:             counter("gateways_lost_total", "Gateways that stopped or were replaced and had not handed over what they knew of use: idle time counts anew."),
+		demandUnanswered: counter("demand_calls_unanswered_total", "Polls of what waits for pods that a gateway did not answer: nothing shrinks for five seconds after each."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "fence_seconds",
 			Help:    "Time from the first request for a fence until every gateway had acknowledged it or lost its lease.",
@@ -68,7 +70,7 @@ func NewControllerMetrics(reg prometheus.Registerer) *ControllerMetrics {
 			Help: "Gateways whose lease is over and whose pod is not. Nothing is released for idleness while one of them does not answer.",
 		}),
 	}
-	register(reg, m.rounds, m.unanswered, m.revoked, m.lost, m.latency, m.gateways, m.expired)
+	register(reg, m.rounds, m.unanswered, m.demandUnanswered, m.revoked, m.lost, m.latency, m.gateways, m.expired)
 	return m
 }
 

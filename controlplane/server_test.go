@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,9 +31,10 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	demand := &fakeDemand{pools: []PoolDemand{{Namespace: "ns", Pool: "p", Waiting: []uint64{7}, Oldest: time.Minute, Created: -5}}}
 	member, fences, use := &fixedMember{}, &fakeFencer{}, &fakeActivity{report: ActivityReport{Source: "now", Cursor: 9}}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{},
+		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{}, Demand: demand,
 		Drain: func(context.Context) error { return errors.New("draining already") },
 	})
 	if err != nil {
@@ -71,7 +73,15 @@ func TestServer(t *testing.T) {
 	if c := use.cursors; len(c) != 2 || c[1] != 0 {
 		t.Errorf("cursors %v: a cursor of another source must count as 0", c)
 	}
-	if n := member.reached.Load(); n != 5 {
+	d, err := stub.PoolDemand(t.Context(), &controlplanepb.PoolDemandRequest{})
+	if err != nil || d.GetHolder() != "a/1" || len(d.GetPools()) != 1 {
+		t.Fatalf("demand: %v, %v", d, err)
+	}
+	if p := d.GetPools()[0]; p.GetNamespace() != "ns" || p.GetPool() != "p" || !slices.Equal(p.GetWaiting(), []uint64{7}) ||
+		p.GetOldestNanos() != int64(time.Minute) || p.GetCreatedNanos() != -1 {
+		t.Errorf("demand: %v", p)
+	}
+	if n := member.reached.Load(); n != 6 {
 		t.Errorf("reached %d times, want once a call", n)
 	}
 }
@@ -82,7 +92,7 @@ func TestServerReportsAFailedListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{},
+		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{}, Demand: &fakeDemand{},
 		Drain: func(context.Context) error { return nil },
 	})
 	if err != nil {

@@ -138,6 +138,7 @@ type gateway struct {
 	s        *simulation
 	fences   *fakeFencer
 	use      *fakeActivity
+	demand   fakeDemand
 	releases fakeReleaser
 	service  *Server
 	server   context.CancelFunc
@@ -162,7 +163,7 @@ func (s *simulation) listen(name, instance string) *gateway {
 	})
 	l := bufconn.Listen(1 << 20)
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Releaser: &g.releases,
+		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Demand: &g.demand, Releaser: &g.releases,
 		Drain:  func(context.Context) error { g.log.add("drain"); return nil },
 		Placed: func(place, gateways int) { g.use.placedAt(place, gateways) },
 		TLS:    s.gateways.TLS, Log: s.gateways.Log,
@@ -255,6 +256,32 @@ func (f *fakeReleaser) set(answer func(ctx context.Context) ([]string, bool)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer = answer
+}
+
+// fakeDemand says what it is told to.
+type fakeDemand struct {
+	mu    sync.Mutex
+	pools []PoolDemand
+	asked int
+}
+
+func (f *fakeDemand) PoolDemand() []PoolDemand {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return f.pools
+}
+
+func (f *fakeDemand) set(pools ...PoolDemand) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pools = pools
+}
+
+func (f *fakeDemand) polls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
 }
 
 type fakeActivity struct {

@@ -41,6 +41,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 	}
 	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
 		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: usage{g.usage, g.index},
+		Demand:   demand{g.set, g.creates},
 		Releaser: releaser{g.usage, g.poller, g.cache},
 		Drain:    func(context.Context) error { g.drain.begin(); return nil },
 		Placed:   g.set.Place,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
@@ -59,6 +60,7 @@ type gateway struct {
 	// controlTLS is nil on a unix socket without TLS.
 	controlTLS *controlplane.Credentials
 	extproc    *extproc.Server
+	creates    *lastcreate.Tracker
 	readiness  *agent.Readiness
 	ended      *endings
 	api        *apiPart
@@ -99,6 +101,7 @@ func (g *gateway) run(ctx context.Context) error {
 	parts.Go(func() error { return g.index.Start(back) })
 	parts.Go(func() error { return g.keys.Start(back) })
 	parts.Go(func() error { return g.poller.Start(back) })
+	parts.Go(func() error { return g.creates.Start(back) })
 	parts.Go(func() error {
 		if err := g.fast.settle(back, g.drain.admin); err != nil {
 			return err

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"hash/fnv"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/agent"
@@ -35,8 +37,17 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 	seed := fnv.New64a()
 	_, _ = seed.Write([]byte(g.o.Name))
 	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)), schedule.WithSeed(seed.Sum64()), schedule.WithLogger(g.o.Log))
+	g.creates = lastcreate.NewTracker(c, 0)
+	g.creates.OnFailure(func(pools int, err error) {
+		g.o.Log.Warn("when pools were last asked for a sandbox could not be noted", "pools", pools, "error", err)
+	})
+	g.creates.Known(func(pool types.NamespacedName) (string, bool) {
+		info, ok := g.index.Pool(pool.Namespace, pool.Name)
+		return info.LastCreate, ok
+	})
 	g.wake = activation.New(activation.Options{
 		Client: c, Schedulers: g.set.Get, Cache: g.cache, Stamp: g.usage.Stamp, Ready: ready,
+		Asked: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
 		Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
 	})
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
@@ -67,6 +78,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*i
 		func() error { return g.cache.RegisterMetrics(g.reg) },
 		func() error { return g.index.RegisterMetrics(g.reg) },
 		func() error { return live.RegisterMetrics(g.reg) },
+		func() error { return g.creates.RegisterMetrics(g.reg) },
 		func() error { return g.poller.RegisterMetrics(g.reg) },
 	} {
 		if err := register(); err != nil {

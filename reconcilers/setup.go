@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
@@ -50,6 +51,9 @@ type Options struct {
 	SandboxReadyHook sandboxpool.SandboxReadyHook
 	IdleNotifier     sandboxpool.IdleNotifier
 	PluginManager    sandboxpool.PluginManager
+	// Demand and Woken: see sandboxpool.SandboxPoolReconciler.
+	Demand sandboxpool.Demand
+	Woken  <-chan event.GenericEvent
 	// InitKey: see sandboxpool.SandboxPoolReconciler.
 	InitKey func(context.Context) (sandboxpool.InitKey, error)
 	// Registerer takes the metrics; nil registers none.
@@ -90,6 +94,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		SandboxReadyHook: o.SandboxReadyHook,
 		IdleNotifier:     o.IdleNotifier,
 		PluginManager:    o.PluginManager,
+		Demand:           o.Demand,
+		Woken:            o.Woken,
 		InitKey:          o.InitKey,
 
 		Metrics: sandboxpool.NewMetrics(o.Registerer),

@@ -50,6 +50,9 @@ const (
 	// warming again.
 	AnnotationRecycling = "sandlane.dev/recycling"
 	AnnotationRecycled  = "sandlane.dev/recycled"
+	// AnnotationOrdered is on a pod that was made for a claim that waited, beyond the
+	// pool's replicas. It stays for a while when the claim does not.
+	AnnotationOrdered = "sandlane.dev/ordered"
 	// AnnotationStop is the StopRecord of the claim that is over, as JSON.
 	AnnotationStop = "sandlane.dev/stop"
 	// AnnotationFailureReason and AnnotationFailureMessage say why a pod is failed.
@@ -69,10 +72,10 @@ const PodConditionReachable = "sandlane.dev/Reachable"
 // Annotations on SandboxPools.
 const (
 	// AnnotationScaleUpPending is the RFC 3339 time at which claims last began to
-	// find no idle pod. It stays, and nothing reads it yet.
+	// find no idle pod. It wakes the controller, which takes it away when no claim waits.
 	AnnotationScaleUpPending = "sandlane.dev/scale-up-pending"
 	// AnnotationLastCreate is the RFC 3339 time at which the pool was last asked
-	// for a sandbox. Nothing writes or reads it yet.
+	// for a sandbox, a few seconds late.
 	AnnotationLastCreate = "sandlane.dev/last-create"
 	// AnnotationDraining is on the pool of a member that its env has no more: no claim
 	// goes there, and it is deleted with its last pod.

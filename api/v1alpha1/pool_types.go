@@ -13,6 +13,7 @@ import (
 // +kubebuilder:printcolumn:name="Wanted",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idle`
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.running`
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waitingClaims`
 // +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.maxPods`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -32,7 +33,8 @@ type SandboxPool struct {
 // +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.templateRef)",message="set exactly one of template and templateRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.allow)",message="allow is for a SandboxTemplate alone: a pool refers to one by templateRef"
 type SandboxPoolSpec struct {
-	// Replicas is the number of idle pods wanted.
+	// Replicas is the number of idle pods wanted. Pods for claims that wait are made
+	// besides, so 0 keeps no pods and serves all the same.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	// +kubebuilder:default=1
@@ -73,6 +75,13 @@ type SandboxPoolSpec struct {
 	// means nobody.
 	// +optional
 	FirstRequest *FirstRequest `json:"firstRequest,omitempty"`
+	// ScaleDownProtection is how long an idle pod that is too many is kept, so that a
+	// claim on its way wins. Unset means 2s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
+	ScaleDownProtection *metav1.Duration `json:"scaleDownProtection,omitempty"`
 }
 
 // TemplateRef names a SandboxTemplate.
@@ -184,8 +193,7 @@ type SandboxPoolStatus struct {
 	Stopping int32 `json:"stopping"`
 	// +optional
 	Failed int32 `json:"failed"`
-	// WaitingClaims is for claims that wait for a pod, over all gateways. Nothing
-	// writes it yet.
+	// WaitingClaims counts the sandboxes whose claims wait for a pod, over all gateways.
 	// +optional
 	WaitingClaims int32 `json:"waitingClaims"`
 	// AutoScaling is what the autoscaler remembers of a pool that is a member of an

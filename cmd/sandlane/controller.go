@@ -170,8 +170,12 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
+	demands, woken := pollDemand(gateways)
+	if err := mgr.Add(demands); err != nil {
+		return err
+	}
 	err = reconcilers.Setup(mgr, reconcilers.Options{
-		Fencer: gateways, LastActive: gateways,
+		Fencer: gateways, LastActive: gateways, Demand: demands, Woken: woken,
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
 		},

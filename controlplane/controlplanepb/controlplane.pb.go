@@ -390,6 +390,177 @@ func (x *Activity) GetAgeNanos() int64 {
 	return 0
 }
 
+type PoolDemandRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolDemandRequest) Reset() {
+	*x = PoolDemandRequest{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolDemandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolDemandRequest) ProtoMessage() {}
+
+func (x *PoolDemandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolDemandRequest.ProtoReflect.Descriptor instead.
+func (*PoolDemandRequest) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{6}
+}
+
+type PoolDemandResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Holder string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	// Pools where nothing waits, and which this process was not asked for, are left out.
+	Pools         []*PoolDemand `protobuf:"bytes,2,rep,name=pools,proto3" json:"pools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolDemandResponse) Reset() {
+	*x = PoolDemandResponse{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolDemandResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolDemandResponse) ProtoMessage() {}
+
+func (x *PoolDemandResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolDemandResponse.ProtoReflect.Descriptor instead.
+func (*PoolDemandResponse) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PoolDemandResponse) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *PoolDemandResponse) GetPools() []*PoolDemand {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+// PoolDemand is what one gateway knows of the demand for a pool. Ages, not times, so
+// that clocks need not agree.
+type PoolDemand struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Pool      string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	// A hash of the ID of each sandbox that waits for a pod: one that waits at several
+	// gateways counts once.
+	Waiting []uint64 `protobuf:"fixed64,3,rep,packed,name=waiting,proto3" json:"waiting,omitempty"`
+	// How long the longest of them has waited.
+	OldestNanos int64 `protobuf:"varint,4,opt,name=oldest_nanos,json=oldestNanos,proto3" json:"oldest_nanos,omitempty"`
+	// How long ago the pool was last asked for a sandbox; -1: not by this process.
+	CreatedNanos  int64 `protobuf:"varint,5,opt,name=created_nanos,json=createdNanos,proto3" json:"created_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolDemand) Reset() {
+	*x = PoolDemand{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolDemand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolDemand) ProtoMessage() {}
+
+func (x *PoolDemand) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolDemand.ProtoReflect.Descriptor instead.
+func (*PoolDemand) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PoolDemand) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PoolDemand) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *PoolDemand) GetWaiting() []uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+func (x *PoolDemand) GetOldestNanos() int64 {
+	if x != nil {
+		return x.OldestNanos
+	}
+	return 0
+}
+
+func (x *PoolDemand) GetCreatedNanos() int64 {
+	if x != nil {
+		return x.CreatedNanos
+	}
+	return 0
+}
+
 type PrepareReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Releases      []*Release             `protobuf:"bytes,1,rep,name=releases,proto3" json:"releases,omitempty"`
@@ -399,7 +570,7 @@ type PrepareReleaseRequest struct {
 
 func (x *PrepareReleaseRequest) Reset() {
 	*x = PrepareReleaseRequest{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +582,7 @@ func (x *PrepareReleaseRequest) String() string {
 func (*PrepareReleaseRequest) ProtoMessage() {}
 
 func (x *PrepareReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +595,7 @@ func (x *PrepareReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareReleaseRequest.ProtoReflect.Descriptor instead.
 func (*PrepareReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{6}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PrepareReleaseRequest) GetReleases() []*Release {
@@ -448,7 +619,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +631,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +644,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{7}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Release) GetSandboxId() string {
@@ -517,7 +688,7 @@ type PrepareReleaseResponse struct {
 
 func (x *PrepareReleaseResponse) Reset() {
 	*x = PrepareReleaseResponse{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +700,7 @@ func (x *PrepareReleaseResponse) String() string {
 func (*PrepareReleaseResponse) ProtoMessage() {}
 
 func (x *PrepareReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +713,7 @@ func (x *PrepareReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareReleaseResponse.ProtoReflect.Descriptor instead.
 func (*PrepareReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{8}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PrepareReleaseResponse) GetHolder() string {
@@ -574,7 +745,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +757,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +770,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{9}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{12}
 }
 
 type DrainResponse struct {
@@ -611,7 +782,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +794,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +807,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{10}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainResponse) GetHolder() string {
@@ -676,7 +847,18 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
 	"\bclaim_id\x18\x02 \x01(\tR\aclaimId\x12\x1b\n" +
-	"\tage_nanos\x18\x03 \x01(\x03R\bageNanos\"V\n" +
+	"\tage_nanos\x18\x03 \x01(\x03R\bageNanos\"\x13\n" +
+	"\x11PoolDemandRequest\"h\n" +
+	"\x12PoolDemandResponse\x12\x16\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder\x12:\n" +
+	"\x05pools\x18\x02 \x03(\v2$.sandlane.controlplane.v1.PoolDemandR\x05pools\"\xa0\x01\n" +
+	"\n" +
+	"PoolDemand\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x18\n" +
+	"\awaiting\x18\x03 \x03(\x06R\awaiting\x12!\n" +
+	"\foldest_nanos\x18\x04 \x01(\x03R\voldestNanos\x12#\n" +
+	"\rcreated_nanos\x18\x05 \x01(\x03R\fcreatedNanos\"V\n" +
 	"\x15PrepareReleaseRequest\x12=\n" +
 	"\breleases\x18\x01 \x03(\v2!.sandlane.controlplane.v1.ReleaseR\breleases\"x\n" +
 	"\aRelease\x12\x1d\n" +
@@ -692,11 +874,13 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x06in_use\x18\x03 \x03(\tR\x05inUse\"\x0e\n" +
 	"\fDrainRequest\"'\n" +
 	"\rDrainResponse\x12\x16\n" +
-	"\x06holder\x18\x01 \x01(\tR\x06holder2\x9b\x03\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder2\x84\x04\n" +
 	"\aGateway\x12X\n" +
 	"\x05Fence\x12&.sandlane.controlplane.v1.FenceRequest\x1a'.sandlane.controlplane.v1.FenceResponse\x12g\n" +
 	"\n" +
-	"LastActive\x12+.sandlane.controlplane.v1.LastActiveRequest\x1a,.sandlane.controlplane.v1.LastActiveResponse\x12s\n" +
+	"LastActive\x12+.sandlane.controlplane.v1.LastActiveRequest\x1a,.sandlane.controlplane.v1.LastActiveResponse\x12g\n" +
+	"\n" +
+	"PoolDemand\x12+.sandlane.controlplane.v1.PoolDemandRequest\x1a,.sandlane.controlplane.v1.PoolDemandResponse\x12s\n" +
 	"\x0ePrepareRelease\x12/.sandlane.controlplane.v1.PrepareReleaseRequest\x1a0.sandlane.controlplane.v1.PrepareReleaseResponse\x12X\n" +
 	"\x05Drain\x12&.sandlane.controlplane.v1.DrainRequest\x1a'.sandlane.controlplane.v1.DrainResponseB:Z8github.com/sandlane/sandlane/controlplane/controlplanepbb\x06proto3"
 
@@ -712,7 +896,7 @@ func file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP() []byte {
 	return file_sandlane_controlplane_v1_controlplane_proto_rawDescData
 }
 
-var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
 	(*FenceRequest)(nil),           // 0: sandlane.controlplane.v1.FenceRequest
 	(*Fence)(nil),                  // 1: sandlane.controlplane.v1.Fence
@@ -720,29 +904,35 @@ var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
 	(*LastActiveRequest)(nil),      // 3: sandlane.controlplane.v1.LastActiveRequest
 	(*LastActiveResponse)(nil),     // 4: sandlane.controlplane.v1.LastActiveResponse
 	(*Activity)(nil),               // 5: sandlane.controlplane.v1.Activity
-	(*PrepareReleaseRequest)(nil),  // 6: sandlane.controlplane.v1.PrepareReleaseRequest
-	(*Release)(nil),                // 7: sandlane.controlplane.v1.Release
-	(*PrepareReleaseResponse)(nil), // 8: sandlane.controlplane.v1.PrepareReleaseResponse
-	(*DrainRequest)(nil),           // 9: sandlane.controlplane.v1.DrainRequest
-	(*DrainResponse)(nil),          // 10: sandlane.controlplane.v1.DrainResponse
+	(*PoolDemandRequest)(nil),      // 6: sandlane.controlplane.v1.PoolDemandRequest
+	(*PoolDemandResponse)(nil),     // 7: sandlane.controlplane.v1.PoolDemandResponse
+	(*PoolDemand)(nil),             // 8: sandlane.controlplane.v1.PoolDemand
+	(*PrepareReleaseRequest)(nil),  // 9: sandlane.controlplane.v1.PrepareReleaseRequest
+	(*Release)(nil),                // 10: sandlane.controlplane.v1.Release
+	(*PrepareReleaseResponse)(nil), // 11: sandlane.controlplane.v1.PrepareReleaseResponse
+	(*DrainRequest)(nil),           // 12: sandlane.controlplane.v1.DrainRequest
+	(*DrainResponse)(nil),          // 13: sandlane.controlplane.v1.DrainResponse
 }
 var file_sandlane_controlplane_v1_controlplane_proto_depIdxs = []int32{
 	1,  // 0: sandlane.controlplane.v1.FenceRequest.fences:type_name -> sandlane.controlplane.v1.Fence
 	5,  // 1: sandlane.controlplane.v1.LastActiveResponse.activities:type_name -> sandlane.controlplane.v1.Activity
-	7,  // 2: sandlane.controlplane.v1.PrepareReleaseRequest.releases:type_name -> sandlane.controlplane.v1.Release
-	0,  // 3: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
-	3,  // 4: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
-	6,  // 5: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
-	9,  // 6: sandlane.controlplane.v1.Gateway.Drain:input_type -> sandlane.controlplane.v1.DrainRequest
-	2,  // 7: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
-	4,  // 8: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
-	8,  // 9: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
-	10, // 10: sandlane.controlplane.v1.Gateway.Drain:output_type -> sandlane.controlplane.v1.DrainResponse
-	7,  // [7:11] is the sub-list for method output_type
-	3,  // [3:7] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	8,  // 2: sandlane.controlplane.v1.PoolDemandResponse.pools:type_name -> sandlane.controlplane.v1.PoolDemand
+	10, // 3: sandlane.controlplane.v1.PrepareReleaseRequest.releases:type_name -> sandlane.controlplane.v1.Release
+	0,  // 4: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
+	3,  // 5: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
+	6,  // 6: sandlane.controlplane.v1.Gateway.PoolDemand:input_type -> sandlane.controlplane.v1.PoolDemandRequest
+	9,  // 7: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
+	12, // 8: sandlane.controlplane.v1.Gateway.Drain:input_type -> sandlane.controlplane.v1.DrainRequest
+	2,  // 9: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
+	4,  // 10: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
+	7,  // 11: sandlane.controlplane.v1.Gateway.PoolDemand:output_type -> sandlane.controlplane.v1.PoolDemandResponse
+	11, // 12: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
+	13, // 13: sandlane.controlplane.v1.Gateway.Drain:output_type -> sandlane.controlplane.v1.DrainResponse
+	9,  // [9:14] is the sub-list for method output_type
+	4,  // [4:9] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_sandlane_controlplane_v1_controlplane_proto_init() }
@@ -756,7 +946,7 @@ func file_sandlane_controlplane_v1_controlplane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandlane_controlplane_v1_controlplane_proto_rawDesc), len(file_sandlane_controlplane_v1_controlplane_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Gateway_Fence_FullMethodName          = "/sandlane.controlplane.v1.Gateway/Fence"
 	Gateway_LastActive_FullMethodName     = "/sandlane.controlplane.v1.Gateway/LastActive"
+	Gateway_PoolDemand_FullMethodName     = "/sandlane.controlplane.v1.Gateway/PoolDemand"
 	Gateway_PrepareRelease_FullMethodName = "/sandlane.controlplane.v1.Gateway/PrepareRelease"
 	Gateway_Drain_FullMethodName          = "/sandlane.controlplane.v1.Gateway/Drain"
 )
@@ -41,6 +42,9 @@ type GatewayClient interface {
 	Fence(ctx context.Context, in *FenceRequest, opts ...grpc.CallOption) (*FenceResponse, error)
 	// LastActive returns what was in use since the cursor.
 	LastActive(ctx context.Context, in *LastActiveRequest, opts ...grpc.CallOption) (*LastActiveResponse, error)
+	// PoolDemand returns what waits for pods now, and when pools were last asked for
+	// sandboxes.
+	PoolDemand(ctx context.Context, in *PoolDemandRequest, opts ...grpc.CallOption) (*PoolDemandResponse, error)
 	// PrepareRelease holds new requests of the claims, then says which of them are
 	// in use. What is held stays so until its token is off the Sandbox, or the
 	// sandbox has ended.
@@ -72,6 +76,16 @@ func (c *gatewayClient) LastActive(ctx context.Context, in *LastActiveRequest, o
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LastActiveResponse)
 	err := c.cc.Invoke(ctx, Gateway_LastActive_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *gatewayClient) PoolDemand(ctx context.Context, in *PoolDemandRequest, opts ...grpc.CallOption) (*PoolDemandResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PoolDemandResponse)
+	err := c.cc.Invoke(ctx, Gateway_PoolDemand_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +124,9 @@ type GatewayServer interface {
 	Fence(context.Context, *FenceRequest) (*FenceResponse, error)
 	// LastActive returns what was in use since the cursor.
 	LastActive(context.Context, *LastActiveRequest) (*LastActiveResponse, error)
+	// PoolDemand returns what waits for pods now, and when pools were last asked for
+	// sandboxes.
+	PoolDemand(context.Context, *PoolDemandRequest) (*PoolDemandResponse, error)
 	// PrepareRelease holds new requests of the claims, then says which of them are
 	// in use. What is held stays so until its token is off the Sandbox, or the
 	// sandbox has ended.
@@ -132,6 +149,9 @@ func (UnimplementedGatewayServer) Fence(context.Context, *FenceRequest) (*FenceR
 }
 func (UnimplementedGatewayServer) LastActive(context.Context, *LastActiveRequest) (*LastActiveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LastActive not implemented")
+}
+func (UnimplementedGatewayServer) PoolDemand(context.Context, *PoolDemandRequest) (*PoolDemandResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PoolDemand not implemented")
 }
 func (UnimplementedGatewayServer) PrepareRelease(context.Context, *PrepareReleaseRequest) (*PrepareReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PrepareRelease not implemented")
@@ -196,6 +216,24 @@ func _Gateway_LastActive_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_PoolDemand_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PoolDemandRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).PoolDemand(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_PoolDemand_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).PoolDemand(ctx, req.(*PoolDemandRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Gateway_PrepareRelease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PrepareReleaseRequest)
 	if err := dec(in); err != nil {
@@ -246,6 +284,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LastActive",
 			Handler:    _Gateway_LastActive_Handler,
+		},
+		{
+			MethodName: "PoolDemand",
+			Handler:    _Gateway_PoolDemand_Handler,
 		},
 		{
 			MethodName: "PrepareRelease",

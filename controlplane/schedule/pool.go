@@ -13,8 +13,8 @@ import (
 
 // tellPool notes on the SandboxPool, once per time that requests wait, that
 // claims find no idle pod. The mutex is held. A note that could not be written
-// is tried again by the next request that finds nothing. Nobody relies on it:
-// nothing reads it yet (ROADMAP.md).
+// is tried again by the next request that finds nothing. It only saves the controller
+// the time until its next poll of what waits.
 func (s *PoolScheduler) tellPool() {
 	if s.told {
 		return

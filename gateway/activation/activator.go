@@ -56,6 +56,9 @@ type Options struct {
 	// Known returns what this gateway knows of a sandbox whose pod runs, without asking
 	// anybody; nil if it knows none. Nil means that it never knows.
 	Known func(id string) *Known
+	// Asked is told of each request for a new sandbox, whatever becomes of it. It must
+	// not block. Nil: not called.
+	Asked func(namespace, pool string)
 	// MaxParked bounds the requests that wait, DefaultMaxParked if 0.
 	MaxParked int
 	// Metrics counts nowhere if nil.
@@ -104,6 +107,9 @@ func (a *Activator) Activate(ctx context.Context, r Request) error {
 		}
 	}
 	r.MayClaim = r.MayClaim || r.New
+	if r.New && a.o.Asked != nil {
+		a.o.Asked(r.Namespace, r.Pool)
+	}
 	err := a.wait(ctx, r)
 	a.o.Metrics.activated(err, time.Since(start))
 	return err

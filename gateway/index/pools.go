@@ -18,6 +18,8 @@ type PoolInfo struct {
 	Aliases []string
 	// Deleting: the pool is on its way out; nothing should be claimed from it.
 	Deleting bool
+	// LastCreate is the pool's annotation of that name.
+	LastCreate string
 	// Spec is shared: do not change it.
 	Spec *v1alpha1.SandboxPoolSpec
 }
@@ -72,7 +74,8 @@ func (x *Index) setPool(o *v1alpha1.SandboxPool) {
 	key := poolKey{o.Namespace, o.Name}
 	info := PoolInfo{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, CreatedAt: o.CreationTimestamp.Time,
-		Aliases: aliases(o.Annotations[v1alpha1.AnnotationAliases]), Deleting: o.DeletionTimestamp != nil, Spec: &o.Spec,
+		Aliases: aliases(o.Annotations[v1alpha1.AnnotationAliases]), Spec: &o.Spec,
+		Deleting: o.DeletionTimestamp != nil, LastCreate: o.Annotations[v1alpha1.AnnotationLastCreate],
 	}
 	x.mu.Lock()
 	was, known := x.pools[key]

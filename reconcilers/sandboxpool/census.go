@@ -25,6 +25,9 @@ type counts struct {
 	recycling int
 	// spare are unclaimed pods that may be deleted, in the order to delete.
 	spare []*corev1.Pod
+	// ordered are those of the spare ones that were made for claims that waited and
+	// stay for now.
+	ordered map[*corev1.Pod]bool
 	// outdated are idle pods of another template; unavailableOutdated of them are
 	// not Ready.
 	outdated, unavailableOutdated int
@@ -74,6 +77,14 @@ func census(pods []openPod, settled map[string]int, hash string, pool *v1alpha1.
 	}
 	// What serves nobody yet goes first, then the longest idle.
 	sortSpare(c.spare, hash)
+	for _, pod := range c.spare {
+		if isOrdered(pod, now) {
+			if c.ordered == nil {
+				c.ordered = map[*corev1.Pod]bool{}
+			}
+			c.ordered[pod] = true
+		}
+	}
 	slices.SortStableFunc(c.waiting, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -123,6 +134,23 @@ func (c *counts) count(pod *corev1.Pod, hash string, waits bool) {
 	if !old {
 		c.proven++
 	}
+}
+
+// victims are n of the spare pods, in the order to delete: those that were ordered and
+// stay for now come last.
+func (c counts) victims(n int) []*corev1.Pod {
+	if len(c.ordered) == 0 {
+		return c.spare[:n]
+	}
+	order := make([]*corev1.Pod, 0, len(c.spare))
+	for _, stays := range []bool{false, true} {
+		for _, pod := range c.spare {
+			if c.ordered[pod] == stays {
+				order = append(order, pod)
+			}
+		}
+	}
+	return order[:n]
 }
 
 // sortSpare reads each pod's time once: a stock may be thousands.

@@ -17,8 +17,9 @@ import (
 const mostAtOnce = 64
 
 // create makes n pods in batches of 1, 2, 4, …, and stops at the first batch
-// with an error: a template that the API server refuses costs one request.
-func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, n int) (created int, err error) {
+// with an error: a template that the API server refuses costs one request. The first
+// ordered ones of them are marked as made for claims that wait.
+func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, n, ordered int) (created int, err error) {
 	initKey, err := r.initKey(ctx, tpl)
 	if err != nil {
 		r.Metrics.createFailed()
@@ -27,13 +28,16 @@ func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.Sandb
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	r.expectations.ExpectCreations(key, n)
 	for batch := 1; created < n; batch = min(2*batch, mostAtOnce) {
-		size := min(batch, n-created)
+		size, first := min(batch, n-created), created
 		errs := make([]error, size)
 		var group errgroup.Group
 		group.SetLimit(parallel)
 		for i := range size {
 			group.Go(func() error {
 				pod := newPod(pool, tpl)
+				if first+i < ordered {
+					pod.Annotations[v1alpha1.AnnotationOrdered] = "true"
+				}
 				giveInitKey(pod, initKey)
 				if errs[i] = controllerutil.SetControllerReference(pool, pod, r.Scheme); errs[i] == nil {
 					errs[i] = r.Client.Create(ctx, pod)

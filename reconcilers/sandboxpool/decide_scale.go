@@ -5,6 +5,10 @@ import "github.com/sandlane/sandlane/api/v1alpha1"
 // limits is what the pool asks for, and what its troubles allow.
 type limits struct {
 	replicas, maxPods int
+	// waiting is how many pods are wanted beyond the replicas, for claims that wait.
+	waiting int
+	// unknown: more claims may wait than that, so the pool does not shrink.
+	unknown bool
 	// probing: pods have not turned Ready lately, so one at a time is tried.
 	probing bool
 	// window, if above 0, is how many pods may be made at a time: the API server
@@ -15,12 +19,25 @@ type limits struct {
 	proven int
 }
 
-func limitsOf(pool *v1alpha1.SandboxPool, t troubles) limits {
-	l := limits{replicas: int(pool.Spec.Replicas), maxPods: int(pool.Spec.MaxPods), probing: t.unready != nil, proven: t.proven}
+func limitsOf(pool *v1alpha1.SandboxPool, t troubles, a asked) limits {
+	l := limits{
+		replicas: int(pool.Spec.Replicas), maxPods: int(pool.Spec.MaxPods), waiting: a.waiting, unknown: !a.known,
+		probing: t.unready != nil, proven: t.proven,
+	}
 	if t.refused != nil {
 		l.window = t.refused.window
 	}
 	return l
+}
+
+// wanted is the number of unclaimed pods to have: the replicas are the stock that is
+// left when all that wait are served. Each claim that lands takes a pod from it and its
+// sandbox from those that wait, so that a burst orders each of its pods once.
+func (l limits) wanted() int {
+	if l.maxPods == 0 {
+		return min(l.replicas+l.waiting, max(l.replicas, mostUnclaimed))
+	}
+	return l.replicas + l.waiting
 }
 
 // leastWaiting is how many pods may wait for their addresses in any pool, also in
@@ -36,7 +53,11 @@ type scaling struct {
 	// how many of the outdated idle ones because of their template. At most one of
 	// them is above 0.
 	remove, replace int
-	// full: maxPods keeps the pool from having spec.replicas unclaimed pods.
+	// ordered of those to create are for claims that wait.
+	ordered int
+	// held: pods are too many, and stay since it is not known what waits.
+	held bool
+	// full: maxPods keeps the pool from having as many unclaimed pods as are wanted.
 	full bool
 	// short: more pods are wanted than are made now, for lack of trust.
 	short bool
@@ -52,27 +73,35 @@ type scaling struct {
 // place: were it deleted first, the next might get the same one, and again. It is
 // stock once the address is free. It goes earlier if maxPods leaves no room for
 // another, or if too many wait.
+//
+// While it is not known what waits nothing goes for being too many; maxPods holds all
+// the same, and rollouts go on.
 func decideScale(c counts, l limits) scaling {
 	var s scaling
 	release := func(n int) { s.release = max(s.release, min(n, len(c.waiting))) }
-	if l.replicas == 0 {
+	if l.wanted() == 0 && !l.unknown {
 		release(len(c.waiting))
 	} else {
-		release(len(c.waiting) - max(l.replicas, leastWaiting))
+		release(len(c.waiting) - max(l.wanted(), leastWaiting))
 	}
 	if l.maxPods > 0 {
 		over := c.total - c.deleting - l.maxPods
 		release(over)
 		if over -= s.release; over > 0 && c.unclaimed() > 0 {
-			s.remove, s.full = min(max(over, c.unclaimed()-l.replicas), c.unclaimed()), true
+			if !l.unknown {
+				over = max(over, superfluous(c, l, 0))
+			}
+			s.remove, s.full = min(over, c.unclaimed()), true
 			return s
 		}
 	}
-	if over := c.unclaimed() - l.replicas - surge(c, l); over > 0 {
+	if over := superfluous(c, l, surge(c, l)); over > 0 && !l.unknown {
 		s.remove = over
 		return s
+	} else if over > 0 {
+		s.held = true
 	}
-	missing := l.replicas - c.coming()
+	missing := l.wanted() - c.coming()
 	s.create, s.replace = max(missing+surge(c, l), 0), replaceable(c, l)
 	if l.maxPods > 0 {
 		room := room(c, l)
@@ -85,7 +114,14 @@ func decideScale(c counts, l limits) scaling {
 		trusted = min(trusted, l.window)
 	}
 	s.create, s.short = trusted, trusted < s.create
+	s.ordered = s.create - min(s.create, max(l.replicas+surge(c, l)-c.coming(), 0))
 	return s
+}
+
+// superfluous is how many unclaimed pods are neither wanted, for the rollout's surge, nor
+// ordered for a claim and to stay for now.
+func superfluous(c counts, l limits, surge int) int {
+	return max(c.unclaimed()-max(l.wanted()+surge, len(c.ordered)), 0)
 }
 
 // trust is how many pods may be warming at a time: one, until one of the

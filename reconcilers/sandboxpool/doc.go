@@ -1,5 +1,6 @@
 // Package sandboxpool keeps the pods of a SandboxPool: spec.replicas unclaimed
-// ones within maxPods, each moved through its phases by conditional writes.
+// ones within maxPods, and one more for each claim that waits, each moved through its
+// phases by conditional writes.
 //
 // It is not the scheduler: it never claims a pod and never deletes one that may
 // be claimed. It does not end sandboxes, but for those of a pool that is being
@@ -34,9 +35,21 @@
 // they are too many, and to replace because of their template. It is carried out
 // only while the cache shows all that this process wrote (PoolExpectations).
 //
-//	idle, too many ──▶ marked ──two seconds──▶ deleted
+//	idle, too many ──▶ marked ──scaleDownProtection──▶ deleted
 //	                     ├──claimed──▶ (the delete fails by its resourceVersion)
 //	                     └──wanted again──▶ unmarked
+//
+// # Waiting claims
+//
+// Gateways say what waits (Demand), and the pool itself orders for it: no cooldown
+// delays a claim that waits. A sandbox counts until its claim is seen on a pod (claims),
+// so that W of them on an empty pool make W pods and the replicas, although each claim
+// empties a place. A pod that was ordered (annotation sandlane.dev/ordered) stays until
+// it is Ready and then idle for a minute, also when its sandbox has left; without
+// maxPods a pool has at most a hundred unclaimed pods by orders. While a gateway has
+// not answered nothing is deleted for being too many; that of an old template is
+// replaced, and maxPods holds. With replicas 0 a pool has no stock and serves all the
+// same, each time after a pod's start.
 //
 // # When a step fails
 //

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
@@ -52,6 +53,10 @@ type SandboxPoolReconciler struct {
 	// SandboxReadyHook and IdleNotifier may be nil.
 	SandboxReadyHook SandboxReadyHook
 	IdleNotifier     IdleNotifier
+	// Demand says what waits for pods; nil: pools have their replicas alone.
+	Demand Demand
+	// Woken asks for pools whose demand has changed; nil asks for none.
+	Woken <-chan event.GenericEvent
 	// Ledger is shared with reconcilers/sandbox.
 	Ledger *address.Ledger
 	// Clock is nil for the real one.
@@ -67,6 +72,8 @@ type SandboxPoolReconciler struct {
 	running      hookRuns
 	sights       sights
 	pods         roster
+	claims       claims
+	notes        notes
 }
 
 // Reconcile moves each pod of the pool one step, then creates or deletes
@@ -91,6 +98,9 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		r.backoff.forget(req.NamespacedName)
 		r.plugged.forget(req.NamespacedName)
 		r.sights.of(req.NamespacedName, nil, r.now())
+		r.claims.forget(req.NamespacedName)
+		r.notes.forget(req.NamespacedName)
+		r.Metrics.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	refusal, err := r.plug(ctx, pool)
@@ -106,8 +116,9 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	// One pod that cannot be moved keeps neither the others nor the stock waiting.
-	found := outcome{census: census(pods, settled, tpl.hashOrEmpty(), pool, nil, r.now())}
-	lacking := pool != nil && found.census.coming() < int(pool.Spec.Replicas)
+	// After the look: a claim that the look shows has its sandbox served by now.
+	found := outcome{census: census(pods, settled, tpl.hashOrEmpty(), pool, nil, r.now()), asked: r.demandOf(req.NamespacedName)}
+	lacking := pool != nil && found.census.coming() < limitsOf(pool, troubles{}, found.asked).wanted()
 	waited := r.sights.of(req.NamespacedName, pods, r.now())
 	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods, waited, lacking)
 	if pool == nil {
@@ -117,9 +128,11 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		found.census = census(pods, settled, tpl.hashOrEmpty(), pool, waiting, r.now())
 	}
 	if pool.DeletionTimestamp == nil {
-		found = r.scale(ctx, pool, tpl, templateErr, found.census, shown)
+		found = r.scale(ctx, pool, tpl, templateErr, found.census, found.asked, shown)
 	}
-	return after(sooner(recheck, found.recheck), errors.Join(stepErr, r.writeStatus(ctx, pool, found)))
+	again, tidyErr := r.tidyNote(ctx, pool, found.asked)
+	recheck = sooner(sooner(recheck, found.recheck), again)
+	return after(recheck, errors.Join(stepErr, r.writeStatus(ctx, pool, found), tidyErr))
 }
 
 func (r *SandboxPoolReconciler) now() time.Time {

@@ -15,8 +15,15 @@ import (
 )
 
 // protectedFor is how long an idle pod that was picked for deletion can still be
-// claimed: a claim on its way has reserved it already.
+// claimed, where its pool does not say: a claim on its way has reserved it already.
 const protectedFor = 2 * time.Second
+
+func protectionOf(pool *v1alpha1.SandboxPool) time.Duration {
+	if p := pool.Spec.ScaleDownProtection; p != nil {
+		return p.Duration
+	}
+	return protectedFor
+}
 
 // retiring is what is done to an idle or warming pod that is too many.
 type retiring int
@@ -31,14 +38,14 @@ const (
 )
 
 // decideRetire is pure. A wait of 0 means that nothing is to be waited for.
-func decideRetire(pod *corev1.Pod, now time.Time) (retiring, time.Duration) {
-	if v1alpha1.PhaseOf(pod) != v1alpha1.PodIdle {
+func decideRetire(pod *corev1.Pod, protection time.Duration, now time.Time) (retiring, time.Duration) {
+	if v1alpha1.PhaseOf(pod) != v1alpha1.PodIdle || protection == 0 {
 		return retireDelete, 0
 	}
 	until, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationScaleDownProtected])
 	switch left := until.Sub(now); {
-	case err != nil, left > protectedFor: // none, or of a clock that was set back
-		return retireMark, protectedFor
+	case err != nil, left > protection: // none, or of a clock that was set back
+		return retireMark, protection
 	case left > 0:
 		return retireWait, left
 	default:
@@ -48,7 +55,7 @@ func decideRetire(pod *corev1.Pod, now time.Time) (retiring, time.Duration) {
 
 // retire takes each victim one step further, and the mark from every other pod
 // of the spare ones, so that who is picked later is protected anew.
-func (r *SandboxPoolReconciler) retire(ctx context.Context, spare, victims []*corev1.Pod, reason string) (time.Duration, error) {
+func (r *SandboxPoolReconciler) retire(ctx context.Context, protection time.Duration, spare, victims []*corev1.Pod, reason string) (time.Duration, error) {
 	var (
 		mu      sync.Mutex // guards what follows while the group runs
 		recheck time.Duration
@@ -69,9 +76,9 @@ func (r *SandboxPoolReconciler) retire(ctx context.Context, spare, victims []*co
 	for _, pod := range victims {
 		picked[pod] = true
 		do(func() (time.Duration, error) {
-			switch what, wait := decideRetire(pod, r.now()); what {
+			switch what, wait := decideRetire(pod, protection, r.now()); what {
 			case retireMark:
-				return wait, r.protect(ctx, pod, r.now().Add(protectedFor))
+				return wait, r.protect(ctx, pod, r.now().Add(protection))
 			case retireDelete:
 				return 0, r.delete(ctx, pod, reason)
 			default:

@@ -18,18 +18,31 @@ type outcome struct {
 	scaling scaling
 	trouble *trouble
 	recheck time.Duration
+	asked
+}
+
+// asked is what is asked of a pool beyond its replicas: waiting sandboxes have no pod,
+// or known is false and more may wait.
+type asked struct {
+	waiting int
+	known   bool
 }
 
 // scale creates or deletes unclaimed pods; shown: the pods that were counted
 // show all that this process wrote. Errors of the API server become
 // trouble, shown in the status and waited out.
-func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts, shown bool) outcome {
+func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts, a asked, shown bool) outcome {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
-	out := outcome{census: c}
+	out := outcome{census: c, asked: a}
 	r.backoff.saw(key, tpl.hashOrEmpty(), c.proven)
-	known := r.backoff.state(key, tpl.hashOrEmpty())
-	out.scaling = decideScale(c, limitsOf(pool, known))
-	if out.trouble = known.worst(); templateErr != nil {
+	troubles := r.backoff.state(key, tpl.hashOrEmpty())
+	limits := limitsOf(pool, troubles, a)
+	r.Metrics.sizes(key, limits.wanted(), c.idle, a.waiting)
+	out.scaling = decideScale(c, limits)
+	if out.scaling.held {
+		out.recheck = unknownRecheck
+	}
+	if out.trouble = troubles.worst(); templateErr != nil {
 		out.trouble = &trouble{reason: templateErr.reason, message: templateErr.message}
 	}
 	if !shown {
@@ -38,11 +51,11 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 		return out
 	}
 	r.release(ctx, &out)
-	r.shrink(ctx, &out)
+	r.shrink(ctx, protectionOf(pool), &out)
 	if tpl == nil {
 		return out
 	}
-	r.grow(ctx, pool, tpl, &out, known.wait)
+	r.grow(ctx, pool, tpl, &out, troubles.wait)
 	return out
 }
 
@@ -58,13 +71,13 @@ func (r *SandboxPoolReconciler) release(ctx context.Context, out *outcome) {
 
 // shrink takes the pods that are too many, or of an old template, one step
 // further.
-func (r *SandboxPoolReconciler) shrink(ctx context.Context, out *outcome) {
+func (r *SandboxPoolReconciler) shrink(ctx context.Context, protection time.Duration, out *outcome) {
 	c, reason := out.census, "ScaleDown"
-	victims := c.spare[:out.scaling.remove]
+	victims := c.victims(out.scaling.remove)
 	if n := out.scaling.replace; n > 0 {
 		reason, victims = "Outdated", firstOutdated(c, n)
 	}
-	wait, err := r.retire(ctx, c.spare, victims, reason)
+	wait, err := r.retire(ctx, protection, c.spare, victims, reason)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "deleting unclaimed pods", "reason", reason)
 		wait = backoffFirst
@@ -91,7 +104,7 @@ func (r *SandboxPoolReconciler) grow(ctx context.Context, pool *v1alpha1.Sandbox
 		out.recheck = sooner(out.recheck, wait)
 		return
 	}
-	created, err := r.create(ctx, pool, tpl, out.scaling.create)
+	created, err := r.create(ctx, pool, tpl, out.scaling.create, out.scaling.ordered)
 	if err == nil {
 		r.backoff.accepted(key, tpl.hash, !out.scaling.short)
 		return

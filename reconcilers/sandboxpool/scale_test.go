@@ -66,6 +66,28 @@ func TestDecideScale(t *testing.T) {
 		{name: "those that wait leave some room", counts: counts{running: 2, waiting: waiting(2), proven: plenty, total: 4}, limits: limits{replicas: 2, maxPods: 5}, want: scaling{create: 1, full: true, release: 1}},
 		{name: "maxPods lowered, some wait", counts: counts{idle: 2, running: 2, waiting: waiting(2), proven: plenty, total: 6}, limits: limits{replicas: 2, maxPods: 4}, want: scaling{release: 2}},
 		{name: "maxPods lowered below the stock, some wait", counts: counts{idle: 2, running: 2, waiting: waiting(1), proven: plenty, total: 5}, limits: limits{replicas: 2, maxPods: 3}, want: scaling{remove: 1, release: 1, full: true}},
+		{name: "from nothing, for those that wait", counts: counts{proven: plenty}, limits: limits{waiting: 7}, want: scaling{create: 7, ordered: 7}},
+		{name: "the stock besides", counts: counts{proven: plenty}, limits: limits{replicas: 3, waiting: 7}, want: scaling{create: 10, ordered: 7}},
+		{name: "the stock is there, and their turn has not come", counts: counts{idle: 3, proven: plenty, total: 3}, limits: limits{replicas: 3, waiting: 7}, want: scaling{create: 7, ordered: 7}},
+		{name: "ordered already", counts: counts{warming: 10, proven: plenty, total: 10}, limits: limits{replicas: 3, waiting: 7}},
+		{name: "some have landed", counts: counts{warming: 5, idle: 1, running: 4, proven: plenty, total: 10}, limits: limits{replicas: 3, waiting: 3}},
+		{name: "for those that wait, a template that is not known", limits: limits{waiting: 7}, want: scaling{create: 1, ordered: 1, short: true}},
+		{name: "the stock comes first", counts: counts{idle: 0, proven: 1}, limits: limits{replicas: 1, waiting: 7}, want: scaling{create: 2, ordered: 1, short: true}},
+		{name: "a hundred without maxPods", counts: counts{proven: plenty}, limits: limits{waiting: 500}, want: scaling{create: 100, ordered: 100}},
+		{name: "a hundred with the stock", counts: counts{idle: 40, proven: plenty, total: 40}, limits: limits{replicas: 40, waiting: 500}, want: scaling{create: 60, ordered: 60}},
+		{name: "more are asked for by replicas", counts: counts{proven: plenty}, limits: limits{replicas: 150, waiting: 500}, want: scaling{create: 150}},
+		{name: "maxPods holds for them", counts: counts{running: 6, proven: plenty, total: 6}, limits: limits{replicas: 1, waiting: 9, maxPods: 10}, want: scaling{create: 4, ordered: 3, full: true}},
+		{name: "maxPods allows more than a hundred", counts: counts{proven: plenty}, limits: limits{waiting: 150, maxPods: 1000}, want: scaling{create: 150, ordered: 150}},
+		{name: "they have left: what was ordered stays", counts: counts{warming: 3, idle: 4, ordered: ordered(7), total: 7}},
+		{name: "they have left: the rest goes", counts: counts{warming: 3, idle: 4, ordered: ordered(5), total: 7}, want: scaling{remove: 2}},
+		{name: "they have left: the stock is part of what was ordered", counts: counts{idle: 7, ordered: ordered(4), total: 7}, limits: limits{replicas: 2}, want: scaling{remove: 3}},
+		{name: "not known who waits: nothing goes", counts: counts{idle: 5, total: 5}, limits: limits{replicas: 3, unknown: true}, want: scaling{held: true}},
+		{name: "not known: down to none", counts: counts{idle: 2, waiting: waiting(1), total: 3}, limits: limits{unknown: true}, want: scaling{held: true}},
+		{name: "not known: none, and one waits for its address", counts: counts{waiting: waiting(1), total: 1}, limits: limits{unknown: true}},
+		{name: "not known: what is heard of is made", counts: counts{idle: 1, proven: plenty, total: 1}, limits: limits{replicas: 1, waiting: 2, unknown: true}, want: scaling{create: 2, ordered: 2}},
+		{name: "not known: maxPods holds, and no more than that goes", counts: counts{idle: 5, total: 5}, limits: limits{replicas: 1, maxPods: 4, unknown: true}, want: scaling{remove: 1, full: true}},
+		{name: "not known: a rollout goes on", counts: counts{idle: 13, outdated: 12, proven: 1, total: 13}, limits: limits{replicas: 12, unknown: true}, want: scaling{replace: 4, held: true}},
+		{name: "maxPods lowered: those that wait keep theirs", counts: counts{idle: 6, total: 6}, limits: limits{replicas: 1, waiting: 3, maxPods: 5}, want: scaling{remove: 2, full: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := decideScale(tt.counts, tt.limits); got != tt.want {
@@ -76,6 +98,15 @@ func TestDecideScale(t *testing.T) {
 }
 
 func waiting(n int) []*corev1.Pod { return make([]*corev1.Pod, n) }
+
+func ordered(n int) map[*corev1.Pod]bool {
+	all := map[*corev1.Pod]bool{}
+	for range n {
+		all[&corev1.Pod{}] = true
+	}
+	return all
+}
+
 func TestDecideRetire(t *testing.T) {
 	marked := func(until time.Duration) func(*view) {
 		return func(v *view) {
@@ -94,9 +125,21 @@ func TestDecideRetire(t *testing.T) {
 		{"no longer protected", newTestPod(v1alpha1.PodIdle, marked(0)), retireDelete, 0},
 		{"marked by a clock ahead of ours", newTestPod(v1alpha1.PodIdle, marked(time.Hour)), retireMark, protectedFor},
 	} {
-		if what, wait := decideRetire(tt.view.pod, now); what != tt.want || wait != tt.wait {
+		if what, wait := decideRetire(tt.view.pod, protectedFor, now); what != tt.want || wait != tt.wait {
 			t.Errorf("%s: %v, wait %v", tt.name, what, wait)
 		}
+	}
+	pool := &v1alpha1.SandboxPool{}
+	if got := protectionOf(pool); got != protectedFor {
+		t.Errorf("unset, the protection is %v", got)
+	}
+	pool.Spec.ScaleDownProtection = &metav1.Duration{Duration: time.Minute}
+	if what, wait := decideRetire(newTestPod(v1alpha1.PodIdle).pod, protectionOf(pool), now); what != retireMark || wait != time.Minute {
+		t.Errorf("a minute's: %v, wait %v", what, wait)
+	}
+	pool.Spec.ScaleDownProtection.Duration = 0
+	if what, _ := decideRetire(newTestPod(v1alpha1.PodIdle).pod, protectionOf(pool), now); what != retireDelete {
+		t.Errorf("none: %v", what)
 	}
 }
 

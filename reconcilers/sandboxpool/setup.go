@@ -3,6 +3,7 @@ package sandboxpool
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
@@ -49,16 +51,18 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 	if opts.MaxConcurrentReconciles == 0 {
 		opts.MaxConcurrentReconciles = 4
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	build := ctrl.NewControllerManagedBy(mgr).
 		Named("sandboxpool").
 		For(&v1alpha1.SandboxPool{}, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			predicate.GenerationChangedPredicate{}, annotationsMoved()))).
 		Watches(&corev1.Pod{}, r.podHandler()).
 		Watches(&v1alpha1.Sandbox{}, handler.EnqueueRequestsFromMapFunc(poolOfSandbox), builder.WithPredicates(endMoved())).
 		Watches(&v1alpha1.SandboxTemplate{}, handler.EnqueueRequestsFromMapFunc(r.poolsOfTemplate)).
-		WithOptions(opts).
-		Complete(r)
-	if err != nil {
+		WithOptions(opts)
+	if r.Woken != nil {
+		build = build.WatchesRawSource(source.Channel(r.Woken, &handler.EnqueueRequestForObject{}))
+	}
+	if err := build.Complete(r); err != nil {
 		return fmt.Errorf("setting up the sandboxpool controller: %w", err)
 	}
 	return nil
@@ -84,6 +88,7 @@ func (r *SandboxPoolReconciler) podHandler() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			if before := poolOfPod(e.ObjectOld); before != poolOfPod(e.ObjectNew) {
 				r.pods.gone(before, e.ObjectOld.GetName())
+				r.claims.gone(before, e.ObjectOld.GetName(), r.now())
 				ask(before, q)
 			}
 			pool := r.saw(e.ObjectNew.(*corev1.Pod))
@@ -95,6 +100,7 @@ func (r *SandboxPoolReconciler) podHandler() handler.EventHandler {
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 			pool := poolOfPod(e.Object)
 			r.pods.gone(pool, e.Object.GetName())
+			r.claims.gone(pool, e.Object.GetName(), r.now())
 			r.running.forget(e.Object.GetUID())
 			r.expectations.DeletionObserved(pool, e.Object.GetUID())
 			ask(pool, q)
@@ -109,9 +115,22 @@ func (r *SandboxPoolReconciler) saw(pod *corev1.Pod) types.NamespacedName {
 		r.running.forget(pod.UID)
 	}
 	if pool.Name != "" {
+		r.claims.observe(pool, pod, r.now()) // before the roster: see claims
 		r.pods.observe(pool, pod)
 	}
 	return pool
+}
+
+// annotationsMoved lets those changes of pools' annotations through that mean something
+// to the reconciler: when a pool was last asked for a sandbox does not, and changes every
+// few seconds.
+func annotationsMoved() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, now := maps.Clone(e.ObjectOld.GetAnnotations()), maps.Clone(e.ObjectNew.GetAnnotations())
+		delete(before, v1alpha1.AnnotationLastCreate)
+		delete(now, v1alpha1.AnnotationLastCreate)
+		return !maps.Equal(before, now)
+	}}
 }
 
 func poolOfPod(pod client.Object) types.NamespacedName {

@@ -35,6 +35,9 @@ func fillStatus(pool *v1alpha1.SandboxPool, c counts, out outcome) {
 	s.Warming, s.Idle, s.UnavailableIdle = int32(c.warming+len(c.waiting)), int32(c.idle), int32(c.unavailableIdle) //nolint:gosec // counts of pods
 	s.Starting, s.Running = int32(c.starting), int32(c.running)                                                     //nolint:gosec // counts of pods
 	s.Stopping, s.Failed = int32(c.stopping), int32(c.failed)                                                       //nolint:gosec // counts of pods
+	if out.known || out.waiting > int(s.WaitingClaims) {
+		s.WaitingClaims = int32(out.waiting) //nolint:gosec // a count of sandboxes
+	}
 	s.Selector = labels.Set{v1alpha1.LabelPool: pool.Name, v1alpha1.LabelPhase: string(v1alpha1.PodIdle)}.String()
 	s.Phase = phase(pool, c, out)
 	for _, condition := range conditions(pool, c, out) {
@@ -45,7 +48,7 @@ func fillStatus(pool *v1alpha1.SandboxPool, c counts, out outcome) {
 
 // phase picks the first that applies, in the order of the constants.
 func phase(pool *v1alpha1.SandboxPool, c counts, out outcome) v1alpha1.PoolPhase {
-	replicas := int(pool.Spec.Replicas)
+	replicas := int(pool.Spec.Replicas) + out.waiting
 	switch {
 	case pool.DeletionTimestamp != nil:
 		return v1alpha1.PoolTerminating
@@ -66,7 +69,7 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	available := condition(v1alpha1.PoolConditionAvailable, c.idle > c.unavailableIdle, "PodsIdle", "a claim is served at once")
 	switch {
 	case available.Status == metav1.ConditionTrue:
-	case pool.Spec.Replicas == 0:
+	case pool.Spec.Replicas == 0 && out.waiting == 0:
 		available.Reason, available.Message = "NoReplicas", "the pool is asked for no idle pods"
 	case out.scaling.full:
 		available.Reason, available.Message = "MaxPods", fmt.Sprintf("all %d pods that maxPods allows are in use", pool.Spec.MaxPods)
