@@ -48,6 +48,20 @@ func (f CredentialFiles) Given() bool { return f.Cert != "" || f.Key != "" || f.
 // others last for connectionAge. A certificate without its key, or a file without
 // an authority, as it stands there for a moment while files are replaced, is
 // reported and changes nothing.
+//
+// A gateway hears the controller alone, the controller talks to gateways alone. What may
+// go wrong:
+//
+//	the other side shows no good      refused at the handshake, and logged by both;
+//	certificate, or speaks no TLS     no call is read. For the controller that is a
+//	                                  gateway which does not answer (below)
+//	a certificate expires, or its     refused from the next connection on, which is
+//	authority is not trusted any more at most connectionAge away
+//	a file is replaced                in force for the next connection
+//	a file is unreadable or makes no  logged; the one before stays in force, and
+//	sense                             expires as it says
+//	no files are given                unix sockets alone, which have a file mode; TCP
+//	                                  is refused at the start, on both sides
 type Credentials struct {
 	files   CredentialFiles
 	watcher *certwatcher.CertWatcher

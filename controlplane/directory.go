@@ -64,9 +64,40 @@ type Gateway struct {
 // or the kubelet has said that the gateway's pod has ended, whatever writes of it
 // are still on their way.
 // A gateway whose lease has ended is still asked what is in use while its pod is
-// there (see the package comment).
+// there.
 // A list or event older than what is known is ignored. A new Directory counts
 // each lease from when it first saw it. It is safe for concurrent use.
+//
+// The states of a gateway, as a Directory sees it:
+//
+//	live     renewed, or within lease and grace: owes fences, is asked about use
+//	expired  its lease is over, its pod is not: it routes nothing any more and owes
+//	         no fence, but requests that its Envoy took before may still be open. It
+//	         is asked about use alone, and its lease is kept, so that the next
+//	         controller asks it as well
+//	ended    its pod is over, or a list of pods made after the lease's end lacks it;
+//	         or it names no pod: asked no more, its lease is deleted
+//
+//	live ─lease and grace, and sealed─▶ expired ─pod over or gone─▶ ended
+//	live ─pod over, or the lease ends and it names no pod─▶ ended
+//	expired, ended ─renewal, new holder─▶ live
+//
+// Sealed: the API server has said that the holder is overwritten or that the lease is
+// gone, so that no renewal of that holder succeeds. The Directory overwrites it by name
+// when its time is over, and when no list shows it any more; while that write fails the
+// gateway is live.
+//
+// What an expired gateway may be:
+//
+//	alive, without the API server    it answers: its Envoy's streams count as ever
+//	alive, reached by nobody         unanswered: nothing is released for idleness
+//	dead or not to be started,       unanswered, until its process is back or its pod
+//	beside an Envoy that lives       is deleted
+//	dead with its pod or node        the kubelet says so, or the pod is gone: ended.
+//	                                 A pod on a lost node stays until somebody
+//	                                 deletes it or the node; until then unanswered
+//	a pod deleted with no grace,     ended at the lease's end: who deletes it so says
+//	which runs on                    that nothing of it runs
 type Directory struct {
 	o DirectoryOptions
 

@@ -58,6 +58,25 @@ type waiter struct {
 // What ends the address's claim must stand in the API before the call. Calls
 // made while a round is on its way share the next one. A call takes two rounds
 // at most: a list of leases and CallTimeout each.
+//
+// What a gateway owes is noted from the first live list made after Fence was
+// called. One that joins later has listed after the end was written and owes nothing.
+//
+// A gateway that owes a fence settles it by
+//
+//   - acknowledging it, under the holder that was noted or a newer epoch of the
+//     same instance (the same process, thus the same route cache);
+//   - showing a newer holder of its own making in its lease: it dropped its
+//     routes before it wrote that, and has listed since;
+//   - a clean stop;
+//   - the end of its pod, as the kubelet has confirmed it (podOver);
+//   - the end of its lease.
+//
+// A gateway that owes a fence and keeps silent while others acknowledge gets its holder
+// overwritten ("revoked:" before the old one), so that one that reaches the API server and
+// not the controller rejoins, which settles what it owes. That makes it serve nobody
+// for a moment, so it is done to few gateways at a time; the fence stays open
+// meanwhile (see revocations).
 func (c *Client) Fence(ctx context.Context, addr netip.Addr, rv uint64) error {
 	done := make(chan error, 1)
 	if err := c.enqueue(fenceKey{addr.Unmap(), rv}, done); err != nil {

@@ -92,8 +92,25 @@ func (o *MembershipOptions) complete() error {
 	return nil
 }
 
-// Membership keeps a gateway's lease (see the package comment for its states).
-// It is safe for concurrent use.
+// Membership keeps a gateway's lease. It is safe for concurrent use. Its states, changed
+// by the goroutine of Start alone (and finally by Leave or Abandon):
+//
+//	joining   no lease; writes it (create, or overwrite of another holder)
+//	listing   lease written; OnJoin runs; the lease is renewed meanwhile
+//	serving   OnJoin returned nil: Held is true until the lease's time is up
+//	losing    holder overwritten, lease deleted or its time up, or a renewal's
+//	          resourceVersion is older than the one before: Held is false;
+//	          OnJoin is stopped, OnLost drops all routes and waits for the
+//	          handlers in flight; then the epoch is raised → joining
+//	left      Leave was called: Held stays false; OnLost, then the lease is deleted,
+//	          which says that neither routes nor streams are left here
+//	abandoned Abandon was called, since streams may be left: Held stays false; OnLost,
+//	          and the lease counts its time out
+//
+// A step that fails is tried again; none is skipped. While the API server is
+// away a gateway serves until its lease is up and then answers 503 until it has
+// rejoined. A renewal that is answered after that does not revive the lease:
+// the controller may have counted it as over meanwhile.
 type Membership struct {
 	o   MembershipOptions
 	now func() instant

@@ -85,7 +85,17 @@ func Run(ctx context.Context, o Options) error {
 	return g.run(ctx)
 }
 
-// run starts every part, and stops them in the order of the package comment.
+// run starts every part, and stops them in the order that drain's comment tells. The start:
+//
+//	control-plane server listens → table of the fast path settled → lease written → consistent lists of pods,
+//	sandboxes and pools, keys and tokens → lease held → ExtProc is ready
+//
+// The sockets listen from the start: until all is well ExtProc and the REST API
+// answer 503, and ExtProc's health says NOT_SERVING. The API server may be away:
+// each step is tried until it succeeds, and the process stays.
+//
+// An Envoy that a former process began to drain is ended at the start; whoever
+// runs it starts it again, best after this process is ready.
 func (g *gateway) run(ctx context.Context) error {
 	// The data plane outlives ctx: it stops step by step.
 	front, stopFront := context.WithCancel(context.WithoutCancel(ctx)) // ExtProc

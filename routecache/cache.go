@@ -15,6 +15,16 @@ const (
 )
 
 // Cache is the route cache. All methods are safe for concurrent use.
+//
+// A route is absent, then cached (Put), then absent again: evicted, dropped,
+// invalidated or fenced. A shard's mutex guards its LRU, its list of
+// addresses and its token generations; all three change together under it.
+//
+// An address is open, refused (a fence came, the pod watch has not passed its
+// resourceVersion), or lifted (the watch has passed it; only resolves that
+// began before that moment are still refused). Fence refuses, PodsSeen lifts.
+// Rewind refuses all addresses, and the next PodsSeen opens them.
+// The lock order is shard, then refusals.
 type Cache struct {
 	seed     maphash.Seed
 	shards   [shardCount]shard

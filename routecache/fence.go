@@ -14,6 +14,21 @@ import (
 // Nil is the acknowledgement: no handler will answer from such a route any
 // more. An error is the context's; the routes are dropped and refused all the
 // same, and the call may be repeated.
+//
+// # Why a fence holds
+//
+// Fence first refuses, then drops, then waits. A Put checks the refusals inside
+// its shard's lock: either it sees the refusal, or it is done before Fence takes
+// that lock and drops what was put. After the drop no Get returns the route, so
+// only handlers that entered before it can still answer from it, and those are
+// waited for.
+//
+// An Observer shows routes to others (package fastpath: to Envoy). It is told of every
+// change under the shard's lock, so that what it shows is always cached, and a fence
+// waits for those who look there after it has waited for the handlers.
+//
+// A Fence that fails (its context ended first) has still refused and dropped;
+// it has only not been acknowledged, and the caller asks again.
 func (c *Cache) Fence(ctx context.Context, batch []Fence) error {
 	if len(batch) == 0 {
 		return nil

@@ -51,8 +51,8 @@ func (s *shard) generation(stripe uint64) uint64 {
 }
 
 // put caches r unless its token or a refusal forbids it. hash is that of its
-// address. The refusals are looked at under mu: see "Why a fence holds" in the
-// package comment.
+// address. The refusals are looked at under mu: see "Why a fence holds" at
+// Cache.Fence.
 func (s *shard) put(stripe uint64, t Token, r *Route, hash uint32, refusals *refusals) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

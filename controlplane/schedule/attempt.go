@@ -40,6 +40,33 @@ var errStopped = errors.New("stopped")
 
 // attempt is the try to get one pod for one entry; both belong to it alone until
 // conclude. Its steps, which this file tells in order: bind, land, settle, conclude.
+// What happens when one fails:
+//
+//	Bind: ErrBindLost        pod given back, ErrBindLost
+//	Bind: any other error    pod given back, that error
+//	PATCH: 422 with causes   pod given back, ErrInvalid
+//	PATCH: 422 without       live read: our claim = success, or ErrClaimOver if its
+//	                         pod is ending (the binding stays); taken = next pod;
+//	                         idle = settled as below, the second time ErrRefused
+//	PATCH: 404               next pod
+//	PATCH: 409               the same pod again, a few times (API server's own races),
+//	                         then settled as below
+//	PATCH: 429               waited out, Retry-After honoured, the same pod again
+//	PATCH: 403               pod given back, ErrForbidden
+//	PATCH: not sent          waited out, the same pod again
+//	PATCH: anything else     ambiguous: the pod is written to stopping, testing its
+//	                         UID and phase idle. Applied: the claim can no longer
+//	                         land, next pod. Test failed: read; our claim as
+//	                         above, else next pod. Not to be settled: ErrUnavailable, and the
+//	                         binding stays for the next request.
+//	answer without a fenced  next pod; once Bind has named that one, or Unbind was
+//	address                  called, the pod is ended (testing the claim)
+//
+// A claim that this scheduler did not apply may have been applied by another process
+// that saw the binding. So a request that fails for good after Bind succeeded has
+// its Unbind called only when the pod is known to be taken, gone or stopped, or
+// the claim is ErrInvalid. Else the binding stays: others complete it, or replace
+// it when they find its pod lost.
 type attempt struct {
 	*entry
 	rec   *podRecord

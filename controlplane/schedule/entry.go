@@ -12,6 +12,26 @@ import (
 
 // entry is a request inside the scheduler. Its life, which this file tells in order:
 // arm, then per pod an attempt, which ends in answer, fail (undo, then answer) or again.
+//
+//	waiting ──a pod is picked──▶ claiming ──applied──▶ answered with the pod
+//	   ▲                            ├──pod lost, time left──▶ waiting (first in line, new claim ID)
+//	   └────────────────────────────┘
+//	waiting ──deadline, Ctx done, Shutdown──▶ answered with an error
+//	claiming ──deadline──▶ answered with ErrDeadline; the claim settles by itself
+//
+// Tenants take turns in the queue; within one it is first come, first served. At
+// most maxClaims requests are claiming at a time, the others wait. A pod whose
+// images fit already is picked before one that has to be changed.
+//
+// Whether a request is still wanted is asked when it is picked, and once more
+// before its Bind: one whose client has left, or whose deadline has come, writes
+// nothing and takes no pod.
+//
+// Only the Run goroutine moves a request from waiting to claiming. It is answered
+// once, under the mutex. The mutex guards all queues and is
+// never held over a call to the API server or to Bind. A claim runs on contexts
+// of its own: a client that leaves while its claim is on the way does not undo
+// it.
 type entry struct {
 	*ClaimRequest
 	s    *PoolScheduler

@@ -46,6 +46,15 @@ func NewSet(c client.Client, opts ...Option) *Set {
 
 // Place tells that this gateway is the index-th, from 0, of so many that share
 // the pools. It decides nothing but who tries which pods first.
+//
+// Each has its own scheduler of a pool, and they know of each other only what
+// the watch shows: that pods leave idle. So that they seldom try the same pod at
+// the same time, each begins at a place of its own in the queue (Set.Place, told
+// by the controller with its polls; before the first, a seed of its name). The
+// place decides nothing else: every gateway reaches all stock that it sees. When
+// stock comes one by one to several gateways that wait for it, they do meet; the
+// gateway that loses tries the next pod, once the watch has shown it that the first is lost
+// (or viewLag is over): what others claimed before that is out of its view then.
 func (s *Set) Place(index, of int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

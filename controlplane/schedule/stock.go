@@ -8,7 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podRecord is what the scheduler keeps of a pod.
+// podRecord is what the scheduler keeps of a pod. Its states:
+//
+//	ready ──picked──▶ held ──claim over──▶ cooling ──TTL, still listed──▶ ready
+//	  │                 └──given back, still listed──▶ ready
+//	  └──Forget──▶ (gone)      held, cooling ──no longer listed──▶ (gone)
+//
+// held and cooling together are the reservations. A held pod belongs to one
+// attempt, which is bounded by its own timeouts; a cooling one waits
+// for the watch to say that it has left idle, at most the reservation TTL. The
+// record is listed while the feed's last word was Offer; a pod that is still
+// listed at the end of its reservation is ready again, so no stock is lost, and
+// claiming it is safe, since every claim tests the pod's phase and UID.
 type podRecord struct {
 	name   string
 	uid    types.UID
@@ -21,7 +32,7 @@ type podRecord struct {
 
 type podState int
 
-// The states of a record; the package comment draws them.
+// The states of a record; podRecord's comment draws them.
 const (
 	ready podState = iota
 	held

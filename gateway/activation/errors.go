@@ -9,7 +9,44 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 )
 
-// What Activate can fail with. Test with errors.Is.
+// What Activate can fail with. Test with errors.Is. What an activation meets, and what it
+// ends with or does about it:
+//
+//	no such pool                        ErrPoolNotFound
+//	scheduler's queue full, deadline    ErrNoCapacity
+//	sandbox has ended, or is ending     ErrEnded
+//	sandbox of another namespace,       ErrOtherTenant
+//	pool or team
+//	New, and it exists without a pod,   ErrExists: authorise again, by what it is
+//	or was not made by a first request
+//	no MayClaim, and no binding, or     ErrExists: authorise again, to claim
+//	one whose pod is lost
+//	not New, and it is gone             nil: resolve again
+//	create: exists already              look at it
+//	binding patch: test failed          look at it: ours = written; another's = follow
+//	binding write: anything ambiguous   look at it, then write again
+//	binding write: refused, and what a  wait, then write again: 50 ms, doubled up to
+//	look finds allows it                a second
+//	write or read: 429                  waited out, Retry-After honoured
+//	write: invalid, forbidden           ErrInvalid, ErrForbidden
+//	API server away until the deadline  ErrUnavailable
+//	claim failed, bound pod known lost  binding removed, testing its claim ID
+//	claim failed, perhaps applied, or   binding stays; the next request follows it
+//	not by us but perhaps by another
+//	claimed pod may not be reached      replace the binding first, then end that pod
+//	bound pod carries the claim and     wait for the sandbox's end (its record says
+//	is ending                           how it ran), then ErrEnded
+//	Ready refuses for good              ErrUnusable; its sandbox is ended, by Ready or
+//	                                    by who asked for Make: nothing is routed to it
+//	Ready refuses for now               ErrNotReady, and the next request tries again
+//	Ready fails otherwise               tried again; at the deadline ErrNotReady, and
+//	                                    the next request tries again
+//	claim is over before Ready is done  look at it
+//	deadline while following            ErrNotReady
+//	Shutdown                            ErrShutdown; claims under way settle
+//
+// A first-request sandbox whose activation failed before it ever had a pod is
+// left without a binding, for the next request or its startup timeout.
 var (
 	// ErrPoolNotFound: the pool does not exist, or was deleted meanwhile.
 	ErrPoolNotFound = errors.New("pool not found")

@@ -19,6 +19,48 @@ const lateGrace = time.Second
 var errLook = errors.New("look again")
 
 // flight is one activation of one sandbox by this gateway.
+//
+// It works for all requests of one gateway that ask the same. Requests
+// wait for it without a lock; it runs on a context of its own, so that a client
+// that leaves undoes nothing. Only the flight's goroutine changes its state:
+//
+//	           ┌────────────── binding lost ──────────────┐
+//	           ▼                                          │
+//	start ─▶ look ──no sandbox (New), or no binding──▶ claiming ──pod runs──▶ done
+//	  │        │ ▲                                     ▲     │
+//	  │        │ └── woken, or a second later ──┐      │     └─pod starts─┐
+//	  │        └──bound──▶ following ───────────┴──────┘ pod lost         │
+//	  │                        │   ▲                                      │
+//	  └─New: claiming at once  │   └──────────────────────────────────────┘
+//	                           └──pod runs──▶ done
+//
+// In each state:
+//   - look: one live read of the Sandbox. Not New, and the gateway knows a pod that
+//     runs it (Known): done by that, without a read; if the pod refuses, it is read.
+//   - claiming: the pool's scheduler reserves a pod, Bind writes the binding
+//     (create; or JSON Patch testing what was there), the scheduler claims the
+//     pod. Whoever wrote the binding owns the activation. While there is no pod,
+//     and the index or a look after a second says that the sandbox has got one
+//     elsewhere or has ended, the request leaves the scheduler's queue: look.
+//   - following: another owns it. Read the pod; wait to be woken by the index
+//     (Settled), at most a second. A second after a binding was first seen, and
+//     its pod is still idle, send the claim PATCH for its owner; if the pod is
+//     gone or another's, replace the binding with the next pod, as an owner.
+//   - done: the pod runs; Ready makes it ready (what that is, its caller knows:
+//     the gateway initialises sandboxd). It is called until it succeeds, by the
+//     owner and by whoever finds the claim on its pod while following, so that an
+//     owner's death leaves no pod unready; it must bear being called twice. Then
+//     Put into the cache, under a token taken just before the binding was written,
+//     or before the sandbox was read. A refused Put is no error: the caller
+//     resolves again. Without a Ready nothing happens between claim and Put.
+//
+// A request with Make has a flight of its own, which ends with it: that one makes
+// a sandbox with an ID that nobody else knows yet, with a Ready that nobody else
+// could stand in for. Whatever its flight ends with but success, its caller ends
+// what may have been made (Make.Tried).
+//
+// A flight whose requests have no MayClaim never enters claiming: it ends with
+// ErrExists there. The claim PATCH it may send for an owner, who was allowed to.
 type flight struct {
 	a *Activator
 	Request
@@ -88,7 +130,7 @@ func (f *flight) fly() {
 	close(f.done)
 }
 
-// activate goes through the states that the package comment draws.
+// activate goes through the states that flight's comment draws.
 func (f *flight) activate() error {
 	if f.New {
 		if err := f.claim(nil); !errors.Is(err, errLook) {

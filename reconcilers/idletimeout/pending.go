@@ -18,6 +18,13 @@ import (
 // does not run within their startup timeout. One that has no pod yet waits for
 // a request or, made by one, is forgotten by reconcilers/sandbox. Only the
 // goroutine of Start, or one that stands in for it, calls it.
+//
+// A claim's startup counts from when this process first saw it start, on the
+// monotonic clock, less what claimed-at says that was missed since the check
+// before: so a step of the clock, or clocks that differ, move it by no more than
+// the time between two checks. The next claim to be late sets a timer: its end
+// comes to the moment, not at the next check. Before that is written the pod is
+// read live, since a cache may lag behind its start. A new leader counts anew.
 func (r *IdleTimeoutReconciler) CheckAndReleasePendingSandboxes(ctx context.Context) error {
 	r.sight()
 	now := r.Clock.Now()

@@ -161,8 +161,30 @@ func (r *IdleTimeoutReconciler) checkStarts(ctx context.Context) {
 	}
 }
 
-// releaseIdle is what the package comment says, and the persisting of lastActive.
-// checkStarts has taken in what changed.
+// releaseIdle releases what is idle, and persists lastActive. checkStarts has taken in
+// what changed. The steps:
+//
+//  1. Ask every gateway what was in use. If one does not answer or does not
+//     know, anything may be in use, and nothing is released for idleness.
+//  2. Idle time counts from the latest of: when this process first saw the claim
+//     running (so never from before this leadership), its last use, and Floor,
+//     before which some gateway's memory is lost. Only this process's monotonic
+//     clock is asked.
+//  3. Whoever is idle for longer than its timeout is a candidate. A timeout of
+//     less than 4 s counts as 4 s (0 still means never): what the gateways know
+//     of an open but silent connection can be almost that old.
+//  4. Begin: a token is written on the Sandbox (spec.release), testing the claim.
+//  5. Prepare: every gateway that has a lease now holds new requests of the claim,
+//     then says whether the sandbox is in use. One that joins later finds the
+//     token in its list and holds too.
+//  6. Commit: the end is written, testing the claim and the token. Where anyone
+//     says that the sandbox is in use, does not know, does not answer, or went
+//     with what it knew, the release is called off: the token is taken away.
+//
+// So a request either comes before the hold, and is seen in 5, or waits for the
+// outcome: for an answer by the sandbox that stays, or as one that has ended. A
+// request that has waited two seconds takes the token away itself; then 6 is
+// refused.
 func (r *IdleTimeoutReconciler) releaseIdle(ctx context.Context) error {
 	if err := r.callOffLeftovers(ctx); err != nil {
 		return err

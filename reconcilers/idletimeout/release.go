@@ -44,7 +44,25 @@ type pending struct {
 	begun bool
 }
 
-// release takes the candidates through the two steps, batch by batch.
+// release takes the candidates through the two steps, batch by batch. When a step of a
+// check fails:
+//
+//	begin not answered    the next check finds the token, if any, and takes it away
+//	begin refused         the sandbox is another's by now, or has ended
+//	prepare fails         called off; nothing is released for idleness
+//	commit refused        called off by a gateway, or ended by another
+//	commit not answered   it was applied, or lands while the token stands: the next
+//	                      check takes that away
+//	this process ends     the next one takes the tokens away; until then gateways
+//	                      do, for those whom they let wait
+//
+// Nobody but the one who wrote a token commits with it, and only in the same
+// check: a controller that wakes up late is refused once its successor has
+// looked. What is kept in memory is the first sight of each claim and when
+// lastActive was last written; a new leader starts without and so waits at least
+// a timeout more.
+// All state belongs to the one goroutine of Start, but for the Sandboxes that the
+// watch has shown since the last check (feed).
 func (r *IdleTimeoutReconciler) release(ctx context.Context, candidates []*tracked, timeouts *timeouts) error {
 	preparer, ok := r.source.(Preparer)
 	if !ok {

@@ -19,7 +19,29 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
-// end carries an end out, as far as it gets: stop, fence, Ended, gone.
+// end carries an end out, as far as it gets: stop, fence, Ended, gone. The steps:
+//
+//  1. Capture: address and stop record, from a live read of the pod. The ledger
+//     knows the address first. If the status does not have the address of this
+//     claim yet (it never ran), it is written now, with status Ending.
+//  2. Stop: pod to stopping, testing the claim, or phase idle and no claim;
+//     either way no claim PATCH can land any more. The stop record is written to
+//     the pod, whose finalizer goes unless its pool may use it again. Refused: the
+//     pod has moved on, look again from 1.
+//  3. Fence(address, resourceVersion of that write, or of a pod list that lacks
+//     the pod), beside the workers; the answer asks for a look. Unanswered: asked
+//     again after 1, 2, 4 … 15 s. An end that waits for gateways reads nothing;
+//     after 200 ms it writes status Ending with what was captured, so that the
+//     pool reconciler can delete the pod.
+//  4. Ended: status Ended with all of that and fencedAt; then the ledger.
+//  5. The record stays for its TTL; then it is deleted. A deleted Sandbox keeps
+//     its finalizer until it is Ended and address.Hold has passed, so that a new
+//     controller learns from the API what its predecessor knew.
+//
+// A crash between any two steps leaves a state from which the next process does
+// the same step again; each is idempotent. After 2 the stop record is the pod's;
+// if the pod goes as well before 4, only why and where it stopped is known. A sandbox that never had a pod skips
+// 2 and 3.
 func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	if s.Status.Phase == v1alpha1.SandboxEnded {
 		r.fences.forget(s.Name)

@@ -17,6 +17,16 @@ import (
 // writeLive brings the status of a sandbox that has not ended up to date. It
 // returns the Sandbox as written. One whose claim is on its way gets no status:
 // the next one comes at once.
+//
+// # A new binding after a claim that landed
+//
+// A claim may land on a pod whose address has changed: nobody routes to it, its
+// pod is stopped, and the sandbox gets another binding. status.address is then
+// that of the former claim (addressClaim says so) and is no reason to end the
+// sandbox. Nor does it name the current claim's address: a pod's is recorded
+// only while it can be reached there, or at the end. The former pod carries its
+// claim, so it shows the address and keeps its finalizer until that claim is
+// fenced, which the sweep does: what was recorded may be overwritten before.
 func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, d decision) (*v1alpha1.Sandbox, error) {
 	if s.Status.Phase == "" && s.Spec.Binding != nil && d.phase == v1alpha1.SandboxPending && d.step == stepNone {
 		return s, nil

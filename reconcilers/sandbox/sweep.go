@@ -24,6 +24,13 @@ import (
 // suspects alone, which the looks of the Reconciler find in the cache; a new
 // leader's first looks find all there are. It runs on the leader; one goroutine
 // uses it.
+//
+// A claimed pod that no Sandbox names, or only one that is Ended, in two live
+// looks a minute apart, is stopped and fenced; so is a claim whose pod and
+// Sandbox were both removed by force. This is what lets such a pod's finalizer
+// go. Only what the cache shows to be so is looked at alive (suspects): whether a
+// claim has an owner depends on the pods that name an ID and on the Sandbox of
+// that ID, and each change of those is a look at the ID.
 type sweeper struct {
 	r *Reconciler
 	// begun: what the ledger was loaded with has been compared with the cache.
