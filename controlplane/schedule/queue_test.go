@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -224,6 +225,26 @@ func TestShapesFollowTheirPods(t *testing.T) {
 	s.giveBack(s.pods["uid-p"], true)
 	if len(s.pods)+len(s.shapes)+len(s.queue) != 0 {
 		t.Errorf("%d pods, %d shapes, %d in the queue are left", len(s.pods), len(s.shapes), len(s.queue))
+	}
+}
+
+// The gauge of reservations falls when the feed shows that a claimed pod has left idle,
+// not when its reservation would have expired.
+func TestReservationsAreGaugedByTheFeed(t *testing.T) {
+	s := NewPoolScheduler("ns", "pool", "", "", newFakeAPI())
+	reserved := func() float64 { return testutil.ToFloat64(s.metrics.reservations) }
+	pod := idlePod("ns", "p")
+	s.Offer(pod)
+	s.mu.Lock()
+	s.stock.cool(s.stock.pick(nil), time.Now())
+	s.measure()
+	s.mu.Unlock()
+	if got := reserved(); got != 1 {
+		t.Fatalf("%v reservations of a claimed pod, want 1", got)
+	}
+	s.Forget(pod.UID)
+	if got := reserved(); got != 0 {
+		t.Errorf("%v reservations after the pod left idle, want 0", got)
 	}
 }
 

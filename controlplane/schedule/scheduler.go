@@ -192,8 +192,11 @@ func (s *PoolScheduler) Offer(pod *corev1.Pod) {
 func (s *PoolScheduler) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stock.forget(uid) {
+	dropped, evicted := s.stock.forget(uid)
+	if evicted {
 		s.metrics.evicted.Inc()
+	}
+	if dropped {
 		s.measure()
 	}
 }

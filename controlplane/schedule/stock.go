@@ -76,22 +76,23 @@ func (s *stock) offer(pod *corev1.Pod) bool {
 	return fresh
 }
 
-// forget notes that the pod has left idle; true if it was in the queue.
-func (s *stock) forget(uid types.UID) (evicted bool) {
+// forget notes that the pod has left idle. dropped: its record is gone, from the queue
+// if evicted, else from the reservations.
+func (s *stock) forget(uid types.UID) (dropped, evicted bool) {
 	rec := s.pods[uid]
 	if rec == nil {
-		return false
+		return false, false
 	}
 	rec.listed = false
 	switch rec.state {
 	case held: // until its claim is over
-		return false
+		return false, false
 	case ready:
 		s.dequeue(slices.Index(s.queue, rec))
 		evicted = true
 	}
 	s.drop(rec)
-	return evicted
+	return true, evicted
 }
 
 // pick reserves a ready pod; nil if there is none. Each gateway picks at a
