@@ -3,6 +3,8 @@ package local
 import (
 	"crypto/x509"
 	"fmt"
+
+	"github.com/sandlane/sandlane/certificate"
 )
 
 // controlCA is the authority of the control plane's certificates; those have the
@@ -27,15 +29,15 @@ func controlFiles(side string) (cert, key string) {
 // other, from an authority of their own: none of the cluster's certificates opens
 // the control plane, and theirs open nothing else. The authority's key is not kept.
 func (s state) writeControlPKI() error {
-	ca, caPrivate, err := newCA()
+	ca, err := newCA()
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{controlCA: encode("CERTIFICATE", ca.Raw)}
+	files := map[string][]byte{controlCA: certificate.PEM(ca.Cert)}
 	for side, is := range controlSides {
 		cert, key := controlFiles(side)
 		template := x509.Certificate{DNSNames: []string{is.identity}, ExtKeyUsage: []x509.ExtKeyUsage{is.usage}}
-		if files[cert], files[key], err = sign(&template, ca, caPrivate); err != nil {
+		if files[cert], files[key], err = sign(&template, ca); err != nil {
 			return err
 		}
 	}

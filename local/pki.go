@@ -1,19 +1,13 @@
 package local
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"fmt"
-	"math/big"
 	"net"
 	"time"
 
 	"github.com/sandlane/sandlane/access"
+	"github.com/sandlane/sandlane/certificate"
 )
 
 // Files of the cluster's certificates and keys.
@@ -39,11 +33,11 @@ type leaf struct {
 // writePKI makes a new certificate authority and everything signed by it. The
 // authority's key is not kept.
 func (s state) writePKI() error {
-	ca, caPrivate, err := newCA()
+	ca, err := newCA()
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{caCert: encode("CERTIFICATE", ca.Raw)}
+	files := map[string][]byte{caCert: certificate.PEM(ca.Cert)}
 	leaves := []leaf{
 		{serverCert, serverKey, x509.Certificate{
 			Subject:     pkix.Name{CommonName: "sandlane local"},
@@ -60,7 +54,7 @@ func (s state) writePKI() error {
 		leaves = append(leaves, accountLeaf(p))
 	}
 	for _, leaf := range leaves {
-		if files[leaf.cert], files[leaf.key], err = sign(&leaf.template, ca, caPrivate); err != nil {
+		if files[leaf.cert], files[leaf.key], err = sign(&leaf.template, ca); err != nil {
 			return err
 		}
 	}
@@ -75,74 +69,36 @@ func (s state) writePKI() error {
 	return nil
 }
 
-func newCA() (*x509.Certificate, crypto.Signer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate authority: %w", err)
-	}
-	template := x509.Certificate{
+func newCA() (*certificate.Pair, error) {
+	return create(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "sandlane local"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	der, err := create(&template, &template, key.Public(), key)
-	if err != nil {
-		return nil, nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate authority: %w", err)
-	}
-	return cert, key, nil
+	}, nil)
 }
 
-func sign(template, ca *x509.Certificate, caKey crypto.Signer) (cert, key []byte, err error) {
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
-	}
+func sign(template *x509.Certificate, ca *certificate.Pair) (cert, key []byte, err error) {
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	der, err := create(template, ca, k.Public(), caKey)
+	pair, err := create(template, ca)
 	if err != nil {
 		return nil, nil, err
 	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
-	}
-	return encode("CERTIFICATE", der), encode("PRIVATE KEY", pkcs8), nil
+	return pair.PEM()
 }
 
-func create(template, parent *x509.Certificate, public crypto.PublicKey, by crypto.Signer) ([]byte, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	template.SerialNumber = serial
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(certLife)
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, by)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	return der, nil
+func create(template *x509.Certificate, by *certificate.Pair) (*certificate.Pair, error) {
+	template.NotBefore, template.NotAfter = certificate.Validity(time.Now(), certLife)
+	return certificate.New(template, by)
 }
 
 // keyPair makes the key that service account tokens are signed with.
 func keyPair() (public, private []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := certificate.NewKey()
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
+		return nil, nil, err
 	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
+	if public, err = certificate.PublicPEM(key); err != nil {
+		return nil, nil, err
 	}
-	sec1, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
-	}
-	return encode("PUBLIC KEY", der), encode("EC PRIVATE KEY", sec1), nil
-}
-
-func encode(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	private, err = certificate.PrivatePEM(key)
+	return public, private, err
 }

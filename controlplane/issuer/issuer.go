@@ -2,7 +2,6 @@ package issuer
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/certificate"
 )
 
 // Names of the Secrets.
@@ -67,7 +68,7 @@ func (i *Issuer) Ensure(ctx context.Context) ([]string, error) {
 		{ControllerSecret, i.Controller, x509.ExtKeyUsageClientAuth},
 	}
 	var wrote []string
-	ca, key, made, err := i.authority(ctx, sides)
+	ca, made, err := i.authority(ctx, sides)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (i *Issuer) Ensure(ctx context.Context) ([]string, error) {
 		wrote = append(wrote, AuthoritySecret)
 	}
 	for _, s := range sides {
-		made, err := i.certificate(ctx, s, ca, key)
+		made, err := i.certificate(ctx, s, ca)
 		if err != nil {
 			return wrote, fmt.Errorf("certificate in the Secret %s: %w", s.secret, err)
 		}
@@ -87,53 +88,53 @@ func (i *Issuer) Ensure(ctx context.Context) ([]string, error) {
 }
 
 // authority returns the authority, and whether it was made now.
-func (i *Issuer) authority(ctx context.Context, sides []side) (*x509.Certificate, *ecdsa.PrivateKey, bool, error) {
+func (i *Issuer) authority(ctx context.Context, sides []side) (*certificate.Pair, bool, error) {
 	made := false
 	for range attempts {
 		secret, err := i.read(ctx, AuthoritySecret)
 		switch {
 		case err != nil:
-			return nil, nil, false, err
+			return nil, false, err
 		case secret != nil:
-			cert, key, err := decodePair(secret.Data[KeyCert], secret.Data[KeyPrivate])
-			if err == nil && !i.Now().Before(cert.NotAfter) {
+			ca, err := decodePair(secret.Data[KeyCert], secret.Data[KeyPrivate])
+			if err == nil && !i.Now().Before(ca.Cert.NotAfter) {
 				err = errors.New("it has run out: delete the three Secrets of the control plane, run this again, and restart gateways and controllers")
 			}
 			if err != nil {
-				return nil, nil, false, fmt.Errorf("authority in the Secret %s: %w", AuthoritySecret, err)
+				return nil, false, fmt.Errorf("authority in the Secret %s: %w", AuthoritySecret, err)
 			}
-			return cert, key, made, nil
+			return ca, made, nil
 		}
 		for _, s := range sides {
 			if leaf, err := i.read(ctx, s.secret); err != nil {
-				return nil, nil, false, err
+				return nil, false, err
 			} else if leaf != nil {
-				return nil, nil, false, fmt.Errorf("the Secret %s is gone, and %s has a certificate of it: restore it, or delete %s and %s as well",
+				return nil, false, fmt.Errorf("the Secret %s is gone, and %s has a certificate of it: restore it, or delete %s and %s as well",
 					AuthoritySecret, s.secret, GatewaySecret, ControllerSecret)
 			}
 		}
 		data, err := newAuthority(i.Now())
 		if err != nil {
-			return nil, nil, false, err
+			return nil, false, err
 		}
 		if made, err = i.write(ctx, nil, AuthoritySecret, data); err != nil {
-			return nil, nil, false, err
+			return nil, false, err
 		}
 	}
-	return nil, nil, false, fmt.Errorf("the Secret %s is written by others all the time", AuthoritySecret)
+	return nil, false, fmt.Errorf("the Secret %s is written by others all the time", AuthoritySecret)
 }
 
 // certificate makes a side's certificate unless it is good for long enough.
-func (i *Issuer) certificate(ctx context.Context, s side, ca *x509.Certificate, key *ecdsa.PrivateKey) (bool, error) {
+func (i *Issuer) certificate(ctx context.Context, s side, ca *certificate.Pair) (bool, error) {
 	for range attempts {
 		secret, err := i.read(ctx, s.secret)
 		if err != nil {
 			return false, err
 		}
-		if secret != nil && i.good(secret, s, ca) {
+		if secret != nil && i.good(secret, s, ca.Cert) {
 			return false, nil
 		}
-		data, err := newLeaf(s, ca, key, i.Now())
+		data, err := newLeaf(s, ca, i.Now())
 		if err != nil {
 			return false, err
 		}
@@ -147,10 +148,11 @@ func (i *Issuer) certificate(ctx context.Context, s side, ca *x509.Certificate, 
 
 // good reports whether a certificate serves for a third of its life more.
 func (i *Issuer) good(secret *corev1.Secret, s side, ca *x509.Certificate) bool {
-	cert, _, err := decodePair(secret.Data[KeyCert], secret.Data[KeyPrivate])
-	if err != nil || string(secret.Data[KeyCA]) != string(encodeCert(ca.Raw)) {
+	pair, err := decodePair(secret.Data[KeyCert], secret.Data[KeyPrivate])
+	if err != nil || string(secret.Data[KeyCA]) != string(certificate.PEM(ca)) {
 		return false
 	}
+	cert := pair.Cert
 	return cert.CheckSignatureFrom(ca) == nil && slices.Equal(cert.DNSNames, []string{s.name}) &&
 		slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{s.usage}) && i.Now().Add(leafLife/3).Before(cert.NotAfter) && !i.Now().Before(cert.NotBefore)
 }

@@ -65,12 +65,12 @@ func TestEnsureMakesAllOnce(t *testing.T) {
 	}
 	for name, use := range map[string]x509.ExtKeyUsage{GatewaySecret: x509.ExtKeyUsageServerAuth, ControllerSecret: x509.ExtKeyUsageClientAuth} {
 		data := f.secret(t, name).Data
-		cert, _, err := decodePair(data[KeyCert], data[KeyPrivate])
+		pair, err := decodePair(data[KeyCert], data[KeyPrivate])
 		if err != nil {
 			t.Fatal(err)
 		}
 		identity := strings.TrimPrefix(name, "sandlane-control-")
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: identity, KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: f.now}); err != nil {
+		if _, err := pair.Cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: identity, KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: f.now}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if keys := slices.Sorted(maps.Keys(data)); !slices.Equal(keys, []string{KeyCA, KeyCert, KeyPrivate}) {

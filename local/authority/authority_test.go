@@ -1,9 +1,6 @@
 package authority
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/certificate"
 )
 
 const domain = "sandlane.localhost"
@@ -90,20 +89,16 @@ func TestVouchesForNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	trust := x509.NewCertPool()
-	trust.AddCert(a.cert)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trust.AddCert(a.Cert)
 	for name, good := range map[string]bool{"deep.below." + domain: true, "example.com": false, "x" + domain: false, "test": false} {
-		leaf, err := create(&x509.Certificate{
+		leaf, err := certificate.New(&x509.Certificate{
 			DNSNames: []string{name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		}, a.cert, key.Public(), a.key)
+		}, a.Pair)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := leaf.Verify(x509.VerifyOptions{Roots: trust, DNSName: name, CurrentTime: now}); (err == nil) != good {
+		if _, err := leaf.Cert.Verify(x509.VerifyOptions{Roots: trust, DNSName: name, CurrentTime: now}); (err == nil) != good {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -169,14 +164,15 @@ func TestForeign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	otherKey, err := encodeKey(other.key)
+	otherCert, otherKey, err := other.PEM()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := *other.cert
+	stranger := *other.Cert
 	stranger.RawSubject, stranger.Subject.CommonName = nil, "Somebody's authority"
+	stranger.PublicKey = nil
 	stranger.PermittedDNSDomains = permitted(domain)
-	strange, err := create(&stranger, nil, other.key.Public(), other.key)
+	strange, err := certificate.New(&stranger, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,8 +198,8 @@ func TestForeign(t *testing.T) {
 		"no key":             {remove(keyFile), "lacks"},
 		"no certificate":     {remove(certFile), "lacks"},
 		"something else":     {write("notes.txt", nil, 0o600), "notes.txt"},
-		"another's":          {write(certFile, encodeCert(strange), 0o644), "Somebody's"},
-		"of another domain":  {write(certFile, encodeCert(other.cert), 0o644), "other names"},
+		"another's":          {write(certFile, certificate.PEM(strange.Cert), 0o644), "Somebody's"},
+		"of another domain":  {write(certFile, otherCert, 0o644), "other names"},
 		"another key":        {write(keyFile, otherKey, 0o600), "not the key"},
 		"no PEM":             {write(certFile, []byte("hello"), 0o644), "no certificate"},
 		"no certificate PEM": {write(certFile, otherKey, 0o644), "no certificate"},

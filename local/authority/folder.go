@@ -92,7 +92,7 @@ func read(dir, domain string) (*Authority, error) {
 
 // replace puts a where dir is. read has found that nothing foreign is there.
 func replace(dir string, a *Authority) error {
-	key, err := encodeKey(a.key)
+	cert, key, err := a.PEM()
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func replace(dir string, a *Authority) error {
 	if err := os.WriteFile(filepath.Join(fresh, keyFile), key, 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(fresh, certFile), encodeCert(a.cert), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(fresh, certFile), cert, 0o644); err != nil {
 		return err
 	}
 	if err := os.Rename(dir, beside(dir, "old")); err != nil && !errors.Is(err, fs.ErrNotExist) {

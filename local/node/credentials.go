@@ -1,21 +1,18 @@
 package node
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/sandlane/sandlane/certificate"
 )
 
 // KubeletCredentials are files with which the API server and the node's
@@ -62,34 +59,26 @@ func EnsureKubeletCredentials(stateDir string) (KubeletCredentials, error) {
 }
 
 func selfSigned(certFile, keyFile string, usage x509.ExtKeyUsage) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		return err
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "sandlane-node"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
+		Subject:  pkix.Name{CommonName: "sandlane-node"},
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 		BasicConstraintsValid: true, IsCA: true,
 		IPAddresses: []net.IP{net.ParseIP(hostIP)}, DNSNames: []string{"localhost"},
 	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	template.NotBefore, template.NotAfter = certificate.Validity(time.Now(), 10*365*24*time.Hour)
+	pair, err := certificate.New(template, nil)
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalECPrivateKey(key)
+	cert, key, err := pair.PEM()
 	if err != nil {
 		return err
 	}
 	// The certificate last: with it the pair is complete.
-	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(keyFile, key, 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600)
+	return os.WriteFile(certFile, cert, 0o600)
 }
 
 // tlsConfig is the kubelet API's: it lets in the API server's certificate alone.

@@ -1,29 +1,24 @@
 // Package certs makes certificate authorities and certificates for tests, good or
-// bad in whatever way a test wants. It is not how the product makes any (packages
-// local, local/authority and local/node do).
+// bad in whatever way a test wants.
 //
 // The tests of packages controlplane and gateway call it.
 package certs
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/certificate"
 )
 
 // Authority signs certificates.
 type Authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	*certificate.Pair
 }
 
 // Leaf is what a certificate says. Without times it is valid from 1999 on, for
@@ -39,13 +34,11 @@ type Leaf struct {
 func New(t testing.TB) *Authority {
 	t.Helper()
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: t.Name()}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	a := &Authority{key: newKey(t)}
-	a.cert = create(t, template, template, a.key, a.key)
-	return a
+	return &Authority{create(t, template, nil)}
 }
 
 // PEM is the authority's certificate.
-func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
+func (a *Authority) PEM() []byte { return certificate.PEM(a.Cert) }
 
 // Issue returns a certificate and its key in PEM.
 func (a *Authority) Issue(t testing.TB, leaf Leaf) (cert, key []byte) {
@@ -60,12 +53,11 @@ func (a *Authority) Issue(t testing.TB, leaf Leaf) (cert, key []byte) {
 		}
 		template.URIs = append(template.URIs, uri)
 	}
-	k := newKey(t)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(k)
+	cert, key, err := create(t, template, a.Pair).PEM()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encode("CERTIFICATE", create(t, template, a.cert, k, a.key).Raw), encode("PRIVATE KEY", pkcs8)
+	return cert, key
 }
 
 // Write puts files into a new folder, and returns their paths in order.
@@ -82,36 +74,15 @@ func Write(t testing.TB, contents ...[]byte) []string {
 	return paths
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
+func create(t testing.TB, template *x509.Certificate, by *certificate.Pair) *certificate.Pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func create(t testing.TB, template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber, template.NotBefore = serial, time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+	template.NotBefore = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().AddDate(100, 0, 0)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
+	pair, err := certificate.New(template, by)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
-}
-
-func encode(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	return pair
 }

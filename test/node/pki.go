@@ -1,19 +1,14 @@
 package node
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"time"
+
+	"github.com/sandlane/sandlane/certificate"
 )
 
 // client is who shows a certificate to the API server.
@@ -33,28 +28,21 @@ func (n *Node) clients() map[string]client {
 // writePKI makes one authority, the API server's certificate, those of its
 // clients with a kubeconfig each, and the keys of service accounts.
 func (n *Node) writePKI() error {
-	caKey, err := newKey()
-	if err != nil {
-		return err
-	}
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: n.Name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	ca, err := sign(template, template, caKey, caKey)
+	ca, err := sign(template, nil)
 	if err != nil {
 		return err
 	}
 	issue := func(name string, leaf *x509.Certificate) error {
-		key, err := newKey()
-		if err != nil {
-			return err
-		}
 		leaf.KeyUsage = x509.KeyUsageDigitalSignature
-		cert, err := sign(leaf, ca, key, caKey)
+		pair, err := sign(leaf, ca)
 		if err != nil {
 			return err
 		}
-		return errors.Join(n.writePEM(name+".crt", "CERTIFICATE", cert.Raw), n.writeKey(name+".key", key))
+		cert, key, err := pair.PEM()
+		return errors.Join(err, n.writePKIFile(name+".crt", cert), n.writePKIFile(name+".key", key))
 	}
-	if err := n.writePEM("ca.crt", "CERTIFICATE", ca.Raw); err != nil {
+	if err := n.writePKIFile("ca.crt", certificate.PEM(ca.Cert)); err != nil {
 		return err
 	}
 	err = issue("server", &x509.Certificate{
@@ -83,49 +71,22 @@ func (n *Node) writePKI() error {
 
 // writeAccountKeys makes the pair that signs the tokens of service accounts.
 func (n *Node) writeAccountKeys() error {
-	key, err := newKey()
+	key, err := certificate.NewKey()
 	if err != nil {
 		return err
 	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return fmt.Errorf("encode a key: %w", err)
-	}
-	return errors.Join(n.writeKey("accounts.key", key), n.writePEM("accounts.pub", "PUBLIC KEY", public))
+	private, privateErr := certificate.PrivatePEM(key)
+	public, publicErr := certificate.PublicPEM(key)
+	return errors.Join(privateErr, publicErr, n.writePKIFile("accounts.key", private), n.writePKIFile("accounts.pub", public))
 }
 
 func (n *Node) pki(name string) string { return n.file("pki", name) }
 
-func (n *Node) writeKey(name string, key crypto.Signer) error {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return fmt.Errorf("encode a key: %w", err)
-	}
-	return n.writePEM(name, "PRIVATE KEY", der)
+func (n *Node) writePKIFile(name string, text []byte) error {
+	return os.WriteFile(n.pki(name), text, 0o600)
 }
 
-func (n *Node) writePEM(name, kind string, der []byte) error {
-	return os.WriteFile(n.pki(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-}
-
-func newKey() (*ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
-	}
-	return key, nil
-}
-
-func sign(template, parent *x509.Certificate, key, by crypto.Signer) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	template.SerialNumber = serial
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(1, 0, 0)
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	return x509.ParseCertificate(der)
+func sign(template *x509.Certificate, by *certificate.Pair) (*certificate.Pair, error) {
+	template.NotBefore, template.NotAfter = certificate.Validity(time.Now(), 365*24*time.Hour)
+	return certificate.New(template, by)
 }
