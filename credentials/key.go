@@ -74,6 +74,23 @@ func isHex(s string) bool {
 	return true
 }
 
+// Stored is what a Secret keeps of a key, for a Secret that is not written by a Store
+// but by the chart of a team: as JSON, salt and hash are base64.
+type Stored struct {
+	ID   string `json:"id"`
+	Salt []byte `json:"salt"`
+	Hash []byte `json:"hash"`
+}
+
+// New makes up a key, and returns it with what is to be stored of it. The key itself is
+// kept nowhere.
+func New() (string, Stored) {
+	key := newKey()
+	id, _ := keyID(key)
+	data := secretData(key, "")
+	return key, Stored{ID: id, Salt: data[dataSalt], Hash: data[dataHash]}
+}
+
 // record is a stored key.
 type record struct {
 	KeyOwner

@@ -53,6 +53,11 @@ func (a Admin) Clusters(ctx context.Context) (string, error) {
 	return a.do(ctx, http.MethodGet, "/clusters")
 }
 
+// Metrics returns Envoy's own statistics in the text form of Prometheus.
+func (a Admin) Metrics(ctx context.Context) (string, error) {
+	return a.do(ctx, http.MethodGet, "/stats/prometheus")
+}
+
 // Quit ends Envoy with all that is open. It returns nil once no Envoy listens on the
 // admin socket any more, and an error if that cannot be said.
 func (a Admin) Quit(ctx context.Context) error {

@@ -43,6 +43,22 @@ const (
 	outcomeFailed   = "failed"   // no answer: broken message, broken stream or panic
 )
 
+// reasons are all of them.
+var reasons = []string{
+	reasonBadTarget, reasonNoTarget, reasonControlPath, reasonNotFound, reasonPoolNotFound, reasonForbidden, reasonBadKey,
+	reasonTrafficToken, reasonTransitioning, reasonSandboxLimit, reasonOpenLimit, reasonInvalid, reasonNotPermitted,
+	reasonNoCapacity, reasonLimited, reasonParkingFull, reasonDraining, reasonDeadline, reasonUnsettled, reasonNoLease, reasonInternal,
+}
+
+// Where a route that was not cached came from, and whether an activation got a pod;
+// the labels "source" and "result".
+const (
+	sourceIndex = "index"
+	sourceLive  = "live"
+	resultOK    = "ok"
+	resultError = "error"
+)
+
 // Metrics are the server's metrics.
 type Metrics struct {
 	requests   *prometheus.CounterVec
@@ -92,6 +108,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 	}
 	m.hits = m.requests.WithLabelValues(outcomeHit, "")
+	for _, outcome := range []string{outcomeResolved, outcomeClaimed, outcomeParked, outcomeHeld, outcomeCanceled, outcomeFailed} {
+		m.requests.WithLabelValues(outcome, "")
+	}
+	for _, reason := range reasons {
+		m.requests.WithLabelValues(outcomeRejected, reason)
+	}
+	for _, source := range []string{sourceIndex, sourceLive} {
+		m.resolve.WithLabelValues(source)
+	}
+	for _, outcome := range []string{outcomeClaimed, outcomeParked} {
+		m.activation.WithLabelValues(outcome, resultOK)
+		m.activation.WithLabelValues(outcome, resultError)
+	}
 	if reg != nil {
 		reg.MustRegister(m.requests, m.resolve, m.activation, m.inFlight, m.parked, m.panics, m.dropped)
 	}
@@ -118,9 +147,9 @@ func (m *Metrics) resolved(source string, since time.Time) {
 }
 
 func (m *Metrics) activated(outcome string, err error, since time.Time) {
-	result := "ok"
+	result := resultOK
 	if err != nil {
-		result = "error"
+		result = resultError
 	}
 	m.activation.WithLabelValues(outcome, result).Observe(time.Since(since).Seconds())
 }

@@ -106,7 +106,7 @@ func (m *missState) leave() {
 func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution, error) {
 	start := time.Now()
 	res := s.o.Resolver.Lookup(c.target.ID)
-	s.metrics.resolved("index", start)
+	s.metrics.resolved(sourceIndex, start)
 	running := res.Availability == IDReachable && !sameRoute(res.Route, m.refused)
 	if !m.suspect && (running || !m.fresh) {
 		return res, nil
@@ -123,7 +123,7 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 		caller = identity.Namespace + "/" + identity.Team
 	}
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
-	s.metrics.resolved("live", start)
+	s.metrics.resolved(sourceLive, start)
 	if err != nil && ctx.Err() == nil && m.suspect && running {
 		// Doubted, not refuted: nobody has read anything else, and the index's own
 		// checks still hold, as they do for every request while the API server is away.

@@ -41,6 +41,7 @@ func startAdmin(t *testing.T, dir string) *adminFake {
 		fmt.Fprintf(w, `{"state":%q,"command_line_options":{"concurrency":1}}`, f.state)
 	})
 	mux.HandleFunc("GET /listeners", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) })
+	mux.HandleFunc("GET /stats/prometheus", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "envoy_server_live 1\n") })
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -125,7 +125,7 @@ func (g *gateway) run(ctx context.Context) error {
 	})
 	g.api.start(back, parts)
 	if g.metrics != nil {
-		parts.Go(func() error { return serveHTTP(back, g.metrics, g.reg, g.extproc.Serving) })
+		parts.Go(func() error { return g.serveHTTP(back) })
 	}
 	parts.Go(func() error { return g.drain.endLeftover(back) })
 
@@ -200,6 +200,9 @@ func (g *gateway) ready() bool { return !g.drain.begun() && g.serving() }
 func assemble(o Options) (*gateway, error) {
 	g := &gateway{o: o, reg: prometheus.NewRegistry(), drain: newDrain(o)}
 	g.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if o.BuildInfo != nil {
+		g.reg.MustRegister(o.BuildInfo)
+	}
 	cfg := rest.CopyConfig(o.Config)
 	cfg.UserAgent, cfg.QPS = "sandlane-gateway", -1
 	scheme := runtime.NewScheme()

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -67,9 +69,12 @@ type Options struct {
 	// Domain is what SDKs are told to find <port>-<ID> below, with its port if
 	// that is not the scheme's own; DefaultDomain if empty.
 	Domain string
-	// MetricsAddress is where /metrics, /healthz and /readyz are served. Empty
-	// serves them nowhere.
+	// MetricsAddress is where /metrics, /metrics/envoy, /healthz and /readyz are
+	// served. Empty serves them nowhere.
 	MetricsAddress string
+	// BuildInfo is served with the metrics, and LogLevel at /log-level. Nil: neither is.
+	BuildInfo prometheus.Collector
+	LogLevel  http.Handler
 	// LeaseDuration and RenewEvery are those of controlplane if 0.
 	LeaseDuration, RenewEvery time.Duration
 	// CacheSize is the number of routes kept, routecache.DefaultSize if 0.

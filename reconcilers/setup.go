@@ -82,6 +82,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("making an API client: %w", err)
 	}
+	poolMetrics := sandboxpool.NewMetrics(o.Registerer)
 	pools := &sandboxpool.SandboxPoolReconciler{
 		Client:   mgr.GetClient(),
 		Scheme:   mgr.GetScheme(),
@@ -98,7 +99,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Woken:            o.Woken,
 		InitKey:          o.InitKey,
 
-		Metrics: sandboxpool.NewMetrics(o.Registerer),
+		Metrics: poolMetrics,
 	}
 	records := &sandboxpool.ObjectStore{Client: mgr.GetClient(), TTL: o.RecordTTL, Cap: o.RecordCap, NameHold: o.RecordNameHold}
 	sandboxes := &sandbox.Reconciler{
@@ -110,7 +111,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		ApplyClaim:    o.ApplyClaim,
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
-		Metrics:       sandbox.NewMetrics(o.Registerer),
+		Metrics:       sandbox.NewMetrics(o.Registerer, poolMetrics),
 	}
 	if !o.NoRecords {
 		sandboxes.SandboxStore = records

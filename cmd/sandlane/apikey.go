@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sandlane/sandlane/credentials"
 )
@@ -22,7 +23,7 @@ func newAPIKey() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	on := clusterFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newAPIKeyCreate(on), newAPIKeyList(on), newAPIKeyRevoke(on))
+	cmd.AddCommand(newAPIKeyCreate(on), newAPIKeyValues(), newAPIKeyList(on), newAPIKeyRevoke(on))
 	return cmd
 }
 
@@ -54,6 +55,30 @@ func newAPIKeyCreate(on *cluster) *cobra.Command {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nkey %s of team %s for namespace %s; it is not shown again\n", key, info.ID, info.Team, info.Namespace)
+		return err
+	}
+	return cmd
+}
+
+func newAPIKeyValues() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "values",
+		Example: `  sandlane apikey values >team-keys.yaml`,
+		Short:   "Make up a key, and print values of the chart sandlane-tenant for it",
+		Long: `Make up a key without a cluster. Its salted hash is printed on standard output, as
+values of the chart sandlane-tenant; the key itself on standard error, this once.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		key, stored := credentials.New()
+		text, err := yaml.Marshal(map[string]any{"keys": []credentials.Stored{stored}})
+		if err != nil {
+			return fmt.Errorf("print the values: %w", err)
+		}
+		if _, err := cmd.OutOrStdout().Write(text); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s\nkey %s; it is not shown again\n", key, stored.ID)
 		return err
 	}
 	return cmd

@@ -63,6 +63,7 @@ type controllerOptions struct {
 	leaseGrace      time.Duration
 	controlTLS      controlplane.CredentialFiles
 	log             *slog.Logger
+	logLevel        *slog.LevelVar
 }
 
 func newController() *cobra.Command {
@@ -98,6 +99,7 @@ func newController() *cobra.Command {
 		if o.log, err = logs.open(cmd.ErrOrStderr()); err != nil {
 			return err
 		}
+		o.logLevel = logs.now
 		return runController(cmd.Context(), o)
 	}
 	return cmd
@@ -120,7 +122,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		Cache:          cache.Options{ByObject: reconcilers.CacheByObject()},
 		Metrics: metricsserver.Options{
 			BindAddress:   metricsAddress(o.metricsAddress, "0"), // "" is a port there
-			ExtraHandlers: probes.handlers(),
+			ExtraHandlers: probes.handlers(o.logLevel),
 		},
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              "sandlane-controller",
@@ -137,6 +139,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("make an API client: %w", err)
 	}
+	metrics.Registry.MustRegister(buildInfo())
 	gatewayMetrics := controlplane.NewControllerMetrics(metrics.Registry)
 	directory, err := controlplane.NewDirectory(controlplane.DirectoryOptions{
 		Leases: clientset.CoordinationV1().Leases(o.systemNamespace), Pods: clientset.CoreV1().Pods(o.systemNamespace),

@@ -44,7 +44,7 @@ cluster; /readyz on the metrics address says when.`,
 	controlTLSFlags(flags, &o.ControlTLS, controlplane.ControllerIdentity)
 	flags.StringVar(&pool, "first-request-pool", "", "[namespace/]name of the pool for first requests that name none")
 	flags.StringVar(&o.Domain, "domain", gateway.DefaultDomain, "domain that SDKs find <port>-<ID> below, with its port")
-	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /healthz and /readyz; empty or 0 is nowhere")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /metrics/envoy, /healthz and /readyz; empty or 0 is nowhere")
 	flags.StringVar(&o.SystemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and of the gateways' own Secrets")
 	flags.StringVar(&o.KeyNamespace, "key-namespace", gateway.DefaultKeyNamespace, "namespace of API keys")
 	flags.StringSliceVar(&o.ClosedRanges, "closed-ranges", nil, closedRangesUsage)
@@ -79,6 +79,7 @@ cluster; /readyz on the metrics address says when.`,
 			return err
 		}
 		o.ControlTLS.Log = o.Log
+		o.BuildInfo, o.LogLevel = buildInfo(), logLevel{logs.now}
 		if o.DrainGrace <= 0 || o.DrainDelay > o.DrainGrace {
 			return errors.New("--drain-grace must be more than 0 and no less than --drain-delay")
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 )
@@ -24,9 +25,11 @@ func (h *health) Start(context.Context) error {
 // NeedLeaderElection is false: one that waits to lead is ready as well.
 func (h *health) NeedLeaderElection() bool { return false }
 
-func (h *health) handlers() map[string]http.Handler {
+// handlers are what the metrics address serves besides metrics.
+func (h *health) handlers(level *slog.LevelVar) map[string]http.Handler {
 	return map[string]http.Handler{
-		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }),
+		logLevelPath: logLevel{level},
+		"/healthz":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }),
 		"/readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if !h.filled.Load() {
 				http.Error(w, "not listed yet", http.StatusServiceUnavailable)

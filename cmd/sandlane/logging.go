@@ -9,21 +9,25 @@ import (
 )
 
 // logOptions say what the lines of a process's log are.
-type logOptions struct{ format, level string }
+type logOptions struct {
+	format, level string
+	now           *slog.LevelVar // the level while the process runs; set by open
+}
 
 func (o *logOptions) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.format, "log-format", "text", "lines of the log: text or json")
-	flags.StringVar(&o.level, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	flags.StringVar(&o.level, "log-level", "info", "least level that is logged: debug, info, warn or error; /log-level on the metrics address changes it")
 }
 
 // open returns the log of a process, and has all libraries use it.
 func (o *logOptions) open(w io.Writer) (*slog.Logger, error) {
-	handler := &slog.HandlerOptions{}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: must be debug, info, warn or error", o.level)
+	level, err := parseLevel(o.level)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level %w", err)
 	}
-	handler.Level = level
+	o.now = new(slog.LevelVar)
+	o.now.Set(level)
+	handler := &slog.HandlerOptions{Level: o.now}
 	var l *slog.Logger
 	switch o.format {
 	case "text":

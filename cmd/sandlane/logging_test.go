@@ -34,7 +34,7 @@ func TestLogOptions(t *testing.T) {
 	if strings.Join(messages, ", ") != "a warning, of a library" {
 		t.Errorf("messages are %q", messages)
 	}
-	for _, bad := range []logOptions{{"xml", "info"}, {"text", "loud"}} {
+	for _, bad := range []logOptions{{format: "xml", level: "info"}, {format: "text", level: "loud"}} {
 		if _, err := bad.open(&out); err == nil || !strings.Contains(err.Error(), "must be") {
 			t.Errorf("%+v: %v, want it refused", bad, err)
 		}

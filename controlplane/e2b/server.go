@@ -52,6 +52,7 @@ func NewServer(o Options) (*Server, error) {
 		BaseRouter:       s.router,
 		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { s.fail(w, r, refuse(400, err.Error())) },
 	})
+	s.metrics.expect(s.router)
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			if isUnsupported(op) {

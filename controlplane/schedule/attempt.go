@@ -82,7 +82,7 @@ func (a *attempt) run() {
 		return
 	}
 	if err := a.bind(); err != nil {
-		a.s.metrics.outcome(outcomeError)
+		a.s.series.outcome(outcomeError)
 		a.giveBack(true)
 		a.fail(err)
 		return
@@ -162,7 +162,7 @@ func (a *attempt) land() (*corev1.Pod, error) {
 		cancel()
 		switch v {
 		case jsonpatch.Ambiguous:
-			a.s.metrics.outcome(outcomeAmbiguous)
+			a.s.series.outcome(outcomeAmbiguous)
 			return a.settle(err)
 		case jsonpatch.Conflict:
 			if conflicts++; conflicts >= conflictLimit {
@@ -226,7 +226,7 @@ func settleOnce(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod,
 // conclude acts on how the attempt went: the pod is given back or kept reserved,
 // and the entry answered or put in the queue again.
 func (a *attempt) conclude(pod *corev1.Pod, err error) {
-	a.s.metrics.outcome(outcomeOf(err))
+	a.s.series.outcome(outcomeOf(err))
 	switch {
 	case err == nil:
 		a.cool()

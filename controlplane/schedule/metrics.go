@@ -10,7 +10,7 @@ import (
 // Metrics counts what schedulers do; several may share one.
 type Metrics struct {
 	queue, waitingSize, reservations *prometheus.GaugeVec
-	claims                           *prometheus.CounterVec
+	claims                           *prometheus.CounterVec // also by pool
 	dispatch                         prometheus.Histogram
 	expired, evicted                 prometheus.Counter
 }
@@ -39,7 +39,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reservations: f.NewGaugeVec(prometheus.GaugeOpts(opts("reservations",
 			"Pods that are being claimed, or were and still look idle in the watch.")), pool),
 		claims: f.NewCounterVec(prometheus.CounterOpts(opts("claims_total",
-			"Tries to claim one pod, by outcome.")), []string{"outcome"}),
+			"Tries to claim one pod, by pool and outcome.")), append(pool, "outcome")),
 		dispatch: f.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "schedule", Name: "dispatch_seconds",
 			Help:    "Time from a request's arrival to its first pod.",
@@ -65,18 +65,45 @@ func outcomeOf(err error) string {
 	return outcomeError
 }
 
-func (m *Metrics) outcome(o string) { m.claims.WithLabelValues(o).Inc() }
-
-// sizes sets a pool's gauges.
-func (m *Metrics) sizes(namespace, pool string, ready, waiting, reserved int) {
-	m.queue.WithLabelValues(namespace, pool).Set(float64(ready))
-	m.waitingSize.WithLabelValues(namespace, pool).Set(float64(waiting))
-	m.reservations.WithLabelValues(namespace, pool).Set(float64(reserved))
+// poolMetrics are the series of one scheduler's pool, and those that it shares. A
+// scheduler makes them once and drops them once, so that one that ends late does not
+// drop those of its successor for a pool of the same name; what it counts after that
+// is not seen.
+type poolMetrics struct {
+	*Metrics
+	namespace, pool          string
+	ready, waiting, reserved prometheus.Gauge
+	claims                   map[string]prometheus.Counter
 }
 
-// drop removes the gauges of a pool that is gone.
-func (m *Metrics) drop(namespace, pool string) {
-	for _, v := range []*prometheus.GaugeVec{m.queue, m.waitingSize, m.reservations} {
-		v.DeleteLabelValues(namespace, pool)
+// of makes a pool's series, with its counters at 0.
+func (m *Metrics) of(namespace, pool string) *poolMetrics {
+	p := &poolMetrics{
+		Metrics: m, namespace: namespace, pool: pool,
+		ready:    m.queue.WithLabelValues(namespace, pool),
+		waiting:  m.waitingSize.WithLabelValues(namespace, pool),
+		reserved: m.reservations.WithLabelValues(namespace, pool),
+		claims:   map[string]prometheus.Counter{},
+	}
+	for _, outcome := range []string{outcomeSuccess, outcomeConflict, outcomeAmbiguous, outcomeError} {
+		p.claims[outcome] = m.claims.WithLabelValues(namespace, pool, outcome)
+	}
+	return p
+}
+
+func (p *poolMetrics) outcome(o string) { p.claims[o].Inc() }
+
+// sizes sets the pool's gauges.
+func (p *poolMetrics) sizes(ready, waiting, reserved int) {
+	p.ready.Set(float64(ready))
+	p.waiting.Set(float64(waiting))
+	p.reserved.Set(float64(reserved))
+}
+
+// drop removes the pool's series.
+func (p *poolMetrics) drop() {
+	labels := prometheus.Labels{"namespace": p.namespace, "pool": p.pool}
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{p.queue, p.waitingSize, p.reservations, p.Metrics.claims} {
+		v.DeletePartialMatch(labels)
 	}
 }

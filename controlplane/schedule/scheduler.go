@@ -34,6 +34,8 @@ type PoolScheduler struct {
 	client                client.Client
 	settings
 
+	series *poolMetrics // of settings.metrics, for this pool
+
 	wake chan struct{} // room for one: look at the queues
 	stop chan struct{} // closed by Shutdown
 
@@ -99,6 +101,7 @@ func NewPoolScheduler(ns, name, team, user string, c client.Client, opts ...Opti
 	if s.metrics == nil {
 		s.metrics = NewMetrics(nil)
 	}
+	s.series = s.metrics.of(ns, name)
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -194,7 +197,7 @@ func (s *PoolScheduler) Forget(uid types.UID) {
 	defer s.mu.Unlock()
 	dropped, evicted := s.stock.forget(uid)
 	if evicted {
-		s.metrics.evicted.Inc()
+		s.series.evicted.Inc()
 	}
 	if dropped {
 		s.measure()
@@ -260,7 +263,7 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 	}
 	now := time.Now()
 	expired, next := s.stock.expire(now)
-	s.metrics.expired.Add(float64(expired))
+	s.series.expired.Add(float64(expired))
 	for e := s.waiting.first(); e != nil && s.running < maxClaims; e = s.waiting.first() {
 		if err := e.tooLate(now); err != nil { // before its timer got to say so
 			e.answer(ClaimResult{Err: err})
@@ -274,7 +277,7 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 		s.waiting.pop(e)
 		if !e.dispatched {
 			e.dispatched = true
-			s.metrics.dispatch.Observe(now.Sub(e.EnqueuedAt).Seconds())
+			s.series.dispatch.Observe(now.Sub(e.EnqueuedAt).Seconds())
 		}
 		s.running++
 		s.claims.Go(func() {
@@ -299,18 +302,17 @@ func (s *PoolScheduler) claimDone() {
 
 // measure sets the gauges. The mutex is held.
 func (s *PoolScheduler) measure() {
-	if !s.closed {
-		s.metrics.sizes(s.namespace, s.pool, len(s.stock.queue), s.waiting.len(), s.stock.reserved())
-	}
+	s.series.sizes(len(s.stock.queue), s.waiting.len(), s.stock.reserved())
 }
 
 // poolGone makes ErrPoolGone of what Shutdown answers with, if it is still to
-// come.
+// come. The pool's metrics go at once: another scheduler may follow for the name.
 func (s *PoolScheduler) poolGone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
+	if !s.closed && !s.gone {
 		s.gone = true
+		s.series.drop()
 	}
 }
 
@@ -325,7 +327,9 @@ func (s *PoolScheduler) Shutdown() {
 			e.answer(ClaimResult{Err: s.shutdownError()})
 		}
 		close(s.stop)
-		s.metrics.drop(s.namespace, s.pool)
+		if !s.gone {
+			s.series.drop()
+		}
 	}
 	s.mu.Unlock()
 	s.claims.Wait()

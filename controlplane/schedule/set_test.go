@@ -111,11 +111,37 @@ func TestSetKeepsNoSchedulerForNothing(t *testing.T) {
 	})
 }
 
+// A pool that is made anew at once has its own series: the scheduler that ends late
+// takes none of them.
+func TestMetricsOfAPoolMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, reg := newFakeAPI(), prometheus.NewRegistry()
+		set := NewSet(api, WithMetrics(NewMetrics(reg)))
+		set.PoolChanged("ns", "pool", true)
+		synctest.Wait()
+		set.PoolChanged("ns", "pool", false)
+		set.PoolChanged("ns", "pool", true)
+		synctest.Wait()
+		for metric, want := range map[string]int{
+			"sandlane_schedule_waiting_requests": 1, "sandlane_schedule_ready_pods": 1, "sandlane_schedule_claims_total": 4,
+		} {
+			if n, err := testutil.GatherAndCount(reg, metric); n != want || err != nil {
+				t.Errorf("%d series of %s (%v), want %d", n, metric, err, want)
+			}
+		}
+		set.Shutdown()
+		if n, err := testutil.GatherAndCount(reg, "sandlane_schedule_claims_total"); n != 0 || err != nil {
+			t.Errorf("%d series are left after the shutdown (%v)", n, err)
+		}
+	})
+}
+
 func TestMetricsLint(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := NewMetrics(reg)
-	m.outcome(outcomeSuccess)
-	m.sizes("ns", "pool", 1, 2, 3)
+	p := m.of("ns", "pool")
+	p.outcome(outcomeSuccess)
+	p.sizes(1, 2, 3)
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,10 @@ type binder struct {
 	sandbox  *v1alpha1.Sandbox // as last seen; nil: there is none
 	replaces string            // claim ID of the binding that may be replaced
 	token    routecache.Token  // taken just before the write that was applied, which is the first read: it tests end and binding
-	unfenced *schedule.Claim   // on the pod that the old binding names, which may not be reached: to be ended once the binding is replaced
+	// queued is when the claim began to wait for a pod, bound when the binding was
+	// written; the flight reads bound after a pod was claimed.
+	queued, bound time.Time
+	unfenced      *schedule.Claim // on the pod that the old binding names, which may not be reached: to be ended once the binding is replaced
 }
 
 // bind makes the sandbox's binding name the pod: step 2 of the claim protocol.
@@ -31,7 +35,13 @@ type binder struct {
 // applied, so one whose answer was lost is followed by a look.
 func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 	b.waiting.Store(nil)
+	began := time.Now()
+	b.a.o.Metrics.phase(phaseQueue, began.Sub(b.queued))
 	err := b.writeUntilKnown(ctx, schedule.BindingOf(pod))
+	if err == nil {
+		b.bound = time.Now()
+		b.a.o.Metrics.phase(phaseCreate, b.bound.Sub(began))
+	}
 	replaced := err == nil || errors.Is(err, schedule.ErrBindLost)
 	if claim := b.unfenced; replaced && claim != nil {
 		b.unfenced = nil
@@ -69,7 +79,10 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 
 // lost notes that the flight waits for the next pod; the binding to the last one
 // stands.
-func (b *binder) lost() { b.wait(b.replaces) }
+func (b *binder) lost() {
+	b.queued = time.Now()
+	b.wait(b.replaces)
+}
 
 // look reads what a write that failed has met; done if it was applied after all.
 func (b *binder) look(ctx context.Context, want *v1alpha1.Binding) (done bool, err error) {

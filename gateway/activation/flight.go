@@ -77,6 +77,9 @@ type flight struct {
 	// distrusts: a pod refused what this gateway knows of its sandbox, so that is not
 	// tried again. The flight's goroutine alone uses it.
 	distrusts bool
+	// starts is when this flight's claim landed on a pod that has to start; zero if
+	// none did. The flight's goroutine alone uses it.
+	starts time.Time
 }
 
 func newFlight(a *Activator, r Request) *flight {
@@ -209,6 +212,7 @@ func (f *flight) claimWith(b *binder) error {
 			b.replaces = s.Spec.Binding.ClaimID
 		}
 	}
+	b.queued = time.Now()
 	f.wait(b.replaces) // from here on b is the claim's
 	if !scheduler.Enqueue(request) {
 		return retry(ErrNoCapacity)
@@ -225,9 +229,12 @@ func (f *flight) claimWith(b *binder) error {
 		return ErrNotReady // it left, and its time is over: the sandbox has a pod, which does not answer yet
 	case result.Err != nil:
 		return fromSchedule(result.Err)
-	case v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning:
+	}
+	f.a.o.Metrics.phase(phasePatch, time.Since(b.bound))
+	if v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning {
 		return f.finish(b.token, b.sandbox, result.Pod)
 	}
+	f.starts = time.Now()
 	return errLook // the pod is starting: follow our own claim
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,7 +76,8 @@ func TestFollowerReplacesALostPod(t *testing.T) {
 func TestStartingPodIsAwaited(t *testing.T) {
 	w := newWorld(t)
 	w.idle(1)
-	g := w.gateway(w.c)
+	g, reg := w.gateway(w.c), prometheus.NewRegistry()
+	g.o.Metrics = NewMetrics(reg)
 	id := kubetest.Name("image")
 	w.make(id, func(s *v1alpha1.SandboxSpec) { s.Images = map[string]string{"main": "other"} })
 	done := make(chan error, 1)
@@ -102,6 +104,7 @@ func TestStartingPodIsAwaited(t *testing.T) {
 	if r := g.cache.Get(id); r == nil || fmt.Sprint(r.PodRV) != pod.ResourceVersion {
 		t.Errorf("route %+v", r)
 	}
+	wantPhases(t, reg, map[string]uint64{phaseQueue: 1, phaseCreate: 1, phasePatch: 1, phaseReady: 1})
 }
 
 func TestLeavingUndoesNothing(t *testing.T) {

@@ -33,6 +33,7 @@ func (f *flight) finishKnown() (done bool, err error) {
 	if k == nil || k.Namespace != f.Namespace || k.Pool != f.Pool || k.Team != f.Team {
 		return false, nil
 	}
+	f.runs()
 	k.Route.Stamp = f.a.o.Stamp(f.ID, k.Route.ClaimID)
 	err = f.makeReady(token, k.Route, k.Ready)
 	switch {

@@ -9,9 +9,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
+// The phases of an activation; the label "phase".
+const (
+	phaseQueue  = "queue"
+	phaseCreate = "create"
+	phasePatch  = "patch"
+	phaseReady  = "ready"
+	phaseInit   = "init"
+)
+
+const outcomeSuccess = "success"
+
 // Metrics counts activations.
 type Metrics struct {
 	seconds *prometheus.HistogramVec
+	phases  *prometheus.HistogramVec
 	parked  prometheus.Gauge
 	joined  prometheus.Counter
 }
@@ -19,12 +31,18 @@ type Metrics struct {
 // NewMetrics registers the metrics with reg; nil registers them nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
-	return &Metrics{
+	buckets := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	m := &Metrics{
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "activation", Name: "seconds",
-			Help:    "Time that requests waited for an activation, by outcome.",
-			Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+			Help: "Time that requests waited for an activation, by outcome.", Buckets: buckets,
 		}, []string{"outcome"}),
+		phases: f.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "sandlane", Subsystem: "activation", Name: "phase_seconds",
+			Help: "Time of the phases of activations by this gateway: queue (until there is a pod), create (the binding is written), " +
+				"patch (the claim is on the pod), ready (its images and hooks start), init (sandboxd takes its settings).",
+			Buckets: buckets,
+		}, []string{"phase"}),
 		parked: f.NewGauge(prometheus.GaugeOpts{
 			Namespace: "sandlane", Subsystem: "activation", Name: "parked_requests",
 			Help: "Requests that wait for an activation.",
@@ -34,6 +52,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Requests that found their activation under way.",
 		}),
 	}
+	for _, phase := range []string{phaseQueue, phaseCreate, phasePatch, phaseReady, phaseInit} {
+		m.phases.WithLabelValues(phase)
+	}
+	m.seconds.WithLabelValues(outcomeSuccess)
+	return m
+}
+
+// phase notes how long a phase took that succeeded.
+func (m *Metrics) phase(name string, took time.Duration) {
+	m.phases.WithLabelValues(name).Observe(took.Seconds())
 }
 
 func (m *Metrics) activated(err error, took time.Duration) {
@@ -46,7 +74,7 @@ func outcomeOf(err error) string {
 		err  error
 		name string
 	}{
-		{nil, "success"},
+		{nil, outcomeSuccess},
 		{ErrNoCapacity, "no_capacity"},
 		{ErrParkingFull, "parking_full"},
 		{ErrEnded, "ended"},

@@ -51,6 +51,7 @@ func (f *flight) finish(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1
 	if r == nil {
 		return nil
 	}
+	f.runs()
 	ready := f.a.o.Ready
 	if f.Make != nil {
 		ready = f.Make.Ready
@@ -63,6 +64,14 @@ func (f *flight) finish(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1
 	}
 	f.a.o.Cache.Put(token, r)
 	return nil
+}
+
+// runs notes that the pod of this flight's claim has started.
+func (f *flight) runs() {
+	if !f.starts.IsZero() {
+		f.a.o.Metrics.phase(phaseReady, time.Since(f.starts))
+		f.starts = time.Time{}
+	}
 }
 
 // route returns the route to a pod that runs the sandbox; nil if it cannot be
@@ -91,6 +100,7 @@ func (f *flight) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.Route {
 // makeReady tries until the pod is ready, refuses, is no longer the sandbox's, or
 // the flight's time is up.
 func (f *flight) makeReady(token routecache.Token, r *routecache.Route, try func(context.Context) error) error {
+	began := time.Now()
 	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		stands := f.a.o.Cache.Admits(token, r)
 		err := errLook
@@ -98,7 +108,10 @@ func (f *flight) makeReady(token routecache.Token, r *routecache.Route, try func
 			err = f.tryReady(try)
 		}
 		switch {
-		case err == nil, errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
+		case err == nil:
+			f.a.o.Metrics.phase(phaseInit, time.Since(began))
+			return nil
+		case errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
 			return err
 		case !backoff.Sleep(f.ctx, pauses.Step()):
 			return fmt.Errorf("%w: %w", ErrNotReady, err)

@@ -72,7 +72,7 @@ func (l *Live) ResolveFor(ctx context.Context, key, id string) (Answer, error) {
 // are those of Resolve.
 func (l *Live) Sandbox(ctx context.Context, key, id string) (*v1alpha1.Sandbox, error) {
 	if !l.shares.take(key) {
-		l.metrics.reads.WithLabelValues("limited").Inc()
+		l.metrics.reads.WithLabelValues(readLimited).Inc()
 		return nil, ErrLimited
 	}
 	return l.SandboxToEnd(ctx, id)
@@ -89,23 +89,23 @@ func (l *Live) SandboxToEnd(ctx context.Context, id string) (*v1alpha1.Sandbox, 
 		l.metrics.reads.WithLabelValues(Unknown.String()).Inc()
 		return nil, nil
 	case err != nil:
-		l.metrics.reads.WithLabelValues("error").Inc()
+		l.metrics.reads.WithLabelValues(readFailed).Inc()
 		return nil, fmt.Errorf("reading sandbox %s: %w", id, err)
 	}
-	l.metrics.reads.WithLabelValues("sandbox").Inc()
+	l.metrics.reads.WithLabelValues(readSandbox).Inc()
 	return s, nil
 }
 
 func (l *Live) resolve(ctx context.Context, id string, allowed bool) (Answer, error) {
 	if !allowed {
-		l.metrics.reads.WithLabelValues("limited").Inc()
+		l.metrics.reads.WithLabelValues(readLimited).Inc()
 		return Answer{}, ErrLimited
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	a, err := l.read(ctx, id)
 	if err != nil {
-		l.metrics.reads.WithLabelValues("error").Inc()
+		l.metrics.reads.WithLabelValues(readFailed).Inc()
 		return Answer{}, err
 	}
 	l.metrics.reads.WithLabelValues(a.State.String()).Inc()

@@ -61,7 +61,7 @@ func TestLiveIsLimited(t *testing.T) {
 	must(t, New(Options{}).RegisterMetrics(reg))
 	families, err := reg.Gather()
 	must(t, err)
-	if len(families) != 5 { // live reads, events, three gauges; no list yet
+	if len(families) != 6 { // live reads, events, lists, three gauges
 		t.Errorf("%d metric families", len(families))
 	}
 }

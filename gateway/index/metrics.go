@@ -10,18 +10,42 @@ type metrics struct {
 	events, lists *prometheus.CounterVec
 }
 
+// The kinds that are watched; the label "kind".
+const (
+	kindPods      = "pods"
+	kindSandboxes = "sandboxes"
+	kindPools     = "pools"
+	kindTemplates = "templates"
+)
+
 func newMetrics() *metrics {
-	return &metrics{
+	m := &metrics{
 		events: counters("events_total", "Watch events applied, by kind.", "kind"),
 		lists:  counters("lists_total", "Complete lists applied, by kind.", "kind"),
 	}
+	for _, kind := range []string{kindPods, kindSandboxes, kindPools, kindTemplates} {
+		m.events.WithLabelValues(kind)
+		m.lists.WithLabelValues(kind)
+	}
+	return m
 }
+
+// How a live read went, besides what it found; the label "outcome".
+const (
+	readLimited = "limited"
+	readFailed  = "error"
+	readSandbox = "sandbox"
+)
 
 type liveMetrics struct{ reads *prometheus.CounterVec }
 
 func newLiveMetrics() *liveMetrics {
-	return &liveMetrics{reads: counters("live_reads_total",
+	m := &liveMetrics{reads: counters("live_reads_total",
 		"Live resolves by what they found; limited means not read, error not answered.", "outcome")}
+	for _, outcome := range append([]string{readLimited, readFailed, readSandbox}, stateNames[:]...) {
+		m.reads.WithLabelValues(outcome)
+	}
+	return m
 }
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {

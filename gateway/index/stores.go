@@ -13,7 +13,7 @@ import (
 // podStore applies pods, keyed by UID: a name may be used again.
 func (x *Index) podStore() *store {
 	return &store{
-		kind: "pods",
+		kind: kindPods,
 		read: func(obj any) (string, func(), error) {
 			switch o := obj.(type) {
 			case listedPod:
@@ -72,7 +72,7 @@ func (x *Index) setPod(uid string, record *pod, typed *corev1.Pod) {
 
 func (x *Index) sandboxStore() *store {
 	return &store{
-		kind: "sandboxes",
+		kind: kindSandboxes,
 		read: func(obj any) (string, func(), error) {
 			switch o := obj.(type) {
 			case listedSandbox:
@@ -101,7 +101,7 @@ func (x *Index) setSandbox(id string, record *sandbox) {
 
 func (x *Index) poolStore() *store {
 	return &store{
-		kind: "pools",
+		kind: kindPools,
 		read: func(obj any) (string, func(), error) {
 			o, ok := obj.(*v1alpha1.SandboxPool)
 			if !ok {
@@ -117,7 +117,7 @@ func (x *Index) poolStore() *store {
 
 func (x *Index) templateStore() *store {
 	return &store{
-		kind: "templates",
+		kind: kindTemplates,
 		read: func(obj any) (string, func(), error) {
 			o, ok := obj.(*v1alpha1.SandboxTemplate)
 			if !ok {

@@ -20,7 +20,7 @@ type Metrics struct {
 // NewMetrics registers the metrics; a nil registerer registers none.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
-	return &Metrics{
+	m := &Metrics{
 		releases: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "idletimeout", Name: "released_total",
 			Help: "Sandboxes ended by a timeout, by reason.",
@@ -39,6 +39,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5},
 		}),
 	}
+	for _, reason := range []v1alpha1.EndReason{v1alpha1.EndIdleTimeout, v1alpha1.EndStartupTimeout} {
+		m.releases.WithLabelValues(string(reason))
+	}
+	return m
 }
 
 func (m *Metrics) released(reason v1alpha1.EndReason) {

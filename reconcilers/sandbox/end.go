@@ -159,7 +159,7 @@ func (r *Reconciler) markEnding(ctx context.Context, s *v1alpha1.Sandbox, rec re
 // tell counts the end, and says in an Event why a sandbox failed.
 func (r *Reconciler) tell(s *v1alpha1.Sandbox) {
 	end := s.Spec.End
-	r.Metrics.ended(end.Reason)
+	r.Metrics.ended(s)
 	if end.Reason != v1alpha1.EndFailed && end.Reason != v1alpha1.EndStartupTimeout {
 		return // spec.end says as much
 	}

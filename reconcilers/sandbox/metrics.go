@@ -7,22 +7,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+)
+
+// How an attempt to reach all gateways went; the label "outcome".
+const (
+	fenceAcknowledged = "acknowledged"
+	fenceUnanswered   = "unanswered"
 )
 
 // Metrics of all sandboxes together. A nil *Metrics counts nothing.
 type Metrics struct {
-	ends   *prometheus.CounterVec
-	fences *prometheus.HistogramVec
-	strays prometheus.Counter
+	pools     *sandboxpool.Metrics
+	lifetimes *prometheus.HistogramVec
+	fences    *prometheus.HistogramVec
+	strays    prometheus.Counter
 }
 
-// NewMetrics registers the metrics; a nil registerer registers none.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// NewMetrics registers the metrics; a nil registerer registers none. pools, which
+// knows the pools that exist, counts the ends.
+func NewMetrics(reg prometheus.Registerer, pools *sandboxpool.Metrics) *Metrics {
 	f := promauto.With(reg)
-	return &Metrics{
-		ends: f.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "sandlane", Subsystem: "sandbox", Name: "ended_total",
-			Help: "Ends carried out, by reason.",
+	m := &Metrics{
+		pools: pools,
+		lifetimes: f.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "sandlane", Subsystem: "sandbox", Name: "lifetime_seconds",
+			Help:    "Time that a sandbox ran, from its pod's start for it until its end, by reason of the end.",
+			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600},
 		}, []string{"reason"}),
 		fences: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "sandbox", Name: "fence_seconds",
@@ -34,11 +45,22 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Claims ended because no Sandbox owned them.",
 		}),
 	}
+	for _, outcome := range []string{fenceAcknowledged, fenceUnanswered} {
+		m.fences.WithLabelValues(outcome)
+	}
+	return m
 }
 
-func (m *Metrics) ended(reason v1alpha1.EndReason) {
-	if m != nil {
-		m.ends.WithLabelValues(string(reason)).Inc()
+// ended counts the end of a sandbox whose status says when it was, and how long the
+// sandbox ran if it ever did.
+func (m *Metrics) ended(s *v1alpha1.Sandbox) {
+	if m == nil {
+		return
+	}
+	reason := s.Spec.End.Reason
+	m.pools.Ended(s.Spec.Namespace, s.Spec.Pool, reason)
+	if from, to := s.Status.StartedAt, s.Status.EndedAt; from != nil && to != nil {
+		m.lifetimes.WithLabelValues(string(reason)).Observe(max(to.Sub(from.Time), 0).Seconds())
 	}
 }
 
@@ -46,9 +68,9 @@ func (m *Metrics) fenced(took time.Duration, err error) {
 	if m == nil {
 		return
 	}
-	outcome := "acknowledged"
+	outcome := fenceAcknowledged
 	if err != nil {
-		outcome = "unanswered"
+		outcome = fenceUnanswered
 	}
 	m.fences.WithLabelValues(outcome).Observe(took.Seconds())
 }

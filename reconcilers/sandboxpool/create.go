@@ -20,12 +20,12 @@ const mostAtOnce = 64
 // with an error: a template that the API server refuses costs one request. The first
 // ordered ones of them are marked as made for claims that wait.
 func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, n, ordered int) (created int, err error) {
+	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	initKey, err := r.initKey(ctx, tpl)
 	if err != nil {
-		r.Metrics.createFailed()
+		r.Metrics.created(key, false)
 		return 0, err
 	}
-	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	r.expectations.ExpectCreations(key, n)
 	for batch := 1; created < n; batch = min(2*batch, mostAtOnce) {
 		size, first := min(batch, n-created), created
@@ -47,12 +47,11 @@ func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.Sandb
 		}
 		_ = group.Wait() // the errors are in errs
 		for _, e := range errs {
+			r.Metrics.created(key, e == nil)
 			if e == nil {
 				created++
-				r.Metrics.created()
 			} else {
 				err = e
-				r.Metrics.createFailed()
 			}
 		}
 		if err != nil {

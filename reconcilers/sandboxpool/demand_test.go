@@ -101,10 +101,9 @@ func TestPoolServesFromZero(t *testing.T) {
 		if got := l.pool().Status.WaitingClaims; int(got) != n-i {
 			t.Errorf("status says that %d wait, want %d", got, n-i)
 		}
-		for kind, want := range map[string]int{kindWanted: n - i, kindWaiting: n - i} {
-			if got := testutil.ToFloat64(l.Metrics.pods.WithLabelValues(key.Namespace, key.Name, kind)); int(got) != want {
-				t.Errorf("the metric says %s %v, want %d", kind, got, want)
-			}
+		metrics := l.Metrics.of(key)
+		if wanted, waiting := testutil.ToFloat64(metrics.wanted), testutil.ToFloat64(metrics.waiting); int(wanted) != n-i || int(waiting) != n-i {
+			t.Errorf("the metrics say %v wanted and %v waiting, want %d", wanted, waiting, n-i)
 		}
 		l.passTime(time.Second)
 		l.claimAsS(i) // d still says that it waits

@@ -1,6 +1,8 @@
 package sandboxpool
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/types"
@@ -8,21 +10,19 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Metrics of all pools together. A nil *Metrics counts nothing.
+// Metrics of pools and their pods. Series with the labels namespace and pool are of
+// pools that exist: they are made when this process first sees the pool, with their
+// counters at 0, and go with it. A nil *Metrics counts nothing. Safe for concurrent
+// use.
 type Metrics struct {
-	creates     *prometheus.CounterVec
 	deletes     *prometheus.CounterVec
 	transitions *prometheus.CounterVec
 	conflicts   prometheus.Counter
-	pods        *prometheus.GaugeVec
-}
+	vecs        poolVecs
 
-// Values of the label "kind" of the gauge of a pool.
-const (
-	kindWanted  = "wanted"
-	kindIdle    = "idle"
-	kindWaiting = "waiting"
-)
+	mu    sync.Mutex // guards pools
+	pools map[types.NamespacedName]*poolMetrics
+}
 
 // NewMetrics registers the metrics; a nil registerer registers none.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
@@ -30,45 +30,20 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	opts := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "sandlane", Subsystem: "sandboxpool", Name: name, Help: help}
 	}
-	return &Metrics{
-		creates:     f.NewCounterVec(opts("pod_creates_total", "Pods created, by outcome."), []string{"outcome"}),
+	m := &Metrics{
 		deletes:     f.NewCounterVec(opts("pod_deletes_total", "Pods deleted, by reason."), []string{"reason"}),
 		transitions: f.NewCounterVec(opts("pod_transitions_total", "Phases that pods were moved to."), []string{"to"}),
 		conflicts:   f.NewCounter(opts("refused_writes_total", "Conditional writes that came too late: the pod had moved on.")),
-		pods: f.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "sandlane", Subsystem: "sandboxpool", Name: "pods",
-			Help: "Of each pool: unclaimed pods wanted, idle pods, and sandboxes that wait for a pod.",
-		}, []string{"namespace", "pool", "kind"}),
+		vecs:        newPoolVecs(f),
+		pools:       map[types.NamespacedName]*poolMetrics{},
 	}
-}
-
-// sizes sets the gauges of a pool.
-func (m *Metrics) sizes(pool types.NamespacedName, wanted, idle, waiting int) {
-	if m == nil {
-		return
+	for _, phase := range phases {
+		m.transitions.WithLabelValues(string(phase))
 	}
-	for kind, n := range map[string]int{kindWanted: wanted, kindIdle: idle, kindWaiting: waiting} {
-		m.pods.WithLabelValues(pool.Namespace, pool.Name, kind).Set(float64(n))
+	for _, reason := range deleteReasons {
+		m.deletes.WithLabelValues(reason)
 	}
-}
-
-// forget drops the gauges of a pool that is gone.
-func (m *Metrics) forget(pool types.NamespacedName) {
-	if m != nil {
-		m.pods.DeletePartialMatch(prometheus.Labels{"namespace": pool.Namespace, "pool": pool.Name})
-	}
-}
-
-func (m *Metrics) created() {
-	if m != nil {
-		m.creates.WithLabelValues("created").Inc()
-	}
-}
-
-func (m *Metrics) createFailed() {
-	if m != nil {
-		m.creates.WithLabelValues("failed").Inc()
-	}
+	return m
 }
 
 func (m *Metrics) deleted(reason string) {

@@ -85,6 +85,9 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the pool: %w", err)
 	}
+	if pool == nil {
+		r.Metrics.gone(req.NamespacedName)
+	}
 	// Asked before the look: what the watch brings between the two would meet the
 	// expectations, and not be in what was looked at.
 	shown := r.expectations.Satisfied(req.NamespacedName)
@@ -100,7 +103,6 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		r.sights.of(req.NamespacedName, nil, r.now())
 		r.claims.forget(req.NamespacedName)
 		r.notes.forget(req.NamespacedName)
-		r.Metrics.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	refusal, err := r.plug(ctx, pool)
@@ -127,6 +129,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if len(waiting) > 0 {
 		found.census = census(pods, settled, tpl.hashOrEmpty(), pool, waiting, r.now())
 	}
+	r.Metrics.seen(pool, found.census)
 	if pool.DeletionTimestamp == nil {
 		found = r.scale(ctx, pool, tpl, templateErr, found.census, found.asked, shown)
 	}

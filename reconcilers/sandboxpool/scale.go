@@ -37,7 +37,7 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 	r.backoff.saw(key, tpl.hashOrEmpty(), c.proven)
 	troubles := r.backoff.state(key, tpl.hashOrEmpty())
 	limits := limitsOf(pool, troubles, a)
-	r.Metrics.sizes(key, limits.wanted(), c.idle, a.waiting)
+	r.Metrics.demanded(key, limits.wanted(), a.waiting)
 	out.scaling = decideScale(c, limits)
 	if out.scaling.held {
 		out.recheck = unknownRecheck

@@ -53,6 +53,9 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 	if applied && r.IdleNotifier != nil {
 		r.IdleNotifier.NotifyIdleAvailable(pod.Namespace, pod.Labels[v1alpha1.LabelPool])
 	}
+	if _, recycled := pod.Annotations[v1alpha1.AnnotationRecycled]; applied && !recycled {
+		r.Metrics.turnedIdle(poolOfPod(pod), r.now().Sub(pod.CreationTimestamp.Time))
+	}
 	if err == nil && pool != nil {
 		r.backoff.idle(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty())
 	}
