@@ -11,6 +11,7 @@ pinned         = $(shell awk '$$1 == "$(2)" && $$2 ~ /^v/ { print $$2 }' $(1)/go
 LINT           := $(CACHE)/golangci-lint-$(call pinned,hack/lint,github.com/golangci/golangci-lint/v2)-$(GOVERSION)
 GOTESTSUM      := $(CACHE)/gotestsum-$(call pinned,hack/tools,gotest.tools/gotestsum)-$(GOVERSION)
 CONTROLLER_GEN := $(CACHE)/controller-gen-$(call pinned,hack/tools,sigs.k8s.io/controller-tools)-$(GOVERSION)
+PROMTOOL       := $(CACHE)/promtool-$(call pinned,hack/promtool,github.com/prometheus/prometheus)-$(GOVERSION)
 
 # The version stands in -ldflags; Go's own stamp would make each commit relink
 # the helpers that bin/sandlane embeds.
@@ -48,17 +49,17 @@ image: ## build container images as tarballs in bin/images (PUSH=registry/prefix
 run: build ## start everything on this machine (ARGS="--port 8080 …")
 	@bin/sandlane up $(ARGS)
 
-# What hack/test.sh runs the tests with.
-export GOTESTSUM
+# What hack/test.sh and hack/helm-test.sh run the tests with.
+export GOTESTSUM PROMTOOL CONTROLLER_GEN
 
 .PHONY: test
 test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first what is missing
 	@hack/test.sh unit e2e e2b
 
 .PHONY: test-all
-test-all: $(GOTESTSUM) ## the same and all that takes longer: storms, chaos, mutants; needs root, takes an hour
+test-all: $(GOTESTSUM) $(PROMTOOL) $(CONTROLLER_GEN) ## the same and all that takes longer: storms, chaos, mutants; needs root, takes an hour
 	@hack/test.sh unit e2e e2b storm chaos mutants bench-once
-	@hack/helm-test.sh
+	@hack/helm-test.sh chart node
 
 .PHONY: unit
 unit: $(GOTESTSUM) ## run the tests that need no root
@@ -73,8 +74,12 @@ chaos: $(GOTESTSUM) ## kill and stop processes under load, with three gateways; 
 	@hack/test.sh chaos
 
 .PHONY: helm-test
-helm-test: ## test the Helm chart on a real node in namespaces of this machine; needs root
-	@hack/helm-test.sh
+helm-test: $(PROMTOOL) $(CONTROLLER_GEN) ## test the Helm chart on a real node in namespaces of this machine; needs root
+	@hack/helm-test.sh chart
+
+.PHONY: node-test
+node-test: $(PROMTOOL) $(CONTROLLER_GEN) ## break pods and kill processes of the chart on that node, under load; needs root
+	@hack/helm-test.sh node
 
 .PHONY: mutants
 mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes minutes, writes docs/mutants.md
@@ -135,3 +140,6 @@ $(GOTESTSUM):
 
 $(CONTROLLER_GEN):
 	$(GO) build -C hack/tools -trimpath -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(PROMTOOL):
+	CGO_ENABLED=0 $(GO) build -C hack/promtool -trimpath -o $@ github.com/prometheus/prometheus/cmd/promtool

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Tests the Helm chart on a real Kubernetes node inside namespaces of this machine
+# Tests the Helm charts on a real Kubernetes node inside namespaces of this machine
 # (test/node, test/helm): it says first what the machine lacks, then builds or
 # finds the node's programs, Envoy and the images, and prints how long each part
-# took. It needs root. Nothing is left but what is in the user's cache and in bin/.
+# took. Its arguments are the parts: "chart" installs, upgrades and uninstalls,
+# "node" breaks pods and processes. It needs root. Nothing is left but what is in the user's cache and in bin/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,11 +41,24 @@ images() {
 		-images sandlane-gateway,sandlane-controller,sandlane-test-envoy,sandlane-test-base,sandlane-test-echo,sandlane-test-pause
 }
 
+export PROMTOOL=${PROMTOOL:?it is set by make: run make helm-test}
 export SANDLANE_IMAGES=$PWD/bin/test-images SANDLANE_BIN=$PWD/bin/sandlane CGO_ENABLED=0
 step "build" make --no-print-directory build
 step "Kubernetes and Envoy" variables bin/sandlane prepare
 step "node and Helm" variables hack/node/build.sh
+step "definitions of other operators" variables hack/crds/build.sh
 step "images" images
-step "node" go test -count=1 -timeout 10m -v ./test/node
-step "chart" go test -count=1 -timeout 15m -v ./test/helm
+for part in "${@:-chart}"; do
+	case $part in
+	chart)
+		step "node" go test -count=1 -timeout 10m -v ./test/node
+		step "chart" go test -count=1 -timeout 15m -v -run '^Test(Rules|Chart)$' ./test/helm
+		;;
+	node) step "broken pods, killed processes" go test -count=1 -timeout 20m -v -run '^TestNode$' ./test/helm ;;
+	*)
+		echo "helm-test: there is no part $part: chart, node" >&2
+		exit 2
+		;;
+	esac
+done
 echo "== helm-test took $SECONDS s"

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	chartTemplates = "charts/sandlane/templates"
-	generated      = "{{- /* Written by `make generate`; do not edit. */ -}}\n"
+	charts    = "charts"
+	generated = "{{- /* Written by `make generate`; do not edit. */ -}}\n"
 
 	// Names that stand for what the chart's user chooses.
 	systemMark, keyMark, poolMark = "x-system-namespace-x", "x-key-namespace-x", "x-pool-namespace-x"
 )
 
-// writeChart writes the chart's templates that are made from code: the rights of
-// package access, the policies of package egress, and the CRDs.
-func writeChart() error {
+// writeCharts writes the charts' templates that are made from code: the rights of
+// package access, the policies of package egress, and the CRDs; and their pages.
+func writeCharts() error {
 	rights, err := rightsTemplate()
 	if err != nil {
 		return err
@@ -33,12 +33,27 @@ func writeChart() error {
 	if err != nil {
 		return err
 	}
-	policies, err := policiesTemplate()
+	policies, err := clusterPolicies.template()
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string][]byte{"rights.yaml": rights, "crds.yaml": definitions, "pool-policies.yaml": policies} {
-		if err := os.WriteFile(filepath.Join(chartTemplates, name), text, 0o644); err != nil { //nolint:gosec // part of the chart
+	tenants, err := tenantPolicies.template()
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		"sandlane/templates/rights.yaml":               rights,
+		"sandlane/templates/crds.yaml":                 definitions,
+		"sandlane/templates/pool-policies.yaml":        policies,
+		"sandlane-tenant/templates/pool-policies.yaml": tenants,
+	}
+	for chart, head := range readmeHeads {
+		if files[chart+"/README.md"], err = readme(chart, head); err != nil {
+			return err
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(charts, name), text, 0o644); err != nil { //nolint:gosec // part of the chart
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}

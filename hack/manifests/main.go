@@ -1,6 +1,7 @@
 // Command manifests writes the documented manifests from the code that says what
 // is in them: docs/rights.yaml and the table of rights between two marks in
-// docs/operations.md, and docs/network-policies.yaml. It is called by `make
+// docs/operations.md, docs/network-policies.yaml, the chart's templates that are made
+// from code, and the chart's page. It is called by `make
 // generate`, from the root of the checkout, and by nobody else.
 package main
 
@@ -59,5 +60,5 @@ func run() error {
 			return fmt.Errorf("write %s: %w", file, err)
 		}
 	}
-	return writeChart()
+	return writeCharts()
 }

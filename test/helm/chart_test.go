@@ -26,9 +26,11 @@ func TestChart(t *testing.T) {
 	}{
 		{"static checks", c.static},
 		{"install", c.install},
-		{"pools", c.pools},
+		{"team", c.team},
 		{"SDK", func(t *testing.T) { c.sdk(t, python) }},
 		{"first request", func(t *testing.T) { c.firstRequest(t) }},
+		{"metrics", c.metrics},
+		{"log level", c.logLevel},
 		{"upgrade", c.upgrade},
 		{"SDK after the upgrade", func(t *testing.T) { c.sdk(t, python) }},
 		{"refused uninstall", c.refuseUninstall},
@@ -53,9 +55,19 @@ func (c *cluster) install(t *testing.T) {
 	}
 }
 
-// Each pool gets its warm pods, by their real readiness probes.
-func (c *cluster) pools(t *testing.T) {
-	c.kubectl(t, "apply", "-f", testdata(t, "pools.yaml"))
+// team installs the tenants' chart with pools, a key made beside the cluster, and
+// limits. Each pool gets its warm pods, by their real readiness probes.
+func (c *cluster) team(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys.yaml")
+	said := c.run(t, "sh", "-c", `exec "$0" apikey values 2>&1 >"$1"`, c.sandlane, keys)
+	c.key, _, _ = strings.Cut(said, "\n")
+	for _, set := range []string{"pools.Base.replicas=1", "pools.base.maxPods=1", "keys[0].id=1", "pool=x"} {
+		if _, err := c.Run(t.Context(), "helm", "template", "team", c.chart+"-tenant", "--set", set); err == nil {
+			t.Errorf("--set %s is taken", set)
+		}
+	}
+	c.run(t, "helm", "lint", "--strict", c.chart+"-tenant", "-f", testdata(t, "team.yaml"))
+	c.run(t, "helm", "install", "team", c.chart+"-tenant", "-n", "default", "-f", testdata(t, "team.yaml"), "-f", keys)
 	for pool, idle := range map[string]string{"base": "2", "echo": "1"} {
 		c.eventually(t, func(out string) bool { return out == idle }, "kubectl", "get", "sandboxpool", pool, "-o", "jsonpath={.status.idle}")
 	}
@@ -66,31 +78,36 @@ func (c *cluster) gateway(t *testing.T) string {
 	return "http://" + c.kubectl(t, "-n", system, "get", "service", "sandlane", "-o", "jsonpath={.spec.clusterIP}")
 }
 
-func (c *cluster) sdk(t *testing.T, python string) {
-	key, _, _ := strings.Cut(c.run(t, c.sandlane, "apikey", "create", "--kubeconfig", c.Kubeconfig(), "--namespace", "default"), "\n")
+// sdk runs the first program of a user of E2B's SDK.
+func (c *cluster) sdk(t *testing.T, python string) { c.python(t, python, "sdk.py") }
+
+// python runs a program of testdata that uses the SDK.
+func (c *cluster) python(t *testing.T, python, program string) {
+	t.Helper()
 	url := c.gateway(t)
-	out := c.run(t, "env", "E2B_API_KEY="+key, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, python, testdata(t, "sdk.py"))
+	out := c.run(t, "env", "E2B_API_KEY="+c.key, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, python, testdata(t, program))
 	if !strings.Contains(out, "passed") {
 		t.Errorf("the SDK's program printed %q", out)
 	}
 }
 
-// process asks the sandbox "mine", and returns which process answers.
-func (c *cluster) process(t *testing.T) string {
+// process asks a sandbox that its first request makes, and returns which process
+// answers.
+func (c *cluster) process(t *testing.T, id string) string {
 	t.Helper()
 	const mark = `"process":"`
 	out := c.eventually(t, func(out string) bool { return strings.Contains(out, mark) }, "curl", "-fsS", "--max-time", "30",
-		"-H", "X-Sandbox-Id: mine", "-H", "X-Sandbox-Port: 8000", c.gateway(t)+"/hello")
+		"-H", "X-Sandbox-Id: "+id, "-H", "X-Sandbox-Port: 8000", c.gateway(t)+"/hello")
 	_, after, _ := strings.Cut(out, mark)
-	id, _, _ := strings.Cut(after, `"`)
-	return id
+	process, _, _ := strings.Cut(after, `"`)
+	return process
 }
 
 // A sandbox that nobody has made gets a pod by its first request, and keeps it.
 func (c *cluster) firstRequest(t *testing.T) string {
-	first := c.process(t)
+	first := c.process(t, "mine")
 	for range 5 {
-		if now := c.process(t); now != first {
+		if now := c.process(t, "mine"); now != first {
 			t.Errorf("the process %s answers, want %s", now, first)
 		}
 	}
@@ -103,7 +120,7 @@ func (c *cluster) upgrade(t *testing.T) {
 	certificates := func() string {
 		return c.kubectl(t, "-n", system, "get", "secret", "sandlane-control-ca", "sandlane-control-gateway", "sandlane-control-controller", "-o", "jsonpath={.items[*].data}")
 	}
-	before, process := certificates(), c.process(t)
+	before, process := certificates(), c.process(t, "mine")
 	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "-f", testdata(t, "values.yaml"),
 		"--set", "gateway.podAnnotations.test=upgrade", "--set", "controller.podAnnotations.test=upgrade", "--wait", "--timeout", "180s")
 	if certificates() != before {
@@ -125,7 +142,7 @@ func (c *cluster) uninstalled(t *testing.T) error {
 
 // refuseUninstall: while a sandbox lives, nothing is taken from it.
 func (c *cluster) refuseUninstall(t *testing.T) {
-	process := c.process(t)
+	process := c.process(t, "mine")
 	if err := c.uninstalled(t); err == nil {
 		t.Fatal("uninstalled while a sandbox lives")
 	}
@@ -133,7 +150,7 @@ func (c *cluster) refuseUninstall(t *testing.T) {
 	if !strings.Contains(logs, "sandboxes live (1)") {
 		t.Errorf("the Job says %q, want that one sandbox lives", logs)
 	}
-	if now := c.process(t); now != process {
+	if now := c.process(t, "mine"); now != process {
 		t.Errorf("after the refusal the process %s answers, want %s", now, process)
 	}
 }

@@ -27,6 +27,7 @@ type cluster struct {
 	*node.Node
 	sandlane string // the binary
 	chart    string
+	key      string // an API key of the team
 }
 
 // boot starts a node with the images of hack/helm-test.sh; it ends with the test.

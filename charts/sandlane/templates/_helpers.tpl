@@ -1,6 +1,24 @@
+{{- /* An image of Sandlane's own: .root, and .name without "sandlane-". */ -}}
 {{- define "sandlane.image" -}}
-{{- $name := printf "sandlane-%s:%s" .name (.root.Values.imageTag | default .root.Chart.AppVersion) -}}
-{{- if .root.Values.imageRegistry }}{{ printf "%s/%s" (trimSuffix "/" .root.Values.imageRegistry) $name }}{{ else }}{{ $name }}{{ end }}
+{{- $v := .root.Values -}}
+{{- $registry := $v.global.imageRegistry | default $v.imageRegistry | trimSuffix "/" -}}
+{{- if $registry }}{{ $registry }}/{{ end }}sandlane-{{ .name }}
+{{- with get $v.imageDigests .name }}@{{ . }}{{ else }}:{{ $v.imageTag | default .root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "sandlane.envoyImage" -}}
+{{- with .Values.global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end }}{{ .Values.envoy.image }}
+{{- end }}
+
+{{- define "sandlane.pullSecrets" -}}
+{{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets }}
+imagePullSecrets: {{ toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
+{{- /* The domain without its port: what names and certificates are for. */ -}}
+{{- define "sandlane.host" -}}
+{{- required "gateway.domain must be set: clients find sandboxes at *.domain" .Values.gateway.domain | splitList ":" | first }}
 {{- end }}
 
 {{- define "sandlane.labels" -}}
@@ -10,6 +28,9 @@ app.kubernetes.io/part-of: sandlane
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- /* The pools' namespaces as elements of a CEL list. */ -}}
@@ -45,13 +66,16 @@ projected:
 {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 
+{{- /* Over zones and hosts, unless the values say something else. */ -}}
 {{- define "sandlane.spread" -}}
+{{- with .values.topologySpreadConstraints }}{{ toYaml . }}{{ else }}
 {{- $app := .app }}
 {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
 - maxSkew: 1
   topologyKey: {{ $key }}
   whenUnsatisfiable: ScheduleAnyway
   labelSelector: {matchLabels: {app: {{ $app }}}}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -81,9 +105,7 @@ spec:
   enableServiceLinks: false
   restartPolicy: OnFailure
   securityContext: {{ include "sandlane.podSecurity" . | nindent 4 }}
-  {{- with .Values.imagePullSecrets }}
-  imagePullSecrets: {{ toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "sandlane.pullSecrets" . | nindent 2 }}
   containers:
   - name: control-certs
     image: {{ include "sandlane.image" (dict "root" . "name" "controller") }}
