@@ -49,6 +49,7 @@ const (
 	// The count of an Event is for the very same version of an object.
 	sameEvent    = "when one comes again before its object changes"
 	suspectClaim = "when a pod has a claim that no sandbox seems to own"
+	envs         = "where there are SandboxEnvs"
 	keysMissing  = "at the first start, unless an administrator's command has made them"
 )
 
@@ -103,11 +104,17 @@ func controllerRights() []Right {
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"watch"}, For: "the cache"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"list"}, For: "the cache", When: separateLists},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"list"}, For: "the cache", When: separateLists},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"watch"}, For: "the cache"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"list"}, For: "the cache", When: separateLists},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list", "watch"}, For: "the cache, addresses in use"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"create"}, For: "Events of pools and of sandboxes, which have no namespace"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"patch"}, For: "counting Events", When: sameEvent},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools/status", Verbs: []string{"patch"}, For: "the pool's counts and conditions"},
-		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "taking away the note that claims wait"},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "taking away the note that claims wait; members of envs"},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"create", "delete"}, For: "members of envs", When: envs},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"patch"}, For: "the replicas of members", When: envs},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"create"}, For: "envs of pools that are there already", When: "with --adopt-pools"},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs/status", Verbs: []string{"patch"}, For: "what is known of an env", When: envs},
 		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "create", "patch", "delete"}, For: "making, stopping, recycling and deleting pods"},
 		{Scope: Pools, Resource: "pods/exec", Verbs: []string{"create"}, For: "postStartHooks"},
 		{Scope: Pools, Resource: "events", Verbs: []string{"list"}, For: "why a pod never got Ready"},

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -23,8 +25,9 @@ const staleLease = 30 * time.Second
 type report struct {
 	Running
 	pools  []v1alpha1.SandboxPool
+	envs   []v1alpha1.SandboxEnv
 	leases []coordinationv1.Lease
-	apiErr error // why pools and leases are not known
+	apiErr error // why pools, envs and leases are not known
 	now    time.Time
 }
 
@@ -64,11 +67,15 @@ func (s state) readCluster(ctx context.Context, r *report) error {
 	if err := api.List(ctx, &pools); err != nil {
 		return fmt.Errorf("list the pools: %w", err)
 	}
+	var envs v1alpha1.SandboxEnvList
+	if err := api.List(ctx, &envs); err != nil {
+		return fmt.Errorf("list the envs: %w", err)
+	}
 	var leases coordinationv1.LeaseList
 	if err := api.List(ctx, &leases, client.InNamespace(SystemNamespace), client.HasLabels{v1alpha1.LabelGateway}); err != nil {
 		return fmt.Errorf("list the gateways' leases: %w", err)
 	}
-	r.pools, r.leases = pools.Items, leases.Items
+	r.pools, r.envs, r.leases = pools.Items, envs.Items, leases.Items
 	return nil
 }
 
@@ -98,6 +105,11 @@ func (r *report) wrong() []string {
 	for _, p := range r.pools {
 		if p.Status.Phase == v1alpha1.PoolDegraded {
 			wrong = append(wrong, fmt.Sprintf("the pool %s/%s is degraded", p.Namespace, p.Name))
+		}
+	}
+	for _, e := range r.envs {
+		if c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.EnvConditionTemplateConsistent); c != nil && c.Status == metav1.ConditionFalse {
+			wrong = append(wrong, fmt.Sprintf("the env %s/%s: %s", e.Namespace, e.Name, oneLine(c.Message)))
 		}
 	}
 	return wrong
@@ -132,6 +144,7 @@ func (r *report) write(out io.Writer) error {
 	for _, p := range r.pools {
 		fmt.Fprintf(w, "%s/%s\t%s\t%d\t%d\t%d\n", p.Namespace, p.Name, p.Status.Phase, p.Spec.Replicas, p.Status.Idle, p.Status.Running)
 	}
+	r.writeEnvs(w)
 	fmt.Fprintln(w, "\nGATEWAY\tURL\tLEASE RENEWED")
 	for _, l := range r.leases {
 		url := "-"
@@ -143,6 +156,22 @@ func (r *report) write(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\t%s ago\n", l.Name, url, short(r.leaseAge(l)))
 	}
 	return w.Flush()
+}
+
+// writeEnvs shows the envs, if there are any.
+func (r *report) writeEnvs(w io.Writer) {
+	if len(r.envs) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nENV\tTEMPLATE\tMEMBERS\tIDLE\tRUNNING\tWAITING\tREADY")
+	for _, e := range r.envs {
+		ready := "Unknown"
+		if c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.EnvConditionReady); c != nil {
+			ready = string(c.Status)
+		}
+		s := e.Status
+		fmt.Fprintf(w, "%s/%s\t%s\t%d\t%d\t%d\t%d\t%s\n", e.Namespace, e.Name, e.Spec.TemplateRef.Name, s.Members, s.Idle, s.Running, s.Waiting, ready)
+	}
 }
 
 // short is a duration as people say it.

@@ -19,7 +19,10 @@
 //	Sandbox, spec.end             anyone, once (package ending)
 //	Sandbox, status               sandbox, but for lastActive: idletimeout
 //	Sandbox, finalizer and TTL    sandbox
-//	SandboxPool, status           sandboxpool
+//	SandboxPool, status           sandboxpool, but for autoScaling: autoscaler
+//	SandboxPool of an env         sandboxenv: all but the status
+//	SandboxEnv, status            sandboxenv
+//	SandboxEnv, members' replicas autoscaler, where it is enabled
 //
 // Every write is conditional on what the writer saw. The reconcilers share one
 // thing in memory, the ledger of package address. The package comments of the

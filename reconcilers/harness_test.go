@@ -90,7 +90,7 @@ func newWorld(t *testing.T, configure ...func(*world)) *world {
 // it runs before the parallel ones.
 func newWorldAlone(t *testing.T, configure ...func(*world)) *world {
 	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t), gateways: &gateways{}}
-	w.options.Fencer = w.gateways
+	w.options.Fencer, w.options.ClusterID = w.gateways, "local"
 	w.node = newNode(w)
 	for _, f := range configure {
 		f(w)

@@ -19,14 +19,17 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/autoscaler"
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
+	"github.com/sandlane/sandlane/reconcilers/sandboxenv"
+	"github.com/sandlane/sandlane/reconcilers/sandboxenv/poolmigration"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
-// Options of the controller's reconcilers. Only Fencer is needed; other zero
-// values mean the defaults of the parts.
+// Options of the controller's reconcilers. Only Fencer and ClusterID are needed; other
+// zero values mean the defaults of the parts.
 type Options struct {
 	// Fencer reaches all gateways.
 	Fencer sandbox.Fencer
@@ -56,6 +59,15 @@ type Options struct {
 	Woken  <-chan event.GenericEvent
 	// InitKey: see sandboxpool.SandboxPoolReconciler.
 	InitKey func(context.Context) (sandboxpool.InitKey, error)
+	// ClusterID is the entry of each env's spec.clusters that is this controller's.
+	// Needed.
+	ClusterID string
+	// Sizing tells the autoscaler what Demand tells pools. Nil: no member of an env shrinks.
+	Sizing autoscaler.Demand
+	// AdoptPools makes an env for each pool that has none: see package poolmigration.
+	AdoptPools bool
+	// EnvRouterSync: see sandboxenv.SandboxEnvReconciler. It may be nil.
+	EnvRouterSync sandboxenv.EnvRouterSync
 	// Registerer takes the metrics; nil registers none.
 	Registerer prometheus.Registerer
 	// Controller is for both controllers; MaxConcurrentReconciles is set by them.
@@ -63,14 +75,15 @@ type Options struct {
 }
 
 // CacheByObject limits a manager's cache to what the reconcilers read: of pods
-// only those of pools.
+// only those of pools, of envs all.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
 	if err != nil {
 		panic(err) // the label is a constant
 	}
 	return map[client.Object]cache.ByObject{
-		&corev1.Pod{}: {Label: labels.NewSelector().Add(*ours)},
+		&corev1.Pod{}:          {Label: labels.NewSelector().Add(*ours)},
+		&v1alpha1.SandboxEnv{}: {},
 	}
 }
 
@@ -123,7 +136,26 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		idletimeout.NewSandboxStore(mgr.GetClient()), o.IdleCheckInterval, o.LastActive)
 	idle.APIReader = mgr.GetAPIReader()
 	idle.Metrics = idletimeout.NewMetrics(o.Registerer)
+	envs := &sandboxenv.SandboxEnvReconciler{
+		Client: mgr.GetClient(), Scheme: mgr.GetScheme(),
+		LocalClusterID: o.ClusterID, PluginManager: o.PluginManager, EnvRouterSync: o.EnvRouterSync,
+		Metrics: sandboxenv.NewMetrics(o.Registerer),
+	}
+	sizes := &autoscaler.Reconciler{
+		Client: mgr.GetClient(), LocalClusterID: o.ClusterID, Demand: o.Sizing,
+		Recorder: mgr.GetEventRecorder("autoscaler"), Metrics: autoscaler.NewMetrics(o.Registerer),
+	}
+	if o.AdoptPools {
+		adoption := &poolmigration.PoolAdoptionReconciler{
+			Client: mgr.GetClient(), LocalClusterID: o.ClusterID, Recorder: mgr.GetEventRecorder("pooladoption"),
+		}
+		if err := adoption.SetupWithManager(mgr, o.Controller); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
+		sizes.SetupWithManager(mgr, o.Controller),
+		envs.SetupWithManager(mgr, o.Controller),
 		pools.SetupWithManager(mgr, o.Controller),
 		sandboxes.SetupWithManager(mgr, o.Controller),
 		idle.SetupWithManager(mgr),

@@ -9,7 +9,7 @@
 //	a sandbox lives, and none may be ended    refused; nothing has been changed
 //	otherwise                                 in rounds, until nothing is left: end
 //	                                          what lives, delete what has ended, give
-//	                                          pools no replicas; then wait for the
+//	                                          envs and pools no replicas; then wait for the
 //	                                          controller to let pods and sandboxes go
 //
 // Gateways serve meanwhile, so a sandbox may be made between two looks: the next

@@ -51,6 +51,9 @@ func Empty(ctx context.Context, o Options) error {
 		if err != nil {
 			return "", err
 		}
+		if err := o.settleEnvs(ctx); err != nil {
+			return "", err
+		}
 		if err := o.scaleDown(ctx); err != nil {
 			return "", err
 		}
@@ -129,6 +132,48 @@ func (o *Options) endSandboxes(ctx context.Context) (int, error) {
 		}
 	}
 	return len(all.Items), nil
+}
+
+// settleEnvs makes no env ask for replicas: they would be given back to its pools.
+func (o *Options) settleEnvs(ctx context.Context) error {
+	var envs v1alpha1.SandboxEnvList
+	if err := o.Client.List(ctx, &envs); err != nil {
+		if gone(err) {
+			return nil
+		}
+		return fmt.Errorf("list envs: %w", err)
+	}
+	for i := range envs.Items {
+		e := &envs.Items[i]
+		before := e.DeepCopy()
+		if !askForNothing(e) {
+			continue
+		}
+		if err := o.Client.Patch(ctx, e, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+				continue // the next look
+			}
+			return fmt.Errorf("empty the env %s/%s: %w", e.Namespace, e.Name, err)
+		}
+		o.Progress(fmt.Sprintf("env %s/%s asks for no replicas now, and is not scaled any more", e.Namespace, e.Name))
+	}
+	return nil
+}
+
+// askForNothing takes all replicas from an env, and switches its autoscaling off. It
+// reports whether that changed anything.
+func askForNothing(e *v1alpha1.SandboxEnv) (changed bool) {
+	if a := e.Spec.Autoscaling; a != nil && a.Enabled {
+		a.Enabled, changed = false, true
+	}
+	for c := range e.Spec.Clusters {
+		for m := range e.Spec.Clusters[c].Members {
+			if s := &e.Spec.Clusters[c].Members[m].Spec; s.Replicas == nil || *s.Replicas != 0 {
+				s.Replicas, changed = new(int32), true
+			}
+		}
+	}
+	return changed
 }
 
 // scaleDown gives each pool no replicas.

@@ -107,6 +107,31 @@ func TestEmptyWaitsForTheController(t *testing.T) {
 	})
 }
 
+// An env would give its pools their replicas back.
+func TestEmptyTakesReplicasFromEnvs(t *testing.T) {
+	e := &v1alpha1.SandboxEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, Spec: v1alpha1.SandboxEnvSpec{
+		Autoscaling: &v1alpha1.EnvAutoscaling{Enabled: true},
+		Clusters:    []v1alpha1.EnvCluster{{ClusterID: "local", Members: []v1alpha1.EnvMember{{Name: "p", Spec: v1alpha1.EnvMemberSpec{Replicas: new(int32)}}, {Name: "q"}}}},
+	}}
+	*e.Spec.Clusters[0].Members[0].Spec.Replicas = 4
+	c := newClient(t, e, pool())
+	if err := Empty(t.Context(), Options{Client: c}); err != nil {
+		t.Fatal(err)
+	}
+	var p v1alpha1.SandboxPool
+	if err := errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(e), e), c.Get(t.Context(), client.ObjectKeyFromObject(pool()), &p)); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range e.Spec.Clusters[0].Members {
+		if m.Spec.Replicas == nil || *m.Spec.Replicas != 0 {
+			t.Errorf("the env asks for %v replicas of %s", m.Spec.Replicas, m.Name)
+		}
+	}
+	if e.Spec.Autoscaling.Enabled || p.Spec.Replicas != 0 {
+		t.Errorf("autoscaling %v, %d replicas of the pool", e.Spec.Autoscaling.Enabled, p.Spec.Replicas)
+	}
+}
+
 // A lease goes only after the last pod of a gateway, and others' leases stay.
 func TestLeasesWaitForPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -121,6 +121,13 @@ type EnvMemberSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+	// ScaleDownProtection is how long an idle pod that is too many is kept. Unset means
+	// the pool's default.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
+	ScaleDownProtection *metav1.Duration `json:"scaleDownProtection,omitempty"`
 }
 
 // EnvMemberConfig says where claims go first and how the member scales. Of all

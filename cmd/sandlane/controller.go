@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -50,6 +51,9 @@ const syncTimeout = 24 * time.Hour
 // unstartedGrace is how long a manager that has started nothing may take to end.
 const unstartedGrace = time.Second
 
+// localClusterID is the cluster ID where there is one cluster.
+const localClusterID = "local"
+
 // controllerOptions are the flags of `sandlane controller`.
 type controllerOptions struct {
 	config          *rest.Config
@@ -62,6 +66,8 @@ type controllerOptions struct {
 	idleCheck       time.Duration
 	leaseGrace      time.Duration
 	controlTLS      controlplane.CredentialFiles
+	clusterID       string
+	adoptPools      bool
 	log             *slog.Logger
 	logLevel        *slog.LevelVar
 }
@@ -86,11 +92,16 @@ func newController() *cobra.Command {
 	flags.DurationVar(&o.recordNameHold, "record-name-hold", sandboxpool.DefaultNameHold, "how long an ended sandbox whose ID is not of the REST API's making is kept whatever the cap, so that no request makes it anew; at most --record-ttl")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
+	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
+	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
 	controlTLSFlags(flags, &o.controlTLS, controlplane.GatewayIdentity)
 	logs.flags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.recordTTL <= 0 || o.recordCap <= 0 || o.recordNameHold <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
 			return errors.New("--record-ttl, --record-cap, --record-name-hold, --idle-check-interval and --lease-grace must be more than 0")
+		}
+		if problems := validation.IsDNS1123Label(o.clusterID); len(problems) > 0 {
+			return fmt.Errorf("--cluster-id %q: %s", o.clusterID, problems[0])
 		}
 		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
@@ -178,7 +189,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return err
 	}
 	err = reconcilers.Setup(mgr, reconcilers.Options{
-		Fencer: gateways, LastActive: gateways, Demand: demands, Woken: woken,
+		Fencer: gateways, LastActive: gateways, Demand: demands, Sizing: demands, Woken: woken,
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
 		},
@@ -190,6 +201,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 		RecordCap:         o.recordCap,
 		RecordNameHold:    o.recordNameHold,
 		IdleCheckInterval: o.idleCheck,
+		ClusterID:         o.clusterID,
+		AdoptPools:        o.adoptPools,
 		Registerer:        metrics.Registry,
 	})
 	if err != nil {

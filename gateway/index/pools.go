@@ -16,7 +16,8 @@ type PoolInfo struct {
 	CreatedAt       time.Time
 	// Aliases are further names for it, from its annotation.
 	Aliases []string
-	// Deleting: the pool is on its way out; nothing should be claimed from it.
+	// Deleting: the pool is on its way out, or its env has it no more; nothing should be
+	// claimed from it.
 	Deleting bool
 	// LastCreate is the pool's annotation of that name.
 	LastCreate string
@@ -75,7 +76,8 @@ func (x *Index) setPool(o *v1alpha1.SandboxPool) {
 	info := PoolInfo{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, CreatedAt: o.CreationTimestamp.Time,
 		Aliases: aliases(o.Annotations[v1alpha1.AnnotationAliases]), Spec: &o.Spec,
-		Deleting: o.DeletionTimestamp != nil, LastCreate: o.Annotations[v1alpha1.AnnotationLastCreate],
+		Deleting:   o.DeletionTimestamp != nil || o.Annotations[v1alpha1.AnnotationDraining] != "",
+		LastCreate: o.Annotations[v1alpha1.AnnotationLastCreate],
 	}
 	x.mu.Lock()
 	was, known := x.pools[key]

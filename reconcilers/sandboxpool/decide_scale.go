@@ -27,6 +27,9 @@ func limitsOf(pool *v1alpha1.SandboxPool, t troubles, a asked) limits {
 	if t.refused != nil {
 		l.window = t.refused.window
 	}
+	if _, draining := pool.Annotations[v1alpha1.AnnotationDraining]; draining {
+		l.waiting = 0 // no claim goes there any more
+	}
 	return l
 }
 

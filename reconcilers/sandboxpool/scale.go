@@ -18,6 +18,8 @@ type outcome struct {
 	scaling scaling
 	trouble *trouble
 	recheck time.Duration
+	// shown: the pods that were counted show all that this process wrote.
+	shown bool
 	asked
 }
 
@@ -33,7 +35,7 @@ type asked struct {
 // trouble, shown in the status and waited out.
 func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts, a asked, shown bool) outcome {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
-	out := outcome{census: c, asked: a}
+	out := outcome{census: c, asked: a, shown: shown}
 	r.backoff.saw(key, tpl.hashOrEmpty(), c.proven)
 	troubles := r.backoff.state(key, tpl.hashOrEmpty())
 	limits := limitsOf(pool, troubles, a)

@@ -139,6 +139,9 @@ func poolOfPod(pod client.Object) types.NamespacedName {
 
 func poolOfSandbox(_ context.Context, o client.Object) []reconcile.Request {
 	s := o.(*v1alpha1.Sandbox)
+	if s.Spec.Pool == "" {
+		return nil // of an env, and never bound
+	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}}}
 }
 

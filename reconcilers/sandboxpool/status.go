@@ -67,7 +67,12 @@ func phase(pool *v1alpha1.SandboxPool, c counts, out outcome) v1alpha1.PoolPhase
 
 func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Condition {
 	available := condition(v1alpha1.PoolConditionAvailable, c.idle > c.unavailableIdle, "PodsIdle", "a claim is served at once")
+	_, draining := pool.Annotations[v1alpha1.AnnotationDraining]
 	switch {
+	case draining && out.shown && c.total == 0 && pool.Spec.Replicas == 0:
+		available = condition(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDrained, "the pool's env has it no more, and it has no pods")
+	case draining:
+		available = condition(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDraining, "the pool's env has it no more: it takes no claims")
 	case available.Status == metav1.ConditionTrue:
 	case pool.Spec.Replicas == 0 && out.waiting == 0:
 		available.Reason, available.Message = "NoReplicas", "the pool is asked for no idle pods"

@@ -8,7 +8,7 @@ import (
 )
 
 // Scope makes what uses the configuration see one namespace alone: lists and
-// watches over all namespaces become those of pods and pools in ns, and of
+// watches over all namespaces become those of pods, pools and envs in ns, and of
 // Sandboxes whose spec.namespace it is. With it each test has controllers and
 // gateways of its own on the shared API server, at the same time as other tests.
 //
@@ -32,7 +32,7 @@ func (s scoped) RoundTrip(r *http.Request) (*http.Response, error) {
 		return s.base.RoundTrip(r)
 	}
 	switch r.URL.Path {
-	case "/api/v1/pods", ours + "sandboxpools":
+	case "/api/v1/pods", ours + "sandboxpools", ours + "sandboxenvs":
 		r = r.Clone(r.Context())
 		group, kind := r.URL.Path[:strings.LastIndexByte(r.URL.Path, '/')], r.URL.Path[strings.LastIndexByte(r.URL.Path, '/'):]
 		r.URL.Path = group + "/namespaces/" + s.ns + kind
