@@ -77,7 +77,7 @@ func TestRealLeaseLifecycle(t *testing.T) {
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: a.Membership, Fencer: cache,
 		Activity: &fakeActivity{report: ActivityReport{Source: "s", Known: true, Entries: []Activity{{"x", "c", time.Second}}}},
-		Releaser: &fakeReleaser{}, Demand: &fakeDemand{},
+		Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{}, Demand: &fakeDemand{},
 		Drain: func(context.Context) error { return nil },
 	})
 	if err != nil {

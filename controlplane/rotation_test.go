@@ -33,7 +33,7 @@ func realServer(t *testing.T, l net.Listener, c *Credentials) ServerOptions {
 	t.Helper()
 	return ServerOptions{
 		Listener: l, TLS: c, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{},
-		Demand: &fakeDemand{}, Drain: func(context.Context) error { return nil },
+		Quiescer: &fakeQuiescer{}, Demand: &fakeDemand{}, Drain: func(context.Context) error { return nil },
 	}
 }
 

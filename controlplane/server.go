@@ -68,6 +68,7 @@ type ServerOptions struct {
 	Activity ActivitySource
 	Demand   DemandSource
 	Releaser Releaser
+	Quiescer Quiescer
 	// Drain begins the gateway's drain and returns.
 	Drain func(ctx context.Context) error
 	// Placed is told which of how many gateways this one is, counted from 0, at
@@ -89,8 +90,8 @@ type Server struct {
 
 // NewServer returns a Server that serves once Start is called.
 func NewServer(o ServerOptions) (*Server, error) {
-	if o.Listener == nil || o.Member == nil || o.Fencer == nil || o.Activity == nil || o.Demand == nil || o.Releaser == nil || o.Drain == nil {
-		return nil, errors.New("control-plane server: a listener, member, fencer, activity source, demand source, releaser and drain are required")
+	if o.Listener == nil || o.Member == nil || o.Fencer == nil || o.Activity == nil || o.Demand == nil || o.Releaser == nil || o.Quiescer == nil || o.Drain == nil {
+		return nil, errors.New("control-plane server: a listener, member, fencer, activity source, demand source, releaser, quiescer and drain are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

@@ -34,7 +34,7 @@ func TestServer(t *testing.T) {
 	demand := &fakeDemand{pools: []PoolDemand{{Namespace: "ns", Pool: "p", Waiting: []uint64{7}, Oldest: time.Minute, Created: -5}}}
 	member, fences, use := &fixedMember{}, &fakeFencer{}, &fakeActivity{report: ActivityReport{Source: "now", Cursor: 9}}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{}, Demand: demand,
+		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{}, Demand: demand,
 		Drain: func(context.Context) error { return errors.New("draining already") },
 	})
 	if err != nil {
@@ -92,7 +92,7 @@ func TestServerReportsAFailedListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{}, Demand: &fakeDemand{},
+		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{}, Demand: &fakeDemand{},
 		Drain: func(context.Context) error { return nil },
 	})
 	if err != nil {

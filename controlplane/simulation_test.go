@@ -140,6 +140,7 @@ type gateway struct {
 	use      *fakeActivity
 	demand   fakeDemand
 	releases fakeReleaser
+	quiets   fakeQuiescer
 	service  *Server
 	server   context.CancelFunc
 	serving  chan error
@@ -163,7 +164,7 @@ func (s *simulation) listen(name, instance string) *gateway {
 	})
 	l := bufconn.Listen(1 << 20)
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Demand: &g.demand, Releaser: &g.releases,
+		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Quiescer: &g.quiets, Demand: &g.demand, Releaser: &g.releases,
 		Drain:  func(context.Context) error { g.log.add("drain"); return nil },
 		Placed: func(place, gateways int) { g.use.placedAt(place, gateways) },
 		TLS:    s.gateways.TLS, Log: s.gateways.Log,

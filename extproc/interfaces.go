@@ -26,6 +26,8 @@ const (
 	// IDStarting: the sandbox is bound to a pod that does not serve it yet, or
 	// that does not back it any more.
 	IDStarting
+	// IDPaused: the sandbox is paused.
+	IDPaused
 	// IDReachable: a pod serves the sandbox.
 	IDReachable
 )

@@ -168,6 +168,14 @@ func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution
 		if c.outcome != outcomeClaimed {
 			c.outcome = outcomeParked
 		}
+	case IDPaused:
+		if !m.fresh { // it may be resumed: the index can be behind
+			return ErrExists
+		}
+		if err := s.admit(c, placeOf(&res)); err != nil {
+			return err
+		}
+		return ErrNotFound
 	default:
 		return ErrNotFound
 	}

@@ -36,8 +36,8 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, l
 	}
 	node := sandboxes.NewNodeSize(c, g.o.Log)
 	s := sandboxes.New(sandboxes.Options{
-		API: c, Pods: clientset, Index: g.index, Live: live, Cache: g.cache, Endings: g.ended, Activation: g.wake,
-		Agent: a, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
+		API: c, Pods: clientset, Index: g.index, Live: live, Cache: g.cache, Endings: g.own, Activation: g.wake,
+		Agent: a, Pauser: g.own.pauser, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 	})
 	server, err := e2b.NewServer(e2b.Options{
 		Sandboxes: s, Templates: sandboxes.NewTemplates(g.index, node), Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,

@@ -43,6 +43,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: usage{g.usage, g.index},
 		Demand:   demand{g.set, g.creates},
 		Releaser: releaser{g.usage, g.poller, g.cache},
+		Quiescer: quiescer{g.own.pauser},
 		Drain:    func(context.Context) error { g.drain.begin(); return nil },
 		Placed:   g.set.Place,
 		Log:      g.o.Log,

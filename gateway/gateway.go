@@ -62,7 +62,7 @@ type gateway struct {
 	extproc    *extproc.Server
 	creates    *lastcreate.Tracker
 	readiness  *agent.Readiness
-	ended      *endings
+	own        ownWrites
 	api        *apiPart
 	metrics    net.Listener // nil serves no metrics
 	drain      *drain
@@ -228,7 +228,7 @@ func assemble(o Options) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	live, err := g.assembleRoutes(c, ready)
+	live, err := g.assembleRoutes(c, a, ready)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func assemble(o Options) (*gateway, error) {
 	}
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
-		Resolver: &resolver{g.index, live, g.readiness, g.ended}, Activator: activator{g.wake}, Pools: pools{g.index},
+		Resolver: &resolver{g.index, live, g.readiness, g.own}, Activator: activator{g.wake}, Pools: pools{g.index},
 		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: &holds{usage: g.usage, cache: g.cache, client: c}, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,

@@ -14,7 +14,7 @@ import (
 
 // known is the index in activation's words.
 func (g *gateway) known(id string) *activation.Known {
-	a := g.ended.Correct(g.index.Resolve(id))
+	a := g.own.Correct(g.index.Resolve(id))
 	if a.State != index.Running {
 		return nil
 	}

@@ -73,7 +73,7 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 		return nil
 	})
 	n.cut()
-	x := &resolver{two.index, nil, two.readiness, two.ended}
+	x := &resolver{two.index, nil, two.readiness, two.own}
 	if a := x.Lookup(id); a.Availability != extproc.IDStarting {
 		t.Fatalf("before it was met it is %v", a.Availability)
 	}

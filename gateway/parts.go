@@ -14,25 +14,32 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/gateway/pause"
 	"github.com/sandlane/sandlane/routecache"
 )
 
 // assembleReady makes what speaks to sandboxd, before activation needs it.
 func (g *gateway) assembleReady(c client.Client) (a *agent.Agent, ready activation.Ready, err error) {
 	a = agent.New(g.tokens, g.initKeys, func() bool { return g.member.Held() })
-	if g.ended, err = newEndings(); err != nil {
-		return nil, nil, err
-	}
 	if g.readiness, err = agent.NewReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
 		return nil, nil, err
 	}
-	return a, g.readiness.Ready, nil
+	return a, g.makeReady, nil
 }
 
 // assembleRoutes makes what answers "where does this sandbox live": the cache,
 // the index that feeds it, and activation with its schedulers.
-func (g *gateway) assembleRoutes(c client.WithWatch, ready activation.Ready) (*index.Live, error) {
+func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activation.Ready) (*index.Live, error) {
 	g.cache = routecache.New(g.o.CacheSize)
+	pauser, err := pause.New(c, g.cache, a)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := newEndings()
+	if err != nil {
+		return nil, err
+	}
+	g.own = ownWrites{ended, pauser}
 	g.usage = inuse.NewRegistry(nil)
 	seed := fnv.New64a()
 	_, _ = seed.Write([]byte(g.o.Name))

@@ -42,7 +42,7 @@ func TestFirstRequestInitialises(t *testing.T) {
 		t.Error("there is no route")
 	}
 	w.follows(two, id, d, 2)
-	if a := (&resolver{one.index, nil, one.readiness, one.ended}).Lookup(id); a.Availability != extproc.IDReachable {
+	if a := (&resolver{one.index, nil, one.readiness, one.own}).Lookup(id); a.Availability != extproc.IDReachable {
 		t.Errorf("the gateway that initialised it finds it %v", a.Availability)
 	}
 }
@@ -57,7 +57,7 @@ func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 		}
 		return nil
 	})
-	x := &resolver{g.index, index.NewLive(index.LiveOptions{Reader: w.c}), g.readiness, g.ended}
+	x := &resolver{g.index, index.NewLive(index.LiveOptions{Reader: w.c}), g.readiness, g.own}
 	if a := x.Lookup(id); a.Availability != extproc.IDStarting || a.Route != nil {
 		w.t.Errorf("before it was initialised it is %+v", a)
 	}
@@ -115,7 +115,7 @@ func TestAPISandboxIsNotInitialisedByOthers(t *testing.T) {
 	id := newID()
 	w.claimed(id, d.addr)
 	g := w.gateway()
-	if a := (&resolver{g.index, nil, g.readiness, g.ended}).Lookup(id); a.Availability != extproc.IDReachable {
+	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id); a.Availability != extproc.IDReachable {
 		t.Errorf("it is %+v", a)
 	}
 	if err := (activator{g.wake}).Activate(t.Context(), w.request(id, "base")); err != nil {

@@ -15,12 +15,17 @@ type resolver struct {
 	index *index.Index
 	live  *index.Live
 	ready *agent.Readiness
-	ended *endings
+	own   corrections
+}
+
+// corrections correct the index's answers by what this gateway has written.
+type corrections interface {
+	Correct(a index.Answer) index.Answer
 }
 
 // Lookup implements extproc.Resolver.
 func (r *resolver) Lookup(id string) extproc.Resolution {
-	return r.resolution(id, r.ended.Correct(r.index.Resolve(id)))
+	return r.resolution(id, r.own.Correct(r.index.Resolve(id)))
 }
 
 // Resolve implements extproc.Resolver.
@@ -38,6 +43,8 @@ var availabilities = map[index.State]extproc.Availability{
 	index.NoPod:    extproc.IDNoPod,
 	index.Starting: extproc.IDStarting,
 	index.Running:  extproc.IDReachable,
+	index.Paused:   extproc.IDPaused,
+	index.Waking:   extproc.IDStarting, // following its activation wakes it
 }
 
 // resolution translates. A running pod whose sandboxd is yet to be initialised is

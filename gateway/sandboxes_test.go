@@ -153,11 +153,11 @@ func TestSandboxLife(t *testing.T) {
 	if r := g.cache.Get(n.ID); r != nil {
 		t.Errorf("it is still routed to: %+v", r)
 	}
-	if a := (&resolver{g.index, nil, g.readiness, g.ended}).Lookup(n.ID); a.Availability != extproc.IDEnded {
+	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(n.ID); a.Availability != extproc.IDEnded {
 		t.Errorf("right after its end it is %v", a.Availability)
 	}
 	behind := index.Answer{State: index.Running, ClaimID: spec.Binding.ClaimID, Route: &routecache.Route{}}
-	if a := g.ended.Correct(behind); a.State != index.Ended || a.Route != nil {
+	if a := g.own.Correct(behind); a.State != index.Ended || a.Route != nil {
 		t.Errorf("an index that is behind is believed: %+v", a)
 	}
 	if e := w.sandbox(n.ID).Spec.End; e == nil || e.Reason != v1alpha1.EndReleased {

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -138,6 +140,11 @@ type sandboxd struct {
 
 	mu    sync.Mutex // guards the rest
 	inits []initBody
+	// orders are those that it has carried out, generation the last one's, and
+	// orderStatus, unless 0, answers the next ones.
+	orders      []string
+	generation  int
+	orderStatus int
 }
 
 type initBody struct {
@@ -183,6 +190,32 @@ func (d *sandboxd) init(rw http.ResponseWriter, r *http.Request) {
 	rw.WriteHeader(http.StatusNoContent)
 }
 
+// order carries out a freeze or an unfreeze, unless a later one was.
+func (d *sandboxd) order(rw http.ResponseWriter, r *http.Request) {
+	generation, err := strconv.Atoi(r.Header.Get("Sandlane-Generation"))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err != nil || r.Header.Get("Sandlane-Init-Signature") == "":
+		rw.WriteHeader(http.StatusUnauthorized)
+	case d.orderStatus != 0 && r.URL.Path == "/freeze":
+		rw.WriteHeader(d.orderStatus)
+	case generation < d.generation:
+		rw.WriteHeader(http.StatusConflict)
+	default:
+		d.generation = generation
+		d.orders = append(d.orders, fmt.Sprintf("%s %d", r.URL.Path[1:], generation))
+		rw.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// carriedOut returns the orders so far.
+func (d *sandboxd) carriedOut() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.orders)
+}
+
 func (d *sandboxd) metrics(rw http.ResponseWriter, r *http.Request) {
 	if calls := d.calls(); len(calls) == 0 || r.Header.Get("X-Access-Token") != calls[0].Token {
 		rw.WriteHeader(http.StatusUnauthorized)
@@ -215,6 +248,8 @@ func (w *world) sandboxd() *sandboxd {
 	mux.HandleFunc("GET /init", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, `{"nonce":"n"}`) })
 	mux.HandleFunc("POST /init", d.init)
 	mux.HandleFunc("GET /metrics", d.metrics)
+	mux.HandleFunc("POST /freeze", d.order)
+	mux.HandleFunc("POST /unfreeze", d.order)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(l) }()

@@ -33,6 +33,8 @@ import (
 type Options struct {
 	// Fencer reaches all gateways.
 	Fencer sandbox.Fencer
+	// Quiescer reaches the freezers of sandboxes' pods. Nil: none can be paused.
+	Quiescer sandbox.Quiescer
 	// LastActive tells what is in use. Nil: nothing is released for idleness.
 	LastActive idletimeout.LastActiveSource
 	// ApplyClaim: see sandbox.Reconciler.
@@ -122,6 +124,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Fencer:        o.Fencer,
 		Ledger:        ledger,
 		ApplyClaim:    o.ApplyClaim,
+		Quiescer:      o.Quiescer,
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
 		Metrics:       sandbox.NewMetrics(o.Registerer, poolMetrics),

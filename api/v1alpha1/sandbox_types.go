@@ -40,6 +40,9 @@ type Sandbox struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(self.end) && self.end == oldSelf.end)",message="end is final"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(oldSelf.binding) == has(self.binding) && (!has(self.binding) || self.binding == oldSelf.binding))",message="binding cannot change once the sandbox has ended"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.createdAt) == has(self.createdAt) && (!has(self.createdAt) || self.createdAt == oldSelf.createdAt)",message="createdAt is immutable"
+// +kubebuilder:validation:XValidation:rule="!has(self.paused) || !self.paused || has(self.pauseMode) && has(self.binding)",message="paused needs pauseMode, and a sandbox that is bound to a pod"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.paused) || !oldSelf.paused || !has(self.paused) || !self.paused || has(self.binding) == has(oldSelf.binding) && (!has(self.binding) || self.binding == oldSelf.binding)",message="a paused sandbox keeps its binding"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.pauseMode) || has(self.pauseMode)",message="pauseMode stays once it is set: it says that the sandbox may be frozen"
 type SandboxSpec struct {
 	// Namespace is where the sandbox's pod lives, and whose API keys see it.
 	// +kubebuilder:validation:MinLength=1
@@ -85,6 +88,12 @@ type SandboxSpec struct {
 	// Binding names the pod. Absent means that the sandbox has none.
 	// +optional
 	Binding *Binding `json:"binding,omitempty"`
+	// Paused: its processes are stopped and it is not reached, until it is false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+	// PauseMode says what is kept while it is paused. It is set with paused and stays.
+	// +optional
+	PauseMode PauseMode `json:"pauseMode,omitempty"`
 	// Release is the idle release in progress.
 	// +optional
 	Release *Release `json:"release,omitempty"`
@@ -172,7 +181,7 @@ const (
 )
 
 // SandboxPhase is a sandbox's state in one word.
-// +kubebuilder:validation:Enum=Pending;Starting;Running;Paused;Ending;Ended
+// +kubebuilder:validation:Enum=Pending;Starting;Running;Pausing;Paused;Resuming;Ending;Ended
 type SandboxPhase string
 
 // The sandbox phases.
@@ -180,7 +189,9 @@ const (
 	SandboxPending  SandboxPhase = "Pending"
 	SandboxStarting SandboxPhase = "Starting"
 	SandboxRunning  SandboxPhase = "Running"
+	SandboxPausing  SandboxPhase = "Pausing"
 	SandboxPaused   SandboxPhase = "Paused"
+	SandboxResuming SandboxPhase = "Resuming"
 	SandboxEnding   SandboxPhase = "Ending"
 	SandboxEnded    SandboxPhase = "Ended"
 )
@@ -205,6 +216,12 @@ type SandboxStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
+	// PausedAt is when the sandbox was last paused, and ResumedAt when it was last known
+	// to run again.
+	// +optional
+	PausedAt *metav1.Time `json:"pausedAt,omitempty"`
+	// +optional
+	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
 	// FencedAt is when every gateway knew that the claim was over.
 	// +optional
 	FencedAt *metav1.MicroTime `json:"fencedAt,omitempty"`
@@ -215,7 +232,7 @@ type SandboxStatus struct {
 	// Stop is what the pod said when it stopped.
 	// +optional
 	Stop *StopRecord `json:"stop,omitempty"`
-	// Conditions has Ready alone.
+	// Conditions are Ready and, of a sandbox that was ever paused, Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

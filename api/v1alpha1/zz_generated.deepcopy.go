@@ -750,6 +750,14 @@ func (in *SandboxStatus) DeepCopyInto(out *SandboxStatus) {
 		in, out := &in.EndedAt, &out.EndedAt
 		*out = (*in).DeepCopy()
 	}
+	if in.PausedAt != nil {
+		in, out := &in.PausedAt, &out.PausedAt
+		*out = (*in).DeepCopy()
+	}
+	if in.ResumedAt != nil {
+		in, out := &in.ResumedAt, &out.ResumedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.FencedAt != nil {
 		in, out := &in.FencedAt, &out.FencedAt
 		*out = (*in).DeepCopy()

@@ -189,7 +189,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return err
 	}
 	err = reconcilers.Setup(mgr, reconcilers.Options{
-		Fencer: gateways, LastActive: gateways, Demand: demands, Sizing: demands, Woken: woken,
+		Fencer: gateways, LastActive: gateways, Quiescer: gateways, Demand: demands, Sizing: demands, Woken: woken,
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
 		},

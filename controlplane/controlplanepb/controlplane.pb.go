@@ -25,6 +25,65 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type QuiesceOutcome int32
+
+const (
+	QuiesceOutcome_QUIESCE_OUTCOME_UNSPECIFIED QuiesceOutcome = 0
+	// The freezer has carried it out.
+	QuiesceOutcome_QUIESCE_OUTCOME_DONE QuiesceOutcome = 1
+	// The sandbox has another claim or generation, or has ended: look again.
+	QuiesceOutcome_QUIESCE_OUTCOME_MOVED QuiesceOutcome = 2
+	// Its pod cannot be frozen.
+	QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER QuiesceOutcome = 3
+	// It was tried and failed.
+	QuiesceOutcome_QUIESCE_OUTCOME_FAILED QuiesceOutcome = 4
+)
+
+// Enum value maps for QuiesceOutcome.
+var (
+	QuiesceOutcome_name = map[int32]string{
+		0: "QUIESCE_OUTCOME_UNSPECIFIED",
+		1: "QUIESCE_OUTCOME_DONE",
+		2: "QUIESCE_OUTCOME_MOVED",
+		3: "QUIESCE_OUTCOME_NO_FREEZER",
+		4: "QUIESCE_OUTCOME_FAILED",
+	}
+	QuiesceOutcome_value = map[string]int32{
+		"QUIESCE_OUTCOME_UNSPECIFIED": 0,
+		"QUIESCE_OUTCOME_DONE":        1,
+		"QUIESCE_OUTCOME_MOVED":       2,
+		"QUIESCE_OUTCOME_NO_FREEZER":  3,
+		"QUIESCE_OUTCOME_FAILED":      4,
+	}
+)
+
+func (x QuiesceOutcome) Enum() *QuiesceOutcome {
+	p := new(QuiesceOutcome)
+	*p = x
+	return p
+}
+
+func (x QuiesceOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (QuiesceOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandlane_controlplane_v1_controlplane_proto_enumTypes[0].Descriptor()
+}
+
+func (QuiesceOutcome) Type() protoreflect.EnumType {
+	return &file_sandlane_controlplane_v1_controlplane_proto_enumTypes[0]
+}
+
+func (x QuiesceOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use QuiesceOutcome.Descriptor instead.
+func (QuiesceOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{0}
+}
+
 type FenceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fences        []*Fence               `protobuf:"bytes,1,rep,name=fences,proto3" json:"fences,omitempty"`
@@ -737,6 +796,136 @@ func (x *PrepareReleaseResponse) GetInUse() []string {
 	return nil
 }
 
+type QuiesceRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	ClaimId   string                 `protobuf:"bytes,2,opt,name=claim_id,json=claimId,proto3" json:"claim_id,omitempty"`
+	// What the spec of this generation asks for: to be frozen, or to run.
+	Freeze        bool  `protobuf:"varint,3,opt,name=freeze,proto3" json:"freeze,omitempty"`
+	Generation    int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuiesceRequest) Reset() {
+	*x = QuiesceRequest{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuiesceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuiesceRequest) ProtoMessage() {}
+
+func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
+func (*QuiesceRequest) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *QuiesceRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *QuiesceRequest) GetClaimId() string {
+	if x != nil {
+		return x.ClaimId
+	}
+	return ""
+}
+
+func (x *QuiesceRequest) GetFreeze() bool {
+	if x != nil {
+		return x.Freeze
+	}
+	return false
+}
+
+func (x *QuiesceRequest) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+type QuiesceResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Holder  string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	Outcome QuiesceOutcome         `protobuf:"varint,2,opt,name=outcome,proto3,enum=sandlane.controlplane.v1.QuiesceOutcome" json:"outcome,omitempty"`
+	// Of a failed one, for people.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuiesceResponse) Reset() {
+	*x = QuiesceResponse{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuiesceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuiesceResponse) ProtoMessage() {}
+
+func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
+func (*QuiesceResponse) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *QuiesceResponse) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *QuiesceResponse) GetOutcome() QuiesceOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return QuiesceOutcome_QUIESCE_OUTCOME_UNSPECIFIED
+}
+
+func (x *QuiesceResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type DrainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -745,7 +934,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +946,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +959,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{12}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{14}
 }
 
 type DrainResponse struct {
@@ -782,7 +971,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +983,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +996,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{13}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrainResponse) GetHolder() string {
@@ -871,17 +1060,36 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x16PrepareReleaseResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\bR\x05known\x12\x15\n" +
-	"\x06in_use\x18\x03 \x03(\tR\x05inUse\"\x0e\n" +
+	"\x06in_use\x18\x03 \x03(\tR\x05inUse\"\x82\x01\n" +
+	"\x0eQuiesceRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
+	"\bclaim_id\x18\x02 \x01(\tR\aclaimId\x12\x16\n" +
+	"\x06freeze\x18\x03 \x01(\bR\x06freeze\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\x03R\n" +
+	"generation\"\x87\x01\n" +
+	"\x0fQuiesceResponse\x12\x16\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder\x12B\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2(.sandlane.controlplane.v1.QuiesceOutcomeR\aoutcome\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x0e\n" +
 	"\fDrainRequest\"'\n" +
 	"\rDrainResponse\x12\x16\n" +
-	"\x06holder\x18\x01 \x01(\tR\x06holder2\x84\x04\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder*\xa2\x01\n" +
+	"\x0eQuiesceOutcome\x12\x1f\n" +
+	"\x1bQUIESCE_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14QUIESCE_OUTCOME_DONE\x10\x01\x12\x19\n" +
+	"\x15QUIESCE_OUTCOME_MOVED\x10\x02\x12\x1e\n" +
+	"\x1aQUIESCE_OUTCOME_NO_FREEZER\x10\x03\x12\x1a\n" +
+	"\x16QUIESCE_OUTCOME_FAILED\x10\x042\xe4\x04\n" +
 	"\aGateway\x12X\n" +
 	"\x05Fence\x12&.sandlane.controlplane.v1.FenceRequest\x1a'.sandlane.controlplane.v1.FenceResponse\x12g\n" +
 	"\n" +
 	"LastActive\x12+.sandlane.controlplane.v1.LastActiveRequest\x1a,.sandlane.controlplane.v1.LastActiveResponse\x12g\n" +
 	"\n" +
 	"PoolDemand\x12+.sandlane.controlplane.v1.PoolDemandRequest\x1a,.sandlane.controlplane.v1.PoolDemandResponse\x12s\n" +
-	"\x0ePrepareRelease\x12/.sandlane.controlplane.v1.PrepareReleaseRequest\x1a0.sandlane.controlplane.v1.PrepareReleaseResponse\x12X\n" +
+	"\x0ePrepareRelease\x12/.sandlane.controlplane.v1.PrepareReleaseRequest\x1a0.sandlane.controlplane.v1.PrepareReleaseResponse\x12^\n" +
+	"\aQuiesce\x12(.sandlane.controlplane.v1.QuiesceRequest\x1a).sandlane.controlplane.v1.QuiesceResponse\x12X\n" +
 	"\x05Drain\x12&.sandlane.controlplane.v1.DrainRequest\x1a'.sandlane.controlplane.v1.DrainResponseB:Z8github.com/sandlane/sandlane/controlplane/controlplanepbb\x06proto3"
 
 var (
@@ -896,43 +1104,50 @@ func file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP() []byte {
 	return file_sandlane_controlplane_v1_controlplane_proto_rawDescData
 }
 
-var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_sandlane_controlplane_v1_controlplane_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
-	(*FenceRequest)(nil),           // 0: sandlane.controlplane.v1.FenceRequest
-	(*Fence)(nil),                  // 1: sandlane.controlplane.v1.Fence
-	(*FenceResponse)(nil),          // 2: sandlane.controlplane.v1.FenceResponse
-	(*LastActiveRequest)(nil),      // 3: sandlane.controlplane.v1.LastActiveRequest
-	(*LastActiveResponse)(nil),     // 4: sandlane.controlplane.v1.LastActiveResponse
-	(*Activity)(nil),               // 5: sandlane.controlplane.v1.Activity
-	(*PoolDemandRequest)(nil),      // 6: sandlane.controlplane.v1.PoolDemandRequest
-	(*PoolDemandResponse)(nil),     // 7: sandlane.controlplane.v1.PoolDemandResponse
-	(*PoolDemand)(nil),             // 8: sandlane.controlplane.v1.PoolDemand
-	(*PrepareReleaseRequest)(nil),  // 9: sandlane.controlplane.v1.PrepareReleaseRequest
-	(*Release)(nil),                // 10: sandlane.controlplane.v1.Release
-	(*PrepareReleaseResponse)(nil), // 11: sandlane.controlplane.v1.PrepareReleaseResponse
-	(*DrainRequest)(nil),           // 12: sandlane.controlplane.v1.DrainRequest
-	(*DrainResponse)(nil),          // 13: sandlane.controlplane.v1.DrainResponse
+	(QuiesceOutcome)(0),            // 0: sandlane.controlplane.v1.QuiesceOutcome
+	(*FenceRequest)(nil),           // 1: sandlane.controlplane.v1.FenceRequest
+	(*Fence)(nil),                  // 2: sandlane.controlplane.v1.Fence
+	(*FenceResponse)(nil),          // 3: sandlane.controlplane.v1.FenceResponse
+	(*LastActiveRequest)(nil),      // 4: sandlane.controlplane.v1.LastActiveRequest
+	(*LastActiveResponse)(nil),     // 5: sandlane.controlplane.v1.LastActiveResponse
+	(*Activity)(nil),               // 6: sandlane.controlplane.v1.Activity
+	(*PoolDemandRequest)(nil),      // 7: sandlane.controlplane.v1.PoolDemandRequest
+	(*PoolDemandResponse)(nil),     // 8: sandlane.controlplane.v1.PoolDemandResponse
+	(*PoolDemand)(nil),             // 9: sandlane.controlplane.v1.PoolDemand
+	(*PrepareReleaseRequest)(nil),  // 10: sandlane.controlplane.v1.PrepareReleaseRequest
+	(*Release)(nil),                // 11: sandlane.controlplane.v1.Release
+	(*PrepareReleaseResponse)(nil), // 12: sandlane.controlplane.v1.PrepareReleaseResponse
+	(*QuiesceRequest)(nil),         // 13: sandlane.controlplane.v1.QuiesceRequest
+	(*QuiesceResponse)(nil),        // 14: sandlane.controlplane.v1.QuiesceResponse
+	(*DrainRequest)(nil),           // 15: sandlane.controlplane.v1.DrainRequest
+	(*DrainResponse)(nil),          // 16: sandlane.controlplane.v1.DrainResponse
 }
 var file_sandlane_controlplane_v1_controlplane_proto_depIdxs = []int32{
-	1,  // 0: sandlane.controlplane.v1.FenceRequest.fences:type_name -> sandlane.controlplane.v1.Fence
-	5,  // 1: sandlane.controlplane.v1.LastActiveResponse.activities:type_name -> sandlane.controlplane.v1.Activity
-	8,  // 2: sandlane.controlplane.v1.PoolDemandResponse.pools:type_name -> sandlane.controlplane.v1.PoolDemand
-	10, // 3: sandlane.controlplane.v1.PrepareReleaseRequest.releases:type_name -> sandlane.controlplane.v1.Release
-	0,  // 4: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
-	3,  // 5: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
-	6,  // 6: sandlane.controlplane.v1.Gateway.PoolDemand:input_type -> sandlane.controlplane.v1.PoolDemandRequest
-	9,  // 7: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
-	12, // 8: sandlane.controlplane.v1.Gateway.Drain:input_type -> sandlane.controlplane.v1.DrainRequest
-	2,  // 9: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
-	4,  // 10: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
-	7,  // 11: sandlane.controlplane.v1.Gateway.PoolDemand:output_type -> sandlane.controlplane.v1.PoolDemandResponse
-	11, // 12: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
-	13, // 13: sandlane.controlplane.v1.Gateway.Drain:output_type -> sandlane.controlplane.v1.DrainResponse
-	9,  // [9:14] is the sub-list for method output_type
-	4,  // [4:9] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	2,  // 0: sandlane.controlplane.v1.FenceRequest.fences:type_name -> sandlane.controlplane.v1.Fence
+	6,  // 1: sandlane.controlplane.v1.LastActiveResponse.activities:type_name -> sandlane.controlplane.v1.Activity
+	9,  // 2: sandlane.controlplane.v1.PoolDemandResponse.pools:type_name -> sandlane.controlplane.v1.PoolDemand
+	11, // 3: sandlane.controlplane.v1.PrepareReleaseRequest.releases:type_name -> sandlane.controlplane.v1.Release
+	0,  // 4: sandlane.controlplane.v1.QuiesceResponse.outcome:type_name -> sandlane.controlplane.v1.QuiesceOutcome
+	1,  // 5: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
+	4,  // 6: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
+	7,  // 7: sandlane.controlplane.v1.Gateway.PoolDemand:input_type -> sandlane.controlplane.v1.PoolDemandRequest
+	10, // 8: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
+	13, // 9: sandlane.controlplane.v1.Gateway.Quiesce:input_type -> sandlane.controlplane.v1.QuiesceRequest
+	15, // 10: sandlane.controlplane.v1.Gateway.Drain:input_type -> sandlane.controlplane.v1.DrainRequest
+	3,  // 11: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
+	5,  // 12: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
+	8,  // 13: sandlane.controlplane.v1.Gateway.PoolDemand:output_type -> sandlane.controlplane.v1.PoolDemandResponse
+	12, // 14: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
+	14, // 15: sandlane.controlplane.v1.Gateway.Quiesce:output_type -> sandlane.controlplane.v1.QuiesceResponse
+	16, // 16: sandlane.controlplane.v1.Gateway.Drain:output_type -> sandlane.controlplane.v1.DrainResponse
+	11, // [11:17] is the sub-list for method output_type
+	5,  // [5:11] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_sandlane_controlplane_v1_controlplane_proto_init() }
@@ -945,13 +1160,14 @@ func file_sandlane_controlplane_v1_controlplane_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandlane_controlplane_v1_controlplane_proto_rawDesc), len(file_sandlane_controlplane_v1_controlplane_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   14,
+			NumEnums:      1,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_sandlane_controlplane_v1_controlplane_proto_goTypes,
 		DependencyIndexes: file_sandlane_controlplane_v1_controlplane_proto_depIdxs,
+		EnumInfos:         file_sandlane_controlplane_v1_controlplane_proto_enumTypes,
 		MessageInfos:      file_sandlane_controlplane_v1_controlplane_proto_msgTypes,
 	}.Build()
 	File_sandlane_controlplane_v1_controlplane_proto = out.File

@@ -27,6 +27,7 @@ const (
 	Gateway_LastActive_FullMethodName     = "/sandlane.controlplane.v1.Gateway/LastActive"
 	Gateway_PoolDemand_FullMethodName     = "/sandlane.controlplane.v1.Gateway/PoolDemand"
 	Gateway_PrepareRelease_FullMethodName = "/sandlane.controlplane.v1.Gateway/PrepareRelease"
+	Gateway_Quiesce_FullMethodName        = "/sandlane.controlplane.v1.Gateway/Quiesce"
 	Gateway_Drain_FullMethodName          = "/sandlane.controlplane.v1.Gateway/Drain"
 )
 
@@ -49,6 +50,8 @@ type GatewayClient interface {
 	// in use. What is held stays so until its token is off the Sandbox, or the
 	// sandbox has ended.
 	PrepareRelease(ctx context.Context, in *PrepareReleaseRequest, opts ...grpc.CallOption) (*PrepareReleaseResponse, error)
+	// Quiesce has the freezer of a sandbox's pod carry out what its spec asks for, again.
+	Quiesce(ctx context.Context, in *QuiesceRequest, opts ...grpc.CallOption) (*QuiesceResponse, error)
 	// Drain returns once the gateway has begun to drain: it takes no new
 	// connections and finishes what is open.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
@@ -102,6 +105,16 @@ func (c *gatewayClient) PrepareRelease(ctx context.Context, in *PrepareReleaseRe
 	return out, nil
 }
 
+func (c *gatewayClient) Quiesce(ctx context.Context, in *QuiesceRequest, opts ...grpc.CallOption) (*QuiesceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QuiesceResponse)
+	err := c.cc.Invoke(ctx, Gateway_Quiesce_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *gatewayClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DrainResponse)
@@ -131,6 +144,8 @@ type GatewayServer interface {
 	// in use. What is held stays so until its token is off the Sandbox, or the
 	// sandbox has ended.
 	PrepareRelease(context.Context, *PrepareReleaseRequest) (*PrepareReleaseResponse, error)
+	// Quiesce has the freezer of a sandbox's pod carry out what its spec asks for, again.
+	Quiesce(context.Context, *QuiesceRequest) (*QuiesceResponse, error)
 	// Drain returns once the gateway has begun to drain: it takes no new
 	// connections and finishes what is open.
 	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
@@ -155,6 +170,9 @@ func (UnimplementedGatewayServer) PoolDemand(context.Context, *PoolDemandRequest
 }
 func (UnimplementedGatewayServer) PrepareRelease(context.Context, *PrepareReleaseRequest) (*PrepareReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PrepareRelease not implemented")
+}
+func (UnimplementedGatewayServer) Quiesce(context.Context, *QuiesceRequest) (*QuiesceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Quiesce not implemented")
 }
 func (UnimplementedGatewayServer) Drain(context.Context, *DrainRequest) (*DrainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
@@ -252,6 +270,24 @@ func _Gateway_PrepareRelease_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_Quiesce_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(QuiesceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).Quiesce(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_Quiesce_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).Quiesce(ctx, req.(*QuiesceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Gateway_Drain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DrainRequest)
 	if err := dec(in); err != nil {
@@ -292,6 +328,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PrepareRelease",
 			Handler:    _Gateway_PrepareRelease_Handler,
+		},
+		{
+			MethodName: "Quiesce",
+			Handler:    _Gateway_Quiesce_Handler,
 		},
 		{
 			MethodName: "Drain",

@@ -140,9 +140,7 @@ func TestContract(t *testing.T) {
 		{"GET /templates/aliases/nosuch", ``, 404, `nosuch`},
 
 		// What is not there.
-		{"POST /sandboxes/{id}/pause", `{}`, 501, `Pausing`},
 		{"POST /sandboxes/nosuch/pause", `{}`, 404, missing},
-		{"POST /sandboxes/{id}/resume", `{"timeout":5}`, 501, `supported`},
 		{"POST /sandboxes/{id}/snapshots", `{}`, 501, `supported`},
 		{"POST /sandboxes/{id}/fork", ``, 501, `supported`},
 		{"GET /snapshots?limit=5", ``, 501, `supported`},

@@ -75,6 +75,8 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		// Below: whatever else it wraps, it is this that counts.
 	case errors.Is(err, ErrNotFound):
 		return notFound(callOf(r).sandboxID)
+	case errors.Is(err, ErrNotRunning):
+		return refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is not running: it is paused already, or is being started, paused or ended", callOf(r).sandboxID))
 	case errors.Is(err, ErrNoCapacity):
 		return &refusal{status: http.StatusServiceUnavailable, message: "No sandbox is free at the moment.", retryAfter: 5 * time.Second}
 	case errors.Is(err, ErrBusy):

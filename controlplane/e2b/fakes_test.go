@@ -129,6 +129,33 @@ func (f *fake) SetEnd(ctx context.Context, namespace, id string, at time.Time, s
 	return sandbox, nil
 }
 
+func (f *fake) Pause(ctx context.Context, namespace, id string) error {
+	sandbox, err := f.Get(ctx, namespace, id)
+	if err != nil {
+		return err
+	}
+	if sandbox.Paused {
+		return ErrNotRunning
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sandbox.Paused, sandbox.EndAt = true, time.Now()
+	f.sandboxes[id] = sandbox
+	return nil
+}
+
+func (f *fake) Resume(ctx context.Context, namespace, id string, timeout time.Duration) (Sandbox, bool, error) {
+	sandbox, err := f.Get(ctx, namespace, id)
+	if err != nil || !sandbox.Paused {
+		return sandbox, false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sandbox.Paused, sandbox.EndAt = false, time.Now().Add(timeout)
+	f.sandboxes[id] = sandbox
+	return sandbox, true, nil
+}
+
 func (f *fake) SetEgress(ctx context.Context, namespace, id string, e Egress) error {
 	if _, err := f.Get(ctx, namespace, id); err != nil {
 		return err

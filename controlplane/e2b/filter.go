@@ -3,9 +3,12 @@ package e2b
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
 )
 
 // filter says which sandboxes a list has. Its zero fields leave all.
@@ -13,6 +16,7 @@ type filter struct {
 	metadata     map[string]string
 	startedAfter *time.Time
 	pool         *string
+	states       []api.SandboxState // nil leaves all
 }
 
 // newFilter reads the metadata query as it stands in the parameter, which was
@@ -63,6 +67,9 @@ func (f *filter) matches(sandbox Sandbox) bool {
 		}
 	}
 	if f.startedAfter != nil && sandbox.StartedAt.Before(f.startedAfter.Truncate(time.Microsecond)) {
+		return false
+	}
+	if f.states != nil && !slices.Contains(f.states, stateOf(sandbox)) {
 		return false
 	}
 	return f.pool == nil || sandbox.Pool == *f.pool

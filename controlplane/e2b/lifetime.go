@@ -23,7 +23,7 @@ func (s *Server) ConnectSandbox(w http.ResponseWriter, r *http.Request, _ string
 		s.fail(w, r, err)
 		return
 	}
-	s.connect(w, r, body.Timeout)
+	s.connect(w, r, body.Timeout, body.Memory)
 }
 
 // ConnectSandboxV2 is POST /v2/sandboxes/{sandboxID}/connect.
@@ -36,22 +36,34 @@ func (s *Server) ConnectSandboxV2(w http.ResponseWriter, r *http.Request, _ stri
 	if body.Timeout == nil {
 		body.Timeout = new(int64(timeoutV2))
 	}
-	s.connect(w, r, *body.Timeout)
+	s.connect(w, r, *body.Timeout, body.Memory)
 }
 
-func (s *Server) connect(w http.ResponseWriter, r *http.Request, timeout int64) {
+// connect resumes a paused sandbox, with exactly the timeout, and extends another.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request, timeout int64, memory *bool) {
+	status := http.StatusOK
 	sandbox, template, err := s.find(r)
+	var d time.Duration
 	if err == nil {
-		var d time.Duration
-		if d, err = timeoutWithin(maxLifetime(template), timeout); err == nil {
-			sandbox, err = s.extend(r.Context(), sandbox, template, d)
-		}
+		d, err = timeoutWithin(maxLifetime(template), timeout)
 	}
-	if err != nil {
+	resumed := false
+	if err == nil && sandbox.Paused {
+		sandbox, resumed, err = s.resume(r, sandbox, d, memory)
+	}
+	switch {
+	case err != nil:
 		s.fail(w, r, err)
 		return
+	case resumed:
+		status = http.StatusCreated
+	default:
+		if sandbox, err = s.extend(r.Context(), sandbox, template, d); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 	}
-	writeJSON(w, http.StatusOK, s.sandboxView(sandbox, template))
+	writeJSON(w, status, s.sandboxView(sandbox, template))
 }
 
 // RefreshSandbox is POST /sandboxes/{sandboxID}/refreshes.
@@ -124,7 +136,11 @@ func maxLifetime(t Template) time.Duration {
 }
 
 func latestEnd(sandbox Sandbox, template Template) time.Time {
-	return ceil(sandbox.StartedAt.Add(maxLifetime(template)))
+	since := sandbox.StartedAt
+	if sandbox.ResumedAt.After(since) {
+		since = sandbox.ResumedAt
+	}
+	return ceil(since.Add(maxLifetime(template)))
 }
 
 // ceil rounds up to a second: ends are kept to the second, and nobody gets less

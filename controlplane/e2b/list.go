@@ -38,6 +38,9 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 		return err
 	}
 	f.startedAfter = params.StartedAfter
+	if params.State != nil {
+		f.states = *params.State
+	}
 	if params.Template != nil && *params.Template != "" {
 		pool, err := s.poolFilter(callOf(r).identity, *params.Template)
 		if err != nil {
@@ -72,10 +75,8 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 		}
 		page, more = pageOf(found.Sandboxes, after, limit, ascending)
 	}
-	if params.State != nil && !slices.Contains(*params.State, api.Running) {
-		page, more = nil, false // No sandbox is paused.
-	} else {
-		w.Header().Set("X-Total-Running", strconv.Itoa(len(found.Sandboxes)))
+	if f.states == nil || slices.Contains(f.states, api.Running) {
+		w.Header().Set("X-Total-Running", strconv.Itoa(running(found.Sandboxes)))
 	}
 	if more {
 		last := page[len(page)-1]
@@ -83,6 +84,16 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 	}
 	writeJSON(w, http.StatusOK, listedViews(page, s.templatesOf(callOf(r).identity.Namespace)))
 	return nil
+}
+
+// running counts the sandboxes that are not paused.
+func running(all []Sandbox) (n int) {
+	for i := range all {
+		if !all[i].Paused {
+			n++
+		}
+	}
+	return n
 }
 
 // pageOf returns at most limit sandboxes from after the cursor on, and whether more

@@ -22,6 +22,9 @@ var (
 	// ErrInvalid: the API server, or the pool, cannot take what was asked for. An
 	// InvalidError says why.
 	ErrInvalid = errors.New("invalid sandbox")
+	// ErrNotRunning: the sandbox does not run: it is paused already, starts, or is about
+	// to end.
+	ErrNotRunning = errors.New("the sandbox is not running")
 	// ErrOutcomeUnknown: it cannot be said whether a sandbox was made; what may
 	// have been made is being ended. The caller must not repeat by itself.
 	ErrOutcomeUnknown = errors.New("the outcome is unknown")
@@ -53,9 +56,14 @@ type Sandbox struct {
 	// UID tells apart the sandboxes that have this ID one after the other.
 	UID                   types.UID
 	Namespace, Team, Pool string
-	StartedAt, EndAt      time.Time
-	Metadata              map[string]string
-	Private, Secure       bool
+	// EndAt of a paused one is when it was paused.
+	StartedAt, EndAt time.Time
+	// ResumedAt is when it was last resumed, zero if it never was: its longest life
+	// counts from then.
+	ResumedAt       time.Time
+	Paused          bool
+	Metadata        map[string]string
+	Private, Secure bool
 	// Keyed: its ports, sandboxd's apart, ask for an API key.
 	Keyed bool
 	// CPUCount, MemoryMB and DiskMB are the pod's limits, or the node's size
@@ -111,6 +119,12 @@ type Sandboxes interface {
 	// SetEnd moves the end of a sandbox, to an earlier time only if shorten.
 	// It returns the sandbox with the end it has now.
 	SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (Sandbox, error)
+	// Pause stops all that runs in a sandbox, and returns when it is stopped. Until it is
+	// resumed it has no end, and no request reaches it.
+	Pause(ctx context.Context, namespace, id string) error
+	// Resume continues a paused sandbox, to end a timeout from now. was is false if it
+	// was not paused, and nothing was done.
+	Resume(ctx context.Context, namespace, id string, timeout time.Duration) (sandbox Sandbox, was bool, err error)
 	// SetEgress replaces the rules for outgoing connections. They hold, as far as
 	// the cluster can hold them, when it returns nil.
 	SetEgress(ctx context.Context, namespace, id string, e Egress) error

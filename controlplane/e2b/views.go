@@ -52,7 +52,7 @@ func listedView(sandbox Sandbox, template Template) api.ListedSandbox {
 		SandboxID: sandbox.ID, ClientID: clientID, EnvdVersion: envdVersion,
 		StartedAt: sandbox.StartedAt.UTC(), EndAt: sandbox.EndAt.UTC(),
 		CpuCount: sandbox.CPUCount, MemoryMB: sandbox.MemoryMB, DiskSizeMB: sandbox.DiskMB,
-		State: api.Running, Metadata: sandbox.Metadata, VolumeMounts: []map[string]any{},
+		State: stateOf(sandbox), Metadata: sandbox.Metadata, VolumeMounts: []map[string]any{},
 	}
 	if sandbox.EndAt.IsZero() {
 		l.EndAt = never
@@ -61,6 +61,13 @@ func listedView(sandbox Sandbox, template Template) api.ListedSandbox {
 		l.Metadata = map[string]string{}
 	}
 	return l
+}
+
+func stateOf(sandbox Sandbox) api.SandboxState {
+	if sandbox.Paused {
+		return api.Paused
+	}
+	return api.Running
 }
 
 // tokensOf returns the tokens that a sandbox asks for; nil where it asks for none.

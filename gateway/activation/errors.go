@@ -15,6 +15,7 @@ import (
 //	no such pool                        ErrPoolNotFound
 //	scheduler's queue full, deadline    ErrNoCapacity
 //	sandbox has ended, or is ending     ErrEnded
+//	sandbox is paused                   nil: resolve again
 //	sandbox of another namespace,       ErrOtherTenant
 //	pool or team
 //	New, and it exists without a pod,   ErrExists: authorise again, by what it is

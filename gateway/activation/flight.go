@@ -152,6 +152,9 @@ func (f *flight) activate() error {
 		if err != nil {
 			return err
 		}
+		if s.Spec.Paused { // its caller resolves again, and finds it paused
+			return nil
+		}
 		if s.Spec.Binding == nil {
 			err = f.claim(s)
 		} else {

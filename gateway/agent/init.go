@@ -77,6 +77,13 @@ func lasting(status int) bool {
 // carries, over the pod's UID and the nonce that its sandboxd made at its start, so
 // that no other pod takes it, and not this one after a restart either.
 func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, body []byte) error {
+	return a.signBy(ctx, c, pod, header, func(nonce string) []byte {
+		return initMessage(string(pod.UID), nonce, header.Get(sandboxHeader), header.Get(templateHeader), body)
+	})
+}
+
+// signBy adds the signature of the message that the pod's nonce makes.
+func (a *Agent) signBy(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, messageOf func(nonce string) []byte) error {
 	keyID := pod.Labels[v1alpha1.LabelInitKey]
 	if keyID == "" {
 		return fmt.Errorf("%w: it has no label %s, which the controller gives to pods that it makes", errUnsigned, v1alpha1.LabelInitKey)
@@ -96,8 +103,7 @@ func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header
 	case json.Unmarshal(answer, &challenge) != nil || challenge.Nonce == "":
 		return fmt.Errorf("%w: GET /init is answered without a nonce", errUnsigned)
 	}
-	message := initMessage(string(pod.UID), challenge.Nonce, header.Get(sandboxHeader), header.Get(templateHeader), body)
-	signature, ok, err := a.signer.Sign(ctx, keyID, message)
+	signature, ok, err := a.signer.Sign(ctx, keyID, messageOf(challenge.Nonce))
 	switch {
 	case err != nil:
 		return err

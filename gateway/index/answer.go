@@ -25,6 +25,11 @@ const (
 	Starting
 	// Running means: the sandbox's pod answers.
 	Running
+	// Paused means: the sandbox is paused. Nobody is sent to it.
+	Paused
+	// Waking means: the sandbox was paused once, and this view does not show that its
+	// processes run again. It is Running once its freezer was asked to let it run.
+	Waking
 )
 
 // String returns the state's name, for logs and tests.
@@ -35,7 +40,7 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-var stateNames = [...]string{"unknown", "ended", "no pod", "starting", "running"}
+var stateNames = [...]string{"unknown", "ended", "no pod", "starting", "running", "paused", "waking"}
 
 // Answer is what is known of a sandbox. Of an unknown one only State is set.
 type Answer struct {
@@ -55,6 +60,8 @@ type Answer struct {
 	InitKey string
 	// ClaimID, PodName and PodUID are its binding, empty without one.
 	ClaimID, PodName, PodUID string
+	// Generation is that of the sandbox's spec.
+	Generation int64
 }
 
 // decide says what a sandbox and the pod of its binding's UID amount to. Either
@@ -66,15 +73,19 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	a := Answer{
 		UID: s.uid, Namespace: s.namespace.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private, Unsecured: s.unsecured,
 		Guarded: p != nil && p.sandboxd && !s.unsecured,
-		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID,
+		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID, Generation: s.generation,
 	}
 	switch {
 	case s.ended:
 		a.State = Ended
+	case s.paused:
+		a.State = Paused
 	case s.claim == "":
 		a.State = NoPod
 	case p == nil || !p.backs(id, s) || !p.routable():
 		a.State = Starting
+	case !s.awake:
+		a.State = Waking
 	default:
 		a.State, a.Sandboxd, a.InitKey = Running, p.sandboxd, p.initKey.Value()
 		a.Route = &routecache.Route{

@@ -46,6 +46,16 @@ func TestDecide(t *testing.T) {
 		"pod failed":   {nil, phaseOf(v1alpha1.PodFailed), Starting},
 		"pod warming":  {nil, phaseOf(v1alpha1.PodWarming), Starting},
 		"no phase":     {nil, phaseOf(""), Starting},
+		"paused":       {func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, nil, Paused},
+		"paused, and its pod is gone": {
+			func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, phaseOf(v1alpha1.PodStopping), Paused,
+		},
+		"paused, and ended":                {func(s *v1alpha1.Sandbox) { s.Spec.Paused, s.Spec.End = true, &v1alpha1.End{} }, nil, Ended},
+		"paused once, nothing known since": {func(s *v1alpha1.Sandbox) { s.Spec.PauseMode = v1alpha1.PauseFreeze }, nil, Waking},
+		"resumed":                          {resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, Running},
+		"resumed, and changed since":       {resumed(4, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, Waking},
+		"still frozen":                     {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, Waking},
+		"being resumed":                    {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, Waking},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := goodSandbox.DeepCopy(), goodPod.DeepCopy()
@@ -80,6 +90,17 @@ func TestDecide(t *testing.T) {
 	}
 	if a := decide("s", newSandbox(goodSandbox), nil); a.State != Starting || a.PodUID != "uid-p" {
 		t.Errorf("no pod: %+v", a)
+	}
+}
+
+// resumed is a sandbox that was paused once, of which the status of a generation says
+// something.
+func resumed(generation, of int64, status metav1.ConditionStatus, reason string) func(*v1alpha1.Sandbox) {
+	return func(s *v1alpha1.Sandbox) {
+		s.Generation, s.Spec.PauseMode = generation, v1alpha1.PauseFreeze
+		s.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.SandboxConditionPaused, Status: status, Reason: reason, ObservedGeneration: of,
+		}}
 	}
 }
 

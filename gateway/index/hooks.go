@@ -10,8 +10,8 @@ import (
 // They may be called again for what they know, after a list.
 type Hooks struct {
 	// SandboxChanged: what was known of how to reach the sandbox is over: its end
-	// was seen, its binding changed, its object or its running pod went, or its
-	// privacy changed. The route cache's Invalidate.
+	// was seen, its binding changed, its object or its running pod went, its
+	// privacy changed, or it was paused or may have been. The route cache's Invalidate.
 	SandboxChanged func(id string)
 	// PodAvailable: the pod can be claimed: idle, Ready, not being deleted, its
 	// address fenced. Called for each event of such a pod. The pod is shared: do
@@ -109,7 +109,10 @@ func (h *Hooks) sandboxChanged(id string, old, new *sandbox) {
 	rebound := old != nil && old.claim != "" && (new == nil || new.claim != old.claim ||
 		new.podUID != old.podUID || new.podName != old.podName)
 	private := old != nil && new != nil && old.private != new.private
-	if end || rebound || private || new == nil {
+	// Between two generations of a sandbox that was ever paused there may be a pause that
+	// was not seen: what is routed to it must be known to be awake anew.
+	paused := new != nil && new.everPaused && (old == nil || !old.everPaused || new.generation != old.generation)
+	if end || rebound || private || paused || new == nil {
 		h.SandboxChanged(id)
 	}
 	h.releaseChanged(id, old, new)

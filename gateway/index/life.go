@@ -15,6 +15,8 @@ type Life struct {
 	ClaimID string
 	// Ended: it is over, or is being deleted.
 	Ended bool
+	// Paused: it is paused.
+	Paused bool
 	// EndAt is when it ends at the latest; zero if no time is set.
 	EndAt time.Time
 }
@@ -28,7 +30,7 @@ func (x *Index) Life(id string) Life {
 	if s == nil {
 		return Life{}
 	}
-	l := Life{Known: true, UID: s.uid, ClaimID: s.claim, Ended: s.ended}
+	l := Life{Known: true, UID: s.uid, ClaimID: s.claim, Ended: s.ended, Paused: s.paused}
 	if s.endAt != 0 {
 		l.EndAt = time.Unix(s.endAt, 0)
 	}

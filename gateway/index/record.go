@@ -101,14 +101,19 @@ type sandbox struct {
 	release                string // token of the idle release under way of this claim
 	private, unsecured     bool
 	ended                  bool  // or being deleted
+	paused                 bool  // it is to be frozen, and nobody is sent to it
+	everPaused             bool  // it may be frozen although it is not paused, unless it is awake
+	awake                  bool  // its status shows that it is not frozen, as of generation
 	endAt                  int64 // when it ends at the latest, in seconds since 1970; 0: no time is set
+	generation             int64 // of the spec
 }
 
 func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 	r := &sandbox{
 		uid: s.UID, namespace: unique.Make(s.Spec.Namespace), pool: unique.Make(s.Spec.Pool), team: unique.Make(s.Spec.Team),
 		private: s.Spec.Network.Private, unsecured: s.Spec.Network.Unsecured,
-		ended: s.Spec.End != nil || s.DeletionTimestamp != nil,
+		ended:  s.Spec.End != nil || s.DeletionTimestamp != nil,
+		paused: s.Spec.Paused, everPaused: v1alpha1.EverPaused(s), awake: v1alpha1.Awake(s), generation: s.Generation,
 	}
 	if b := s.Spec.Binding; b != nil {
 		r.claim, r.podName, r.podUID = b.ClaimID, b.PodName, b.PodUID

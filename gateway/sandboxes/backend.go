@@ -36,6 +36,7 @@ type Backend struct {
 	ended  Endings
 	wake   *activation.Activator
 	agent  Agent
+	pauser Pauser
 	quota  Quota
 	node   *NodeSize
 	closed egress.Closed
@@ -56,7 +57,7 @@ var _ e2b.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, wake: o.Activation,
-		agent: o.Agent, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
+		agent: o.Agent, pauser: o.Pauser, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}
 	x.undos.ctx, x.undos.cancel = context.WithCancel(context.Background())
@@ -114,7 +115,7 @@ func readError(err error) error {
 // over reports whether a sandbox has ended, or is due to.
 func over(s *v1alpha1.Sandbox) bool {
 	at := s.Spec.Timeouts.EndAt
-	return s.Spec.End != nil || s.DeletionTimestamp != nil || at != nil && !time.Now().Before(at.Time)
+	return s.Spec.End != nil || s.DeletionTimestamp != nil || at != nil && !s.Spec.Paused && !time.Now().Before(at.Time)
 }
 
 // describe says of a sandbox what the REST API shows. A sandbox starts when it is
@@ -131,6 +132,12 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	}
 	if at := s.Spec.Timeouts.EndAt; at != nil {
 		d.EndAt = at.Time
+	}
+	if v1alpha1.EverPaused(s) {
+		d.ResumedAt = lifeSince(s)
+	}
+	if s.Spec.Paused {
+		d.Paused, d.EndAt = true, pausedAt(s)
 	}
 	var template *v1alpha1.SandboxTemplateSpec
 	if pool, ok := x.index.Pool(s.Spec.Namespace, s.Spec.Pool); ok {

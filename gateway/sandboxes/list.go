@@ -84,11 +84,16 @@ func (x *Backend) corrected(l *keptList) e2b.Listing {
 			if x.ended.Correct(index.Answer{State: index.Running, ClaimID: life.ClaimID}).State == index.Ended {
 				continue
 			}
-			s.EndAt = life.EndAt
+			if life.Paused && !s.Paused {
+				s.EndAt = now.Truncate(time.Second)
+			} else if !life.Paused {
+				s.EndAt = life.EndAt
+			}
+			s.Paused = life.Paused
 		case life.Known || !l.unseen[s.ID]: // its record is gone
 			continue
 		}
-		if life.Ended || !s.EndAt.IsZero() && !now.Before(s.EndAt) {
+		if life.Ended || !s.Paused && !s.EndAt.IsZero() && !now.Before(s.EndAt) {
 			continue
 		}
 		left = append(left, s)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +37,14 @@ type Agent interface {
 	Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID, history bool) ([]agent.Metrics, error)
 }
 
+// Pauser pauses and resumes sandboxes that were read just now.
+type Pauser interface {
+	// Pause returns when all that runs in the sandbox is stopped.
+	Pause(ctx context.Context, s *v1alpha1.Sandbox) error
+	// Resume returns when it runs again, to end at that time.
+	Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error
+}
+
 // Quota says what the API server's errors mean.
 type Quota interface {
 	// Exceeded reports whether a ResourceQuota forbade the write.
@@ -52,6 +61,7 @@ type Options struct {
 	Endings    Endings
 	Activation *activation.Activator
 	Agent      Agent
+	Pauser     Pauser
 	Quota      Quota
 	Node       *NodeSize
 	Closed     egress.Closed // what no sandbox may connect to

@@ -61,7 +61,10 @@ func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time
 		if err != nil {
 			return e2b.Sandbox{}, err
 		}
-		if !possibleEnd(v1alpha1.SandboxCreatedAt(s), at) {
+		if s.Spec.Paused { // it has no end to move
+			return e2b.Sandbox{}, e2b.ErrNotFound
+		}
+		if !possibleEnd(lifeSince(s), at) {
 			return e2b.Sandbox{}, e2b.Invalidf("it cannot end at %s", at.UTC().Format(time.RFC3339))
 		}
 		was := s.Spec.Timeouts.EndAt

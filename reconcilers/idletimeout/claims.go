@@ -92,7 +92,10 @@ func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
 		}
 		pool.claims++
 	}
-	t.sandbox, t.running = s, s.Status.Phase == v1alpha1.SandboxRunning
+	t.sandbox, t.running = s, s.Status.Phase == v1alpha1.SandboxRunning && !s.Spec.Paused
+	if v1alpha1.EverPaused(s) && !t.running {
+		t.seen = time.Time{} // idle time counts anew from when it runs again
+	}
 	t.judge = time.Time{} // its timeout may be another
 	if t.running && t.seen.IsZero() {
 		t.seen = now

@@ -106,7 +106,7 @@ func (l *listed) Changed() map[string]*v1alpha1.Sandbox {
 }
 
 func running(id string, idle time.Duration) *v1alpha1.Sandbox {
-	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id, UID: "u-" + "1"}}
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id, UID: "u-" + "1", Generation: 1}}
 	s.Spec.Namespace, s.Spec.Pool = "n", "p"
 	s.Spec.Binding = &v1alpha1.Binding{ClaimID: "c-" + id, PodName: "pod", PodUID: "u"}
 	s.Spec.Timeouts.Idle = &metav1.Duration{Duration: idle}

@@ -126,6 +126,7 @@ func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*tracked, tim
 		p := &all[i]
 		err := r.patch(ctx, p.sandbox, jsonpatch.For(p.sandbox.UID).
 			Test("/metadata/deletionTimestamp", nil).Test("/spec/end", nil).Test("/spec/binding/claimID", p.ClaimID).
+			Test("/metadata/generation", p.sandbox.Generation). // it may have been paused since
 			Set("/spec/release", v1alpha1.Release{Token: p.Token, ClaimID: p.ClaimID}))
 		p.begun = err == nil
 		if err != nil && !moved(err) {

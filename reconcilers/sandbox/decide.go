@@ -57,7 +57,10 @@ type decision struct {
 func decide(v view, now time.Time) decision {
 	s := v.sandbox
 	d := forgetting(v, decidePod(v))
-	if at := s.Spec.Timeouts.EndAt; at != nil {
+	if s.Spec.Paused && d.step == stepUnbind { // what is paused keeps its binding: its pod was all it had
+		d = failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " never ran, or is gone, and it is paused")
+	}
+	if at := s.Spec.Timeouts.EndAt; at != nil && !s.Spec.Paused { // paused time uses no timeout
 		left := at.Sub(now)
 		if left <= 0 {
 			return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its end time has come"}
@@ -125,6 +128,9 @@ func decidePod(v view) decision {
 		// A cache may lag behind the claim; only the API server knows.
 		return decision{phase: s.Status.Phase, step: stepConfirm}
 	case served(s):
+		if s.Spec.Paused {
+			return failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " went while it was paused")
+		}
 		return failed("its pod " + s.Spec.Binding.PodName + " is gone")
 	case v.unclaimedFor < v.grace:
 		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}
@@ -154,7 +160,7 @@ func decideBacked(v view) decision {
 	case phase == v1alpha1.PodStopping:
 		return failed(fmt.Sprintf("its pod %s was stopped", pod.Name))
 	case phase == v1alpha1.PodRunning:
-		return decision{phase: v1alpha1.SandboxRunning}
+		return decision{phase: lifePhase(v.sandbox)}
 	default:
 		return decision{phase: v1alpha1.SandboxStarting}
 	}

@@ -46,9 +46,11 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 		v.confirmed = true
 		d = decide(v, r.now())
 	}
-	if s, err = r.writeLive(ctx, s, v.pod, d); err != nil {
+	recheck, s, err := r.writeLive(ctx, s, v.pod, d)
+	if err != nil {
 		return again(err)
 	}
+	d.recheck = sooner(d.recheck, recheck)
 	if err := r.apply(ctx, s, v.pod, d); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -56,6 +56,8 @@ type Reconciler struct {
 	// leaves such a sandbox to the next request or its startup timeout. An error
 	// asks to look again.
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
+	// Quiescer reaches freezers; nil: no sandbox can be paused.
+	Quiescer Quiescer
 	// SandboxStore keeps the records of ended sandboxes; nil keeps none.
 	SandboxStore sandboxpool.SandboxStore
 	// FenceTimeout bounds one attempt to reach all gateways. It keeps no worker.
@@ -72,6 +74,7 @@ type Reconciler struct {
 	Metrics *Metrics
 
 	fences  *fences
+	quiets  *quiets
 	unbound *firstSeen
 	podless *firstSeen
 	written *ownWrites
@@ -90,6 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.unbound.forget(req.Name)
 		r.podless.forget(req.Name)
 		r.fences.forget(req.Name)
+		r.quiets.forget(req.Name)
 		r.written.forget(req.Name)
 		return ctrl.Result{}, nil
 	} else if err != nil {
@@ -99,6 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // the write's event asks again
 	}
 	if s.Spec.End != nil {
+		r.quiets.forget(req.Name)
 		r.unbound.forget(req.Name)
 		r.podless.forget(req.Name)
 		return r.end(ctx, s)

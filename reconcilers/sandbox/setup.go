@@ -77,6 +77,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.sandboxesOfPod)).
 		WatchesRawSource(source.Func(r.keepTime)).
 		WatchesRawSource(source.Func(r.fences.run)).
+		WatchesRawSource(source.Func(r.quiets.run)).
 		WithOptions(opts).
 		Complete(r)
 	if err != nil {
@@ -102,6 +103,7 @@ func (r *Reconciler) complete() {
 		c, r.Clock = clock.RealClock{}, steadyclock.New()
 	}
 	r.fences = newFences(c, r.attempt)
+	r.quiets = newQuiets(c, r.Quiescer)
 	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.podless = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.written = newOwnWrites()

@@ -15,7 +15,7 @@ import (
 )
 
 // writeLive brings the status of a sandbox that has not ended up to date. It
-// returns the Sandbox as written. One whose claim is on its way gets no status:
+// returns when to look again, and the Sandbox as written. One whose claim is on its way gets no status:
 // the next one comes at once.
 //
 // # A new binding after a claim that landed
@@ -27,9 +27,9 @@ import (
 // only while it can be reached there, or at the end. The former pod carries its
 // claim, so it shows the address and keeps its finalizer until that claim is
 // fenced, which the sweep does: what was recorded may be overwritten before.
-func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, d decision) (*v1alpha1.Sandbox, error) {
+func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, d decision) (recheck time.Duration, written *v1alpha1.Sandbox, err error) {
 	if s.Status.Phase == "" && s.Spec.Binding != nil && d.phase == v1alpha1.SandboxPending && d.step == stepNone {
-		return s, nil
+		return 0, s, nil
 	}
 	next := s.DeepCopy()
 	if d.step != stepEnd {
@@ -47,12 +47,15 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && next.Status.StartedAt == nil {
 			next.Status.StartedAt = r.startedAt(pod)
 		}
+		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && d.step != stepEnd {
+			recheck = r.quiesce(s, next)
+		}
 	}
 	setReady(next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	return next, nil
+	return recheck, next, nil
 }
 
 // writeStatus patches what changed, if anything did. The patch carries the

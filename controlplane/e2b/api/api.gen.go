@@ -94,7 +94,7 @@ func (e GetSandboxLogsV2ParamsDirection) Valid() bool {
 
 // ConnectSandbox defines model for ConnectSandbox.
 type ConnectSandbox struct {
-	// Memory How to resume a paused sandbox; no sandbox is paused.
+	// Memory How to resume a paused sandbox. One that was paused has its memory, so false is refused.
 	Memory *bool `json:"memory,omitempty"`
 
 	// Timeout In how many seconds the sandbox ends, if it ended sooner otherwise.
@@ -103,7 +103,7 @@ type ConnectSandbox struct {
 
 // ConnectSandboxV2 defines model for ConnectSandboxV2.
 type ConnectSandboxV2 struct {
-	// Memory How to resume a paused sandbox; no sandbox is paused.
+	// Memory How to resume a paused sandbox. One that was paused has its memory, so false is refused.
 	Memory *bool `json:"memory,omitempty"`
 
 	// Timeout In how many seconds the sandbox ends, if it ended sooner otherwise.
@@ -218,6 +218,15 @@ type NewSandboxV2 struct {
 
 // Order defines model for Order.
 type Order string
+
+// ResumedSandbox defines model for ResumedSandbox.
+type ResumedSandbox struct {
+	// AutoPause Only false is supported.
+	AutoPause *bool `json:"autoPause,omitempty"`
+
+	// Timeout In how many seconds the sandbox ends.
+	Timeout *int64 `json:"timeout,omitempty"`
+}
 
 // Sandbox defines model for Sandbox.
 type Sandbox struct {
@@ -358,6 +367,12 @@ type SandboxNetworkUpdate struct {
 
 	// Rules Not supported.
 	Rules *map[string]interface{} `json:"rules,omitempty"`
+}
+
+// SandboxPause defines model for SandboxPause.
+type SandboxPause struct {
+	// Memory Whether the memory is kept. False is not supported.
+	Memory *bool `json:"memory,omitempty"`
 }
 
 // SandboxRefresh defines model for SandboxRefresh.
@@ -522,8 +537,14 @@ type ConnectSandboxJSONRequestBody = ConnectSandbox
 // UpdateSandboxNetworkJSONRequestBody defines body for UpdateSandboxNetwork for application/json ContentType.
 type UpdateSandboxNetworkJSONRequestBody = SandboxNetworkUpdate
 
+// PauseSandboxJSONRequestBody defines body for PauseSandbox for application/json ContentType.
+type PauseSandboxJSONRequestBody = SandboxPause
+
 // RefreshSandboxJSONRequestBody defines body for RefreshSandbox for application/json ContentType.
 type RefreshSandboxJSONRequestBody = SandboxRefresh
+
+// ResumeSandboxJSONRequestBody defines body for ResumeSandbox for application/json ContentType.
+type ResumeSandboxJSONRequestBody = ResumedSandbox
 
 // SetSandboxTimeoutJSONRequestBody defines body for SetSandboxTimeout for application/json ContentType.
 type SetSandboxTimeoutJSONRequestBody = SandboxTimeout
@@ -567,8 +588,14 @@ type ServerInterface interface {
 	// (PUT /sandboxes/{sandboxID}/network)
 	UpdateSandboxNetwork(w http.ResponseWriter, r *http.Request, sandboxID SandboxID)
 
+	// (POST /sandboxes/{sandboxID}/pause)
+	PauseSandbox(w http.ResponseWriter, r *http.Request, sandboxID SandboxID)
+
 	// (POST /sandboxes/{sandboxID}/refreshes)
 	RefreshSandbox(w http.ResponseWriter, r *http.Request, sandboxID SandboxID)
+
+	// (POST /sandboxes/{sandboxID}/resume)
+	ResumeSandbox(w http.ResponseWriter, r *http.Request, sandboxID SandboxID)
 
 	// (POST /sandboxes/{sandboxID}/timeout)
 	SetSandboxTimeout(w http.ResponseWriter, r *http.Request, sandboxID SandboxID)
@@ -936,6 +963,32 @@ func (siw *ServerInterfaceWrapper) UpdateSandboxNetwork(w http.ResponseWriter, r
 	handler.ServeHTTP(w, r)
 }
 
+// PauseSandbox operation middleware
+func (siw *ServerInterfaceWrapper) PauseSandbox(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "sandboxID" -------------
+	var sandboxID SandboxID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "sandboxID", r.PathValue("sandboxID"), &sandboxID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sandboxID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PauseSandbox(w, r, sandboxID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // RefreshSandbox operation middleware
 func (siw *ServerInterfaceWrapper) RefreshSandbox(w http.ResponseWriter, r *http.Request) {
 
@@ -953,6 +1006,32 @@ func (siw *ServerInterfaceWrapper) RefreshSandbox(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RefreshSandbox(w, r, sandboxID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResumeSandbox operation middleware
+func (siw *ServerInterfaceWrapper) ResumeSandbox(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "sandboxID" -------------
+	var sandboxID SandboxID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "sandboxID", r.PathValue("sandboxID"), &sandboxID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sandboxID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResumeSandbox(w, r, sandboxID)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1438,6 +1517,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v2/sandboxes/{sandboxID}/logs", wrapper.GetSandboxLogsV2)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates", wrapper.ListTemplates)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/aliases/{alias}", wrapper.ResolveTemplateAlias)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sandboxes/{sandboxID}/pause", wrapper.PauseSandbox)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sandboxes/{sandboxID}/resume", wrapper.ResumeSandbox)
 
 	return m
 }

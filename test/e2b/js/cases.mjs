@@ -226,6 +226,51 @@ const cases = {
     assert.equal(await s.isRunning(), false)
     assert.equal(await Sandbox.kill(s.sandboxId), false)
   },
+  // A process counts on where it stood: it is the same one, and did not run meanwhile.
+  async pause_resume() {
+    await made({ timeoutMs: 120_000 }, async (s) => {
+      await s.files.write('kept.txt', 'kept')
+      const h = await s.commands.run('i=0; while :; do echo $((i+=1)) > count; sleep 0.05; done', { background: true, timeoutMs: 0 })
+      h.wait().catch(() => {}) // its stream is cut off
+      await until('a count', () => s.files.exists('count'))
+      assert.equal(await s.pause(), true)
+      assert.equal((await Sandbox.getInfo(s.sandboxId)).state, 'paused')
+      assert.equal(await s.isRunning(), false)
+      gone(await fails(e2b.SandboxError, () => s.commands.run('true')))
+      await fails(e2b.SandboxError, () => s.setTimeout(60_000))
+      const again = await Sandbox.connect(s.sandboxId, { timeoutMs: 300_000 })
+      const info = await again.getInfo()
+      assert.equal(info.state, 'running')
+      const left = (info.endAt - Date.now()) / 1000
+      assert(left > 280 && left <= 302, `it ends in ${left} s`)
+      assert.equal(await again.isRunning(), true)
+      assert.equal(await again.files.read('kept.txt'), 'kept')
+      assert((await again.commands.list()).some((p) => p.pid === h.pid))
+      const before = Number(await again.files.read('count'))
+      await until('counting', async () => Number(await again.files.read('count')) > before)
+    })
+  },
+  async pause_twice() {
+    const s = await Sandbox.create()
+    assert.equal(await s.betaPause(), true)
+    assert.equal(await s.pause(), false)
+    assert.equal(await Sandbox.kill(s.sandboxId), true)
+    assert.equal(await Sandbox.kill(s.sandboxId), false)
+    await fails(e2b.SandboxError, () => Sandbox.connect(s.sandboxId))
+  },
+  async list_state() {
+    const mine = { set: 'states', by: String(process.pid) }
+    await made({ metadata: mine }, (one) => made({ metadata: mine }, (two) => made({ metadata: mine }, async (three) => {
+      await one.pause()
+      await three.pause()
+      for (const [state, want] of [[['paused'], [one, three]], [['running'], [two]], [['running', 'paused'], [one, two, three]]]) {
+        const pages = Sandbox.list({ query: { metadata: mine, state }, limit: 1 })
+        const ids = []
+        while (pages.hasNext) ids.push(...(await pages.nextItems()).map((i) => i.sandboxId))
+        assert.deepEqual(ids.sort(), want.map((s) => s.sandboxId).sort())
+      }
+    })))
+  },
   // Another process, which knows only the ID.
   async connect_process(s) {
     await s.files.write('shared.txt', 'from the first')

@@ -324,6 +324,58 @@ async def is_running_kill(sbx):
 
 
 @case
+async def pause_resume(sbx):
+    """A process counts on where it stood: it is the same one, and did not run meanwhile."""
+    async with made(timeout=120) as s:
+        await a(s.files.write("kept.txt", "kept"))
+        h = await a(s.commands.run("i=0; while :; do echo $((i+=1)) > count; sleep 0.05; done", background=True, timeout=0))
+        await until("a count", lambda: s.files.exists("count"))
+        assert await a(s.pause())
+        equal((await a(Sandbox.get_info(s.sandbox_id))).state.value, "paused")
+        assert not await a(s.is_running())
+        gone(await fails(e2b.SandboxException, lambda: s.commands.run("true")))
+        await fails(e2b.SandboxException, lambda: s.set_timeout(60))
+        again = await a(Sandbox.connect(s.sandbox_id, timeout=300))
+        info = await a(again.get_info())
+        equal(info.state.value, "running")
+        left = info.end_at.timestamp() - time.time()
+        assert 280 < left <= 302, f"it ends in {left} s"
+        assert await a(again.is_running())
+        equal(await a(again.files.read("kept.txt")), "kept")
+        assert any(p.pid == h.pid for p in await a(again.commands.list()))
+        before = int(await a(again.files.read("count")) or 0)
+        await until("counting", lambda: counts_beyond(again, before))
+
+
+async def counts_beyond(s, n):
+    return int(await a(s.files.read("count")) or 0) > n
+
+
+@case
+async def pause_twice(sbx):
+    s = await a(Sandbox.create())
+    assert await a(s.beta_pause())
+    assert not await a(s.pause())
+    assert await a(s.kill())
+    assert not await a(Sandbox.kill(s.sandbox_id))
+    await fails(e2b.SandboxException, lambda: Sandbox.connect(s.sandbox_id))
+
+
+@case
+async def list_state(sbx):
+    mine = {"set": "states", "by": str(os.getpid())}
+    async with made(metadata=mine) as one, made(metadata=mine) as two, made(metadata=mine) as three:
+        await a(one.pause())
+        await a(three.pause())
+        for states, want in (("paused",), [one, three]), (("running",), [two]), (("running", "paused"), [one, two, three]):
+            query = e2b.SandboxQuery(metadata=mine, state=[e2b.SandboxState(x) for x in states])
+            pages, ids = Sandbox.list(query=query, limit=1), []
+            while pages.has_next:
+                ids += [i.sandbox_id for i in await a(pages.next_items())]
+            equal(sorted(ids), sorted(s.sandbox_id for s in want))
+
+
+@case
 async def connect_process(sbx):
     """Another process, which knows only the ID."""
     await a(sbx.files.write("shared.txt", "from the first"))

@@ -1,0 +1,62 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PauseMode says what is kept of a paused sandbox.
+// +kubebuilder:validation:Enum=Freeze
+type PauseMode string
+
+// PauseFreeze keeps all: memory, processes, files, address and pod. Only the processor
+// is given up.
+const PauseFreeze PauseMode = "Freeze"
+
+// SandboxConditionPaused is True while all of the sandbox's processes are known to be
+// stopped, and False with ReasonResumed once they are known to run again. Absent for a
+// sandbox that was never paused.
+const SandboxConditionPaused = "Paused"
+
+// Reasons of SandboxConditionPaused.
+const (
+	ReasonFreezing  = "Freezing"
+	ReasonFrozen    = "Frozen"
+	ReasonNoFreezer = "NoFreezer"
+	ReasonResuming  = "Resuming"
+	ReasonResumed   = "Resumed"
+)
+
+// EverPaused reports whether the sandbox was paused at least once. Such a sandbox may be
+// frozen whatever its spec says now, until Awake or its freezer says otherwise.
+func EverPaused(s *Sandbox) bool { return s.Spec.Paused || s.Spec.PauseMode != "" }
+
+// Frozen reports whether the sandbox's processes were stopped as its spec asks now.
+func Frozen(s *Sandbox) bool { return s.Spec.Paused && pausedAs(s, metav1.ConditionTrue, ReasonFrozen) }
+
+// Awake reports whether the sandbox's processes are known to run, by its status alone:
+// it was never paused, or all that was stopped was continued since its spec is what it
+// is. Any later change of the spec may have been a pause and a resume, of which the
+// second is not carried out yet.
+func Awake(s *Sandbox) bool {
+	return !EverPaused(s) || !s.Spec.Paused && pausedAs(s, metav1.ConditionFalse, ReasonResumed)
+}
+
+func pausedAs(s *Sandbox, status metav1.ConditionStatus, reason string) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, SandboxConditionPaused)
+	return c != nil && c.Status == status && c.Reason == reason && c.ObservedGeneration == s.Generation
+}
+
+// Freezable reports whether the pods of a spec can be frozen by their sandboxd: it stops
+// what runs in its own container alone, and a liveness probe would end what it stopped.
+func Freezable(spec *corev1.PodSpec) bool {
+	for i := range spec.InitContainers {
+		if p := spec.InitContainers[i].RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
+			return false
+		}
+	}
+	shared := spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace
+	return len(spec.Containers) == 1 && RunsSandboxd(spec) && spec.Containers[0].LivenessProbe == nil &&
+		!shared && !spec.HostPID
+}

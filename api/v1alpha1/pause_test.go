@@ -1,0 +1,63 @@
+package v1alpha1
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What is frozen or awake is so for one generation; a sandbox that was never paused is
+// awake whatever its status says.
+func TestFrozenAndAwake(t *testing.T) {
+	at := func(paused bool, mode PauseMode, status metav1.ConditionStatus, reason string, of int64) *Sandbox {
+		s := &Sandbox{}
+		s.Generation, s.Spec.Paused, s.Spec.PauseMode = 3, paused, mode
+		s.Status.Conditions = []metav1.Condition{{Type: SandboxConditionPaused, Status: status, Reason: reason, ObservedGeneration: of}}
+		return s
+	}
+	for what, c := range map[string]struct {
+		s             *Sandbox
+		frozen, awake bool
+	}{
+		"never paused":                   {&Sandbox{}, false, true},
+		"frozen":                         {at(true, PauseFreeze, metav1.ConditionTrue, ReasonFrozen, 3), true, false},
+		"frozen, as of then":             {at(true, PauseFreeze, metav1.ConditionTrue, ReasonFrozen, 2), false, false},
+		"freezing":                       {at(true, PauseFreeze, metav1.ConditionFalse, ReasonFreezing, 3), false, false},
+		"resumed":                        {at(false, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 3), false, true},
+		"resumed, then":                  {at(false, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 2), false, false},
+		"resuming":                       {at(false, PauseFreeze, metav1.ConditionUnknown, ReasonResuming, 3), false, false},
+		"resumed, says the status alone": {at(true, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 3), false, false},
+	} {
+		if f, a := Frozen(c.s), Awake(c.s); f != c.frozen || a != c.awake {
+			t.Errorf("%s: frozen %v, awake %v", what, f, a)
+		}
+	}
+}
+
+// sandboxd freezes its own container alone, and what a probe would end is not frozen.
+func TestFreezable(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(*corev1.PodSpec)
+		want   bool
+	}{
+		"sandboxd alone":   {func(*corev1.PodSpec) {}, true},
+		"another port":     {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].ContainerPort = 80 }, false},
+		"two containers":   {func(s *corev1.PodSpec) { s.Containers = append(s.Containers, corev1.Container{}) }, false},
+		"a liveness probe": {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, false},
+		"shared processes": {func(s *corev1.PodSpec) { s.ShareProcessNamespace = new(true) }, false},
+		"the host's":       {func(s *corev1.PodSpec) { s.HostPID = true }, false},
+		"an init container": {func(s *corev1.PodSpec) {
+			s.InitContainers = []corev1.Container{{}}
+		}, true},
+		"a sidecar": {func(s *corev1.PodSpec) {
+			s.InitContainers = []corev1.Container{{RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+		}, false},
+	} {
+		spec := &corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: SandboxdPort}}}}}
+		c.change(spec)
+		if got := Freezable(spec); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}

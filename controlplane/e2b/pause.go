@@ -1,0 +1,76 @@
+package e2b
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+// messageNoHibernation refuses what would keep files alone.
+const messageNoHibernation = "memory: a pause that gives the memory up is not supported; leave it out or set it to true"
+
+// transitionTimeout bounds a pause or a resume once it has begun: it goes on when the
+// client leaves, so that it is not left half done.
+const transitionTimeout = 20 * time.Second
+
+// PauseSandbox is POST /sandboxes/{sandboxID}/pause.
+func (s *Server) PauseSandbox(w http.ResponseWriter, r *http.Request, _ string) {
+	var body api.SandboxPause
+	err := decode(r, &body)
+	if err == nil && is(body.Memory, false) {
+		err = refuse(http.StatusBadRequest, messageNoHibernation)
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), transitionTimeout)
+		defer cancel()
+		c := callOf(r)
+		err = s.o.Sandboxes.Pause(ctx, c.identity.Namespace, c.sandboxID)
+	}
+	s.done(w, r, err)
+}
+
+// ResumeSandbox is POST /sandboxes/{sandboxID}/resume, of old SDKs.
+func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string) {
+	body := api.ResumedSandbox{Timeout: new(int64(timeoutV1))}
+	if err := decode(r, &body); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if body.Timeout == nil {
+		body.Timeout = new(int64(timeoutV1))
+	}
+	if is(body.AutoPause, true) {
+		s.fail(w, r, refuse(http.StatusBadRequest, "autoPause: pausing at the timeout is not supported; leave it out or set it to false"))
+		return
+	}
+	sandbox, template, err := s.find(r)
+	var d time.Duration
+	if err == nil {
+		d, err = timeoutWithin(maxLifetime(template), *body.Timeout)
+	}
+	was := false
+	if err == nil {
+		sandbox, was, err = s.resume(r, sandbox, d, nil)
+	}
+	if err == nil && !was {
+		err = refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is already running", sandbox.ID))
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusCreated, s.sandboxView(sandbox, template))
+}
+
+// resume resumes a sandbox; was is false if it was not paused any more.
+func (s *Server) resume(r *http.Request, sandbox Sandbox, timeout time.Duration, memory *bool) (resumed Sandbox, was bool, err error) {
+	if is(memory, false) { // it has its memory
+		return Sandbox{}, false, refuse(http.StatusBadRequest, messageNoHibernation)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), transitionTimeout)
+	defer cancel()
+	return s.o.Sandboxes.Resume(ctx, sandbox.Namespace, sandbox.ID, timeout)
+}

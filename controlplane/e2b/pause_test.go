@@ -1,0 +1,111 @@
+package e2b
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/controlplane/e2b/api"
+)
+
+// What SDKs go by: the status, and the same code in the body.
+func TestPauseAnswers(t *testing.T) {
+	f := newFake()
+	s := newServer(t, f, nil)
+	for i, c := range []struct {
+		method, path, body string
+		status             int
+		text               string
+	}{
+		{"POST", "/sandboxes/{id}/pause", `{"memory":false}`, 400, "memory"},
+		{"POST", "/sandboxes/nosuch/pause", `{}`, 404, "doesn't exist"},
+		{"POST", "/sandboxes/{id}/resume", `{}`, 409, "already running"},
+		{"POST", "/sandboxes/{id}/pause", ``, 204, ""},
+		{"POST", "/sandboxes/{id}/pause", `{}`, 409, "not running"},
+		{"GET", "/sandboxes/{id}", ``, 200, `"state":"paused"`},
+		{"GET", "/sandboxes", ``, 200, `"state":"paused"`},
+		{"GET", "/v2/sandboxes?state=running", ``, 200, `[]`},
+		{"GET", "/v2/sandboxes?state=paused", ``, 200, `"state":"paused"`},
+		{"POST", "/sandboxes/{id}/connect", `{"timeout":60,"memory":false}`, 400, "memory"},
+		{"POST", "/sandboxes/{id}/connect", `{"timeout":-1}`, 400, ""},
+		{"POST", "/sandboxes/{id}/connect", `{"timeout":60}`, 201, `"sandboxID":"{id}"`},
+		{"POST", "/sandboxes/{id}/connect", `{"timeout":70}`, 200, `"sandboxID":"{id}"`},
+		{"GET", "/v2/sandboxes?state=paused", ``, 200, `[]`},
+		{"POST", "/sandboxes/{id}/pause", `{"memory":true}`, 204, ""},
+		{"POST", "/v2/sandboxes/{id}/connect", `{}`, 201, `"sandboxID":"{id}"`},
+		{"POST", "/sandboxes/{id}/pause", `{}`, 204, ""},
+		{"POST", "/sandboxes/{id}/resume", `{"timeout":60,"autoPause":true}`, 400, "autoPause"},
+		{"POST", "/sandboxes/{id}/resume", `{"timeout":60}`, 201, `"sandboxID":"{id}"`},
+		{"POST", "/sandboxes/{id}/pause", `{}`, 204, ""},
+		{"DELETE", "/sandboxes/{id}", ``, 204, ""},
+		{"POST", "/sandboxes/{id}/pause", `{}`, 404, "doesn't exist"},
+	} {
+		fill := strings.NewReplacer("{id}", idA)
+		w := ask(t, s, c.method, fill.Replace(c.path), keyA, c.body)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), fill.Replace(c.text)) {
+			t.Errorf("%d: %s %s %s: %d %s, want %d with %s", i, c.method, c.path, c.body, w.Code, w.Body, c.status, c.text)
+		}
+		if c.status >= 400 && read[api.Error](t, w).Code != c.status {
+			t.Errorf("%d: %s does not repeat the code", i, w.Body)
+		}
+	}
+}
+
+// A resume gives exactly the timeout, however long the sandbox had run before, and the
+// longest life counts from it.
+func TestResumeGivesTheTimeout(t *testing.T) {
+	f := newFake()
+	s := newServer(t, f, nil)
+	sandbox := f.sandboxes[idA]
+	sandbox.StartedAt, sandbox.Paused = time.Now().Add(-72*time.Hour), true
+	f.sandboxes[idA] = sandbox
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/connect", keyA, `{"timeout":60}`); w.Code != 201 {
+		t.Fatalf("connect: %d %s", w.Code, w.Body)
+	}
+	if left := time.Until(f.sandboxes[idA].EndAt); left < 55*time.Second || left > 61*time.Second {
+		t.Errorf("it ends in %s", left)
+	}
+	sandbox = f.sandboxes[idA]
+	sandbox.ResumedAt = time.Now()
+	f.sandboxes[idA] = sandbox
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/timeout", keyA, `{"timeout":600}`); w.Code != 204 {
+		t.Fatalf("timeout: %d %s", w.Code, w.Body)
+	}
+	if left := time.Until(f.sandboxes[idA].EndAt); left < 595*time.Second {
+		t.Errorf("it ends in %s", left)
+	}
+}
+
+// Pages of a state are whole, in order, and without those of the other.
+func TestPagesByState(t *testing.T) {
+	f := newFake()
+	s := newServer(t, f, nil)
+	delete(f.sandboxes, idA)
+	for i := range 25 {
+		id := fmt.Sprintf("i%020d", i)
+		f.sandboxes[id] = Sandbox{ID: id, Namespace: "a", Pool: "base", StartedAt: time.Unix(int64(1000+i), 0), Paused: i%3 == 0}
+	}
+	for state, want := range map[string]int{"paused": 9, "running": 16, "running,paused": 25} {
+		var seen []string
+		for token := ""; ; {
+			w := ask(t, s, "GET", "/v2/sandboxes?limit=4&state="+state+"&nextToken="+token, keyA, "")
+			for _, one := range read[[]api.ListedSandbox](t, w) {
+				seen = append(seen, one.SandboxID)
+				if !strings.Contains(state, string(one.State)) {
+					t.Errorf("%s: a %s one is listed", state, one.State)
+				}
+			}
+			total, wants := w.Header().Get("X-Total-Running"), state != "paused"
+			if (total != "") != wants || wants && total != "16" {
+				t.Errorf("%s: X-Total-Running is %q", state, total)
+			}
+			if token = w.Header().Get("X-Next-Token"); token == "" {
+				break
+			}
+		}
+		if len(seen) != want || seen[0] < seen[len(seen)-1] {
+			t.Errorf("%s: %d, %v", state, len(seen), seen)
+		}
+	}
+}

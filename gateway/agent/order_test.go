@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// freezer answers orders with a status.
+func freezer(t *testing.T, addr string, status int) (asked *[]*http.Request) {
+	t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", addr, v1alpha1.SandboxdPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked = &[]*http.Request{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /init", nonce("n"))
+	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
+		*asked = append(*asked, r)
+		w.WriteHeader(status)
+	})
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close(); <-done })
+	return asked
+}
+
+// An order is signed for its kind, pod, process, sandbox and generation. The message is
+// written down again here, and in sandboxd's tests.
+func TestOrdersAreSigned(t *testing.T) {
+	const addr = "127.83.2.1"
+	public, private, _ := ed25519.GenerateKey(nil)
+	a := New(fakeTokens{}, signer{private: private}, func() bool { return true })
+	asked := freezer(t, addr, http.StatusNoContent)
+	_, pod := podAt(addr)
+	for order, give := range map[string]func() error{
+		"freeze":   func() error { return a.Freeze(t.Context(), "i0", pod, 7) },
+		"unfreeze": func() error { return a.Unfreeze(t.Context(), "i0", pod, 7) },
+	} {
+		*asked = nil
+		if err := give(); err != nil || len(*asked) != 1 {
+			t.Fatalf("%s: %v, %d requests", order, err, len(*asked))
+		}
+		h := (*asked)[0].Header
+		signature, err := base64.StdEncoding.DecodeString(h.Get("Sandlane-Init-Signature"))
+		message := "sandlane " + order + " 1\n\"pod-1\"\n\"n\"\n\"i0\"\n7\n"
+		if err != nil || !ed25519.Verify(public, []byte(message), signature) || (*asked)[0].URL.Path != "/"+order ||
+			h.Get("Sandlane-Generation") != "7" || h.Get("Sandlane-Sandbox-Id") != "i0" {
+			t.Errorf("%s: %s %v", order, (*asked)[0].URL, h)
+		}
+	}
+}
+
+// What an answer means for whoever asked.
+func TestOrderAnswers(t *testing.T) {
+	_, private, _ := ed25519.GenerateKey(nil)
+	a := New(fakeTokens{}, signer{private: private}, func() bool { return true })
+	for i, c := range []struct {
+		status                int
+		noFreezer, superseded bool
+	}{
+		{http.StatusNotImplemented, true, false}, {http.StatusConflict, false, true},
+		{http.StatusUnauthorized, false, false}, {http.StatusInternalServerError, false, false},
+	} {
+		addr := fmt.Sprintf("127.83.3.%d", i+1)
+		freezer(t, addr, c.status)
+		_, pod := podAt(addr)
+		err := a.Freeze(t.Context(), "i0", pod, 7)
+		if err == nil || errors.Is(err, ErrNoFreezer) != c.noFreezer || errors.Is(err, ErrSuperseded) != c.superseded {
+			t.Errorf("%d: %v", c.status, err)
+		}
+	}
+	_, pod := podAt("127.83.3.1")
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{})
+	if err := a.Freeze(t.Context(), "i0", pod, 7); !errors.Is(err, ErrNoFreezer) {
+		t.Errorf("of two containers: %v", err)
+	}
+}

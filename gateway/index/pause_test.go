@@ -1,0 +1,43 @@
+package index
+
+import (
+	"testing"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// A route goes when its sandbox is paused, and whenever a pause may have passed unseen.
+func TestPauseDropsTheRoute(t *testing.T) {
+	const id = "s"
+	record := func(generation int64, change func(*v1alpha1.Sandbox)) *sandbox {
+		s := boundSandbox(id, "c", "p")
+		s.Generation = generation
+		if change != nil {
+			change(s)
+		}
+		return newSandbox(s)
+	}
+	paused := func(s *v1alpha1.Sandbox) { s.Spec.Paused, s.Spec.PauseMode = true, v1alpha1.PauseFreeze }
+	once := func(s *v1alpha1.Sandbox) { s.Spec.PauseMode = v1alpha1.PauseFreeze }
+	for _, c := range []struct {
+		name     string
+		old, new *sandbox
+		drops    bool
+	}{
+		{"another change", record(1, nil), record(2, nil), false},
+		{"paused", record(1, nil), record(2, paused), true},
+		{"first seen paused", nil, record(2, paused), true},
+		{"resumed", record(2, paused), record(3, once), true},
+		{"paused and resumed unseen", record(1, nil), record(3, once), true},
+		{"paused and resumed unseen, not for the first time", record(3, once), record(5, once), true},
+		{"known to be awake", record(3, once), record(3, func(s *v1alpha1.Sandbox) { resumed(3, 3, "False", v1alpha1.ReasonResumed)(s) }), false},
+	} {
+		dropped := false
+		h := Hooks{SandboxChanged: func(string) { dropped = true }}
+		h.complete()
+		h.sandboxChanged(id, c.old, c.new)
+		if dropped != c.drops {
+			t.Errorf("%s: the route is dropped: %v", c.name, dropped)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/pause"
+)
+
+// ownWrites are what this gateway has written of sandboxes and its watch may not have
+// brought yet: ends, pauses and resumes.
+type ownWrites struct {
+	*endings
+	pauser *pause.Pauser
+}
+
+// Correct turns the answer of the index into what this gateway knows better.
+func (o ownWrites) Correct(a index.Answer) index.Answer {
+	return o.pauser.Correct(o.endings.Correct(a))
+}
+
+// makeReady is activation's Ready: the pod must not be frozen, and its sandboxd have
+// been initialised.
+func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	if err := g.own.pauser.Awake(ctx, s, pod); err != nil {
+		return err
+	}
+	return g.readiness.Ready(ctx, s, pod)
+}
+
+// quiescer is the pauser in the words of controlplane.
+type quiescer struct{ pauser *pause.Pauser }
+
+// Quiesce implements controlplane.Quiescer.
+func (q quiescer) Quiesce(ctx context.Context, o controlplane.Quiesce) error {
+	err := q.pauser.Quiesce(ctx, o.SandboxID, o.ClaimID, o.Freeze, o.Generation)
+	switch {
+	case errors.Is(err, pause.ErrChanged):
+		return fmt.Errorf("%w: %w", controlplane.ErrMoved, err)
+	case errors.Is(err, agent.ErrNoFreezer):
+		return fmt.Errorf("%w: %w", controlplane.ErrNoFreezer, err)
+	}
+	return err
+}

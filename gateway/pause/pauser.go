@@ -1,0 +1,241 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// What a pause or a resume is refused for. The sandbox is then as it was.
+var (
+	// ErrNotRunning: the sandbox does not run, so that it cannot be paused: it starts,
+	// is paused already, or is about to end.
+	ErrNotRunning = errors.New("the sandbox is not running")
+	// ErrUnsupported: the sandbox's pod cannot be frozen.
+	ErrUnsupported = errors.New("the sandbox's pod cannot be frozen")
+	// ErrChanged: the sandbox is not as it was when it was read.
+	ErrChanged = errors.New("the sandbox has changed meanwhile")
+)
+
+const (
+	// orderTimeout bounds one order, as an address rests only a little longer after
+	// its fence (docs/design 4.2).
+	orderTimeout = 2 * time.Second
+	// orderTries is how often an order is given before its failure counts.
+	orderTries = 3
+	// undoTimeout bounds what follows a pause that failed.
+	undoTimeout = 5 * time.Second
+	// maxOwn bounds the own writes that are remembered until the watch brings them.
+	maxOwn = 4096
+)
+
+// Orders reaches the freezer of a pod. *agent.Agent does.
+type Orders interface {
+	Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+	Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+}
+
+// Pauser pauses and resumes. Make it with New; it is safe for concurrent use.
+type Pauser struct {
+	api    client.Client // must not read from a cache
+	cache  *routecache.Cache
+	orders Orders
+	own    *lru.Cache[string, write] // by claim ID
+}
+
+// write is what this gateway has written of a claim's sandbox.
+type write struct {
+	generation int64
+	paused     bool
+}
+
+// New makes a Pauser.
+func New(api client.Client, cache *routecache.Cache, orders Orders) (*Pauser, error) {
+	own, err := lru.New[string, write](maxOwn)
+	if err != nil {
+		return nil, fmt.Errorf("remember pauses: %w", err)
+	}
+	return &Pauser{api: api, cache: cache, orders: orders, own: own}, nil
+}
+
+// Correct turns the answer of an index that is behind what this gateway has written of
+// the sandbox into what it was written to be.
+func (p *Pauser) Correct(a index.Answer) index.Answer {
+	if a.ClaimID == "" || a.State == index.Ended {
+		return a
+	}
+	if w, ok := p.own.Get(a.ClaimID); ok && a.Generation < w.generation {
+		a.State, a.Route = index.Waking, nil
+		if w.paused {
+			a.State = index.Paused
+		}
+	}
+	return a
+}
+
+// Pause pauses a sandbox that was read just now, and returns when all that runs in it is
+// stopped. An error that is none of this package's means that it was tried: the sandbox
+// runs again then, or the controller finishes what this gateway could not.
+func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) error {
+	if s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Release != nil {
+		return ErrNotRunning
+	}
+	pod, err := p.pod(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case pod == nil || v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning || v1alpha1.FencedAddress(pod) == "":
+		return ErrNotRunning
+	case !v1alpha1.Freezable(&pod.Spec):
+		return ErrUnsupported
+	}
+	was := s.Spec.Timeouts.EndAt
+	if err := p.write(ctx, s, true, pausing.Pause(s)); err != nil {
+		return err
+	}
+	err = p.order(ctx, s, true)
+	if err == nil || errors.Is(err, agent.ErrSuperseded) { // then it was paused, and is resumed already
+		return nil
+	}
+	// It runs again, also for a client that has left.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if errors.Is(err, agent.ErrNoFreezer) {
+		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
+	if undo := p.Resume(ctx, s, was); undo != nil && !errors.Is(undo, ErrChanged) {
+		err = errors.Join(err, undo)
+	}
+	return err
+}
+
+// Resume continues a paused sandbox that was read just now, to end at that time, and
+// returns when it runs. nil is no end. After ErrChanged nothing was done.
+func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
+	if err := p.write(ctx, s, false, pausing.Resume(s, endAt)); err != nil {
+		return err
+	}
+	err := p.order(ctx, s, false)
+	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, agent.ErrNoFreezer) {
+		return nil
+	}
+	return fmt.Errorf("unfreeze sandbox %s: %w", s.Name, err)
+}
+
+// Awake returns nil once what runs in a sandbox's pod is known not to be frozen. It is
+// part of what makes a pod ready (activation.Ready).
+func (p *Pauser) Awake(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	switch {
+	case s.Spec.Paused:
+		return fmt.Errorf("sandbox %s: %w", s.Name, ErrNotRunning)
+	case v1alpha1.Awake(s):
+		return nil
+	}
+	err := p.orders.Unfreeze(ctx, s.Name, pod, s.Generation)
+	if errors.Is(err, agent.ErrNoFreezer) { // so nothing ever froze it
+		return nil
+	}
+	return err
+}
+
+// Quiesce carries out again what the sandbox's spec asks for. ErrChanged says that the
+// sandbox is not of this claim and generation any more, or asks for the opposite;
+// agent.ErrNoFreezer, that its pod cannot be frozen.
+func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
+	s := &v1alpha1.Sandbox{}
+	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
+	switch {
+	case apierrors.IsNotFound(err):
+		return ErrChanged
+	case err != nil:
+		return fmt.Errorf("reading sandbox %s: %w", id, err)
+	case s.Spec.End != nil || s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim,
+		s.Generation != generation || s.Spec.Paused != freeze:
+		return ErrChanged
+	}
+	err = p.order(ctx, s, freeze)
+	if errors.Is(err, agent.ErrSuperseded) {
+		return ErrChanged
+	}
+	return err
+}
+
+// order gives the order of the sandbox's generation to its pod's freezer, under the
+// checks of every call to a pod: the route to it stands, and the call is short.
+func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, freeze bool) error {
+	give := p.orders.Unfreeze
+	if freeze {
+		give = p.orders.Freeze
+	}
+	var err error
+	pauses := backoff.Doubling(10*time.Millisecond, time.Second)
+	for range orderTries {
+		if err = p.orderOnce(ctx, s, give); err == nil {
+			return nil
+		}
+		final := errors.Is(err, agent.ErrNoFreezer) || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, errPodGone)
+		if final || !backoff.Sleep(ctx, pauses.Step()) {
+			return err
+		}
+	}
+	return err
+}
+
+// errPodGone: the sandbox's pod is gone, or backs it no more. The controller ends it.
+var errPodGone = errors.New("the sandbox's pod is gone")
+
+func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, give func(context.Context, string, *corev1.Pod, int64) error) error {
+	token := p.cache.Begin(s.Name)
+	pod, err := p.pod(ctx, s)
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		return errPodGone
+	}
+	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	if err != nil {
+		return errPodGone
+	}
+	rv, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+	if err != nil {
+		return fmt.Errorf("pod %s: resourceVersion: %w", pod.Name, err)
+	}
+	if !p.cache.Admits(token, &routecache.Route{SandboxID: s.Name, Addr: addr, PodRV: rv}) {
+		return ErrChanged // or the watch has just shown the pause itself
+	}
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	return give(ctx, s.Name, pod, s.Generation)
+}
+
+// pod reads the pod that backs the sandbox; nil if none does.
+func (p *Pauser) pod(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := p.api.Get(ctx, types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
+	if apierrors.IsNotFound(err) || err == nil && (!v1alpha1.Backs(pod, s) || pod.DeletionTimestamp != nil || v1alpha1.Over(pod)) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the pod of sandbox %s: %w", s.Name, err)
+	}
+	return pod, nil
+}

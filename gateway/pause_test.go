@@ -1,0 +1,226 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+// made is a sandbox that runs, its sandboxd, and two gateways.
+func made(t *testing.T) (w *world, d *sandboxd, g, other *gateway, id string) {
+	t.Helper()
+	w = newWorld(t)
+	d = w.ready()
+	g, other = w.gateway(), w.gateway()
+	n := w.new(newID())
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 20*time.Second, "the other gateway to see it run", func() error {
+		if a := other.index.Resolve(n.ID); a.State != index.Running {
+			return fmt.Errorf("it is %s", a.State)
+		}
+		return nil
+	})
+	return w, d, g, other, n.ID
+}
+
+// lookup is what a gateway's index, corrected, tells a request for the sandbox.
+func (g *gateway) lookup(id string) extproc.Availability {
+	return (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id).Availability
+}
+
+// route activates the sandbox as a request that finds it starting does.
+func (g *gateway) route(t *testing.T, w *world, id string) error {
+	t.Helper()
+	return activator{g.wake}.Activate(t.Context(), extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
+}
+
+// A pause takes the route and the end away before the freezer is asked; a resume gives
+// the end back, and routes only after the freezer has answered, at every gateway.
+func TestPauseAndResume(t *testing.T) {
+	w, d, g, other, id := made(t)
+	x, ctx := g.api.sandboxes, t.Context()
+	if err := x.Pause(ctx, w.ns, id); err != nil {
+		t.Fatal(err)
+	}
+	s := w.sandbox(id)
+	if !s.Spec.Paused || s.Spec.PauseMode != v1alpha1.PauseFreeze || s.Spec.Timeouts.EndAt != nil {
+		t.Errorf("the spec is %+v", s.Spec)
+	}
+	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[freeze %d]", s.Generation) {
+		t.Errorf("the freezer was asked to %s", got)
+	}
+	if a := g.lookup(id); a != extproc.IDPaused || g.cache.Get(id) != nil {
+		t.Errorf("the gateway that paused it says %v, its route is %v", a, g.cache.Get(id))
+	}
+	kubetest.Eventually(t, 20*time.Second, "the other gateway to see it", func() error {
+		if a := other.lookup(id); a != extproc.IDPaused {
+			return fmt.Errorf("it is %v", a)
+		}
+		return nil
+	})
+	for what, g := range map[string]*gateway{"this gateway": g, "the other": other} {
+		if err := g.route(t, w, id); err != nil || g.cache.Get(id) != nil {
+			t.Errorf("%s: activating it: %v, and the route is %v", what, err, g.cache.Get(id))
+		}
+	}
+	wantError(t, "pausing it again", x.Pause(ctx, w.ns, id), e2b.ErrNotRunning)
+	wantError(t, "pausing it from another namespace", x.Pause(ctx, "default", id), e2b.ErrNotFound)
+	_, err := x.SetEnd(ctx, w.ns, id, time.Now().Add(time.Minute), true)
+	wantError(t, "setting its end", err, e2b.ErrNotFound)
+	if m, err := x.Metrics(ctx, w.ns, id, false); err != nil || len(m) != 0 {
+		t.Errorf("metrics: %v, %v", m, err)
+	}
+	if got, err := x.Get(ctx, w.ns, id); err != nil || !got.Paused || time.Since(got.EndAt) > time.Minute {
+		t.Errorf("get: %+v, %v", got, err)
+	}
+	end := time.Now().Add(10 * time.Minute)
+	got, was, err := other.api.sandboxes.Resume(ctx, w.ns, id, 10*time.Minute)
+	if err != nil || !was || got.Paused || got.EndAt.Sub(end).Abs() > 2*time.Second {
+		t.Fatalf("resume: %+v, %v, %v", got, was, err)
+	}
+	s = w.sandbox(id)
+	if orders := d.carriedOut(); s.Spec.Paused || s.Spec.PauseMode == "" || orders[len(orders)-1] != fmt.Sprintf("unfreeze %d", s.Generation) {
+		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, orders)
+	}
+	// No status says that it runs: each gateway asks the freezer before it routes.
+	for what, g := range map[string]*gateway{"this gateway": g, "the other": other} {
+		kubetest.Eventually(t, 20*time.Second, what+" to see it", func() error {
+			if a := g.lookup(id); a != extproc.IDStarting {
+				return fmt.Errorf("it is %v", a)
+			}
+			return nil
+		})
+		before := len(d.carriedOut())
+		if err := g.route(t, w, id); err != nil || g.cache.Get(id) == nil || len(d.carriedOut()) != before+1 {
+			t.Errorf("%s: %v, the route is %v, the freezer was asked to %v", what, err, g.cache.Get(id), d.carriedOut())
+		}
+	}
+	if _, was, err := x.Resume(ctx, w.ns, id, time.Minute); err != nil || was {
+		t.Errorf("resuming it again: %v, %v", was, err)
+	}
+}
+
+// The status of the present generation spares gateways the question; a change of the
+// spec makes them ask again.
+func TestAwakeByStatus(t *testing.T) {
+	w, d, g, _, id := made(t)
+	x, ctx := g.api.sandboxes, t.Context()
+	if err := x.Pause(ctx, w.ns, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := x.Resume(ctx, w.ns, id, 10*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	s := w.sandbox(id)
+	s.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.SandboxConditionPaused, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonResumed,
+		ObservedGeneration: s.Generation, LastTransitionTime: metav1.Now(),
+	}}
+	if err := w.c.Status().Update(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	see := func(want extproc.Availability) {
+		t.Helper()
+		kubetest.Eventually(t, 20*time.Second, "the gateway to see it", func() error {
+			if a := g.lookup(id); a != want {
+				return fmt.Errorf("it is %v", a)
+			}
+			return nil
+		})
+	}
+	see(extproc.IDReachable)
+	before := len(d.carriedOut())
+	if err := g.route(t, w, id); err != nil || g.cache.Get(id) == nil || len(d.carriedOut()) != before {
+		t.Errorf("%v, the route is %v, the freezer was asked to %v", err, g.cache.Get(id), d.carriedOut())
+	}
+	if _, err := x.SetEnd(ctx, w.ns, id, time.Now().Add(time.Minute), true); err != nil {
+		t.Fatal(err)
+	}
+	see(extproc.IDStarting)
+	if r := g.cache.Get(id); r != nil {
+		t.Errorf("the route is %v", r)
+	}
+}
+
+// A pause that fails is undone, also for a client that has left: the sandbox runs, with
+// the end that it had.
+func TestFailedPauseIsUndone(t *testing.T) {
+	w, d, g, _, id := made(t)
+	end := w.sandbox(id).Spec.Timeouts.EndAt
+	d.mu.Lock()
+	d.orderStatus = http.StatusInternalServerError
+	d.mu.Unlock()
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id); err == nil {
+		t.Fatal("it succeeds")
+	}
+	s := w.sandbox(id)
+	if s.Spec.Paused || s.Spec.Timeouts.EndAt == nil || !s.Spec.Timeouts.EndAt.Equal(end) {
+		t.Errorf("the spec is %+v", s.Spec)
+	}
+	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d]", s.Generation) {
+		t.Errorf("the freezer was asked to %s", got)
+	}
+}
+
+// What cannot be frozen is refused before anything is written.
+func TestUnfreezablePods(t *testing.T) {
+	w := newWorld(t)
+	w.pool("two", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
+		spec := &p.Spec.Template.Template.Spec
+		second := spec.Containers[0]
+		second.Name, second.Ports = "second", nil
+		spec.Containers = append(spec.Containers, second)
+	})
+	d := w.sandboxd()
+	w.pod("two", d.addr, nil)
+	g := w.gateway()
+	n := w.new(newID())
+	n.Pool = "two"
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	generation := w.sandbox(n.ID).Generation
+	wantError(t, "pausing it", g.api.sandboxes.Pause(t.Context(), w.ns, n.ID), e2b.ErrInvalid)
+	if s := w.sandbox(n.ID); s.Generation != generation || len(d.carriedOut()) != 0 {
+		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, d.carriedOut())
+	}
+}
+
+// An order of the controller is carried out only for the sandbox that it is about.
+func TestQuiesce(t *testing.T) {
+	w, d, g, _, id := made(t)
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id); err != nil {
+		t.Fatal(err)
+	}
+	s, q := w.sandbox(id), quiescer{g.own.pauser}
+	right := controlplane.Quiesce{SandboxID: id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+	for what, change := range map[string]func(*controlplane.Quiesce){
+		"another sandbox":    func(q *controlplane.Quiesce) { q.SandboxID = newID() },
+		"another claim":      func(q *controlplane.Quiesce) { q.ClaimID = "c" },
+		"the opposite":       func(q *controlplane.Quiesce) { q.Freeze = false },
+		"another generation": func(q *controlplane.Quiesce) { q.Generation-- },
+	} {
+		wrong := right
+		change(&wrong)
+		wantError(t, what, q.Quiesce(t.Context(), wrong), controlplane.ErrMoved)
+	}
+	if n := len(d.carriedOut()); n != 1 {
+		t.Errorf("the freezer was asked to %v", d.carriedOut())
+	}
+	wantError(t, "the right one", q.Quiesce(t.Context(), right), nil)
+	if n := len(d.carriedOut()); n != 2 {
+		t.Errorf("the freezer was asked to %v", d.carriedOut())
+	}
+}

@@ -1,0 +1,84 @@
+package sandboxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/gateway/pause"
+)
+
+// pauseTries bounds how often a pause or a resume starts over because the sandbox
+// changed.
+const pauseTries = 5
+
+// Pause implements e2b.Sandboxes.
+func (x *Backend) Pause(ctx context.Context, namespace, id string) error {
+	for range pauseTries {
+		s, err := x.get(ctx, namespace, id)
+		if err != nil {
+			return err
+		}
+		err = x.pauser.Pause(ctx, s)
+		switch {
+		case errors.Is(err, pause.ErrChanged):
+			continue
+		case errors.Is(err, pause.ErrNotRunning):
+			return fmt.Errorf("%w: %w", e2b.ErrNotRunning, err)
+		case errors.Is(err, pause.ErrUnsupported):
+			return fmt.Errorf("%w: %w", e2b.Invalidf("its pool's pods cannot be paused: they need sandboxd alone, as their first process, and no liveness probe"), err)
+		}
+		return err
+	}
+	return fmt.Errorf("pause sandbox %s: %w", id, errChanged)
+}
+
+// Resume implements e2b.Sandboxes.
+func (x *Backend) Resume(ctx context.Context, namespace, id string, timeout time.Duration) (resumed e2b.Sandbox, was bool, err error) {
+	for range pauseTries {
+		s, err := x.get(ctx, namespace, id)
+		if err != nil {
+			return e2b.Sandbox{}, false, err
+		}
+		if !s.Spec.Paused {
+			return x.describe(s), false, nil
+		}
+		end := time.Now().Add(timeout).Truncate(time.Second).Add(time.Second)
+		err = x.pauser.Resume(ctx, s, new(metav1.NewTime(end.UTC())))
+		if err == nil {
+			return x.describe(s), true, nil
+		}
+		if !errors.Is(err, pause.ErrChanged) {
+			return e2b.Sandbox{}, false, err
+		}
+	}
+	return e2b.Sandbox{}, false, fmt.Errorf("resume sandbox %s: %w", id, errChanged)
+}
+
+// lifeSince is what a sandbox's longest life counts from: since it was made, or, paused
+// time being none of it, since it was resumed. A resume that the status does not show
+// yet is of now.
+func lifeSince(s *v1alpha1.Sandbox) time.Time {
+	resumed := s.Status.ResumedAt
+	switch {
+	case !v1alpha1.EverPaused(s):
+		return v1alpha1.SandboxCreatedAt(s)
+	case resumed == nil, s.Status.PausedAt != nil && s.Status.PausedAt.After(resumed.Time):
+		return time.Now()
+	}
+	return resumed.Time
+}
+
+// pausedAt is when a paused sandbox was paused; if the status does not show that yet,
+// now.
+func pausedAt(s *v1alpha1.Sandbox) time.Time {
+	if s.Status.PausedAt != nil && !v1alpha1.Awake(s) && s.Status.Phase != v1alpha1.SandboxRunning {
+		return s.Status.PausedAt.Time
+	}
+	return time.Now().Truncate(time.Second)
+}

@@ -1,0 +1,49 @@
+// Package pausing makes the two writes that pause and resume a sandbox: spec.paused, and
+// what goes with it. All who pause or resume one make them here.
+//
+// It sends nothing, and asks no freezer: whoever sends the write does (gateway/pause), or
+// leaves it to the controller. Its functions are safe for concurrent use.
+package pausing
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+)
+
+// Pause pauses a sandbox that is bound, if it is as it was read: of the same claim, not
+// ended, and not about to be. Its end time goes: paused time uses no timeout.
+func Pause(s *v1alpha1.Sandbox) jsonpatch.Patch {
+	p := asRead(s).
+		Test("/spec/release", nil).
+		Set("/spec/paused", true).
+		Set("/spec/pauseMode", v1alpha1.PauseFreeze)
+	if s.Spec.Timeouts.EndAt != nil {
+		p = p.Remove("/spec/timeouts/endAt")
+	}
+	return p
+}
+
+// Resume resumes a sandbox that is paused, if it is as it was read, to end at that time;
+// nil is no end. pauseMode stays: the sandbox may be frozen still.
+func Resume(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
+	p := asRead(s).Test("/spec/paused", true).Remove("/spec/paused")
+	switch {
+	case endAt == nil:
+		return p
+	case s.Spec.Timeouts == (v1alpha1.SandboxTimeouts{}): // there may be no object to add to
+		return p.Set("/spec/timeouts", v1alpha1.SandboxTimeouts{EndAt: endAt})
+	}
+	return p.Set("/spec/timeouts/endAt", endAt)
+}
+
+// asRead tests that the sandbox is the one that was read. The generation counts the
+// changes of its spec.
+func asRead(s *v1alpha1.Sandbox) jsonpatch.Patch {
+	return jsonpatch.For(s.UID).
+		Test("/metadata/generation", s.Generation).
+		Test("/metadata/deletionTimestamp", nil).
+		Test("/spec/end", nil).
+		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID)
+}

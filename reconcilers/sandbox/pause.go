@@ -1,0 +1,86 @@
+package sandbox
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+)
+
+// lifePhase is the phase of a sandbox whose pod runs: what its spec asks for, and whether
+// that is known to be carried out.
+func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
+	switch {
+	case v1alpha1.Frozen(s):
+		return v1alpha1.SandboxPaused
+	case s.Spec.Paused:
+		return v1alpha1.SandboxPausing
+	case v1alpha1.Awake(s):
+		return v1alpha1.SandboxRunning
+	}
+	switch s.Status.Phase {
+	case v1alpha1.SandboxPausing, v1alpha1.SandboxPaused, v1alpha1.SandboxResuming:
+		return v1alpha1.SandboxResuming
+	}
+	// Its spec has changed, and nothing says that it was paused meanwhile.
+	return v1alpha1.SandboxRunning
+}
+
+// quiesce has a sandbox's freezer carry out what its spec asks for, and notes in next,
+// the status to be written, how far that is. It returns when to look again.
+func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) {
+	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) {
+		return 0
+	}
+	done, noFreezer, wait := r.quiets.look(controlplane.Quiesce{
+		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: s.Spec.Paused, Generation: s.Generation,
+	})
+	status, reason := metav1.ConditionFalse, v1alpha1.ReasonFreezing
+	switch {
+	case s.Spec.Paused && done:
+		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
+	case s.Spec.Paused && noFreezer:
+		reason = v1alpha1.ReasonNoFreezer
+	case s.Spec.Paused:
+	case done, noFreezer: // nothing has ever frozen what cannot be frozen
+		reason = v1alpha1.ReasonResumed
+	default:
+		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
+	}
+	was := s.Status.Phase
+	paused := was == v1alpha1.SandboxPausing || was == v1alpha1.SandboxPaused
+	at := metav1.NewTime(r.now())
+	switch {
+	case s.Spec.Paused && !paused:
+		next.Status.PausedAt = &at
+	case reason == v1alpha1.ReasonResumed && was != v1alpha1.SandboxRunning:
+		next.Status.ResumedAt = &at
+	}
+	r.pausedEvents(s, reason)
+	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.SandboxConditionPaused, Status: status, Reason: reason, ObservedGeneration: s.Generation,
+	})
+	next.Status.Phase = lifePhase(next)
+	return wait
+}
+
+// pausedEvents tells people what has come to be.
+func (r *Reconciler) pausedEvents(s *v1alpha1.Sandbox, reason string) {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
+	if c != nil && c.Reason == reason {
+		return
+	}
+	switch reason {
+	case v1alpha1.ReasonFrozen:
+		r.event(s, "Normal", "Paused", "Pausing", "everything in the sandbox is stopped")
+	case v1alpha1.ReasonResumed:
+		if s.Status.Phase != v1alpha1.SandboxRunning {
+			r.event(s, "Normal", "Resumed", "Resuming", "the sandbox runs again")
+		}
+	case v1alpha1.ReasonNoFreezer:
+		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's pod cannot be frozen: it runs on, and no request reaches it")
+	}
+}

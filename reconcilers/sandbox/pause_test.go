@@ -1,0 +1,164 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+)
+
+// stubQuiescer answers what it is told to.
+type stubQuiescer struct {
+	answer error
+	asked  []controlplane.Quiesce
+}
+
+func (q *stubQuiescer) Quiesce(_ context.Context, o controlplane.Quiesce) error {
+	q.asked = append(q.asked, o)
+	return q.answer
+}
+
+// spec changes the sandbox's spec, as the API server would.
+func (g *rig) spec(t *testing.T, change func(*v1alpha1.SandboxSpec)) {
+	t.Helper()
+	s := g.sandbox(t)
+	change(&s.Spec)
+	s.Generation++
+	if err := g.Client.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pausable is a rig with a sandbox that runs, and its freezer.
+func pausable(t *testing.T) (*rig, *stubQuiescer) {
+	t.Helper()
+	s, pod := bound()
+	s.UID, s.Generation, s.Finalizers = "s-uid", 1, []string{v1alpha1.FinalizerSandbox}
+	had(s, "c")
+	g, q := newRig(t, s, pod), &stubQuiescer{}
+	g.quiets.quiescer = q
+	g.settle(t)
+	return g, q
+}
+
+// settle looks until nothing has to be asked any more, and returns when to look again.
+func (g *rig) settle(t *testing.T) (wait time.Duration) {
+	t.Helper()
+	for range 2 {
+		wait = g.look(t)
+		g.quiets.asking.Wait()
+	}
+	return wait
+}
+
+func (g *rig) want(t *testing.T, what string, phase v1alpha1.SandboxPhase, status metav1.ConditionStatus, reason string) *v1alpha1.Sandbox {
+	t.Helper()
+	s := g.sandbox(t)
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
+	ready := meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.SandboxConditionReady)
+	if s.Status.Phase != phase || c == nil || c.Status != status || c.Reason != reason || c.ObservedGeneration != s.Generation || ready != (phase == v1alpha1.SandboxRunning) {
+		t.Errorf("%s: phase %s, %+v, ready %v", what, s.Status.Phase, c, ready)
+	}
+	return s
+}
+
+func paused(s *v1alpha1.SandboxSpec) {
+	s.Paused, s.PauseMode, s.Timeouts.EndAt = true, v1alpha1.PauseFreeze, nil
+}
+
+// A sandbox is Paused and runs again only when its freezer says so, for the generation
+// that asks for it; what changes while it is known to run leaves it Running.
+func TestPauseStatus(t *testing.T) {
+	g, q := pausable(t)
+	q.answer = errors.New("deaf")
+	g.spec(t, paused)
+	wait := g.settle(t)
+	s := g.want(t, "not answered", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonFreezing)
+	if len(q.asked) != 1 || wait != quiesceWait || s.Status.PausedAt == nil {
+		t.Errorf("asked %d times, look again in %s, paused at %v", len(q.asked), wait, s.Status.PausedAt)
+	}
+	g.clock.SetTime(now.Add(quiesceWait))
+	q.answer = nil
+	g.settle(t)
+	s = g.want(t, "frozen", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
+	if !s.Status.PausedAt.Time.Equal(now) {
+		t.Errorf("paused at %v", s.Status.PausedAt)
+	}
+	if g.settle(t); len(q.asked) != 2 {
+		t.Errorf("asked %d times", len(q.asked))
+	}
+	q.answer = errors.New("deaf")
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false })
+	g.settle(t)
+	g.want(t, "resume not answered", v1alpha1.SandboxResuming, metav1.ConditionUnknown, v1alpha1.ReasonResuming)
+	resumed := now.Add(time.Minute)
+	g.clock.SetTime(resumed)
+	q.answer = nil
+	g.settle(t)
+	s = g.want(t, "resumed", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
+	if s.Status.ResumedAt == nil || !s.Status.ResumedAt.Time.Equal(resumed) {
+		t.Errorf("resumed at %v", s.Status.ResumedAt)
+	}
+	g.clock.SetTime(resumed.Add(time.Minute))
+	written := len(g.written)
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
+	g.settle(t)
+	s = g.want(t, "another change", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
+	if !s.Status.ResumedAt.Time.Equal(resumed) || slices.ContainsFunc(g.written[written:], func(p v1alpha1.SandboxPhase) bool { return p != v1alpha1.SandboxRunning }) {
+		t.Errorf("resumed at %v; the phases were %v", s.Status.ResumedAt, g.written[written:])
+	}
+	for i, o := range q.asked {
+		if want := (controlplane.Quiesce{SandboxID: "s", ClaimID: "c", Freeze: o.Generation == 2, Generation: o.Generation}); o != want {
+			t.Errorf("%d: asked %+v", i, o)
+		}
+	}
+}
+
+// What cannot be frozen is said to be so, and asked once.
+func TestPauseWithoutFreezer(t *testing.T) {
+	g, q := pausable(t)
+	q.answer = controlplane.ErrNoFreezer
+	g.spec(t, paused)
+	g.settle(t)
+	g.settle(t)
+	g.want(t, "paused", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonNoFreezer)
+	if len(q.asked) != 1 {
+		t.Errorf("asked %d times", len(q.asked))
+	}
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false })
+	g.settle(t)
+	g.want(t, "resumed", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
+}
+
+// Paused time uses no timeout, and a paused sandbox whose pod is gone has failed: its
+// binding, which nothing replaces, is not taken off.
+func TestDecidePaused(t *testing.T) {
+	at := metav1.NewTime(now.Add(-time.Hour))
+	for what, c := range map[string]struct {
+		change func(*view)
+		want   decision
+	}{
+		"its end time has come": {func(v *view) { v.sandbox.Spec.Timeouts.EndAt = &at }, decision{phase: v1alpha1.SandboxPausing}},
+		"its pod went": {func(v *view) { v.pod, v.confirmed = nil, true },
+			failed("PausedPodLost: its pod pod went while it was paused")},
+		"its pod never ran": {func(v *view) {
+			v.sandbox.Status, v.pod, v.confirmed, v.unclaimedFor = v1alpha1.SandboxStatus{}, nil, true, time.Hour
+		}, failed("PausedPodLost: its pod pod never ran, or is gone, and it is paused")},
+	} {
+		s, pod := bound()
+		had(s, "c")
+		paused(&s.Spec)
+		v := view{sandbox: s, pod: pod, grace: time.Second}
+		c.change(&v)
+		if got := decide(v, now); got != c.want {
+			t.Errorf("%s: %+v, want %+v", what, got, c.want)
+		}
+	}
+}
