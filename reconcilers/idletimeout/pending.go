@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 // CheckAndReleasePendingSandboxes ends the sandboxes whose pod was claimed and
@@ -59,7 +59,7 @@ func (r *IdleTimeoutReconciler) judgeStart(ctx context.Context, t *tracked, time
 		if pod, err = r.starting(ctx, r.APIReader, s); err != nil || pod == nil {
 			return err
 		}
-		return r.end(ctx, s, v1alpha1.EndStartupTimeout, sandboxpool.NotReady(pod, startup))
+		return r.end(ctx, s, v1alpha1.EndStartupTimeout, podstate.NotReady(pod, startup))
 	}
 	if r.due.IsZero() || late.Before(r.due) {
 		r.due = late

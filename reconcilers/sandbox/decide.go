@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 type step int
@@ -151,7 +151,7 @@ func decideBacked(v view) decision {
 		}
 		return d
 	case pod.DeletionTimestamp != nil:
-		return failed(sandboxpool.DeletionDetail(pod).Message)
+		return failed(podstate.DeletionDetail(pod).Message)
 	case stoppedUnserved(v.sandbox, pod) && v.unclaimedFor < v.grace:
 		// Whoever stopped it takes another pod.
 		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}

@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/reconcilers/address"
-	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 // end carries an end out, as far as it gets: stop, fence, Ended, gone. The steps:
@@ -120,11 +120,11 @@ func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
 			rec.address, rec.claim = addr, s.Spec.Binding.ClaimID
 		}
 		if rec.stop == nil {
-			rec.stop = sandboxpool.CaptureSandboxStopRecord(pod, s.Spec.End)
+			rec.stop = podstate.CaptureSandboxStopRecord(pod, s.Spec.End)
 		}
 	}
 	if rec.stop == nil && served(s) {
-		rec.stop = sandboxpool.RecordWithoutPod(s.Spec.Binding.PodName, s.Spec.End)
+		rec.stop = podstate.RecordWithoutPod(s.Spec.Binding.PodName, s.Spec.End)
 	}
 	return rec
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 // counts is a pool's pods by what they are to scaling.
@@ -36,7 +37,7 @@ type counts struct {
 	waiting []*corev1.Pod
 	// stuck is what keeps one of the warming pods from its start, nil if nothing is
 	// known to.
-	stuck *PodStatusDetail
+	stuck *podstate.PodStatusDetail
 }
 
 // unclaimed counts the pods that are or become stock.
@@ -101,7 +102,7 @@ func (c *counts) count(pod *corev1.Pod, hash string, waits bool) {
 		}
 		c.warming++
 		c.spare = append(c.spare, pod)
-		if d := BuildSandboxStatusDetailFromPod(pod); d != nil && c.stuck == nil && !old {
+		if d := podstate.BuildSandboxStatusDetailFromPod(pod); d != nil && c.stuck == nil && !old {
 			c.stuck = d
 		}
 		return

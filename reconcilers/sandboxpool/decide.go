@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 // addressPatience is how long a Ready pod may wait for its address before another
@@ -17,6 +18,9 @@ const addressPatience = 10 * time.Second
 // waitingPoll is how soon to ask again for the address of a pod that has waited
 // for longer.
 const waitingPoll = time.Second
+
+// unreadyPatience is how long an idle pod may be unready before it is replaced.
+const unreadyPatience = 30 * time.Second
 
 // view is all that a pod's next step is decided from.
 type view struct {
@@ -95,7 +99,7 @@ func decide(v view, now time.Time) decision {
 	case v.drain && !orphan(v) && v.sandbox.Spec.End == nil:
 		return decision{step: stepEnd, message: "its pool was deleted"}
 	}
-	if f := failure(pod); f != nil {
+	if f := podstate.Failure(pod); f != nil {
 		return decision{step: stepFail, reason: f.Reason, message: f.Message}
 	}
 	switch phase {
@@ -106,7 +110,7 @@ func decide(v view, now time.Time) decision {
 	case v1alpha1.PodIdle:
 		return decideIdle(pod, now)
 	case v1alpha1.PodRunning:
-		if _, before := restarted(pod); before {
+		if _, before := podstate.Restarted(pod); before {
 			return decision{step: stepRecord}
 		}
 		return decision{}
@@ -124,13 +128,13 @@ func decideWarming(v view) decision {
 	}
 	left := v.startup - v.waited
 	if left <= 0 {
-		return decision{step: stepFail, reason: ReasonStartupTimeout, message: NotReady(v.pod, v.startup)}
+		return decision{step: stepFail, reason: podstate.ReasonStartupTimeout, message: podstate.NotReady(v.pod, v.startup)}
 	}
 	return decision{recheck: left}
 }
 
 func decideStarting(v view) decision {
-	all, unclear := runsItsImages(v.pod)
+	all, unclear := podstate.RunsItsImages(v.pod)
 	all = all && ready(v.pod)
 	hooks := v1alpha1.HasPostStartHooks(v.pod)
 	if all && !hooks {
@@ -139,7 +143,7 @@ func decideStarting(v view) decision {
 	left := v.startup - v.waited
 	switch {
 	case left <= 0:
-		return decision{step: stepFail, reason: ReasonStartupTimeout, message: NotReady(v.pod, v.startup)}
+		return decision{step: stepFail, reason: podstate.ReasonStartupTimeout, message: podstate.NotReady(v.pod, v.startup)}
 	case all:
 		return decision{step: stepHooks, recheck: left}
 	case len(unclear) > 0 && ready(v.pod):
@@ -154,14 +158,14 @@ func decideStarting(v view) decision {
 func decideIdle(pod *corev1.Pod, now time.Time) decision {
 	c := readyCondition(pod)
 	if c == nil || c.Status == corev1.ConditionTrue {
-		if !maps.Equal(onRecord(pod), containersOf(pod)) {
+		if !maps.Equal(podstate.OnRecord(pod), podstate.ContainersOf(pod)) {
 			return decision{step: stepRecord}
 		}
 		return decision{}
 	}
 	left := unreadyPatience - now.Sub(c.LastTransitionTime.Time)
 	if left <= 0 {
-		return decision{step: stepFail, reason: ReasonUnready, message: fmt.Sprintf("not Ready for %s while idle", unreadyPatience)}
+		return decision{step: stepFail, reason: podstate.ReasonUnready, message: fmt.Sprintf("not Ready for %s while idle", unreadyPatience)}
 	}
 	return decision{recheck: left}
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -34,7 +35,7 @@ func newTestPod(phase v1alpha1.PodPhase, change ...func(*view)) view {
 	v.pod.Status.ContainerStatuses[0].ContainerID = "run://1"
 	if phase != v1alpha1.PodWarming {
 		v.pod.Annotations[v1alpha1.AnnotationAddress] = "10.0.0.1"
-		v.pod.Annotations[v1alpha1.AnnotationContainers] = encodeContainers(containersOf(v.pod))
+		v.pod.Annotations[v1alpha1.AnnotationContainers] = podstate.EncodeContainers(podstate.ContainersOf(v.pod))
 	}
 	for _, f := range change {
 		f(&v)
@@ -83,21 +84,21 @@ func TestDecide(t *testing.T) {
 		{name: "warming and Ready", view: newTestPod(v1alpha1.PodWarming), want: stepIdle},
 		{name: "warming", view: newTestPod(v1alpha1.PodWarming, unready), recheck: 50 * time.Second},
 		{name: "warming without an address", view: newTestPod(v1alpha1.PodWarming, func(v *view) { v.pod.Status.PodIP = "" }), recheck: 50 * time.Second},
-		{name: "warming for too long", view: newTestPod(v1alpha1.PodWarming, unready, func(v *view) { v.startup = 10 * time.Second }), want: stepFail, reason: ReasonStartupTimeout},
+		{name: "warming for too long", view: newTestPod(v1alpha1.PodWarming, unready, func(v *view) { v.startup = 10 * time.Second }), want: stepFail, reason: podstate.ReasonStartupTimeout},
 		{name: "warming from an old template", view: newTestPod(v1alpha1.PodWarming, func(v *view) { v.outdated = true }), want: stepDelete, reason: "Outdated"},
 		{name: "idle", view: newTestPod(v1alpha1.PodIdle)},
 		{name: "idle, unready", view: newTestPod(v1alpha1.PodIdle, unready), recheck: unreadyPatience - time.Second},
 		{name: "idle, unready for long", view: newTestPod(v1alpha1.PodIdle, unready, func(v *view) {
 			v.pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-unreadyPatience))
-		}), want: stepFail, reason: ReasonUnready},
+		}), want: stepFail, reason: podstate.ReasonUnready},
 		{name: "idle, from an old template", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.outdated = true })},
 		{name: "idle, started again", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.ContainerStatuses[0].ContainerID = "run://2" }), want: stepRecord},
-		{name: "idle, other address", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.PodIP = "10.0.0.2" }), want: stepFail, reason: ReasonAddressChanged},
+		{name: "idle, other address", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.PodIP = "10.0.0.2" }), want: stepFail, reason: podstate.ReasonAddressChanged},
 		{name: "idle, address lost", view: newTestPod(v1alpha1.PodIdle, func(v *view) { v.pod.Status.PodIP = "" })},
 		{name: "starting, image runs", view: claimedPod(v1alpha1.PodStarting), want: stepRunning},
 		{name: "starting, old image runs", view: claimedPod(v1alpha1.PodStarting, func(v *view) { v.pod.Spec.Containers[0].Image = "local/other" }), recheck: 50 * time.Second},
 		{name: "starting, another container was started again", view: claimedPod(v1alpha1.PodStarting, func(v *view) { v.pod.Status.ContainerStatuses[0].ContainerID = "run://2" }),
-			want: stepFail, reason: ReasonRestarted},
+			want: stepFail, reason: podstate.ReasonRestarted},
 		{name: "starting, impossible image", view: claimedPod(v1alpha1.PodStarting, func(v *view) {
 			v.pod.Spec.Containers[0].Image = "local/OTHER"
 			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "InvalidImageName"}}
@@ -111,12 +112,12 @@ func TestDecide(t *testing.T) {
 			v.pod.Spec.Containers[0].Image = "local/other"
 			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}
 		}), recheck: 50 * time.Second},
-		{name: "starting for too long", view: claimedPod(v1alpha1.PodStarting, unready, func(v *view) { v.startup = 10 * time.Second }), want: stepFail, reason: ReasonStartupTimeout},
+		{name: "starting for too long", view: claimedPod(v1alpha1.PodStarting, unready, func(v *view) { v.startup = 10 * time.Second }), want: stepFail, reason: podstate.ReasonStartupTimeout},
 		{name: "running", view: claimedPod(v1alpha1.PodRunning)},
 		{name: "running, unready", view: claimedPod(v1alpha1.PodRunning, unready)},
 		{name: "running, crashed", view: claimedPod(v1alpha1.PodRunning, func(v *view) {
 			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
-		}), want: stepFail, reason: ReasonCrashed},
+		}), want: stepFail, reason: podstate.ReasonCrashed},
 		{name: "running, ended, not stopped yet", view: claimedPod(v1alpha1.PodRunning, endOnRecord)},
 		{name: "stopping, not on record", view: claimedPod(v1alpha1.PodStopping, end)},
 		{name: "stopping, on record", view: claimedPod(v1alpha1.PodStopping, endOnRecord), want: stepDelete, reason: "Ended"},
@@ -144,92 +145,5 @@ func TestDecide(t *testing.T) {
 				t.Errorf("step %v, reason %q, recheck %v (%s)", d.step, d.reason, d.recheck, d.message)
 			}
 		})
-	}
-}
-
-func TestFailureMessages(t *testing.T) {
-	claimedAt := now.Add(700 * time.Millisecond)
-	// anew is a container that ended so long after the claim, and runs again.
-	anew := func(id string, restarts int32, after time.Duration) func(*view) {
-		return func(v *view) {
-			v.pod.Annotations[v1alpha1.AnnotationClaimedAt] = claimedAt.Format(time.RFC3339Nano)
-			s := &v.pod.Status.ContainerStatuses[0]
-			s.ContainerID, s.RestartCount = id, restarts
-			s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
-				ExitCode: 1, FinishedAt: metav1.NewTime(claimedAt.Add(after).Truncate(time.Second)),
-			}
-		}
-	}
-	container := func(s corev1.ContainerStatus) func(*view) {
-		return func(v *view) { s.Name = "main"; v.pod.Status.ContainerStatuses[0] = s }
-	}
-	for _, tt := range []struct {
-		name            string
-		change          func(*view)
-		reason, message string
-	}{
-		{"nothing", func(*view) {}, "", ""},
-		{"exit code", container(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error"}}}),
-			ReasonCrashed, "container main ended with exit code 2"},
-		{"signal", container(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 139, Signal: 11}}}),
-			ReasonCrashed, "container main was ended by signal 11"},
-		{"out of memory", container(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}}),
-			"OOMKilled", "container main was killed for using too much memory"},
-		{"started again", anew("run://2", 1, time.Second), ReasonCrashed, "container main ended with exit code 1"},
-		{"started again in the second of the claim", anew("run://2", 1, -500*time.Millisecond), ReasonCrashed, "container main ended with exit code 1"},
-		{"started again, the kubelet forgot the old one", func(v *view) { v.pod.Status.ContainerStatuses[0].ContainerID = "run://2" },
-			ReasonRestarted, "container main was started again, and what it held is lost"},
-		{"started again without an ID", anew("", 1, time.Second), ReasonCrashed, "container main ended with exit code 1"},
-		{"started again before it was claimed", anew("run://2", 1, -2*time.Second), "", ""},
-		{"about to be started again", func(v *view) {
-			anew("run://1", 0, time.Second)(v)
-			v.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-			v.pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.ContainerID = "run://1"
-		}, ReasonCrashed, "container main ended with exit code 1"},
-		{"init container that has done its work", func(v *view) {
-			v.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
-		}, "", ""},
-		{"evicted", func(v *view) {
-			v.pod.Status.Phase, v.pod.Status.Reason, v.pod.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
-		}, "Evicted", "the pod is over: Evicted: low on memory"},
-		{"over", func(v *view) { v.pod.Status.Phase = corev1.PodSucceeded }, "Succeeded", "the pod is over"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			v := claimedPod(v1alpha1.PodRunning, tt.change)
-			d := failure(v.pod)
-			if d == nil {
-				d = &PodStatusDetail{}
-			}
-			if d.Reason != tt.reason || d.Message != tt.message {
-				t.Errorf("%q, %q", d.Reason, d.Message)
-			}
-		})
-	}
-	v := newTestPod(v1alpha1.PodWarming, unready, container(corev1.ContainerStatus{State: corev1.ContainerState{
-		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}))
-	if got, want := NotReady(v.pod, time.Minute), "not Ready within 1m0s: container main is waiting: ErrImagePull: no such image"; got != want {
-		t.Errorf("got %q", got)
-	}
-	if d := BuildSandboxStatusDetailFromPod(v.pod); d == nil || d.Reason != "ErrImagePull" {
-		t.Errorf("detail %+v", d)
-	}
-}
-
-func TestSameImage(t *testing.T) {
-	for _, tt := range []struct {
-		reported, wanted string
-		same             bool
-	}{
-		{"local/echo:latest", "local/echo", true},
-		{"local/echo", "local/echo:latest", true},
-		{"example.org/library/echo:1", "echo:1", true},
-		{"local/echo:1", "local/echo:2", false},
-		{"example.org:5000/echo:latest", "example.org:5000/echo", true},
-		{"local/notecho:latest", "echo", false},
-		{"e@sha256:1", "e@sha256:1", true},
-	} {
-		if got := sameImage(tt.reported, tt.wanted); got != tt.same {
-			t.Errorf("%s, %s: %v", tt.reported, tt.wanted, got)
-		}
 	}
 }

@@ -12,24 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
-
-// SandboxReadyHook is told of each pod that turned from starting to running, in a
-// goroutine of its own, at most readyHookTime long. It may be told again of the
-// same claim, or not at all if the controller dies.
-type SandboxReadyHook interface {
-	OnSandboxReady(ctx context.Context, pod *corev1.Pod)
-}
-
-// IdleNotifier is told of what this process did, for parts that run in it. Both
-// calls must return at once.
-type IdleNotifier interface {
-	// NotifyIdleAvailable: a pod of the pool has turned idle.
-	NotifyIdleAvailable(namespace, pool string)
-	// OnSandboxReleased: the sandbox's pod was let go, or is warming again.
-	OnSandboxReleased(ctx context.Context, sandboxID string)
-}
 
 const (
 	readyHookTime = 30 * time.Second
@@ -96,7 +81,7 @@ func (r *SandboxPoolReconciler) hooks(ctx context.Context, pool *v1alpha1.Sandbo
 		err = errors.New("this controller cannot run post-start hooks")
 	}
 	if err != nil {
-		return 0, r.toFailed(ctx, pool, tpl, pod, decision{reason: ReasonHookFailed, message: err.Error()})
+		return 0, r.toFailed(ctx, pool, tpl, pod, decision{reason: podstate.ReasonHookFailed, message: err.Error()})
 	}
 	run := r.running.of(ctx, pod, left, func(ctx context.Context) error {
 		ignored, err := poststarthooks.Run(ctx, r.HookRunner, pod, list)
@@ -111,7 +96,7 @@ func (r *SandboxPoolReconciler) hooks(ctx context.Context, pool *v1alpha1.Sandbo
 		return hookPoll, nil
 	}
 	if run.err != nil {
-		err = r.toFailed(ctx, pool, tpl, pod, decision{reason: ReasonHookFailed, message: run.err.Error()})
+		err = r.toFailed(ctx, pool, tpl, pod, decision{reason: podstate.ReasonHookFailed, message: run.err.Error()})
 	} else {
 		err = r.toRunning(ctx, pod)
 	}

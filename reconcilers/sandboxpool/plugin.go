@@ -13,19 +13,6 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// PluginManager judges a pool before any pod is made for it. Both calls may
-// change pool's labels, annotations and spec, which is written back, or refuse it
-// with an error, whose text stands in the pool's condition Degraded: then no pod
-// is created or replaced until the pool is changed; claimed ones stay. They must
-// be quick and come to the same result each time: they may be asked again.
-type PluginManager interface {
-	// PreCreatePool is asked about a pool that this controller has not worked on.
-	PreCreatePool(ctx context.Context, pool *v1alpha1.SandboxPool) error
-	// PreUpdatePool is asked about a pool whose spec has changed. old is what was
-	// let through before, nil if that was not by this process.
-	PreUpdatePool(ctx context.Context, old, pool *v1alpha1.SandboxPool) error
-}
-
 // plugged remembers the last verdict on each pool. It is safe for concurrent use.
 type plugged struct {
 	mu    sync.Mutex

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 // fencePatience is how long a pod that could be recycled waits for its fence.
@@ -27,7 +28,7 @@ func decideRecycle(v view, now time.Time) decision {
 	pod, s := v.pod, v.sandbox
 	gone := decision{step: stepDelete, reason: "NotRecycled"}
 	if began, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationRecycling]); err == nil {
-		if all, _ := runsItsImages(pod); all && ready(pod) && pod.Status.PodIP == pod.Annotations[v1alpha1.AnnotationAddress] {
+		if all, _ := podstate.RunsItsImages(pod); all && ready(pod) && pod.Status.PodIP == pod.Annotations[v1alpha1.AnnotationAddress] {
 			return decision{step: stepRewarm}
 		}
 		left := v.startup - now.Sub(began)
@@ -62,7 +63,7 @@ func didNotServe(s *v1alpha1.Sandbox) bool {
 // it back restarts it, and nothing that the claim could write outlives that. It
 // is pure; own are the containers of the pool's template.
 func recyclable(pod *corev1.Pod, own []corev1.Container) bool {
-	record := onRecord(pod)
+	record := podstate.OnRecord(pod)
 	if len(own) != len(pod.Spec.Containers) || pod.DeletionTimestamp != nil || len(pod.Spec.EphemeralContainers) > 0 {
 		return false
 	}
@@ -103,7 +104,7 @@ func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *poolTemplate, 
 		Test(jsonpatch.Phase, v1alpha1.PodStopping).
 		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
-		Set(pathContainers, encodeContainers(containersOf(pod))).
+		Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))).
 		Set(jsonpatch.Annotation(v1alpha1.AnnotationRecycling), r.now().UTC().Format(time.RFC3339Nano))
 	for i, own := range tpl.pod.Spec.Containers {
 		at := fmt.Sprintf("/spec/containers/%d", i)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 // changedPod is a pod whose only container a claim gave another image, and which
@@ -76,7 +77,7 @@ func TestDecideRecycle(t *testing.T) {
 	begun := func(ago time.Duration) func(*view) {
 		return func(v *view) {
 			fenced(v)
-			v.pod.Annotations[v1alpha1.AnnotationContainers] = encodeContainers(containersOf(v.pod))
+			v.pod.Annotations[v1alpha1.AnnotationContainers] = podstate.EncodeContainers(podstate.ContainersOf(v.pod))
 			v.pod.Spec.Containers[0].Image = "local/echo"
 			v.pod.Annotations[v1alpha1.AnnotationRecycling] = now.Add(-ago).Format(time.RFC3339Nano)
 		}

@@ -10,6 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 func TestDecideScale(t *testing.T) {
@@ -206,7 +207,7 @@ func TestPhaseOrder(t *testing.T) {
 		{"some, in trouble", counts{idle: 1}, outcome{trouble: &trouble{}}, v1alpha1.PoolScalingUp},
 		{"too many", counts{idle: 3}, outcome{scaling: scaling{remove: 1}}, v1alpha1.PoolScalingDown},
 		{"unready", counts{idle: 2, unavailableIdle: 1}, outcome{}, v1alpha1.PoolDegraded},
-		{"one cannot start", counts{idle: 2, warming: 1, stuck: &PodStatusDetail{}}, outcome{}, v1alpha1.PoolDegraded},
+		{"one cannot start", counts{idle: 2, warming: 1, stuck: &podstate.PodStatusDetail{}}, outcome{}, v1alpha1.PoolDegraded},
 		{"full", counts{running: 2}, outcome{scaling: scaling{full: true}}, v1alpha1.PoolReady},
 		{"all", counts{idle: 2}, outcome{}, v1alpha1.PoolReady},
 	} {

@@ -15,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/ending"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 const (
@@ -47,7 +48,7 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 		Test(pathDeleted, nil).
 		Test(pathPodIP, pod.Status.PodIP).
 		Set(jsonpatch.Phase, v1alpha1.PodIdle).
-		Set(pathContainers, encodeContainers(containersOf(pod))).
+		Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))).
 		Set(jsonpatch.Annotation(v1alpha1.AnnotationIdleSince), r.now().UTC().Format(time.RFC3339Nano)).
 		Set(jsonpatch.Address, pod.Status.PodIP))
 	if applied && r.IdleNotifier != nil {
@@ -68,7 +69,7 @@ func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) 
 		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
 		Set(jsonpatch.Phase, v1alpha1.PodRunning).
-		Set(pathContainers, encodeContainers(containersOf(pod))).
+		Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))).
 		Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
 	if applied {
 		r.tellReady(ctx, pod)
@@ -89,7 +90,7 @@ func (r *SandboxPoolReconciler) putOnRecord(ctx context.Context, pod *corev1.Pod
 	} else {
 		p = p.Test(jsonpatch.Claim, nil)
 	}
-	return r.patch(ctx, pod, "", p.Set(pathContainers, encodeContainers(containersOf(pod))))
+	return r.patch(ctx, pod, "", p.Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))))
 }
 
 // toFailed takes the pod out of use. Its sandbox, if it has one, is ended by
@@ -120,10 +121,10 @@ func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.San
 // quoteEvents adds to the message of a pod that never got Ready what the node or
 // the scheduler said of it.
 func (r *SandboxPoolReconciler) quoteEvents(ctx context.Context, pod *corev1.Pod, reason string) string {
-	if r.Clientset == nil || reason != ReasonStartupTimeout || BuildSandboxStatusDetailFromPod(pod) != nil {
+	if reason != podstate.ReasonStartupTimeout || podstate.BuildSandboxStatusDetailFromPod(pod) != nil {
 		return ""
 	}
-	d, err := BuildPodStatusDetailWithEvents(ctx, r.Clientset, pod)
+	d, err := podstate.BuildPodStatusDetailWithEvents(ctx, r.Clientset, pod)
 	if err != nil {
 		log.FromContext(ctx).Info("a failed pod is reported without its events", "pod", pod.Name, "cause", err.Error())
 	}

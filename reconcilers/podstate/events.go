@@ -1,10 +1,11 @@
-package sandboxpool
+package podstate
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,11 +16,15 @@ import (
 // mostEvents bounds what a detail quotes.
 const mostEvents = 3
 
-// BuildPodStatusDetailWithEvents is BuildSandboxStatusDetailFromPod with the
-// pod's latest warning Events quoted. nil means that nothing is known to be
-// wrong. An error comes with what the pod alone tells.
+// BuildPodStatusDetailWithEvents is BuildSandboxStatusDetailFromPod with the pod's
+// latest warning Events, also quoted in the message. nil means that nothing is known
+// to be wrong. An error comes with what the pod alone tells. With a nil clientset
+// there are no Events.
 func BuildPodStatusDetailWithEvents(ctx context.Context, clientset kubernetes.Interface, pod *corev1.Pod) (*PodStatusDetail, error) {
 	d := BuildSandboxStatusDetailFromPod(pod)
+	if clientset == nil {
+		return d, nil
+	}
 	list, err := clientset.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.String(),
 		Limit:         100,
@@ -27,29 +32,43 @@ func BuildPodStatusDetailWithEvents(ctx context.Context, clientset kubernetes.In
 	if err != nil {
 		return d, fmt.Errorf("listing the events of pod %s: %w", pod.Name, err)
 	}
-	return withEvents(d, list.Items), nil
+	return withEvents(d, list.Items).of(pod), nil
 }
 
-// withEvents quotes each message once, the latest first. It is pure.
+// withEvents adds the latest of the events, each message once, and quotes in the
+// detail's message those that it does not say already. It is pure.
 func withEvents(d *PodStatusDetail, events []corev1.Event) *PodStatusDetail {
 	slices.SortStableFunc(events, func(a, b corev1.Event) int { return happened(&b).Compare(happened(&a).Time) })
-	var said []string
+	var quoted []string
 	for i := range events {
-		e := &events[i]
-		if len(said) == mostEvents {
+		e := diagnostic(&events[i])
+		if d != nil && len(d.Events) == mostEvents {
 			break
 		}
-		text := e.Reason + ": " + strings.TrimSpace(e.Message)
-		if e.Message == "" || d != nil && strings.Contains(d.Message, strings.TrimSpace(e.Message)) || slices.Contains(said, text) {
+		if e.Message == "" || d != nil && slices.ContainsFunc(d.Events, func(o PodDiagnosticEvent) bool { return o.Reason == e.Reason && o.Message == e.Message }) {
 			continue
 		}
-		said = append(said, text)
 		if d == nil {
 			d = &PodStatusDetail{Reason: e.Reason, Message: "the pod has trouble"}
 		}
+		d.Events = append(d.Events, e)
+		if !strings.Contains(d.Message, e.Message) {
+			quoted = append(quoted, e.Reason+": "+e.Message)
+		}
 	}
-	if len(said) > 0 {
-		d.Message += " (" + strings.Join(said, "; ") + ")"
+	if len(quoted) > 0 {
+		d.Message += " (" + strings.Join(quoted, "; ") + ")"
+	}
+	return d
+}
+
+func diagnostic(e *corev1.Event) PodDiagnosticEvent {
+	d := PodDiagnosticEvent{Reason: e.Reason, Message: strings.TrimSpace(e.Message), Count: max(e.Count, 1)}
+	if e.Series != nil {
+		d.Count = max(d.Count, e.Series.Count)
+	}
+	if at := happened(e); !at.IsZero() {
+		d.LastTimestamp = at.UTC().Format(time.RFC3339)
 	}
 	return d
 }

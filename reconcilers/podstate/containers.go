@@ -1,4 +1,4 @@
-package sandboxpool
+package podstate
 
 import (
 	"encoding/json"
@@ -9,20 +9,20 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// ran is what is on record of a container since its pod turned idle, or, once
+// Container is what is on record of a container since its pod turned idle, or, once
 // image changes and hooks are done, running.
-type ran struct {
+type Container struct {
 	Image    string `json:"image"`
 	ID       string `json:"id,omitempty"`
 	Restarts int32  `json:"restarts"`
 }
 
-// containersOf returns what runs in the pod now, by container name.
-func containersOf(pod *corev1.Pod) map[string]ran {
-	all := make(map[string]ran, len(pod.Spec.Containers))
+// ContainersOf returns what runs in the pod now, by container name.
+func ContainersOf(pod *corev1.Pod) map[string]Container {
+	all := make(map[string]Container, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		now := ran{Image: c.Image}
+		now := Container{Image: c.Image}
 		if s := statusOf(pod, c.Name); s != nil {
 			now.ID, now.Restarts = s.ContainerID, s.RestartCount
 		}
@@ -31,8 +31,8 @@ func containersOf(pod *corev1.Pod) map[string]ran {
 	return all
 }
 
-// encodeContainers is the value of AnnotationContainers.
-func encodeContainers(all map[string]ran) string {
+// EncodeContainers is the value of AnnotationContainers.
+func EncodeContainers(all map[string]Container) string {
 	raw, err := json.Marshal(all)
 	if err != nil {
 		panic(err) // strings and numbers
@@ -40,9 +40,9 @@ func encodeContainers(all map[string]ran) string {
 	return string(raw)
 }
 
-// onRecord returns what AnnotationContainers says; nil if there is no record.
-func onRecord(pod *corev1.Pod) map[string]ran {
-	var all map[string]ran
+// OnRecord returns what AnnotationContainers says; nil if there is no record.
+func OnRecord(pod *corev1.Pod) map[string]Container {
+	var all map[string]Container
 	if json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationContainers]), &all) != nil {
 		return nil
 	}
@@ -59,19 +59,19 @@ func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
 }
 
 // another: the status shows another container than the one on record.
-func (was ran) another(s *corev1.ContainerStatus) bool {
+func (was Container) another(s *corev1.ContainerStatus) bool {
 	return was.ID != "" && s.ContainerID != "" && s.ContainerID != was.ID || s.RestartCount > was.Restarts
 }
 
-// restarted finds a container that ended, or was started again, since it was put
+// Restarted finds a container that ended, or was started again, since it was put
 // on record, without a claim having changed its image. before is true if all of
 // that happened before the claim, so that only the record is old. It is pure.
 //
 // A restart is known by container ID and restart count. Times in a pod's status
 // are whole seconds: they only tell a restart that is safely older than the
 // claim, of a pod whose record nobody has brought up to date.
-func restarted(pod *corev1.Pod) (d *PodStatusDetail, before bool) {
-	record := onRecord(pod)
+func Restarted(pod *corev1.Pod) (d *PodStatusDetail, before bool) {
+	record := OnRecord(pod)
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		was, known := record[c.Name]

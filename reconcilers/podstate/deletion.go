@@ -1,4 +1,4 @@
-package sandboxpool
+package podstate
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ func DeletionDetail(pod *corev1.Pod) *PodStatusDetail {
 	if pod.DeletionTimestamp == nil {
 		return nil
 	}
-	d := &PodStatusDetail{Reason: ReasonDeleted, Message: fmt.Sprintf("its pod %s was deleted", pod.Name)}
+	d := (&PodStatusDetail{Reason: ReasonDeleted, Message: fmt.Sprintf("its pod %s was deleted", pod.Name)}).of(pod)
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type != corev1.DisruptionTarget || c.Status != corev1.ConditionTrue {

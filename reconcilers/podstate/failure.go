@@ -1,4 +1,4 @@
-package sandboxpool
+package podstate
 
 import (
 	"fmt"
@@ -11,58 +11,11 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// unreadyPatience is how long an idle pod may be unready before it is replaced.
-const unreadyPatience = 30 * time.Second
+// Failure tells whether the pod is beyond use, whatever its phase: over,
+// crashed, or at another address than the one it was fenced with; nil if it is not.
+// It is pure.
+func Failure(pod *corev1.Pod) *PodStatusDetail { return failure(pod).of(pod) }
 
-// Reasons in AnnotationFailureReason, besides what the kubelet says (Evicted,
-// OOMKilled, Error, …).
-const (
-	ReasonStartupTimeout = "StartupTimeout"
-	ReasonUnready        = "Unready"
-	ReasonAddressChanged = "AddressChanged"
-	ReasonCrashed        = "Crashed"
-	ReasonRestarted      = "Restarted"
-	ReasonDeleted        = "Deleted"
-	ReasonEvicted        = "Evicted"
-	ReasonNodeLost       = "NodeLost"
-	ReasonPreempted      = "Preempted"
-	ReasonUnschedulable  = "Unschedulable"
-	ReasonHookFailed     = "PostStartHookFailed"
-)
-
-// PodStatusDetail says what is wrong with a pod, for people.
-type PodStatusDetail struct {
-	// Reason is one word: the kubelet's where it gave one.
-	Reason string
-	// Message is one sentence.
-	Message string
-	// ExitCode is that of the container that ended, if one did.
-	ExitCode *int32
-	// FinishedAt is when it did; zero if unknown.
-	FinishedAt time.Time
-}
-
-// BuildSandboxStatusDetailFromPod tells from the pod alone what keeps it from
-// serving, nil if nothing is known to.
-func BuildSandboxStatusDetailFromPod(pod *corev1.Pod) *PodStatusDetail {
-	if d := failure(pod); d != nil {
-		return d
-	}
-	for _, c := range containerStatuses(pod) {
-		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return &PodStatusDetail{Reason: w.Reason, Message: sentence("container "+c.Name+" is waiting", w.Reason, w.Message)}
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return &PodStatusDetail{Reason: ReasonUnschedulable, Message: sentence("no node takes the pod", "", c.Message)}
-		}
-	}
-	return nil
-}
-
-// failure tells whether the pod is beyond use, whatever its phase: over,
-// crashed, or at another address than the one it was fenced with. It is pure.
 func failure(pod *corev1.Pod) *PodStatusDetail {
 	if v1alpha1.Over(pod) {
 		d := &PodStatusDetail{Reason: pod.Status.Reason, Message: sentence("the pod is over", pod.Status.Reason, pod.Status.Message)}
@@ -87,7 +40,7 @@ func failure(pod *corev1.Pod) *PodStatusDetail {
 	case v1alpha1.PodRunning:
 		return lost(pod)
 	case v1alpha1.PodStarting:
-		if d, _ := restarted(pod); d != nil {
+		if d, _ := Restarted(pod); d != nil {
 			return d
 		}
 		return hopeless(pod)
@@ -101,7 +54,7 @@ func lost(pod *corev1.Pod) *PodStatusDetail {
 	if t := terminated(pod); t != nil {
 		return fromTerminated(t.name, t.state)
 	}
-	d, _ := restarted(pod)
+	d, _ := Restarted(pod)
 	return d
 }
 
@@ -182,7 +135,7 @@ func NotReady(pod *corev1.Pod, within time.Duration) string {
 			return text + ": " + fromTerminated(c.Name, t).Message
 		}
 	}
-	if _, unclear := runsItsImages(pod); len(unclear) > 0 {
+	if _, unclear := RunsItsImages(pod); len(unclear) > 0 {
 		if s := statusOf(pod, unclear[0]); s != nil {
 			return text + ": container " + s.Name + " is reported to run " + s.Image
 		}

@@ -1,4 +1,4 @@
-package sandboxpool
+package podstate
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 // CaptureSandboxStopRecord takes what is to be kept of a pod whose claim is
 // over, before the pod changes any more. end says why it is over. It is pure.
 func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.StopRecord {
-	if written := writtenRecord(pod); written != nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping {
+	if written := WrittenRecord(pod); written != nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping {
 		return written // by who stopped it; what the pod shows by now came after
 	}
 	at := end.At
@@ -25,7 +25,7 @@ func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.Stop
 		PodName:        pod.Name,
 		NodeName:       pod.Spec.NodeName,
 	}
-	d := failure(pod)
+	d := Failure(pod)
 	if _, ran := pod.Annotations[v1alpha1.AnnotationStartedAt]; d == nil && ran && v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed {
 		d = lost(pod) // its end is why it is failed, and says how and when
 	}
@@ -59,7 +59,7 @@ func RecordWithoutPod(podName string, end *v1alpha1.End) *v1alpha1.StopRecord {
 	return record
 }
 
-func writtenRecord(pod *corev1.Pod) *v1alpha1.StopRecord {
+func WrittenRecord(pod *corev1.Pod) *v1alpha1.StopRecord {
 	record := &v1alpha1.StopRecord{}
 	if json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationStop]), record) != nil || record.StopReason == "" {
 		return nil
