@@ -95,18 +95,19 @@ if wants unit; then
 	cat "$events/images.log"
 fi
 if wants e2e; then
-	FORMAT=testname tests -count=1 -shuffle=on -parallel 8 -timeout 15m ./test/e2e/...
+	FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
 	# Half a minute of what `make chaos` does for ten.
 	make --no-print-directory build-failpoints
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
 fi
 if wants e2b; then
-	FORMAT=testname tests -count=1 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
+	FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
 fi
 if wants storm; then
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
 	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestModel|TestModelOnARealServer|TestAClaimForEachOfThreeHundred|TestFiftyWaitForTheRefill)$' ./controlplane/schedule
+	SANDLANE_SCALE=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestScaleWithALaggingWatch$' ./reconcilers
 fi
 if wants bench-once; then
 	# gotestsum takes a benchmark for a test that did not end.

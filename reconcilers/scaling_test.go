@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -127,18 +128,28 @@ func (w *world) awaitIdle(pool string, n int, limit time.Duration) {
 	})
 }
 
-// TestScaleWithALaggingWatch is 0 → 200 → 0 → 50 with a watch two seconds late,
-// and claims while the pool shrinks.
+// scaleSizes are how many pods TestScaleWithALaggingWatch makes first, and again after
+// it has taken them away; with SANDLANE_SCALE=full, as in `make test-all`, they are more.
+func scaleSizes() (many, again int) {
+	if os.Getenv("SANDLANE_SCALE") == "full" {
+		return 200, 50
+	}
+	return 60, 20
+}
+
+// TestScaleWithALaggingWatch is from none to many, to none, and to some again with a
+// watch two seconds late, and claims while the pool shrinks.
 func TestScaleWithALaggingWatch(t *testing.T) {
-	const lag, limit = 2 * time.Second, 2 * time.Minute
+	const lag, limit, claims = 2 * time.Second, 2 * time.Minute, 10
+	many, again := scaleSizes()
 	w := newWorld(t, func(w *world) { w.watchLag = lag })
 	d := keepDiary(w)
 	pool := w.pool("p", 0, 0)
-	w.scaleTo(pool, 200)
-	w.awaitIdle("p", 200, limit)
-	never(t, 2*lag, "more than 200 pods", func() bool { return len(w.pods("p", "")) > 200 })
-	if made, gone, most, _ := d.read(); made != 200 || gone != 0 || most != 200 {
-		t.Errorf("up: %d pods made, %d deleted, %d at most; want 200, 0, 200", made, gone, most)
+	w.scaleTo(pool, int32(many))
+	w.awaitIdle("p", many, limit)
+	never(t, 2*lag, "more pods than replicas", func() bool { return len(w.pods("p", "")) > many })
+	if made, gone, most, _ := d.read(); made != many || gone != 0 || most != many {
+		t.Errorf("up: %d pods made, %d deleted, %d at most; want %d, 0, %d", made, gone, most, many, many)
 	}
 	w.scaleTo(pool, 0)
 	claimed := map[types.UID]string{}
@@ -147,27 +158,27 @@ func TestScaleWithALaggingWatch(t *testing.T) {
 		for i := range idle {
 			// Whom the controller has picked already is claimed first.
 			_, marked := idle[i].Annotations[v1alpha1.AnnotationScaleDownProtected]
-			if marked && len(claimed) < 10 && idle[i].DeletionTimestamp == nil {
+			if marked && len(claimed) < claims && idle[i].DeletionTimestamp == nil {
 				s := w.newSandbox("p", &idle[i])
 				if err := w.c.Patch(t.Context(), idle[i].DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); err == nil {
 					claimed[idle[i].UID] = s.Name
 				}
 			}
 		}
-		if len(idle) > 0 || len(claimed) < 10 {
+		if len(idle) > 0 || len(claimed) < claims {
 			return fmt.Errorf("%d idle, %d claimed", len(idle), len(claimed))
 		}
 		return nil
 	})
-	never(t, 2*lag, "a pod is made for nobody", func() bool { return len(w.pods("p", "")) > 10 })
-	if made, gone, _, _ := d.read(); made != 0 || gone != 190 {
-		t.Errorf("down: %d pods made, %d deleted; want 0 and 190", made, gone)
+	never(t, 2*lag, "a pod is made for nobody", func() bool { return len(w.pods("p", "")) > claims })
+	if made, gone, _, _ := d.read(); made != 0 || gone != many-claims {
+		t.Errorf("down: %d pods made, %d deleted; want 0 and %d", made, gone, many-claims)
 	}
-	w.scaleTo(pool, 50)
-	w.awaitIdle("p", 50, limit)
-	never(t, 2*lag, "more than 50 unclaimed pods", func() bool { return len(w.pods("p", "")) > 60 })
-	if made, gone, most, _ := d.read(); made != 50 || gone != 0 || most != 50 {
-		t.Errorf("up again: %d pods made, %d deleted, %d unclaimed at most; want 50, 0, 50", made, gone, most)
+	w.scaleTo(pool, int32(again))
+	w.awaitIdle("p", again, limit)
+	never(t, 2*lag, "more unclaimed pods than replicas", func() bool { return len(w.pods("p", "")) > again+claims })
+	if made, gone, most, _ := d.read(); made != again || gone != 0 || most != again {
+		t.Errorf("up again: %d pods made, %d deleted, %d unclaimed at most; want %d, 0, %d", made, gone, most, again, again)
 	}
 	if len(d.lostWhenClaimed) > 0 {
 		t.Errorf("claimed pods were deleted: %v", d.lostWhenClaimed)

@@ -18,6 +18,7 @@ import (
 // create until nobody knows of the sandbox any more. That pods obey it is up to a
 // cluster's network, which the local node has none of.
 func TestNetworkRules(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	m := newTeam(t, "network", func(*v1alpha1.SandboxPool) {})
 	s := m.create(t, `{"templateID":"base","allow_internet_access":false,"network":{"allowOut":["10.0.0.0/8"]}}`)
 	key := client.ObjectKey{Namespace: m.namespace, Name: "sandbox-" + s.SandboxID}

@@ -32,6 +32,7 @@ var tlsFeatures = []feature{
 
 // TestTLS runs `sandlane up --tls` with two gateways, on which the tests take turns.
 func TestTLS(t *testing.T) {
+	t.Parallel() // it has a cluster of its own
 	s := startTLS(t)
 	for _, g := range s.Up.Gateways {
 		t.Run(g.Name, func(t *testing.T) { testTLSGateway(t, s, g) })

@@ -20,6 +20,8 @@ import (
 // 200 claims while the status of every pod changes all the time: no label or
 // annotation of a claim is ever lost.
 func TestClaimsSurviveStatusWrites(t *testing.T) {
+	t.Parallel()
+	takeTurn(t)
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "pool", 20)
 	ctx, cancel := context.WithCancel(t.Context())

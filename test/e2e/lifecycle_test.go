@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,24 +17,25 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// bridgeOf finds the mark of a stack, which is in the names of all its links and
-// cgroups, in that of its bridge.
+// bridgeOf finds the mark of a stack in the name of its bridge.
 var bridgeOf = regexp.MustCompile(`^link sl([0-9a-f]{8})br$`)
 
-// leftovers lists what is on the machine and was not before the stack started:
-// mounts, links, network namespaces, cgroups and sockets, and the processes
-// that name its state folder. Pods of stacks that were there before, of which the
-// shared one is one, come and go meanwhile: what has their marks is theirs.
+// leftovers lists what is on the machine and was not before the stack in this state
+// folder started: mounts, links, network namespaces, cgroups and sockets, and the
+// processes that name the folder. What has the mark or the folder of another stack, one
+// that was there before or one of these tests, is that stack's: its pods come and go
+// meanwhile.
 func leftovers(t *testing.T, state string, before map[string]bool) []string {
 	t.Helper()
-	var left, theirs []string
+	theirs := othersThan(t, state)
 	for item := range before {
 		if bridge := bridgeOf.FindStringSubmatch(item); bridge != nil {
 			theirs = append(theirs, bridge[1])
 		}
 	}
+	var left []string
 	for item := range machine(t) {
-		if !before[item] && !slices.ContainsFunc(theirs, func(mark string) bool { return strings.Contains(item, mark) }) {
+		if !before[item] && !slices.ContainsFunc(theirs, func(name string) bool { return strings.Contains(item, name) }) {
 			left = append(left, item)
 		}
 	}
@@ -120,6 +120,8 @@ func stateDir(t *testing.T) string {
 // Ctrl-C, down and the next up after a kill -9 of everything each leave the
 // machine as it was; a second stack runs beside the first.
 func TestStartAndStop(t *testing.T) {
+	t.Parallel()
+	takeTurn(t)
 	t.Run("down", func(t *testing.T) {
 		state, before := stateDir(t), machine(t)
 		s := start(t, state)
@@ -244,22 +246,4 @@ func upProcess(t *testing.T, s *stack.Stack) int {
 	}
 	t.Fatal("no `sandlane up` runs for " + s.State)
 	return 0
-}
-
-func start(t *testing.T, state string) *stack.Stack {
-	t.Helper()
-	return startWith(t, state, "--pool-size", "2", "--isolation", "full")
-}
-
-// startWith starts a stack of the test's own.
-func startWith(t *testing.T, state string, args ...string) *stack.Stack {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	s, err := stack.Start(ctx, state, args...)
-	t.Cleanup(func() { _ = s.Stop() })
-	if err != nil {
-		t.Fatalf("%v\n%s", err, s.Logs(20))
-	}
-	return s
 }

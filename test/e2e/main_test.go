@@ -4,7 +4,8 @@
 //
 // Most tests share one stack (test/stack) and make pools in a namespace of
 // their own; those about starting and stopping start their own. Tests that mostly
-// wait run beside one another, after the others.
+// wait run beside one another, after the others; those that also work for long take
+// turns among them.
 package e2e
 
 import (
