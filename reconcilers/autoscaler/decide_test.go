@@ -52,7 +52,7 @@ func TestDecide(t *testing.T) {
 		{"proactive, up to what the demand justifies", one(Member{Replicas: 4, Claimed: 8, State: State{IdleZeroSince: ago(30 * time.Second)}}), 5, ReasonProactive, v1alpha1.ScaleUpEnough},
 		{"proactive, and no further", one(Member{Replicas: 5, Claimed: 8, State: State{IdleZeroSince: ago(30 * time.Second)}}), 5, "", ""},
 		{"proactive, too soon", one(Member{Replicas: 2, Claimed: 8, State: State{IdleZeroSince: ago(29 * time.Second)}}), 2, "", ""},
-		{"proactive, no create since the last step", one(Member{Replicas: 2, Claimed: 8, State: State{IdleZeroSince: ago(time.Hour), LastUp: ago(time.Second)}}), 2, "", ""},
+		{"proactive, no create since the last step", one(Member{Replicas: 2, Claimed: 8, LastCreate: ago(50 * time.Second), State: State{IdleZeroSince: ago(time.Hour), LastUp: ago(40 * time.Second)}}), 2, "", ""},
 		{"quiet: the buffer is not refilled", one(Member{Replicas: 0, Claimed: 8, LastCreate: ago(5 * time.Minute)}), 0, "", ""},
 		{"quiet: the buffer is given up", one(Member{Replicas: 4, Idle: 4, LongIdle: 4, LastCreate: ago(5 * time.Minute)}), 3, ReasonIdle, ""},
 		{"in demand: down to the buffer alone", one(Member{Replicas: 4, Claimed: 12, Idle: 4, LongIdle: 4}), 3, ReasonIdle, ""},

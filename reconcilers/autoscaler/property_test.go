@@ -218,7 +218,7 @@ func TestNothingCompounds(t *testing.T) {
 		most := max(m.Replicas, g.buffer(*m), 2*m.Replicas, 1)
 		for range 100 {
 			s.Now = s.Now.Add(10 * time.Second)
-			s.Policy.QuietWindow = 0 // the create stays as recent as it was
+			m.LastCreate = s.Now // those that are not served ask again
 			d := Decide(s).Members[0]
 			m.Replicas, m.State = d.Replicas, d.State
 		}
@@ -235,6 +235,12 @@ func TestMonotoneInWaiting(t *testing.T) {
 		w := newWorld(r, anyPolicy)
 		for range 3 {
 			w.tick(-1)
+		}
+		for i := range w.s.Members {
+			if m := &w.s.Members[i]; r.IntN(2) == 0 { // ripe for a proactive step
+				m.Replicas, m.Idle, m.Claimed = r.IntN(5), 0, r.IntN(30)
+				m.LastCreate, m.State.IdleZeroSince = w.s.Now, w.s.Now.Add(-time.Hour)
+			}
 		}
 		s := w.look()
 		few := Decide(s)
