@@ -142,6 +142,11 @@ func (t *Tokens) ValidTraffic(id string, uid types.UID, token string) bool {
 	return hmac.Equal([]byte(t.Traffic(id, uid)), []byte(token))
 }
 
+// ValidEnvd does the same with the token that sandboxd asks for.
+func (t *Tokens) ValidEnvd(id string, uid types.UID, token string) bool {
+	return hmac.Equal([]byte(t.Envd(id, uid)), []byte(token))
+}
+
 // ofSandbox derives a token of the sandbox with this ID and UID. Without a UID it
 // returns one that is never valid and not empty, which would mean that none is asked
 // for: the UID is what keeps out the holder of a token of an earlier sandbox. Neither

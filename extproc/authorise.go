@@ -83,6 +83,20 @@ func (s *Server) hasToken(c *call, uid *types.UID) bool {
 	return uid != nil && token.Count == 1 && s.o.Tokens.ValidTraffic(c.target.ID, *uid, token.Value)
 }
 
+// mayWake says whether a request that may reach a paused sandbox may also resume it: on
+// sandboxd's own port, where otherwise sandboxd asks, it must show the token that it asks
+// for. Nothing is written before.
+func (s *Server) mayWake(c *call, res Resolution) error {
+	if !res.Guarded || c.target.Port != sandboxdPort {
+		return nil
+	}
+	token := &c.headers.EnvdToken
+	if token.Count == 1 && s.o.Tokens.ValidEnvd(c.target.ID, res.UID, token.Value) {
+		return nil
+	}
+	return &rejection{reason: reasonEnvdToken, status: http.StatusForbidden, message: messageResumeDenied}
+}
+
 // mayResume says whether the request may activate a sandbox that exists and has
 // no pod: what its pool asks for.
 func (s *Server) mayResume(c *call, res Resolution) error {

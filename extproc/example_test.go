@@ -53,6 +53,7 @@ func (*gateway) Pool(_, _ string) (v1alpha1.FirstRequestAccess, bool) {
 }
 func (*gateway) Reach(_, _ string) v1alpha1.FirstRequestReach { return v1alpha1.ReachPublic }
 func (*gateway) MayMake(_, _, _ string) bool                  { return true }
+func (*gateway) ValidEnvd(string, types.UID, string) bool     { return false }
 func (*gateway) ValidTraffic(string, types.UID, string) bool  { return false }
 func (*gateway) Held() bool                                   { return true }
 func (*gateway) Await(context.Context, string, string) error  { return nil }

@@ -47,6 +47,10 @@ func (fakeKeys) Verify(_ context.Context, key string) (KeyOwner, error) {
 
 type fakeTokens struct{}
 
+func (fakeTokens) ValidEnvd(id string, uid types.UID, token string) bool {
+	return token == "envd-"+id+"-"+string(uid)
+}
+
 func (fakeTokens) ValidTraffic(id string, uid types.UID, token string) bool {
 	return token == "token-"+id+"-"+string(uid)
 }

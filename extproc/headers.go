@@ -15,6 +15,7 @@ type Headers struct {
 	ID, Port                  Field // X-Sandbox-Id, X-Sandbox-Port
 	Env, Pool, APIKey         Field // X-Sandbox-Env, X-Sandbox-Pool, X-Sandbox-Api-Key
 	TrafficToken              Field // E2b-Traffic-Access-Token
+	EnvdToken                 Field // X-Access-Token
 	UserAgent, Accept         Field
 	FetchMode, XMLHTTPRequest Field // Sec-Fetch-Mode, X-Requested-With
 }
@@ -25,7 +26,7 @@ func ForwardedHeaders() []string {
 	return []string{
 		":authority", ":path",
 		"e2b-sandbox-id", "e2b-sandbox-port", "x-sandbox-id", "x-sandbox-port",
-		"x-sandbox-env", "x-sandbox-pool", HeaderAPIKey, "e2b-traffic-access-token",
+		"x-sandbox-env", "x-sandbox-pool", HeaderAPIKey, "e2b-traffic-access-token", "x-access-token",
 		"user-agent", "accept", "sec-fetch-mode", "x-requested-with",
 	}
 }
@@ -58,6 +59,8 @@ func (h *Headers) field(name string) *Field {
 		return &h.APIKey
 	case "e2b-traffic-access-token":
 		return &h.TrafficToken
+	case "x-access-token":
+		return &h.EnvdToken
 	case "user-agent":
 		return &h.UserAgent
 	case "accept":

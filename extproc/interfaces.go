@@ -44,6 +44,8 @@ type Resolution struct {
 	Private bool
 	// Guarded: sandboxd serves its port and asks for the sandbox's token there.
 	Guarded bool
+	// Resumes: an authorised request resumes it if it is paused.
+	Resumes bool
 }
 
 // Resolver finds the pod of a sandbox. Safe for concurrent use.
@@ -70,6 +72,8 @@ type ActivationRequest struct {
 	// turns out to have none. Without it Activate only follows an activation that
 	// is under way, and returns ErrExists when there is none. New implies it.
 	MayClaim bool
+	// Resume: the sandbox is paused, and is to be resumed.
+	Resume bool
 }
 
 // Activator activates sandboxes. Safe for concurrent use.
@@ -110,6 +114,8 @@ type Tokens interface {
 	// ValidTraffic compares the token with that of the sandbox with this ID and UID,
 	// in constant time.
 	ValidTraffic(id string, uid types.UID, token string) bool
+	// ValidEnvd does the same with the token that its sandboxd asks for.
+	ValidEnvd(id string, uid types.UID, token string) bool
 }
 
 // Lease says whether this gateway may answer at all.

@@ -16,6 +16,7 @@ const (
 	reasonForbidden     = "forbidden"
 	reasonBadKey        = "bad_key"
 	reasonTrafficToken  = "traffic_token"
+	reasonEnvdToken     = "envd_token"
 	reasonTransitioning = "transitioning"
 	reasonSandboxLimit  = "sandbox_limit"
 	reasonOpenLimit     = "open_limit"
@@ -37,6 +38,7 @@ const (
 	outcomeResolved = "resolved" // route from the index or a live read
 	outcomeClaimed  = "claimed"  // this request asked for the pod
 	outcomeParked   = "parked"   // waited for an activation under way
+	outcomeResumed  = "resumed"  // this request resumed a paused sandbox, or waited for that
 	outcomeHeld     = "held"     // waited for an idle release, which was called off
 	outcomeRejected = "rejected" // an answer of our own, see the reason
 	outcomeCanceled = "canceled" // the client left first

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"context"
 	"net/http"
 	"testing"
 )
@@ -19,5 +20,45 @@ func TestPausedIsNotFound(t *testing.T) {
 	f.resolver.live["hello"] = running(testRoute("hello"))
 	if a := f.ask(t, host("hello")...); a.destination == "" {
 		t.Errorf("answer %+v for one that was resumed", a)
+	}
+}
+
+// A request resumes a paused sandbox that lets it, once it was authorised: by the traffic
+// token on private ports, by sandboxd's own on its port. Nothing is asked for before.
+func TestWake(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		res     Resolution
+		port    string
+		headers []string
+		status  int // 0: resumed and answered
+	}{
+		{"open port", Resolution{}, "8000", nil, 0},
+		{"does not resume", Resolution{Private: true}, "8000", []string{"e2b-traffic-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, http.StatusBadGateway},
+		{"private port", Resolution{Private: true}, "8000", nil, http.StatusForbidden},
+		{"private port, wrong token", Resolution{Private: true}, "8000", []string{"e2b-traffic-access-token", "x"}, http.StatusForbidden},
+		{"private port, its token", Resolution{Private: true}, "8000", []string{"e2b-traffic-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, 0},
+		{"sandboxd", Resolution{Guarded: true}, "49983", nil, http.StatusForbidden},
+		{"sandboxd, wrong token", Resolution{Guarded: true}, "49983", []string{"x-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, http.StatusForbidden},
+		{"sandboxd, its token", Resolution{Guarded: true}, "49983", []string{"x-access-token", "envd-iaaaaaaaaaaaaaaaaaaaa-uid"}, 0},
+		{"sandboxd, unsecured", Resolution{}, "49983", nil, 0},
+	} {
+		f := newFixture(t)
+		id := "iaaaaaaaaaaaaaaaaaaaa"
+		c.res.Availability, c.res.Namespace, c.res.Pool, c.res.UID = IDPaused, "default", "echo", "uid"
+		c.res.Resumes = c.name != "does not resume"
+		f.resolver.setIndex(id, c.res)
+		f.resolver.live[id] = c.res
+		f.act.do = func(context.Context, ActivationRequest) error {
+			f.resolver.setIndex(id, running(testRoute(id)))
+			return nil
+		}
+		a := f.ask(t, append([]string{":authority", c.port + "-" + id + ".localhost", ":path", "/"}, c.headers...)...)
+		if c.status == 0 && (a.destination == "" || len(f.act.calls) != 1 || !f.act.calls[0].Resume) {
+			t.Errorf("%s: answer %+v after %+v", c.name, a, f.act.calls)
+		}
+		if c.status != 0 && (a.status != c.status || len(f.act.calls) != 0) {
+			t.Errorf("%s: answer %+v after %+v", c.name, a, f.act.calls)
+		}
 	}
 }

@@ -175,7 +175,14 @@ func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution
 		if err := s.admit(c, placeOf(&res)); err != nil {
 			return err
 		}
-		return ErrNotFound
+		if !res.Resumes {
+			return ErrNotFound
+		}
+		if err := s.mayWake(c, res); err != nil {
+			return err
+		}
+		r.Resume = true
+		c.outcome = outcomeResumed
 	default:
 		return ErrNotFound
 	}

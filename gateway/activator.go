@@ -8,17 +8,33 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/pause"
 )
 
 // activator is package activation in extproc's words.
-type activator struct{ *activation.Activator }
+type activator struct {
+	*activation.Activator
+	pauser *pause.Pauser
+}
 
 // Activate implements extproc.Activator. The deadline is the context's.
 func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) error {
+	if r.Resume {
+		return a.resume(ctx, r.ID)
+	}
 	deadline, _ := ctx.Deadline()
 	return translate(a.Activator.Activate(ctx, activation.Request{
 		ID: r.ID, Namespace: r.Namespace, Pool: r.Pool, Team: r.Team, New: r.New, MayClaim: r.MayClaim, Deadline: deadline,
 	}))
+}
+
+// resume resumes a paused sandbox. What has changed meanwhile is resolved again.
+func (a activator) resume(ctx context.Context, id string) error {
+	err := a.pauser.Wake(ctx, id)
+	if errors.Is(err, pause.ErrChanged) {
+		return nil
+	}
+	return err
 }
 
 // translate says in extproc's words what activation says in its own, as

@@ -238,7 +238,7 @@ func assemble(o Options) (*gateway, error) {
 	}
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
-		Resolver: &resolver{g.index, live, g.readiness, g.own}, Activator: activator{g.wake}, Pools: pools{g.index},
+		Resolver: &resolver{g.index, live, g.readiness, g.own}, Activator: activator{g.wake, g.own.pauser}, Pools: pools{g.index},
 		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: &holds{usage: g.usage, cache: g.cache, client: c}, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,

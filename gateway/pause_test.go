@@ -43,7 +43,7 @@ func (g *gateway) lookup(id string) extproc.Availability {
 // route activates the sandbox as a request that finds it starting does.
 func (g *gateway) route(t *testing.T, w *world, id string) error {
 	t.Helper()
-	return activator{g.wake}.Activate(t.Context(), extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
+	return activator{g.wake, g.own.pauser}.Activate(t.Context(), extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
 }
 
 // A pause takes the route and the end away before the freezer is asked; a resume gives
@@ -222,5 +222,59 @@ func TestQuiesce(t *testing.T) {
 	wantError(t, "the right one", q.Quiesce(t.Context(), right), nil)
 	if n := len(d.carriedOut()); n != 2 {
 		t.Errorf("the freezer was asked to %v", d.carriedOut())
+	}
+}
+
+// Many first requests at two gateways resume a paused sandbox once, for its lifetime; one
+// that no request resumes stays paused.
+func TestWake(t *testing.T) {
+	w := newWorld(t)
+	d := w.ready()
+	g, other := w.gateway(), w.gateway()
+	n := w.new(newID())
+	n.AutoPause, n.AutoResume, n.Lifetime = true, true, 10*time.Minute
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, n.ID); err != nil {
+		t.Fatal(err)
+	}
+	generation, begun := w.sandbox(n.ID).Generation, time.Now()
+	errs := make(chan error, 100)
+	for i := range cap(errs) {
+		at := []*gateway{g, other}[i%2]
+		go func() {
+			errs <- activator{at.wake, at.own.pauser}.Activate(t.Context(), extproc.ActivationRequest{ID: n.ID, Namespace: w.ns, Pool: "base", Team: "team", Resume: true})
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	s := w.sandbox(n.ID)
+	if s.Spec.Paused || s.Generation != generation+1 || s.Spec.Timeouts.EndAt == nil || s.Spec.Timeouts.EndAt.Sub(begun.Add(10*time.Minute)).Abs() > 10*time.Second {
+		t.Errorf("generation %d, then %d: %+v", generation, s.Generation, s.Spec)
+	}
+	if orders := d.carriedOut(); len(orders) != 2 {
+		t.Errorf("the freezer was asked to %v", orders)
+	}
+	if err := g.route(t, w, n.ID); err != nil || g.cache.Get(n.ID) == nil {
+		t.Errorf("it is not routed to: %v", err)
+	}
+}
+
+// A request does not resume what does not ask for it, whatever extproc was told.
+func TestWakeOfWhatDoesNot(t *testing.T) {
+	w, d, g, _, id := made(t)
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id); err != nil {
+		t.Fatal(err)
+	}
+	r := extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team", Resume: true}
+	if err := (activator{g.wake, g.own.pauser}).Activate(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	if s := w.sandbox(id); !s.Spec.Paused || len(d.carriedOut()) != 1 {
+		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, d.carriedOut())
 	}
 }

@@ -57,6 +57,11 @@ func (t *tokens) ValidTraffic(id string, uid types.UID, token string) bool {
 	return t.known().ValidTraffic(id, uid, token)
 }
 
+// ValidEnvd implements extproc.Tokens.
+func (t *tokens) ValidEnvd(id string, uid types.UID, token string) bool {
+	return t.known().ValidEnvd(id, uid, token)
+}
+
 // Envd implements e2b.Tokens.
 func (t *tokens) Envd(id string, uid types.UID) string { return t.known().Envd(id, uid) }
 

@@ -20,6 +20,10 @@ func TestSandboxPause(t *testing.T) {
 	const paused = `{"spec":{"paused":true,"pauseMode":"Freeze"}}`
 	for _, step := range []struct{ name, patch, refusal string }{
 		{"unbound", paused, "bound to a pod"},
+		{"auto-resume without a pause", `{"spec":{"timeouts":{"autoResume":"Always"}}}`, "needs onTimeout: Pause"},
+		{"auto-resume and a kill", `{"spec":{"timeouts":{"autoResume":"Always","onTimeout":"Kill"}}}`, "needs onTimeout: Pause"},
+		{"auto-resume", `{"spec":{"timeouts":{"autoResume":"WithMemory","onTimeout":"Pause","lifetime":"90s"}}}`, ""},
+		{"no lifetime", `{"spec":{"timeouts":{"lifetime":"0s"}}}`, "not a duration"},
 		{"bind", `{"spec":{"binding":{"claimID":"c1","podName":"p","podUID":"u"}}}`, ""},
 		{"without a mode", `{"spec":{"paused":true}}`, "paused needs pauseMode"},
 		{"a mode that is not there", `{"spec":{"paused":true,"pauseMode":"Hibernate"}}`, "Unsupported value"},

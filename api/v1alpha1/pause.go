@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,43 @@ type PauseMode string
 // PauseFreeze keeps all: memory, processes, files, address and pod. Only the processor
 // is given up.
 const PauseFreeze PauseMode = "Freeze"
+
+// TimeoutAction says what becomes of a sandbox whose time is up.
+// +kubebuilder:validation:Enum=Kill;Pause
+type TimeoutAction string
+
+// The timeout actions.
+const (
+	TimeoutKill  TimeoutAction = "Kill"
+	TimeoutPause TimeoutAction = "Pause"
+)
+
+// AutoResume says whether requests resume a paused sandbox.
+// +kubebuilder:validation:Enum=Never;WithMemory;Always
+type AutoResume string
+
+// The kinds of auto-resume.
+const (
+	AutoResumeNever AutoResume = "Never"
+	// AutoResumeWithMemory resumes what has kept its memory.
+	AutoResumeWithMemory AutoResume = "WithMemory"
+	AutoResumeAlways     AutoResume = "Always"
+)
+
+// minAutoLifetime is the least that a sandbox runs after a request has resumed it.
+const minAutoLifetime = 5 * time.Minute
+
+// ResumesBy reports whether a request may resume a sandbox that was frozen, which has
+// its memory.
+func ResumesBy(a AutoResume) bool { return a == AutoResumeWithMemory || a == AutoResumeAlways }
+
+// AutoLifetime is how long a sandbox may run after a request has resumed it.
+func AutoLifetime(s *Sandbox) time.Duration {
+	if l := s.Spec.Timeouts.Lifetime; l != nil {
+		return max(l.Duration, minAutoLifetime)
+	}
+	return minAutoLifetime
+}
 
 // SandboxConditionPaused is True while all of the sandbox's processes are known to be
 // stopped, and False with ReasonResumed once they are known to run again. Absent for a

@@ -103,7 +103,24 @@ type SandboxSpec struct {
 }
 
 // SandboxTimeouts bound a sandbox's life. Unset means the pool's defaults.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.autoResume) || self.autoResume == 'Never' || has(self.onTimeout) && self.onTimeout == 'Pause'",message="autoResume needs onTimeout: Pause"
 type SandboxTimeouts struct {
+	// OnTimeout says what becomes of the sandbox when EndAt has come or it was idle for
+	// too long. Unset means Kill. What does not run then ends either way.
+	// +optional
+	OnTimeout TimeoutAction `json:"onTimeout,omitempty"`
+	// AutoResume says whether a request resumes the sandbox while it is paused. Unset
+	// means Never.
+	// +optional
+	AutoResume AutoResume `json:"autoResume,omitempty"`
+	// Lifetime is how long the sandbox may run after a request has resumed it; at least
+	// five minutes count.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
+	Lifetime *metav1.Duration `json:"lifetime,omitempty"`
 	// EndAt is when the sandbox ends whatever happens.
 	// +optional
 	EndAt *metav1.Time `json:"endAt,omitempty"`

@@ -90,11 +90,15 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
+	if is(n.AutoPause, true) && !template.Pausable {
+		return nil, refuse(http.StatusBadRequest, "autoPause: sandboxes of this template cannot be paused; leave it out or set it to false")
+	}
 	c.sandboxID = newID()
 	sandbox, err := s.start(ctx, NewSandbox{
 		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
 		Private: isPrivate(n), Secure: *n.Secure, Egress: egress,
+		AutoPause: is(n.AutoPause, true), AutoResume: autoResumes(n), Lifetime: timeout,
 	}, timeout, maxLifetime(template))
 	if err != nil {
 		return nil, err

@@ -42,11 +42,10 @@ func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string)
 	if body.Timeout == nil {
 		body.Timeout = new(int64(timeoutV1))
 	}
-	if is(body.AutoPause, true) {
-		s.fail(w, r, refuse(http.StatusBadRequest, "autoPause: pausing at the timeout is not supported; leave it out or set it to false"))
-		return
-	}
 	sandbox, template, err := s.find(r)
+	if err == nil && is(body.AutoPause, true) && !sandbox.AutoPause {
+		err = refuse(http.StatusBadRequest, "autoPause: is for the create; leave it out or set it to false")
+	}
 	var d time.Duration
 	if err == nil {
 		d, err = timeoutWithin(maxLifetime(template), *body.Timeout)

@@ -48,6 +48,10 @@ type NewSandbox struct {
 	Secure bool
 	// Egress must hold before anything runs in the sandbox.
 	Egress Egress
+	// AutoPause pauses it when it would end, and AutoResume lets requests resume it, for
+	// Lifetime.
+	AutoPause, AutoResume bool
+	Lifetime              time.Duration
 }
 
 // Sandbox is one that runs, or is about to.
@@ -60,10 +64,11 @@ type Sandbox struct {
 	StartedAt, EndAt time.Time
 	// ResumedAt is when it was last resumed, zero if it never was: its longest life
 	// counts from then.
-	ResumedAt       time.Time
-	Paused          bool
-	Metadata        map[string]string
-	Private, Secure bool
+	ResumedAt             time.Time
+	Paused                bool
+	AutoPause, AutoResume bool
+	Metadata              map[string]string
+	Private, Secure       bool
 	// Keyed: its ports, sandboxd's apart, ask for an API key.
 	Keyed bool
 	// CPUCount, MemoryMB and DiskMB are the pod's limits, or the node's size
@@ -144,7 +149,9 @@ type Template struct {
 	Pool      string
 	CreatedAt time.Time
 	// MaxLifetime bounds how long after its start a sandbox may end.
-	MaxLifetime                time.Duration
+	MaxLifetime time.Duration
+	// Pausable: sandboxes of it can be paused.
+	Pausable                   bool
 	CPUCount, MemoryMB, DiskMB int
 }
 

@@ -19,9 +19,8 @@ func supported(n *api.NewSandbox) error {
 		asked bool
 		what  string
 	}{
-		{is(n.AutoPause, true), "autoPause: pausing sandboxes is not supported; leave it out or set it to false"},
-		{is(n.AutoPauseMemory, false), "autoPauseMemory: pausing sandboxes is not supported; leave it out or set it to true"},
-		{n.AutoResume != nil && is(n.AutoResume.Enabled, true), "autoResume: pausing sandboxes is not supported; leave it out or disable it"},
+		{is(n.AutoPauseMemory, false), "autoPauseMemory: a pause that gives the memory up is not supported; leave it out or set it to true"},
+		{autoResumes(n) && !is(n.AutoPause, true), "autoResume: needs autoPause"},
 		{filled(n.VolumeMounts), "volumeMounts: volumes are not supported"},
 		{n.Mcp != nil && len(*n.Mcp) > 0, "mcp: MCP servers are not supported"},
 		{n.Iam != nil && n.Iam.Tokens != nil && len(*n.Iam.Tokens) > 0, "iam: workload identities are not supported"},
@@ -40,6 +39,10 @@ func supported(n *api.NewSandbox) error {
 			"You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.")
 	}
 	return wellFormed(mapOf(n.Metadata), mapOf(n.EnvVars))
+}
+
+func autoResumes(n *api.NewSandbox) bool {
+	return n.AutoResume != nil && is(n.AutoResume.Enabled, true)
 }
 
 // supportedNetwork refuses all rules but allowPublicTraffic and those for addresses

@@ -41,7 +41,10 @@ func (s *Server) detailView(sandbox Sandbox, template Template) api.SandboxDetai
 		EnvdAccessToken: envd, TrafficAccessToken: traffic, Domain: &s.o.Domain,
 	}
 	d.Network.AllowPublicTraffic = !sandbox.Private && !sandbox.Keyed
-	d.Lifecycle.OnTimeout = "kill"
+	d.Lifecycle.OnTimeout, d.Lifecycle.AutoResume = "kill", sandbox.AutoResume
+	if sandbox.AutoPause {
+		d.Lifecycle.OnTimeout = "pause"
+	}
 	return d
 }
 

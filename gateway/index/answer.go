@@ -60,6 +60,8 @@ type Answer struct {
 	InitKey string
 	// ClaimID, PodName and PodUID are its binding, empty without one.
 	ClaimID, PodName, PodUID string
+	// Resumes: a request resumes it if it is paused.
+	Resumes bool
 	// Generation is that of the sandbox's spec.
 	Generation int64
 }
@@ -73,13 +75,13 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	a := Answer{
 		UID: s.uid, Namespace: s.namespace.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private, Unsecured: s.unsecured,
 		Guarded: p != nil && p.sandboxd && !s.unsecured,
-		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID, Generation: s.generation,
+		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID, Generation: s.generation, Resumes: s.resumes,
 	}
 	switch {
 	case s.ended:
 		a.State = Ended
 	case s.paused:
-		a.State = Paused
+		a.State, a.Guarded = Paused, !s.unsecured // only what runs sandboxd is ever paused
 	case s.claim == "":
 		a.State = NoPod
 	case p == nil || !p.backs(id, s) || !p.routable():

@@ -104,6 +104,7 @@ type sandbox struct {
 	paused                 bool  // it is to be frozen, and nobody is sent to it
 	everPaused             bool  // it may be frozen although it is not paused, unless it is awake
 	awake                  bool  // its status shows that it is not frozen, as of generation
+	resumes                bool  // a request resumes it
 	endAt                  int64 // when it ends at the latest, in seconds since 1970; 0: no time is set
 	generation             int64 // of the spec
 }
@@ -114,6 +115,7 @@ func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 		private: s.Spec.Network.Private, unsecured: s.Spec.Network.Unsecured,
 		ended:  s.Spec.End != nil || s.DeletionTimestamp != nil,
 		paused: s.Spec.Paused, everPaused: v1alpha1.EverPaused(s), awake: v1alpha1.Awake(s), generation: s.Generation,
+		resumes: v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume),
 	}
 	if b := s.Spec.Binding; b != nil {
 		r.claim, r.podName, r.podUID = b.ClaimID, b.PodName, b.PodUID

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,7 @@ type Pauser struct {
 	cache  *routecache.Cache
 	orders Orders
 	own    *lru.Cache[string, write] // by claim ID
+	wakes  singleflight.Group        // by sandbox ID
 }
 
 // write is what this gateway has written of a claim's sandbox.

@@ -115,7 +115,8 @@ func readError(err error) error {
 // over reports whether a sandbox has ended, or is due to.
 func over(s *v1alpha1.Sandbox) bool {
 	at := s.Spec.Timeouts.EndAt
-	return s.Spec.End != nil || s.DeletionTimestamp != nil || at != nil && !s.Spec.Paused && !time.Now().Before(at.Time)
+	due := at != nil && !s.Spec.Paused && s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause && !time.Now().Before(at.Time)
+	return s.Spec.End != nil || s.DeletionTimestamp != nil || due
 }
 
 // describe says of a sandbox what the REST API shows. A sandbox starts when it is
@@ -133,6 +134,7 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	if at := s.Spec.Timeouts.EndAt; at != nil {
 		d.EndAt = at.Time
 	}
+	d.AutoPause, d.AutoResume = s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause, v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume)
 	if v1alpha1.EverPaused(s) {
 		d.ResumedAt = lifeSince(s)
 	}

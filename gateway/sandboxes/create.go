@@ -83,6 +83,12 @@ func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 		Timeouts: v1alpha1.SandboxTimeouts{EndAt: &end}, Metadata: n.Metadata,
 		Network: v1alpha1.SandboxNetwork{Private: n.Private, Unsecured: !n.Secure},
 	}
+	if n.AutoPause {
+		m.Timeouts.OnTimeout, m.Timeouts.Lifetime = v1alpha1.TimeoutPause, &metav1.Duration{Duration: n.Lifetime}
+	}
+	if n.AutoResume {
+		m.Timeouts.AutoResume = v1alpha1.AutoResumeWithMemory
+	}
 	// Users of E2B expect no end before the timeout. A pool may still ask for one.
 	if pool.Spec.IdleTimeout == nil {
 		m.Timeouts.Idle = &metav1.Duration{}

@@ -93,7 +93,7 @@ func (x *Backend) corrected(l *keptList) e2b.Listing {
 		case life.Known || !l.unseen[s.ID]: // its record is gone
 			continue
 		}
-		if life.Ended || !s.Paused && !s.EndAt.IsZero() && !now.Before(s.EndAt) {
+		if life.Ended || !s.Paused && !s.AutoPause && !s.EndAt.IsZero() && !now.Before(s.EndAt) {
 			continue
 		}
 		left = append(left, s)

@@ -64,9 +64,11 @@ func (t *Templates) pools(namespace string) []index.PoolInfo {
 }
 
 func (t *Templates) describe(pool index.PoolInfo) e2b.Template {
-	z := t.node.of(t.index.Template(pool))
+	spec := t.index.Template(pool)
+	z := t.node.of(spec)
 	return e2b.Template{
 		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: maxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
+		Pausable: spec != nil && v1alpha1.Freezable(&spec.Template.Spec),
 	}
 }

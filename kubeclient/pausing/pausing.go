@@ -1,4 +1,4 @@
-// Package pausing makes the two writes that pause and resume a sandbox: spec.paused, and
+// Package pausing makes the writes that pause and resume a sandbox: spec.paused, and
 // what goes with it. All who pause or resume one make them here.
 //
 // It sends nothing, and asks no freezer: whoever sends the write does (gateway/pause), or
@@ -17,6 +17,23 @@ import (
 func Pause(s *v1alpha1.Sandbox) jsonpatch.Patch {
 	p := asRead(s).
 		Test("/spec/release", nil).
+		Set("/spec/paused", true).
+		Set("/spec/pauseMode", v1alpha1.PauseFreeze)
+	if s.Spec.Timeouts.EndAt != nil {
+		p = p.Remove("/spec/timeouts/endAt")
+	}
+	return p
+}
+
+// PauseIdle pauses a sandbox by the idle release that has this token, which it takes
+// away: if that has not been called off, of the same claim.
+func PauseIdle(s *v1alpha1.Sandbox, token string) jsonpatch.Patch {
+	p := jsonpatch.For(s.UID).
+		Test("/metadata/deletionTimestamp", nil).
+		Test("/spec/end", nil).
+		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
+		Test("/spec/release/token", token).
+		Remove("/spec/release").
 		Set("/spec/paused", true).
 		Set("/spec/pauseMode", v1alpha1.PauseFreeze)
 	if s.Spec.Timeouts.EndAt != nil {

@@ -137,9 +137,16 @@ func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*tracked, tim
 	return slices.DeleteFunc(all, func(p pending) bool { return !p.begun }), err
 }
 
-// commit writes the ends, each if its release has not been called off.
+// commit writes the ends, or the pauses, each if its release has not been called off.
 func (r *IdleTimeoutReconciler) commit(ctx context.Context, all []pending) error {
 	return r.each(all, func(p pending) error {
+		pause, err := r.pausesInstead(ctx, p.sandbox)
+		if err != nil {
+			return err
+		}
+		if pause {
+			return r.pause(ctx, p)
+		}
 		return r.end(ctx, p.sandbox, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", p.Idle), ending.OfRelease(p.Token))
 	})
 }

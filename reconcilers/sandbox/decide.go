@@ -22,6 +22,8 @@ const (
 	stepApply
 	// stepDelete: delete a first request's Sandbox that never had a pod.
 	stepDelete
+	// stepPause: pause it, since its time is up and it asks for that.
+	stepPause
 	// stepConfirm: the cache shows a pod that went; ask the API server first.
 	stepConfirm
 )
@@ -62,12 +64,22 @@ func decide(v view, now time.Time) decision {
 	}
 	if at := s.Spec.Timeouts.EndAt; at != nil && !s.Spec.Paused { // paused time uses no timeout
 		left := at.Sub(now)
+		if left <= 0 && pausesInstead(v, d) {
+			return decision{phase: d.phase, step: stepPause}
+		}
 		if left <= 0 {
 			return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its end time has come"}
 		}
 		d.recheck = sooner(d.recheck, left)
 	}
 	return d
+}
+
+// pausesInstead: the sandbox runs, and asks to be paused where another would end. One
+// that does not run ends.
+func pausesInstead(v view, d decision) bool {
+	return v.sandbox.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause && d.step == stepNone &&
+		d.phase == v1alpha1.SandboxRunning && v1alpha1.Freezable(&v.pod.Spec)
 }
 
 // forgetting turns d into what lets a sandbox go that got no pod in time: a first

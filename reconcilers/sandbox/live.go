@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/pausing"
 )
 
 // live handles a sandbox that has not ended.
@@ -61,6 +62,11 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	switch d.step {
 	case stepEnd:
 		return r.finish(ctx, s, d.reason, d.message)
+	case stepPause:
+		if err := r.patch(ctx, s, pausing.Pause(s)); err != nil {
+			return fmt.Errorf("pausing it at its end time: %w", err)
+		}
+		return nil
 	case stepApply:
 		if r.ApplyClaim == nil {
 			return nil

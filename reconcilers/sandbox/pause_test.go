@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -135,6 +136,36 @@ func TestPauseWithoutFreezer(t *testing.T) {
 	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false })
 	g.settle(t)
 	g.want(t, "resumed", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
+}
+
+// At its end time a sandbox that runs is paused instead, if it asks for that and its pod
+// can be frozen; the pause takes the end time away.
+func TestPausedAtItsEndTime(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(*v1alpha1.Sandbox, *corev1.Pod)
+		paused bool
+	}{
+		"asks for it":            {func(*v1alpha1.Sandbox, *corev1.Pod) {}, true},
+		"does not":               {func(s *v1alpha1.Sandbox, _ *corev1.Pod) { s.Spec.Timeouts.OnTimeout = v1alpha1.TimeoutKill }, false},
+		"its pod starts":         {func(_ *v1alpha1.Sandbox, pod *corev1.Pod) { setPhase(pod, v1alpha1.PodStarting) }, false},
+		"its pod has no freezer": {func(_ *v1alpha1.Sandbox, pod *corev1.Pod) { pod.Spec.Containers[0].Ports = nil }, false},
+	} {
+		s, pod := bound()
+		at := metav1.NewTime(now.Add(-time.Second))
+		s.UID, s.Generation, s.Finalizers = "s-uid", 1, []string{v1alpha1.FinalizerSandbox}
+		s.Spec.Timeouts.EndAt, s.Spec.Timeouts.OnTimeout = &at, v1alpha1.TimeoutPause
+		pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
+		had(s, "c")
+		c.change(s, pod)
+		g := newRig(t, s, pod)
+		g.quiets.quiescer = &stubQuiescer{}
+		g.look(t)
+		got := g.sandbox(t)
+		if got.Spec.Paused != c.paused || (got.Spec.End == nil) != c.paused || (got.Spec.Timeouts.EndAt == nil) != c.paused || (got.Spec.PauseMode != "") != c.paused {
+			t.Errorf("%s: %+v", what, got.Spec)
+		}
+		g.quiets.asking.Wait()
+	}
 }
 
 // Paused time uses no timeout, and a paused sandbox whose pod is gone has failed: its

@@ -148,13 +148,13 @@ type NewSandbox struct {
 	// AllowInternetAccess False denies all addresses but those of allowOut.
 	AllowInternetAccess *bool `json:"allow_internet_access,omitempty"`
 
-	// AutoPause Only false is supported.
+	// AutoPause Pauses the sandbox when it would end.
 	AutoPause *bool `json:"autoPause,omitempty"`
 
 	// AutoPauseMemory Only true is supported.
 	AutoPauseMemory *bool `json:"autoPauseMemory,omitempty"`
 	AutoResume      *struct {
-		// Enabled Only false is supported.
+		// Enabled Lets requests resume the sandbox. Needs autoPause.
 		Enabled *bool `json:"enabled,omitempty"`
 	} `json:"autoResume,omitempty"`
 	EnvVars *EnvVars `json:"envVars,omitempty"`
@@ -186,13 +186,13 @@ type NewSandboxV2 struct {
 	// AllowInternetAccess False denies all addresses but those of allowOut.
 	AllowInternetAccess *bool `json:"allow_internet_access,omitempty"`
 
-	// AutoPause Only false is supported.
+	// AutoPause Pauses the sandbox when it would end.
 	AutoPause *bool `json:"autoPause,omitempty"`
 
 	// AutoPauseMemory Only true is supported.
 	AutoPauseMemory *bool `json:"autoPauseMemory,omitempty"`
 	AutoResume      *struct {
-		// Enabled Only false is supported.
+		// Enabled Lets requests resume the sandbox. Needs autoPause.
 		Enabled *bool `json:"enabled,omitempty"`
 	} `json:"autoResume,omitempty"`
 	EnvVars *EnvVars `json:"envVars,omitempty"`
@@ -221,7 +221,7 @@ type Order string
 
 // ResumedSandbox defines model for ResumedSandbox.
 type ResumedSandbox struct {
-	// AutoPause Only false is supported.
+	// AutoPause What the create said.
 	AutoPause *bool `json:"autoPause,omitempty"`
 
 	// Timeout In how many seconds the sandbox ends.

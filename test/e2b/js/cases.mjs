@@ -258,6 +258,23 @@ const cases = {
     assert.equal(await Sandbox.kill(s.sandboxId), false)
     await fails(e2b.SandboxError, () => Sandbox.connect(s.sandboxId))
   },
+  async auto_pause_resume() {
+    const paused = async (s) => (await Sandbox.getInfo(s.sandboxId)).state === 'paused'
+    await made({ timeoutMs: 3000, lifecycle: { onTimeout: 'pause', autoResume: true } }, async (s) => {
+      const h = await s.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
+      h.wait().catch(() => {}) // its stream is cut off
+      await until('the pause', () => paused(s), 30)
+      assert.equal((await s.commands.run('echo back')).stdout, 'back\n')
+      assert((await s.commands.list()).some((p) => p.pid === h.pid))
+      const info = await s.getInfo()
+      assert.equal(info.state, 'running')
+      assert(info.endAt - Date.now() > 250_000, `it ends at ${info.endAt}`)
+    })
+    await made({ timeoutMs: 3000, lifecycle: { onTimeout: 'pause', autoResume: false } }, async (s) => {
+      await until('the pause', () => paused(s), 30)
+      gone(await fails(e2b.SandboxError, () => s.commands.run('true')))
+    })
+  },
   async list_state() {
     const mine = { set: 'states', by: String(process.pid) }
     await made({ metadata: mine }, (one) => made({ metadata: mine }, (two) => made({ metadata: mine }, async (three) => {

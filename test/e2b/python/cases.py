@@ -362,6 +362,25 @@ async def pause_twice(sbx):
 
 
 @case
+async def auto_pause_resume(sbx):
+    async with made(timeout=3, lifecycle={"on_timeout": "pause", "auto_resume": True}) as s:
+        h = await a(s.commands.run("sleep 1000", background=True, timeout=0))
+        await until("the pause", lambda: paused(s), seconds=30)
+        equal((await a(s.commands.run("echo back"))).stdout, "back\n")
+        assert any(p.pid == h.pid for p in await a(s.commands.list()))
+        info = await a(s.get_info())
+        equal(info.state.value, "running")
+        assert info.end_at.timestamp() - time.time() > 250, info.end_at
+    async with made(timeout=3, lifecycle={"on_timeout": "pause", "auto_resume": False}) as s:
+        await until("the pause", lambda: paused(s), seconds=30)
+        gone(await fails(e2b.SandboxException, lambda: s.commands.run("true")))
+
+
+async def paused(s):
+    return (await a(Sandbox.get_info(s.sandbox_id))).state.value == "paused"
+
+
+@case
 async def list_state(sbx):
     mine = {"set": "states", "by": str(os.getpid())}
     async with made(metadata=mine) as one, made(metadata=mine) as two, made(metadata=mine) as three:

@@ -1,0 +1,45 @@
+package e2b
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a create says of the timeout is done, or refused with the field's name.
+func TestAutoPause(t *testing.T) {
+	for _, c := range []struct {
+		body          string
+		status        int
+		text          string
+		pause, resume bool
+		lifecycle     string
+	}{
+		{`{"templateID":"base"}`, 201, "", false, false, `"lifecycle":{"autoResume":false,"onTimeout":"kill"}`},
+		{`{"templateID":"base","autoPause":false,"autoPauseMemory":true}`, 201, "", false, false, `"onTimeout":"kill"`},
+		{`{"templateID":"base","autoPause":true}`, 201, "", true, false, `"lifecycle":{"autoResume":false,"onTimeout":"pause"}`},
+		{`{"templateID":"base","autoPause":true,"autoResume":{"enabled":true}}`, 201, "", true, true, `"lifecycle":{"autoResume":true,"onTimeout":"pause"}`},
+		{`{"templateID":"base","autoResume":{"enabled":true}}`, 400, "autoResume", false, false, ""},
+		{`{"templateID":"base","autoPause":true,"autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
+		{`{"templateID":"stiff","autoPause":true}`, 400, "autoPause", false, false, ""},
+	} {
+		f := newFake()
+		s := newServer(t, f, func(o *Options) {
+			o.Templates = fakeTemplates{{ID: "base", Pool: "base", MaxLifetime: time.Hour, Pausable: true}, {ID: "stiff", Pool: "stiff", MaxLifetime: time.Hour}}
+		})
+		w := ask(t, s, "POST", "/v2/sandboxes", keyA, c.body)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || c.status == 400 && len(f.made) != 0 {
+			t.Errorf("%s: %d %s", c.body, w.Code, w.Body)
+		}
+		if c.status != 201 {
+			continue
+		}
+		n := f.made[0]
+		if n.AutoPause != c.pause || n.AutoResume != c.resume || n.Lifetime != 300*time.Second {
+			t.Errorf("%s: %+v", c.body, n)
+		}
+		if w := ask(t, s, "GET", "/sandboxes/"+n.ID, keyA, ""); !strings.Contains(w.Body.String(), c.lifecycle) {
+			t.Errorf("%s: %s", c.body, w.Body)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// wakeTimeout bounds a resume that requests wait for. It goes on when they have left.
+const wakeTimeout = 20 * time.Second
+
+// Wake resumes a paused sandbox because an authorised request asks for it, if its record
+// allows that, for as long as its lifetime says. All requests of this gateway for it
+// share one resume; of several gateways one writes it. ErrChanged says that it is not
+// paused any more, or that no request resumes it: resolve again.
+func (p *Pauser) Wake(ctx context.Context, id string) error {
+	done := p.wakes.DoChan(id, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+		defer cancel()
+		return nil, p.wake(ctx, id)
+	})
+	select {
+	case r := <-done:
+		return r.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *Pauser) wake(ctx context.Context, id string) error {
+	s := &v1alpha1.Sandbox{}
+	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
+	switch {
+	case apierrors.IsNotFound(err):
+		return ErrChanged
+	case err != nil:
+		return fmt.Errorf("reading sandbox %s: %w", id, err)
+	case !s.Spec.Paused || s.Spec.Binding == nil || s.Spec.End != nil || !v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume):
+		return ErrChanged
+	}
+	end := metav1.NewTime(time.Now().Add(v1alpha1.AutoLifetime(s)).UTC().Truncate(time.Second).Add(time.Second))
+	if err := p.Resume(ctx, s, &end); err != nil && !errors.Is(err, ErrChanged) {
+		return err
+	}
+	return nil
+}

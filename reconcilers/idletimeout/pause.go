@@ -1,0 +1,40 @@
+package idletimeout
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/pausing"
+)
+
+// pausesInstead reports whether an idle sandbox is paused and not ended: it asks for
+// that, and its pod can be frozen.
+func (r *IdleTimeoutReconciler) pausesInstead(ctx context.Context, s *v1alpha1.Sandbox) (bool, error) {
+	if s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause {
+		return false, nil
+	}
+	pod := &corev1.Pod{}
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the pod of sandbox %s: %w", s.Name, err)
+	}
+	return v1alpha1.Backs(pod, s) && v1alpha1.Freezable(&pod.Spec), nil
+}
+
+// pause writes the pause of a prepared release, if that has not been called off. The
+// reconciler of sandboxes has it carried out.
+func (r *IdleTimeoutReconciler) pause(ctx context.Context, p pending) error {
+	err := r.patch(ctx, p.sandbox, pausing.PauseIdle(p.sandbox, p.Token))
+	if err != nil && !moved(err) {
+		return fmt.Errorf("pausing idle sandbox %s: %w", p.SandboxID, err)
+	}
+	return nil
+}

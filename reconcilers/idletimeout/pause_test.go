@@ -1,0 +1,53 @@
+package idletimeout
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+)
+
+// An idle sandbox that asks for it is paused by the same two steps: not if it is in use,
+// and the token goes with the write. What cannot be frozen ends.
+func TestIdleSandboxIsPaused(t *testing.T) {
+	for what, c := range map[string]struct {
+		used, freezer bool
+		ends, paused  bool
+	}{
+		"idle":            {false, true, false, true},
+		"in use":          {true, true, false, false},
+		"without freezer": {false, false, true, false},
+	} {
+		g := &gateways{prepare: func([]controlplane.Release) (map[string]bool, error) { return map[string]bool{"s": c.used}, nil }}
+		r, clock, api := idleNow(t, g, "s")
+		s := read(t, api, "s")
+		s.Spec.Timeouts.OnTimeout = v1alpha1.TimeoutPause
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n", Name: "pod", UID: "u",
+			Labels: map[string]string{v1alpha1.LabelSandboxID: "s"}, Annotations: map[string]string{v1alpha1.AnnotationClaim: "c-s"},
+		}}
+		if c.freezer {
+			pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
+		}
+		for _, err := range []error{api.Update(t.Context(), s), api.Create(t.Context(), pod, &client.CreateOptions{})} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.check(t.Context())
+		got := read(t, api, "s").Spec
+		if got.Paused != c.paused || (got.End != nil) != c.ends || got.Release != nil && got.End == nil || (got.PauseMode != "") != c.paused {
+			t.Errorf("%s: %+v", what, got)
+		}
+		// Paused, it is not idle, however long it is not used.
+		clock.Step(r.interval * 1000)
+		r.check(t.Context())
+		if c.paused && read(t, api, "s").Spec.End != nil {
+			t.Errorf("%s: it has ended", what)
+		}
+	}
+}
