@@ -142,4 +142,4 @@ $(CONTROLLER_GEN):
 	$(GO) build -C hack/tools -trimpath -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
 $(PROMTOOL):
-	CGO_ENABLED=0 $(GO) build -C hack/promtool -trimpath -o $@ github.com/prometheus/prometheus/cmd/promtool
+	CGO_ENABLED=0 $(GO) build -C hack/promtool -trimpath -ldflags '-s -w' -o $@ github.com/prometheus/prometheus/cmd/promtool

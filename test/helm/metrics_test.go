@@ -13,7 +13,7 @@ var (
 	// labels of Envoy's metrics look like their names.
 	labels = regexp.MustCompile(`\benvoy_(response_code_class|http_conn_manager_prefix)\b`)
 	family = regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`)
-	series = regexp.MustCompile(`(?m)^([a-z_]+)[{ ]`)
+	series = regexp.MustCompile(`(?m)^([a-z0-9_]+)[{ ]`)
 )
 
 // metrics: every metric that the rules and the dashboard name is there, with a value,
