@@ -29,12 +29,11 @@ func anyBound(r *rand.Rand, most int) int {
 // world is a group under simulation: pods start late, snapshots lag, polls get lost,
 // and clocks step.
 type world struct {
-	r       *rand.Rand
-	s       Snapshot
-	pods    []pods
-	shown   []Snapshot // older ones, the newest last
-	skew    time.Duration
-	elapsed time.Duration
+	r     *rand.Rand
+	s     Snapshot
+	pods  []pods
+	shown []Snapshot // older ones, the newest last
+	skew  time.Duration
 }
 
 // pods are a member's, by state: ages of idle ones, and when the warming ones turn idle.

@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// RequeueAfter is the resync period of an env, and RequeueJitter the share of it by
-	// which it varies at random to both sides, so that envs do not march in step.
-	RequeueAfter  = 10 * time.Second
+	// RequeueAfter is the resync period of an env.
+	RequeueAfter = 10 * time.Second
+	// RequeueJitter is the share by which it varies at random to both sides, so that envs
+	// do not march in step.
 	RequeueJitter = 0.20
 
 	// conflictPause is how long the cache is given to catch up after a conflict.
