@@ -52,6 +52,8 @@ func TestGatewayWritesPods(t *testing.T) {
 	}{
 		"claim":                     {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{` + claimMetadata + `}}`, ok: true},
 		"claim with another image":  {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting","sandlane.dev/sandbox-id":"w"}},"spec":{"containers":[{"name":"main","image":"local/other"}]}}`, ok: true},
+		"claim through an env":      {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","sandlane.dev/sandbox-id":"w","sandlane.dev/env":"e"}}}`, ok: true},
+		"another env":               {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/env":"e"}}}`},
 		"stop an idle one":          {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`, ok: true},
 		"stop a running one":        {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`, ok: true},
 		"mark a running one":        {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`, ok: true},

@@ -75,9 +75,11 @@ func gatewayRights() []Right {
 	return []Right{
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"get", "list", "watch", "create", "patch"}, For: "the index, live reads; binding and ending sandboxes"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"watch"}, For: "the index"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"watch"}, For: "the index"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"watch"}, For: "the index"},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"watch"}, For: "the index"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"list"}, For: "the index", When: separateLists},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"list"}, For: "the index", When: separateLists},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"list"}, For: "the index", When: separateLists},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list"}, For: "the index", When: separateLists},
 		{Scope: Cluster, Resource: "nodes", Verbs: []string{"list"}, For: "the size of sandboxes without limits"},

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -103,7 +104,7 @@ func (s *Server) mayResume(c *call, res Resolution) error {
 	if err := s.admit(c, placeOf(&res)); err != nil {
 		return err
 	}
-	access, ok := s.o.Pools.Pool(res.Namespace, res.Pool)
+	access, ok := s.access(origin{types.NamespacedName{Namespace: res.Namespace, Name: cmp.Or(res.Env, res.Pool)}, res.Env != ""})
 	if !ok {
 		return ErrPoolNotFound
 	}
@@ -125,25 +126,29 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 	if isGenerated(c.target.ID) { // such IDs are ours alone
 		return none, ErrNotFound
 	}
-	pool, err := s.wantedPool(c)
+	from, err := s.wanted(c)
 	if err != nil {
 		return none, err
 	}
-	access, ok := s.o.Pools.Pool(pool.Namespace, pool.Name)
+	access, ok := s.access(from)
 	identity, keyErr := s.verify(c)
-	if keyErr == nil && identity.Namespace != pool.Namespace { // it could not see what it made
-		return none, forbidsFirstRequest(pool)
+	if keyErr == nil && identity.Namespace != from.Namespace { // it could not see what it made
+		return none, forbidsFirstRequest(from)
 	}
 	if keyErr != nil && access != v1alpha1.AccessPublic {
 		return none, keyErr // the same whether there is such a pool or not
 	}
 	if !ok {
-		return none, &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: fmt.Sprintf("Pool %s was not found", pool)}
+		return none, &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: fmt.Sprintf("%s was not found", from)}
 	}
-	if !s.o.Pools.MayMake(pool.Namespace, pool.Name, c.target.ID) {
+	r := ActivationRequest{ID: c.target.ID, Namespace: from.Namespace, Pool: from.Name, New: true}
+	mayMake := s.o.Pools.MayMake
+	if from.env {
+		r.Env, r.Pool, mayMake = from.Name, "", s.o.Pools.MayMakeOf
+	}
+	if !mayMake(from.Namespace, from.Name, c.target.ID) {
 		return none, &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: "The sandbox ID is reserved for another pool"}
 	}
-	r := ActivationRequest{ID: c.target.ID, Namespace: pool.Namespace, Pool: pool.Name, New: true}
 	switch access {
 	case v1alpha1.AccessPublic:
 		return r, nil
@@ -151,48 +156,86 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 		r.Team = identity.Team
 		return r, nil
 	default:
-		return none, forbidsFirstRequest(pool)
+		return none, forbidsFirstRequest(from)
 	}
 }
 
-func forbidsFirstRequest(pool types.NamespacedName) error {
+// origin is the pool or the env that a sandbox comes from.
+type origin struct {
+	types.NamespacedName
+	env bool
+}
+
+// String says which, for clients.
+func (o origin) String() string {
+	if o.env {
+		return "Env " + o.NamespacedName.String()
+	}
+	return "Pool " + o.NamespacedName.String()
+}
+
+// access says who may claim from it by just sending a request; false if it does not
+// exist.
+func (s *Server) access(o origin) (v1alpha1.FirstRequestAccess, bool) {
+	if o.env {
+		return s.o.Pools.Env(o.Namespace, o.Name)
+	}
+	return s.o.Pools.Pool(o.Namespace, o.Name)
+}
+
+func forbidsFirstRequest(from origin) error {
 	return &rejection{
 		reason: reasonForbidden, status: http.StatusForbidden,
-		message: fmt.Sprintf("Pool %s does not let this request make a sandbox", pool),
+		message: fmt.Sprintf("%s does not let this request make a sandbox", from),
 	}
 }
 
-// wantedPool is the pool that a new sandbox is to come from: the one that the
-// request names, else the gateway's default. A name without a namespace means
-// the key's namespace, then the default pool's, then Kubernetes' default.
-func (s *Server) wantedPool(c *call) (types.NamespacedName, error) {
-	h, fallback := &c.headers, s.o.FirstRequestPool
-	byHost := c.target.Form == FormHost
-	switch {
-	case !byHost && h.Env.Count > 0: // there is no SandboxEnv yet
-		return fallback, errEnvRefused
-	case byHost || h.Pool.Count == 0:
-		if fallback == (types.NamespacedName{}) {
-			return fallback, ErrNotFound
+// wanted is what a new sandbox is to come from: the env that the request names, the
+// pool that it names, else the gateway's default. One that names both must name a
+// member of the env, and may get any.
+func (s *Server) wanted(c *call) (origin, error) {
+	h := &c.headers
+	if c.target.Form == FormHost || h.Env.Count == 0 && h.Pool.Count == 0 {
+		if s.o.FirstRequestPool == (types.NamespacedName{}) {
+			return origin{}, ErrNotFound
 		}
-		return fallback, nil
+		return origin{NamespacedName: s.o.FirstRequestPool}, nil
 	}
-	pool, err := parsePool(h.Pool)
-	if err != nil || pool.Namespace != "" {
-		return pool, err
+	var env, pool types.NamespacedName
+	var err error
+	if h.Pool.Count > 0 {
+		if pool, err = s.named(c, h.Pool, errPoolName); err != nil || h.Env.Count == 0 {
+			return origin{NamespacedName: pool}, err
+		}
 	}
-	pool.Namespace = "default"
-	if fallback.Namespace != "" {
-		pool.Namespace = fallback.Namespace
+	if env, err = s.named(c, h.Env, errEnvName); err != nil {
+		return origin{}, err
 	}
-	if h.APIKey.Count > 0 {
+	if h.Pool.Count > 0 && (pool.Namespace != env.Namespace || !s.o.Pools.Member(env.Namespace, env.Name, pool.Name)) {
+		return origin{}, errEnvAndPool
+	}
+	return origin{env, true}, nil
+}
+
+// named is what a header names. A name without a namespace means the key's namespace,
+// then the default pool's, then Kubernetes' default.
+func (s *Server) named(c *call, f Field, bad error) (types.NamespacedName, error) {
+	name, err := parsePool(f)
+	if errors.Is(err, errPoolName) {
+		err = bad
+	}
+	if err != nil || name.Namespace != "" {
+		return name, err
+	}
+	name.Namespace = cmp.Or(s.o.FirstRequestPool.Namespace, "default")
+	if c.headers.APIKey.Count > 0 {
 		identity, err := s.verify(c)
 		if err != nil {
-			return pool, err
+			return name, err
 		}
-		pool.Namespace = identity.Namespace
+		name.Namespace = identity.Namespace
 	}
-	return pool, nil
+	return name, nil
 }
 
 // parsePool reads [namespace/]name.

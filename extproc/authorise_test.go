@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -60,9 +61,20 @@ func TestFirstRequestRules(t *testing.T) {
 		{name: "pool of three parts", headers: named("new", "x-sandbox-pool", "a/b/c"), status: 400},
 		{name: "pool with markup", headers: named("new", "x-sandbox-pool", "<b>"), status: 400},
 		{name: "empty pool", headers: named("new", "x-sandbox-pool", ""), status: 400},
-		{name: "env", headers: named("new", "x-sandbox-env", "base"), status: 400, message: "Name a pool with X-Sandbox-Pool"},
-		{name: "env and pool", headers: named("new", "x-sandbox-env", "base", "x-sandbox-pool", "echo"), status: 400, message: "X-Sandbox-Env is not supported"},
-		{name: "broken env", headers: named("new", "x-sandbox-env", "Base!"), status: 400, message: "X-Sandbox-Env is not supported"},
+		{name: "env", headers: named("new", "x-sandbox-env", "default/env-echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
+		{name: "env, no namespace", headers: named("new", "x-sandbox-env", "env-echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
+		{name: "env in the path form", headers: path("x-sandbox-env", "env-echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
+		{name: "env, no namespace, the key's", headers: named("new", "x-sandbox-env", "env-keyed", "x-sandbox-api-key", "key-team"), want: &ActivationRequest{ID: "new", Namespace: "team", Env: "env-keyed", Team: "red", New: true}},
+		{name: "env and its member", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "default/echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
+		{name: "env and another pool", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "other"), status: 400, message: "X-Sandbox-Env and X-Sandbox-Pool disagree"},
+		{name: "env and a pool of another namespace", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "team/echo"), status: 400, message: "disagree"},
+		{name: "unknown env", headers: named("new", "x-sandbox-env", "env-nope"), status: 401, message: "API key"},
+		{name: "unknown env, key", headers: named("new", "x-sandbox-env", "team/env-nope", "x-sandbox-api-key", "key-team"), status: 404, message: "Env team/env-nope was not found"},
+		{name: "env of another namespace than the key", headers: named("new", "x-sandbox-env", "team/env-keyed", "x-sandbox-api-key", "key-other"), status: 403, message: "Env team/env-keyed"},
+		{name: "env forbids keys too", headers: named("new", "x-sandbox-env", "team/env-closed", "x-sandbox-api-key", "key-team"), status: 403, message: "Env team/env-closed"},
+		{name: "env, an ID that is reserved for another", headers: named("keyed-1", "x-sandbox-env", "env-echo"), status: 403, message: "reserved for another pool"},
+		{name: "broken env", headers: named("new", "x-sandbox-env", "Base!"), status: 400, message: "Invalid X-Sandbox-Env"},
+		{name: "two envs", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-env", "env-echo"), status: 400},
 		{name: "host form ignores the env", headers: append(host("new"), "x-sandbox-env", "base"), want: made("default", "echo", "")},
 		{name: "generated form", headers: host(generated), status: 502, message: "The sandbox was not found"},
 		{name: "generated form with client ID", headers: named(generated+"-x", "x-sandbox-pool", "default/echo"), status: 502},
@@ -76,7 +88,7 @@ func TestFirstRequestRules(t *testing.T) {
 			f := newFixture(t, change...)
 			f.act.do = func(_ context.Context, r ActivationRequest) error {
 				route := testRoute(r.ID)
-				route.Pool = routecache.PoolOf(r.Namespace, r.Pool)
+				route.Pool = routecache.PoolOf(r.Namespace, cmp.Or(r.Pool, strings.TrimPrefix(r.Env, "env-")))
 				f.put(t, route)
 				return nil
 			}

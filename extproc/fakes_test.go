@@ -20,6 +20,24 @@ func (p fakePools) Pool(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
 	return f.Access, ok
 }
 
+// Envs of the fakes are pools whose names begin with "env-"; their one member is the
+// pool without that.
+func (p fakePools) Env(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
+	if !strings.HasPrefix(name, "env-") {
+		return "", false
+	}
+	return p.Pool(ns, strings.TrimPrefix(name, "env-"))
+}
+
+func (p fakePools) Member(ns, env, pool string) bool {
+	_, ok := p.Env(ns, env)
+	return ok && env == "env-"+pool
+}
+
+func (p fakePools) MayMakeOf(ns, env, id string) bool {
+	return p.MayMake(ns, strings.TrimPrefix(env, "env-"), id)
+}
+
 func (p fakePools) Reach(ns, name string) v1alpha1.FirstRequestReach {
 	return v1alpha1.ReachOf(&v1alpha1.SandboxPoolSpec{FirstRequest: p[ns+"/"+name]})
 }

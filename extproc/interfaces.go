@@ -37,9 +37,10 @@ type Resolution struct {
 	Availability Availability
 	// Route is set when IDReachable. Its Stamp is nil; the server sets it on a copy.
 	Route *routecache.Route
-	// UID, Namespace, Pool and Team are the sandbox's.
-	UID                   types.UID
-	Namespace, Pool, Team string
+	// UID, Namespace, Env, Pool and Team are the sandbox's. Env is empty for one without,
+	// Pool for one of an env that never had a pod.
+	UID                        types.UID
+	Namespace, Env, Pool, Team string
 	// Private asks for the traffic token on every port that is not guarded.
 	Private bool
 	// Guarded: sandboxd serves its port and asks for the sandbox's token there.
@@ -63,7 +64,9 @@ type Resolver interface {
 // ActivationRequest asks for a sandbox to be given a running pod. The deadline
 // is the context's.
 type ActivationRequest struct {
-	ID, Namespace, Pool, Team string
+	// Env and Pool say where a pod comes from: from a member of the env, else from the
+	// pool.
+	ID, Namespace, Env, Pool, Team string
 	// New: the index does not know the ID, so the sandbox is to be made. If it
 	// turns out to exist and its activation is not already under way, Activate
 	// returns ErrExists and the request is authorised anew.
@@ -95,8 +98,15 @@ type Keys interface {
 	Verify(ctx context.Context, key string) (KeyOwner, error)
 }
 
-// Pools knows the cluster's pools. Safe for concurrent use.
+// Pools knows the cluster's pools and envs. Safe for concurrent use.
 type Pools interface {
+	// Env is Pool for an env: for a claim of any of its members.
+	Env(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
+	// Member reports whether the pool is one of the env's that claims may go to.
+	Member(namespace, env, pool string) bool
+	// MayMakeOf is MayMake for an env: one of its members may make it.
+	MayMakeOf(namespace, env, id string) bool
+
 	// Pool says who may claim a pod of the pool by just sending a request; an
 	// empty access is nobody. ok is false if there is no such pool.
 	Pool(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)

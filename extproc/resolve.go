@@ -142,7 +142,7 @@ func sameRoute(a, b *routecache.Route) bool {
 // for it. It returns ErrExists if the state must be read anew, from the API
 // server, before anything is decided.
 func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution) error {
-	r := ActivationRequest{ID: c.target.ID, Namespace: res.Namespace, Pool: res.Pool, Team: res.Team}
+	r := ActivationRequest{ID: c.target.ID, Namespace: res.Namespace, Env: res.Env, Pool: res.Pool, Team: res.Team}
 	switch res.Availability {
 	case IDUnknown:
 		var err error

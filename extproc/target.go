@@ -54,7 +54,7 @@ var (
 	errDuplicate  = &BadTargetError{"A routing header is sent more than once"}
 	errDisagree   = &BadTargetError{"The X-Sandbox and E2b-Sandbox headers disagree"}
 	errPoolName   = &BadTargetError{"Invalid X-Sandbox-Pool. It is [namespace/]name"}
-	errEnvRefused = &BadTargetError{"X-Sandbox-Env is not supported. Name a pool with X-Sandbox-Pool"}
+	errEnvAndPool = &BadTargetError{"X-Sandbox-Env and X-Sandbox-Pool disagree: the pool is no member of the env"}
 	errEnvName    = &BadTargetError{"Invalid X-Sandbox-Env. It is [namespace/]name"}
 )
 

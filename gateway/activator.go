@@ -24,7 +24,7 @@ func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) er
 	}
 	deadline, _ := ctx.Deadline()
 	return translate(a.Activator.Activate(ctx, activation.Request{
-		ID: r.ID, Namespace: r.Namespace, Pool: r.Pool, Team: r.Team, New: r.New, MayClaim: r.MayClaim, Deadline: deadline,
+		ID: r.ID, Namespace: r.Namespace, Env: r.Env, Pool: r.Pool, Team: r.Team, New: r.New, MayClaim: r.MayClaim, Deadline: deadline,
 	}))
 }
 

@@ -20,7 +20,7 @@ func (g *gateway) known(id string) *activation.Known {
 	}
 	s, pod := sketch(id, a)
 	return &activation.Known{
-		Namespace: a.Namespace, Pool: a.Pool, Team: a.Team, Route: a.Route,
+		Namespace: a.Namespace, Env: a.Env, Pool: a.Pool, Team: a.Team, Route: a.Route,
 		Ready: func(ctx context.Context) error { return g.readiness.Meet(ctx, s, pod) },
 	}
 }
@@ -30,7 +30,7 @@ func (g *gateway) known(id string) *activation.Known {
 func sketch(id string, a index.Answer) (*v1alpha1.Sandbox, *corev1.Pod) {
 	s := &v1alpha1.Sandbox{}
 	s.Name, s.UID = id, a.UID
-	s.Spec.Namespace, s.Spec.Pool, s.Spec.Team = a.Namespace, a.Pool, a.Team
+	s.Spec.Namespace, s.Spec.Env, s.Spec.Pool, s.Spec.Team = a.Namespace, a.Env, a.Pool, a.Team
 	s.Spec.Network = v1alpha1.SandboxNetwork{Private: a.Private, Unsecured: a.Unsecured}
 	s.Spec.Binding = &v1alpha1.Binding{ClaimID: a.ClaimID, PodName: a.PodName, PodUID: a.PodUID}
 	pod := &corev1.Pod{}

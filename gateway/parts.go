@@ -53,7 +53,9 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 		return info.LastCreate, ok
 	})
 	g.wake = activation.New(activation.Options{
-		Client: c, Schedulers: g.set.Get, Cache: g.cache, Stamp: g.usage.Stamp, Ready: ready,
+		Client: c, Schedulers: g.set.Get,
+		Members: func(namespace, env string) []activation.Member { return pools{g.index}.members(namespace, env) },
+		Cache:   g.cache, Stamp: g.usage.Stamp, Ready: ready,
 		Asked: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
 		Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
 	})

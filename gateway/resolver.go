@@ -55,6 +55,6 @@ func (r *resolver) resolution(id string, a index.Answer) extproc.Resolution {
 	}
 	return extproc.Resolution{
 		Availability: availabilities[a.State], Route: a.Route,
-		UID: a.UID, Namespace: a.Namespace, Pool: a.Pool, Team: a.Team, Private: a.Private, Guarded: a.Guarded, Resumes: a.Resumes,
+		UID: a.UID, Namespace: a.Namespace, Env: a.Env, Pool: a.Pool, Team: a.Team, Private: a.Private, Guarded: a.Guarded, Resumes: a.Resumes,
 	}
 }

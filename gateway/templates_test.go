@@ -1,13 +1,17 @@
 package gateway
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/sandboxes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
@@ -55,4 +59,55 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("python is %+v", tmpl)
 		}
 	}
+}
+
+// An env is a template by its name, before a pool, and its members are not beside it; one
+// can be named all the same. A create by env comes from a member.
+func TestTemplatesOfEnvs(t *testing.T) {
+	w := newWorld(t)
+	shared := &v1alpha1.SandboxTemplate{}
+	shared.Name = kubetest.Name("shared")
+	shared.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: "x", Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
+	e := &v1alpha1.SandboxEnv{}
+	e.Namespace, e.Name, e.Spec.TemplateRef.Name = w.ns, "python", shared.Name
+	e.Spec.Clusters = []v1alpha1.EnvCluster{{ClusterID: "local", Members: []v1alpha1.EnvMember{{Name: "python"}, {Name: "python-b"}, {Name: "base"}}}}
+	for _, o := range []client.Object{shared, e} {
+		if err := w.c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"python", "python-b"} {
+		w.pool(name, v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(e, v1alpha1.GroupVersion.WithKind("SandboxEnv"))}
+		})
+	}
+	g := w.gateway()
+	x := sandboxes.NewTemplates(g.index, g.api.node)
+	for name, want := range map[string][2]string{"python": {"python", ""}, "python-b": {"", "python-b"}, "base": {"", "base"}} {
+		if got, ok := x.Template(w.ns, name); !ok || got.SandboxEnv != want[0] || got.Pool != want[1] || got.ID != name {
+			t.Errorf("%q is %+v, %v", name, got, ok)
+		}
+	}
+	var listed []string
+	for _, tmpl := range x.Templates(w.ns) {
+		listed = append(listed, tmpl.ID)
+	}
+	if !slices.Equal(listed, []string{"python", "base"}) { // base is not the env's own
+		t.Errorf("templates %v", listed)
+	}
+
+	d := w.sandboxd()
+	w.pod("python-b", d.addr, nil)
+	n := w.new(newID())
+	n.SandboxEnv, n.Pool = "python", ""
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.sandbox(n.ID); s.Spec.Env != "python" || s.Spec.Pool != "python-b" {
+		t.Errorf("made from env %q, pool %q", s.Spec.Env, s.Spec.Pool)
+	}
+	n = w.new(newID())
+	n.SandboxEnv, n.Pool = "none", ""
+	_, err := g.create(t, n)
+	wantError(t, "Create", err, e2b.ErrInvalid)
 }

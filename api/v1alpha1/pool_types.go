@@ -256,6 +256,9 @@ const (
 	PoolConditionDegraded  = "Degraded"
 )
 
+// PoolReasonMaxPods is the reason of conditions that are as they are because of maxPods.
+const PoolReasonMaxPods = "MaxPods"
+
 // Reasons of the condition Available of a pool that drains (AnnotationDraining).
 const (
 	// PoolReasonDraining: the pool still has pods.

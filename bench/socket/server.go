@@ -79,6 +79,9 @@ func (nothing) Await(context.Context, string, string) error { return extproc.Err
 
 func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool) { return "", false }
 func (nothing) Reach(string, string) v1alpha1.FirstRequestReach         { return v1alpha1.ReachPublic }
+func (nothing) Env(string, string) (v1alpha1.FirstRequestAccess, bool)  { return "", false }
+func (nothing) Member(string, string, string) bool                      { return false }
+func (nothing) MayMakeOf(string, string, string) bool                   { return false }
 func (nothing) MayMake(string, string, string) bool                     { return false }
 func (nothing) ValidEnvd(string, types.UID, string) bool                { return false }
 func (nothing) ValidTraffic(string, types.UID, string) bool             { return false }

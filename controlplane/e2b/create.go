@@ -95,7 +95,7 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	}
 	c.sandboxID = newID()
 	sandbox, err := s.start(ctx, NewSandbox{
-		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, Pool: template.Pool,
+		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
 		Private: isPrivate(n), Secure: *n.Secure, Egress: egress,
 		AutoPause: is(n.AutoPause, true), AutoResume: autoResumes(n), Lifetime: timeout,

@@ -15,7 +15,7 @@ import (
 type filter struct {
 	metadata     map[string]string
 	startedAfter *time.Time
-	pool         *string
+	from         *origin
 	states       []api.SandboxState // nil leaves all
 }
 
@@ -72,5 +72,5 @@ func (f *filter) matches(sandbox Sandbox) bool {
 	if f.states != nil && !slices.Contains(f.states, stateOf(sandbox)) {
 		return false
 	}
-	return f.pool == nil || sandbox.Pool == *f.pool
+	return f.from == nil || originOf(sandbox.SandboxEnv, sandbox.Pool) == *f.from
 }

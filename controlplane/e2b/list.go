@@ -42,11 +42,11 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 		f.states = *params.State
 	}
 	if params.Template != nil && *params.Template != "" {
-		pool, err := s.poolFilter(callOf(r).identity, *params.Template)
+		from, err := s.originFilter(callOf(r).identity, *params.Template)
 		if err != nil {
 			return err
 		}
-		f.pool = &pool
+		f.from = &from
 	}
 	ascending := params.Order != nil && *params.Order == api.Asc
 	var after *cursor
@@ -123,7 +123,7 @@ func (s *Server) filtered(r *http.Request, f *filter, atLeast string) (Listing, 
 	return found, nil
 }
 
-func listedViews(all []Sandbox, templates byPool) []api.ListedSandbox {
+func listedViews(all []Sandbox, templates byOrigin) []api.ListedSandbox {
 	views := make([]api.ListedSandbox, 0, len(all))
 	for _, sandbox := range all {
 		views = append(views, listedView(sandbox, templates.of(sandbox)))

@@ -36,7 +36,8 @@ type NewSandbox struct {
 	ID        string
 	Namespace string
 	Team      string
-	Pool      string
+	// SandboxEnv is the env whose member gives the pod; empty: Pool does.
+	SandboxEnv, Pool string
 	// EndAt is when the sandbox ends whatever happens, to the second.
 	EndAt    time.Time
 	Metadata map[string]string
@@ -60,6 +61,8 @@ type Sandbox struct {
 	// UID tells apart the sandboxes that have this ID one after the other.
 	UID                   types.UID
 	Namespace, Team, Pool string
+	// SandboxEnv is the env that it was made from; empty for one of a pool alone.
+	SandboxEnv string
 	// EndAt of a paused one is when it was paused.
 	StartedAt, EndAt time.Time
 	// ResumedAt is when it was last resumed, zero if it never was: its longest life
@@ -145,9 +148,10 @@ type Template struct {
 	// ID is the name that a create gives, Aliases others for it.
 	ID      string
 	Aliases []string
-	// Pool is the name of the SandboxPool.
-	Pool      string
-	CreatedAt time.Time
+	// SandboxEnv is the name of the SandboxEnv, Pool that of the SandboxPool where there
+	// is none.
+	SandboxEnv, Pool string
+	CreatedAt        time.Time
 	// MaxLifetime bounds how long after its start a sandbox may end.
 	MaxLifetime time.Duration
 	// Pausable: sandboxes of it can be paused.
@@ -155,11 +159,12 @@ type Template struct {
 	CPUCount, MemoryMB, DiskMB int
 }
 
-// Templates finds pools. Safe for concurrent use; answers from memory.
+// Templates finds envs and pools. Safe for concurrent use; answers from memory.
 type Templates interface {
-	// Template finds a pool by name or alias; the case of an alias does not count.
+	// Template finds an env by name, else a pool by name or alias; the case of an alias
+	// does not count.
 	Template(namespace, name string) (Template, bool)
-	// Templates lists the namespace's pools.
+	// Templates lists the namespace's envs, and the pools that are no members of any.
 	Templates(namespace string) []Template
 }
 

@@ -41,22 +41,34 @@ func (s *Server) ResolveTemplateAlias(w http.ResponseWriter, r *http.Request, al
 	writeJSON(w, http.StatusOK, api.TemplateAlias{TemplateID: t.ID})
 }
 
-// byPool are a namespace's templates by pool.
-type byPool map[string]Template
+// origin is what sandboxes are made from: an env, or a pool.
+type origin struct{ env, pool string }
 
-func (s *Server) templatesOf(namespace string) byPool {
+func originOf(env, pool string) origin {
+	if env != "" {
+		return origin{env: env}
+	}
+	return origin{pool: pool}
+}
+
+// byOrigin are a namespace's templates by what their sandboxes are made from.
+type byOrigin map[origin]Template
+
+func (s *Server) templatesOf(namespace string) byOrigin {
 	all := s.o.Templates.Templates(namespace)
-	m := make(byPool, len(all))
+	m := make(byOrigin, len(all))
 	for _, t := range all {
-		m[t.Pool] = t
+		m[originOf(t.SandboxEnv, t.Pool)] = t
 	}
 	return m
 }
 
-// of returns a sandbox's template; while its pool is gone, one of the pool's name.
-func (m byPool) of(sandbox Sandbox) Template {
-	if t, found := m[sandbox.Pool]; found {
+// of returns a sandbox's template; while its env or pool is gone, or the pool has become
+// an env's, one of its name.
+func (m byOrigin) of(sandbox Sandbox) Template {
+	from := originOf(sandbox.SandboxEnv, sandbox.Pool)
+	if t, found := m[from]; found {
 		return t
 	}
-	return Template{ID: sandbox.Pool, Pool: sandbox.Pool}
+	return Template{ID: from.env + from.pool, SandboxEnv: from.env, Pool: from.pool}
 }

@@ -18,6 +18,8 @@ import (
 // Claim is what one claim PATCH writes, and on which pod.
 type Claim struct {
 	SandboxID, ClaimID string
+	// Env is the sandbox's env; empty for none.
+	Env                string
 	Namespace, PodName string
 	PodUID             types.UID
 	// Phase is PodRunning or PodStarting.
@@ -52,7 +54,7 @@ func ClaimOf(s *v1alpha1.Sandbox, pod *corev1.Pod) (Claim, error) {
 	}
 	phase, err := targetPhase("", len(images) > 0, v1alpha1.HasPostStartHooks(pod))
 	return Claim{
-		SandboxID: s.Name, ClaimID: b.ClaimID,
+		SandboxID: s.Name, ClaimID: b.ClaimID, Env: s.Spec.Env,
 		Namespace: s.Spec.Namespace, PodName: b.PodName, PodUID: types.UID(b.PodUID),
 		Phase: phase, Images: images,
 	}, err
@@ -102,6 +104,9 @@ func (c Claim) Patch() client.Patch {
 		Set(jsonpatch.Label(v1alpha1.LabelSandboxID), c.SandboxID).
 		Set(jsonpatch.Claim, c.ClaimID).
 		Set(jsonpatch.Annotation(v1alpha1.AnnotationClaimedAt), stamp)
+	if c.Env != "" {
+		p = p.Set(jsonpatch.Label(v1alpha1.LabelEnv), c.Env)
+	}
 	if c.Phase == v1alpha1.PodRunning {
 		p = p.Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), stamp)
 	}

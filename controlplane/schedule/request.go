@@ -29,6 +29,8 @@ type ClaimRequest struct {
 	// the pool's team.
 	Tenant    string
 	SandboxID string
+	// Env is the sandbox's env, a label of its pod; empty for none.
+	Env string
 	// ClaimID names the claim of the first pod that is tried; each further pod
 	// gets a new one. Empty means a new one.
 	ClaimID string

@@ -212,6 +212,13 @@ func (s *PoolScheduler) Stocked() bool {
 	return len(s.stock.queue) > 0
 }
 
+// Spare reports whether there is a pod for one more request than wait.
+func (s *PoolScheduler) Spare() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stock.queue) > s.waiting.len()
+}
+
 // unstocked reports whether no pod is known, ready or not.
 func (s *PoolScheduler) unstocked() bool {
 	s.mu.Lock()

@@ -27,6 +27,9 @@ type Request struct {
 	// Namespace, Pool and Team are where a new sandbox comes from, or what is
 	// known of an existing one.
 	Namespace, Pool, Team string
+	// Env is the env that a new sandbox is made from, or that an existing one has: then
+	// Pool says nothing, and any of the env's members serves.
+	Env string
 	// New: nobody has heard of the ID; make the sandbox.
 	New bool
 	// MayClaim: a pod may be claimed for the sandbox if it has no binding, or its
@@ -47,7 +50,10 @@ type Options struct {
 	Client client.Client
 	// Schedulers finds the scheduler of a pool that exists (schedule.Set.Get).
 	Schedulers func(namespace, pool string) (*schedule.PoolScheduler, bool)
-	Cache      *routecache.Cache
+	// Members returns the pools of an env that claims may go to, in any order; none for
+	// an env that there is not. Nil: there are no envs.
+	Members func(namespace, env string) []Member
+	Cache   *routecache.Cache
 	// Stamp gets or makes the stamp of a claim.
 	Stamp func(id, claim string) *routecache.Stamp
 	// Ready makes a sandbox's pod ready before a route to it is cached. Nil means
@@ -85,6 +91,9 @@ func New(o Options) *Activator {
 	if o.MaxParked == 0 {
 		o.MaxParked = DefaultMaxParked
 	}
+	if o.Members == nil {
+		o.Members = func(string, string) []Member { return nil }
+	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
@@ -107,7 +116,7 @@ func (a *Activator) Activate(ctx context.Context, r Request) error {
 		}
 	}
 	r.MayClaim = r.MayClaim || r.New
-	if r.New && a.o.Asked != nil {
+	if r.New && a.o.Asked != nil && r.Env == "" { // of an env, its member is told of
 		a.o.Asked(r.Namespace, r.Pool)
 	}
 	err := a.wait(ctx, r)

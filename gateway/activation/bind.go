@@ -23,6 +23,8 @@ type binder struct {
 	*flight
 	sandbox  *v1alpha1.Sandbox // as last seen; nil: there is none
 	replaces string            // claim ID of the binding that may be replaced
+	pool     string            // whose pods are tried
+	tried    bool              // a binding was written, or perhaps was: what it names may be claimed by others
 	token    routecache.Token  // taken just before the write that was applied, which is the first read: it tests end and binding
 	// queued is when the claim began to wait for a pod, bound when the binding was
 	// written; the flight reads bound after a pod was claimed.
@@ -35,6 +37,7 @@ type binder struct {
 // applied, so one whose answer was lost is followed by a look.
 func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 	b.waiting.Store(nil)
+	b.tried = true
 	began := time.Now()
 	b.a.o.Metrics.phase(phaseQueue, began.Sub(b.queued))
 	err := b.writeUntilKnown(ctx, schedule.BindingOf(pod))
@@ -120,7 +123,7 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 	if b.sandbox == nil {
 		s.Finalizers = []string{v1alpha1.FinalizerSandbox}
 		s.Spec = v1alpha1.SandboxSpec{
-			Namespace: b.Namespace, Pool: b.Pool, Team: b.Team, CreatedAt: new(metav1.NowMicro()),
+			Namespace: b.Namespace, Env: b.Env, Pool: b.pool, Team: b.Team, CreatedAt: new(metav1.NowMicro()),
 			FirstRequest: b.Make == nil, Binding: want,
 		}
 		if m := b.Make; m != nil {
@@ -136,6 +139,9 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		p = p.Test("/spec/binding", nil)
 	} else {
 		p = p.Test("/spec/binding/claimID", b.replaces)
+	}
+	if b.sandbox.Spec.Pool != b.pool { // of an env: the pool changes with the binding, and in no other write
+		p = p.Set("/spec/pool", b.pool)
 	}
 	return s, b.a.o.Client.Patch(ctx, s, p.Set("/spec/binding", want).Build())
 }

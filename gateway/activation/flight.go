@@ -3,6 +3,7 @@ package activation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -178,7 +179,7 @@ func (f *flight) look() (*v1alpha1.Sandbox, error) {
 // admit says why the flight must leave the sandbox alone, if it must.
 func (f *flight) admit(s *v1alpha1.Sandbox) error {
 	switch {
-	case s.Spec.Namespace != f.Namespace, s.Spec.Pool != f.Pool, s.Spec.Team != f.Team:
+	case s.Spec.Namespace != f.Namespace, s.Spec.Env != f.Env, f.Env == "" && s.Spec.Pool != f.Pool, s.Spec.Team != f.Team:
 		return ErrOtherTenant
 	case s.Spec.End != nil, s.DeletionTimestamp != nil:
 		return ErrEnded
@@ -190,15 +191,27 @@ func (f *flight) admit(s *v1alpha1.Sandbox) error {
 	return nil
 }
 
-// claim gets a pod for the sandbox from its pool's scheduler; s is nil if it is
-// to be made. A binding that s has is replaced. ErrBindLost: look again.
+// claim gets a pod for the sandbox from the scheduler of its pool, or of a member of
+// its env; s is nil if it is to be made. A binding that s has is replaced. ErrBindLost: look again.
 func (f *flight) claim(s *v1alpha1.Sandbox) error { return f.claimWith(&binder{flight: f, sandbox: s}) }
 
 func (f *flight) claimWith(b *binder) error {
-	if !f.MayClaim {
+	switch {
+	case !f.MayClaim:
 		return ErrExists
+	case f.Env != "":
+		return f.claimOfEnv(b, f.Env)
 	}
-	scheduler, ok := f.a.o.Schedulers(f.Namespace, f.Pool)
+	return f.claimFrom(b, f.Pool, nil)
+}
+
+// errQueueFull: the pool's scheduler takes no more requests. It is an ErrNoCapacity too.
+var errQueueFull = fmt.Errorf("%w: the pool's queue is full", ErrNoCapacity)
+
+// claimFrom is claim from one pool. elsewhere, if it is not nil, is asked while the
+// request waits and has nothing: true ends the wait with errElsewhere.
+func (f *flight) claimFrom(b *binder, pool string, elsewhere func() bool) error {
+	scheduler, ok := f.a.o.Schedulers(f.Namespace, pool)
 	if !ok {
 		return ErrPoolNotFound
 	}
@@ -207,21 +220,29 @@ func (f *flight) claimWith(b *binder) error {
 	defer leave()
 	request := &schedule.ClaimRequest{
 		Ctx: queued, Deadline: until, ResultCh: make(chan schedule.ClaimResult, 1),
-		Tenant: f.Team, SandboxID: f.ID, Bind: b.bind, Lost: b.lost, Unbind: b.unbind,
+		Tenant: f.Team, SandboxID: f.ID, Env: f.Env, Bind: b.bind, Lost: b.lost, Unbind: b.unbind,
 	}
+	b.pool = pool
 	if s := b.sandbox; s != nil {
 		request.Opts.ContainerImages = s.Spec.Images
 		if s.Spec.Binding != nil {
 			b.replaces = s.Spec.Binding.ClaimID
 		}
 	}
-	b.queued = time.Now()
-	f.wait(b.replaces) // from here on b is the claim's
-	if !scheduler.Enqueue(request) {
-		return retry(ErrNoCapacity)
+	if b.queued.IsZero() {
+		b.queued = time.Now()
 	}
-	result := f.await(scheduler, request, leave)
+	if f.New && f.Env != "" && f.a.o.Asked != nil {
+		f.a.o.Asked(f.Namespace, pool)
+	}
+	started := f.wait(b.replaces) // from here on b is the claim's
+	if !scheduler.Enqueue(request) {
+		return retry(errQueueFull)
+	}
+	result, moves := f.await(scheduler, request, leave, func() bool { return elsewhere != nil && f.waiting.Load() == started && elsewhere() })
 	switch {
+	case moves && errors.Is(result.Err, context.Canceled) && f.ctx.Err() == nil: // it left the queue, and no claim had begun
+		return errElsewhere
 	case errors.Is(result.Err, schedule.ErrBindLost):
 		return errLook
 	case errors.Is(result.Err, schedule.ErrClaimOver): // the sandbox ends: wait for that as a follower
@@ -247,13 +268,16 @@ func (f *flight) claimWith(b *binder) error {
 // what the index had seen before the flight began, or while it had a pod that
 // was lost then, and for what could not be read. While there is stock only the
 // index makes it look: a burst that waits for its turn costs no read.
-func (f *flight) await(scheduler *schedule.PoolScheduler, request *schedule.ClaimRequest, leave func()) schedule.ClaimResult {
+//
+// elsewhere says to leave for another pool; moves is true then. It may have been too
+// late: the result is that of a claim which has begun.
+func (f *flight) await(scheduler *schedule.PoolScheduler, request *schedule.ClaimRequest, leave func(), elsewhere func() bool) (result schedule.ClaimResult, moves bool) {
 	tick := time.NewTicker(followAfter)
 	defer tick.Stop()
 	for unseen := true; ; {
 		select {
 		case result := <-request.ResultCh:
-			return result
+			return result, false
 		case <-f.wake:
 			unseen = true
 		case <-tick.C:
@@ -262,6 +286,10 @@ func (f *flight) await(scheduler *schedule.PoolScheduler, request *schedule.Clai
 			}
 		}
 		replaces := f.waiting.Load()
+		if elsewhere() {
+			leave()
+			return <-request.ResultCh, true
+		}
 		if !unseen || replaces == nil {
 			continue
 		}
@@ -275,7 +303,7 @@ func (f *flight) await(scheduler *schedule.PoolScheduler, request *schedule.Clai
 		}
 		if elsewhere {
 			leave()
-			return <-request.ResultCh // of a claim that has begun meanwhile, its own
+			return <-request.ResultCh, false // of a claim that has begun meanwhile, its own
 		}
 		unseen = false
 	}
@@ -293,7 +321,10 @@ func (f *flight) settledElsewhere(replaces string) (bool, error) {
 }
 
 // wait notes that the flight waits for a pod.
-func (f *flight) wait(replaces string) { f.waiting.Store(&replaces) }
+func (f *flight) wait(replaces string) (noted *string) {
+	f.waiting.Store(&replaces)
+	return &replaces
+}
 
 // early is when a flight gives up, so that those who wait hear why before their
 // own deadline.

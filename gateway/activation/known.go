@@ -11,8 +11,8 @@ import (
 // enough to make the pod ready and to route to it while the API server is away, and
 // for a gateway that has just started to meet all its sandboxes without a read each.
 type Known struct {
-	// Namespace, Pool and Team are the sandbox's.
-	Namespace, Pool, Team string
+	// Namespace, Env, Pool and Team are the sandbox's.
+	Namespace, Env, Pool, Team string
 	// Route is new, and has no Stamp yet.
 	Route *routecache.Route
 	// Ready is like activation's Ready, by what is known. What it refuses with is not
@@ -30,7 +30,7 @@ func (f *flight) finishKnown() (done bool, err error) {
 	}
 	token := f.a.o.Cache.Begin(f.ID)
 	k := f.a.o.Known(f.ID)
-	if k == nil || k.Namespace != f.Namespace || k.Pool != f.Pool || k.Team != f.Team {
+	if k == nil || k.Namespace != f.Namespace || k.Env != f.Env || f.Env == "" && k.Pool != f.Pool || k.Team != f.Team {
 		return false, nil
 	}
 	f.runs()

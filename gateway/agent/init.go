@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -45,7 +46,7 @@ func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	// them, and what one body says another's must not contradict.
 	header := http.Header{"Content-Type": {"application/json"}}
 	header.Set(sandboxHeader, s.Name)
-	header.Set(templateHeader, s.Spec.Pool)
+	header.Set(templateHeader, cmp.Or(s.Spec.Env, s.Spec.Pool))
 	switch err := a.sign(ctx, c, pod, header, body); {
 	case errors.Is(err, errUnsigned):
 		return fmt.Errorf("%w: pod %s: %w", activation.ErrUnusable, pod.Name, err)

@@ -47,10 +47,10 @@ type Answer struct {
 	State State
 	// Route is set when Running, and new: the caller may set its Stamp.
 	Route *routecache.Route
-	// UID, Namespace, Pool, Team, Private and Unsecured are the sandbox's.
-	UID                   types.UID
-	Namespace, Pool, Team string
-	Private, Unsecured    bool
+	// UID, Namespace, Env, Pool, Team, Private and Unsecured are the sandbox's.
+	UID                        types.UID
+	Namespace, Env, Pool, Team string
+	Private, Unsecured         bool
 	// Guarded: its pod runs a sandboxd that asks for the sandbox's token.
 	Guarded bool
 	// Sandboxd, of a Running one: its pod runs sandboxd.
@@ -73,7 +73,7 @@ func decide(id string, s *sandbox, p *pod) Answer {
 		return Answer{State: Unknown}
 	}
 	a := Answer{
-		UID: s.uid, Namespace: s.namespace.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private, Unsecured: s.unsecured,
+		UID: s.uid, Namespace: s.namespace.Value(), Env: s.env.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private, Unsecured: s.unsecured,
 		Guarded: p != nil && p.sandboxd && !s.unsecured,
 		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID, Generation: s.generation, Resumes: s.resumes,
 	}

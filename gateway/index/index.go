@@ -41,6 +41,7 @@ type Index struct {
 	pods      map[string]*pod     // by UID
 	sandboxes map[string]*sandbox // by ID
 	pools     map[poolKey]PoolInfo
+	envs      map[poolKey]EnvInfo
 	templates map[string]*v1alpha1.SandboxTemplateSpec // by name; not changed once here
 }
 
@@ -51,7 +52,7 @@ func New(o Options) *Index {
 	}
 	x := &Index{
 		hooks: o.Hooks, metrics: newMetrics(), log: o.Log,
-		pods: map[string]*pod{}, sandboxes: map[string]*sandbox{}, pools: map[poolKey]PoolInfo{},
+		pods: map[string]*pod{}, sandboxes: map[string]*sandbox{}, pools: map[poolKey]PoolInfo{}, envs: map[poolKey]EnvInfo{},
 		templates: map[string]*v1alpha1.SandboxTemplateSpec{},
 	}
 	x.hooks.complete()
@@ -74,6 +75,7 @@ func New(o Options) *Index {
 	add(x.podStore(), &corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }, labels.NewSelector().Add(*poolPods))
 	add(x.sandboxStore(), &v1alpha1.Sandbox{}, func() client.ObjectList { return &v1alpha1.SandboxList{} }, nil)
 	add(x.poolStore(), &v1alpha1.SandboxPool{}, func() client.ObjectList { return &v1alpha1.SandboxPoolList{} }, nil)
+	add(x.envStore(), &v1alpha1.SandboxEnv{}, func() client.ObjectList { return &v1alpha1.SandboxEnvList{} }, nil)
 	add(x.templateStore(), &v1alpha1.SandboxTemplate{}, func() client.ObjectList { return &v1alpha1.SandboxTemplateList{} }, nil)
 	return x
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -21,6 +23,16 @@ type PoolInfo struct {
 	Deleting bool
 	// LastCreate is the pool's annotation of that name.
 	LastCreate string
+	// Owner is the UID of the env that owns the pool; empty if none does.
+	Owner types.UID
+	// Cluster is the cluster ID whose entry in the env the pool is of; empty if it does
+	// not say.
+	Cluster string
+	// SaturatedUntil is until when the pool is asked last, by its controller's clock;
+	// zero if it is not.
+	SaturatedUntil time.Time
+	// Full: it has all pods that maxPods allows, and none is idle or will be soon.
+	Full bool
 	// Spec is shared: do not change it.
 	Spec *v1alpha1.SandboxPoolSpec
 }
@@ -45,10 +57,19 @@ func (x *Index) Template(p PoolInfo) *v1alpha1.SandboxTemplateSpec {
 	case p.Spec.TemplateRef == nil:
 		return nil
 	}
+	return x.TemplateNamed(p.Spec.TemplateRef.Name)
+}
+
+// TemplateNamed returns a SandboxTemplate; nil if there is none. It is shared: do not
+// change it.
+func (x *Index) TemplateNamed(name string) *v1alpha1.SandboxTemplateSpec {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.templates[p.Spec.TemplateRef.Name]
+	return x.templates[name]
 }
+
+// inCluster reports whether the pool is of the cluster's entry in its env.
+func (p PoolInfo) inCluster(id string) bool { return p.Cluster == "" || p.Cluster == id }
 
 type poolKey struct{ namespace, name string }
 
@@ -78,6 +99,13 @@ func (x *Index) setPool(o *v1alpha1.SandboxPool) {
 		Aliases: aliases(o.Annotations[v1alpha1.AnnotationAliases]), Spec: &o.Spec,
 		Deleting:   o.DeletionTimestamp != nil || o.Annotations[v1alpha1.AnnotationDraining] != "",
 		LastCreate: o.Annotations[v1alpha1.AnnotationLastCreate],
+	}
+	info.Owner, info.Cluster = ownerOf(o), o.Annotations[v1alpha1.AnnotationCluster]
+	if a := o.Status.AutoScaling; a != nil && a.SaturatedUntil != nil {
+		info.SaturatedUntil = a.SaturatedUntil.Time
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolConditionAvailable); c != nil {
+		info.Full = c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.PoolReasonMaxPods && o.Status.Idle+o.Status.Warming == 0
 	}
 	x.mu.Lock()
 	was, known := x.pools[key]

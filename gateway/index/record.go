@@ -98,6 +98,7 @@ type sandbox struct {
 	uid                    types.UID
 	claim, podName, podUID string // the binding; empty without one
 	namespace, pool, team  unique.Handle[string]
+	env                    unique.Handle[string]
 	release                string // token of the idle release under way of this claim
 	private, unsecured     bool
 	ended                  bool  // or being deleted
@@ -111,7 +112,7 @@ type sandbox struct {
 
 func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 	r := &sandbox{
-		uid: s.UID, namespace: unique.Make(s.Spec.Namespace), pool: unique.Make(s.Spec.Pool), team: unique.Make(s.Spec.Team),
+		uid: s.UID, namespace: unique.Make(s.Spec.Namespace), pool: unique.Make(s.Spec.Pool), team: unique.Make(s.Spec.Team), env: unique.Make(s.Spec.Env),
 		private: s.Spec.Network.Private, unsecured: s.Spec.Network.Unsecured,
 		ended:  s.Spec.End != nil || s.DeletionTimestamp != nil,
 		paused: s.Spec.Paused, everPaused: v1alpha1.EverPaused(s), awake: v1alpha1.Awake(s), generation: s.Generation,

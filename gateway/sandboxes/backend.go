@@ -123,7 +123,7 @@ func over(s *v1alpha1.Sandbox) bool {
 // made: pages of a list are in the order of that time, which must not change.
 func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	d := e2b.Sandbox{
-		ID: s.Name, UID: s.UID, Namespace: s.Spec.Namespace, Team: s.Spec.Team, Pool: s.Spec.Pool,
+		ID: s.Name, UID: s.UID, Namespace: s.Spec.Namespace, Team: s.Spec.Team, SandboxEnv: s.Spec.Env, Pool: s.Spec.Pool,
 		StartedAt: v1alpha1.SandboxCreatedAt(s), Metadata: s.Spec.Metadata,
 		Private: s.Spec.Network.Private, Secure: !s.Spec.Network.Unsecured,
 	}

@@ -1,9 +1,11 @@
 package sandboxes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
 )
 
 // errEndedMeanwhile: the sandbox was gone before its create was done.
@@ -29,8 +32,10 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 	if err != nil {
 		return e2b.Sandbox{}, err
 	}
-	if err := x.canRestrict(ctx, n.Namespace, n.Pool, n.Egress); err != nil {
-		return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, err)
+	for _, pool := range x.poolsOf(n) {
+		if err := x.canRestrict(ctx, n.Namespace, pool.Name, n.Egress); err != nil {
+			return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, err)
+		}
 	}
 	var made *v1alpha1.Sandbox // written by the flight, which is over when Activate returns
 	m.Ready = func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
@@ -48,7 +53,7 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 		return err
 	}
 	err = x.wake.Activate(ctx, activation.Request{
-		ID: n.ID, Namespace: n.Namespace, Pool: n.Pool, Team: n.Team, New: true, Make: m,
+		ID: n.ID, Namespace: n.Namespace, Env: n.SandboxEnv, Pool: n.Pool, Team: n.Team, New: true, Make: m,
 	})
 	switch {
 	case err != nil:
@@ -65,15 +70,34 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 	return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, x.createError(err))
 }
 
-// makeOf checks that the pool can back such a sandbox, and says what it is.
-func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
-	pool, ok := x.index.Pool(n.Namespace, n.Pool)
-	if !ok || pool.Deleting {
-		return nil, e2b.Invalidf("there is no pool %s", n.Pool)
+// poolsOf are the pools that may give the sandbox its pod: that which is named, or the
+// members of the env.
+func (x *Backend) poolsOf(n e2b.NewSandbox) []index.PoolInfo {
+	if n.SandboxEnv == "" {
+		pool, ok := x.index.Pool(n.Namespace, n.Pool)
+		if !ok || pool.Deleting {
+			return nil
+		}
+		return []index.PoolInfo{pool}
 	}
+	var all []index.PoolInfo
+	for _, m := range x.index.Members(n.Namespace, n.SandboxEnv) {
+		all = append(all, m.PoolInfo)
+	}
+	return all
+}
+
+// makeOf checks that the pool, or an env's members, which are all of one template, can
+// back such a sandbox, and says what it is.
+func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
+	pools := x.poolsOf(n)
+	if len(pools) == 0 {
+		return nil, e2b.Invalidf("there is no pool for template %s", cmp.Or(n.SandboxEnv, n.Pool))
+	}
+	pool := pools[0]
 	if t := x.index.Template(pool); t == nil || !v1alpha1.RunsSandboxd(&t.Template.Spec) {
 		return nil, e2b.Invalidf("pool %s does not run sandboxd: no container of its template has the port %d",
-			n.Pool, v1alpha1.SandboxdPort)
+			pool.Name, v1alpha1.SandboxdPort)
 	}
 	if now := time.Now(); !possibleEnd(now, n.EndAt) {
 		return nil, e2b.Invalidf("it cannot end at %s", n.EndAt.UTC().Format(time.RFC3339))
@@ -90,7 +114,7 @@ func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 		m.Timeouts.AutoResume = v1alpha1.AutoResumeWithMemory
 	}
 	// Users of E2B expect no end before the timeout. A pool may still ask for one.
-	if pool.Spec.IdleTimeout == nil {
+	if !slices.ContainsFunc(pools, func(p index.PoolInfo) bool { return p.Spec.IdleTimeout != nil }) {
 		m.Timeouts.Idle = &metav1.Duration{}
 	}
 	return m, nil

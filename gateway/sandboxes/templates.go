@@ -13,8 +13,9 @@ import (
 // maxLifetime is how long after its start a sandbox of the REST API may end.
 const maxLifetime = 24 * time.Hour
 
-// Templates are the pools as users of the REST API see them, from the index: a
-// pool is a template of its name, and of the aliases in its annotation.
+// Templates are the envs and pools as users of the REST API see them, from the index:
+// an env is a template of its name, and so is a pool that is no member of an env, and of
+// the aliases in its annotation. A member can be named all the same.
 type Templates struct {
 	index *index.Index
 	node  *NodeSize
@@ -25,9 +26,12 @@ func NewTemplates(x *index.Index, node *NodeSize) *Templates { return &Templates
 
 var _ e2b.Templates = (*Templates)(nil)
 
-// Template implements e2b.Templates. A pool's own name comes before the aliases
-// of others; of several pools with one alias the oldest has it.
+// Template implements e2b.Templates. An env comes before a pool, a pool's own name
+// before the aliases of others; of several pools with one alias the oldest has it.
 func (t *Templates) Template(namespace, name string) (e2b.Template, bool) {
+	if env, ok := t.index.Env(namespace, name); ok && !env.Deleting {
+		return t.describeEnv(env), true
+	}
 	if pool, ok := t.index.Pool(namespace, name); ok && !pool.Deleting {
 		return t.describe(pool), true
 	}
@@ -39,11 +43,27 @@ func (t *Templates) Template(namespace, name string) (e2b.Template, bool) {
 	return e2b.Template{}, false
 }
 
-// Templates implements e2b.Templates: the pools that run sandboxd, oldest first.
-// From others no sandbox can be created here, only claimed by a first request.
+// Templates implements e2b.Templates: the envs and pools that run sandboxd, envs first,
+// then oldest first. From others no sandbox can be created here, only claimed by a first
+// request.
 func (t *Templates) Templates(namespace string) []e2b.Template {
 	all := []e2b.Template{}
+	members := map[string]bool{}
+	for _, env := range t.index.Envs() {
+		if env.Namespace != namespace || env.Deleting {
+			continue
+		}
+		for _, m := range t.index.Members(namespace, env.Name) {
+			members[m.Name] = true
+		}
+		if spec := t.templateOf(env); spec != nil && v1alpha1.RunsSandboxd(&spec.Template.Spec) {
+			all = append(all, t.describeEnv(env))
+		}
+	}
 	for _, pool := range t.pools(namespace) {
+		if members[pool.Name] {
+			continue
+		}
 		if spec := t.index.Template(pool); spec != nil && v1alpha1.RunsSandboxd(&spec.Template.Spec) {
 			all = append(all, t.describe(pool))
 		}
@@ -61,6 +81,23 @@ func (t *Templates) pools(namespace string) []index.PoolInfo {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return all
+}
+
+// templateOf is what the pods of the env's members are made from: a pool that owns its
+// env may have a template of its own.
+func (t *Templates) templateOf(env index.EnvInfo) *v1alpha1.SandboxTemplateSpec {
+	if members := t.index.Members(env.Namespace, env.Name); len(members) > 0 {
+		return t.index.Template(members[0].PoolInfo)
+	}
+	return t.index.TemplateNamed(env.Spec.TemplateRef.Name)
+}
+
+func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
+	z := t.node.of(t.templateOf(env))
+	return e2b.Template{
+		ID: env.Name, SandboxEnv: env.Name, CreatedAt: env.CreatedAt, MaxLifetime: maxLifetime,
+		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
+	}
 }
 
 func (t *Templates) describe(pool index.PoolInfo) e2b.Template {

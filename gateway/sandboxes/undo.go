@@ -86,7 +86,7 @@ func (x *Backend) buryOnce(ctx context.Context, n e2b.NewSandbox) error {
 	}
 	s := &v1alpha1.Sandbox{}
 	s.Name, s.Finalizers = n.ID, []string{v1alpha1.FinalizerSandbox}
-	s.Spec.Namespace, s.Spec.Pool, s.Spec.Team = n.Namespace, n.Pool, n.Team
+	s.Spec.Namespace, s.Spec.Env, s.Spec.Pool, s.Spec.Team = n.Namespace, n.SandboxEnv, n.Pool, n.Team
 	s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndCanceled, Message: message, At: metav1.Now()}
 	return x.api.Create(ctx, s)
 }

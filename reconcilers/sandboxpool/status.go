@@ -77,7 +77,7 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	case pool.Spec.Replicas == 0 && out.waiting == 0:
 		available.Reason, available.Message = "NoReplicas", "the pool is asked for no idle pods"
 	case out.scaling.full:
-		available.Reason, available.Message = "MaxPods", fmt.Sprintf("all %d pods that maxPods allows are in use", pool.Spec.MaxPods)
+		available.Reason, available.Message = v1alpha1.PoolReasonMaxPods, fmt.Sprintf("all %d pods that maxPods allows are in use", pool.Spec.MaxPods)
 	default:
 		available.Reason, available.Message = "NoIdlePod", "no pod is idle and Ready"
 	}
@@ -90,7 +90,7 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	case out.scaling.create > 0 || c.warming > 0:
 		scaling = condition(v1alpha1.PoolConditionScaling, true, "ScalingUp", "pods are being made or are warming")
 	case out.scaling.full:
-		scaling.Reason, scaling.Message = "MaxPods", "maxPods leaves no room for more pods"
+		scaling.Reason, scaling.Message = v1alpha1.PoolReasonMaxPods, "maxPods leaves no room for more pods"
 	case len(c.waiting) > 0:
 		scaling.Reason, scaling.Message = "AddressBusy", fmt.Sprintf("%d more pods wait for addresses that gateways may still route to", len(c.waiting))
 	}

@@ -1,0 +1,134 @@
+package index
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// EnvInfo is what is known of a SandboxEnv.
+type EnvInfo struct {
+	Namespace, Name string
+	UID             types.UID
+	CreatedAt       time.Time
+	// Deleting: the env is on its way out; nothing should be claimed from it.
+	Deleting bool
+	// Owner is the UID of the pool that owns the env; empty if none does.
+	Owner types.UID
+	// Spec is shared: do not change it.
+	Spec *v1alpha1.SandboxEnvSpec
+}
+
+// Access says what a first request must show; empty means that nobody may claim by
+// just sending a request.
+func (e EnvInfo) Access() v1alpha1.FirstRequestAccess {
+	if e.Spec == nil || e.Spec.FirstRequest == nil || e.Deleting {
+		return ""
+	}
+	return e.Spec.FirstRequest.Access
+}
+
+// Member is a pool of an env, and what the env says of it.
+type Member struct {
+	PoolInfo
+	Config v1alpha1.EnvMemberConfig
+}
+
+// Env returns an env by name; false if the watch knows of none.
+func (x *Index) Env(namespace, name string) (EnvInfo, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	e, ok := x.envs[poolKey{namespace, name}]
+	return e, ok
+}
+
+// Envs returns all envs, in no order.
+func (x *Index) Envs() []EnvInfo {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := make([]EnvInfo, 0, len(x.envs))
+	for _, e := range x.envs {
+		all = append(all, e)
+	}
+	return all
+}
+
+// Members returns the pools that claims of the env may go to, in the env's order: those
+// of its members that this cluster has, that belong to the env or the env to them, and
+// that are there to stay. An env that is unknown or being deleted has none.
+func (x *Index) Members(namespace, env string) []Member {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	e, ok := x.envs[poolKey{namespace, env}]
+	if !ok || e.Deleting {
+		return nil
+	}
+	var all []Member
+	for _, c := range e.Spec.Clusters {
+		for _, m := range c.Members {
+			p, ok := x.pools[poolKey{namespace, m.Name}]
+			if ok && !p.Deleting && p.inCluster(c.ClusterID) && (p.Owner == e.UID || e.Owner == p.UID) {
+				all = append(all, Member{p, m.Config})
+			}
+		}
+	}
+	return all
+}
+
+func (x *Index) envStore() *store {
+	return &store{
+		kind: "envs",
+		read: func(obj any) (string, func(), error) {
+			o, ok := obj.(*v1alpha1.SandboxEnv)
+			if !ok {
+				return "", nil, unexpected(obj)
+			}
+			return o.Namespace + "/" + o.Name, func() { x.setEnv(o) }, nil
+		},
+		gone:     x.removeEnv,
+		keys:     x.envKeys,
+		progress: func(uint64) {},
+	}
+}
+
+func (x *Index) setEnv(o *v1alpha1.SandboxEnv) {
+	info := EnvInfo{
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, CreatedAt: o.CreationTimestamp.Time,
+		Deleting: o.DeletionTimestamp != nil, Owner: ownerOf(o), Spec: &o.Spec,
+	}
+	x.mu.Lock()
+	x.envs[poolKey{o.Namespace, o.Name}] = info
+	x.mu.Unlock()
+	x.hooks.EnvChanged(o.Namespace, o.Name, true)
+}
+
+// removeEnv removes the env of the store's key, namespace/name.
+func (x *Index) removeEnv(key string) {
+	namespace, name, _ := strings.Cut(key, "/")
+	x.mu.Lock()
+	delete(x.envs, poolKey{namespace, name})
+	x.mu.Unlock()
+	x.hooks.EnvChanged(namespace, name, false)
+}
+
+func (x *Index) envKeys() []string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	keys := make([]string, 0, len(x.envs))
+	for k := range x.envs {
+		keys = append(keys, k.namespace+"/"+k.name)
+	}
+	return keys
+}
+
+// ownerOf is the UID of the object's controller; empty if it has none.
+func ownerOf(o metav1.Object) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		return owner.UID
+	}
+	return ""
+}

@@ -1,0 +1,97 @@
+package index
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// Claims of an env go to its own pools of this cluster, and to no other of a member's
+// name.
+func TestMembersOfAnEnv(t *testing.T) {
+	var changed []bool
+	x := New(Options{Hooks: Hooks{EnvChanged: func(namespace, name string, exists bool) {
+		if namespace == "n" && name == "e" {
+			changed = append(changed, exists)
+		}
+	}}})
+	yes := true
+	ownedBy := func(kind string, uid types.UID) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: "x", UID: uid, Controller: &yes}}
+	}
+	pool := func(name string, change ...func(*v1alpha1.SandboxPool)) {
+		p := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n", Name: name, UID: types.UID("uid-" + name), OwnerReferences: ownedBy("SandboxEnv", "env"), Annotations: map[string]string{},
+		}}
+		for _, f := range change {
+			f(p)
+		}
+		x.setPool(p)
+	}
+	now := metav1.Now()
+	pool("own")
+	pool("stranger", func(p *v1alpha1.SandboxPool) { p.OwnerReferences = nil })
+	pool("others", func(p *v1alpha1.SandboxPool) { p.OwnerReferences = ownedBy("SandboxEnv", "another") })
+	pool("going", func(p *v1alpha1.SandboxPool) { p.DeletionTimestamp = &now })
+	pool("draining", func(p *v1alpha1.SandboxPool) { p.Annotations[v1alpha1.AnnotationDraining] = "2026" })
+	pool("removed") // owned, and no member any more
+	pool("elsewhere", func(p *v1alpha1.SandboxPool) { p.Annotations[v1alpha1.AnnotationCluster] = "remote" })
+	until := metav1.NewTime(time.Now().Add(time.Hour).Truncate(time.Second))
+	pool("full", func(p *v1alpha1.SandboxPool) {
+		p.Annotations[v1alpha1.AnnotationCluster] = "local"
+		p.Status.AutoScaling = &v1alpha1.PoolAutoScaling{SaturatedUntil: &until}
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolConditionAvailable, Status: metav1.ConditionFalse, Reason: v1alpha1.PoolReasonMaxPods}}
+	})
+	env := &v1alpha1.SandboxEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "e", UID: "env"}}
+	env.Spec.FirstRequest = &v1alpha1.FirstRequest{Access: v1alpha1.AccessPublic}
+	local := v1alpha1.EnvCluster{ClusterID: "local"}
+	for i, name := range []string{"own", "stranger", "others", "going", "draining", "missing", "elsewhere", "full"} {
+		local.Members = append(local.Members, v1alpha1.EnvMember{Name: name, Config: v1alpha1.EnvMemberConfig{Priority: int32(i)}}) //nolint:gosec // small
+	}
+	env.Spec.Clusters = []v1alpha1.EnvCluster{local}
+	x.setEnv(env)
+	names := func(namespace, env string) []string {
+		var all []string
+		for _, m := range x.Members(namespace, env) {
+			all = append(all, m.Name)
+		}
+		return all
+	}
+	if got := names("n", "e"); !slices.Equal(got, []string{"own", "full"}) {
+		t.Errorf("members %v", got)
+	}
+	full := x.Members("n", "e")[1]
+	if !full.Full || !full.SaturatedUntil.Equal(until.Time) || full.Config.Priority != 7 {
+		t.Errorf("%+v", full)
+	}
+	if info, ok := x.Env("n", "e"); !ok || info.Access() != v1alpha1.AccessPublic || len(x.Envs()) != 1 {
+		t.Errorf("the env is %+v, %v", info, ok)
+	}
+	if got := append(names("n", "none"), names("other", "e")...); len(got) != 0 {
+		t.Errorf("an env that there is not has %v", got)
+	}
+
+	// An env that was made for a pool belongs to it.
+	env.OwnerReferences = ownedBy("SandboxPool", "uid-stranger")
+	x.setEnv(env)
+	if got := names("n", "e"); !slices.Equal(got, []string{"own", "stranger", "full"}) {
+		t.Errorf("members of an adopted env %v", got)
+	}
+	env.DeletionTimestamp = &now
+	x.setEnv(env)
+	if info, _ := x.Env("n", "e"); len(names("n", "e")) != 0 || info.Access() != "" {
+		t.Error("an env that is being deleted has members")
+	}
+	x.removeEnv("n/e")
+	if _, ok := x.Env("n", "e"); ok || len(x.envKeys()) != 0 {
+		t.Error("an env that is gone is known")
+	}
+	if !slices.Equal(changed, []bool{true, true, true, false}) {
+		t.Errorf("the hook was told %v", changed)
+	}
+}
