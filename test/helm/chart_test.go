@@ -175,7 +175,8 @@ func (c *cluster) uninstall(t *testing.T) {
 	var left []string
 	for line := range strings.Lines(c.kubectl(t, "get", "deployments,pods,services,cronjobs,jobs,serviceaccounts,roles,rolebindings,clusterroles,"+
 		"clusterrolebindings,poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,namespaces", "-A", "-o", "name")) {
-		if name := strings.TrimSpace(line); strings.Contains(name, "sandlane") && !strings.HasPrefix(name, "namespace/") {
+		if name := strings.TrimSpace(line); strings.Contains(name, "sandlane") && !strings.HasPrefix(name, "namespace/") &&
+			!strings.Contains(name, "/sandlane-tenant") { // the team's release stays
 			left = append(left, name)
 		}
 	}
