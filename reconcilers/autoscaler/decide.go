@@ -14,6 +14,9 @@ import (
 // exceed the group's maximum the maximum counts.
 func Decide(s Snapshot) Decision {
 	g := group{s: s, next: make([]MemberDecision, len(s.Members))}
+	for _, m := range s.Members {
+		g.total += m.Replicas
+	}
 	for i, m := range s.Members {
 		g.next[i] = MemberDecision{Name: m.Name, Replicas: m.Replicas, State: bookkeep(m, s.Now, s.Policy.SaturationCooldown)}
 	}
@@ -56,19 +59,16 @@ func bookkeep(m Member, now time.Time, saturation time.Duration) State {
 type group struct {
 	s    Snapshot
 	next []MemberDecision
+	// total is the sum of next's replicas: set keeps it.
+	total int
 }
 
-func (g *group) sum() int {
-	n := 0
-	for i := range g.next {
-		n += g.next[i].Replicas
-	}
-	return n
-}
+func (g *group) sum() int { return g.total }
 
 // set changes a member's replicas.
 func (g *group) set(i, replicas int, reason Reason) {
 	if replicas != g.next[i].Replicas {
+		g.total += replicas - g.next[i].Replicas
 		g.next[i].Replicas, g.next[i].Reason = replicas, reason
 	}
 }
