@@ -3,10 +3,12 @@
 Every second request names a sandbox or alias that there is; of those that make a
 sandbox it is every sixth, since each costs a pod, and it has no key of idempotency,
 which another may have used before. Sandboxes that requests make are ended at
-once. Schemathesis loads it by SCHEMATHESIS_HOOKS.
+once. The sandbox is paused before a request that resumes it, and resumed before all
+others but pauses. Schemathesis loads it by SCHEMATHESIS_HOOKS.
 """
 
 import itertools
+import json
 import os
 import urllib.error
 import urllib.request
@@ -15,6 +17,7 @@ import schemathesis
 
 SANDBOX = os.environ["SANDBOX_ID"]
 every, creates = itertools.count(), itertools.count()
+paused = False
 
 
 @schemathesis.hook
@@ -26,27 +29,50 @@ def before_call(context, case, kwargs):
         return
     if "sandboxID" in case.path_parameters and case.operation.method != "delete":
         case.path_parameters["sandboxID"] = SANDBOX
-        if case.path.endswith("/timeout"):
+        if paused and not case.path.endswith(("/pause", "/resume", "/connect")):
+            ask("POST", f"/sandboxes/{SANDBOX}/connect", {"timeout": 3600})
+            note_paused(False)
+        elif case.path.endswith("/resume"):
+            ask("POST", f"/sandboxes/{SANDBOX}/pause", may_be=409)  # it is paused already
+            note_paused(True)
+        if case.path.endswith(("/timeout", "/connect", "/resume")):
             keep(case.body)
     if "alias" in case.path_parameters:
         case.path_parameters["alias"] = "base"
 
 
 def keep(body):
-    """Lets no timeout end the sandbox that the other requests are about."""
-    if isinstance(body, dict) and type(body.get("timeout")) is int and 0 <= body["timeout"] < 600:
-        body["timeout"] += 600
+    """Lets no timeout end the sandbox that the other requests are about. A paused one
+    that is resumed without a timeout has a short one."""
+    if not isinstance(body, dict):
+        return
+    timeout = body.get("timeout", 0)
+    if type(timeout) is int and 0 <= timeout < 600:
+        body["timeout"] = timeout + 600
 
 
 @schemathesis.hook
 def after_call(context, case, response):
-    if response.status_code != 201:
-        return
+    if case.path_parameters.get("sandboxID") == SANDBOX and response.status_code < 300:
+        if case.path.endswith("/pause"):
+            note_paused(True)
+        elif case.path.endswith(("/resume", "/connect")):
+            note_paused(False)
+    elif response.status_code == 201:
+        ask("DELETE", f"/sandboxes/{response.json()['sandboxID']}", may_be=404)  # the answer to a create that was repeated
+
+
+def note_paused(now):
+    global paused
+    paused = now
+
+
+def ask(method, path, body=None, may_be=None):
     request = urllib.request.Request(
-        f"{os.environ['E2B_API_URL']}/sandboxes/{response.json()['sandboxID']}",
-        method="DELETE", headers={"X-API-KEY": os.environ["E2B_API_KEY"]})
+        os.environ["E2B_API_URL"] + path, method=method, data=None if body is None else json.dumps(body).encode(),
+        headers={"X-API-KEY": os.environ["E2B_API_KEY"], "Content-Type": "application/json"})
     try:
         urllib.request.urlopen(request, timeout=30).close()
     except urllib.error.HTTPError as err:
-        if err.code != 404:  # the answer to a create that was repeated
+        if err.code != may_be:
             raise
