@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,9 +199,9 @@ func TestTrackerForgetsAPoolThatIsGone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPI(t, nil)
 				tracker := NewTracker(a.client(), 0)
-				exists := true
+				var gone atomic.Bool
 				if known {
-					tracker.Known(func(types.NamespacedName) (string, bool) { return "", exists })
+					tracker.Known(func(types.NamespacedName) (string, bool) { return "", !gone.Load() })
 				}
 				defer run(t, tracker)()
 				tracker.Bump(key)
@@ -210,7 +211,7 @@ func TestTrackerForgetsAPoolThatIsGone(t *testing.T) {
 				if err := a.c.Delete(t.Context(), pool); err != nil {
 					t.Fatal(err)
 				}
-				exists = false
+				gone.Store(true)
 				if !known {
 					tracker.Bump(key)
 				}
