@@ -2,6 +2,7 @@ package reconcilers_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -85,10 +86,11 @@ func TestRemovedMemberDrains(t *testing.T) {
 	}
 	w.awaitGone(pod)
 	kubetest.Eventually(t, soon, "the drained pool gone", func() error {
-		if err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "a"}, &v1alpha1.SandboxPool{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v", err)
+		err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "a"}, &v1alpha1.SandboxPool{})
+		if err == nil {
+			return errors.New("it is there")
 		}
-		return nil
+		return client.IgnoreNotFound(err)
 	})
 	kubetest.Eventually(t, soon, "the status", func() error {
 		for _, m := range w.getEnv("e").Status.Clusters[0].ObservedMembers {

@@ -55,7 +55,7 @@ var errElsewhere = errors.New("another member of the env is to serve")
 // meanwhile, and only then joins another. So there is one claim for an ID at a time.
 func (f *flight) claimOfEnv(b *binder, env string) error {
 	tried := map[string]bool{}
-	var last error = ErrPoolNotFound
+	last := ErrPoolNotFound
 	for {
 		next := f.nextMember(env, tried)
 		if next == "" {

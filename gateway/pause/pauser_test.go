@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -45,7 +46,7 @@ func TestPauseOfWhatDoesNotRun(t *testing.T) {
 		"paused already": {Binding: bound, Paused: true},
 		"being released": {Binding: bound, Release: &v1alpha1.Release{}},
 	} {
-		if err := p.Pause(t.Context(), &v1alpha1.Sandbox{Spec: spec}); err != ErrNotRunning {
+		if err := p.Pause(t.Context(), &v1alpha1.Sandbox{Spec: spec}); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -59,6 +59,8 @@ func RecordWithoutPod(podName string, end *v1alpha1.End) *v1alpha1.StopRecord {
 	return record
 }
 
+// WrittenRecord returns what the pod's stop annotation says; nil if it has none that can
+// be read.
 func WrittenRecord(pod *corev1.Pod) *v1alpha1.StopRecord {
 	record := &v1alpha1.StopRecord{}
 	if json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationStop]), record) != nil || record.StopReason == "" {
