@@ -97,7 +97,7 @@ func (c *cluster) killController(t *testing.T) {
 // roll upgrades the release with a change of one Deployment's pods.
 func (c *cluster) roll(t *testing.T, value string) {
 	t.Helper()
-	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "-f", testdata(t, "values.yaml"), "--set", value, "--wait", "--timeout", "180s")
+	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "--reuse-values", "--set", value, "--wait", "--timeout", "180s")
 }
 
 // No request fails while gateways are replaced.

@@ -8,7 +8,7 @@ import e2b
 sandbox = e2b.Sandbox.create(timeout=300)
 try:
     try:
-        sandbox.commands.run("tail /dev/zero", timeout=60)
+        sandbox.commands.run("s=x; while :; do s=$s$s; done", timeout=60)
     except e2b.CommandExitException as error:
         said = f"{error} {error.error} {error.exit_code}"
         assert "out of memory" in said, said
