@@ -48,7 +48,7 @@ func (d *demand) change(pool *v1alpha1.SandboxPool, how func(*demand)) {
 	d.mu.Lock()
 	how(d)
 	d.mu.Unlock()
-	d.woken <- event.GenericEvent{Object: pool}
+	d.woken <- event.GenericEvent{Object: pool.DeepCopy()} // the test goes on with pool
 }
 
 // TestPoolServesWaitingClaims: a pool without replicas makes a pod for each claim that
