@@ -20,8 +20,7 @@ func (p pools) Pool(namespace, name string) (v1alpha1.FirstRequestAccess, bool) 
 
 // Env implements extproc.Pools.
 func (p pools) Env(namespace, name string) (v1alpha1.FirstRequestAccess, bool) {
-	info, ok := p.index.Env(namespace, name)
-	return info.Access(), ok
+	return p.index.EnvAccess(namespace, name)
 }
 
 // Member implements extproc.Pools.

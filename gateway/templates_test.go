@@ -83,6 +83,9 @@ func TestTemplatesOfEnvs(t *testing.T) {
 	}
 	g := w.gateway()
 	x := sandboxes.NewTemplates(g.index, g.api.node)
+	if env, ok := x.Template(w.ns, "python"); !ok || !env.Pausable {
+		t.Errorf("sandboxes of the env cannot be paused: %+v, %v", env, ok)
+	}
 	for name, want := range map[string][2]string{"python": {"python", ""}, "python-b": {"", "python-b"}, "base": {"", "base"}} {
 		if got, ok := x.Template(w.ns, name); !ok || got.SandboxEnv != want[0] || got.Pool != want[1] || got.ID != name {
 			t.Errorf("%q is %+v, %v", name, got, ok)

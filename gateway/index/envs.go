@@ -23,15 +23,6 @@ type EnvInfo struct {
 	Spec *v1alpha1.SandboxEnvSpec
 }
 
-// Access says what a first request must show; empty means that nobody may claim by
-// just sending a request.
-func (e EnvInfo) Access() v1alpha1.FirstRequestAccess {
-	if e.Spec == nil || e.Spec.FirstRequest == nil || e.Deleting {
-		return ""
-	}
-	return e.Spec.FirstRequest.Access
-}
-
 // Member is a pool of an env, and what the env says of it.
 type Member struct {
 	PoolInfo
@@ -44,6 +35,26 @@ func (x *Index) Env(namespace, name string) (EnvInfo, bool) {
 	defer x.mu.RUnlock()
 	e, ok := x.envs[poolKey{namespace, name}]
 	return e, ok
+}
+
+// EnvAccess says what a first request for a new sandbox of an env must show; empty means
+// that no request makes one. What the env of an adopted pool says of it is a copy, which
+// may be behind: the pool's own word counts, and none if the pool is not there.
+func (x *Index) EnvAccess(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool) {
+	e, ok := x.Env(namespace, name)
+	if !ok || e.Deleting {
+		return "", ok
+	}
+	if e.Owner != "" { // the env has the pool's name
+		if p, _ := x.Pool(namespace, name); p.UID == e.Owner {
+			return p.Access(), true
+		}
+		return "", true
+	}
+	if e.Spec.FirstRequest == nil {
+		return "", true
+	}
+	return e.Spec.FirstRequest.Access, true
 }
 
 // Envs returns all envs, in no order.

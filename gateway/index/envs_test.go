@@ -69,8 +69,8 @@ func TestMembersOfAnEnv(t *testing.T) {
 	if !full.Full || !full.SaturatedUntil.Equal(until.Time) || full.Config.Priority != 7 {
 		t.Errorf("%+v", full)
 	}
-	if info, ok := x.Env("n", "e"); !ok || info.Access() != v1alpha1.AccessPublic || len(x.Envs()) != 1 {
-		t.Errorf("the env is %+v, %v", info, ok)
+	if access, ok := x.EnvAccess("n", "e"); !ok || access != v1alpha1.AccessPublic || len(x.Envs()) != 1 {
+		t.Errorf("a first request must show %q, %v", access, ok)
 	}
 	if got := append(names("n", "none"), names("other", "e")...); len(got) != 0 {
 		t.Errorf("an env that there is not has %v", got)
@@ -84,7 +84,7 @@ func TestMembersOfAnEnv(t *testing.T) {
 	}
 	env.DeletionTimestamp = &now
 	x.setEnv(env)
-	if info, _ := x.Env("n", "e"); len(names("n", "e")) != 0 || info.Access() != "" {
+	if access, _ := x.EnvAccess("n", "e"); len(names("n", "e")) != 0 || access != "" {
 		t.Error("an env that is being deleted has members")
 	}
 	x.removeEnv("n/e")
@@ -94,4 +94,33 @@ func TestMembersOfAnEnv(t *testing.T) {
 	if !slices.Equal(changed, []bool{true, true, true, false}) {
 		t.Errorf("the hook was told %v", changed)
 	}
+}
+
+// What an adopted pool itself asks of a first request counts, whatever its env's copy says.
+func TestAccessOfAnAdoptedPool(t *testing.T) {
+	x := New(Options{})
+	p := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "pool"}}
+	p.Spec.FirstRequest = &v1alpha1.FirstRequest{Access: v1alpha1.AccessAPIKey}
+	env := &v1alpha1.SandboxEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "env", OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(p, v1alpha1.GroupVersion.WithKind("SandboxPool")),
+	}}}
+	env.Spec.FirstRequest = &v1alpha1.FirstRequest{Access: v1alpha1.AccessPublic}
+	x.setEnv(env)
+	want := func(access v1alpha1.FirstRequestAccess, when string) {
+		t.Helper()
+		if got, ok := x.EnvAccess("n", "p"); !ok || got != access {
+			t.Errorf("%s: %q, %v, want %q", when, got, ok, access)
+		}
+	}
+	want("", "before the pool is known")
+	x.setPool(p)
+	want(v1alpha1.AccessAPIKey, "the pool asks for a key")
+	closed := p.DeepCopy()
+	closed.Spec.FirstRequest = nil
+	x.setPool(closed)
+	want("", "the pool takes no first requests")
+	other := p.DeepCopy()
+	other.UID = "another"
+	x.setPool(other)
+	want("", "another pool of that name")
 }

@@ -93,10 +93,12 @@ func (t *Templates) templateOf(env index.EnvInfo) *v1alpha1.SandboxTemplateSpec 
 }
 
 func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
-	z := t.node.of(t.templateOf(env))
+	spec := t.templateOf(env)
+	z := t.node.of(spec)
 	return e2b.Template{
 		ID: env.Name, SandboxEnv: env.Name, CreatedAt: env.CreatedAt, MaxLifetime: maxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
+		Pausable: spec != nil && v1alpha1.Freezable(&spec.Template.Spec),
 	}
 }
 

@@ -48,7 +48,11 @@ func Render(env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, template *v1alp
 func Stamp(pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, template *v1alpha1.SandboxTemplate) *v1alpha1.SandboxPool {
 	next := pool.DeepCopy()
 	had := next.Spec
-	next.Spec = spec(env, member, had.Replicas)
+	replicas := had.Replicas
+	if _, drained := next.Annotations[v1alpha1.AnnotationDraining]; drained { // which took them away
+		replicas = initialReplicas(member.Config)
+	}
+	next.Spec = spec(env, member, replicas)
 	if template == nil {
 		next.Spec.TemplateRef, next.Spec.Template = had.TemplateRef, had.Template
 	}

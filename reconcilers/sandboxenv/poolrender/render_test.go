@@ -173,3 +173,20 @@ func TestStampWithoutTemplate(t *testing.T) {
 		t.Errorf("template %q, %d replicas", next.Spec.TemplateRef.Name, next.Spec.Replicas)
 	}
 }
+
+// A pool that was draining and is a member again begins as a new one: the drain took its
+// replicas away.
+func TestStampAfterADrain(t *testing.T) {
+	env, member, template := full()
+	member.Spec.Replicas = nil
+	member.Config = v1alpha1.EnvMemberConfig{MinReplicas: new(int32(3))}
+	pool, err := Render(env, member, template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.Spec.Replicas = 0
+	metav1.SetMetaDataAnnotation(&pool.ObjectMeta, v1alpha1.AnnotationDraining, "true")
+	if next := Stamp(pool, env, member, template); next.Spec.Replicas != 3 || next.Annotations[v1alpha1.AnnotationDraining] != "" {
+		t.Errorf("%d replicas, annotations %v", next.Spec.Replicas, next.Annotations)
+	}
+}
