@@ -75,11 +75,11 @@ func decide(v view, now time.Time) decision {
 	return d
 }
 
-// pausesInstead: the sandbox runs, and asks to be paused where another would end. One
-// that does not run ends.
+// pausesInstead: the sandbox runs, or is about to go on, and asks to be paused where
+// another would end. One that never ran ends.
 func pausesInstead(v view, d decision) bool {
 	return v.sandbox.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause && d.step == stepNone &&
-		d.phase == v1alpha1.SandboxRunning && v1alpha1.Freezable(&v.pod.Spec)
+		(d.phase == v1alpha1.SandboxRunning || d.phase == v1alpha1.SandboxResuming) && v1alpha1.Freezable(&v.pod.Spec)
 }
 
 // forgetting turns d into what lets a sandbox go that got no pod in time: a first

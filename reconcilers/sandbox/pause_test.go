@@ -145,8 +145,11 @@ func TestPausedAtItsEndTime(t *testing.T) {
 		change func(*v1alpha1.Sandbox, *corev1.Pod)
 		paused bool
 	}{
-		"asks for it":            {func(*v1alpha1.Sandbox, *corev1.Pod) {}, true},
-		"does not":               {func(s *v1alpha1.Sandbox, _ *corev1.Pod) { s.Spec.Timeouts.OnTimeout = v1alpha1.TimeoutKill }, false},
+		"asks for it": {func(*v1alpha1.Sandbox, *corev1.Pod) {}, true},
+		"does not":    {func(s *v1alpha1.Sandbox, _ *corev1.Pod) { s.Spec.Timeouts.OnTimeout = v1alpha1.TimeoutKill }, false},
+		"its resume is not confirmed": {func(s *v1alpha1.Sandbox, _ *corev1.Pod) {
+			s.Spec.PauseMode, s.Status.Phase = v1alpha1.PauseFreeze, v1alpha1.SandboxPaused
+		}, true},
 		"its pod starts":         {func(_ *v1alpha1.Sandbox, pod *corev1.Pod) { setPhase(pod, v1alpha1.PodStarting) }, false},
 		"its pod has no freezer": {func(_ *v1alpha1.Sandbox, pod *corev1.Pod) { pod.Spec.Containers[0].Ports = nil }, false},
 	} {
