@@ -57,6 +57,8 @@ func (f fleet) Watch(ctx context.Context, list client.ObjectList, _ ...client.Li
 			end = &v1alpha1.Sandbox{}
 		case *v1alpha1.SandboxPoolList:
 			end = &v1alpha1.SandboxPool{}
+		case *v1alpha1.SandboxEnvList:
+			end = &v1alpha1.SandboxEnv{}
 		default:
 			end = &v1alpha1.SandboxTemplate{}
 		}
