@@ -58,7 +58,7 @@ func TestPauseAndResume(t *testing.T) {
 	if !s.Spec.Paused || s.Spec.PauseMode != v1alpha1.PauseFreeze || s.Spec.Timeouts.EndAt != nil {
 		t.Errorf("the spec is %+v", s.Spec)
 	}
-	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[freeze %d]", s.Generation) {
+	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d freeze %d]", s.Generation-1, s.Generation) {
 		t.Errorf("the freezer was asked to %s", got)
 	}
 	if a := g.lookup(id); a != extproc.IDPaused || g.cache.Get(id) != nil {
@@ -160,7 +160,7 @@ func TestFailedPauseIsUndone(t *testing.T) {
 	w, d, g, _, id := made(t)
 	end := w.sandbox(id).Spec.Timeouts.EndAt
 	d.mu.Lock()
-	d.orderStatus = http.StatusInternalServerError
+	d.freezeStatus = http.StatusInternalServerError
 	d.mu.Unlock()
 	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id); err == nil {
 		t.Fatal("it succeeds")
@@ -169,7 +169,7 @@ func TestFailedPauseIsUndone(t *testing.T) {
 	if s.Spec.Paused || s.Spec.Timeouts.EndAt == nil || !s.Spec.Timeouts.EndAt.Equal(end) {
 		t.Errorf("the spec is %+v", s.Spec)
 	}
-	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d]", s.Generation) {
+	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d unfreeze %d]", s.Generation-2, s.Generation) {
 		t.Errorf("the freezer was asked to %s", got)
 	}
 }
@@ -198,6 +198,25 @@ func TestUnfreezablePods(t *testing.T) {
 	}
 }
 
+// A freezer that cannot freeze, or does not answer, is noticed before anything is
+// written.
+func TestPauseAsksFirst(t *testing.T) {
+	w, d, g, _, id := made(t)
+	generation := w.sandbox(id).Generation
+	for status, want := range map[int]error{
+		http.StatusUnauthorized: e2b.ErrInvalid, http.StatusNotImplemented: e2b.ErrInvalid,
+		http.StatusAccepted: e2b.ErrNotRunning, http.StatusInternalServerError: e2b.ErrUnanswered,
+	} {
+		d.mu.Lock()
+		d.unfreezeStatus = status
+		d.mu.Unlock()
+		wantError(t, fmt.Sprint(status), g.api.sandboxes.Pause(t.Context(), w.ns, id), want)
+		if s := w.sandbox(id); s.Generation != generation || s.Spec.PauseMode != "" || len(d.carriedOut()) != 0 {
+			t.Errorf("%d: the spec is %+v, the freezer was asked to %v", status, s.Spec, d.carriedOut())
+		}
+	}
+}
+
 // An order of the controller is carried out only for the sandbox that it is about.
 func TestQuiesce(t *testing.T) {
 	w, d, g, _, id := made(t)
@@ -216,11 +235,12 @@ func TestQuiesce(t *testing.T) {
 		change(&wrong)
 		wantError(t, what, q.Quiesce(t.Context(), wrong), controlplane.ErrMoved)
 	}
-	if n := len(d.carriedOut()); n != 1 {
+	before := len(d.carriedOut())
+	if before != 2 {
 		t.Errorf("the freezer was asked to %v", d.carriedOut())
 	}
 	wantError(t, "the right one", q.Quiesce(t.Context(), right), nil)
-	if n := len(d.carriedOut()); n != 2 {
+	if n := len(d.carriedOut()); n != before+1 {
 		t.Errorf("the freezer was asked to %v", d.carriedOut())
 	}
 }
@@ -256,7 +276,7 @@ func TestWake(t *testing.T) {
 	if s.Spec.Paused || s.Generation != generation+1 || s.Spec.Timeouts.EndAt == nil || s.Spec.Timeouts.EndAt.Sub(begun.Add(10*time.Minute)).Abs() > 10*time.Second {
 		t.Errorf("generation %d, then %d: %+v", generation, s.Generation, s.Spec)
 	}
-	if orders := d.carriedOut(); len(orders) != 2 {
+	if orders := d.carriedOut(); len(orders) != 3 {
 		t.Errorf("the freezer was asked to %v", orders)
 	}
 	if err := g.route(t, w, n.ID); err != nil || g.cache.Get(n.ID) == nil {
@@ -274,7 +294,7 @@ func TestWakeOfWhatDoesNot(t *testing.T) {
 	if err := (activator{g.wake, g.own.pauser}).Activate(t.Context(), r); err != nil {
 		t.Error(err)
 	}
-	if s := w.sandbox(id); !s.Spec.Paused || len(d.carriedOut()) != 1 {
+	if s := w.sandbox(id); !s.Spec.Paused || len(d.carriedOut()) != 2 {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, d.carriedOut())
 	}
 }

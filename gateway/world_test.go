@@ -140,11 +140,11 @@ type sandboxd struct {
 
 	mu    sync.Mutex // guards the rest
 	inits []initBody
-	// orders are those that it has carried out, generation the last one's, and
-	// orderStatus, unless 0, answers the next ones.
-	orders      []string
-	generation  int
-	orderStatus int
+	// orders are those that it has carried out, generation the last one's. Unless 0,
+	// freezeStatus answers freezes, and unfreezeStatus unfreezes.
+	orders                       []string
+	generation                   int
+	freezeStatus, unfreezeStatus int
 }
 
 type initBody struct {
@@ -198,8 +198,10 @@ func (d *sandboxd) order(rw http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil || r.Header.Get("Sandlane-Init-Signature") == "":
 		rw.WriteHeader(http.StatusUnauthorized)
-	case d.orderStatus != 0 && r.URL.Path == "/freeze":
-		rw.WriteHeader(d.orderStatus)
+	case d.freezeStatus != 0 && r.URL.Path == "/freeze":
+		rw.WriteHeader(d.freezeStatus)
+	case d.unfreezeStatus != 0 && r.URL.Path == "/unfreeze":
+		rw.WriteHeader(d.unfreezeStatus)
 	case generation < d.generation:
 		rw.WriteHeader(http.StatusConflict)
 	default:

@@ -89,10 +89,6 @@ func TestOrdersAreSigned(t *testing.T) {
 			t.Errorf("generation %d: %d", generation, status)
 		}
 	}
-	before := newAgent(t, g.options(Options{Freezer: f}))
-	if status := g.order(before, "freeze", 7); status != 409 {
-		t.Errorf("before /init: %d", status)
-	}
 	open := newAgent(t, Options{Freezer: f})
 	if status := g.order(open, "freeze", 7); status != 401 {
 		t.Errorf("without a key: %d", status)
@@ -104,6 +100,32 @@ func TestOrdersAreSigned(t *testing.T) {
 	}
 	if len(f.asked) != 0 {
 		t.Errorf("the freezer was asked to %v", f.asked)
+	}
+}
+
+// Before /init nothing can be frozen, which is not the answer to an order that is too
+// old; an unfreeze is taken, or a gateway that asks before it initialises could not go on,
+// and counts against older freezes.
+func TestOrdersBeforeInit(t *testing.T) {
+	g, f := newGateway("pod-1"), &stubFreezer{}
+	a := newAgent(t, g.options(Options{Freezer: f}))
+	for i, c := range []struct {
+		order      string
+		generation int64
+		status     int
+	}{{"freeze", 7, 412}, {"unfreeze", 7, 202}, {"unfreeze", 6, 409}, {"freeze", 8, 412}, {"unfreeze", 7, 202}} {
+		if status := g.order(a, c.order, c.generation); status != c.status {
+			t.Errorf("%d: %s of generation %d: %d, want %d", i, c.order, c.generation, status, c.status)
+		}
+	}
+	g.init(a, 204, "", `{}`)
+	for _, generation := range []int64{6, 7} {
+		if status := g.order(a, "freeze", generation); status != 409 {
+			t.Errorf("freeze of generation %d: %d", generation, status)
+		}
+	}
+	if status := g.order(a, "freeze", 8); status != 204 || len(f.asked) != 1 {
+		t.Errorf("freeze: %d, the freezer was asked to %v", status, f.asked)
 	}
 }
 

@@ -29,6 +29,7 @@ const freezeTimeout = 1500 * time.Millisecond
 var (
 	errNoFreezer = errors.New("this sandbox cannot be frozen: sandboxd is not below its own first process of a container")
 	errOlder     = errors.New("a newer order was given already")
+	errNotInit   = errors.New("the sandbox is not initialised")
 )
 
 // rest freezes and unfreezes the sandbox, in this order:
@@ -144,16 +145,26 @@ func (x *rest) guard(next http.Handler) http.Handler {
 	})
 }
 
-// order serves an order of the control plane.
+// order serves an order of the control plane. Before /init nothing runs: a freeze is
+// refused then (412), and an unfreeze is remembered alone (202).
 func (s *Server) order(caller *caller, name string, carryOut func(context.Context, int64) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		generation, ok := caller.Order(w, r, name)
 		if !ok {
 			return
 		}
-		switch err := carryOut(r.Context(), generation); {
+		initialised := caller.Initialised()
+		err := errNotInit
+		if initialised || name != "freeze" {
+			err = carryOut(r.Context(), generation)
+		}
+		switch {
+		case err == nil && !initialised:
+			w.WriteHeader(http.StatusAccepted)
 		case err == nil:
 			w.WriteHeader(http.StatusNoContent)
+		case errors.Is(err, errNotInit):
+			access.Error(w, http.StatusPreconditionFailed, err.Error())
 		case errors.Is(err, errNoFreezer):
 			access.Error(w, http.StatusNotImplemented, err.Error())
 		case errors.Is(err, errOlder):

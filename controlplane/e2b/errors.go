@@ -77,6 +77,8 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return notFound(callOf(r).sandboxID)
 	case errors.Is(err, ErrNotRunning):
 		return refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is not running: it is paused already, or is being started, paused or ended", callOf(r).sandboxID))
+	case errors.Is(err, ErrUnanswered):
+		return &refusal{status: http.StatusServiceUnavailable, message: "The sandbox does not answer.", retryAfter: time.Second}
 	case errors.Is(err, ErrNoCapacity):
 		return &refusal{status: http.StatusServiceUnavailable, message: "No sandbox is free at the moment.", retryAfter: 5 * time.Second}
 	case errors.Is(err, ErrBusy):

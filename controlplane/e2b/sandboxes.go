@@ -25,6 +25,8 @@ var (
 	// ErrNotRunning: the sandbox does not run: it is paused already, starts, or is about
 	// to end.
 	ErrNotRunning = errors.New("the sandbox is not running")
+	// ErrUnanswered: the sandbox does not answer, and nothing was changed.
+	ErrUnanswered = errors.New("the sandbox does not answer")
 	// ErrOutcomeUnknown: it cannot be said whether a sandbox was made; what may
 	// have been made is being ended. The caller must not repeat by itself.
 	ErrOutcomeUnknown = errors.New("the outcome is unknown")

@@ -15,10 +15,14 @@ import (
 
 // What an order to a sandboxd fails with, beside what may pass.
 var (
-	// ErrNoFreezer: the pod's sandboxd cannot freeze it, and never could.
+	// ErrNoFreezer: the pod's sandboxd cannot freeze it, or takes no order of this
+	// control plane, and never did.
 	ErrNoFreezer = errors.New("the sandbox cannot be frozen")
 	// ErrSuperseded: sandboxd has carried out an order of a later generation.
 	ErrSuperseded = errors.New("a later order was carried out")
+	// ErrNotInitialised: sandboxd was not initialised yet, so that nothing runs in the
+	// sandbox that could be frozen.
+	ErrNotInitialised = errors.New("the sandbox is not initialised")
 )
 
 // generationHeader carries the generation of an order.
@@ -28,21 +32,33 @@ const generationHeader = "Sandlane-Generation"
 // generation is that of the Sandbox which says so: sandboxd refuses older ones. Both may
 // be repeated.
 func (a *Agent) Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	return a.order(ctx, id, pod, "freeze", generation)
+	_, err := a.order(ctx, id, pod, "freeze", generation)
+	return err
 }
 
 // Unfreeze undoes a Freeze of an earlier generation.
 func (a *Agent) Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	return a.order(ctx, id, pod, "unfreeze", generation)
+	_, err := a.order(ctx, id, pod, "unfreeze", generation)
+	return err
 }
 
-func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order string, generation int64) error {
+// Probe returns nil if a Freeze can be expected to be carried out: sandboxd takes this
+// gateway's orders, has a freezer, and was initialised. It is an Unfreeze.
+func (a *Agent) Probe(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
+	status, err := a.order(ctx, id, pod, "unfreeze", generation)
+	if err == nil && status == http.StatusAccepted {
+		return fmt.Errorf("probe the freezer of pod %s: %w", pod.Name, ErrNotInitialised)
+	}
+	return err
+}
+
+func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order string, generation int64) (status int, err error) {
 	if !v1alpha1.Freezable(&pod.Spec) {
-		return fmt.Errorf("%w: pod %s has no sandboxd that is alone in it, or a liveness probe", ErrNoFreezer, pod.Name)
+		return 0, fmt.Errorf("%w: pod %s has no sandboxd that is alone in it, or a liveness probe", ErrNoFreezer, pod.Name)
 	}
 	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
 	if err != nil {
-		return fmt.Errorf("pod %s cannot be reached: %w", pod.Name, err)
+		return 0, fmt.Errorf("pod %s cannot be reached: %w", pod.Name, err)
 	}
 	c := a.connect(addr)
 	defer c.close()
@@ -52,21 +68,39 @@ func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order str
 	err = a.signBy(ctx, c, pod, header, func(nonce string) []byte {
 		return orderMessage(order, string(pod.UID), nonce, id, generation)
 	})
-	status := 0
 	if err == nil {
 		status, _, err = c.call(ctx, http.MethodPost, "/"+order, header, nil)
 	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s pod %s: %w", order, pod.Name, err)
-	case status < 300:
-		return nil
-	case status == http.StatusConflict:
-		return fmt.Errorf("%s pod %s: %w", order, pod.Name, ErrSuperseded)
-	case status == http.StatusNotImplemented:
-		return fmt.Errorf("%w: sandboxd of pod %s has no freezer", ErrNoFreezer, pod.Name)
+	if errors.Is(err, errUnsigned) {
+		err = fmt.Errorf("%w: %w", ErrNoFreezer, err)
 	}
-	return fmt.Errorf("%s pod %s: status %d", order, pod.Name, status)
+	if err != nil {
+		return 0, fmt.Errorf("%s pod %s: %w", order, pod.Name, err)
+	}
+	if err := orderError(status); err != nil {
+		return 0, fmt.Errorf("%s pod %s: status %d: %w", order, pod.Name, status, err)
+	}
+	return status, nil
+}
+
+// errRefused: sandboxd could not carry the order out this time.
+var errRefused = errors.New("the order was not carried out")
+
+// orderError is what the answer to an order means.
+func orderError(status int) error {
+	switch status {
+	case http.StatusConflict:
+		return ErrSuperseded
+	case http.StatusPreconditionFailed:
+		return ErrNotInitialised
+	case http.StatusNotImplemented, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden:
+		// It has no freezer, is of a version without one, or does not take our signature.
+		return ErrNoFreezer
+	}
+	if status < 300 {
+		return nil
+	}
+	return errRefused
 }
 
 // orderMessage is what is signed; sandboxd/access builds the same.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
@@ -67,21 +68,37 @@ func TestOrderAnswers(t *testing.T) {
 	_, private, _ := ed25519.GenerateKey(nil)
 	a := New(fakeTokens{}, signer{private: private}, func() bool { return true })
 	for i, c := range []struct {
-		status                int
-		noFreezer, superseded bool
+		status int
+		want   error
 	}{
-		{http.StatusNotImplemented, true, false}, {http.StatusConflict, false, true},
-		{http.StatusUnauthorized, false, false}, {http.StatusInternalServerError, false, false},
+		{http.StatusNotImplemented, ErrNoFreezer}, {http.StatusUnauthorized, ErrNoFreezer},
+		{http.StatusForbidden, ErrNoFreezer}, {http.StatusNotFound, ErrNoFreezer},
+		{http.StatusConflict, ErrSuperseded}, {http.StatusPreconditionFailed, ErrNotInitialised},
+		{http.StatusInternalServerError, errRefused}, {http.StatusServiceUnavailable, errRefused},
 	} {
 		addr := fmt.Sprintf("127.83.3.%d", i+1)
 		freezer(t, addr, c.status)
 		_, pod := podAt(addr)
-		err := a.Freeze(t.Context(), "i0", pod, 7)
-		if err == nil || errors.Is(err, ErrNoFreezer) != c.noFreezer || errors.Is(err, ErrSuperseded) != c.superseded {
-			t.Errorf("%d: %v", c.status, err)
+		for order, give := range map[string]func(context.Context, string, *corev1.Pod, int64) error{"freeze": a.Freeze, "unfreeze": a.Unfreeze, "probe": a.Probe} {
+			if err := give(t.Context(), "i0", pod, 7); !errors.Is(err, c.want) {
+				t.Errorf("%s: %d: %v", order, c.status, err)
+			}
 		}
 	}
-	_, pod := podAt("127.83.3.1")
+	const before = "127.83.3.100"
+	freezer(t, before, http.StatusAccepted)
+	_, pod := podAt(before)
+	if err := a.Unfreeze(t.Context(), "i0", pod, 7); err != nil {
+		t.Errorf("before /init: unfreeze: %v", err)
+	}
+	if err := a.Probe(t.Context(), "i0", pod, 7); !errors.Is(err, ErrNotInitialised) {
+		t.Errorf("before /init: probe: %v", err)
+	}
+	delete(pod.Labels, v1alpha1.LabelInitKey)
+	if err := a.Probe(t.Context(), "i0", pod, 7); !errors.Is(err, ErrNoFreezer) {
+		t.Errorf("without a key: %v", err)
+	}
+	_, pod = podAt("127.83.3.1")
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{})
 	if err := a.Freeze(t.Context(), "i0", pod, 7); !errors.Is(err, ErrNoFreezer) {
 		t.Errorf("of two containers: %v", err)

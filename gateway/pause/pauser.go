@@ -33,6 +33,8 @@ var (
 	ErrUnsupported = errors.New("the sandbox's pod cannot be frozen")
 	// ErrChanged: the sandbox is not as it was when it was read.
 	ErrChanged = errors.New("the sandbox has changed meanwhile")
+	// ErrUnanswered: the sandbox's pod does not answer, or not as it should.
+	ErrUnanswered = errors.New("the sandbox does not answer")
 )
 
 const (
@@ -51,6 +53,8 @@ const (
 type Orders interface {
 	Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
 	Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+	// Probe is an Unfreeze that fails where a Freeze would.
+	Probe(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
 }
 
 // Pauser pauses and resumes. Make it with New; it is safe for concurrent use.
@@ -93,8 +97,9 @@ func (p *Pauser) Correct(a index.Answer) index.Answer {
 }
 
 // Pause pauses a sandbox that was read just now, and returns when all that runs in it is
-// stopped. An error that is none of this package's means that it was tried: the sandbox
-// runs again then, or the controller finishes what this gateway could not.
+// stopped. Its freezer is asked first whether it can, and nothing is written if not. An
+// error that is none of this package's means that it was tried: the sandbox runs again
+// then, or the controller finishes what this gateway could not.
 func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Release != nil {
 		return ErrNotRunning
@@ -105,28 +110,42 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) error {
 		return err
 	case pod == nil || v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning || v1alpha1.FencedAddress(pod) == "":
 		return ErrNotRunning
-	case !v1alpha1.Freezable(&pod.Spec):
-		return ErrUnsupported
+	}
+	if err := p.probe(ctx, s); err != nil {
+		return err
 	}
 	was := s.Spec.Timeouts.EndAt
 	if err := p.write(ctx, s, true, pausing.Pause(s)); err != nil {
 		return err
 	}
-	err = p.order(ctx, s, true)
+	err = p.order(ctx, s, p.orders.Freeze)
 	if err == nil || errors.Is(err, agent.ErrSuperseded) { // then it was paused, and is resumed already
 		return nil
 	}
 	// It runs again, also for a client that has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	if errors.Is(err, agent.ErrNoFreezer) {
-		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
-	}
 	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
 	if undo := p.Resume(ctx, s, was); undo != nil && !errors.Is(undo, ErrChanged) {
 		err = errors.Join(err, undo)
 	}
 	return err
+}
+
+// probe returns nil if the sandbox's freezer can be expected to freeze it.
+func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox) error {
+	err := p.order(ctx, s, p.orders.Probe)
+	switch {
+	case err == nil, errors.Is(err, ErrChanged):
+		return err
+	case errors.Is(err, agent.ErrSuperseded):
+		return fmt.Errorf("%w: %w", ErrChanged, err)
+	case errors.Is(err, agent.ErrNoFreezer):
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	case errors.Is(err, agent.ErrNotInitialised), errors.Is(err, errPodGone):
+		return fmt.Errorf("%w: %w", ErrNotRunning, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnanswered, err)
 }
 
 // Resume continues a paused sandbox that was read just now, to end at that time, and
@@ -135,7 +154,7 @@ func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	if err := p.write(ctx, s, false, pausing.Resume(s, endAt)); err != nil {
 		return err
 	}
-	err := p.order(ctx, s, false)
+	err := p.order(ctx, s, p.orders.Unfreeze)
 	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, agent.ErrNoFreezer) {
 		return nil
 	}
@@ -173,20 +192,23 @@ func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, gen
 		s.Generation != generation || s.Spec.Paused != freeze:
 		return ErrChanged
 	}
-	err = p.order(ctx, s, freeze)
+	give := p.orders.Unfreeze
+	if freeze {
+		give = p.orders.Freeze
+	}
+	err = p.order(ctx, s, give)
 	if errors.Is(err, agent.ErrSuperseded) {
 		return ErrChanged
 	}
 	return err
 }
 
+// give gives one order to the freezer of a pod.
+type give func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+
 // order gives the order of the sandbox's generation to its pod's freezer, under the
 // checks of every call to a pod: the route to it stands, and the call is short.
-func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, freeze bool) error {
-	give := p.orders.Unfreeze
-	if freeze {
-		give = p.orders.Freeze
-	}
+func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
 	var err error
 	pauses := backoff.Doubling(10*time.Millisecond, time.Second)
 	for range orderTries {
@@ -204,7 +226,7 @@ func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, freeze bool) er
 // errPodGone: the sandbox's pod is gone, or backs it no more. The controller ends it.
 var errPodGone = errors.New("the sandbox's pod is gone")
 
-func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, give func(context.Context, string, *corev1.Pod, int64) error) error {
+func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
 	token := p.cache.Begin(s.Name)
 	pod, err := p.pod(ctx, s)
 	if err != nil {

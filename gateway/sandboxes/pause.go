@@ -32,6 +32,8 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string) error {
 			return fmt.Errorf("%w: %w", e2b.ErrNotRunning, err)
 		case errors.Is(err, pause.ErrUnsupported):
 			return fmt.Errorf("%w: %w", e2b.Invalidf("its pool's pods cannot be paused: they need sandboxd alone, as their first process, and no liveness probe"), err)
+		case errors.Is(err, pause.ErrUnanswered):
+			return fmt.Errorf("%w: %w", e2b.ErrUnanswered, err)
 		}
 		return err
 	}

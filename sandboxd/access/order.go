@@ -13,8 +13,8 @@ const generationHeader = "Sandlane-Generation"
 
 // Order reads an order of the control plane, such as "freeze", and returns its
 // generation. It is signed for this pod, this process and this sandbox, as /init is; but
-// without a key to check it by no order counts as signed, and before /init there is
-// nothing to give orders about. What is refused is answered here.
+// without a key to check it by no order counts as signed. What is refused is answered
+// here.
 func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (generation int64, ok bool) {
 	generation, err := strconv.ParseInt(r.Header.Get(generationHeader), 10, 64)
 	if err != nil || generation < 1 {
@@ -25,11 +25,13 @@ func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (gen
 		Error(w, http.StatusUnauthorized, "unauthorized access, /"+order+" is for the control plane only")
 		return 0, false
 	}
-	if _, claimed := s.token(); !claimed {
-		Error(w, http.StatusConflict, "the sandbox is not initialised")
-		return 0, false
-	}
 	return generation, true
+}
+
+// Initialised reports whether /init was called, without which nothing runs here.
+func (s *State) Initialised() bool {
+	_, claimed := s.token()
+	return claimed
 }
 
 // orderMessage is what is signed; package agent of the gateway builds the same.
