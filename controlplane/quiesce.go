@@ -20,6 +20,8 @@ var (
 	ErrMoved = errors.New("the sandbox has moved on")
 	// ErrNoFreezer: the sandbox's pod cannot be frozen.
 	ErrNoFreezer = errors.New("the sandbox's pod cannot be frozen")
+	// ErrNotDone: a gateway has tried, and failed. It may pass.
+	ErrNotDone = errors.New("the freezer did not carry it out")
 )
 
 // Quiesce says what the freezer of a sandbox's pod is to carry out again: what the spec of
@@ -58,7 +60,7 @@ func (c *Client) Quiesce(ctx context.Context, q Quiesce) error {
 		case controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER:
 			return fmt.Errorf("%w: %s", ErrNoFreezer, r.GetMessage())
 		}
-		return fmt.Errorf("quiescing sandbox %s: gateway %s: %s", q.SandboxID, g.Name, r.GetMessage())
+		return fmt.Errorf("quiescing sandbox %s: gateway %s: %w: %s", q.SandboxID, g.Name, ErrNotDone, r.GetMessage())
 	}
 	return fmt.Errorf("quiescing sandbox %s: %w", q.SandboxID, err)
 }

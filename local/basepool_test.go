@@ -5,8 +5,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/local/node"
 )
+
+// Without isolation nothing can be frozen: a create with autoPause is refused.
+func TestPausableByIsolation(t *testing.T) {
+	for isolation, want := range map[node.Isolation]bool{node.IsolationNone: false, node.IsolationFull: true} {
+		if got := v1alpha1.Freezable(&basePool(1, isolation).Spec.Template.Template.Spec); got != want {
+			t.Errorf("isolation %s: %v", isolation, got)
+		}
+	}
+}
 
 // Without isolation the commands of a sandbox carry the node's mark: it finds those
 // that outlived it by that alone.

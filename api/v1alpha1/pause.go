@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,8 +65,11 @@ const (
 	ReasonFreezing  = "Freezing"
 	ReasonFrozen    = "Frozen"
 	ReasonNoFreezer = "NoFreezer"
-	ReasonResuming  = "Resuming"
-	ReasonResumed   = "Resumed"
+	// ReasonFreezeFailed: the freezer has failed for so long that a sandbox whose
+	// timeout paused it ends.
+	ReasonFreezeFailed = "FreezeFailed"
+	ReasonResuming     = "Resuming"
+	ReasonResumed      = "Resumed"
 )
 
 // EverPaused reports whether the sandbox was paused at least once. Such a sandbox may be
@@ -73,6 +78,17 @@ func EverPaused(s *Sandbox) bool { return s.Spec.Paused || s.Spec.PauseMode != "
 
 // Frozen reports whether the sandbox's processes were stopped as its spec asks now.
 func Frozen(s *Sandbox) bool { return s.Spec.Paused && pausedAs(s, metav1.ConditionTrue, ReasonFrozen) }
+
+// NotFreezing reports why the pause that the sandbox's spec asks for will not be carried
+// out, ReasonNoFreezer or ReasonFreezeFailed; nothing if it may be.
+func NotFreezing(s *Sandbox) string {
+	for _, reason := range []string{ReasonNoFreezer, ReasonFreezeFailed} {
+		if s.Spec.Paused && pausedAs(s, metav1.ConditionFalse, reason) {
+			return reason
+		}
+	}
+	return ""
+}
 
 // Awake reports whether the sandbox's processes are known to run, by its status alone:
 // it was never paused, or all that was stopped was continued since its spec is what it
@@ -89,6 +105,8 @@ func pausedAs(s *Sandbox, status metav1.ConditionStatus, reason string) bool {
 
 // Freezable reports whether the pods of a spec can be frozen by their sandboxd: it stops
 // what runs in its own container alone, and a liveness probe would end what it stopped.
+// With a home of its own (--home) it runs among this machine's processes and has no
+// freezer.
 func Freezable(spec *corev1.PodSpec) bool {
 	for i := range spec.InitContainers {
 		if p := spec.InitContainers[i].RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
@@ -97,5 +115,12 @@ func Freezable(spec *corev1.PodSpec) bool {
 	}
 	shared := spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace
 	return len(spec.Containers) == 1 && RunsSandboxd(spec) && spec.Containers[0].LivenessProbe == nil &&
-		!shared && !spec.HostPID
+		!shared && !spec.HostPID &&
+		!slices.ContainsFunc(slices.Concat(spec.Containers[0].Command, spec.Containers[0].Args), setsHome)
+}
+
+// setsHome reports whether an argument is sandboxd's option --home.
+func setsHome(arg string) bool {
+	name, _, _ := strings.Cut(arg, "=")
+	return name == "--home" || name == "-home"
 }

@@ -41,12 +41,14 @@ func TestFreezable(t *testing.T) {
 		change func(*corev1.PodSpec)
 		want   bool
 	}{
-		"sandboxd alone":   {func(*corev1.PodSpec) {}, true},
-		"another port":     {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].ContainerPort = 80 }, false},
-		"two containers":   {func(s *corev1.PodSpec) { s.Containers = append(s.Containers, corev1.Container{}) }, false},
-		"a liveness probe": {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, false},
-		"shared processes": {func(s *corev1.PodSpec) { s.ShareProcessNamespace = new(true) }, false},
-		"the host's":       {func(s *corev1.PodSpec) { s.HostPID = true }, false},
+		"sandboxd alone":    {func(*corev1.PodSpec) {}, true},
+		"another port":      {func(s *corev1.PodSpec) { s.Containers[0].Ports[0].ContainerPort = 80 }, false},
+		"two containers":    {func(s *corev1.PodSpec) { s.Containers = append(s.Containers, corev1.Container{}) }, false},
+		"a liveness probe":  {func(s *corev1.PodSpec) { s.Containers[0].LivenessProbe = &corev1.Probe{} }, false},
+		"shared processes":  {func(s *corev1.PodSpec) { s.ShareProcessNamespace = new(true) }, false},
+		"the host's":        {func(s *corev1.PodSpec) { s.HostPID = true }, false},
+		"a home of its own": {func(s *corev1.PodSpec) { s.Containers[0].Args = []string{"--sudo", "--home=."} }, false},
+		"other arguments":   {func(s *corev1.PodSpec) { s.Containers[0].Args = []string{"--sudo", "--homely"} }, true},
 		"an init container": {func(s *corev1.PodSpec) {
 			s.InitContainers = []corev1.Container{{}}
 		}, true},

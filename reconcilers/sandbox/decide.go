@@ -24,6 +24,8 @@ const (
 	stepDelete
 	// stepPause: pause it, since its time is up and it asks for that.
 	stepPause
+	// stepResume: resume it, since what it was paused for cannot be carried out.
+	stepResume
 	// stepConfirm: the cache shows a pod that went; ask the API server first.
 	stepConfirm
 )
@@ -62,6 +64,7 @@ func decide(v view, now time.Time) decision {
 	if s.Spec.Paused && d.step == stepUnbind { // what is paused keeps its binding: its pod was all it had
 		d = failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " never ran, or is gone, and it is paused")
 	}
+	d = notFreezing(s, d)
 	if at := s.Spec.Timeouts.EndAt; at != nil && !s.Spec.Paused { // paused time uses no timeout
 		left := at.Sub(now)
 		if left <= 0 && pausesInstead(v, d) {

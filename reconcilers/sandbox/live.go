@@ -67,6 +67,11 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 			return fmt.Errorf("pausing it at its end time: %w", err)
 		}
 		return nil
+	case stepResume:
+		if err := r.patch(ctx, s, pausing.Resume(s, r.endAfterPause(s))); err != nil {
+			return fmt.Errorf("resuming it as it cannot be frozen: %w", err)
+		}
+		return nil
 	case stepApply:
 		if r.ApplyClaim == nil {
 			return nil

@@ -35,17 +35,19 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) {
 		return 0
 	}
-	done, noFreezer, wait := r.quiets.look(controlplane.Quiesce{
+	o := r.quiets.look(controlplane.Quiesce{
 		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: s.Spec.Paused, Generation: s.Generation,
 	})
 	status, reason := metav1.ConditionFalse, v1alpha1.ReasonFreezing
 	switch {
-	case s.Spec.Paused && done:
+	case s.Spec.Paused && o.done:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
-	case s.Spec.Paused && noFreezer:
-		reason = v1alpha1.ReasonNoFreezer
+	case s.Spec.Paused && o.noFreezer:
+		reason, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // decide says what then
+	case s.Spec.Paused && o.late && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
+		reason, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
 	case s.Spec.Paused:
-	case done, noFreezer: // nothing has ever frozen what cannot be frozen
+	case o.done, o.noFreezer: // nothing has ever frozen what cannot be frozen
 		reason = v1alpha1.ReasonResumed
 	default:
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
@@ -64,7 +66,36 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		Type: v1alpha1.SandboxConditionPaused, Status: status, Reason: reason, ObservedGeneration: s.Generation,
 	})
 	next.Status.Phase = lifePhase(next)
-	return wait
+	return o.wait
+}
+
+// notFreezing is what becomes of a sandbox that is paused and will not be frozen: it ends
+// as it would have at its timeout if that is what pauses it, for nothing else would ever
+// end it; else it is resumed, as it runs.
+func notFreezing(s *v1alpha1.Sandbox, d decision) decision {
+	reason := v1alpha1.NotFreezing(s)
+	switch {
+	case reason == "" || d.step != stepNone:
+		return d
+	case s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause:
+		d.step = stepResume
+		return d
+	}
+	end := decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its time is up, and it could not be paused: " + reason}
+	if s.Spec.Team == "" && s.Spec.Timeouts.Idle != nil { // the REST API's have an end time
+		end.reason = v1alpha1.EndIdleTimeout
+	}
+	return end
+}
+
+// endAfterPause is the end time of a sandbox that is resumed because it cannot be frozen:
+// that of the REST API's, which the pause took away, is as after a resume by a request.
+func (r *Reconciler) endAfterPause(s *v1alpha1.Sandbox) *metav1.Time {
+	if s.Spec.Team == "" || s.Spec.Timeouts.EndAt != nil {
+		return nil
+	}
+	at := metav1.NewTime(r.now().Add(v1alpha1.AutoLifetime(s)).UTC().Truncate(time.Second))
+	return &at
 }
 
 // pausedEvents tells people what has come to be.
@@ -81,6 +112,8 @@ func (r *Reconciler) pausedEvents(s *v1alpha1.Sandbox, reason string) {
 			r.event(s, "Normal", "Resumed", "Resuming", "the sandbox runs again")
 		}
 	case v1alpha1.ReasonNoFreezer:
-		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's pod cannot be frozen: it runs on, and no request reaches it")
+		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's pod cannot be frozen: it runs on, or ends if its timeout paused it")
+	case v1alpha1.ReasonFreezeFailed:
+		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's pod was not frozen for a minute after its timeout: it ends")
 	}
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -122,20 +123,79 @@ func TestPauseStatus(t *testing.T) {
 	}
 }
 
-// What cannot be frozen is said to be so, and asked once.
+// What was paused and cannot be frozen is asked once; it goes on then, or ends if its
+// timeout paused it: nothing else would end it, and no request reach it.
 func TestPauseWithoutFreezer(t *testing.T) {
-	g, q := pausable(t)
-	q.answer = controlplane.ErrNoFreezer
-	g.spec(t, paused)
-	g.settle(t)
-	g.settle(t)
-	g.want(t, "paused", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonNoFreezer)
-	if len(q.asked) != 1 {
-		t.Errorf("asked %d times", len(q.asked))
+	for what, c := range map[string]struct {
+		spec  func(*v1alpha1.SandboxSpec)
+		ends  v1alpha1.EndReason
+		endAt bool
+	}{
+		"asked":                 {func(*v1alpha1.SandboxSpec) {}, "", false},
+		"asked of the REST API": {func(s *v1alpha1.SandboxSpec) { s.Team = "t" }, "", true},
+		"by its end time":       {func(s *v1alpha1.SandboxSpec) { s.Timeouts.OnTimeout = v1alpha1.TimeoutPause }, v1alpha1.EndEndAt, false},
+		"by its end time, of the REST API": {func(s *v1alpha1.SandboxSpec) {
+			s.Team, s.Timeouts.OnTimeout, s.Timeouts.Idle = "t", v1alpha1.TimeoutPause, &metav1.Duration{Duration: time.Hour}
+		}, v1alpha1.EndEndAt, false},
+		"for idleness": {func(s *v1alpha1.SandboxSpec) {
+			s.Timeouts.OnTimeout, s.Timeouts.Idle = v1alpha1.TimeoutPause, &metav1.Duration{Duration: time.Hour}
+		}, v1alpha1.EndIdleTimeout, false},
+	} {
+		g, q := pausable(t)
+		q.answer = controlplane.ErrNoFreezer
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { paused(s); c.spec(s) })
+		if wait := g.settle(t); wait != retrySoon {
+			t.Errorf("%s: looks again in %s", what, wait)
+		}
+		g.want(t, what, v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonNoFreezer)
+		g.look(t)
+		s := g.sandbox(t)
+		if len(q.asked) != 1 || s.Spec.Paused != (c.ends != "") || (s.Spec.End != nil) != (c.ends != "") || (s.Spec.Timeouts.EndAt != nil) != c.endAt {
+			t.Errorf("%s: asked %d times, %+v", what, len(q.asked), s.Spec)
+		}
+		if s.Spec.End != nil && s.Spec.End.Reason != c.ends {
+			t.Errorf("%s: ends as %+v", what, s.Spec.End)
+		}
+		if c.ends == "" {
+			g.spec(t, func(*v1alpha1.SandboxSpec) {}) // the API server counts the change
+			g.settle(t)
+			g.want(t, what, v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
+		}
 	}
-	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false })
-	g.settle(t)
-	g.want(t, "resumed", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
+}
+
+// A pause at a timeout that the freezer fails to carry out for a minute ends the sandbox;
+// one that was asked for is tried again for as long as it takes, and so is either while
+// no gateway answers.
+func TestPauseThatKeepsFailing(t *testing.T) {
+	notDone := fmt.Errorf("%w: deaf", controlplane.ErrNotDone)
+	for what, c := range map[string]struct {
+		onTimeout v1alpha1.TimeoutAction
+		answer    error
+		ends      bool
+	}{
+		"at a timeout":                      {v1alpha1.TimeoutPause, notDone, true},
+		"asked":                             {"", notDone, false},
+		"at a timeout, no gateway is there": {v1alpha1.TimeoutPause, errors.New("no gateway"), false},
+	} {
+		g, q := pausable(t)
+		q.answer = c.answer
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { paused(s); s.Timeouts.OnTimeout = c.onTimeout })
+		g.settle(t)
+		for _, at := range []time.Duration{quiesceWait, quiescePatience - time.Second} {
+			g.clock.SetTime(now.Add(at))
+			g.settle(t)
+			g.want(t, what, v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonFreezing)
+		}
+		for range 2 {
+			g.clock.SetTime(g.clock.Now().Add(quiescePatience))
+			g.settle(t)
+		}
+		g.look(t)
+		if s := g.sandbox(t); (s.Spec.End != nil) != c.ends || !s.Spec.Paused {
+			t.Errorf("%s: %+v", what, s.Spec)
+		}
+	}
 }
 
 // At its end time a sandbox that runs is paused instead, if it asks for that and its pod

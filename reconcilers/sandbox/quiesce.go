@@ -18,12 +18,17 @@ import (
 // by a gateway. Safe for concurrent use.
 type Quiescer interface {
 	// Quiesce returns nil when that is done, controlplane.ErrMoved if the sandbox has
-	// changed since, and controlplane.ErrNoFreezer if its pod cannot be frozen.
+	// changed since, controlplane.ErrNoFreezer if its pod cannot be frozen, and
+	// controlplane.ErrNotDone if a gateway has tried and failed.
 	Quiesce(ctx context.Context, q controlplane.Quiesce) error
 }
 
 // quiesceWait is the pause between two tries that failed.
 const quiesceWait = 2 * time.Second
+
+// quiescePatience is how long tries may fail before an order is late. Only what gateways
+// answer counts: while none answers nothing is known of the sandbox.
+const quiescePatience = time.Minute
 
 // quiets are the sandboxes whose freezers are asked. Each try is a goroutine of its own,
 // which costs no worker; when it is over the sandbox is looked at. It is safe for
@@ -51,6 +56,15 @@ type quiet struct {
 	settled error // once answered: nil or ErrNoFreezer
 	done    bool
 	next    time.Time // of the next try
+	failing time.Time // of the first try that a gateway answered and that failed
+	late    bool      // one failed quiescePatience later, too
+}
+
+// outcome is what is known of an order.
+type outcome struct {
+	done, noFreezer bool
+	late            bool          // it failed for quiescePatience
+	wait            time.Duration // until there is something to do, if nothing wakes before
 }
 
 func newQuiets(c clock.PassiveClock, q Quiescer) *quiets {
@@ -66,11 +80,11 @@ func (x *quiets) run(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// look returns whether an order was carried out, or cannot be (noFreezer), and gives it
-// if that is not known. wait is until there is something to do, if nothing wakes before.
-func (x *quiets) look(q controlplane.Quiesce) (done, noFreezer bool, wait time.Duration) {
+// look returns whether an order was carried out, or cannot be, and gives it if that is
+// not known.
+func (x *quiets) look(q controlplane.Quiesce) outcome {
 	if x.quiescer == nil {
-		return false, true, 0
+		return outcome{noFreezer: true}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -82,11 +96,11 @@ func (x *quiets) look(q controlplane.Quiesce) (done, noFreezer bool, wait time.D
 	now := x.clock.Now()
 	switch {
 	case o.done:
-		return o.settled == nil, o.settled != nil, 0
+		return outcome{done: o.settled == nil, noFreezer: o.settled != nil}
 	case !o.asking && !o.next.After(now):
 		x.ask(o)
 	}
-	return false, false, quiesceWait
+	return outcome{late: o.late, wait: quiesceWait}
 }
 
 // ask begins a try. mu is held.
@@ -101,7 +115,14 @@ func (x *quiets) ask(o *quiet) {
 		if err == nil || errors.Is(err, controlplane.ErrNoFreezer) {
 			o.done, o.settled = true, err
 		} else {
-			o.next = x.clock.Now().Add(quiesceWait)
+			now := x.clock.Now()
+			o.next = now.Add(quiesceWait)
+			if errors.Is(err, controlplane.ErrNotDone) {
+				if o.failing.IsZero() {
+					o.failing = now
+				}
+				o.late = now.Sub(o.failing) >= quiescePatience
+			}
 		}
 		x.mu.Unlock()
 		wake(o.of.SandboxID)

@@ -135,8 +135,9 @@ func (r *Reconciler) adopt(ctx context.Context, s *v1alpha1.Sandbox) error {
 // carries it out.
 func (r *Reconciler) finish(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string) error {
 	tests := []ending.Test{ending.OfUID(s.UID)}
-	if reason == v1alpha1.EndEndAt {
-		// The view may lack an extension that its writer has been told stands.
+	if reason == v1alpha1.EndEndAt || reason == v1alpha1.EndIdleTimeout {
+		// The view may lack an extension, or a resume, that its writer has been told
+		// stands.
 		tests = append(tests, ending.OfGeneration(s.Generation))
 	}
 	if s.Spec.Binding != nil && reason != v1alpha1.EndDeleted && reason != v1alpha1.EndEndAt {
