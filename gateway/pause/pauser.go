@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -62,8 +63,10 @@ type Pauser struct {
 	api    client.Client // must not read from a cache
 	cache  *routecache.Cache
 	orders Orders
-	own    *lru.Cache[string, write] // by claim ID
-	wakes  singleflight.Group        // by sandbox ID
+	wakes  singleflight.Group // by sandbox ID
+
+	remembering sync.Mutex                // makes a look at own and the write one step
+	own         *lru.Cache[string, write] // by claim ID
 }
 
 // write is what this gateway has written of a claim's sandbox.

@@ -34,6 +34,20 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
+// Of two writes the later one counts, whichever answer comes first.
+func TestLaterWriteIsRemembered(t *testing.T) {
+	p, err := New(nil, routecache.New(10), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []write{{6, true}, {5, false}} {
+		p.remember("c", w)
+	}
+	if a := p.Correct(index.Answer{ClaimID: "c", Generation: 5, State: index.Running}); a.State != index.Paused {
+		t.Errorf("it is %s", a.State)
+	}
+}
+
 // A sandbox that does not run, or is about to be released, is not paused.
 func TestPauseOfWhatDoesNotRun(t *testing.T) {
 	p, err := New(nil, routecache.New(10), nil) // nothing is read or written

@@ -21,7 +21,17 @@ func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, pa
 		return fmt.Errorf("writing that sandbox %s is to be paused or resumed: %w", s.Name, err)
 	}
 	*s = *out
-	p.own.Add(s.Spec.Binding.ClaimID, write{s.Generation, paused})
-	p.cache.Invalidate(s.Name) // after add: a request that resolves from now on finds it so
+	p.remember(s.Spec.Binding.ClaimID, write{s.Generation, paused})
+	p.cache.Invalidate(s.Name) // after that: a request that resolves from now on finds it so
 	return nil
+}
+
+// remember notes a write of the claim's sandbox. Of two that follow each other closely
+// the answer to the first may come last.
+func (p *Pauser) remember(claim string, w write) {
+	p.remembering.Lock()
+	defer p.remembering.Unlock()
+	if last, ok := p.own.Peek(claim); !ok || last.generation < w.generation {
+		p.own.Add(claim, w)
+	}
 }
