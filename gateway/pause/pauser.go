@@ -63,7 +63,7 @@ type Pauser struct {
 	api    client.Client // must not read from a cache
 	cache  *routecache.Cache
 	orders Orders
-	wakes  singleflight.Group // by sandbox ID
+	wakes  singleflight.Group // by sandbox UID
 
 	remembering sync.Mutex                // makes a look at own and the write one step
 	own         *lru.Cache[string, write] // by claim ID
@@ -139,8 +139,8 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) error {
 func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox) error {
 	err := p.order(ctx, s, p.orders.Probe)
 	switch {
-	case err == nil, errors.Is(err, ErrChanged):
-		return err
+	case err == nil:
+		return nil
 	case errors.Is(err, agent.ErrSuperseded):
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	case errors.Is(err, agent.ErrNoFreezer):
@@ -214,9 +214,12 @@ type give func(ctx context.Context, id string, pod *corev1.Pod, generation int64
 func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
 	var err error
 	pauses := backoff.Doubling(10*time.Millisecond, time.Second)
-	for range orderTries {
+	for tries := 0; tries < orderTries; {
 		if err = p.orderOnce(ctx, s, give); err == nil {
 			return nil
+		}
+		if !errors.Is(err, errRouteMoved) { // nothing was sent then
+			tries++
 		}
 		final := errors.Is(err, agent.ErrNoFreezer) || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, errPodGone)
 		if final || !backoff.Sleep(ctx, pauses.Step()) {
@@ -228,6 +231,10 @@ func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) erro
 
 // errPodGone: the sandbox's pod is gone, or backs it no more. The controller ends it.
 var errPodGone = errors.New("the sandbox's pod is gone")
+
+// errRouteMoved: what was read of the sandbox's pod may be old. The watch may just have
+// shown this gateway's own write: it is read again until the context ends.
+var errRouteMoved = errors.New("the route to the sandbox has changed meanwhile")
 
 func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
 	token := p.cache.Begin(s.Name)
@@ -247,7 +254,7 @@ func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, give give) 
 		return fmt.Errorf("pod %s: resourceVersion: %w", pod.Name, err)
 	}
 	if !p.cache.Admits(token, &routecache.Route{SandboxID: s.Name, Addr: addr, PodRV: rv}) {
-		return ErrChanged // or the watch has just shown the pause itself
+		return errRouteMoved
 	}
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()

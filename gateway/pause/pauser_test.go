@@ -1,8 +1,15 @@
 package pause
 
 import (
+	"context"
 	"errors"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/index"
@@ -45,6 +52,47 @@ func TestLaterWriteIsRemembered(t *testing.T) {
 	}
 	if a := p.Correct(index.Answer{ClaimID: "c", Generation: 5, State: index.Running}); a.State != index.Paused {
 		t.Errorf("it is %s", a.State)
+	}
+}
+
+// stubOrders counts the orders that it is given.
+type stubOrders struct {
+	Orders
+	given int
+}
+
+func (o *stubOrders) Unfreeze(context.Context, string, *corev1.Pod, int64) error {
+	o.given++
+	return nil
+}
+
+// The watch may show this gateway's own write between the look at the pod and the order:
+// the order is given all the same, however often that happens, or what was written to be
+// resumed would stay frozen.
+func TestOrderOutlastsTheWatch(t *testing.T) {
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s.Spec.Namespace, s.Spec.Binding = "n", &v1alpha1.Binding{ClaimID: "c", PodName: "pod", PodUID: "u"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: "pod", UID: "u", Labels: map[string]string{v1alpha1.LabelSandboxID: "s"},
+		Annotations: map[string]string{v1alpha1.AnnotationClaim: "c", v1alpha1.AnnotationAddress: "10.0.0.1"},
+	}}
+	pod.Status.PodIP = "10.0.0.1"
+	cache, reads := routecache.New(10), 0
+	api := interceptor.NewClient(fake.NewClientBuilder().WithObjects(pod).Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if reads++; reads <= orderTries+1 {
+				cache.Invalidate("s")
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	orders := &stubOrders{}
+	p, err := New(api, cache, orders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.order(t.Context(), s, p.orders.Unfreeze); err != nil || orders.given != 1 {
+		t.Errorf("%v; %d orders were given", err, orders.given)
 	}
 }
 
