@@ -75,8 +75,10 @@ type ActivationRequest struct {
 	// turns out to have none. Without it Activate only follows an activation that
 	// is under way, and returns ErrExists when there is none. New implies it.
 	MayClaim bool
-	// Resume: the sandbox is paused, and is to be resumed.
+	// Resume: the sandbox is paused, and is to be resumed if it is the one with this UID,
+	// which the request was authorised for.
 	Resume bool
+	UID    types.UID
 }
 
 // Activator activates sandboxes. Safe for concurrent use.

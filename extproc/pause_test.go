@@ -54,7 +54,7 @@ func TestWake(t *testing.T) {
 			return nil
 		}
 		a := f.ask(t, append([]string{":authority", c.port + "-" + id + ".localhost", ":path", "/"}, c.headers...)...)
-		if c.status == 0 && (a.destination == "" || len(f.act.calls) != 1 || !f.act.calls[0].Resume) {
+		if c.status == 0 && (a.destination == "" || len(f.act.calls) != 1 || !f.act.calls[0].Resume || f.act.calls[0].UID != "uid") {
 			t.Errorf("%s: answer %+v after %+v", c.name, a, f.act.calls)
 		}
 		if c.status != 0 && (a.status != c.status || len(f.act.calls) != 0) {

@@ -181,7 +181,7 @@ func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution
 		if err := s.mayWake(c, res); err != nil {
 			return err
 		}
-		r.Resume = true
+		r.Resume, r.UID = true, res.UID
 		c.outcome = outcomeResumed
 	default:
 		return ErrNotFound

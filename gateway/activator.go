@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
@@ -20,7 +22,7 @@ type activator struct {
 // Activate implements extproc.Activator. The deadline is the context's.
 func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) error {
 	if r.Resume {
-		return a.resume(ctx, r.ID)
+		return a.resume(ctx, r.ID, r.UID)
 	}
 	deadline, _ := ctx.Deadline()
 	return translate(a.Activator.Activate(ctx, activation.Request{
@@ -29,8 +31,8 @@ func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) er
 }
 
 // resume resumes a paused sandbox. What has changed meanwhile is resolved again.
-func (a activator) resume(ctx context.Context, id string) error {
-	err := a.pauser.Wake(ctx, id)
+func (a activator) resume(ctx context.Context, id string, uid types.UID) error {
+	err := a.pauser.Wake(ctx, id, uid)
 	if errors.Is(err, pause.ErrChanged) {
 		return nil
 	}

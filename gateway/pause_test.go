@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
@@ -246,7 +247,7 @@ func TestQuiesce(t *testing.T) {
 }
 
 // Many first requests at two gateways resume a paused sandbox once, for its lifetime; one
-// that no request resumes stays paused.
+// that was authorised for another sandbox of this name does not.
 func TestWake(t *testing.T) {
 	w := newWorld(t)
 	d := w.ready()
@@ -259,13 +260,18 @@ func TestWake(t *testing.T) {
 	if err := g.api.sandboxes.Pause(t.Context(), w.ns, n.ID); err != nil {
 		t.Fatal(err)
 	}
-	generation, begun := w.sandbox(n.ID).Generation, time.Now()
+	was, begun := w.sandbox(n.ID), time.Now()
+	wake := func(at *gateway, uid types.UID) error {
+		return activator{at.wake, at.own.pauser}.Activate(t.Context(),
+			extproc.ActivationRequest{ID: n.ID, Namespace: w.ns, Pool: "base", Team: "team", Resume: true, UID: uid})
+	}
+	if err := wake(g, "another"); err != nil || !w.sandbox(n.ID).Spec.Paused {
+		t.Errorf("for another sandbox: %v, and it is resumed", err)
+	}
 	errs := make(chan error, 100)
 	for i := range cap(errs) {
 		at := []*gateway{g, other}[i%2]
-		go func() {
-			errs <- activator{at.wake, at.own.pauser}.Activate(t.Context(), extproc.ActivationRequest{ID: n.ID, Namespace: w.ns, Pool: "base", Team: "team", Resume: true})
-		}()
+		go func() { errs <- wake(at, was.UID) }()
 	}
 	for range cap(errs) {
 		if err := <-errs; err != nil {
@@ -273,8 +279,8 @@ func TestWake(t *testing.T) {
 		}
 	}
 	s := w.sandbox(n.ID)
-	if s.Spec.Paused || s.Generation != generation+1 || s.Spec.Timeouts.EndAt == nil || s.Spec.Timeouts.EndAt.Sub(begun.Add(10*time.Minute)).Abs() > 10*time.Second {
-		t.Errorf("generation %d, then %d: %+v", generation, s.Generation, s.Spec)
+	if s.Spec.Paused || s.Generation != was.Generation+1 || s.Spec.Timeouts.EndAt == nil || s.Spec.Timeouts.EndAt.Sub(begun.Add(10*time.Minute)).Abs() > 10*time.Second {
+		t.Errorf("generation %d, then %d: %+v", was.Generation, s.Generation, s.Spec)
 	}
 	if orders := d.carriedOut(); len(orders) != 3 {
 		t.Errorf("the freezer was asked to %v", orders)
@@ -290,7 +296,7 @@ func TestWakeOfWhatDoesNot(t *testing.T) {
 	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id); err != nil {
 		t.Fatal(err)
 	}
-	r := extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team", Resume: true}
+	r := extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team", Resume: true, UID: w.sandbox(id).UID}
 	if err := (activator{g.wake, g.own.pauser}).Activate(t.Context(), r); err != nil {
 		t.Error(err)
 	}

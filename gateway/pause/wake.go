@@ -19,12 +19,13 @@ const wakeTimeout = 20 * time.Second
 // Wake resumes a paused sandbox because an authorised request asks for it, if its record
 // allows that, for as long as its lifetime says. All requests of this gateway for it
 // share one resume; of several gateways one writes it. ErrChanged says that it is not
-// paused any more, or that no request resumes it: resolve again.
-func (p *Pauser) Wake(ctx context.Context, id string) error {
-	done := p.wakes.DoChan(id, func() (any, error) {
+// paused any more, that no request resumes it, or that the ID is of another sandbox than
+// this UID's, for which the request was not authorised: resolve again.
+func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
+	done := p.wakes.DoChan(string(uid), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 		defer cancel()
-		return nil, p.wake(ctx, id)
+		return nil, p.wake(ctx, id, uid)
 	})
 	select {
 	case r := <-done:
@@ -34,7 +35,7 @@ func (p *Pauser) Wake(ctx context.Context, id string) error {
 	}
 }
 
-func (p *Pauser) wake(ctx context.Context, id string) error {
+func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 	s := &v1alpha1.Sandbox{}
 	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {
@@ -42,7 +43,7 @@ func (p *Pauser) wake(ctx context.Context, id string) error {
 		return ErrChanged
 	case err != nil:
 		return fmt.Errorf("reading sandbox %s: %w", id, err)
-	case !s.Spec.Paused || s.Spec.Binding == nil || s.Spec.End != nil || !v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume):
+	case s.UID != uid, !s.Spec.Paused || s.Spec.Binding == nil || s.Spec.End != nil || !v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume):
 		return ErrChanged
 	}
 	end := metav1.NewTime(time.Now().Add(v1alpha1.AutoLifetime(s)).UTC().Truncate(time.Second).Add(time.Second))
