@@ -79,7 +79,7 @@ func TestPauseAndResume(t *testing.T) {
 	wantError(t, "pausing it again", x.Pause(ctx, w.ns, id), e2b.ErrNotRunning)
 	wantError(t, "pausing it from another namespace", x.Pause(ctx, "default", id), e2b.ErrNotFound)
 	_, err := x.SetEnd(ctx, w.ns, id, time.Now().Add(time.Minute), true)
-	wantError(t, "setting its end", err, e2b.ErrNotFound)
+	wantError(t, "setting its end", err, e2b.ErrPaused)
 	if m, err := x.Metrics(ctx, w.ns, id, false); err != nil || len(m) != 0 {
 		t.Errorf("metrics: %v, %v", m, err)
 	}

@@ -33,8 +33,9 @@ type fake struct {
 	create func(ctx context.Context, n NewSandbox) error
 	// egress are the rules of a SetEgress, by sandbox.
 	egress map[string]Egress
-	// setEnd, if set, fails SetEnd.
+	// setEnd, if set, fails SetEnd; pausing makes its next call find it paused just now.
 	setEnd  error
+	pausing bool
 	metrics []Metric
 	lines   []LogLine
 	// version is that of all lists. One that is asked for it lacks madeSince.
@@ -121,6 +122,13 @@ func (f *fake) SetEnd(ctx context.Context, namespace, id string, at time.Time, s
 	defer f.mu.Unlock()
 	if f.setEnd != nil {
 		return Sandbox{}, f.setEnd
+	}
+	if f.pausing {
+		sandbox.Paused, f.pausing = true, false
+		f.sandboxes[id] = sandbox
+	}
+	if sandbox.Paused {
+		return Sandbox{}, ErrPaused
 	}
 	f.moved = append(f.moved, at)
 	if shorten || at.After(sandbox.EndAt) {

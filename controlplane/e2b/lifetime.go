@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -39,6 +40,10 @@ func (s *Server) ConnectSandboxV2(w http.ResponseWriter, r *http.Request, _ stri
 	s.connect(w, r, *body.Timeout, body.Memory)
 }
 
+// connectTries bounds how often a connect starts over because the sandbox was paused
+// since it was looked at.
+const connectTries = 3
+
 // connect resumes a paused sandbox, with exactly the timeout, and extends another.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, timeout int64, memory *bool) {
 	status := http.StatusOK
@@ -47,23 +52,32 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, timeout int64, 
 	if err == nil {
 		d, err = timeoutWithin(maxLifetime(template), timeout)
 	}
-	resumed := false
-	if err == nil && sandbox.Paused {
-		sandbox, resumed, err = s.resume(r, sandbox, d, memory)
-	}
-	switch {
-	case err != nil:
-		s.fail(w, r, err)
-		return
-	case resumed:
-		status = http.StatusCreated
-	default:
-		if sandbox, err = s.extend(r.Context(), sandbox, template, d); err != nil {
-			s.fail(w, r, err)
-			return
+	if err == nil {
+		var resumed bool
+		if sandbox, resumed, err = s.resumeOrExtend(r, sandbox, template, d, memory); resumed {
+			status = http.StatusCreated
 		}
 	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
 	writeJSON(w, status, s.sandboxView(sandbox, template))
+}
+
+func (s *Server) resumeOrExtend(r *http.Request, sandbox Sandbox, template Template, d time.Duration, memory *bool) (now Sandbox, resumed bool, err error) {
+	for range connectTries {
+		if sandbox.Paused {
+			if sandbox, resumed, err = s.resume(r, sandbox, d, memory); err != nil || resumed {
+				return sandbox, resumed, err
+			}
+		}
+		if now, err = s.extend(r.Context(), sandbox, template, d); !errors.Is(err, ErrPaused) {
+			return now, false, err
+		}
+		sandbox.Paused = true
+	}
+	return now, false, err
 }
 
 // RefreshSandbox is POST /sandboxes/{sandboxID}/refreshes.

@@ -52,6 +52,23 @@ func TestPauseAnswers(t *testing.T) {
 	}
 }
 
+// A connect resumes also what is paused between its look and its write; a timeout is
+// answered as for what is not there.
+func TestConnectOfWhatIsPausedMeanwhile(t *testing.T) {
+	f := newFake()
+	s := newServer(t, f, nil)
+	f.pausing = true
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/timeout", keyA, `{"timeout":600}`); w.Code != 404 {
+		t.Errorf("timeout: %d %s", w.Code, w.Body)
+	}
+	f = newFake()
+	s = newServer(t, f, nil)
+	f.pausing = true
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/connect", keyA, `{"timeout":600}`); w.Code != 201 || f.sandboxes[idA].Paused {
+		t.Errorf("connect: %d %s", w.Code, w.Body)
+	}
+}
+
 // A resume gives exactly the timeout, however long the sandbox had run before, and the
 // longest life counts from it.
 func TestResumeGivesTheTimeout(t *testing.T) {

@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +14,9 @@ var (
 	// ErrNotFound: there is no such sandbox in the caller's namespace, or it has
 	// ended.
 	ErrNotFound = errors.New("no such sandbox")
+	// ErrPaused: the sandbox is paused, and has no end to move. To clients it is as one
+	// that is not there.
+	ErrPaused = fmt.Errorf("%w that runs: it is paused", ErrNotFound)
 	// ErrNoCapacity: no pod became free before the deadline. Nothing was made.
 	ErrNoCapacity = errors.New("the pool has no pod to spare")
 	// ErrQuota: the namespace's or team's limit is reached. Nothing was made.
@@ -127,7 +131,7 @@ type Sandboxes interface {
 	// gateway routes to it no more.
 	End(ctx context.Context, namespace, id string) error
 	// SetEnd moves the end of a sandbox, to an earlier time only if shorten.
-	// It returns the sandbox with the end it has now.
+	// It returns the sandbox with the end it has now, and ErrPaused for a paused one.
 	SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (Sandbox, error)
 	// Pause stops all that runs in a sandbox, and returns when it is stopped. Until it is
 	// resumed it has no end, and no request reaches it.

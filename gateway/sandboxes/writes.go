@@ -61,8 +61,8 @@ func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time
 		if err != nil {
 			return e2b.Sandbox{}, err
 		}
-		if s.Spec.Paused { // it has no end to move
-			return e2b.Sandbox{}, e2b.ErrNotFound
+		if s.Spec.Paused {
+			return e2b.Sandbox{}, e2b.ErrPaused
 		}
 		if !possibleEnd(lifeSince(s), at) {
 			return e2b.Sandbox{}, e2b.Invalidf("it cannot end at %s", at.UTC().Format(time.RFC3339))
