@@ -263,8 +263,12 @@ func TestOrdersOfBursts(t *testing.T) {
 		if most := b.came + int(b.pool.Spec.Replicas); b.made > most+b.removed {
 			t.Fatalf("seed %d: %d pods made for %d that waited and %d replicas (%d were removed)", seed, b.made, b.came, b.pool.Spec.Replicas, b.removed)
 		}
-		if b.pool.Spec.MaxPods == 0 && len(b.waiting) > 0 {
-			t.Fatalf("seed %d: %d wait for ever", seed, len(b.waiting))
+		// The watch shows 15 events a second: after a large burst it is behind by minutes.
+		for behind := 3000; b.pool.Spec.MaxPods == 0 && len(b.waiting) > 0; behind-- {
+			if behind == 0 {
+				t.Fatalf("seed %d: %d wait for ever", seed, len(b.waiting))
+			}
+			b.step(0, 0, 0, 0)
 		}
 		for range 900 { // a minute and a half
 			b.step(0, 0, 0, 0)
