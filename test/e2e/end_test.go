@@ -61,7 +61,16 @@ func TestEndAndDelete(t *testing.T) {
 	if out, err := shared.Run(t.Context(), "kubectl", "delete", "sandbox", "ending", "--timeout=30s"); err != nil {
 		t.Fatalf("kubectl delete: %v\n%s", err, out)
 	}
-	fresh := shared.Touch(t, "ending", req.Pool)
+	var fresh stack.Echo
+	shared.Eventually(t, 10*time.Second, "a new sandbox of that name", func() (bool, string) {
+		a := shared.Do(t, nil, req)
+		if a.Echo == nil { // the gateway hears of the deletion a moment after kubectl
+			wantError(t, a, 502, "not found")
+			return false, fmt.Sprint(a)
+		}
+		fresh = *a.Echo
+		return true, ""
+	})
 	if fresh.PodUID == old.PodUID || fresh.Process == old.Process {
 		t.Errorf("the new sandbox is in the old pod %s", old.Pod)
 	}
