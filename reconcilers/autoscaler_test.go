@@ -102,7 +102,7 @@ func TestAutoscalerFollowsDemand(t *testing.T) {
 		return nil
 	})
 
-	// Who scales the pool meets the env.
+	// A person who scales the pool finds the env's replicas back.
 	pool := w.awaitPool("a", "there", func(*v1alpha1.SandboxPool) bool { return true })
 	scale := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`))
 	if err := w.c.SubResource("scale").Patch(t.Context(), pool, scale); err != nil {
@@ -117,7 +117,7 @@ func TestAutoscalerFollowsDemand(t *testing.T) {
 	})
 	w.await("a", v1alpha1.PodIdle, 2)
 
-	// Nobody has come for long, but a gateway may know better.
+	// No create has come for long, but a gateway may know of one.
 	d.say(time.Now().Add(-2*time.Hour), false)
 	never(t, 3*time.Second, "replicas were given up by unknown demand", func() bool { return replicasOf(w.getEnv("e"), 0) != 2 })
 	d.say(time.Now().Add(-2*time.Hour), true)

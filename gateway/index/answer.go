@@ -25,7 +25,7 @@ const (
 	Starting
 	// Running means: the sandbox's pod answers.
 	Running
-	// Paused means: the sandbox is paused. Nobody is sent to it.
+	// Paused means: the sandbox is paused. No request is routed to it.
 	Paused
 	// Waking means: the sandbox was paused once, and this view does not show that its
 	// processes run again. It is Running once its freezer was asked to let it run.

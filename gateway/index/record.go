@@ -102,7 +102,7 @@ type sandbox struct {
 	release                string // token of the idle release under way of this claim
 	private, unsecured     bool
 	ended                  bool  // or being deleted
-	paused                 bool  // it is to be frozen, and nobody is sent to it
+	paused                 bool  // it is to be frozen, and no request is routed to it
 	everPaused             bool  // it may be frozen although it is not paused, unless it is awake
 	awake                  bool  // its status shows that it is not frozen, as of generation
 	resumes                bool  // a request resumes it
