@@ -82,7 +82,7 @@ node-test: $(PROMTOOL) $(CONTROLLER_GEN) ## break pods and kill processes of the
 	@hack/helm-test.sh node
 
 .PHONY: mutants
-mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes minutes, writes docs/mutants.md
+mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes half an hour, writes docs/mutants.md
 	@hack/test.sh mutants
 
 .PHONY: flaky

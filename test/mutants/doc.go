@@ -12,16 +12,17 @@
 //
 // # What it does, and what happens when a step fails
 //
-//  1. Copies what git tracks or would track to a temporary folder, where all of
-//     the following happens; the checkout is never changed.
-//  2. Runs every named test there, unbroken. One that fails, or does not exist,
-//     ends the run: it could not tell a mutant.
+//  1. Copies what git tracks or would track to temporary folders, one for each of
+//     -p packages worked on at once, where all of the following happens; the
+//     checkout is never changed but for step 4.
+//  2. Runs a package's named tests there, unbroken. One that fails, or does not
+//     exist, makes errors of its mutants: it could not tell them.
 //  3. For each mutant: applies the patch (stale: an error), builds the test (does
 //     not compile: an error), runs it, and takes the patch back.
 //     The named test fails: caught. It passes: survived. It fails to
 //     reach the test, as when no API server starts: an error.
-//  4. Writes the table to docs/mutants.md if all mutants were run, and exits
-//     with 1 if any survived or was an error.
+//  4. Writes the rows of what was tried to docs/mutants.md, keeps the other rows,
+//     and exits with 1 if any that was tried survived or was an error.
 //
 // The test in this folder, part of `make test`, checks that each patch still
 // applies and that its test exists.

@@ -90,8 +90,8 @@ func TestRunner(t *testing.T) {
 	}
 	r := &runner{dir: dir}
 	caught := patch("caught", "x + y", "x - y")
-	if err := r.unbroken(t.Context(), []mutant{caught}); err != nil {
-		t.Fatal(err)
+	if broken, err := r.unbroken(t.Context(), []mutant{caught}); err != nil || len(broken) > 0 {
+		t.Fatal(broken, err)
 	}
 	for _, tc := range []struct {
 		mutant
@@ -113,8 +113,25 @@ func TestRunner(t *testing.T) {
 	}
 	gone := caught
 	gone.pattern = "^TestSub$"
-	if err := r.unbroken(t.Context(), []mutant{gone}); err == nil {
-		t.Error("a test that does not exist passes")
+	if broken, err := r.unbroken(t.Context(), []mutant{caught, gone}); err != nil || broken[gone.pattern] == nil || broken[caught.pattern] != nil {
+		t.Errorf("a test that does not exist: %v %v", broken, err)
+	}
+}
+
+// A run of some mutants replaces their rows alone; a mutant that is gone has none.
+func TestPage(t *testing.T) {
+	m := func(name string) mutant {
+		return mutant{name: name, rule: "r (design.md 1)", pkg: "./a", pattern: "^TestX$"}
+	}
+	first := page([]mutant{m("a"), m("b"), m("gone")}, []result{{mutant: m("a"), caught: true}, {mutant: m("b")}, {mutant: m("gone")}}, "")
+	then := page([]mutant{m("a"), m("b"), m("c")}, []result{{mutant: m("b"), caught: true}}, first)
+	for _, want := range []string{"| a | r (design.md 1) | `./a` `TestX` | caught in 0.0 s |\n", "| b | r (design.md 1) | `./a` `TestX` | caught in 0.0 s |\n", "| c | r (design.md 1) | `./a` `TestX` | not tried |\n", "2 of 3 caught, 0 survived, 1 could not be tried"} {
+		if !strings.Contains(then, want) {
+			t.Errorf("the page lacks %q:\n%s", want, then)
+		}
+	}
+	if strings.Contains(then, "gone") || !strings.Contains(first, "1 of 3 caught, 2 survived") {
+		t.Errorf("first:\n%s\nthen:\n%s", first, then)
 	}
 }
 

@@ -5,18 +5,48 @@ import (
 	"strings"
 )
 
-// page is docs/mutants.md.
-func page(results []result) string {
-	var b strings.Builder
-	b.WriteString("<!-- Written by `make mutants`. Do not edit. -->\n")
-	b.WriteString("# Mutants\n\n")
-	b.WriteString("Each line breaks one rule of `design/design.md` on purpose (`test/mutants/patches`); the test beside it must fail. The time is that of the test.\n\n")
-	fmt.Fprintf(&b, "Last run: %s.\n\n", summary(results))
-	b.WriteString("| mutant | rule | test | |\n|---|---|---|---|\n")
-	for _, r := range results {
-		fmt.Fprintf(&b, "| %s | %s | `%s` `%s` | %s |\n", r.name, r.rule, r.pkg, strings.Trim(r.pattern, "^$"), r.word())
+// page is docs/mutants.md: a row for each mutant that there is, of this run or,
+// where it was not tried, of the page before.
+func page(all []mutant, results []result, before string) string {
+	rows := map[string]string{}
+	for line := range strings.Lines(before) {
+		if name, ok := rowName(line); ok {
+			rows[name] = line
+		}
 	}
-	return b.String()
+	for _, r := range results {
+		rows[r.name] = fmt.Sprintf("| %s | %s | `%s` `%s` | %s |\n", r.name, r.rule, r.pkg, strings.Trim(r.pattern, "^$"), r.word())
+	}
+	var table strings.Builder
+	var verdicts []string
+	for _, m := range all {
+		row, ok := rows[m.name]
+		if !ok {
+			row = fmt.Sprintf("| %s | %s | `%s` `%s` | not tried |\n", m.name, m.rule, m.pkg, strings.Trim(m.pattern, "^$"))
+		}
+		table.WriteString(row)
+		verdicts = append(verdicts, verdict(row))
+	}
+	return "<!-- Written by `make mutants`. Do not edit. -->\n" +
+		"# Mutants\n\n" +
+		"Each line breaks one rule of `design/` on purpose (`test/mutants/patches`); the test beside it must fail. The time is that of the test.\n\n" +
+		"Last runs: " + summary(verdicts) + ".\n\n" +
+		"| mutant | rule | test | |\n|---|---|---|---|\n" + table.String()
+}
+
+// rowName is the mutant of a row of the page's table.
+func rowName(line string) (string, bool) {
+	cells := strings.Split(line, " | ")
+	if len(cells) != 4 || !strings.HasPrefix(line, "| ") || cells[0] == "| mutant" {
+		return "", false
+	}
+	return strings.TrimPrefix(cells[0], "| "), true
+}
+
+// verdict is the last cell of a row.
+func verdict(row string) string {
+	cells := strings.Split(row, " | ")
+	return strings.TrimSuffix(cells[len(cells)-1], " |\n")
 }
 
 func (r result) word() string {
@@ -29,17 +59,32 @@ func (r result) word() string {
 	return "**survived**"
 }
 
-func summary(results []result) string {
-	caught, survived, broken := 0, 0, 0
+func words(results []result) []string {
+	var all []string
 	for _, r := range results {
+		all = append(all, r.word())
+	}
+	return all
+}
+
+func summary(verdicts []string) string {
+	caught, survived := 0, 0
+	for _, v := range verdicts {
 		switch {
-		case r.err != nil:
-			broken++
-		case r.caught:
+		case strings.HasPrefix(v, "caught"):
 			caught++
-		default:
+		case v == "**survived**":
 			survived++
 		}
 	}
-	return fmt.Sprintf("%d of %d caught, %d survived, %d could not be tried", caught, len(results), survived, broken)
+	return fmt.Sprintf("%d of %d caught, %d survived, %d could not be tried", caught, len(verdicts), survived, len(verdicts)-caught-survived)
+}
+
+// line says how a mutant fared, and what its test or the trouble said.
+func line(i, n int, res result) string {
+	said := res.said
+	if res.err != nil {
+		said = res.err.Error()
+	}
+	return fmt.Sprintf("%3d of %d  %-40s %s\n           %s\n", i, n, res.name, res.word(), said)
 }

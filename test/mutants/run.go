@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -31,29 +30,30 @@ type result struct {
 // runner works in a copy of the checkout. One goroutine uses it.
 type runner struct{ dir string }
 
-// unbroken runs the tests of all mutants as they are.
-func (r *runner) unbroken(ctx context.Context, all []mutant) error {
-	byPackage := map[string][]string{}
-	for _, m := range all {
-		if !slices.Contains(byPackage[m.pkg], m.pattern) {
-			byPackage[m.pkg] = append(byPackage[m.pkg], m.pattern)
-		}
+// unbroken runs the tests of one package's mutants as they are, and has what is
+// wrong with those that do not pass, by their patterns. An error: the package does
+// not build.
+func (r *runner) unbroken(ctx context.Context, mutants []mutant) (map[string]error, error) {
+	binary, err := r.build(ctx, mutants[0].pkg)
+	if err != nil {
+		return nil, err
 	}
-	for pkg, patterns := range byPackage {
-		binary, err := r.build(ctx, pkg)
+	broken := map[string]error{}
+	seen := map[string]bool{}
+	for _, m := range mutants {
+		if seen[m.pattern] {
+			continue
+		}
+		seen[m.pattern] = true
+		out, err := r.run(ctx, binary, m.pkg, m.pattern)
+		if err == nil && !strings.Contains(out, "--- PASS: ") {
+			err = errors.New("there is no such test")
+		}
 		if err != nil {
-			return err
-		}
-		for _, p := range patterns {
-			start := time.Now()
-			out, err := r.run(ctx, binary, pkg, p)
-			fmt.Printf("unbroken  %-28s %-60s %5.1f s\n", pkg, p, time.Since(start).Seconds())
-			if err != nil || !strings.Contains(out, "--- PASS: ") {
-				return fmt.Errorf("%s %s does not pass unbroken: %w\n%s", pkg, p, err, tail(out))
-			}
+			broken[m.pattern] = fmt.Errorf("%s %s does not pass unbroken: %w\n%s", m.pkg, m.pattern, err, tail(out))
 		}
 	}
-	return nil
+	return broken, nil
 }
 
 // try applies one mutant, runs its test, and takes the patch back.
@@ -102,11 +102,13 @@ func complaint(out string) string {
 	return strings.TrimSpace(regexp.MustCompile(`(?m)^\s+\w+_test\.go:\d+: .{0,200}|^panic: .{0,200}`).FindString(out))
 }
 
+// build compiles a package's tests. Without -trimpath the compiler's cache would
+// hold nothing of a copy made just now.
 func (r *runner) build(ctx context.Context, pkg string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, buildLimit)
 	defer cancel()
 	binary := filepath.Join(r.dir, "mutants-test.exe")
-	_, err := output(ctx, r.dir, "go", "test", "-c", "-o", binary, pkg)
+	_, err := output(ctx, r.dir, "go", "test", "-c", "-trimpath", "-o", binary, pkg)
 	return binary, err
 }
 
