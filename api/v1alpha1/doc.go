@@ -1,6 +1,6 @@
 // Package v1alpha1 holds Sandlane's Kubernetes objects (group sandlane.dev):
-// SandboxTemplate, SandboxPool and Sandbox, and the labels, annotations,
-// finalizers and phases that the parts agree on.
+// SandboxTemplate, SandboxPool, SandboxEnv, Sandbox and Checkpoint, and the labels,
+// annotations, finalizers and phases that the parts agree on.
 //
 // It is types and constants only: no client, no logic beyond trivial
 // accessors. Every other package imports it; it imports Kubernetes types alone.

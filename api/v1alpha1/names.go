@@ -89,6 +89,10 @@ const (
 	AnnotationAliases = "sandlane.dev/aliases"
 )
 
+// AnnotationOwner is on Sandboxes and Checkpoints that the REST API made: the ID of the
+// API key that asked for it. It is never the key.
+const AnnotationOwner = "sandlane.dev/owner"
+
 // Labels and annotations on gateway Leases.
 const (
 	// LabelGateway marks a Lease as a gateway's; its value is the gateway's name.
@@ -109,6 +113,8 @@ const (
 	// FinalizerSandbox keeps a deleted Sandbox until it has ended and its
 	// address is fenced.
 	FinalizerSandbox = "sandlane.dev/sandbox"
+	// FinalizerCheckpoint keeps a deleted Checkpoint until its data is deleted.
+	FinalizerCheckpoint = "sandlane.dev/checkpoint"
 )
 
 // Values of Secrets that hold API keys.

@@ -18,6 +18,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&SandboxPool{}, &SandboxPoolList{},
 		&SandboxEnv{}, &SandboxEnvList{},
 		&Sandbox{}, &SandboxList{},
+		&Checkpoint{}, &CheckpointList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
