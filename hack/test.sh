@@ -115,7 +115,7 @@ if wants bench-once; then
 	go test -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./gateway/... ./credentials/... ./controlplane/... ./reconcilers/... || status=1
 fi
 if wants chaos; then
-	tests -tags failpoints -count=1 -shuffle=on ./failpoint/...
+	tests -tags failpoints -count=1 -shuffle=on ./failpoint/... ./checkpoint
 	make --no-print-directory build-failpoints
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOfChaos$' ./test/chaos/...
 fi

@@ -1,0 +1,229 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testMax = 1 << 20
+
+func newFolder(t *testing.T) (f *Folder, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "made", "checkpoints")
+	f, err := OpenFolder(path, testMax)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f, path
+}
+
+func get(f *Folder, id string) ([]byte, Info, error) {
+	r, info, err := f.Get(context.Background(), id)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	data, err := io.ReadAll(r)
+	return data, info, errors.Join(err, r.Close())
+}
+
+// names are the files in a folder.
+func names(t *testing.T, path string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func TestFolder(t *testing.T) {
+	f, path := newFolder(t)
+	for _, data := range [][]byte{nil, []byte("a"), bytes.Repeat([]byte("sandbox"), 100_000)} {
+		id := fmt.Sprintf("%08x-uid", len(data))
+		put, err := f.Put(t.Context(), id, iotest.OneByteReader(bytes.NewReader(data)))
+		if len(data) > 1000 {
+			put, err = f.Put(t.Context(), id, bytes.NewReader(data))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(data)
+		if want := (Info{int64(len(data)), hex.EncodeToString(sum[:])}); put != want {
+			t.Errorf("Put says %+v, want %+v", put, want)
+		}
+		got, info, err := get(f, id)
+		if err != nil || info != put || !bytes.Equal(got, data) {
+			t.Errorf("Get of %d bytes: %d bytes, %+v, %v", len(data), len(got), info, err)
+		}
+		stat, err := os.Stat(filepath.Join(path, id))
+		if err != nil || stat.Mode() != 0o600 {
+			t.Errorf("%v, %v: want a regular file of mode 0600", stat.Mode(), err)
+		}
+	}
+	all, err := f.List(t.Context())
+	if err != nil || len(all) != 3 || time.Since(all[0].At) > time.Minute {
+		t.Errorf("List: %+v, %v", all, err)
+	}
+	for _, e := range all {
+		for range 2 { // the second time it is gone already
+			if err := f.Delete(t.Context(), e.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, _, err := get(f, e.ID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Get of a deleted one: %v", err)
+		}
+	}
+	if left := names(t, path); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if stat, err := os.Stat(path); err != nil || stat.Mode().Perm() != 0o700 {
+		t.Errorf("the folder: %v, %v", stat.Mode(), err)
+	}
+}
+
+// A Put that fails leaves what was there, and nothing of its own.
+func TestFolderKeepsNothingOfAFailedPut(t *testing.T) {
+	f, path := newFolder(t)
+	if _, err := f.Put(t.Context(), "id", strings.NewReader("first")); err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("the sandbox is gone")
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		r    io.Reader
+		want error
+	}{
+		{"a reader that fails", t.Context(), io.MultiReader(strings.NewReader("second"), iotest.ErrReader(cause)), cause},
+		{"too large", t.Context(), io.LimitReader(zeros{}, testMax+1), ErrTooLarge},
+		{"given up", canceled, strings.NewReader("second"), context.Canceled},
+	} {
+		if _, err := f.Put(tc.ctx, "id", tc.r); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if data, _, err := get(f, "id"); err != nil || string(data) != "first" {
+			t.Errorf("%s: %q, %v", tc.name, data, err)
+		}
+		if left := names(t, path); len(left) != 1 {
+			t.Errorf("%s: left %v", tc.name, left)
+		}
+	}
+	if info, err := f.Put(t.Context(), "id", io.LimitReader(zeros{}, testMax)); err != nil || info.Bytes != testMax {
+		t.Errorf("as much as is allowed: %+v, %v", info, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// What the disk has changed is an error, before the end is.
+func TestFolderTellsDamage(t *testing.T) {
+	f, path := newFolder(t)
+	const data = "what was put"
+	for _, tc := range []struct {
+		name   string
+		change func(whole []byte) []byte
+	}{
+		{"a bit", func(w []byte) []byte { w[3] ^= 1; return w }},
+		{"a bit of the digest", func(w []byte) []byte { w[len(w)-1] ^= 1; return w }},
+		{"a byte less", func(w []byte) []byte { return w[:len(w)-1] }},
+		{"a byte more", func(w []byte) []byte { return append(w, 0) }},
+		{"less than a digest", func(w []byte) []byte { return w[:7] }},
+		{"nothing", func([]byte) []byte { return nil }},
+	} {
+		if _, err := f.Put(t.Context(), "id", strings.NewReader(data)); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(path, "id")
+		whole, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, tc.change(whole), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := get(f, "id"); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+// A sweep removes what writers have left, and neither archives nor what is being written.
+func TestSweep(t *testing.T) {
+	f, path := newFolder(t)
+	if _, err := f.Put(t.Context(), "id", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-2 * partialPatience)
+	for name, at := range map[string]time.Time{"id": long, partialPrefix + "old": long, partialPrefix + "new": time.Now(), "Notes.txt": long} {
+		file := filepath.Join(path, name)
+		if name != "id" {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chtimes(file, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(names(t, path)); got != "["+partialPrefix+"new Notes.txt id]" {
+		t.Errorf("left: %s", got)
+	}
+	if all, err := f.List(t.Context()); err != nil || len(all) != 1 || all[0].ID != "id" {
+		t.Errorf("List: %+v, %v", all, err)
+	}
+}
+
+// FuzzNames: whatever an ID is, nothing outside of the folder is touched.
+func FuzzNames(f *testing.F) {
+	for _, id := range []string{"0a1b-2c", "", ".", "..", "../x", "/etc/passwd", "a/b", "a\x00", partialPrefix + "x", "A", "-a", "a-", strings.Repeat("a", 64), "a\n"} {
+		f.Add(id)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		folder, path := newFolder(t)
+		outside := filepath.Dir(path)
+		_, err := folder.Put(t.Context(), id, strings.NewReader("x"))
+		_, _, getErr := get(folder, id)
+		if valid := idPattern.MatchString(id); valid != (err == nil) || valid != (getErr == nil) {
+			t.Errorf("%q: Put %v, Get %v", id, err, getErr)
+		}
+		if err != nil && !errors.Is(err, ErrInvalidID) {
+			t.Errorf("%q: %v", id, err)
+		}
+		if err == nil && fmt.Sprint(names(t, path)) != "["+id+"]" {
+			t.Errorf("%q: the folder has %v", id, names(t, path))
+		}
+		if got := names(t, outside); len(got) != 1 {
+			t.Errorf("%q: beside the folder: %v", id, got)
+		}
+		if err := folder.Delete(t.Context(), id); (err == nil) != idPattern.MatchString(id) {
+			t.Errorf("%q: Delete %v", id, err)
+		}
+	})
+}
