@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -228,6 +229,9 @@ func TestKilledClient(t *testing.T) {
 
 func TestSignals(t *testing.T) {
 	s := newSandbox(t)
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, forwarded...) // or under nohup the commands of this test would ignore SIGHUP
+	defer signal.Stop(heard)
 	for _, sig := range forwarded {
 		number := int(sig.(syscall.Signal))
 		cmd, r := s.holder("trap 'echo heard; exit 9' " + strconv.Itoa(number) + "; echo begun; while :; do sleep 0.01; done")

@@ -36,13 +36,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "podinit: a helper of the Sandlane node; it is not to be started by hand")
 		os.Exit(exitSetup)
 	}
-	// The command gets the standard streams alone, whatever the node inherited
-	// from whoever started it.
+	// The command gets the standard streams alone, whatever files the node was
+	// started with.
 	if err := unix.CloseRange(initspec.SpecFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		for fd := initspec.SpecFD; fd < 1024; fd++ { // before Linux 5.11
 			unix.CloseOnExec(fd)
 		}
 	}
+	heedSignals()
 	code, err := run(os.NewFile(initspec.SpecFD, "spec"))
 	if err != nil {
 		_, _ = unix.Write(initspec.StatusFD, []byte(err.Error()))
@@ -93,7 +94,7 @@ func run(r io.Reader) (int, error) {
 }
 
 // parentGone reports whether the node died before the parent-death signal was
-// (re-)armed: nobody reads the status pipe any more.
+// (re-)armed: the status pipe has no reader any more.
 func parentGone() bool {
 	fds := []unix.PollFd{{Fd: initspec.StatusFD}}
 	n, err := unix.Poll(fds, 0)
