@@ -34,32 +34,8 @@
 // are objects in a real API server without a node; all addresses are served by
 // one small server on the loopback interface.
 //
-// # Rows and samples
-//
-// A row is section/case/side/figure, such as dataplane/hit/sandlane/rps, and
-// keeps every sample. One sample is one round. The rounds of both sides of a
-// ratio alternate, and who begins alternates too, so that what else the machine
-// does meets both; a ratio's samples are those of the pairs, never the ratio of
-// two averages. What is shown is the median, with the interval that holds it with
-// 95 % confidence and assumes no distribution (golang.org/x/perf/benchmath); it
-// takes six samples to have one. A row with fewer has no interval, and compare
-// gives no verdict on it.
-//
-// Requests/s are of a closed loop of connections (wrk, or the generator of
-// package load if there is no wrk; the result says which). A closed loop leaves out
-// the time that requests would have waited to be sent; wrk corrects its latencies
-// for that by an estimate of its own, the generator does not. So rows named "open"
-// come from a generator that sends at fixed times at a rate of its own and counts
-// from when a request was due.
-//
-// Budgets (package report) are judged by the median. Where the interval has the
-// budget inside, the run decides nothing, and the page says so; also of a budget
-// that the median holds.
-//
-// # What is not claimed
-//
-// Client, Envoy, gateway, API server and upstream share the machine's cores and
-// its loopback. Absolute figures therefore say little about a real cluster;
-// ratios, CPU per request and allocations carry over better. etcd does not wait
-// for its disk here, neither for Sandlane nor for the floor.
+// Package result says what a row and a sample are and how they are judged. Client,
+// Envoy, gateway, API server and upstream share the machine's cores and its loopback,
+// and etcd does not wait for its disk: ratios, CPU per request and allocations carry
+// over to a real cluster, absolute figures do not.
 package main

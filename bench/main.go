@@ -21,7 +21,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// Of `make bench | tee log` an interrupt ends both: what is started here must be
-	// stopped all the same, with nobody left to tell.
+	// stopped all the same, without a word.
 	signal.Ignore(syscall.SIGPIPE)
 	log.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
 	if err := newRoot().ExecuteContext(ctx); err != nil {

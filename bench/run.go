@@ -37,7 +37,7 @@ func newRun(name string) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&only, "only", nil, "sections to run; default all")
-	flags.StringVar(&out, "out", "bench/results", "folder for the result")
+	flags.StringVar(&out, "out", "bench/runs", "folder for the result")
 	flags.IntVar(&plan.Pairs, "pairs", plan.Pairs, "pairs of rounds behind a ratio with a verdict")
 	flags.DurationVar(&plan.PairTime, "pair-time", plan.PairTime, "length of such a round")
 	flags.IntVar(&plan.Rounds, "rounds", plan.Rounds, "rounds of the other rows")

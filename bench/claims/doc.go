@@ -13,7 +13,7 @@
 //	           the scheduler, beside the PATCH alone; and from the write that makes
 //	           the pod ready to the first byte of a parked request, beside that
 //	           write and the two of a first request sent bare
-//	release    spec.end is written by somebody who is no gateway; how long from
+//	release    spec.end is not written by a gateway; how long from
 //	           when it is sent until none of 3 gateways routes to the sandbox, asked
 //	           through their Envoys without a pause
 //

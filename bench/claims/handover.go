@@ -38,7 +38,7 @@ func (b *bench) offered(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// All wait before the first pod comes; whoever waits longest gets it.
+	// All wait before the first pod comes; the one that waits longest gets it.
 	results := make(chan schedule.ClaimResult, b.Claims)
 	for range b.Claims {
 		if !s.Enqueue(&schedule.ClaimRequest{SandboxID: "h" + string(uuid.NewUUID()), ResultCh: results}) {
@@ -54,7 +54,7 @@ func (b *bench) offered(ctx context.Context) error {
 }
 
 // parked has requests wait in a gateway whose pool is empty. Bare are the same
-// three writes, by nobody who waits: ready, Sandbox, claim.
+// three writes, by none that waits: ready, Sandbox, claim.
 func (b *bench) parked(ctx context.Context) error {
 	f, err := b.startFronts(ctx, "handover", 1)
 	defer f.stop()

@@ -40,7 +40,7 @@ func (b *bench) oneByOne(ctx context.Context, name string, n int, ours, bare fun
 	return nil
 }
 
-// atOnce adds one sample of n at once to each side, who begins first alternating
+// atOnce adds one sample of n at once to each side; which begins alternates
 // over the samples.
 func (b *bench) atOnce(ctx context.Context, name string, n int, ours, bare func(context.Context, int) error) error {
 	row := "claims/" + name + "/"
@@ -54,7 +54,7 @@ func (b *bench) atOnce(ctx context.Context, name string, n int, ours, bare func(
 	rate := map[string]float64{}
 	for _, side := range sides {
 		// The API server's heap is large: a collection that falls into a burst doubles
-		// what that burst takes, whoever made the garbage.
+		// what that burst takes, wherever the garbage is from.
 		if err := b.cluster.CollectGarbage(ctx); err != nil {
 			return err
 		}

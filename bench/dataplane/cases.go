@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/bench/load"
 )
 
-// one connection: how long a request takes when nobody else is there.
+// one connection: how long a request takes when it is the only one.
 func (w *world) one(ctx context.Context) error {
 	return w.both(ctx, "one", w.Rounds, func(ctx context.Context, s *side) (measured, error) {
 		return w.closed(ctx, s, w.single(1), w.RoundTime)
@@ -113,7 +113,7 @@ func (w *world) fleet(ctx context.Context, name string, t load.Target, n int) er
 	return nil
 }
 
-// touch is one sample of first requests on either side, who begins alternating.
+// touch is one sample of first requests on either side; which begins alternates.
 func (w *world) touch(ctx context.Context, t load.Target, round int) error {
 	name := fmt.Sprintf("dataplane/touch-%d/", len(t.Hosts))
 	rate := map[*side]float64{}

@@ -1,4 +1,4 @@
-// Package idle measures what sandboxes cost while nobody looks at them: the
+// Package idle measures what sandboxes cost while they are not used: the
 // controller's poll for use, the stamp of a request, and the memory of the index,
 // beside that of client-go's informer, and of the activity registry. bench runs
 // it, and docs/scale.md is computed from its rows.

@@ -15,7 +15,7 @@ import (
 
 // Section is the package's.
 func Section() suite.Section {
-	return suite.Section{Name: "idle", About: "unit costs of sandboxes that nobody uses: polls, stamps, memory", Run: run}
+	return suite.Section{Name: "idle", About: "unit costs of sandboxes that are not used: polls, stamps, memory", Run: run}
 }
 
 func run(ctx context.Context, e *suite.Env) error {

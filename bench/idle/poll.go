@@ -79,7 +79,7 @@ func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 	return out
 }
 
-// member is a gateway's lease that nobody reads.
+// member is a gateway's lease that is not read.
 type member struct{}
 
 func (member) Holder() string { return "bench" }

@@ -11,7 +11,7 @@ import (
 // costs are the measured unit costs that docs/scale.md is computed from.
 type costs struct {
 	podBytes, sandboxBytes, claimBytes, routeBytes float64 // in a gateway's memory
-	informerBytes, strippedBytes                   float64 // of a pod in client-go's informer, and without what nobody reads
+	informerBytes, strippedBytes                   float64 // of a pod in client-go's informer, and without what is not read
 	podWire, sandboxWire                           float64 // of a watch event
 	writeRate                                      float64 // bare writes a second, burst at once
 	burst                                          int
@@ -113,7 +113,7 @@ func (c costs) table() []unit {
 		{"index, a pod", c.podBytes, "bytes"},
 		{"index, a sandbox", c.sandboxBytes, "bytes"},
 		{"for comparison: client-go's informer, a pod", c.informerBytes, "bytes"},
-		{"the same without managedFields and what else nobody reads", c.strippedBytes, "bytes"},
+		{"the same without managedFields and what else is not read", c.strippedBytes, "bytes"},
 		{"route cache, a route", c.routeBytes, "bytes"},
 		{"activity registry, a claim", c.claimBytes, "bytes"},
 		{"a whole gateway that knows one sandbox", c.base, "MB"},

@@ -12,7 +12,7 @@ import (
 // page says that the miss is not explained.
 var reasons = []struct {
 	// suffix is the end of the budget's row; "-" in beside stands for what comes
-	// before it.
+	// before it. A name that ends with "*" is the sum of all rows that begin so.
 	suffix string
 	beside []string
 	// says is what to read out of the rows.
@@ -50,20 +50,9 @@ var reasons = []struct {
 	},
 	{
 		"/ratio/vs-bare",
-		burst("kube-apiserver", "etcd", "envoy", "gateway", "upstream", "client"),
-		"The ratio of both sides' sums is what CPU alone would give. Tries above 1 are gateways that reached for one pod.",
+		[]string{"-/sandlane/cpu-*", "-/bare/cpu-*", "-/sandlane/tries"},
+		"CPU of all programs: the ratio of both sides is what CPU alone would give. Tries above 1 are gateways that reached for one pod.",
 	},
-}
-
-// burst names the CPU rows of both sides of a burst.
-func burst(programs ...string) []string {
-	rows := []string{}
-	for _, side := range []string{"-/sandlane/cpu-", "-/bare/cpu-"} {
-		for _, p := range programs {
-			rows = append(rows, side+p)
-		}
-	}
-	return append(rows, "-/sandlane/tries")
 }
 
 // missed is a table of the budgets that do not hold and of those that a run does not
@@ -136,9 +125,8 @@ func why(r *result.Result, budget string) (figures, says string) {
 		}
 		var all []figure
 		for _, beside := range reason.beside {
-			row := r.Row(strings.Replace(beside, "-", name, 1))
-			if row != nil && len(row.Samples) > 0 {
-				all = append(all, figure{strings.TrimPrefix(beside, "-/"), number(row.Summary().Median), row.Unit})
+			if median, unit, ok := measured(r, strings.Replace(beside, "-", name, 1)); ok {
+				all = append(all, figure{strings.TrimSuffix(strings.TrimPrefix(beside, "-/"), "-*"), number(median), unit})
 			}
 		}
 		if len(all) > 0 {
@@ -146,4 +134,16 @@ func why(r *result.Result, budget string) (figures, says string) {
 		}
 	}
 	return "not explained", ""
+}
+
+// measured returns the median of a row, or the sum of the medians of those that begin
+// with a name that ends with "*"; ok is false if the run has none.
+func measured(r *result.Result, name string) (median float64, unit string, ok bool) {
+	begin, several := strings.CutSuffix(name, "*")
+	for _, row := range r.Rows {
+		if len(row.Samples) > 0 && (row.Name == name || several && strings.HasPrefix(row.Name, begin)) {
+			median, unit, ok = median+row.Summary().Median, row.Unit, true
+		}
+	}
+	return median, unit, ok
 }

@@ -32,49 +32,19 @@ func Pages(r *result.Result, docs string) error {
 	return nil
 }
 
-// mixed says how much of each there really was in the cases that mix something in.
-func mixed(r *result.Result) string {
-	var b strings.Builder
-	for _, m := range []struct{ row, what string }{
-		{"dataplane/open/both/rate", "requests/s of the fixed rate"},
-		{"dataplane/misses/sandlane/share", "% of requests that missed the route cache"},
-		{"dataplane/busy/sandlane/parked", "requests parked after the rounds of `busy`"},
-		{"dataplane/busy/both/sandboxes", "sandboxes made and deleted a second meanwhile (200 were wanted)"},
-	} {
-		if row := r.Row(m.row); row != nil && len(row.Samples) > 0 {
-			fmt.Fprintf(&b, "- %s %s (`%s`)\n", number(row.Summary().Median), m.what, m.row)
-		}
-	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\nWhat was mixed in:\n\n" + b.String()
-}
-
-// performance is the summary: the headline, the plots, every row that has a
-// budget, and every ratio that has an interval.
+// performance is the summary: the headline, the plots, every row that has a budget,
+// and what others have published. Markdown has the rest.
 func performance(r *result.Result, plots []string) string {
 	var b strings.Builder
 	b.WriteString("# Performance\n\n" + generated)
 	b.WriteString(headline(r))
 	b.WriteString(facts(r))
 	b.WriteString("All programs share those cores, and etcd does not wait for its disk: read the ratios, whose sides were measured in turns, not the absolute figures.\n" +
-		"`bench/doc.go` says what each floor is; `bench/results` has all rows with their samples; `make bench` measures your machine.\n")
+		"`bench/doc.go` says what each floor is; `bench/runs` has all rows with their samples, and the run's notes; `make bench` measures your machine.\n")
 	for _, p := range plots {
 		fmt.Fprintf(&b, "\n![%s](%s)\n", p, p)
 	}
 	b.WriteString("\n## Budgets\n\n" + budgetTable(r) + missed(r))
-	b.WriteString("\n## Ratios to the floors\n\nThose with an interval, which takes six samples.\n\n" + tableHead)
-	for _, row := range r.Rows {
-		if row.Unit == "ratio" && row.Budget == nil && len(row.Samples) > 0 && row.Summary().Known {
-			b.WriteString(line(row))
-		}
-	}
-	b.WriteString(mixed(r))
 	b.WriteString(published(r))
-	b.WriteString("\n## Notes of the run\n\n")
-	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "- %s\n", note)
-	}
 	return b.String()
 }

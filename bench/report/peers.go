@@ -7,7 +7,7 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// peer is a figure that somebody else has published, and the row of ours that asks
+// peer is a figure that others have published, and the row of ours that asks
 // the nearest question.
 type peer struct {
 	what, figure string

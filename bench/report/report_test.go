@@ -78,7 +78,7 @@ func TestBudgets(t *testing.T) {
 		"| `claims/warm/ratio/p50-vs-bare` | undecided | sandlane/latency 9000, bare/latency 7000 µs | 4 |",
 		"≤ 1.3 undecided (its median holds) |",
 		"| `dataplane/touch-10000/ratio/vs-do-nothing` | missed | not explained |  |",
-		"sandlane/cpu-etcd 8.000, sandlane/cpu-envoy 2.000, sandlane/cpu-gateway 6.000, bare/cpu-etcd 7.000, bare/cpu-client 1.000 ms a claim |",
+		"| sandlane/cpu 16.00, bare/cpu 8.000 ms a claim |",
 		"sandlane/tries 1.250 x",
 		"| sandlane/cpu 10.00, envoy/cpu 30.00 ms | 2 |",
 		"golang-lru/hot-1 140.0, map-mutex/hot-1 120.0 ns | 3 |",

@@ -21,7 +21,7 @@ type Machine struct {
 	Envoy  string `json:"envoy,omitempty"`
 	Load   string `json:"load_generator,omitempty"`
 	// LoadAverage is the machine's at the start: above the number of cores
-	// somebody else is using it.
+	// something else is using it.
 	LoadAverage string `json:"load_average"`
 }
 

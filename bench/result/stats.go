@@ -7,6 +7,26 @@ import (
 	"golang.org/x/perf/benchmath"
 )
 
+// Rows and samples:
+//
+// A row is section/case/side/figure, such as dataplane/hit/sandlane/rps, and keeps
+// every sample. One sample is one round. The rounds of both sides of a ratio alternate,
+// and so does which side begins, so that what else the machine does meets both; a
+// ratio's samples are those of the pairs, never the ratio of two averages. What is
+// shown is the median, with the interval that holds it with 95 % confidence and assumes
+// no distribution (golang.org/x/perf/benchmath). It takes six samples to have one; a row
+// with fewer has no interval, and a comparison gives no verdict on it.
+//
+// Requests/s are of a closed loop of connections (wrk, or package load; the result says
+// which). It leaves out the time that requests would have waited to be sent; wrk
+// corrects its latencies for that by an estimate of its own, package load does not. So
+// rows named "open" come from a generator that sends at fixed times, at a rate of its
+// own, and counts from when a request was due.
+//
+// Budgets (package report) are judged by the median. Where the interval has the budget
+// inside, the run decides nothing, and the page says so; also of a budget that the
+// median holds.
+
 const (
 	// MinSamples is how many samples it takes to say anything about a row but
 	// its median.

@@ -57,7 +57,7 @@ func run(ctx context.Context, e *suite.Env) error {
 const headers = 3 * 16
 
 // memory adds what an entry costs with its route, but without the text of its ID,
-// which whoever asks has as well.
+// which the caller has as well.
 func memory(e *suite.Env, size int, kind string, perEntry float64, id int) {
 	row := fmt.Sprintf("routes/%d/%s/", size, kind)
 	e.Add(row+"memory", "bytes an entry", "less", perEntry)
