@@ -30,24 +30,37 @@ func YAML(o Options) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Markdown returns the rights of all processes as a table for people.
+// Markdown returns the rights of each process as a table for people. Resources with the
+// same verbs for the same purpose share a line.
 func Markdown() string {
 	var out strings.Builder
-	out.WriteString("| process | where | what | verbs | for |\n|---|---|---|---|---|\n")
-	for _, p := range Processes() {
+	for i, p := range Processes() {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		fmt.Fprintf(&out, "| %s: where | what | verbs | for |\n|---|---|---|---|\n", p)
+		type line struct{ where, verbs, purpose string }
+		var lines []line
+		what := map[line][]string{}
 		for _, r := range Rights(p) {
-			what := r.Resource
+			name := r.Resource
 			if r.Group != "" {
-				what += "." + r.Group
+				name += "." + r.Group
 			}
 			if len(r.Names) > 0 {
-				what += " " + strings.Join(r.Names, ", ")
+				name += " " + strings.Join(r.Names, ", ")
 			}
-			needed := r.For
+			l := line{string(r.Scope), strings.Join(r.Verbs, ", "), r.For}
 			if r.When != "" {
-				needed += ", " + r.When
+				l.purpose += ", " + r.When
 			}
-			fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", p, r.Scope, what, strings.Join(r.Verbs, ", "), needed)
+			if what[l] == nil {
+				lines = append(lines, l)
+			}
+			what[l] = append(what[l], name)
+		}
+		for _, l := range lines {
+			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", l.where, strings.Join(what[l], ", "), l.verbs, l.purpose)
 		}
 	}
 	return out.String()

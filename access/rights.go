@@ -120,7 +120,7 @@ func controllerRights() []Right {
 		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "create", "patch", "delete"}, For: "making, stopping, recycling and deleting pods"},
 		{Scope: Pools, Resource: "pods/exec", Verbs: []string{"create"}, For: "postStartHooks"},
 		{Scope: Pools, Resource: "events", Verbs: []string{"list"}, For: "why a pod never got Ready"},
-		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"list", "watch", "patch", "delete"}, For: "gateways: whom to ask, revoking, deleting what is over"},
+		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"list", "watch", "patch", "delete"}, For: "gateways: which to ask, revoking, deleting what is over"},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update"}, For: "leader election", When: leaderElection},
 		{Scope: System, Resource: "configmaps", Verbs: []string{"get"}, Names: publicKeys, For: "the public key that new pods get"},
 		{Scope: System, Resource: "events", Verbs: []string{"create", "patch"}, For: "leader election", When: leaderElection},

@@ -44,19 +44,29 @@ func checkTable(t *testing.T, name string, features []feature, worked map[string
 	}
 }
 
+// table has a line for each feature with the SDKs that it works with.
 func table(features []feature, worked map[string]map[string]bool) string {
 	var b strings.Builder
-	b.WriteString("| feature |")
-	for _, s := range sdks {
-		b.WriteString(" " + s.name + " |")
+	names := make([]string, len(sdks))
+	for i, s := range sdks {
+		names[i] = s.name
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(sdks)) + "\n")
+	b.WriteString("\"All\" are " + strings.Join(names, ", ") + ".\n\n| feature | works with |\n|---|---|\n")
 	for _, f := range features {
-		b.WriteString("| " + f.text + " |")
-		for _, s := range sdks {
-			b.WriteString(map[bool]string{true: " yes |", false: " no |"}[worked[s.name][f.name]])
+		var with []string
+		for _, name := range names {
+			if worked[name][f.name] {
+				with = append(with, name)
+			}
 		}
-		b.WriteString("\n")
+		list := strings.Join(with, ", ")
+		switch len(with) {
+		case 0:
+			list = "none"
+		case len(names):
+			list = "all"
+		}
+		b.WriteString("| " + f.text + " | " + list + " |\n")
 	}
 	return b.String()
 }
