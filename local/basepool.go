@@ -24,7 +24,7 @@ const (
 )
 
 // basePool is the pool of E2B's sandboxes: sandboxd over this machine's tools. It
-// has no idle timeout: those who use E2B expect no end before the one they set.
+// has no idle timeout: users of E2B expect no end before the one they set.
 func basePool(replicas int, isolation node.Isolation) *v1alpha1.SandboxPool {
 	main := corev1.Container{
 		Image:          baseImage,
@@ -35,7 +35,7 @@ func basePool(replicas int, isolation node.Isolation) *v1alpha1.SandboxPool {
 	if isolation == node.IsolationNone {
 		// All pods share the machine's ports and its users: each gets the port on
 		// its own address alone, and the pod's folder in place of the home of the
-		// one who started `up`. The pod has a second to stop, sandboxd half of it.
+		// user who started `up`. The pod has a second to stop, sandboxd half of it.
 		main.Env = append(main.Env, fieldEnv("POD_IP", "status.podIP"),
 			corev1.EnvVar{Name: commandEnv, Value: strings.Join(append(node.PlainEnv(), baseImageEnv[commandEnv]), ",")})
 		main.Args = []string{fmt.Sprintf("--address=$(POD_IP):%d", basePort), "--home=.", "--grace=500ms"}
@@ -46,7 +46,7 @@ func basePool(replicas int, isolation node.Isolation) *v1alpha1.SandboxPool {
 }
 
 // baseImageEnv are the variables of the image, and the names of those that
-// commands get: text is UTF-8 whatever the locale of whoever runs `up`.
+// commands get: text is UTF-8 whatever the locale of the user of `up`.
 var baseImageEnv = map[string]string{"LANG": "C.UTF-8", commandEnv: "LANG"}
 
 // commandEnv names the variables that sandboxd hands on to commands.

@@ -11,7 +11,7 @@ import (
 // names of their subcommands.
 const controlCA = "control-ca.crt"
 
-// controlSides are the two sides of the control plane: who they are, whom they
+// controlSides are the two sides of the control plane: what they are called, and whom they
 // talk to, and what for.
 var controlSides = map[string]struct {
 	identity, peer string

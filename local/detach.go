@@ -102,8 +102,8 @@ func relay(in io.Reader, progress func(string)) (UpFile, error) {
 }
 
 // Reporter tells the process that detached this one how the start goes. Its
-// methods may be called on nil, which reports to nobody, and never fail: who
-// detached may be gone. Not safe for concurrent use.
+// methods may be called on nil, which reports nothing, and never fail: the process
+// that detached may be gone. Not safe for concurrent use.
 type Reporter struct{ out *os.File }
 
 // NewReporter returns the reporter of a detached `up`, nil for any other. Call

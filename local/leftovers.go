@@ -15,7 +15,7 @@ import (
 	"github.com/sandlane/sandlane/local/supervise"
 )
 
-// recorded is a process of an `up`, as kept for whoever cleans up after a kill.
+// recorded is a process of an `up`, as kept for the cleaning up after a kill.
 type recorded struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
@@ -61,7 +61,7 @@ func (s state) clean() ([]string, error) {
 	var ended []string
 	var list []recorded
 	if b, err := os.ReadFile(s.processFile()); err == nil {
-		_ = json.Unmarshal(b, &list) // a torn file names nobody
+		_ = json.Unmarshal(b, &list) // a torn file names no process
 	}
 	for _, p := range list {
 		if startTime(p.PID) != p.Start {

@@ -22,7 +22,7 @@ const (
 	echoPort  = 8000
 )
 
-// newPool is a pool of pods with one container, which anybody may claim from.
+// newPool is a pool of pods with one container; any request may claim from it.
 func newPool(name string, replicas int, idle *metav1.Duration, main corev1.Container) *v1alpha1.SandboxPool {
 	main.Name = "main"
 	return &v1alpha1.SandboxPool{

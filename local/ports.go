@@ -17,7 +17,7 @@ const (
 	lastPort  = 31_999
 )
 
-// freePorts returns n different ports on 127.0.0.1 that nobody listens on, none
+// freePorts returns n different ports on 127.0.0.1 without a listener, none
 // of them the one that is spoken for.
 func freePorts(n, taken int) ([]int, error) {
 	var ports []int

@@ -18,6 +18,15 @@ import (
 	"github.com/sandlane/sandlane/access"
 )
 
+// The state folder:
+//
+// Everything lies in one state folder; sockets move to a short folder in /tmp
+// when the state folder's path is too long for them. A lock on <state>/up.lock
+// says that an `up` runs, and holds its PID. Only the holder of the lock writes
+// in the folder. What a killed `up` left is removed by the next holder, be it
+// `up` or `down`. The cluster's content lives as long as its `up`: each begins
+// with an empty etcd, new certificates and a new API key. Logs stay.
+
 // state is the layout of a state folder.
 type state struct {
 	dir string // absolute
@@ -67,7 +76,7 @@ func (s state) create() error {
 	return nil
 }
 
-// createRun makes an empty run folder that nobody else can write in.
+// createRun makes an empty run folder that no other user can write in.
 func (s state) createRun() error {
 	if err := os.RemoveAll(s.run); err != nil {
 		return fmt.Errorf("empty the run folder: %w", err)
@@ -104,7 +113,7 @@ const (
 )
 
 // lock takes the lock of the state folder, for as long as this process lives
-// or until unlock. An *ErrRunning says who has it.
+// or until unlock. An *ErrRunning names the holder.
 func (s state) lock() (unlock func(), err error) {
 	if pid, err := s.holder(); err != nil || pid != 0 {
 		return nil, errors.Join(err, running(s.dir, pid))
@@ -114,7 +123,7 @@ func (s state) lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("the state folder %s cannot be used: %w", s.dir, err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) { // somebody was faster
+	if errors.Is(err, unix.EWOULDBLOCK) { // another process was faster
 		f.Close()
 		return nil, &ErrRunning{StateDir: s.dir, PID: s.lockPID()}
 	}
@@ -137,7 +146,7 @@ func running(dir string, pid int) error {
 	return &ErrRunning{StateDir: dir, PID: pid}
 }
 
-// holder is running for who wants the lock: it gives a holder that is just
+// holder is running for a process that wants the lock: it gives a holder that is just
 // ending the time to do so.
 func (s state) holder() (int, error) {
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -13,6 +13,16 @@ import (
 	"github.com/sandlane/sandlane/local/authority"
 )
 
+// TLS:
+//
+// With Options.TLS all Envoys show one certificate, for Options.Domain. It and its
+// key are new with each `up` and go with it (cluster/pki); its 397 days are longer
+// than any `up` lives. The authority that signs it stays, so that what people told
+// their programs to trust is good for the next `up` too: <state>/tls/<domain> has it
+// (local/authority says in which states, and what is refused), and
+// <state>/tls/node/<domain>.cjs, written by each `up`, lets Node find the domain. An
+// authority that cannot be used ends `up` before anything is started.
+
 // DefaultDomain is the one of `up --tls`. Names below .localhost are this machine
 // for many programs without asking a name server.
 const DefaultDomain = "sandlane.localhost"

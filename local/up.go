@@ -16,12 +16,18 @@ import (
 	"github.com/sandlane/sandlane/local/supervise"
 )
 
+// When a step fails:
+//
+// `up` checks what it can before it starts anything; a step that fails
+// afterwards stops what was started, in order, and leaves nothing but logs. A
+// process that dies later is started again and up.json is rewritten.
+
 // stopTimeout is how long everything may take to stop in order; what is left
 // then is killed.
 const stopTimeout = 45 * time.Second
 
 // maxPause bounds the pause before a process that died again and again is
-// started once more: somebody sits before this machine and waits.
+// started once more: a user waits.
 const maxPause = 2 * time.Second
 
 // Up runs Sandlane on this machine until ctx ends, then stops it and returns
@@ -59,12 +65,12 @@ func Up(ctx context.Context, o Options) error {
 type up struct {
 	o Options
 	state
-	controlPlane controlPlane
-	dataPlane    dataPlane
-	gateways     []gatewayPair
-	subnet       *node.Subnet
-	authority    *authority.Authority // nil without TLS
-	startedAt    time.Time
+	kubernetes kubernetes
+	dataPlane  dataPlane
+	gateways   []gatewayPair
+	subnet     *node.Subnet
+	authority  *authority.Authority // nil without TLS
+	startedAt  time.Time
 
 	group  *supervise.Group
 	config *rest.Config
@@ -114,7 +120,7 @@ func (u *up) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.controlPlane = controlPlane{state: u.state, bin: bin, kubelet: kubelet, audit: u.o.Test.Audit, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
+	u.kubernetes = kubernetes{state: u.state, bin: bin, kubelet: kubelet, audit: u.o.Test.Audit, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
 	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[5:], u.o.Domain)
 	err = retryDump(func() (err error) {
 		u.subnet, err = node.PickSubnet(isolation)
@@ -146,10 +152,10 @@ func (u *up) writeFiles() error {
 			return err
 		}
 	}
-	if err := u.controlPlane.writeAuditPolicy(); err != nil {
+	if err := u.kubernetes.writeAuditPolicy(); err != nil {
 		return err
 	}
-	if err := u.writeKubeconfigs(u.controlPlane.apiPort); err != nil {
+	if err := u.writeKubeconfigs(u.kubernetes.apiPort); err != nil {
 		return err
 	}
 	if err := u.o.Helpers(u.dataPlane.helperDir()); err != nil {
@@ -220,13 +226,13 @@ func (u *up) steps() []step {
 		return func(ctx context.Context) error { return u.group.Start(ctx, spec) }
 	}
 	steps := []step{
-		{"starting etcd", run(u.controlPlane.etcd())},
-		{"starting kube-apiserver", run(u.controlPlane.apiServer())},
+		{"starting etcd", run(u.kubernetes.etcd())},
+		{"starting kube-apiserver", run(u.kubernetes.apiServer())},
 		{"starting kube-controller-manager", func(ctx context.Context) (err error) {
 			if u.config, u.api, err = connect(u.kubeconfig()); err != nil {
 				return err
 			}
-			return u.group.Start(ctx, u.controlPlane.controllerManager(u.api))
+			return u.group.Start(ctx, u.kubernetes.controllerManager(u.api))
 		}},
 		{"installing Sandlane's definitions and accounts", func(ctx context.Context) (err error) {
 			if err = install(ctx, u.api); err != nil {

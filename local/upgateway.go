@@ -10,6 +10,12 @@ import (
 	"github.com/sandlane/sandlane/local/supervise"
 )
 
+// Several gateways:
+//
+// Options.Gateways makes pairs of Envoy and gateway on one cluster with one
+// controller: gateway and envoy, gateway-2 and envoy-2, … What up.json says at
+// its top is the first one's; all stand in its list.
+
 // gatewayPair is one gateway and its Envoy.
 type gatewayPair struct {
 	name, envoyName   string
@@ -59,7 +65,7 @@ func (u *up) startGateway(ctx context.Context, g gatewayPair) error {
 }
 
 func (u *up) startEnvoy(ctx context.Context, g gatewayPair) error {
-	if err := checkPort(g.port); err != nil { // somebody may have come meanwhile
+	if err := checkPort(g.port); err != nil { // another process may have taken it meanwhile
 		return err
 	}
 	spec, err := u.dataPlane.envoy(g)

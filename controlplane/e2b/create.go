@@ -10,6 +10,22 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b/api"
 )
 
+// A create:
+//
+// A create waits at most [createDeadline] for a pod. It ends in one of:
+//   - 201: the sandbox runs, its end is as far away as was asked for;
+//   - 400, 404, 429, 503, 504: nothing was made;
+//   - 500 with "Should-Retry: false": something may have been made and is being
+//     ended; no SDK repeats this by itself;
+//   - no answer: the client left; [Sandboxes].Create ends what it made.
+//
+// With an Idempotency-Key a create is, per team and key, running (others with the
+// same key wait for it), done (its answer is kept for a day) or forgotten (it
+// failed, and the next request tries anew). If the client of a running create
+// leaves, one of those that wait makes the sandbox instead. Answers are kept in
+// the memory of this process: behind several gateways a repeated create finds its
+// answer only on the gateway that made it, and a restart forgets them.
+
 const (
 	// createDeadline is how long a create waits for a pod. SDKs give up after 60 s.
 	createDeadline = 50 * time.Second

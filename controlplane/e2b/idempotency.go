@@ -25,7 +25,7 @@ const (
 var errAborted = errors.New("a create with this Idempotency-Key did not end in an answer")
 
 // answers are those that creates with an Idempotency-Key had. Per key: running,
-// done or forgotten; see the package comment. What is running is not bounded
+// done or forgotten; see create.go. What is running is not bounded
 // here, since it ends within the create's deadline; what is done is, by team, so
 // that no team pushes out another's: the answer used longest ago goes first.
 type answers struct {
@@ -87,7 +87,7 @@ func (a *answers) once(ctx context.Context, who KeyOwner, key string, request [s
 }
 
 // enter returns the answer of a key, or the create that is to give it and whether
-// the caller is the one who must.
+// the caller is the one that must.
 func (a *answers) enter(k answerKey, request [sha256.Size]byte) (m *making, known *answer, owner bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -157,7 +157,7 @@ func latestEnd(sandbox Sandbox, template Template) time.Time {
 	return ceil(since.Add(maxLifetime(template)))
 }
 
-// ceil rounds up to a second: ends are kept to the second, and nobody gets less
+// ceil rounds up to a second: ends are kept to the second, and no sandbox gets less
 // than was promised.
 func ceil(t time.Time) time.Time {
 	if whole := t.Truncate(time.Second); whole.Before(t) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxLimiters bounds each set of limiters. Beyond it whoever was not seen for the
+// maxLimiters bounds each set of limiters. Beyond it the client that was not seen for the
 // longest time starts with a full budget again.
 const maxLimiters = 10_000
 
@@ -32,7 +32,7 @@ type budget struct {
 	wait        time.Duration // until the next request may come, if not ok
 }
 
-// take counts one request of who.
+// take counts one request of a client.
 func (l *limiters) take(who string) budget { return l.takeN(who, 1) }
 
 // takeN counts n of them, all or none. No more than the burst count, which could

@@ -48,7 +48,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// serveHTTP takes a request through the steps of the package comment.
+// serveHTTP takes a request through the steps that server.go names.
 func (s *Server) serveHTTP(writer http.ResponseWriter, r *http.Request) {
 	w, c := &recorder{ResponseWriter: writer}, &call{started: time.Now()}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))

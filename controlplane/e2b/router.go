@@ -48,7 +48,7 @@ func (t *router) HandleFunc(pattern string, handle func(http.ResponseWriter, *ht
 	slices.SortFunc(t.routes[n], func(a, b *route) int { return strings.Compare(a.path, b.path) })
 }
 
-// ServeHTTP is there for the generated code, which wants a mux; nobody calls it.
+// ServeHTTP is there for the generated code, which wants a mux; it is not called.
 func (*router) ServeHTTP(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }
 
 // find returns the route of a request and its path parameters, or nil and the

@@ -21,7 +21,7 @@ type timeouts struct {
 var defaultTimeouts = timeouts{
 	header: 5 * time.Second,
 	body:   15 * time.Second,
-	// A create has answered by then, and whoever does not read its answer is cut off.
+	// A create has answered by then, and a client that does not read its answer is cut off.
 	write:  createDeadline + 25*time.Second,
 	idle:   2 * time.Minute,
 	finish: 10 * time.Second,

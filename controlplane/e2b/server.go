@@ -10,6 +10,15 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b/api"
 )
 
+// A request:
+//
+// CORS headers → route (404, 405) → API key (401, 429, 503) → rate limit (429) →
+// body (413, 408) → validation (400) → handler. Nothing is read of a body before
+// its key is known. Every answer but 2xx has the body {"code", "message"}; what
+// was not foreseen, panics included, is a 500 with an ID that stands in the log too.
+// Each request is counted by route template and status; each that may change
+// something leaves a line in the log.
+
 // Server answers the REST API. It is safe for concurrent use.
 type Server struct {
 	o       Options

@@ -7,6 +7,16 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
+// Why a lagging stream is safe:
+//
+// One pure function, decide, turns a sandbox and a pod into an Answer. Only a
+// pod that names the sandbox and is named by it, at its fenced address, running
+// and not being deleted, gives a Route. Pods and sandboxes come by independent
+// streams, each behind by a time of its own, so the pair may be of different
+// ages. That is safe: a Route carries the resourceVersion of the pod record that
+// it was made from, and the route cache refuses it if a fence is newer. The
+// lagging sandbox stream can only make an answer late, never another pod's.
+
 // State says what this gateway's view shows of a sandbox: its record, and the pod of
 // its binding.
 type State int
@@ -20,8 +30,8 @@ const (
 	NoPod
 	// Starting means: the sandbox is bound, and its pod does not answer for it: not yet
 	// claimed, starting, at an address that is not fenced, stopping, failed, over,
-	// gone, or claimed by another sandbox. Which of these it is only matters to who
-	// would write (package activation), and that one reads live.
+	// gone, or claimed by another sandbox. Which of these it is only matters to a writer (package activation), which reads
+	// live.
 	Starting
 	// Running means: the sandbox's pod answers.
 	Running

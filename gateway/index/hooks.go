@@ -26,7 +26,7 @@ type Hooks struct {
 	// list that begins after this hook has returned.
 	PodsRewound func()
 	// ClaimSettled: the sandbox, or a pod that names it, changed in a way that
-	// may settle who waits for it. Often it does not: look again.
+	// may settle the requests that wait for it. Often it does not: look again.
 	ClaimSettled func(id string)
 	// ClaimOver: the sandbox ended, went, or is bound to another claim.
 	ClaimOver func(id, claimID string)

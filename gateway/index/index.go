@@ -15,6 +15,16 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
+// The states of an Index:
+//
+// An Index is started once, is synced when each stream has had its first list
+// (always a consistent one), and stays so: a broken watch is resumed or listed
+// anew. Relist makes all start over, for a gateway that rejoins. A list of pods that is
+// older than what was seen is of an API server that has gone back: it is applied, the
+// hook PodsRewound drops what was concluded before, and the next list counts. mu guards
+// the records; records are immutable. When the API server is away the index goes
+// stale and says nothing of it; what keeps that safe is the gateway's lease.
+
 // Options configure an Index.
 type Options struct {
 	// Client lists and watches; it must not be a cached one. Required.

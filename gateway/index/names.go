@@ -9,7 +9,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// poolNames is what pools say of the sandboxes that are made by name: who may reach
+// poolNames is what pools say of the sandboxes that are made by name: which requests may reach
 // them, and which IDs are whose. It is made anew when a pool says something else,
 // and immutable, so that every request can look at it without a lock.
 type poolNames struct {

@@ -17,6 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// The order of events:
+//
+// Each stream is applied by one goroutine (its Reflector's): first the record
+// changes, then the hooks for the change are called, then the next event. PodsSeen
+// comes after the hooks of every pod event up to its resourceVersion, bookmarks
+// and lists included. Objects that are missing from a later list cause the same
+// hooks as deleted ones. A resolve that reads a record before it changed and
+// caches its route after loses against the hook, by the cache's tokens.
+
 // source runs the Reflector of one kind, and starts it over on demand.
 type source struct {
 	store    *store

@@ -5,6 +5,18 @@ import (
 	"time"
 )
 
+// Holds:
+//
+// While the controller prepares an idle release, the claim's requests are held:
+// Hold, then a look at what is in use (Refresh, InUse), and only then the answer
+// to the controller. A handler touches the stamp, then looks at Held. So a
+// request is either seen by the look, or waits. A hold has the token of its
+// release and goes with it (Lift), or with the claim (Over).
+//
+// A request that waits for a live read has no claim to stamp yet, and is not
+// authorised. It is noted by its ID (Resolving) until it is answered: the look sees
+// it, so a release that is prepared meanwhile is called off; reports do not.
+
 // hold is the idle releases of one claim that are under way, as far as this
 // gateway knows: usually none or one. A claim is held while there is any, so
 // that a late word about one release does not undo another's hold.

@@ -36,8 +36,8 @@ type PollerOptions struct {
 	// MaxOpen is how many requests a sandbox may have open: one that has as many at a
 	// look is full until a look shows fewer, or Envoy cannot be read. 0 is no limit.
 	MaxOpen uint64
-	// Filled is told of each sandbox that is full, after its stamp says so. Nil for
-	// nobody.
+	// Filled is told of each sandbox that is full, after its stamp says so. May be
+	// nil.
 	Filled func(id string)
 	// Tick is the time between polls: at most a quarter of the shortest idle
 	// timeout. 0 means a second.

@@ -8,8 +8,16 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
+// The states of an entry:
+//
+// An entry (sandbox ID, claim ID) comes with Stamp, is untouched until its first
+// touch, and goes with Over, for good: a Stamp for a claim that is over already
+// is a loose one that is never reported. What may come long after the claim's end asks
+// for an entry that is there already (Existing). The Registry's mutex guards the entries and
+// what is parked; stamps are touched without it.
+
 // maxOver is how many claims that are over are remembered, so that a resolve
-// that comes late does not bring back an entry that nobody would take out.
+// that comes late does not bring back an entry that nothing would take out.
 const maxOver = 4096
 
 // Registry holds the stamps of this gateway. Safe for concurrent use.
@@ -190,7 +198,7 @@ func (r *Registry) remove(key claimKey) {
 		delete(r.entries, key.id)
 	}
 	if e.hold != nil {
-		e.lift() // the stamp stays held: nobody is to be answered for a claim that is over
+		e.lift() // the stamp stays held: no request is to be answered for a claim that is over
 	}
 	last := r.all[len(r.all)-1]
 	last.place = e.place

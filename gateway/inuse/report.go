@@ -2,6 +2,12 @@ package inuse
 
 import "time"
 
+// Unknown is active:
+//
+// A Report says Known only while the last tick read all of Envoy's counts, and
+// that tick was not long ago. A tick that fails, a poller that is stuck, has not
+// begun or has stopped: not Known, and no sandbox may be taken for idle.
+
 // Report is what a gateway knows of use since a cursor.
 type Report struct {
 	// Instance is this registry's own: another one means that the gateway's

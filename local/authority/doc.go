@@ -4,7 +4,7 @@
 //
 // It can vouch for one domain, the names below it, localhost and loopback
 // addresses, and for nothing else: its certificate says so (name constraints).
-// Who trusts it does therefore not trust whoever gets hold of the key with other
+// A program that trusts it does therefore not trust a thief of the key with other
 // names. It lives for five years, a certificate that it signs for 397 days, and it
 // is replaced when it has less than those left. It is no authority for anything
 // but a gateway on this machine. local is its only caller, and holds the lock of

@@ -22,7 +22,7 @@ const startError = 128
 type container struct {
 	pod   *pod
 	index int
-	wake  chan struct{} // capacity 1: the image may have changed
+	image chan struct{} // capacity 1: the image may have changed
 	retry restarts
 
 	status corev1.ContainerStatus
@@ -61,7 +61,7 @@ func (c *container) run() {
 			timer := time.NewTimer(pause)
 			select {
 			case <-timer.C:
-			case <-c.wake:
+			case <-c.image:
 			case <-c.pod.stop.Done():
 			}
 			timer.Stop()
@@ -210,7 +210,7 @@ func finishSpec(ps *processSpec, env *environment, want *corev1.Container, p *po
 	ps.env = env.list()
 }
 
-// userOf is who the container runs as: the image's user unless the spec says otherwise.
+// userOf is the user that the container runs as: the image's user unless the spec says otherwise.
 func userOf(pod *corev1.Pod, c *corev1.Container, image Image) (uid, gid int, err error) {
 	if uid, gid, err = image.ids(); err != nil {
 		return 0, 0, err
@@ -271,7 +271,7 @@ func (c *container) attend(proc *process) (pause time.Duration, again bool) {
 			c.pod.event(corev1.EventTypeWarning, "Unhealthy", "container %s is killed: %v", c.name(), err)
 			terminate(grace)
 			running = false
-		case <-c.wake:
+		case <-c.image:
 			if _, now := c.desired(); now.Image != want.Image {
 				changed = true
 				c.pod.event(corev1.EventTypeNormal, "Killing", "container %s changes its image to %s", c.name(), now.Image)

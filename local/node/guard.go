@@ -20,7 +20,7 @@ const guardMetric = 1 << 20
 // The guard is a route that makes the whole subnet unreachable wherever the
 // bridge's does not lead. It is there before a former node's bridge is taken
 // away and stays when a node is killed: without it requests for pods that are
-// gone would leave the machine by its default route, and whoever answers out
+// gone would leave the machine by its default route, and what answers out
 // there would be taken for the sandbox, on pooled connections for long after
 // the node is back. A node that is told to stop, and Cleanup, remove it.
 

@@ -17,7 +17,7 @@ type Image struct {
 	Env map[string]string `json:"env,omitempty"`
 	// WorkingDir is where it runs unless the container says another; empty means /.
 	WorkingDir string `json:"workingDir,omitempty"`
-	// User is who it runs as unless the pod says another, as "uid" or "uid:gid" in
+	// User is the user that it runs as unless the pod says another, as "uid" or "uid:gid" in
 	// numbers; empty means root.
 	User string `json:"user,omitempty"`
 	// Aliases are more names of the program, as which commands find it in a root of its

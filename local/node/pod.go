@@ -82,7 +82,7 @@ func newPod(ctx context.Context, rt *podRuntime, client kubernetes.Interface, sp
 		p.startTime = *t
 	}
 	for i := range spec.Spec.Containers {
-		c := &container{pod: p, index: i, wake: make(chan struct{}, 1), status: firstStatus(spec, i)}
+		c := &container{pod: p, index: i, image: make(chan struct{}, 1), status: firstStatus(spec, i)}
 		p.containers = append(p.containers, c)
 	}
 	return p
@@ -191,7 +191,7 @@ func (p *pod) update(spec *corev1.Pod) {
 	for i, c := range p.containers {
 		if old.Spec.Containers[i].Image != spec.Spec.Containers[i].Image {
 			select {
-			case c.wake <- struct{}{}:
+			case c.image <- struct{}{}:
 			default:
 			}
 		}

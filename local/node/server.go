@@ -18,7 +18,7 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 )
 
-// The library's HTTP package starts a statistics worker that nobody reads.
+// The library's HTTP package starts a worker for statistics that are not read.
 func init() { view.Stop() }
 
 // kubeletAPI is the server that kube-apiserver asks for logs and exec.

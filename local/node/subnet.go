@@ -128,7 +128,7 @@ func lockDir() (string, error) {
 	return dir, nil
 }
 
-// tryLock returns nil without an error if somebody else holds the lock.
+// tryLock returns nil without an error if another process holds the lock.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

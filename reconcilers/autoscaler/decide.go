@@ -9,6 +9,32 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
+// The buffer:
+//
+// D is the demand of a member: claimed pods and claims that wait. While its pool is in
+// demand, which means that a claim waits or a create came within the quiet window, the
+// buffer wanted is 1 (Conservative), a quarter of D (Default) or half of D (Aggressive),
+// at least 1. Out of demand it is nothing.
+//
+//	decision     when
+//	bounds       replicas lie outside the member's or the group's bounds: at once
+//	up           the buffer wanted is larger than the replicas, outside the cooldowns
+//	proactive    no pod has been idle for the idle threshold, and a create came after the
+//	             last step up: twice the replicas, up to D+1, 3D/2+1 or 2D+2 pods in all
+//	down         no claim waits in the group, all gateways have answered, some pods have
+//	             been idle for longer than the idle timeout: 1, a quarter or half of the
+//	             replicas, no more than those pods, and not below the buffer wanted
+//
+// A step up at most doubles the replicas. A member yields to one of its group with a
+// smaller scaleUpPriority that wants to grow too and can.
+
+// Why it neither oscillates nor compounds:
+//
+// A step down stops at the buffer at which a step up begins, by the same demand. A
+// buffer depends on the demand alone, never on what was ordered before, but for the
+// proactive step, which a create after the last step has to justify and whose sum is
+// bounded by the demand.
+
 // Decide sizes the members of a group. It is pure and total: any snapshot, also a
 // senseless one, gives a decision that keeps the bounds. Where the members' minima
 // exceed the group's maximum the maximum counts.

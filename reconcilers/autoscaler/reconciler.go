@@ -22,7 +22,7 @@ const (
 	// fifth is added at random. Changes of its pools are looked at when they come.
 	every = 5 * time.Second
 	// againAfter is when an env is looked at again whose replicas could not be written:
-	// somebody else has changed it, and the cache shows it by then.
+	// another writer has changed it, and the cache shows it by then.
 	againAfter = time.Second
 )
 

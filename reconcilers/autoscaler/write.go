@@ -15,6 +15,22 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
+// What may write what:
+//
+//	env, members[].spec.replicas    this package, testing the value that it read; people, where autoscaling is off
+//	pool, status.autoScaling        this package; times of the leading controller
+//
+// The bookkeeping is written first, so a controller that dies between the two waits a
+// cooldown too many and never orders twice. If the env cannot be written, the bookkeeping
+// says so: the attempt Failed, and the times of steps are what they were.
+//
+// The caches may be behind what was written. The value that a write replaces is tested,
+// so a step is made once; and of each time the later counts, of what is read and of
+// what this process wrote.
+//
+// A pool that the env did not make is left alone, also one that was there before and has
+// been adopted: the env's replicas do not reach it.
+
 // change is a member as it was read, and what was decided for it.
 type change struct {
 	from sized

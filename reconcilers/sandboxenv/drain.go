@@ -13,6 +13,18 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
+// Draining:
+//
+// Deleting a pool ends its sandboxes, so a member's pool is deleted only when it has no
+// pods. Gateways claim nothing from a pool with the mark. A claim that was on its way
+// lands on a pod that exists, or not at all, since the pool with the mark makes none. That
+// it has seen the mark and has no pods left is said by its own reconciler, which
+// alone knows what it has made and not seen yet: the condition Available has the reason
+// Drained, for the pool's generation.
+//
+// Deleting an env deletes its own pools by garbage collection, and with them their
+// sandboxes, as deleting a pool does. An env that is being deleted gets no pools.
+
 // drain takes a pool that is no member any more one step further: no claims and no
 // idle pods, then, when it has no pod left, its end. Deleting it at once would end its
 // running sandboxes.

@@ -15,6 +15,23 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv/poolrender"
 )
 
+// A member's pool:
+//
+//	state         what is so                              what the reconciler does
+//	missing       no pool of that name                    makes it, owned by the env
+//	own           the env is its controller               patches what differs
+//	adopted       it was there before, and owns the env   nothing: the pool is the truth
+//	foreign       a pool of another env or cluster, or    nothing; the member is Inconsistent
+//	              of none
+//	draining      own, and the env has no such member     gives it no replicas and the mark draining;
+//	                                                      deletes it once it has no pod at all
+//
+// The UID and resourceVersion of the pool that was read are preconditions of every
+// write. A conflict means that the cache was behind: the env is looked at again, and
+// its status is not written from what was read. A step that fails is done again by the
+// next look, 12 s later at the latest: each look begins from the objects alone, and
+// nothing is remembered between two.
+
 // sight is what a look saw of one member.
 type sight struct {
 	name  string

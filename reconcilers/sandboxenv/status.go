@@ -16,6 +16,13 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
+// Several clusters:
+//
+// An env names pools by cluster ID. A controller writes the entry of its own ID, in the
+// spec and in the status, and leaves the others as they are. Conditions and totals
+// follow from the spec and from the entries of all clusters alone, so that two controllers
+// that see the same env write the same.
+
 // writeStatus patches what has changed, and nothing if nothing has. It tests the
 // env's version, since a merge patch replaces the whole list of clusters: of two
 // controllers that write their entries at the same time one meets a conflict.

@@ -6,7 +6,7 @@
 // byte means that the program was executed, anything else is the error in words.
 //
 // Packages local/node, which writes it, and local/node/podinit, which reads it, use
-// it, and nobody else.
+// it alone.
 package initspec
 
 // File descriptors that the node hands to podinit.

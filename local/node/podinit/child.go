@@ -135,7 +135,7 @@ func serveTerminal(master *os.File) chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(os.Stdout, master) // ends with EIO when nobody has it open
+		_, _ = io.Copy(os.Stdout, master) // ends with EIO when no process has it open
 	}()
 	return done
 }

@@ -40,8 +40,8 @@ const auditAccounts = `- level: Metadata
   users: [%q, %q]
 `
 
-// controlPlane is what its three processes agree on.
-type controlPlane struct {
+// kubernetes is what the three processes of Kubernetes agree on.
+type kubernetes struct {
 	state
 	bin                         map[string]string
 	kubelet                     node.KubeletCredentials
@@ -49,7 +49,7 @@ type controlPlane struct {
 	etcdPort, peerPort, apiPort int
 }
 
-func (c *controlPlane) etcd() supervise.Spec {
+func (c *kubernetes) etcd() supervise.Spec {
 	client, peer := "https://"+loopback(c.etcdPort), "https://"+loopback(c.peerPort)
 	tlsFlags := func(prefix string) []string {
 		return []string{
@@ -71,7 +71,7 @@ func (c *controlPlane) etcd() supervise.Spec {
 	}
 }
 
-func (c *controlPlane) apiServer() supervise.Spec {
+func (c *kubernetes) apiServer() supervise.Spec {
 	return supervise.Spec{
 		Name: binaries.APIServer, Path: c.bin[binaries.APIServer], LogFile: c.log(binaries.APIServer),
 		Args: []string{
@@ -97,7 +97,7 @@ func (c *controlPlane) apiServer() supervise.Spec {
 
 // auditMegabytes is how long a file of the audit log gets before the next is begun:
 // long enough to have a whole test run if all is recorded.
-func (c *controlPlane) auditMegabytes() int {
+func (c *kubernetes) auditMegabytes() int {
 	if c.audit {
 		return 500
 	}
@@ -107,7 +107,7 @@ func (c *controlPlane) auditMegabytes() int {
 // controllerManager runs the few controllers without which owner references,
 // namespace deletion and pod creation do not work. It opens no port; it is
 // ready when it has made the service account that pods need.
-func (c *controlPlane) controllerManager(api client.Client) supervise.Spec {
+func (c *kubernetes) controllerManager(api client.Client) supervise.Spec {
 	return supervise.Spec{
 		Name: binaries.ControllerManager, Path: c.bin[binaries.ControllerManager], LogFile: c.log(binaries.ControllerManager),
 		Args: []string{
@@ -126,7 +126,7 @@ func (c *controlPlane) controllerManager(api client.Client) supervise.Spec {
 	}
 }
 
-func (c *controlPlane) writeAuditPolicy() error {
+func (c *kubernetes) writeAuditPolicy() error {
 	more := ""
 	if o := accounts(); c.audit {
 		more = fmt.Sprintf(auditAccounts, o.Username(access.Gateway), o.Username(access.Controller))
@@ -135,7 +135,7 @@ func (c *controlPlane) writeAuditPolicy() error {
 }
 
 // probe asks as the administrator and wants 200.
-func (c *controlPlane) probe(url string) func(context.Context) error {
+func (c *kubernetes) probe(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		pair, err := tls.LoadX509KeyPair(c.pki(adminCert), c.pki(adminKey))
 		if err != nil {
