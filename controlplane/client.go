@@ -37,8 +37,8 @@ type ClientOptions struct {
 	// PollTimeout is how long it may take to say what was in use; the first
 	// answer can be large. 0 means DefaultPollTimeout.
 	PollTimeout time.Duration
-	// TLS says whom to talk to. Without it only unix sockets are connected to.
-	TLS *Credentials
+	// TLS says which gateways to talk to. Without it only unix sockets are connected to.
+	TLS *MutualTLS
 	// Dial are further options of connections.
 	Dial []grpc.DialOption
 	// Metrics may be nil; use those of the Directory.
@@ -78,7 +78,7 @@ type connection struct {
 	named uint64
 }
 
-// NewClient returns a Client; it connects to nobody yet.
+// NewClient returns a Client; it connects to no gateway yet.
 func NewClient(o ClientOptions) (*Client, error) {
 	if o.Directory == nil {
 		return nil, errors.New("control-plane client: no directory")
@@ -184,7 +184,7 @@ func (c *Client) prune(gateways []Gateway, list uint64) {
 	}
 }
 
-// list returns who must be asked now.
+// list returns the gateways that must be asked now.
 func (c *Client) list(ctx context.Context) ([]Gateway, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

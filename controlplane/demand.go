@@ -53,7 +53,7 @@ type Demand struct {
 //	          address: unknown; its answer before that counts on, to grow by, until it
 //	          is five seconds old
 //	(gone)    the last list does not name it, or its lease is over: it can claim for
-//	          nobody, so nothing is asked of it
+//	          no request, so nothing is asked of it
 //
 // Demand is known while all listed gateways have answered. A list that fails makes it
 // unknown, since a gateway that is not on the last list may serve by now; so it is
@@ -85,8 +85,8 @@ type poolWaiting struct {
 	oldest time.Time
 }
 
-// fresh reports whether the answer counts.
-func (g *gatewayDemand) fresh(now time.Time) bool {
+// counts reports whether the answer is recent enough to count.
+func (g *gatewayDemand) counts(now time.Time) bool {
 	return !g.asked.IsZero() && now.Sub(g.asked) <= demandFresh
 }
 
@@ -202,7 +202,7 @@ func (d *Demands) relist(asked time.Time, gateways []Gateway) (changed []types.N
 		}
 	}
 	for name, g := range before {
-		if d.gateways[name] == nil && g.fresh(now) {
+		if d.gateways[name] == nil && g.counts(now) {
 			for pool := range g.pools {
 				changed = append(changed, pool)
 			}
@@ -267,7 +267,7 @@ func (d *Demands) tell(pools []types.NamespacedName) {
 func (d *Demands) waiting(pool types.NamespacedName, now time.Time) map[uint64]time.Time {
 	ids := map[uint64]time.Time{}
 	for _, g := range d.gateways {
-		if !g.fresh(now) {
+		if !g.counts(now) {
 			continue
 		}
 		for _, id := range g.pools[pool].ids {
@@ -289,10 +289,10 @@ func (d *Demands) Of(pool types.NamespacedName) Demand {
 		Known: !d.listed.IsZero() && now.Sub(d.listed) <= demandFresh,
 	}
 	for _, g := range d.gateways {
-		if g.missed || !g.fresh(now) {
+		if g.missed || !g.counts(now) {
 			out.Known = false
 		}
-		if p := g.pools[pool]; g.fresh(now) && len(p.ids) > 0 && (out.Oldest.IsZero() || p.oldest.Before(out.Oldest)) {
+		if p := g.pools[pool]; g.counts(now) && len(p.ids) > 0 && (out.Oldest.IsZero() || p.oldest.Before(out.Oldest)) {
 			out.Oldest = p.oldest
 		}
 	}

@@ -90,13 +90,13 @@ type Gateway struct {
 // What an expired gateway may be:
 //
 //	alive, without the API server    it answers: its Envoy's streams count as ever
-//	alive, reached by nobody         unanswered: nothing is released for idleness
+//	alive, reached by none           unanswered: nothing is released for idleness
 //	dead or not to be started,       unanswered, until its process is back or its pod
 //	beside an Envoy that lives       is deleted
 //	dead with its pod or node        the kubelet says so, or the pod is gone: ended.
-//	                                 A pod on a lost node stays until somebody
-//	                                 deletes it or the node; until then unanswered
-//	a pod deleted with no grace,     ended at the lease's end: who deletes it so says
+//	                                 A pod on a lost node stays until it or the
+//	                                 node is deleted; until then unanswered
+//	a pod deleted with no grace,     ended at the lease's end: such a delete says
 //	which runs on                    that nothing of it runs
 type Directory struct {
 	o DirectoryOptions
@@ -107,12 +107,12 @@ type Directory struct {
 	rv string
 	// restores counts how often that went back; guarded by mu.
 	restores int
-	// over holds the UIDs of leases that ended, with when that was seen: an older
-	// list may still show them. Guarded by mu.
-	over map[types.UID]time.Time
-	// podsOver holds the UIDs of pods of which nothing runs any more, with when
+	// endedLeases holds the UIDs of leases that ended, with when that was seen: an
+	// older list may still show them. Guarded by mu.
+	endedLeases map[types.UID]time.Time
+	// endedPods holds the UIDs of pods of which nothing runs any more, with when
 	// that was seen; guarded by mu.
-	podsOver map[types.UID]time.Time
+	endedPods map[types.UID]time.Time
 	// lost is when a gateway's memory was last lost; guarded by mu.
 	lost time.Time
 }
@@ -148,7 +148,7 @@ func NewDirectory(o DirectoryOptions) (*Directory, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Directory{o: o, entries: map[string]*entry{}, over: map[types.UID]time.Time{}, podsOver: map[types.UID]time.Time{}}, nil
+	return &Directory{o: o, entries: map[string]*entry{}, endedLeases: map[types.UID]time.Time{}, endedPods: map[types.UID]time.Time{}}, nil
 }
 
 // List lists the leases live and returns the gateways that must be asked,
@@ -212,7 +212,7 @@ func (d *Directory) Revoke(ctx context.Context, g Gateway) error {
 	return nil
 }
 
-// view returns who must be asked. mu is held.
+// view returns the gateways that must be asked. mu is held.
 func (d *Directory) view() []Gateway {
 	out := make([]Gateway, 0, len(d.entries))
 	for _, e := range d.entries {

@@ -70,7 +70,7 @@ func (d *Directory) remove(l *coordinationv1.Lease) {
 
 // see takes in a lease as it stood when it was read. mu is held.
 func (d *Directory) see(l *coordinationv1.Lease) {
-	if _, over := d.over[l.UID]; over {
+	if _, over := d.endedLeases[l.UID]; over {
 		return
 	}
 	e, known := d.entries[l.Name]
@@ -138,4 +138,4 @@ func (d *Directory) leave(name string, e *entry) {
 }
 
 // finish makes older lists that still show a lease harmless. mu is held.
-func (d *Directory) finish(uid types.UID) { d.over[uid] = time.Now() }
+func (d *Directory) finish(uid types.UID) { d.endedLeases[uid] = time.Now() }

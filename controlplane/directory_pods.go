@@ -65,14 +65,14 @@ func (d *Directory) seePod(p *corev1.Pod) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.podsOver[p.UID]; !known {
-		d.podsOver[p.UID] = time.Now()
+	if _, known := d.endedPods[p.UID]; !known {
+		d.endedPods[p.UID] = time.Now()
 	}
 }
 
 // podEnded reports whether the pod of a lease has ended. mu is held.
 func (d *Directory) podEnded(e *entry) bool {
-	_, over := d.podsOver[e.pod]
+	_, over := d.endedPods[e.pod]
 	return e.pod != "" && over
 }
 

@@ -130,8 +130,8 @@ func TestDirectoryEndsALeaseWithItsPod(t *testing.T) {
 			t.Error("want the lease of the ended one deleted, and no other")
 		}
 		after(2 * rememberOver)
-		if len(d.podsOver) != 0 {
-			t.Errorf("%d ended pods are kept for ever", len(d.podsOver))
+		if len(d.endedPods) != 0 {
+			t.Errorf("%d ended pods are kept for ever", len(d.endedPods))
 		}
 	})
 }

@@ -102,8 +102,8 @@ func (d *Directory) refresh(ctx context.Context) {
 func (d *Directory) ended() []*coordinationv1.Lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	forget(d.over)
-	forget(d.podsOver)
+	forget(d.endedLeases)
+	forget(d.endedPods)
 	var out []*coordinationv1.Lease
 	for _, e := range d.entries {
 		if e.ended || e.Holder.Mark == MarkLeft {

@@ -90,7 +90,7 @@ func (d *Directory) restored(from, to string) {
 	d.o.Log.Error("the API server has gone back to an older state: gateway leases are read anew", "from", from, "to", to)
 	d.restores++
 	d.rv = ""
-	clear(d.over)
+	clear(d.endedLeases)
 	for _, e := range d.entries {
 		e.lease = e.lease.DeepCopy()
 		e.lease.ResourceVersion = ""

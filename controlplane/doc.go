@@ -6,12 +6,12 @@
 // and a [Membership], which keeps its Lease and says by Held whether it may route. A
 // controller runs a [Directory], which knows from leases and pods which gateways must be
 // asked, and over it a [Client], whose Fence, Poll and PrepareRelease ask all of them.
-// Both sides show certificates ([Credentials]), or talk by unix sockets.
+// Both sides show certificates ([MutualTLS]), or talk by unix sockets.
 //
 // It is not the data plane: no request of a client passes here, no route is
 // ever pushed. It decides nothing about sandboxes; reconcilers call it.
 //
 // The states, and what happens when a step fails, stand with the types: of a gateway
 // in its own eyes with Membership, in a controller's with Directory, how a fence is
-// settled with Client.Fence, who is heard with Credentials.
+// settled with Client.Fence, which peers are heard with MutualTLS.
 package controlplane

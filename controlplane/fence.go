@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// forgetAfter is how long a fence that nobody asks for any more is remembered.
+	// forgetAfter is how long an acknowledged fence that is not asked for any more is remembered.
 	// To forget one only means to ask all gateways again.
 	forgetAfter = time.Hour
 	// forgetSettled is that of a fence that every gateway has acknowledged: longer than
@@ -35,7 +35,7 @@ type pendingFence struct {
 	key   fenceKey
 	first time.Time // when it was first asked for
 	asked time.Time // when it was last asked for; guarded by Client.mu
-	// settled: nobody owes it any more. It is remembered, since whoever asked may
+	// settled: every gateway has acknowledged it, or need not. It is remembered, since the caller may
 	// have stopped waiting and ask again. Guarded by Client.mu.
 	settled bool
 	// owed holds the gateways that have not settled it, by name, with the holder
@@ -74,7 +74,7 @@ type waiter struct {
 //
 // A gateway that owes a fence and keeps silent while others acknowledge gets its holder
 // overwritten ("revoked:" before the old one), so that one that reaches the API server and
-// not the controller rejoins, which settles what it owes. That makes it serve nobody
+// not the controller rejoins, which settles what it owes. That makes it serve no request
 // for a moment, so it is done to few gateways at a time; the fence stays open
 // meanwhile (see revocations).
 func (c *Client) Fence(ctx context.Context, addr netip.Addr, rv uint64) error {
@@ -114,7 +114,7 @@ func (c *Client) enqueue(key fenceKey, done chan error) error {
 	return nil
 }
 
-// run makes rounds until nobody waits.
+// run makes rounds until no fence is waited for.
 func (c *Client) run() {
 	for {
 		c.mu.Lock()
@@ -258,8 +258,8 @@ func (f *pendingFence) result() error {
 	return e
 }
 
-// settle notes the fences that nobody owes any more, and forgets those that
-// nobody has asked for in a long time.
+// settle notes the fences that no gateway has to acknowledge any more, and forgets
+// those that have not been asked for in a long time.
 func (c *Client) settle(fences map[*pendingFence]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

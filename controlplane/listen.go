@@ -13,7 +13,7 @@ import (
 // have about 100 bytes. Closing the listener removes the socket, unless another
 // has taken its place.
 func ListenUnix(path string) (net.Listener, error) {
-	// Made under another name, so that nobody connects before the mode is set.
+	// Made under another name, so that no client connects before the mode is set.
 	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("removing an old socket: %w", err)

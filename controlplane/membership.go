@@ -121,7 +121,7 @@ type Membership struct {
 	epoch atomic.Uint64
 	// reached is set by each call of a controller, and taken back at each loss.
 	reached atomic.Bool
-	wake    chan struct{} // holds one: a controller called
+	called  chan struct{} // holds one: a controller called
 	// seen is the lease's resourceVersion after the last write; of Start's goroutine.
 	seen string
 
@@ -140,7 +140,7 @@ func NewMembership(o MembershipOptions) (*Membership, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	m := &Membership{o: o, now: now, wake: make(chan struct{}, 1)}
+	m := &Membership{o: o, now: now, called: make(chan struct{}, 1)}
 	m.epoch.Store(1)
 	o.Metrics.serve(m)
 	return m, nil
@@ -175,7 +175,7 @@ func (m *Membership) holder() Holder {
 func (m *Membership) Reached() {
 	m.reached.Store(true)
 	select {
-	case m.wake <- struct{}{}:
+	case m.called <- struct{}{}:
 	default:
 	}
 }

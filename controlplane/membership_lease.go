@@ -18,7 +18,7 @@ import (
 // maxRequest bounds one call to the API server.
 const maxRequest = 10 * time.Second
 
-// acquire makes this process and epoch the lease's holder, whoever it was. If
+// acquire makes this process and epoch the lease's holder, in place of any other. If
 // an earlier write of ours landed unnoticed it is renewed, so that the lease
 // counts from a moment that the caller knows.
 func (m *Membership) acquire(ctx context.Context) error {
@@ -116,7 +116,7 @@ func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 
 // counts checks that controllers count the lease as this gateway does: they find it by
 // its label, call its address, ask its pod, and wait for its duration. errLost: not so,
-// somebody changed it, and only a new holder says all of it anew.
+// something changed it, and only a new holder says all of it anew.
 func (m *Membership) counts(l *coordinationv1.Lease) error {
 	want := &coordinationv1.Lease{}
 	m.fill(want, m.Holder())

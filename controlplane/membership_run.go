@@ -13,9 +13,9 @@ import (
 const (
 	firstRetry = 100 * time.Millisecond
 	// A gateway whose holder is overwritten again and again waits this long at most:
-	// it serves nobody meanwhile, and who overwrites it waits (see revocations).
+	// it serves no request meanwhile, and the process that overwrites it waits (see revocations).
 	maxRejoinDelay = 2 * time.Second
-	// maxRetry: the gateway serves nobody until it has joined, and a renewal that
+	// maxRetry: the gateway serves no request until it has joined, and a renewal that
 	// failed leaves it less time.
 	maxRetry = 2 * time.Second
 )
@@ -72,13 +72,13 @@ func (m *Membership) waitForController(ctx context.Context, d time.Duration) {
 		return
 	}
 	select {
-	case <-m.wake: // a call from before this wait
+	case <-m.called: // a call from before this wait
 	default:
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-m.wake:
+	case <-m.called:
 	case <-t.C:
 	case <-ctx.Done():
 	}

@@ -38,7 +38,7 @@ type Releaser interface {
 // then any sandbox may be in use.
 //
 // Nothing that a gateway knew since the last Poll may be forgotten by
-// whoever carries the releases out: look at Floor afterwards.
+// the caller that carries the releases out: look at Floor afterwards.
 func (c *Client) PrepareRelease(ctx context.Context, releases []Release) (inUse map[string]bool, err error) {
 	gateways, err := c.list(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 )
 
 // revocations decides which gateways are revoked, and when. A revoked gateway
-// serves nobody from its next renewal until it has listed everything anew, whereas
+// serves no request from its next renewal until it has listed everything anew, whereas
 // the fence that it owes delays one address. So a gateway is revoked only if
 //
 //   - it has missed several calls in a row, each while another gateway

@@ -29,7 +29,7 @@ func listenTCP(t *testing.T) net.Listener {
 }
 
 // realServer are a server's options in real time; its lease is "gw" of "a".
-func realServer(t *testing.T, l net.Listener, c *Credentials) ServerOptions {
+func realServer(t *testing.T, l net.Listener, c *MutualTLS) ServerOptions {
 	t.Helper()
 	return ServerOptions{
 		Listener: l, TLS: c, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{},
@@ -38,7 +38,7 @@ func realServer(t *testing.T, l net.Listener, c *Credentials) ServerOptions {
 }
 
 // realClient is a controller that knows one gateway, at the address.
-func realClient(t *testing.T, address string, c *Credentials) (*Client, *fakeAPI) {
+func realClient(t *testing.T, address string, c *MutualTLS) (*Client, *fakeAPI) {
 	t.Helper()
 	api := newFakeAPI()
 	l := lease("gw", "a/1", 3600, time.Now())
@@ -69,7 +69,7 @@ type mounted struct {
 	dir  string
 	n    int
 	has  map[string][]byte
-	load *Credentials
+	load *MutualTLS
 }
 
 func mount(t *testing.T, peer string, files map[string][]byte) *mounted {
@@ -82,7 +82,7 @@ func mount(t *testing.T, peer string, files map[string][]byte) *mounted {
 		}
 	}
 	var err error
-	m.load, err = LoadCredentials(CredentialFiles{Cert: m.path("tls.crt"), Key: m.path("tls.key"), CA: m.path("ca.crt"), Peer: peer})
+	m.load, err = LoadTLS(TLSFiles{Cert: m.path("tls.crt"), Key: m.path("tls.key"), CA: m.path("ca.crt"), Peer: peer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,10 +72,10 @@ type ServerOptions struct {
 	// Drain begins the gateway's drain and returns.
 	Drain func(ctx context.Context) error
 	// Placed is told which of how many gateways this one is, counted from 0, at
-	// each poll. It must not block. Nil means that nobody wants to know.
+	// each poll. It must not block. Nil means that it is not wanted.
 	Placed func(place, gateways int)
-	// TLS says who may call. Without it, on a unix socket, its file mode does.
-	TLS *Credentials
+	// TLS says which peers may call. Without it, on a unix socket, its file mode does.
+	TLS *MutualTLS
 	// Log may be nil.
 	Log *slog.Logger
 }

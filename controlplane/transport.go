@@ -21,13 +21,13 @@ const (
 	connectionAge = 10 * time.Minute
 	// connectionGrace is what calls in progress get then; clients give up sooner.
 	connectionGrace = 2 * DefaultPollTimeout
-	// handshakeTimeout is how long somebody may be connected without having shown
-	// who it is.
+	// handshakeTimeout is how long a peer may be connected without having shown
+	// its certificate.
 	handshakeTimeout = 5 * time.Second
 )
 
-// transport is how a server is reached. Between pods only those who show who they
-// are may call; the file mode of a unix socket says it as well.
+// transport is how a server is reached. Between pods only peers that show a good
+// certificate may call; on a unix socket its file mode decides.
 func (o *ServerOptions) transport() ([]grpc.ServerOption, error) {
 	if o.TLS != nil {
 		return []grpc.ServerOption{
@@ -53,12 +53,12 @@ func (o *ClientOptions) transport(address string) (grpc.DialOption, error) {
 	return grpc.WithTransportCredentials(insecure.NewCredentials()), nil
 }
 
-// reporting logs who is refused. A gateway that refuses its controller is found
+// reporting logs refused peers. A gateway that refuses its controller is found
 // by that; the controller logs its own side of it, with each call that fails.
 type reporting struct {
 	credentials.TransportCredentials
 	log *slog.Logger
-	now *rate.Sometimes // anybody can connect, and must not fill the log
+	now *rate.Sometimes // any client can connect, and must not fill the log
 }
 
 func newReporting(c credentials.TransportCredentials, log *slog.Logger) reporting {

@@ -35,7 +35,7 @@ const (
 	dataNamespace = "namespace"
 )
 
-// KeyOwner is whom an API key belongs to.
+// KeyOwner is the team and namespace that an API key belongs to.
 type KeyOwner struct {
 	Team      string
 	Namespace string

@@ -36,7 +36,7 @@ func (k *keyring) get(id string) *record {
 func (k *keyring) Add(obj any) error { return k.Update(obj) }
 
 // Update takes a changed Secret from the watch. One that cannot be read as a key
-// takes the key out: it verifies nobody.
+// takes the key out.
 func (k *keyring) Update(obj any) error {
 	secret := obj.(*corev1.Secret)
 	r := k.read(secret)
@@ -73,7 +73,7 @@ func (k *keyring) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: there is nobody to tell.
+// Resync does nothing: nothing is to be told.
 func (k *keyring) Resync() error { return nil }
 
 func (k *keyring) read(s *corev1.Secret) *record {

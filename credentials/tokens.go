@@ -25,7 +25,7 @@ const (
 	listPage   = 500
 
 	// Each kind of token has a prefix. E2B has none for envd's, which here would
-	// let the envd token of a sandbox that somebody named "sandbox-traffic-x" be
+	// let the envd token of a sandbox that a client named "sandbox-traffic-x" be
 	// the traffic token of sandbox "x".
 	trafficPrefix = "sandbox-traffic-"
 	envdPrefix    = "sandbox-envd-"
@@ -54,8 +54,8 @@ var ErrSeedLost = errors.New("the seed of tokens is lost")
 // LoadTokens reads the seed from its Secret in the given namespace, the system's
 // own, and makes a random one first if there is none. Several processes may do so
 // at once: all end up with the same seed. It makes none while a sandbox runs that
-// may know tokens of another (ErrSeedLost): with a new one nobody could reach it
-// or vouch for it. The client must not read from a cache.
+// may know tokens of another (ErrSeedLost): with a new one no client could reach it
+// and no gateway vouch for it. The client must not read from a cache.
 func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: seedSecret}

@@ -28,7 +28,7 @@ type VerifierOptions struct {
 	Log *slog.Logger
 }
 
-// Verifier tells whom an API key belongs to, from memory: it watches the Secrets
+// Verifier tells the owner of an API key, from memory: it watches the Secrets
 // of the keys and no others. There is no cache of verified keys, since checking
 // one costs a map lookup and a SHA-256 over 60 bytes.
 type Verifier struct {
@@ -84,7 +84,7 @@ func (v *Verifier) Start(ctx context.Context) error {
 
 // Relist has the keys listed anew, for a gateway that joins again: after a restore of
 // etcd the watch is silent. The keys that are known count until the list is in, which
-// nobody waits for. It does nothing before the first list.
+// is not waited for. It does nothing before the first list.
 func (v *Verifier) Relist() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,7 +95,7 @@ func (v *Verifier) Relist() {
 
 // backoff between tries at an API server that does not answer. The default would
 // go on for up to a minute after its return, and a gateway that started meanwhile
-// serves nobody before it has the keys.
+// serves no request before it has the keys.
 func backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 2 * time.Second, Steps: 5, Factor: 2, Jitter: 1}
 }
@@ -124,7 +124,7 @@ func (v *Verifier) WaitSynced(ctx context.Context) error {
 	}
 }
 
-// Verify returns whom a key belongs to. It returns ErrBadKey for a key that is
+// Verify returns the owner of a key. It returns ErrBadKey for a key that is
 // not valid. Before the first list of keys has been read it waits for it, and
 // returns another error if ctx is over sooner. Apart from that it does not block
 // and does not leave the process. It is safe for concurrent use.

@@ -1,4 +1,4 @@
-// Package egress says in NetworkPolicies what sandboxes may connect to, and who
+// Package egress says in NetworkPolicies what sandboxes may connect to, and what
 // may connect to them: the policies that a namespace with pools needs, and the
 // rules of one sandbox. Gateways write the latter (gateway/sandboxes); operators
 // install the former, from `sandlane network-policies`.

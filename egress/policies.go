@@ -14,7 +14,7 @@ import (
 
 // Policies are those that a namespace with pools needs:
 //
-//   - sandlane-closed: nobody connects to pool pods, warming ones too;
+//   - sandlane-closed: nothing connects to pool pods, warming ones too;
 //   - sandlane-gateways: but gateways and controller (for httpPost hooks) to those
 //     that may serve;
 //   - sandlane-egress: what pool pods connect to whose sandbox has no rules of its

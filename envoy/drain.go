@@ -46,7 +46,7 @@ func (a Admin) Draining(ctx context.Context) (bool, error) {
 // drain has gone as far as it could all the same. Its steps:
 //
 //  1. Each answer from now on closes its connection (HTTP/2: GOAWAY). New
-//     connections are still taken, for as long as delay: whoever spreads them
+//     connections are still taken, for as long as delay: what spreads them
 //     over gateways needs that time to notice.
 //  2. New connections are turned away (see turnAway), and Envoy stops listening.
 //  3. Requests end by themselves. When none is open, connections without one
@@ -66,7 +66,7 @@ func (a Admin) Drain(ctx context.Context, delay time.Duration) (Open, error) {
 }
 
 // stopListening ends Envoy's listener. A listening socket takes connections that
-// Envoy has not accepted yet, and closing it resets those, so nobody may be
+// Envoy has not accepted yet, and closing it resets those, so no client may be
 // connecting at that moment. If that cannot be had, a few requests may fail.
 func (a Admin) stopListening(ctx context.Context) error {
 	release, err := a.turnAway(ctx)

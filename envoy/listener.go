@@ -38,7 +38,7 @@ const (
 	delayedClose = 500 * time.Millisecond
 )
 
-// removedHeaders never reach a sandbox, whoever set them. Envoy itself adds
+// removedHeaders never reach a sandbox, also when Envoy set them. Envoy itself adds
 // the external address; the key is for the gateway alone, since sandbox code
 // must never see one.
 var removedHeaders = []string{

@@ -25,7 +25,7 @@ const (
 
 // localReplies shapes the answers that Envoy makes itself. The first match wins:
 // a pod that does not answer; then a REST API that broke off, or took too long, in
-// the middle of a request, which nobody must repeat by itself; then the answers of
+// the middle of a request, which no client may repeat by itself; then the answers of
 // ExtProc, which are final; then what a client address sent beyond its rate; then
 // every other failure, which is a gateway without an answer. Only a request that
 // ExtProc sent to a pod has metadata of one.

@@ -12,7 +12,7 @@ import (
 // turnAway takes over the address of a listener with so many sockets, one per
 // worker, and lets the kernel drop every attempt to connect until release is
 // called, once or again. Connections that the listener has, or whose handshake is under way,
-// are left alone. A client tries again after a second: by then nobody listens
+// are left alone. A client tries again after a second: by then there is no listener
 // and it is refused, or the next Envoy does.
 //
 // How: sockets of ours join the listener's (SO_REUSEPORT, which Envoy sets). A
@@ -25,7 +25,7 @@ import (
 // It works only for a process of the listener's user, in its network namespace.
 func turnAway(listener netip.AddrPort, sockets int) (release func(), err error) {
 	var ours []int
-	release = sync.OnceFunc(func() { // a number that was closed may be somebody else's
+	release = sync.OnceFunc(func() { // a number that was closed may be another file's
 		for _, fd := range ours {
 			_ = unix.Close(fd)
 		}
@@ -40,7 +40,7 @@ func turnAway(listener netip.AddrPort, sockets int) (release func(), err error) 
 	}
 	if err := attach(ours[0], unix.SO_ATTACH_REUSEPORT_CBPF, uint32(sockets)); err != nil {
 		release()
-		return func() {}, fmt.Errorf("choose who gets new connections: %w", err)
+		return func() {}, fmt.Errorf("choose which socket gets new connections: %w", err)
 	}
 	return release, nil
 }

@@ -45,7 +45,7 @@ func setHeader(name, value string) *corev3.HeaderValueOption {
 }
 
 // finalMetadata marks an immediate answer, so that Envoy's local_reply_config
-// leaves it as it is. Shared; nobody may change it.
+// leaves it as it is. Shared, and never changed.
 var finalMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
 	MetadataNamespace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 		MetadataFinal: structpb.NewBoolValue(true),

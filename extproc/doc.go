@@ -20,7 +20,7 @@
 //
 // A route is only ever answered from a Get made inside a flight of the cache
 // (routecache.Enter): a fence is acknowledged when the flights that began
-// before it have ended, so after that nobody answers with the route it drops.
+// before it have ended, so after that no answer has the route it drops.
 // A parked or resolving request is in no flight and takes its route anew. The
 // lease is looked at after Get and before Send, inside the flight.
 //

@@ -144,7 +144,7 @@ const (
 	messageResumeDenied = "This sandbox can't be resumed with the credentials provided. Check your access token and try again."
 )
 
-// messageNoTarget shows the three forms to someone who found the gateway.
+// messageNoTarget shows the three forms to a person who found the gateway.
 var messageNoTarget = "No sandbox named. Name one in one of these forms: " + strings.Join(targetForms[:], "; ")
 
 var targetForms = [...]string{

@@ -36,7 +36,7 @@ func ForwardedHeaders() []string {
 // a key; this server cannot, because mutation_rules allow it only :path.
 const HeaderAPIKey = "x-sandbox-api-key"
 
-// field returns where the named header goes, nil for one that nobody reads.
+// field returns where the named header goes, nil for one that is not read.
 func (h *Headers) field(name string) *Field {
 	switch name {
 	case ":authority":

@@ -109,8 +109,8 @@ type Pools interface {
 	// MayMakeOf is MayMake for an env: one of its members may make it.
 	MayMakeOf(namespace, env, id string) bool
 
-	// Pool says who may claim a pod of the pool by just sending a request; an
-	// empty access is nobody. ok is false if there is no such pool.
+	// Pool says which requests may claim a pod of the pool by being sent; an
+	// empty access lets none. ok is false if there is no such pool.
 	Pool(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
 	// Reach says what requests for the pool's sandboxes that were made by name
 	// must show; of an unknown pool, the most. It is called on the hot path: it

@@ -34,7 +34,7 @@ type Options struct {
 	// one, its index is synced. Nil means always. It must not block.
 	Ready func() bool
 
-	// FirstRequestPool is where a sandbox comes from that nobody has heard of,
+	// FirstRequestPool is where a sandbox comes from whose ID is unknown,
 	// if the request does not say. Empty means that such an ID is not found.
 	FirstRequestPool types.NamespacedName
 

@@ -57,7 +57,7 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) (err 
 		return status.Error(codes.InvalidArgument, "the first message is not request headers")
 	}
 	if err := s.serve(c); err != nil {
-		if stream.Context().Err() != nil { // the client left; nobody waits for an answer
+		if stream.Context().Err() != nil { // the client left
 			return status.FromContextError(stream.Context().Err()).Err()
 		}
 		var broken *sendError
@@ -171,7 +171,7 @@ func (s *Server) recovered(v any) {
 // know which claims are over.
 var errNoLease = errors.New("this gateway holds no lease")
 
-// sendError is a stream that is broken: there is nobody to answer.
+// sendError is a broken stream: no answer can be sent.
 type sendError struct{ err error }
 
 func (e *sendError) Error() string { return "sending to Envoy: " + e.err.Error() }

@@ -43,14 +43,14 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 			route := *res.Route
 			route.Stamp = s.o.Activity.Stamp(route.SandboxID, route.ClaimID)
 			if !s.o.Cache.Put(token, &route) {
-				m.refused, m.fresh = res.Route, true
+				m.refused, m.indexBehind = res.Route, true
 				continue
 			}
-		} else if err := s.wake(ctx, c, m, res); err != nil {
+		} else if err := s.authoriseAndActivate(ctx, c, m, res); err != nil {
 			if !errors.Is(err, ErrExists) {
 				return err
 			}
-			m.fresh = true
+			m.indexBehind = true
 			continue
 		}
 		if answered, err := s.fromCache(c); answered || err != nil {
@@ -81,10 +81,10 @@ func (s *Server) awaitRelease(ctx context.Context, c *call, m *missState) (answe
 type missState struct {
 	// suspect: an upstream failure was reported, so the index may be behind.
 	suspect bool
-	// fresh: the index has been found behind; believe it only if it names a
+	// indexBehind: the index has been found behind; believe it only if it names a
 	// pod other than the refused one.
-	fresh   bool
-	refused *routecache.Route
+	indexBehind bool
+	refused     *routecache.Route
 	// unpark ends the parking; nil while not parked. A parked request stays in
 	// use until it is answered, so that there is no gap before the stamp.
 	unpark func()
@@ -108,7 +108,7 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	res := s.o.Resolver.Lookup(c.target.ID)
 	s.metrics.resolved(sourceIndex, start)
 	running := res.Availability == IDReachable && !sameRoute(res.Route, m.refused)
-	if !m.suspect && (running || !m.fresh) {
+	if !m.suspect && (running || !m.indexBehind) {
 		return res, nil
 	}
 	if m.resolved == nil {
@@ -138,17 +138,17 @@ func sameRoute(a, b *routecache.Route) bool {
 	return a != nil && b != nil && a.Same(b) && a.PodRV == b.PodRV && a.Addr == b.Addr
 }
 
-// wake authorises the activation of a sandbox without a running pod, and waits
+// authoriseAndActivate authorises the activation of a sandbox without a running pod, and waits
 // for it. It returns ErrExists if the state must be read anew, from the API
 // server, before anything is decided.
-func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution) error {
+func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState, res Resolution) error {
 	r := ActivationRequest{ID: c.target.ID, Namespace: res.Namespace, Env: res.Env, Pool: res.Pool, Team: res.Team}
 	switch res.Availability {
 	case IDUnknown:
 		var err error
 		if r, err = s.mayCreate(c); err != nil {
 			var bad *BadTargetError
-			if !m.fresh && !errors.As(err, &bad) { // it may exist: the index can be behind a create
+			if !m.indexBehind && !errors.As(err, &bad) { // it may exist: the index can be behind a create
 				return ErrExists
 			}
 			return err
@@ -169,7 +169,7 @@ func (s *Server) wake(ctx context.Context, c *call, m *missState, res Resolution
 			c.outcome = outcomeParked
 		}
 	case IDPaused:
-		if !m.fresh { // it may be resumed: the index can be behind
+		if !m.indexBehind { // it may be resumed: the index can be behind
 			return ErrExists
 		}
 		if err := s.admit(c, placeOf(&res)); err != nil {
@@ -215,6 +215,6 @@ func (s *Server) activate(ctx context.Context, c *call, m *missState, r Activati
 	start := time.Now()
 	err := s.o.Activator.Activate(ctx, r)
 	s.metrics.activated(c.outcome, err, start)
-	m.fresh = true
+	m.indexBehind = true
 	return err
 }

@@ -105,7 +105,7 @@ func (s *Server) grpcServer() *grpc.Server {
 	return srv
 }
 
-// listenUnix listens on a unix socket. A socket that nobody listens on is
+// listenUnix listens on a unix socket. A socket without a listener is
 // removed first; anything else at that path is left alone.
 func listenUnix(path string, mode os.FileMode) (net.Listener, error) {
 	switch fi, err := os.Lstat(path); {

@@ -17,7 +17,7 @@ const variable = "SANDLANE_FAILPOINTS"
 var folder = os.Getenv(variable)
 
 // mu makes of reading what a point is to do, and doing it, one step: while a
-// process kills itself at one point, nobody in it gets past another.
+// process kills itself at one point, no goroutine of it gets past another.
 var mu sync.Mutex
 
 // Hit does what the point's file says; nothing if there is none.

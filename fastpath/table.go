@@ -34,7 +34,7 @@ type Options struct {
 	Tested []string
 	// Now is the clock of the routes' stamps.
 	Now func() int64
-	// Hits is told of each batch of requests that Envoy answered. Nil for nobody.
+	// Hits is told of each batch of requests that Envoy answered. May be nil.
 	Hits func(n uint64)
 	// Log is slog.Default() if nil.
 	Log *slog.Logger

@@ -9,7 +9,7 @@ import (
 )
 
 // apiKeys is the credentials' verifier in e2b's words. While the gateway does not
-// serve it knows nobody, so that nothing is said from half a view.
+// serve it knows no key, so that nothing is said from half a view.
 type apiKeys struct {
 	*credentials.Verifier
 	serving func() bool

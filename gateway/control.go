@@ -15,7 +15,7 @@ import (
 func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 	if g.o.ControlTLS.Given() {
 		var err error
-		if g.controlTLS, err = controlplane.LoadCredentials(g.o.ControlTLS); err != nil {
+		if g.controlTLS, err = controlplane.LoadTLS(g.o.ControlTLS); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (o *Options) listenControl() (net.Listener, string, error) {
 }
 
 // validateControl refuses an address that the lease could not tell controllers,
-// and one that anybody could call.
+// and one that any client could call.
 func (o *Options) validateControl() error {
 	if o.ControlAddress == "" {
 		return nil

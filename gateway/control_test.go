@@ -30,10 +30,10 @@ func TestControlPlaneBetweenPods(t *testing.T) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	ca := certs.New(t)
-	files := func(identity, peer string, usage x509.ExtKeyUsage) controlplane.CredentialFiles {
+	files := func(identity, peer string, usage x509.ExtKeyUsage) controlplane.TLSFiles {
 		cert, key := ca.Issue(t, certs.Leaf{Names: []string{identity}, Usage: usage})
 		paths := certs.Write(t, cert, key, ca.PEM())
-		return controlplane.CredentialFiles{Cert: paths[0], Key: paths[1], CA: paths[2], Peer: peer}
+		return controlplane.TLSFiles{Cert: paths[0], Key: paths[1], CA: paths[2], Peer: peer}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -73,7 +73,7 @@ func TestControlPlaneBetweenPods(t *testing.T) {
 }
 
 // calling is a controller's client with these files.
-func calling(t *testing.T, ns string, files controlplane.CredentialFiles) *controlplane.Client {
+func calling(t *testing.T, ns string, files controlplane.TLSFiles) *controlplane.Client {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(kubetest.Config(t))
 	if err != nil {
@@ -83,7 +83,7 @@ func calling(t *testing.T, ns string, files controlplane.CredentialFiles) *contr
 	if err != nil {
 		t.Fatal(err)
 	}
-	credentials, err := controlplane.LoadCredentials(files)
+	credentials, err := controlplane.LoadTLS(files)
 	if err != nil {
 		t.Fatal(err)
 	}

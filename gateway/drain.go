@@ -25,8 +25,8 @@ const quitTimeout = 5 * time.Second
 //	          takes new ones for DrainDelay more; then it stops listening. It ends
 //	          when nothing is open any more, when DrainGrace is over, when
 //	          told to hurry, or when Envoy is gone. Then Envoy is told to quit,
-//	          with what is still open: after the lease is deleted nobody could
-//	          say that it is in use.
+//	          with what is still open: after the lease is deleted no gateway
+//	          could say that it is in use.
 //	settling  the REST API takes no more requests; activations are refused and
 //	          those under way settle; then ExtProc answers what it holds and stops,
 //	          and what failed creates have left is undone
@@ -66,11 +66,11 @@ type drain struct {
 	delay, grace time.Duration
 	hurry        <-chan struct{}
 	log          *slog.Logger
-	// look stamps what Envoy has open. Nil: what it had is not known when it is gone.
-	look func(context.Context) error
-	// looked: all that Envoy had open when it was told to quit is stamped. Written by
+	// stampOpen stamps what Envoy has open. Nil: what it had is not known when it is gone.
+	stampOpen func(context.Context) error
+	// openStamped: all that Envoy had open when it was told to quit is stamped. Written by
 	// envoy alone.
-	looked bool
+	openStamped bool
 
 	once  sync.Once
 	asked chan struct{} // closed by begin
@@ -127,10 +127,10 @@ func (d *drain) envoy(failed context.Context) (gone bool) {
 		return d.gone(context.WithoutCancel(ctx))
 	}
 	d.log.Info("Envoy is drained and ends", "after", time.Since(began).Round(time.Millisecond), "requests cut", left.Requests)
-	if d.look != nil {
+	if d.stampOpen != nil {
 		looking, stop := context.WithTimeout(context.WithoutCancel(ctx), quitTimeout)
 		defer stop()
-		d.looked = d.look(looking) == nil
+		d.openStamped = d.stampOpen(looking) == nil
 	}
 	return d.quit(context.WithoutCancel(ctx))
 }

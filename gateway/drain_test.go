@@ -105,13 +105,13 @@ func TestDrainEndsEnvoy(t *testing.T) {
 		for _, looked := range []error{nil, errors.New("unreadable")} {
 			d, dir := testDrain(t, nil, time.Hour)
 			f := startAdmin(t, dir)
-			d.look = func(context.Context) error {
+			d.stampOpen = func(context.Context) error {
 				f.want(t, all[:2]...)
 				return looked
 			}
 			wantGone(t, d.envoy(t.Context()), true)
-			if d.looked != (looked == nil) {
-				t.Errorf("what was open is known: %v, after %v", d.looked, looked)
+			if d.openStamped != (looked == nil) {
+				t.Errorf("what was open is known: %v, after %v", d.openStamped, looked)
 			}
 		}
 	})

@@ -58,7 +58,7 @@ type gateway struct {
 	member   *controlplane.Membership
 	control  *controlplane.Server
 	// controlTLS is nil on a unix socket without TLS.
-	controlTLS *controlplane.Credentials
+	controlTLS *controlplane.MutualTLS
 	extproc    *extproc.Server
 	creates    *lastcreate.Tracker
 	readiness  *agent.Readiness
@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options) error {
 // answer 503, and ExtProc's health says NOT_SERVING. The API server may be away:
 // each step is tried until it succeeds, and the process stays.
 //
-// An Envoy that a former process began to drain is ended at the start; whoever
+// An Envoy that a former process began to drain is ended at the start; what
 // runs it starts it again, best after this process is ready.
 func (g *gateway) run(ctx context.Context) error {
 	// The data plane outlives ctx: it stops step by step.
@@ -150,7 +150,7 @@ func (g *gateway) run(ctx context.Context) error {
 	select {
 	case <-settled:
 	case <-time.After(settleTimeout):
-		g.o.Log.Warn("claims did not settle in time; whoever meets them next completes them")
+		g.o.Log.Warn("claims did not settle in time; the next gateway that meets them completes them")
 	}
 	stopFront()
 	<-frontDone
@@ -178,7 +178,7 @@ func (g *gateway) leave(ctx context.Context, envoyGone bool) {
 		}
 		return
 	}
-	if g.drain.looked {
+	if g.drain.openStamped {
 		telling, stop := context.WithTimeout(ctx, handOverTimeout)
 		defer stop()
 		if err := g.control.HandOver(telling); err != nil {
@@ -232,7 +232,7 @@ func assemble(o Options) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.drain.look = g.poller.Refresh
+	g.drain.stampOpen = g.poller.Refresh
 	if err := g.assembleControl(clientset); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (h *holds) Await(ctx context.Context, id, claim string) error {
 
 // callOff takes the token off the Sandbox, whichever it is: after that no release
 // that is held now can be carried out. nil means that the claim is not held any
-// more; ErrNotFound, that the sandbox has ended. Another error: nobody knows.
+// more; ErrNotFound, that the sandbox has ended. Another error: it is not known.
 func (h *holds) callOff(id, claim string) error {
 	held, ok := h.usage.HeldNow(id, claim)
 	if !ok {
@@ -99,7 +99,7 @@ func (h *holds) outcome(ctx context.Context, id, claim string, tokens []string) 
 	case err != nil:
 		return fmt.Errorf("reading what became of the idle release of sandbox %s: %w", id, err)
 	case s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim:
-		h.cache.Invalidate(id) // and nobody is held for the claim once the watch shows it
+		h.cache.Invalidate(id) // and no request is held for the claim once the watch shows it
 		return errors.New("the sandbox is bound anew")
 	case s.Spec.Release != nil:
 		return errors.New("another idle release has begun")

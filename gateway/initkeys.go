@@ -56,7 +56,7 @@ func (k *initKeys) Sign(ctx context.Context, keyID string, message []byte) (sign
 	return nil, false, nil
 }
 
-// refresh reads the keys again, unless that was just done. All who wait share one
+// refresh reads the keys again, unless that was just done. All callers that wait share one
 // read, which outlasts those that leave.
 func (k *initKeys) refresh(ctx context.Context) error {
 	done := k.again.DoChan("", func() (any, error) {

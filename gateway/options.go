@@ -54,8 +54,8 @@ type Options struct {
 	// socket in RunDir. Port 0 is any that is free.
 	ControlAddress string
 	// ControlTLS are the files by which controllers know this gateway and are
-	// known. None: whoever may open the unix socket is a controller.
-	ControlTLS controlplane.CredentialFiles
+	// known. None: a process that may open the unix socket is a controller.
+	ControlTLS controlplane.TLSFiles
 	// SystemNamespace is DefaultSystemNamespace if empty.
 	SystemNamespace string
 	// KeyNamespace is DefaultKeyNamespace if empty.

@@ -16,7 +16,7 @@ type releaser struct {
 }
 
 // Prepare implements controlplane.Releaser: it holds first and looks after, once
-// for the batch, so that whoever was answered before is seen.
+// for the batch, so that a request that was answered before is seen.
 func (r releaser) Prepare(ctx context.Context, releases []controlplane.Release) (inUse []string, known bool) {
 	for _, one := range releases {
 		r.usage.Hold(one.SandboxID, one.ClaimID, one.Token)

@@ -14,7 +14,7 @@ import (
 // tokens is the credentials' tokens in the words of extproc and e2b. The seed is
 // read when the gateway joins, which it tries until it succeeds: a gateway that
 // starts while the API server is away is there, and not ready. Before that every
-// token is one that nobody knows: none is valid, and none is empty.
+// token is unknown: none is valid, and none is empty.
 type tokens struct {
 	client    client.Client // must not read from a cache
 	namespace string

@@ -55,7 +55,7 @@ func (g *RewindGuard) Start(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		for _, k := range g.Kinds {
-			if err := g.look(ctx, k); err != nil {
+			if err := g.compare(ctx, k); err != nil {
 				return err
 			}
 		}
@@ -67,8 +67,8 @@ func (g *RewindGuard) Start(ctx context.Context) error {
 	}
 }
 
-// look compares one kind.
-func (g *RewindGuard) look(ctx context.Context, k Kind) error {
+// compare looks at one kind.
+func (g *RewindGuard) compare(ctx context.Context, k Kind) error {
 	ctx, cancel := context.WithTimeout(ctx, rewindTimeout)
 	defer cancel()
 	informer, err := g.Caches.GetInformer(ctx, k.Object, cache.BlockUntilSynced(false))

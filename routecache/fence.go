@@ -25,7 +25,7 @@ import (
 //
 // An Observer shows routes to others (package fastpath: to Envoy). It is told of every
 // change under the shard's lock, so that what it shows is always cached, and a fence
-// waits for those who look there after it has waited for the handlers.
+// waits for the readers there after it has waited for the handlers.
 //
 // A Fence that fails (its context ended first) has still refused and dropped;
 // it has only not been acknowledged, and the caller asks again.

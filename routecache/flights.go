@@ -13,9 +13,9 @@ const flightStripes = 16
 // flights counts the handlers in flight and waits for those of the past, with
 // two epochs and no lock (the scheme of Linux's sleepable RCU). A handler counts
 // itself in the current epoch. A waiter waits until the other epoch is empty,
-// makes it the current one, and waits until the one before is empty: whoever
-// was in flight when the wait began has then left, and new handlers cannot
-// prolong it.
+// makes it the current one, and waits until the one before is empty: every
+// handler that was in flight when the wait began has then left, and new handlers
+// cannot prolong it.
 //
 // The first of the two waits is needed: a handler may read the epoch, be
 // overtaken by a whole wait, and then count itself in what is by now the other
@@ -29,9 +29,9 @@ type flights struct {
 	turn      chan struct{}
 	started   atomic.Uint64
 	completed atomic.Uint64
-	// waiting asks handlers that leave a counter empty to say so on wake.
+	// waiting asks handlers that leave a counter empty to say so on emptied.
 	waiting atomic.Bool
-	wake    chan struct{}
+	emptied chan struct{}
 }
 
 type flightCount struct {
@@ -47,7 +47,7 @@ type Flight struct {
 
 func (f *flights) init() {
 	f.turn = make(chan struct{}, 1)
-	f.wake = make(chan struct{}, 1)
+	f.emptied = make(chan struct{}, 1)
 }
 
 // Enter puts a handler in flight: from before its Get until its answer is sent.
@@ -65,7 +65,7 @@ func (f *flights) enter(epoch uint32) Flight {
 func (t Flight) Leave() {
 	if t.count.Add(-1) == 0 && t.flights.waiting.Load() {
 		select {
-		case t.flights.wake <- struct{}{}:
+		case t.flights.emptied <- struct{}{}:
 		default:
 		}
 	}
@@ -104,7 +104,7 @@ func (f *flights) drain(ctx context.Context, epoch uint32) error {
 	for i := range f.counts[epoch&1] {
 		for f.counts[epoch&1][i].n.Load() != 0 {
 			select {
-			case <-f.wake:
+			case <-f.emptied:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}

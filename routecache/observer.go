@@ -3,7 +3,7 @@ package routecache
 import "context"
 
 // Observer shows the cached routes elsewhere: what it shows is a part of what Get
-// returns, at any moment, and a fence waits for those who look at it.
+// returns, at any moment, and a fence waits for the readers of it.
 //
 // Added, Removed and Used are called under the lock of the route's shard; they must
 // neither block nor call the cache.

@@ -102,8 +102,8 @@ func (s *Stamp) Touch(now int64) {
 func (s *Stamp) Load() int64 { return s.nanos.Load() }
 
 // Hold makes handlers wait, or lets them go on. Touch comes before the look at
-// Held, and a hold before the look at the last touch: of a handler and whoever
-// holds at least one sees the other.
+// Held, and a hold before the look at the last touch: of a handler and the
+// process that holds at least one sees the other.
 func (s *Stamp) Hold(held bool) { s.set(stampHeld, held) }
 
 // Held reports whether a handler that has touched the stamp must not answer now.

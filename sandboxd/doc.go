@@ -4,7 +4,7 @@
 // hold the behaviour.
 //
 // It is no part of the gateway, imports nothing of it and nothing of Kubernetes,
-// and isolates nothing: whoever holds the token owns the sandbox.
+// and isolates nothing: a holder of the token owns the sandbox.
 //
 // cmd/sandboxd calls Run.
 package sandboxd

@@ -29,7 +29,7 @@ type Options struct {
 	Workdir string
 	// Home replaces the home of the own user, who then is the default user too:
 	// for a sandbox without a file system of its own, where both would be those
-	// of whoever started it. Empty means neither.
+	// of the user that started it. Empty means neither.
 	Home string
 	// UserFiles is the directory of passwd and group; empty means /etc. For tests.
 	UserFiles string

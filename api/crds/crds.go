@@ -1,5 +1,5 @@
 // Package crds holds the CustomResourceDefinitions of api/v1alpha1, generated
-// by `make generate`, for whoever installs them: `sandlane up` and the tests. It
+// by `make generate`, for what installs them: `sandlane up` and the tests. It
 // does not install them itself.
 package crds
 

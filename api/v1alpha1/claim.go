@@ -18,8 +18,8 @@ func Backs(pod *corev1.Pod, s *Sandbox) bool {
 }
 
 // Over reports whether Kubernetes says that the pod's containers have ended for
-// good: evicted, out of resources, or done. It may be so long before anybody of
-// ours has written another phase, and never changes back. Nobody may be sent to
+// good: evicted, out of resources, or done. It may be so long before a process of
+// ours has written another phase, and never changes back. No request may be sent to
 // such a pod, nor get it. What it served before stays true, so FencedAddress does
 // not ask.
 func Over(pod *corev1.Pod) bool {

@@ -16,8 +16,8 @@ import (
 )
 
 // cluster is the one that a command works on: that of a kubeconfig, else that of the
-// `up` that runs with a state folder. $KUBECONFIG alone is not heeded: who has tried
-// `up` would change another cluster without having named it.
+// `up` that runs with a state folder. $KUBECONFIG alone is not heeded: a user who has
+// tried `up` would change another cluster without having named it.
 type cluster struct {
 	kubeconfig, state string
 	// systemNamespace is where the cluster keeps the seed of tokens, keyNamespace

@@ -65,7 +65,7 @@ type controllerOptions struct {
 	recordNameHold  time.Duration
 	idleCheck       time.Duration
 	leaseGrace      time.Duration
-	controlTLS      controlplane.CredentialFiles
+	controlTLS      controlplane.TLSFiles
 	clusterID       string
 	adoptPools      bool
 	log             *slog.Logger

@@ -9,7 +9,7 @@ import (
 
 // controlTLSFlags adds the flags of the control plane's mutual TLS to one side of
 // it, which talks to peer unless told otherwise.
-func controlTLSFlags(flags *pflag.FlagSet, files *controlplane.CredentialFiles, peer string) {
+func controlTLSFlags(flags *pflag.FlagSet, files *controlplane.TLSFiles, peer string) {
 	flags.StringVar(&files.Cert, "control-tls-cert", "", "certificate chain (PEM) to show on the control plane; read anew when it changes, as the other files")
 	flags.StringVar(&files.Key, "control-tls-key", "", "its private key (PEM)")
 	flags.StringVar(&files.CA, "control-tls-ca", "", "authorities (PEM) that the other side's certificate must come from")
@@ -18,13 +18,13 @@ func controlTLSFlags(flags *pflag.FlagSet, files *controlplane.CredentialFiles, 
 
 // credentials are the controller's on the control plane, kept current by mgr; nil
 // if it was given no files.
-func (o *controllerOptions) credentials(mgr manager.Manager) (*controlplane.Credentials, error) {
+func (o *controllerOptions) credentials(mgr manager.Manager) (*controlplane.MutualTLS, error) {
 	if !o.controlTLS.Given() {
 		return nil, nil
 	}
 	files := o.controlTLS
 	files.Log = o.log
-	c, err := controlplane.LoadCredentials(files)
+	c, err := controlplane.LoadTLS(files)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (e *election) start() candidate {
 	c := candidate{metrics: "http://" + address + "/metrics", child: startChild(e.t, "controller",
 		"--kubeconfig", e.kubeconfig, "--system-namespace", e.namespace, "--metrics-address", address)}
 	kubetest.Eventually(e.t, time.Minute, "a candidate", func() error {
-		_, _, err := c.look()
+		_, _, err := c.state()
 		if code, _, probe := fetch(strings.TrimSuffix(c.metrics, "metrics") + "readyz"); code != http.StatusOK {
 			err = errors.Join(err, probe, fmt.Errorf("/readyz answers %d", code))
 		}
@@ -93,9 +93,9 @@ var (
 	reconcileLine = regexp.MustCompile(`(?m)^controller_runtime_reconcile_total\{.*\} [1-9]`)
 )
 
-// look reads from its metrics whether it leads, and whether it has ever done
+// state reads from its metrics whether it leads, and whether it has ever done
 // anything. It is an error if it is no candidate.
-func (c candidate) look() (leads, worked bool, err error) {
+func (c candidate) state() (leads, worked bool, err error) {
 	_, text, err := fetch(c.metrics)
 	if err != nil {
 		return false, false, err
@@ -115,7 +115,7 @@ func (e *election) leads(c candidate) *coordinationv1.Lease {
 		if err := c.running(); err != nil {
 			e.t.Fatal(err)
 		}
-		leads, _, err := c.look()
+		leads, _, err := c.state()
 		if err == nil && !leads {
 			err = errors.New("it does not lead")
 		}
@@ -158,7 +158,7 @@ func (e *election) works() {
 // waits checks that a candidate neither leads nor has done anything.
 func (e *election) waits(c candidate) {
 	e.t.Helper()
-	if leads, worked, err := c.look(); err != nil || leads || worked {
+	if leads, worked, err := c.state(); err != nil || leads || worked {
 		e.t.Errorf("beside a leader one leads: %v, works: %v, %v", leads, worked, err)
 	}
 }

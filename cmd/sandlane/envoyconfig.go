@@ -77,7 +77,7 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 	return cmd
 }
 
-// replaceFile writes a file that anyone may read: whoever reads it meanwhile sees the
+// replaceFile writes a file that anyone may read: a reader meanwhile sees the
 // old or the new content.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")

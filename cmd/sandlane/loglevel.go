@@ -14,7 +14,7 @@ const logLevelPath = "/log-level"
 
 // logLevel answers what the least level is that is logged (GET), and sets it until
 // the process ends (PUT, with the level as the body). It answers callers of its own
-// machine or pod alone, which `kubectl port-forward` is one of: whoever may change a
+// machine or pod alone, which `kubectl port-forward` is one of: what may change a
 // process may change its log, and nothing else that reaches the port.
 type logLevel struct{ level *slog.LevelVar }
 

@@ -21,7 +21,7 @@ func newToken() *cobra.Command {
 		Long: `Print the token that sandboxd asks for in a sandbox (header X-Access-Token), or
 with --traffic the one that a private sandbox asks for on its other ports (header
 E2b-Traffic-Access-Token). Tokens are derived from the ID and the UID of the
-sandbox: whoever may read the cluster's token seed has them all.`,
+sandbox: those who may read the cluster's token seed have them all.`,
 		Args: cobra.ExactArgs(1),
 	}
 	on := clusterFlags(cmd.Flags())

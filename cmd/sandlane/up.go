@@ -98,7 +98,7 @@ func upHere(cmd *cobra.Command, o *local.Options) error {
 	return err
 }
 
-// ready says that everything runs: to the user, or to whoever detached this process
+// ready says that everything runs: to the user, or to the process that detached this one
 // and shows the banner itself. What a detached one prints stays in its log, and the
 // banner has the API key.
 func ready(out io.Writer, stateDir string, report *local.Reporter) func(local.UpFile) {

@@ -35,7 +35,7 @@ func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, json
 	switch v {
 	case jsonpatch.Applied:
 		if v1alpha1.Over(pod) {
-			// It was before it was claimed, so it has served nobody.
+			// It was before it was claimed, so it has served no sandbox.
 			return pod, v, fmt.Errorf("pod %s/%s was over when it was claimed: %w", pod.Namespace, pod.Name, ErrUnfenced)
 		}
 		return fenced(pod, v)
@@ -75,7 +75,7 @@ func fenced(pod *corev1.Pod, v jsonpatch.Verdict) (*corev1.Pod, jsonpatch.Verdic
 	switch {
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping, v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed,
 		pod.DeletionTimestamp != nil, v1alpha1.Over(pod):
-		// Claimed, and over already: nobody gets it any more.
+		// Claimed, and over already: no other sandbox gets it any more.
 		return nil, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrClaimOver)
 	case v1alpha1.FencedAddress(pod) == "":
 		return pod, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrUnfenced)
@@ -91,7 +91,7 @@ func StopUnclaimed(ctx context.Context, c client.Client, claim Claim) error {
 }
 
 // StopClaimed writes the claim's pod to stopping if it carries the claim:
-// nobody wants it, or it must not be reached. ErrRefused: it does not carry it.
+// no request wants it, or it must not be reached. ErrRefused: it does not carry it.
 // Other errors are those of ApplyClaim.
 func StopClaimed(ctx context.Context, c client.Client, claim Claim) error {
 	return stop(ctx, c, claim, jsonpatch.For(claim.PodUID).Test(jsonpatch.Claim, claim.ClaimID))

@@ -21,7 +21,7 @@ var (
 	ErrInvalid = errors.New("invalid claim: correct what it asks for")
 	// ErrForbidden: the API server does not let us claim.
 	ErrForbidden = errors.New("claim forbidden: the gateway's account needs get and patch on the pods of this namespace")
-	// ErrBindLost is for Bind to return: somebody else owns the sandbox.
+	// ErrBindLost is for Bind to return: another request owns the sandbox.
 	ErrBindLost = errors.New("sandbox is bound by another")
 	// ErrUnavailable: the API server could not be reached, or gave no answer
 	// that says whether the write was applied.
@@ -29,7 +29,7 @@ var (
 	// ErrThrottled: the API server asked to come back later.
 	ErrThrottled = errors.New("throttled by the API server")
 	// ErrRefused: a live read shows the pod idle, yet the claim does not apply
-	// to it. From a scheduler it is a bug, ours or of whoever made the pod.
+	// to it. From a scheduler it is a bug, ours or of the pod's maker.
 	ErrRefused = errors.New("claim does not apply to an idle pod")
 	// ErrPodTaken: the pod has left idle without this claim.
 	ErrPodTaken = errors.New("pod is taken")
@@ -39,7 +39,7 @@ var (
 	// ErrPodGone: no pod of that name and UID exists.
 	ErrPodGone = errors.New("pod is gone")
 	// ErrUnfenced: the claim was applied, but the pod's IP is not the address
-	// that was fenced for it, or the pod was over by then. It has served nobody
+	// that was fenced for it, or the pod was over by then. It has served no sandbox
 	// and never will. The caller ends it (StopClaimed).
 	ErrUnfenced = errors.New("claimed pod cannot be reached on its fenced address")
 

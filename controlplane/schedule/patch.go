@@ -39,11 +39,11 @@ type ImageChange struct {
 	Container, Image string
 }
 
-// NewClaimID returns a claim ID that nobody has had.
+// NewClaimID returns a claim ID that was never used.
 func NewClaimID() string { return string(uuid.NewUUID()) }
 
 // ClaimOf returns the claim that the sandbox's binding asks for on its pod, for
-// whoever completes an activation that another began. It needs a binding that
+// the process that completes an activation which another began. It needs a binding that
 // names the pod. The error is ErrInvalid if the sandbox wants what the pod
 // cannot give.
 func ClaimOf(s *v1alpha1.Sandbox, pod *corev1.Pod) (Claim, error) {

@@ -16,10 +16,10 @@ import (
 // is tried again by the next request that finds nothing. It only saves the controller
 // the time until its next poll of what waits.
 func (s *PoolScheduler) tellPool() {
-	if s.told {
+	if s.poolNotified {
 		return
 	}
-	s.told = true
+	s.poolNotified = true
 	since := time.Now()
 	s.claims.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
@@ -27,7 +27,7 @@ func (s *PoolScheduler) tellPool() {
 		if err := s.markPending(ctx, since); client.IgnoreNotFound(err) != nil {
 			s.log.Warn("cannot tell the pool that claims wait", "error", err)
 			s.mu.Lock()
-			s.told = false
+			s.poolNotified = false
 			s.mu.Unlock()
 		}
 	})

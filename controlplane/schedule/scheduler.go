@@ -36,16 +36,16 @@ type PoolScheduler struct {
 
 	series *poolMetrics // of settings.metrics, for this pool
 
-	wake chan struct{} // room for one: look at the queues
-	stop chan struct{} // closed by Shutdown
+	changed chan struct{} // room for one: the queues have changed
+	stop    chan struct{} // closed by Shutdown
 
-	mu      sync.Mutex
-	closed  bool // no request is accepted, no goroutine started, any more
-	gone    bool // and that is since the pool is gone
-	waiting *waiting
-	stock   *stock
-	told    bool // the pool knows that claims wait
-	running int  // claims under way, at most maxClaims
+	mu           sync.Mutex
+	closed       bool // no request is accepted, no goroutine started, any more
+	gone         bool // and that is since the pool is gone
+	waiting      *waiting
+	stock        *stock
+	poolNotified bool // the pool has the note that claims wait
+	running      int  // claims under way, at most maxClaims
 
 	claims sync.WaitGroup // claim, undo, end and notification goroutines; Go under mu while !closed, or from one of them
 }
@@ -92,7 +92,7 @@ func NewPoolScheduler(ns, name, team, user string, c client.Client, opts ...Opti
 	s := &PoolScheduler{
 		namespace: ns, pool: name, team: team, client: c,
 		settings: settings{queueSize: DefaultQueueSize, ttl: DefaultReservationTTL},
-		wake:     make(chan struct{}, 1),
+		changed:  make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 	}
 	for _, o := range opts {
@@ -232,7 +232,7 @@ func (s *PoolScheduler) NotifyIdle() { s.notify() }
 
 func (s *PoolScheduler) notify() {
 	select {
-	case s.wake <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
@@ -248,7 +248,7 @@ func (s *PoolScheduler) Run(ctx context.Context) {
 			expiry.Reset(time.Until(next))
 		}
 		select {
-		case <-s.wake:
+		case <-s.changed:
 		case <-expiry.C:
 		case <-s.stop:
 			s.claims.Wait()
@@ -293,7 +293,7 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 		})
 	}
 	if s.waiting.len() == 0 {
-		s.told = false
+		s.poolNotified = false
 	}
 	s.measure()
 	return next

@@ -45,7 +45,7 @@ func NewSet(c client.Client, opts ...Option) *Set {
 }
 
 // Place tells that this gateway is the index-th, from 0, of so many that share
-// the pools. It decides nothing but who tries which pods first.
+// the pools. It decides nothing but which request tries which pods first.
 //
 // Each has its own scheduler of a pool, and they know of each other only what
 // the watch shows: that pods leave idle. So that they seldom try the same pod at
@@ -132,7 +132,7 @@ func (s *Set) Forget(namespace, pool string, uid types.UID) {
 }
 
 // feed tells a pool's scheduler of a pod; create: it is made if there is none. One
-// that nobody can find is told under the mutex, so that it has no pods when it is
+// that cannot be found is told under the mutex, so that it has no pods when it is
 // dropped for having none. The others' own locks are enough.
 func (s *Set) feed(key types.NamespacedName, create bool, tell func(*member)) {
 	s.mu.Lock()

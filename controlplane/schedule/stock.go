@@ -27,7 +27,7 @@ type podRecord struct {
 	state  podState
 	listed bool          // the feed's last word was Offer
 	until  time.Time     // end of a cooling record's reservation
-	seen   chan struct{} // closed when the feed has said that the pod left idle; nil if nobody waits for it
+	seen   chan struct{} // closed when the feed has said that the pod left idle; nil if no goroutine waits for it
 }
 
 type podState int

@@ -30,7 +30,7 @@ func newWaiting(size int) *waiting {
 func (w *waiting) len() int { return w.n }
 
 // admits reports whether a new request of the tenant finds room, when stock
-// pods are ready for those who wait already.
+// pods are ready for the requests that wait already.
 func (w *waiting) admits(tenant string, stock int) bool {
 	if w.n-stock >= w.size {
 		return false

@@ -4,7 +4,7 @@
 // one claim, also over several gateways.
 //
 // It is not the authorisation (extproc does that before), not the scheduler
-// (package schedule picks and claims pods), and it answers nobody: it leaves a
+// (package schedule picks and claims pods), and it answers no request: it leaves a
 // route in the cache, or just the facts in the API server, and its caller
 // resolves again. The gateway's ExtProc server calls Activate, the index calls
 // Settled.

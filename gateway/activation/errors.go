@@ -38,7 +38,7 @@ import (
 //	bound pod carries the claim and     wait for the sandbox's end (its record says
 //	is ending                           how it ran), then ErrEnded
 //	Ready refuses for good              ErrUnusable; its sandbox is ended, by Ready or
-//	                                    by who asked for Make: nothing is routed to it
+//	                                    by the caller with Make: nothing is routed to it
 //	Ready refuses for now               ErrNotReady, and the next request tries again
 //	Ready fails otherwise               tried again; at the deadline ErrNotReady, and
 //	                                    the next request tries again

@@ -3,7 +3,7 @@
 // has been initialised and does it where it has not. activation and the gateway's
 // resolver ask Readiness, package sandboxes the Agent.
 //
-// sandboxd answers nobody before it has its token. The REST API's create gives it
+// sandboxd answers no request before it has its token. The REST API's create gives it
 // one with the environment; for all other sandboxes the first gateway that meets
 // the pod does (see Readiness). Which pods run sandboxd their containers' ports
 // say, 49983.

@@ -22,7 +22,7 @@ import (
 var errUnsigned = errors.New("it cannot be signed")
 
 // Init gives the pod's sandboxd the sandbox's token and environment, before which
-// it answers nobody. It may be repeated with the same ones. An
+// it answers no request. It may be repeated with the same ones. An
 // activation.ErrUnusable says that repeating it is of no use.
 func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error {
 	if !v1alpha1.RunsSandboxd(&pod.Spec) {

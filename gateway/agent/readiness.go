@@ -29,25 +29,25 @@ const (
 // Readiness initialises sandboxd in pods that requests claim, and knows for which
 // claims that is done.
 //
-// sandboxd answers nobody before it is initialised. Whoever claims a pod does it;
+// sandboxd answers no request before it is initialised. The gateway that claims a pod does it;
 // if that gateway dies in between, the next request finds a running pod with a
 // deaf sandboxd. So no gateway takes such a pod for running before it has
 // initialised it itself, once: the repetition says the same and changes nothing.
 // Sandboxes of the REST API are left alone: their Create alone knows their
-// environment, and nobody else their ID before it has returned. One whose Create
+// environment, and no other process their ID before it has returned. One whose Create
 // died stays deaf until its end time.
 //
 // A pod that refuses is of no use, and its sandbox is ended, if it has just been
 // claimed. One that has run took the same from another gateway, or from this one's
-// process before: what has changed is us (the seed of tokens was lost, say) or who
+// process before: what has changed is us (the seed of tokens was lost, say) or what
 // listens on the port, and other gateways may serve it still. It is left alone, and
 // not ready here.
 type Readiness struct {
-	agent *Agent
-	api   client.Client
-	log   *slog.Logger
-	done  *lru.Cache[string, struct{}] // claim IDs
-	told  *lru.Cache[string, struct{}] // claim IDs whose refusal was logged
+	agent  *Agent
+	api    client.Client
+	log    *slog.Logger
+	done   *lru.Cache[string, struct{}] // claim IDs
+	logged *lru.Cache[string, struct{}] // claim IDs whose refusal was logged
 }
 
 // NewReadiness makes one that remembers size initialised claims.
@@ -56,15 +56,15 @@ func NewReadiness(a *Agent, api client.Client, size int, log *slog.Logger) (*Rea
 	if err != nil {
 		return nil, fmt.Errorf("remember initialised claims: %w", err)
 	}
-	told, err := lru.New[string, struct{}](maxRefusals)
+	logged, err := lru.New[string, struct{}](maxRefusals)
 	if err != nil {
 		return nil, fmt.Errorf("remember refused claims: %w", err)
 	}
-	return &Readiness{agent: a, api: api, log: log, done: done, told: told}, nil
+	return &Readiness{agent: a, api: api, log: log, done: done, logged: logged}, nil
 }
 
-// concerns reports whether the pod of a sandbox has to be initialised by whoever
-// meets it first.
+// concerns reports whether the pod of a sandbox has to be initialised by the
+// first gateway that meets it.
 func concerns(id string, sandboxd bool) bool { return sandboxd && !v1alpha1.GeneratedID(id) }
 
 // Pending reports whether a running pod has yet to be initialised by this gateway.
@@ -103,7 +103,7 @@ func (r *Readiness) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.
 	err := r.Meet(ctx, s, pod)
 	switch {
 	case errors.Is(err, activation.ErrUnusable) && hasRun(s, pod):
-		if told, _ := r.told.ContainsOrAdd(claim, struct{}{}); !told {
+		if logged, _ := r.logged.ContainsOrAdd(claim, struct{}{}); !logged {
 			r.log.Error("a sandbox that has run refuses this gateway; its requests are answered with 503 here. Was the Secret of the tokens' seed replaced?",
 				"sandbox", s.Name, "pod", pod.Name, "reason", err)
 		}

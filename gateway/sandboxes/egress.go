@@ -35,7 +35,7 @@ import (
 // at all, which would open what is closed to every sandbox.
 //
 // Only sandboxes of generated IDs have rules: those IDs never come back, so a
-// policy that outlives its sandbox selects nobody. A create writes policy and label
+// policy that outlives its sandbox selects no pod. A create writes policy and label
 // before it initialises sandboxd, without which nothing runs there; if they cannot
 // be written the create fails and is undone. An update that fails leaves the rules
 // as they were, or as they were to be.
@@ -44,7 +44,7 @@ import (
 // came first.
 const policyTries = 5
 
-// ErrNotOurs says that somebody else's policy has the name of a sandbox's.
+// ErrNotOurs says that a policy which is not Sandlane's has the name of a sandbox's.
 var ErrNotOurs = errors.New("there is a NetworkPolicy of that name which is not the sandbox's")
 
 func policyName(id string) string { return v1alpha1.SandboxPolicyPrefix + id }

@@ -48,14 +48,14 @@ func pull(ctx context.Context, from string, p v1.Platform, folders []string) (*g
 		return nil, fmt.Errorf("the digest of %s: %w", from, err)
 	}
 	g := &ground{image: image, name: ref.Name(), digest: digest.String(), folders: map[string]bool{}}
-	if err := g.look(folders); err != nil {
+	if err := g.readFiles(folders); err != nil {
 		return nil, fmt.Errorf("look into %s: %w", from, err)
 	}
 	return g, nil
 }
 
-// look reads through all files of the image once.
-func (g *ground) look(folders []string) error {
+// readFiles reads through all files of the image once.
+func (g *ground) readFiles(folders []string) error {
 	files := mutate.Extract(g.image)
 	defer func() { _ = files.Close() }()
 	for r := tar.NewReader(files); ; {

@@ -1,6 +1,6 @@
 // Package ending writes the one write that ends a sandbox: spec.end.
 //
-// Everyone who ends a sandbox calls it: the REST API, the CLI, the gateway and
+// All that end a sandbox call it: the REST API, the CLI, the gateway and
 // the reconcilers. It is not the release: carrying an end out (stopping the
 // pod, the fence, the record) is the job of reconcilers/sandbox alone.
 //
@@ -52,7 +52,7 @@ func OfUID(uid types.UID) Test { return holds("/metadata/uid", string(uid)) }
 
 // OfGeneration asks that the spec is still the one that was read. Whoever ends a
 // sandbox because of what its spec says passes it: what was read may be old, and
-// somebody may have been told since that it says otherwise.
+// a client may have been told since that it says otherwise.
 func OfGeneration(generation int64) Test { return holds("/metadata/generation", generation) }
 
 // OfRelease asks that the idle release with this token has not been called off.

@@ -1,7 +1,7 @@
 // Package pausing makes the writes that pause and resume a sandbox: spec.paused, and
-// what goes with it. All who pause or resume one make them here.
+// what goes with it. All that pause or resume one make them here.
 //
-// It sends nothing, and asks no freezer: whoever sends the write does (gateway/pause), or
+// It sends nothing, and asks no freezer: the sender of the write does (gateway/pause), or
 // leaves it to the controller. Its functions are safe for concurrent use.
 package pausing
 

@@ -11,8 +11,8 @@
 //     for Hold.
 //
 // The order matters. A claimed pod leaves the API only after its address stands
-// in the status of its Sandbox, and who writes that tells the ledger first. So
-// whoever finds the pod gone and asks the ledger afterwards finds its entry;
+// in the status of its Sandbox, and the writer of that tells the ledger first. So
+// a reader that finds the pod gone and asks the ledger afterwards finds its entry;
 // the other way round both could be missed.
 //
 // A claim's entry in the ledger knows two states: held (from the first sight of

@@ -17,7 +17,7 @@ const Hold = 3 * time.Second
 // for it when the record of the claim is gone before the pod is.
 const keepFenced = 10 * time.Minute
 
-// Ledger is what this process knows about who had which address. It is safe for
+// Ledger is what this process knows about which claim had which address. It is safe for
 // concurrent use.
 type Ledger struct {
 	clock clock.PassiveClock
@@ -80,7 +80,7 @@ func (l *Ledger) Fenced(claimID, address string) {
 }
 
 // FencedOnRecord notes that the claim's Sandbox says it is fenced. It matters
-// only for a claim that is held here: somebody else had it fenced.
+// only for a claim that is held here: another process had it fenced.
 func (l *Ledger) FencedOnRecord(claimID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Ledger) Free(address string) Verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.loaded {
-		return busy("the controller has not read who had which address", pollBusy)
+		return busy("the controller has not read which claim had which address", pollBusy)
 	}
 	verdict := Verdict{Free: true}
 	for _, e := range l.byAddress[address] {

@@ -27,7 +27,7 @@ func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
 	if err := EachPod(ctx, live, func(pod *corev1.Pod) {
 		l.Had(pod.Annotations[v1alpha1.AnnotationClaim], pod.Labels[v1alpha1.LabelSandboxID], pod.Annotations[v1alpha1.AnnotationAddress])
 	}); err != nil {
-		return fmt.Errorf("reading who has which address: %w", err)
+		return fmt.Errorf("reading which sandbox has which address: %w", err)
 	}
 	if err := EachSandbox(ctx, live, func(s *v1alpha1.Sandbox) {
 		// A former claim's pod may run still, so fencedAt does not speak for it.
@@ -42,7 +42,7 @@ func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
 			l.FencedOnRecord(claim)
 		}
 	}); err != nil {
-		return fmt.Errorf("reading who had which address: %w", err)
+		return fmt.Errorf("reading which sandbox had which address: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,7 @@ const pollBusy = 250 * time.Millisecond
 // Verdict says whether an address may serve a new claim.
 type Verdict struct {
 	Free bool
-	// Reason says who stands in the way, for people; empty if Free.
+	// Reason says what stands in the way, for people; empty if Free.
 	Reason string
 	// RetryAfter is when to ask again; 0 if Free.
 	RetryAfter time.Duration
@@ -56,14 +56,14 @@ func Decide(self types.UID, pods []corev1.Pod, sandboxes []v1alpha1.Sandbox, now
 }
 
 // judge is the rule for one former owner. A fence in the future comes from a
-// clock that was set back; nobody waits for it here, since the ledger counts
+// clock that was set back; it is not waited for here, since the ledger counts
 // every late fence from when this process heard of it.
-func judge(fencedAt, now time.Time, who string) Verdict {
+func judge(fencedAt, now time.Time, owner string) Verdict {
 	if fencedAt.IsZero() {
-		return busy(who+" had it and is not fenced yet", pollBusy)
+		return busy(owner+" had it and is not fenced yet", pollBusy)
 	}
 	if age := now.Sub(fencedAt); age >= 0 && age < Hold {
-		return busy(who+" had it until just now", Hold-age)
+		return busy(owner+" had it until just now", Hold-age)
 	}
 	return Verdict{Free: true}
 }

@@ -1,4 +1,4 @@
-// Package idletimeout releases sandboxes that nobody uses, and those that do not
+// Package idletimeout releases sandboxes that are not used, and those that do not
 // start.
 //
 // It is not the judge of what use is: the gateways are, and tell their ages

@@ -37,9 +37,9 @@ func (f *informed) Start(ctx context.Context) error {
 		return fmt.Errorf("watching sandboxes: %w", err)
 	}
 	events, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { f.saw(o, false) },
-		UpdateFunc: func(_, o any) { f.saw(o, false) },
-		DeleteFunc: func(o any) { f.saw(o, true) },
+		AddFunc:    func(o any) { f.observe(o, false) },
+		UpdateFunc: func(_, o any) { f.observe(o, false) },
+		DeleteFunc: func(o any) { f.observe(o, true) },
 	})
 	if err != nil {
 		return fmt.Errorf("watching sandboxes: %w", err)
@@ -51,7 +51,7 @@ func (f *informed) Start(ctx context.Context) error {
 	return nil
 }
 
-func (f *informed) saw(o any, gone bool) {
+func (f *informed) observe(o any, gone bool) {
 	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}

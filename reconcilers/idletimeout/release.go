@@ -54,9 +54,9 @@ type pending struct {
 //	commit not answered   it was applied, or lands while the token stands: the next
 //	                      check takes that away
 //	this process ends     the next one takes the tokens away; until then gateways
-//	                      do, for those whom they let wait
+//	                      do, for the requests that they let wait
 //
-// Nobody but the one who wrote a token commits with it, and only in the same
+// Only the process that wrote a token commits with it, and only in the same
 // check: a controller that wakes up late is refused once its successor has
 // looked. What is kept in memory is the first sight of each claim and when
 // lastActive was last written; a new leader starts without and so waits at least

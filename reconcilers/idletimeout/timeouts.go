@@ -65,7 +65,7 @@ func (t *timeouts) defaults(ctx context.Context, key types.NamespacedName) (pool
 	if ok {
 		return defaults, nil
 	}
-	defaults, err := t.look(ctx, key)
+	defaults, err := t.readPool(ctx, key)
 	if err == nil {
 		t.pools[key] = defaults
 	}
@@ -80,7 +80,7 @@ func effective(idle time.Duration) time.Duration {
 	return max(idle, leastIdle)
 }
 
-func (t *timeouts) look(ctx context.Context, key types.NamespacedName) (poolDefaults, error) {
+func (t *timeouts) readPool(ctx context.Context, key types.NamespacedName) (poolDefaults, error) {
 	pool := &v1alpha1.SandboxPool{}
 	if err := t.reader.Get(ctx, key, pool, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return poolDefaults{}, nil

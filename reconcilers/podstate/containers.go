@@ -69,7 +69,7 @@ func (was Container) another(s *corev1.ContainerStatus) bool {
 //
 // A restart is known by container ID and restart count. Times in a pod's status
 // are whole seconds: they only tell a restart that is safely older than the
-// claim, of a pod whose record nobody has brought up to date.
+// claim, of a pod whose record was not brought up to date.
 func Restarted(pod *corev1.Pod) (d *PodStatusDetail, before bool) {
 	record := OnRecord(pod)
 	for i := range pod.Spec.Containers {

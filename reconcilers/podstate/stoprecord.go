@@ -14,7 +14,7 @@ import (
 // over, before the pod changes any more. end says why it is over. It is pure.
 func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.StopRecord {
 	if written := WrittenRecord(pod); written != nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping {
-		return written // by who stopped it; what the pod shows by now came after
+		return written // by the process that stopped it; what the pod shows by now came after
 	}
 	at := end.At
 	record := &v1alpha1.StopRecord{

@@ -13,8 +13,8 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
 
-// keepTime keeps the time of day until ctx ends. When that has changed, whoever
-// waits for one is looked at again: an end that was an hour away may be due.
+// keepTime keeps the time of day until ctx ends. When that has changed, every
+// sandbox that waits for one is looked at again: an end that was an hour away may be due.
 func (r *Reconciler) keepTime(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	c, ok := r.Clock.(*steadyclock.Clock)
 	if !ok {

@@ -1,7 +1,7 @@
 // Package sandbox carries a Sandbox through its life: it writes its status,
 // ends it when its time has come, and alone carries an end out.
 //
-// It is not the one who claims (the gateways do) nor the one who deletes pods
+// It neither claims (the gateways do) nor deletes pods
 // (reconcilers/sandboxpool does). The controller (leader) runs it, with 16
 // workers or more. Every state is in the API; what is kept in memory (when a
 // binding was first seen without its pod, what the sweep saw) only makes a new

@@ -51,7 +51,7 @@ func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result,
 		return r.keep(ctx, s)
 	}
 	// One that waits for gateways reads nothing.
-	f, begun := r.fences.look(s.Name, s.UID)
+	f, begun := r.fences.progress(s.Name, s.UID)
 	if !begun {
 		return r.close(ctx, s)
 	}

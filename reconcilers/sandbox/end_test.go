@@ -83,7 +83,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	})
 	g.Reconciler = &Reconciler{Client: writing, APIReader: live, Fencer: g, Ledger: address.NewLedger(g.clock), Clock: g.clock}
 	g.complete()
-	g.fences.wake = func(string) { g.woken.Store(true) }
+	g.fences.requeue = func(string) { g.woken.Store(true) }
 	return g
 }
 
@@ -255,7 +255,7 @@ func TestTheNextControllerFinishesAnEnd(t *testing.T) {
 				}
 			}
 			g.fences = newFences(g.clock, g.attempt)
-			g.fences.wake = func(string) { g.woken.Store(true) }
+			g.fences.requeue = func(string) { g.woken.Store(true) }
 			g.woken.Store(false)
 			g.step(t)
 			s = g.sandbox(t)

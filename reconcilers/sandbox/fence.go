@@ -50,11 +50,11 @@ type fences struct {
 	attempt func(ctx context.Context, addr netip.Addr, rv uint64) error
 	asks    sync.WaitGroup // attempts
 
-	mu     sync.Mutex
-	ctx    context.Context // of the attempts
-	wake   func(id string)
-	open   map[string]*openFence
-	asking int // attempts on their way
+	mu      sync.Mutex
+	ctx     context.Context // of the attempts
+	requeue func(id string)
+	open    map[string]*openFence
+	asking  int // attempts on their way
 }
 
 // openFence is a fence that was asked for and whose Sandbox is not Ended yet, as
@@ -74,7 +74,7 @@ type openFence struct {
 }
 
 func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64) error) *fences {
-	return &fences{clock: c, attempt: attempt, ctx: context.Background(), wake: func(string) {}, open: map[string]*openFence{}}
+	return &fences{clock: c, attempt: attempt, ctx: context.Background(), requeue: func(string) {}, open: map[string]*openFence{}}
 }
 
 // run is called before the workers begin: attempts end with ctx, and wake by queue.
@@ -82,7 +82,7 @@ func (f *fences) run(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ctx = ctx
-	f.wake = func(id string) { queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: id}}) }
+	f.requeue = func(id string) { queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: id}}) }
 	return nil
 }
 
@@ -106,9 +106,9 @@ type fenceView struct {
 	wait   time.Duration // until there is something to do, if nothing wakes before
 }
 
-// look returns how far the fence is, and asks again if its time has come; false if
+// progress returns how far the fence is, and asks again if its time has come; false if
 // none was begun by this process: then the end is to be carried out from its start.
-func (f *fences) look(id string, uid types.UID) (fenceView, bool) {
+func (f *fences) progress(id string, uid types.UID) (fenceView, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := f.open[id]
@@ -138,7 +138,7 @@ func (f *fences) ask(id string, o *openFence) {
 	f.asks.Go(func() {
 		err := f.attempt(ctx, o.addr, o.rv)
 		f.mu.Lock()
-		wake := f.wake
+		requeue := f.requeue
 		f.asking--
 		o.asking = false
 		if err == nil {
@@ -150,7 +150,7 @@ func (f *fences) ask(id string, o *openFence) {
 			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", wait, "cause", err.Error())
 		}
 		f.mu.Unlock()
-		wake(id)
+		requeue(id)
 	})
 }
 

@@ -21,7 +21,7 @@ func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
 			versions = append(versions, rv)
 			return answer
 		})
-		f.wake = func(string) { woken++ }
+		f.requeue = func(string) { woken++ }
 		addr := netip.MustParseAddr("10.0.0.1")
 		f.begin("s", "u", addr, 7, record{})
 		for n, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
@@ -29,28 +29,28 @@ func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
 			want *= time.Second
 			// Looks in between do not make it ask sooner, nor wait longer.
 			f.begin("s", "u", addr, 9, record{})
-			if v, ok := f.look("s", "u"); !ok || v.done || v.wait != want || len(versions) != n+1 || woken != n+1 {
+			if v, ok := f.progress("s", "u"); !ok || v.done || v.wait != want || len(versions) != n+1 || woken != n+1 {
 				t.Errorf("%+v, %v after %d attempts, want a wait of %v", v, ok, len(versions), want)
 			}
 			time.Sleep(want)
-			f.look("s", "u")
+			f.progress("s", "u")
 		}
 		synctest.Wait()
 		answer = nil
 		time.Sleep(mostFenceWait)
-		f.look("s", "u")
+		f.progress("s", "u")
 		synctest.Wait()
-		if v, ok := f.look("s", "u"); !ok || !v.done {
+		if v, ok := f.progress("s", "u"); !ok || !v.done {
 			t.Errorf("%+v, %v after all have acknowledged", v, ok)
 		}
 		if slices.ContainsFunc(versions, func(rv uint64) bool { return rv != 7 }) {
 			t.Errorf("asked with versions %v", versions)
 		}
-		if _, ok := f.look("s", "a later one of this ID"); ok {
+		if _, ok := f.progress("s", "a later one of this ID"); ok {
 			t.Error("another sandbox's fence is this one's")
 		}
 		f.forget("s")
-		if _, ok := f.look("s", "u"); ok {
+		if _, ok := f.progress("s", "u"); ok {
 			t.Error("remembers what was to be forgotten")
 		}
 	})

@@ -63,7 +63,7 @@ type Reconciler struct {
 	// FenceTimeout bounds one attempt to reach all gateways. It keeps no worker.
 	FenceTimeout time.Duration
 	// BindGrace is how long a binding may stand without its claim on the pod
-	// before somebody other than its owner acts.
+	// before another process than its owner acts.
 	BindGrace time.Duration
 	// SweepInterval is the time between two looks of the sweep.
 	SweepInterval time.Duration

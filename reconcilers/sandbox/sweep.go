@@ -112,7 +112,7 @@ func (w *sweeper) begin(ctx context.Context) error {
 func (w *sweeper) find(ctx context.Context) ([]stray, error) {
 	var all []stray
 	for _, id := range w.r.suspects.list() {
-		s, pods, err := w.look(ctx, id)
+		s, pods, err := w.readClaim(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -125,10 +125,10 @@ func (w *sweeper) find(ctx context.Context) ([]stray, error) {
 	return all, nil
 }
 
-// look reads the Sandbox, nil if there is none, and the pods that name it. Pods
+// readClaim reads the Sandbox, nil if there is none, and the pods that name it. Pods
 // first: a claim is written with or after its binding, but for fresh IDs, where
 // both are on their way at once; that is what the second look is for.
-func (w *sweeper) look(ctx context.Context, id string) (*v1alpha1.Sandbox, []corev1.Pod, error) {
+func (w *sweeper) readClaim(ctx context.Context, id string) (*v1alpha1.Sandbox, []corev1.Pod, error) {
 	with := client.ListOption(client.MatchingLabels{v1alpha1.LabelSandboxID: id})
 	if id == noSandboxID {
 		with = unnamed

@@ -128,8 +128,8 @@ func (b *creationBackoff) idle(pool types.NamespacedName, hash string) {
 	}
 }
 
-// saw notes how many pods of the template have been Ready.
-func (b *creationBackoff) saw(pool types.NamespacedName, hash string, proven int) {
+// noteReady notes how many pods of the template have been Ready.
+func (b *creationBackoff) noteReady(pool types.NamespacedName, hash string, proven int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.of(pool, hash)

@@ -76,7 +76,7 @@ func census(pods []openPod, settled map[string]int, hash string, pool *v1alpha1.
 			c.count(pod, hash, waiting[pod.UID])
 		}
 	}
-	// What serves nobody yet goes first, then the longest idle.
+	// What serves no sandbox yet goes first, then the longest idle.
 	sortSpare(c.spare, hash)
 	for _, pod := range c.spare {
 		if isOrdered(pod, now) {

@@ -11,6 +11,28 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
+// The states of a pod:
+//
+//	warming  → idle      Ready, and its address free (package address); one that
+//	                     has waited for it for 10 s is no stock meanwhile, and
+//	                     keeps the address from the pod made in its place
+//	starting → running   every container runs its image, Ready, hooks done
+//	any      → failed    crash, restart, eviction, other address, not Ready in time
+//	stopping, failed     deleted once recorded; then the finalizer goes
+//	stopping → warming   recycled: see decideRecycle
+//
+// A claim (idle → starting or running) is the gateways' write, an end
+// (→ stopping) that of reconcilers/sandbox. Every write here is a JSON Patch
+// that tests UID, phase and claim as they were seen; one that is refused means
+// that the pod has moved on, and its event brings it back. Deletes carry UID and
+// resourceVersion.
+//
+// Recorded means: the pod was never claimed; or its Sandbox names it, has ended
+// and has the pod's address in its status; or its claim was fenced without a
+// Sandbox (see the sweep in reconcilers/sandbox). Only then FinalizerPod is
+// removed. So a pod that is deleted from outside, also with grace period 0,
+// stays in the API until the address it had is written down.
+
 // addressPatience is how long a Ready pod may wait for its address before another
 // is made in its place.
 const addressPatience = 10 * time.Second
@@ -27,7 +49,7 @@ type view struct {
 	pod *corev1.Pod
 	// sandbox is the one the pod's label names; nil if there is none.
 	sandbox *v1alpha1.Sandbox
-	// fenced: the pod's claim was fenced long enough ago, whoever asked for it.
+	// fenced: the pod's claim was fenced long enough ago, by any process.
 	fenced bool
 	// startup bounds the time to Ready; waited is how long this process has seen
 	// the pod warm, or start for its claim.

@@ -2,6 +2,16 @@ package sandboxpool
 
 import "github.com/sandlane/sandlane/api/v1alpha1"
 
+// How many pods:
+//
+// One decision (decideScale) says how many pods to make, to take away because
+// they are too many, and to replace because of their template. It is carried out
+// only while the cache shows all that this process wrote (PoolExpectations).
+//
+//	idle, too many ──▶ marked ──scaleDownProtection──▶ deleted
+//	                     ├──claimed──▶ (the delete fails by its resourceVersion)
+//	                     └──wanted again──▶ unmarked
+
 // limits is what the pool asks for, and what its troubles allow.
 type limits struct {
 	replicas, maxPods int

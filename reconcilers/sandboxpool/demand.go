@@ -14,6 +14,18 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
+// Claims that wait:
+//
+// Gateways say what waits (Demand), and the pool itself orders for it: no cooldown
+// delays a claim that waits. A sandbox counts until its claim is seen on a pod (claims),
+// so that W of them on an empty pool make W pods and the replicas, although each claim
+// empties a place. A pod that was ordered (annotation sandlane.dev/ordered) stays until
+// it is Ready and then idle for a minute, also when its sandbox has left; without
+// maxPods a pool has at most a hundred unclaimed pods by orders. While a gateway has
+// not answered nothing is deleted for being too many; that of an old template is
+// replaced, and maxPods holds. With replicas 0 a pool has no stock and serves all the
+// same, each time after a pod's start.
+
 // Demand says what waits for pods, over all gateways.
 type Demand interface {
 	// Waiting returns a hash of the ID of each sandbox that waits for a pod of the pool

@@ -74,10 +74,10 @@ func TestPluginsRefuseAndMutate(t *testing.T) {
 }
 
 func TestEventsAreLimited(t *testing.T) {
-	var limit told
+	var limit eventLimit
 	count := func(reason string, at time.Time) (n int) {
 		for range 100 {
-			if limit.may("u", reason, at) {
+			if limit.allow("u", reason, at) {
 				n++
 			}
 		}

@@ -22,6 +22,15 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
+// When a step fails:
+//
+// Each reconcile starts from what is there, so a step that failed is done again,
+// by whatever process leads then. What the API server refuses, and pods that
+// never become Ready, make creations wait (see creationBackoff); the condition
+// Degraded shows the reason in the API server's or the kubelet's words. What is
+// kept in memory (trust in a template, hooks that run, plugins' verdicts, Events
+// sent) is begun anew by a new leader: hooks may run twice, nothing is lost.
+
 const (
 	// FinalizerName is on every pool pod from its creation on.
 	FinalizerName = v1alpha1.FinalizerPod
@@ -68,9 +77,9 @@ type SandboxPoolReconciler struct {
 	backoff      *creationBackoff
 	rule         *address.Rule
 	plugged      plugged
-	told         told
+	events       eventLimit
 	running      hookRuns
-	sights       sights
+	firstSeen    firstSeen
 	pods         roster
 	claims       claims
 	notes        notes
@@ -95,12 +104,12 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if pool != nil && pool.DeletionTimestamp == nil {
 		owner = pool.UID
 	}
-	pods, settled := r.pods.look(req.NamespacedName, owner)
+	pods, settled := r.pods.split(req.NamespacedName, owner)
 	if pool == nil && len(pods) == 0 {
 		r.expectations.DeleteExpectations(req.NamespacedName)
 		r.backoff.forget(req.NamespacedName)
 		r.plugged.forget(req.NamespacedName)
-		r.sights.of(req.NamespacedName, nil, r.now())
+		r.firstSeen.update(req.NamespacedName, nil, r.now())
 		r.claims.forget(req.NamespacedName)
 		r.notes.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
@@ -121,7 +130,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	// After the look: a claim that the look shows has its sandbox served by now.
 	found := outcome{census: census(pods, settled, tpl.hashOrEmpty(), pool, nil, r.now()), asked: r.demandOf(req.NamespacedName)}
 	lacking := pool != nil && found.census.coming() < limitsOf(pool, troubles{}, found.asked).wanted()
-	waited := r.sights.of(req.NamespacedName, pods, r.now())
+	waited := r.firstSeen.update(req.NamespacedName, pods, r.now())
 	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods, waited, lacking)
 	if pool == nil {
 		return after(recheck, stepErr)
@@ -147,7 +156,7 @@ func (r *SandboxPoolReconciler) now() time.Time {
 
 // event records what a person would want to know.
 func (r *SandboxPoolReconciler) event(pool *v1alpha1.SandboxPool, kind, reason, action, note string, args ...any) {
-	if r.Recorder != nil && pool != nil && r.told.may(pool.UID, reason, r.now()) {
+	if r.Recorder != nil && pool != nil && r.events.allow(pool.UID, reason, r.now()) {
 		r.Recorder.Eventf(pool, nil, kind, reason, action, note, args...)
 	}
 }

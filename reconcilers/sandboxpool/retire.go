@@ -14,6 +14,13 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
+// When a pool is deleted:
+//
+// A pool has no finalizer of ours. Pods whose pool is gone, being deleted, or
+// another object of the same name are drained: the sandboxes are ended, the
+// others deleted. That works with and without Kubernetes' garbage collection,
+// in any order, and also while a namespace is deleted.
+
 // protectedFor is how long an idle pod that was picked for deletion can still be
 // claimed, where its pool does not say: a claim on its way has reserved it already.
 const protectedFor = 2 * time.Second
@@ -54,7 +61,7 @@ func decideRetire(pod *corev1.Pod, protection time.Duration, now time.Time) (ret
 }
 
 // retire takes each victim one step further, and the mark from every other pod
-// of the spare ones, so that who is picked later is protected anew.
+// of the spare ones, so that one that is picked later is protected anew.
 func (r *SandboxPoolReconciler) retire(ctx context.Context, protection time.Duration, spare, victims []*corev1.Pod, reason string) (time.Duration, error) {
 	var (
 		mu      sync.Mutex // guards what follows while the group runs

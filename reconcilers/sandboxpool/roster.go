@@ -116,11 +116,11 @@ func (m *members) remove(name string) {
 	}
 }
 
-// look returns the pods of the pool name that must be looked at, and how many of
+// split returns the pods of the pool name that must be looked at, and how many of
 // the others there are by the hash of their template. owner is the pool object
 // that stays; empty if there is none: then all pods are looked at, and so are
 // those of another owner.
-func (r *roster) look(pool types.NamespacedName, owner types.UID) (open []openPod, settled map[string]int) {
+func (r *roster) split(pool types.NamespacedName, owner types.UID) (open []openPod, settled map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.pools[pool]

@@ -118,7 +118,7 @@ func TestRoster(t *testing.T) {
 	var r roster
 	look := func(what string, owner types.UID, settled map[string]int, open map[string]bool) {
 		t.Helper()
-		pods, counted := r.look(key, owner)
+		pods, counted := r.split(key, owner)
 		found := map[string]bool{}
 		for _, p := range pods {
 			found[p.pod.Name] = p.quiet

@@ -36,7 +36,7 @@ type asked struct {
 func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts, a asked, shown bool) outcome {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	out := outcome{census: c, asked: a, shown: shown}
-	r.backoff.saw(key, tpl.hashOrEmpty(), c.proven)
+	r.backoff.noteReady(key, tpl.hashOrEmpty(), c.proven)
 	troubles := r.backoff.state(key, tpl.hashOrEmpty())
 	limits := limitsOf(pool, troubles, a)
 	r.Metrics.demanded(key, limits.wanted(), a.waiting)

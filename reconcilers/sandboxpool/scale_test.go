@@ -285,8 +285,8 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("after a success: %+v, want a window of %d", s.refused, window)
 		}
 	}
-	b.saw(p, "h", 7)
-	b.saw(p, "h", 3)
+	b.noteReady(p, "h", 7)
+	b.noteReady(p, "h", 3)
 	if s := b.state(p, "h"); s.proven != 7 {
 		t.Errorf("%d proven pods, want 7", s.proven)
 	}

@@ -71,7 +71,7 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // podHandler takes the event in, meets the expectations, and asks for the pool.
-// The roster has the pod before the expectations are met: whoever finds them met
+// The roster has the pod before the expectations are met: a reconcile that finds them met
 // finds the pod.
 func (r *SandboxPoolReconciler) podHandler() handler.EventHandler {
 	ask := func(pool types.NamespacedName, q queue) {
@@ -81,7 +81,7 @@ func (r *SandboxPoolReconciler) podHandler() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			pool := r.saw(e.Object.(*corev1.Pod))
+			pool := r.observe(e.Object.(*corev1.Pod))
 			r.expectations.CreationObserved(pool)
 			ask(pool, q)
 		},
@@ -91,7 +91,7 @@ func (r *SandboxPoolReconciler) podHandler() handler.EventHandler {
 				r.claims.gone(before, e.ObjectOld.GetName(), r.now())
 				ask(before, q)
 			}
-			pool := r.saw(e.ObjectNew.(*corev1.Pod))
+			pool := r.observe(e.ObjectNew.(*corev1.Pod))
 			if e.ObjectNew.GetDeletionTimestamp() != nil {
 				r.expectations.DeletionObserved(pool, e.ObjectNew.GetUID())
 			}
@@ -108,8 +108,8 @@ func (r *SandboxPoolReconciler) podHandler() handler.EventHandler {
 	}
 }
 
-// saw takes in a pod as the watch shows it, and returns its pool.
-func (r *SandboxPoolReconciler) saw(pod *corev1.Pod) types.NamespacedName {
+// observe takes in a pod as the watch shows it, and returns its pool.
+func (r *SandboxPoolReconciler) observe(pod *corev1.Pod) types.NamespacedName {
 	pool := poolOfPod(pod)
 	if v1alpha1.PhaseOf(pod) != v1alpha1.PodStarting || pod.DeletionTimestamp != nil {
 		r.running.forget(pod.UID)

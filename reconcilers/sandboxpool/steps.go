@@ -26,7 +26,7 @@ const parallel = 8
 
 // step moves each pod by at most one step. It returns when time alone may make
 // the next one possible, and which pods have waited for their address for too
-// long. One pod's failed write does not stop the others. waited is from sights;
+// long. One pod's failed write does not stop the others. waited is from firstSeen;
 // lacking: the pool has less stock than it should.
 func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []openPod, waited map[types.UID]time.Duration, lacking bool) (time.Duration, map[types.UID]bool, error) {
 	type work struct {

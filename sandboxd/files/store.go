@@ -15,7 +15,7 @@ const copySize = 256 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
-// store writes one file in place: whoever has it open, and its hard links, see the new
+// store writes one file in place: programs that have it open, and its hard links, see the new
 // content. If the body or the disk ends early, a file that this request made is removed
 // again, and one that was there is left with what came. seen, which may be nil, holds
 // the paths of the same request.

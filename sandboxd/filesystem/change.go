@@ -84,8 +84,8 @@ func (n *notifier) tell(dir, path string, mask uint32, but map[*watcher]bool) {
 // alreadyTold returns the watchers that a search told of the entry that this event is
 // about, which it found before the event was read. Call with mu held, once an event.
 func (n *notifier) alreadyTold(path string, mask uint32) map[*watcher]bool {
-	told := n.told[path]
-	delete(n.told, path) // what is made after it was removed is another entry
+	told := n.announced[path]
+	delete(n.announced, path) // what is made after it was removed is another entry
 	if mask&unix.IN_CREATE == 0 {
 		return nil
 	}
@@ -129,10 +129,10 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 		for w := range n.watchers {
 			if w.covers(dir) && !knew[w] {
 				w.push(path, w.nameOf(path), unix.IN_CREATE)
-				if n.told[path] == nil {
-					n.told[path] = map[*watcher]bool{}
+				if n.announced[path] == nil {
+					n.announced[path] = map[*watcher]bool{}
 				}
-				n.told[path][w] = true
+				n.announced[path][w] = true
 			}
 		}
 	}))
@@ -160,7 +160,7 @@ func (n *notifier) leaves(dir string) bool {
 	return false
 }
 
-// leave forgets the directories that moved to where nobody watches, and returns when to
+// leave forgets the directories that moved to where no watch is, and returns when to
 // do so again; zero for never.
 func (n *notifier) leave(now time.Time) (again time.Time) {
 	n.mu.Lock()

@@ -47,8 +47,8 @@ type notifier struct {
 	moving   map[uint32]move // of watched directories, by cookie
 	// told are the entries that a search has told watchers of while events were unread,
 	// by path: the event of one's making may be among them, and is no second one.
-	told   map[string]map[*watcher]bool
-	closed bool
+	announced map[string]map[*watcher]bool
+	closed    bool
 }
 
 // move is one whose first half was heard: where from, and when.
@@ -65,7 +65,7 @@ func newNotifier(u users.User) (*notifier, error) {
 	n := &notifier{
 		fd: fd, file: os.NewFile(uintptr(fd), "inotify"), read: make(chan struct{}), user: u,
 		tree: newTree(), watchers: map[*watcher]struct{}{}, moving: map[uint32]move{},
-		told: map[string]map[*watcher]bool{},
+		announced: map[string]map[*watcher]bool{},
 	}
 	go n.readAll()
 	return n, nil
@@ -173,7 +173,7 @@ func (n *notifier) readAll() {
 		n.mu.Lock()
 		if !n.closed {
 			if unread, err := unix.IoctlGetInt(n.fd, unix.TIOCINQ); err == nil && unread == 0 {
-				clear(n.told)
+				clear(n.announced)
 			}
 		}
 		n.mu.Unlock()

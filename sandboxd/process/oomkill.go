@@ -16,7 +16,7 @@ var killFiles = []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/
 
 // oomKills knows which commands the kernel ended for lack of memory. The kernel says
 // how many processes it ended, not which: a command that died of SIGKILL, which
-// nobody here sent, is taken for one of them if the number has grown since it was
+// sandboxd did not send, is taken for one of them if the number has grown since it was
 // started, and each is taken for one command's only. Its zero value knows of none.
 // It is safe for concurrent use.
 type oomKills struct {

@@ -8,7 +8,7 @@ import (
 
 // hub hands the output of one process to everyone attached. A publisher waits
 // for the slowest of them, so that a process whose reader is slow is slowed down
-// by its full pipe and nothing is buffered without bound. With nobody attached
+// by its full pipe and nothing is buffered without bound. With no client attached
 // output is dropped.
 type hub struct {
 	mu    sync.Mutex // guards subs and ended; never held while waiting
@@ -45,7 +45,7 @@ func (h *hub) unsubscribe(s *subscription) {
 	delete(h.subs, s)
 }
 
-// publish gives an event to all who are attached now. Events of one caller keep
+// publish gives an event to all that are attached now. Events of one caller keep
 // their order. It must not be called after end.
 func (h *hub) publish(event *processpb.ProcessEvent) {
 	h.mu.Lock()

@@ -34,7 +34,7 @@ type proc struct {
 	done     chan struct{}               // closed after the end event
 
 	// mu guards reaped and killed. Signals are sent under it and only before
-	// the leader is reaped: until then the kernel gives its pid to nobody else.
+	// the leader is reaped: until then the kernel gives its pid to no other process.
 	mu     sync.Mutex
 	reaped bool
 	killed bool
@@ -90,7 +90,7 @@ func (p *proc) pump(f *os.File, event func([]byte) *processpb.ProcessEvent) {
 			p.hub.publish(event(append([]byte(nil), buf[:n]...)))
 		}
 		if err != nil {
-			return // EOF, EIO from a terminal nobody has open, or abandoned
+			return // EOF, EIO from a terminal that is not open, or abandoned
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// Retention is how long the end of a process is kept for those who attach again.
+// Retention is how long the end of a process is kept for clients that attach again.
 const Retention = 30 * time.Second
 
 // Options are the settings of a Service.

@@ -92,7 +92,7 @@ func (p *proc) resize(request *processpb.PTY) error {
 	return pty.Setsize(p.terminal, &pty.Winsize{Cols: uint16(size.GetCols()), Rows: uint16(size.GetRows())})
 }
 
-// give makes the streams the user's, who could not reopen /dev/stdout otherwise.
+// give makes the streams the user's: a command could not reopen /dev/stdout otherwise.
 func give(files []*os.File, cmd *exec.Cmd, user users.User) error {
 	if cmd.SysProcAttr.Credential == nil {
 		return nil

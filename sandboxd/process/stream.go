@@ -78,7 +78,7 @@ func follow(ctx context.Context, p *proc, sub *subscription, interval time.Durat
 		select {
 		case data, running := <-sub.events:
 			if !running {
-				if over(ctx) { // that is what ended it, even if ctx does not know yet
+				if deadlinePassed(ctx) { // that is what ended it, even if ctx does not know yet
 					return errTimeout()
 				}
 				return send(p.hub.endEvent())
@@ -98,8 +98,8 @@ func follow(ctx context.Context, p *proc, sub *subscription, interval time.Durat
 	}
 }
 
-// over reports whether the deadline of the request has passed.
-func over(ctx context.Context) bool {
+// deadlinePassed reports whether the deadline of the request has passed.
+func deadlinePassed(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)
 }

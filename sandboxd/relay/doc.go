@@ -3,7 +3,7 @@
 // the sandbox's own addresses and passes connections on. The kernel moves the data
 // (splice), so a relayed byte is never copied into this process.
 //
-// It decides nothing about who may connect: the gateway before it does, as for any
+// It does not decide which clients may connect: the gateway before it does, as for any
 // port of a sandbox. It relays 127.0.0.1 and ::1 alone, no port that something listens
 // on by all addresses or by the sandbox's own, and not sandboxd's.
 //

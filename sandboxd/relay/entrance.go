@@ -75,7 +75,7 @@ func (e *entrance) pass(ctx context.Context, client *net.TCPConn) {
 }
 
 // half passes on what comes from one side, and its end. ReadFrom splices between two
-// TCP connections. An error cuts both: there is nobody to pass on to, or from.
+// TCP connections. An error cuts both: there is nothing to pass on to, or from.
 func half(to, from *net.TCPConn, cut func()) {
 	if _, err := to.ReadFrom(from); err != nil {
 		cut()

@@ -23,7 +23,7 @@ func scan() ([]netip.AddrPort, error) {
 			continue // a kernel without IPv6
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading who listens: %w", err)
+			return nil, fmt.Errorf("reading which sockets listen: %w", err)
 		}
 		all, err = parse(all, f)
 		_ = f.Close()

@@ -3,9 +3,9 @@
 // knows nothing about, and because os/user does not tell the login shell.
 //
 // It switches users for single operations on files (User.Act); for commands package
-// process does, with what it returns. Package access asks it who a request's user is, with the Database that
-// package sandboxd gives it; packages process, filesystem and files act for the
-// User that comes of it.
+// process does, with what it returns. Package access asks it for a request's user, with
+// the Database that package sandboxd gives it; packages process, filesystem and files
+// act for the User that comes of it.
 package users
 
 import (
@@ -34,9 +34,9 @@ type User struct {
 	Shell  string
 }
 
-// Database finds users. Its zero value reads /etc and is this process's own
-// idea of who it is. It is safe for concurrent use; files are read at each call,
-// since commands in the sandbox add users.
+// Database finds users. Its zero value reads /etc and takes the user of this process
+// for the own one. It is safe for concurrent use; files are read at each call, since
+// commands in the sandbox add users.
 type Database struct {
 	// Dir holds passwd and group; empty means /etc.
 	Dir string
@@ -87,7 +87,7 @@ func (d Database) own() User {
 }
 
 // Lookup returns a user by name. Without root it returns only the own user, and
-// says who that is when another is asked for.
+// names it when another is asked for.
 func (d Database) Lookup(name string) (User, error) {
 	if own := d.Own(); own.Name == name {
 		return own, nil

@@ -24,7 +24,7 @@ const (
 )
 
 // Clock is a clock.PassiveClock. Safe for concurrent use. Keep must run: a step is
-// noticed, and believed, only by those who ask.
+// noticed, and believed, only by callers that ask.
 type Clock struct {
 	wall func() time.Time
 	mono func() time.Duration
@@ -50,7 +50,7 @@ func From(wall func() time.Time, mono func() time.Duration) *Clock {
 	return &Clock{wall: wall, mono: mono, origin: wall().Add(-mono())}
 }
 
-// Keep asks again and again until ctx ends, so that a step is noticed while nobody
+// Keep asks again and again until ctx ends, so that a step is noticed while no caller
 // has a reason to ask. It calls stepped whenever the time of day has moved by more
 // than half a second against the monotonic clock: what is to happen at a time of
 // day comes sooner or later than was thought.

@@ -22,14 +22,14 @@ const (
 	GatewayIdentity    = "sandlane-gateway"
 )
 
-// CredentialFiles are one side's files and whom it talks to. All are required
+// TLSFiles are one side's files and the identity of the other side. All are required
 // but Log. The files are in PEM.
-type CredentialFiles struct {
+type TLSFiles struct {
 	// Cert and Key are what this side shows: a chain, its own certificate first.
 	Cert, Key string
 	// CA has the authorities that the other side's certificate is to come from.
 	CA string
-	// Peer is who the other side must be: exactly one of the DNS names or URIs of
+	// Peer is the identity that the other side must show: exactly one of the DNS names or URIs of
 	// its certificate.
 	Peer string
 	// Log may be nil.
@@ -37,9 +37,9 @@ type CredentialFiles struct {
 }
 
 // Given tells whether any file is named.
-func (f CredentialFiles) Given() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
+func (f TLSFiles) Given() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
 
-// Credentials are one side of the control plane's mutual TLS. Whoever shows no
+// MutualTLS are one side of the control plane's mutual TLS. A peer that shows no
 // certificate, an expired one, one of another authority, of another purpose or
 // of another identity is refused, before any call of its is read. There is no
 // way to switch any of that off.
@@ -62,8 +62,8 @@ func (f CredentialFiles) Given() bool { return f.Cert != "" || f.Key != "" || f.
 //	sense                             expires as it says
 //	no files are given                unix sockets alone, which have a file mode; TCP
 //	                                  is refused at the start, on both sides
-type Credentials struct {
-	files   CredentialFiles
+type MutualTLS struct {
+	files   TLSFiles
 	watcher *certwatcher.CertWatcher
 
 	mu sync.Mutex
@@ -72,15 +72,15 @@ type Credentials struct {
 	pool *x509.CertPool // guarded by mu
 }
 
-// LoadCredentials reads the files. Start follows their changes.
-func LoadCredentials(files CredentialFiles) (*Credentials, error) {
+// LoadTLS reads the files. Start follows their changes.
+func LoadTLS(files TLSFiles) (*MutualTLS, error) {
 	if files.Cert == "" || files.Key == "" || files.CA == "" || files.Peer == "" {
 		return nil, errors.New("control-plane TLS: a certificate, its key, an authority and the other side's identity are required")
 	}
 	if files.Log == nil {
 		files.Log = slog.Default()
 	}
-	c := &Credentials{files: files}
+	c := &MutualTLS{files: files}
 	if err := c.readAuthorities(); err != nil {
 		return nil, fmt.Errorf("control-plane TLS: %w", err)
 	}
@@ -93,7 +93,7 @@ func LoadCredentials(files CredentialFiles) (*Credentials, error) {
 
 // Start reads the certificate anew whenever its files change, until the context
 // ends. Call it once.
-func (c *Credentials) Start(ctx context.Context) error {
+func (c *MutualTLS) Start(ctx context.Context) error {
 	if err := c.watcher.Start(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("watching %s: %w", c.files.Cert, err)
 	}
@@ -102,11 +102,11 @@ func (c *Credentials) Start(ctx context.Context) error {
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: the certificate
 // must be current when this controller becomes the leader.
-func (*Credentials) NeedLeaderElection() bool { return false }
+func (*MutualTLS) NeedLeaderElection() bool { return false }
 
 // server are the transport credentials of a gateway. The standard checks are
 // replaced by verify, which alone follows changes of the authorities.
-func (c *Credentials) server() credentials.TransportCredentials {
+func (c *MutualTLS) server() credentials.TransportCredentials {
 	config := c.config(x509.ExtKeyUsageClientAuth)
 	config.GetCertificate = c.watcher.GetCertificate
 	config.ClientAuth = tls.RequireAnyClientCert
@@ -114,16 +114,16 @@ func (c *Credentials) server() credentials.TransportCredentials {
 }
 
 // client are those of a controller.
-func (c *Credentials) client() credentials.TransportCredentials {
+func (c *MutualTLS) client() credentials.TransportCredentials {
 	config := c.config(x509.ExtKeyUsageServerAuth)
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return c.watcher.GetCertificate(nil)
 	}
-	config.InsecureSkipVerify = true // verify does it, by identity: an address names nobody here
+	config.InsecureSkipVerify = true // verify does it, by identity: an address is no identity here
 	return credentials.NewTLS(config)
 }
 
-func (c *Credentials) config(usage x509.ExtKeyUsage) *tls.Config {
+func (c *MutualTLS) config(usage x509.ExtKeyUsage) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// A session that is resumed would bring the trust of its first handshake.
@@ -132,8 +132,8 @@ func (c *Credentials) config(usage x509.ExtKeyUsage) *tls.Config {
 	}
 }
 
-// verify decides who is let in. It runs at each handshake, on both sides.
-func (c *Credentials) verify(shown []*x509.Certificate, usage x509.ExtKeyUsage) error {
+// verify decides which peer is let in. It runs at each handshake, on both sides.
+func (c *MutualTLS) verify(shown []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	if len(shown) == 0 {
 		return errors.New("the other side shows no certificate")
 	}
@@ -167,7 +167,7 @@ func identities(cert *x509.Certificate) []string {
 
 // readAuthorities takes in the authorities' file as it is now. Handshakes are
 // rare: one a gateway, and another each connectionAge.
-func (c *Credentials) readAuthorities() error {
+func (c *MutualTLS) readAuthorities() error {
 	pem, err := os.ReadFile(c.files.CA)
 	if err != nil {
 		return fmt.Errorf("reading the authorities: %w", err)

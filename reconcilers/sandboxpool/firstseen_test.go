@@ -63,7 +63,7 @@ func TestStartupCountsFromTheFirstSight(t *testing.T) {
 }
 
 func TestSights(t *testing.T) {
-	var s sights
+	var s firstSeen
 	pod := func(uid string, phase v1alpha1.PodPhase, claim, recycled string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Labels: map[string]string{v1alpha1.LabelPhase: string(phase)},
 			Annotations: map[string]string{v1alpha1.AnnotationClaim: claim, v1alpha1.AnnotationRecycled: recycled}}}
@@ -76,10 +76,10 @@ func TestSights(t *testing.T) {
 		for i := range pods {
 			seen = append(seen, openPod{pod: &pods[i]})
 		}
-		if got := s.of(key, seen, at)["u"]; got != want {
+		if got := s.update(key, seen, at)["u"]; got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
-		s.of(types.NamespacedName{Name: "another"}, nil, at)
+		s.update(types.NamespacedName{Name: "another"}, nil, at)
 	}
 	warming := pod("u", v1alpha1.PodWarming, "", "")
 	look("at first", 0, warming)

@@ -26,11 +26,11 @@ var (
 
 // credentialsOf loads what by issued, trusting another's certificates. It is done
 // outside of virtual time: a watch of files never rests.
-func credentialsOf(t *testing.T, by, trusted *certs.Authority, leaf certs.Leaf, peer string, log *slog.Logger) *Credentials {
+func credentialsOf(t *testing.T, by, trusted *certs.Authority, leaf certs.Leaf, peer string, log *slog.Logger) *MutualTLS {
 	t.Helper()
 	cert, key := by.Issue(t, leaf)
 	files := certs.Write(t, cert, key, trusted.PEM())
-	c, err := LoadCredentials(CredentialFiles{Cert: files[0], Key: files[1], CA: files[2], Peer: peer, Log: log})
+	c, err := LoadTLS(TLSFiles{Cert: files[0], Key: files[1], CA: files[2], Peer: peer, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,24 +190,24 @@ func TestLoadCredentials(t *testing.T) {
 	cert, key := ca.Issue(t, gatewayLeaf)
 	_, otherKey := ca.Issue(t, gatewayLeaf)
 	paths := certs.Write(t, cert, key, ca.PEM(), otherKey, []byte("hello"))
-	good := CredentialFiles{Cert: paths[0], Key: paths[1], CA: paths[2], Peer: ControllerIdentity}
-	for name, change := range map[string]func(*CredentialFiles){
-		"no certificate":   func(f *CredentialFiles) { f.Cert = "" },
-		"no key":           func(f *CredentialFiles) { f.Key = "" },
-		"no authority":     func(f *CredentialFiles) { f.CA = "" },
-		"no identity":      func(f *CredentialFiles) { f.Peer = "" },
-		"missing file":     func(f *CredentialFiles) { f.Cert += ".gone" },
-		"another's key":    func(f *CredentialFiles) { f.Key = paths[3] },
-		"not an authority": func(f *CredentialFiles) { f.CA = paths[4] },
-		"missing CA":       func(f *CredentialFiles) { f.CA += ".gone" },
+	good := TLSFiles{Cert: paths[0], Key: paths[1], CA: paths[2], Peer: ControllerIdentity}
+	for name, change := range map[string]func(*TLSFiles){
+		"no certificate":   func(f *TLSFiles) { f.Cert = "" },
+		"no key":           func(f *TLSFiles) { f.Key = "" },
+		"no authority":     func(f *TLSFiles) { f.CA = "" },
+		"no identity":      func(f *TLSFiles) { f.Peer = "" },
+		"missing file":     func(f *TLSFiles) { f.Cert += ".gone" },
+		"another's key":    func(f *TLSFiles) { f.Key = paths[3] },
+		"not an authority": func(f *TLSFiles) { f.CA = paths[4] },
+		"missing CA":       func(f *TLSFiles) { f.CA += ".gone" },
 	} {
 		f := good
 		change(&f)
-		if _, err := LoadCredentials(f); err == nil || !strings.HasPrefix(err.Error(), "control-plane TLS: ") {
+		if _, err := LoadTLS(f); err == nil || !strings.HasPrefix(err.Error(), "control-plane TLS: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	c, err := LoadCredentials(good)
+	c, err := LoadTLS(good)
 	if err != nil {
 		t.Fatal(err)
 	}
