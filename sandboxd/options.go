@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/sandboxd/access"
+	"github.com/sandlane/sandlane/sandboxd/archive"
 	"github.com/sandlane/sandlane/sandboxd/sudo"
 )
 
@@ -62,6 +63,8 @@ type Options struct {
 	// Freezer stops and continues all else that runs in the sandbox; nil: it cannot be
 	// frozen.
 	Freezer Freezer
+	// Layer is which of the sandbox's files are kept by a checkpoint; nil: none can be.
+	Layer *archive.Tree
 	// Log gets a line for what fails without failing a request; nil means nowhere.
 	Log io.Writer
 }
@@ -89,12 +92,32 @@ const (
 	podUIDEnv  = ownPrefix + "POD_UID"
 )
 
+// layerEnv names what is mounted in the container and belongs to its own layer all the
+// same, separated by colons: nodes set it whose containers have no root of one piece.
+const layerEnv = ownPrefix + "LAYER"
+
 // belowReaperEnv is set for a sandboxd that another sandboxd, the first process of its
 // container, has started.
 const belowReaperEnv = ownPrefix + "BELOW_REAPER"
 
 // runDir is where E2B's programs look for the files that name their sandbox.
 const runDir = "/run/e2b"
+
+// fileClockLag is by how much the times that the kernel gives files may be behind the
+// clock.
+const fileClockLag = 100 * time.Millisecond
+
+// layer is what belongs to this container alone, as it starts.
+func layer(mounted string) *archive.Tree {
+	t := &archive.Tree{
+		Mounts: []archive.Mount{{Path: "/"}}, Since: time.Now().Add(-fileClockLag),
+		Skip: []string{runDir, filepath.Dir(sudo.Socket)},
+	}
+	for _, path := range filepath.SplitList(mounted) {
+		t.Mounts = append(t.Mounts, archive.Mount{Path: filepath.Clean(path)})
+	}
+	return t
+}
 
 var errHelp = flag.ErrHelp
 

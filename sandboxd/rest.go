@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,9 @@ type rest struct {
 	processes   *process.Service
 	connections connections
 	deaf        atomic.Bool
+	// waiting is closed when the sandbox goes on; nil unless it is held still.
+	waiting atomic.Pointer[chan struct{}]
+	log     func(format string, args ...any)
 
 	mu         sync.Mutex // guards the rest
 	generation int64      // of the last order
@@ -58,8 +62,10 @@ type rest struct {
 	closed     bool // the process ends: no order is taken
 }
 
-func newRest(freezer Freezer, processes *process.Service) *rest {
-	return &rest{freezer: freezer, processes: processes}
+func newRest(freezer Freezer, processes *process.Service, log io.Writer) *rest {
+	return &rest{freezer: freezer, processes: processes, log: func(format string, args ...any) {
+		_, _ = fmt.Fprintf(log, format, args...)
+	}}
 }
 
 // take takes an order in, or says why it is refused. mu is held.
@@ -69,6 +75,8 @@ func (x *rest) take(generation int64, freeze bool) error {
 		return errNoFreezer
 	case x.closed, generation < x.generation, generation == x.generation && freeze != x.wantFrozen:
 		return errOlder
+	case x.stilled():
+		return errStill
 	}
 	x.generation, x.wantFrozen = generation, freeze
 	return nil
@@ -121,6 +129,10 @@ func (x *rest) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
+	if x.stilled() {
+		_ = x.freezer.Thaw()
+		x.goOn()
+	}
 	if x.frozen {
 		_ = x.freezer.Thaw() // what is left stopped is killed
 		x.frozen = false
@@ -129,13 +141,14 @@ func (x *rest) end() {
 }
 
 // guard refuses, while the sandbox is frozen, everything but what its control plane
-// asks. Gateways send nothing to a frozen sandbox; this is for what was on its way.
+// asks, and lets it wait while the sandbox is held still. Gateways send nothing to a frozen sandbox; this is for what was on its way.
 func (x *rest) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if x.deaf.Load() {
-			switch r.URL.Path {
-			case "/init", "/freeze", "/unfreeze":
-			default:
+		switch r.URL.Path {
+		case "/init", "/freeze", "/unfreeze", "/archive", "/restore":
+		default:
+			x.wait(r)
+			if x.deaf.Load() {
 				// As gateways answer for a sandbox that does not run.
 				access.Error(w, http.StatusBadGateway, "The sandbox was not found")
 				return
@@ -169,6 +182,8 @@ func (s *Server) order(caller *caller, name string, carryOut func(context.Contex
 			access.Error(w, http.StatusNotImplemented, err.Error())
 		case errors.Is(err, errOlder):
 			access.Error(w, http.StatusConflict, err.Error())
+		case errors.Is(err, errStill):
+			access.Error(w, http.StatusLocked, err.Error())
 		default:
 			_, _ = fmt.Fprintf(s.options.Log, "sandboxd: /%s: %v\n", name, err)
 			access.Error(w, http.StatusInternalServerError, err.Error())

@@ -53,6 +53,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	// Only then does all else in the PID namespace belong to the sandbox.
 	if os.Getppid() == 1 && os.Getenv(belowReaperEnv) != "" && options.Home == "" {
 		options.Freezer = freeze.New()
+		options.Layer = layer(os.Getenv(layerEnv))
 	}
 	if err := serve(ctx, options, stderr); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sandboxd:", err)

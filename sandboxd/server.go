@@ -44,6 +44,7 @@ type Server struct {
 	usage      *usage.Meter
 	http       *http.Server
 	rest       *rest
+	restoring  *restoring
 }
 
 // New returns a server that is not listening yet.
@@ -66,6 +67,8 @@ func New(options Options) *Server {
 	if options.SetClock {
 		settings.SetClock = setClock
 	}
+	restoring := newRestoring()
+	settings.Begins = restoring.seal
 	state := access.New(settings)
 	id := identity.New(options.RunDir)
 	if err := id.Write(); err != nil {
@@ -78,8 +81,9 @@ func New(options Options) *Server {
 		processes:  process.New(caller, process.Options{Retention: options.Retention, Score: options.Score, Log: options.Log}),
 		filesystem: filesystem.New(caller),
 		usage:      &usage.Meter{Disk: home(caller)},
+		restoring:  restoring,
 	}
-	s.rest = newRest(options.Freezer, s.processes)
+	s.rest = newRest(options.Freezer, s.processes, options.Log)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.http = &http.Server{
@@ -112,6 +116,8 @@ func (s *Server) routes(caller *caller) http.Handler {
 	mux.HandleFunc("POST /init", s.init(caller))
 	mux.HandleFunc("POST /freeze", s.order(caller, "freeze", s.rest.freeze))
 	mux.HandleFunc("POST /unfreeze", s.order(caller, "unfreeze", s.rest.unfreeze))
+	mux.HandleFunc("POST /archive", s.archive(caller))
+	mux.HandleFunc("POST /restore", s.restore(caller))
 	for _, path := range []string{"/collapse", "/fsfreeze", "/fsthaw", "/upgrade"} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, _ *http.Request) {
 			access.Error(w, http.StatusNotImplemented, "sandboxd has nothing behind "+path+": pausing is the business of the machine around it")
@@ -149,6 +155,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	_ = s.http.Close()
 	s.rest.end() // what is stopped would not hear that it is to end
+	s.restoring.end()
 	stopRelay()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()

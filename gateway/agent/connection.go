@@ -35,19 +35,24 @@ func (c *connection) close() { c.client.CloseIdleConnections() }
 
 // call sends one request and returns the status and the body of its answer.
 func (c *connection) call(ctx context.Context, method, path string, header http.Header, body []byte) (int, []byte, error) {
-	if !c.agent.held() {
-		return 0, nil, errNoLease
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.origin+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header = header
-	res, err := c.client.Do(req)
+	res, err := c.open(ctx, method, path, header, body)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer func() { _ = res.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAgentAnswer))
 	return res.StatusCode, answer, err
+}
+
+// open sends one request and returns its answer, whose body is to be closed.
+func (c *connection) open(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	if !c.agent.held() {
+		return nil, errNoLease
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.origin+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	return c.client.Do(req)
 }

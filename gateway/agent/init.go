@@ -85,26 +85,40 @@ func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header
 
 // signBy adds the signature of the message that the pod's nonce makes.
 func (a *Agent) signBy(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, messageOf func(nonce string) []byte) error {
-	keyID := pod.Labels[v1alpha1.LabelInitKey]
-	if keyID == "" {
-		return fmt.Errorf("%w: it has no label %s, which the controller gives to pods that it makes", errUnsigned, v1alpha1.LabelInitKey)
+	nonce, err := a.nonce(ctx, c, pod)
+	if err != nil {
+		return err
+	}
+	return a.signNonce(ctx, pod, header, messageOf(nonce))
+}
+
+// nonce asks the pod's sandboxd for what signatures must be over.
+func (a *Agent) nonce(ctx context.Context, c *connection, pod *corev1.Pod) (string, error) {
+	if pod.Labels[v1alpha1.LabelInitKey] == "" {
+		return "", fmt.Errorf("%w: it has no label %s, which the controller gives to pods that it makes", errUnsigned, v1alpha1.LabelInitKey)
 	}
 	status, answer, err := c.call(ctx, http.MethodGet, "/init", nil, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var challenge struct {
 		Nonce string `json:"nonce"`
 	}
 	switch {
 	case status != http.StatusOK && lasting(status):
-		return fmt.Errorf("%w: GET /init is answered with %d; is its sandboxd of an older version?", errUnsigned, status)
+		return "", fmt.Errorf("%w: GET /init is answered with %d; is its sandboxd of an older version?", errUnsigned, status)
 	case status != http.StatusOK:
-		return fmt.Errorf("GET /init: status %d", status)
+		return "", fmt.Errorf("GET /init: status %d", status)
 	case json.Unmarshal(answer, &challenge) != nil || challenge.Nonce == "":
-		return fmt.Errorf("%w: GET /init is answered without a nonce", errUnsigned)
+		return "", fmt.Errorf("%w: GET /init is answered without a nonce", errUnsigned)
 	}
-	signature, ok, err := a.signer.Sign(ctx, keyID, messageOf(challenge.Nonce))
+	return challenge.Nonce, nil
+}
+
+// signNonce adds the signature of a message with the pod's nonce in it.
+func (a *Agent) signNonce(ctx context.Context, pod *corev1.Pod, header http.Header, message []byte) error {
+	keyID := pod.Labels[v1alpha1.LabelInitKey]
+	signature, ok, err := a.signer.Sign(ctx, keyID, message)
 	switch {
 	case err != nil:
 		return err

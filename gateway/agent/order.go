@@ -91,6 +91,8 @@ func orderError(status int) error {
 	switch status {
 	case http.StatusConflict:
 		return ErrSuperseded
+	case http.StatusLocked:
+		return ErrBusy
 	case http.StatusPreconditionFailed:
 		return ErrNotInitialised
 	case http.StatusNotImplemented, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden:

@@ -145,7 +145,7 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox) error {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	case errors.Is(err, agent.ErrNoFreezer):
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
-	case errors.Is(err, agent.ErrNotInitialised), errors.Is(err, errPodGone):
+	case errors.Is(err, agent.ErrNotInitialised), errors.Is(err, agent.ErrBusy), errors.Is(err, errPodGone):
 		return fmt.Errorf("%w: %w", ErrNotRunning, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnanswered, err)

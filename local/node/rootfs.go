@@ -36,6 +36,12 @@ var etcParts = []string{
 	"services", "shells", "skel", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "vim", "xml",
 }
 
+// ownFolders are a container's own, beside its root: mounts of folders on the disk.
+var ownFolders = []string{"/home", "/root", "/var", "/tmp", "/run"}
+
+// layerVariable tells sandboxd of ownFolders, which it keeps in checkpoints.
+const layerVariable = "SANDBOXD_LAYER"
+
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // prepareRoot makes what the roots of all containers share: a copy of the
@@ -164,8 +170,8 @@ func (rt *podRuntime) containerRoot(dir string, addr netip.Addr, spec *initspec.
 	if err := os.Symlink("/run", filepath.Join(dir, "fs/var/run")); err != nil {
 		return nil, fmt.Errorf("make the container's folders: %w", err)
 	}
-	for _, name := range []string{"home", "root", "var", "tmp", "run"} {
-		root.Binds = append(root.Binds, initspec.Bind{Source: filepath.Join(dir, "fs", name), Target: "/" + name})
+	for _, path := range ownFolders {
+		root.Binds = append(root.Binds, initspec.Bind{Source: filepath.Join(dir, "fs", path), Target: path})
 	}
 	if _, file := program(s.image, true); file != "" {
 		target := filepath.Join(imageDir, filepath.Base(file))

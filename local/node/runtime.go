@@ -113,6 +113,7 @@ func (rt *podRuntime) start(ctx context.Context, net podNetwork, s processSpec) 
 			_ = os.RemoveAll(p.dir)
 			return nil, err
 		}
+		a.spec.Env = append(slices.Clone(s.env), layerVariable+"="+strings.Join(ownFolders, ":"))
 		p.cgroup = rt.cgroups.make(string(s.podUID)+"_"+s.container, s.resources)
 		root.Binds = append(root.Binds, p.cgroup.binds()...)
 		a.spec.Root, a.spec.NetNS, a.spec.Cgroups = root, initspec.FirstFD, p.cgroup.procs()

@@ -73,8 +73,11 @@ func (s *State) refusal(r *http.Request) string {
 	if r.URL.Path == "/health" && reads || r.URL.Path == "/init" && (reads || r.Method == http.MethodPost) {
 		return ""
 	}
-	if (r.URL.Path == "/freeze" || r.URL.Path == "/unfreeze") && r.Method == http.MethodPost {
-		return "" // orders are signed
+	if r.Method == http.MethodPost {
+		switch r.URL.Path {
+		case "/freeze", "/unfreeze", "/archive", "/restore":
+			return "" // they are signed
+		}
 	}
 	token, answers := s.token()
 	if !answers {

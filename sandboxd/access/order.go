@@ -1,7 +1,9 @@
 package access
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -26,6 +28,32 @@ func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (gen
 		return 0, false
 	}
 	return generation, true
+}
+
+// argumentsHeader carries the arguments of a command.
+const argumentsHeader = "Sandlane-Arguments"
+
+// Command reads a command of the control plane, such as "archive", with arguments and a
+// body of at most that many bytes. It is signed as an order is. What is refused is
+// answered here.
+func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, limit int64) (arguments string, body []byte, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		Error(w, http.StatusBadRequest, "invalid body: "+err.Error())
+		return "", nil, false
+	}
+	arguments = r.Header.Get(argumentsHeader)
+	if s.options.InitKey == nil || !s.verify(r.Header, s.commandMessage(r.Header, name, arguments, body)) {
+		Error(w, http.StatusUnauthorized, "unauthorized access, /"+name+" is for the control plane only")
+		return "", nil, false
+	}
+	return arguments, body, true
+}
+
+// commandMessage is what is signed; package agent of the gateway builds the same.
+func (s *State) commandMessage(header http.Header, name, arguments string, body []byte) []byte {
+	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n",
+		name, s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), arguments, sha256.Sum256(body))
 }
 
 // Initialised reports whether /init was called, without which nothing runs here.

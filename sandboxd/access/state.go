@@ -32,6 +32,9 @@ type Options struct {
 	Open bool
 	// SetClock sets the clock of the machine; nil leaves it alone.
 	SetClock func(time.Time) error
+	// Begins is called before the first /init counts; with an error it is refused. It must
+	// not call the State. Nil admits it.
+	Begins func() error
 	// Now is time.Now unless set.
 	Now func() time.Time
 }
@@ -144,6 +147,11 @@ func (s *State) init(c claim, timestamp time.Time) error {
 	defer s.mu.Unlock()
 	if s.claimed && !s.claim.equal(c) {
 		return errors.New("the sandbox was initialised otherwise already")
+	}
+	if !s.claimed && s.options.Begins != nil {
+		if err := s.options.Begins(); err != nil {
+			return err
+		}
 	}
 	s.claimed, s.claim = true, c
 	if s.options.SetClock == nil || !timestamp.After(s.clock) {

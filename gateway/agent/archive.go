@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/activation"
+)
+
+// What the files of a sandbox cannot be kept for, beside what may pass.
+var (
+	// ErrNoArchive: the pod's sandboxd can keep no files, and never will.
+	ErrNoArchive = errors.New("the sandbox's files cannot be kept")
+	// ErrBusy: the sandbox is paused, or its files are being read already.
+	ErrBusy = errors.New("the sandbox cannot be held still at the moment")
+	// ErrMore: the two seconds of a call are up, and a part of the archive is left.
+	ErrMore = errors.New("the archive is not restored yet")
+)
+
+const (
+	argumentsHeader = "Sandlane-Arguments"
+	// chunkSize is how much of an archive goes in one request. At a thousandth of what a
+	// disk writes it takes less than a call may.
+	chunkSize = 1 << 20
+)
+
+// Archive has the sandbox in a pod held still, and returns the archive of its files, whose
+// end the sandbox goes on at. Until io.EOF nothing read may be relied on. Close it.
+//
+// It may take longer than other calls: it changes nothing, and what comes over its
+// connection is from the process that took the signature.
+func (a *Agent) Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
+	c, err := a.reach(pod)
+	if err != nil {
+		return nil, fmt.Errorf("keep the files of pod %s: %w", pod.Name, err)
+	}
+	arguments, err := json.Marshal(map[string]any{"emptyDirs": v1alpha1.EmptyDirs(&pod.Spec)})
+	if err != nil {
+		return nil, fmt.Errorf("keep the files of pod %s: %w", pod.Name, err)
+	}
+	body, err := a.openArchive(ctx, c, id, pod, string(arguments))
+	if err != nil {
+		c.close()
+		return nil, fmt.Errorf("keep the files of pod %s: %w", pod.Name, err)
+	}
+	return body, nil
+}
+
+func (a *Agent) openArchive(ctx context.Context, c *connection, id string, pod *corev1.Pod, arguments string) (io.ReadCloser, error) {
+	header := commandHeader(id, arguments)
+	err := a.signCommand(ctx, c, pod, header, "archive", id, arguments, nil)
+	if errors.Is(err, errUnsigned) {
+		return nil, fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.open(ctx, http.MethodPost, "/archive", header, nil)
+	if err != nil {
+		return nil, err
+	}
+	switch res.StatusCode {
+	case http.StatusOK:
+		return &archiveBody{res.Body, c}, nil
+	case http.StatusPreconditionFailed:
+		err = ErrNotInitialised
+	case http.StatusConflict, http.StatusLocked:
+		err = ErrBusy
+	case http.StatusNotImplemented, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden:
+		err = ErrNoArchive
+	default:
+		err = errRefused
+	}
+	return nil, errors.Join(fmt.Errorf("status %d: %w", res.StatusCode, err), res.Body.Close())
+}
+
+// archiveBody closes its connection with it.
+type archiveBody struct {
+	io.ReadCloser
+	c *connection
+}
+
+func (b *archiveBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.c.close()
+	return err
+}
+
+// Restoring is an archive on its way into one pod, between two calls of Restore.
+type Restoring struct {
+	// ID tells it from any other restore into the pod.
+	ID string
+	// Archive is read to its end, once.
+	Archive io.Reader
+
+	part   []byte // not taken yet
+	offset int64  // of part
+	last   bool
+	buf    []byte
+}
+
+// Sent is how many bytes of the archive were taken.
+func (r *Restoring) Sent() int64 { return r.offset }
+
+// Restore sends what is left of an archive to the sandboxd of a pod that is not
+// initialised yet. ErrMore says that it was not all, and that another call goes on; an
+// activation.ErrUnusable, that the pod is of no use any more. Any other error may pass.
+// It is not safe for concurrent use of one Restoring.
+func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Restoring) error {
+	c, err := a.reach(pod)
+	if err != nil {
+		return fmt.Errorf("restore the files of pod %s: %w", pod.Name, err)
+	}
+	defer c.close()
+	nonce, err := a.nonce(ctx, c, pod)
+	for err == nil {
+		if err = r.fill(); err != nil {
+			err = fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+			break
+		}
+		var restored bool
+		if restored, err = a.restorePart(ctx, c, id, pod, nonce, r); restored {
+			return nil
+		}
+		if err == nil && ctx.Err() != nil {
+			err = ErrMore
+		}
+	}
+	if errors.Is(err, errUnsigned) {
+		err = fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+	}
+	return fmt.Errorf("restore the files of pod %s: %w", pod.Name, err)
+}
+
+// fill reads the next part, unless the last one was not taken.
+func (r *Restoring) fill() error {
+	if r.part != nil || r.last {
+		return nil
+	}
+	if r.buf == nil {
+		r.buf = make([]byte, chunkSize)
+	}
+	n, err := io.ReadFull(r.Archive, r.buf)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n < len(r.buf) {
+		r.last = true
+		err = nil
+	}
+	r.part = r.buf[:n]
+	return err
+}
+
+// restorePart sends the part, and reports whether the whole archive is restored.
+func (a *Agent) restorePart(ctx context.Context, c *connection, id string, pod *corev1.Pod, nonce string, r *Restoring) (bool, error) {
+	text, err := json.Marshal(map[string]any{"id": r.ID, "offset": r.offset, "last": r.last, "emptyDirs": v1alpha1.EmptyDirs(&pod.Spec)})
+	if err != nil {
+		return false, err
+	}
+	header := commandHeader(id, string(text))
+	if err := a.signNonce(ctx, pod, header, commandMessage("restore", string(pod.UID), nonce, id, string(text), r.part)); err != nil {
+		return false, err
+	}
+	status, answer, err := c.call(ctx, http.MethodPost, "/restore", header, r.part)
+	switch {
+	case err != nil:
+		return false, err
+	case status == http.StatusOK:
+		return true, nil
+	case status == http.StatusAccepted:
+		if !r.last { // the last one is sent again until all is written
+			r.offset, r.part = r.offset+int64(len(r.part)), nil
+		}
+		return false, nil
+	case lasting(status), status == http.StatusNotImplemented:
+		return false, fmt.Errorf("%w: /restore is answered with %d: %s", activation.ErrUnusable, status, firstLine(answer))
+	}
+	return false, fmt.Errorf("status %d", status)
+}
+
+// firstLine is an answer for the log.
+func firstLine(answer []byte) string {
+	const enough = 300
+	return fmt.Sprintf("%.*q", enough, answer)
+}
+
+// reach connects to the sandboxd of a pod.
+func (a *Agent) reach(pod *corev1.Pod) (*connection, error) {
+	if !v1alpha1.Freezable(&pod.Spec) {
+		return nil, fmt.Errorf("%w: it has no sandboxd that is alone in it, or a liveness probe", ErrNoArchive)
+	}
+	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be reached: %w", err)
+	}
+	return a.connect(addr), nil
+}
+
+func commandHeader(id, arguments string) http.Header {
+	header := http.Header{}
+	header.Set(sandboxHeader, id)
+	header.Set(argumentsHeader, arguments)
+	return header
+}
+
+func (a *Agent) signCommand(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, name, id, arguments string, body []byte) error {
+	return a.signBy(ctx, c, pod, header, func(nonce string) []byte {
+		return commandMessage(name, string(pod.UID), nonce, id, arguments, body)
+	})
+}
+
+// commandMessage is what is signed; sandboxd/access builds the same.
+func commandMessage(name, podUID, nonce, sandbox, arguments string, body []byte) []byte {
+	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n", name, podUID, nonce, sandbox, arguments, sha256.Sum256(body))
+}

@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/activation"
+)
+
+// store takes the parts of a restore, and answers an archive.
+type store struct {
+	public ed25519.PublicKey
+	t      *testing.T
+
+	data    bytes.Buffer
+	restore func(offset int64, part []byte) int // the answer, if not 0
+	archive func(w http.ResponseWriter)
+}
+
+func (s *store) serve(addr string) {
+	s.t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", addr, v1alpha1.SandboxdPort))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /init", nonce("n"))
+	mux.HandleFunc("POST /{name}", s.command)
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(l) }()
+	s.t.Cleanup(func() { _ = srv.Close(); <-done })
+}
+
+func (s *store) command(w http.ResponseWriter, r *http.Request) {
+	part, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the caller has left
+	}
+	arguments := r.Header.Get("Sandlane-Arguments")
+	signature, err := base64.StdEncoding.DecodeString(r.Header.Get("Sandlane-Init-Signature"))
+	message := fmt.Sprintf("sandlane %s 1\n\"pod-1\"\n\"n\"\n\"i0\"\n%q\n%x\n", r.PathValue("name"), arguments, sha256.Sum256(part))
+	if err != nil || !ed25519.Verify(s.public, []byte(message), signature) {
+		s.t.Errorf("%s: the signature does not fit %s", r.URL, arguments)
+	}
+	var order struct {
+		ID        string
+		Offset    int64
+		Last      bool
+		EmptyDirs []string
+	}
+	if err := json.Unmarshal([]byte(arguments), &order); err != nil || fmt.Sprint(order.EmptyDirs) != "[/data]" {
+		s.t.Errorf("arguments %s: %v", arguments, err)
+	}
+	if r.PathValue("name") == "archive" {
+		s.archive(w)
+		return
+	}
+	if s.restore != nil {
+		if status := s.restore(order.Offset, part); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+	}
+	if order.Offset == int64(s.data.Len()) {
+		s.data.Write(part)
+	}
+	w.WriteHeader(http.StatusAccepted)
+	if order.Last {
+		s.restore = func(int64, []byte) int { return http.StatusOK }
+	}
+}
+
+func storeAt(t *testing.T, addr string) (*store, *Agent, *corev1.Pod) {
+	public, private, _ := ed25519.GenerateKey(nil)
+	s := &store{public: public, t: t}
+	s.serve(addr)
+	_, pod := podAt(addr)
+	c := &pod.Spec.Containers[0]
+	pod.Spec.Volumes = []corev1.Volume{{Name: "d", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, {Name: "c"}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "d", MountPath: "/data"}, {Name: "c", MountPath: "/claim"}, {Name: "d", MountPath: "/ro", ReadOnly: true}}
+	return s, New(fakeTokens{}, signer{private: private}, func() bool { return true }), pod
+}
+
+// An archive is sent in signed parts, a part again whose answer was lost, over as many
+// calls as it takes.
+func TestRestore(t *testing.T) {
+	s, a, pod := storeAt(t, "127.83.3.1")
+	data := bytes.Repeat([]byte("0123456789"), chunkSize/4)
+	calls, lost := 0, map[int64]bool{}
+	r := &Restoring{ID: "r", Archive: iotest.HalfReader(bytes.NewReader(data))}
+	var ctx context.Context
+	var leave context.CancelFunc
+	s.restore = func(offset int64, part []byte) int {
+		if lost[offset] {
+			return 0
+		}
+		lost[offset] = true
+		if offset == int64(s.data.Len()) {
+			s.data.Write(part) // taken, but the answer is lost
+		}
+		leave()
+		return http.StatusServiceUnavailable
+	}
+	for calls < 20 {
+		calls++
+		ctx, leave = context.WithCancel(t.Context())
+		err := a.Restore(ctx, "i0", pod, r)
+		leave()
+		if err == nil {
+			break
+		}
+		if errors.Is(err, activation.ErrUnusable) {
+			t.Fatal(err)
+		}
+	}
+	if calls != 4 || !bytes.Equal(s.data.Bytes(), data) {
+		t.Errorf("%d calls, %d of %d bytes", calls, s.data.Len(), len(data))
+	}
+}
+
+// What cannot become better ends a restore, and so does an archive that is damaged: its
+// end is not said.
+func TestRestoreFailures(t *testing.T) {
+	s, a, pod := storeAt(t, "127.83.3.2")
+	for status, unusable := range map[int]bool{409: true, 422: true, 401: true, 501: true, 503: false, 500: false} {
+		s.restore = func(int64, []byte) int { return status }
+		err := a.Restore(t.Context(), "i0", pod, &Restoring{ID: "r", Archive: bytes.NewReader([]byte("x"))})
+		if err == nil || errors.Is(err, activation.ErrUnusable) != unusable {
+			t.Errorf("status %d: %v", status, err)
+		}
+	}
+	cause := errors.New("damaged")
+	asked := 0
+	s.restore = func(int64, []byte) int { asked++; return 0 }
+	err := a.Restore(t.Context(), "i0", pod, &Restoring{ID: "r", Archive: io.MultiReader(bytes.NewReader([]byte("x")), iotest.ErrReader(cause))})
+	if !errors.Is(err, cause) || !errors.Is(err, activation.ErrUnusable) || asked > 0 {
+		t.Errorf("%v, %d parts were sent", err, asked)
+	}
+}
+
+// An archive that breaks off is an error, and what it is refused with says why.
+func TestArchive(t *testing.T) {
+	s, a, pod := storeAt(t, "127.83.3.3")
+	for _, whole := range []bool{true, false} {
+		s.archive = func(w http.ResponseWriter) {
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 100_000))
+			if !whole {
+				panic(http.ErrAbortHandler)
+			}
+		}
+		body, err := a.Archive(t.Context(), "i0", pod)
+		if err != nil {
+			if whole {
+				t.Fatal(err)
+			}
+			continue
+		}
+		data, err := io.ReadAll(body)
+		if (err == nil) != whole || whole && len(data) != 100_000 {
+			t.Errorf("whole %v: %d bytes, %v", whole, len(data), err)
+		}
+		if err := body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for status, want := range map[int]error{
+		412: ErrNotInitialised, 409: ErrBusy, 423: ErrBusy, 501: ErrNoArchive, 404: ErrNoArchive, 401: ErrNoArchive, 500: errRefused,
+	} {
+		s.archive = func(w http.ResponseWriter) { w.WriteHeader(status) }
+		if _, err := a.Archive(t.Context(), "i0", pod); !errors.Is(err, want) {
+			t.Errorf("status %d: %v, want %v", status, err, want)
+		}
+	}
+	pod.Spec.HostPID = true
+	if _, err := a.Archive(t.Context(), "i0", pod); !errors.Is(err, ErrNoArchive) {
+		t.Errorf("a pod with the machine's processes: %v", err)
+	}
+}

@@ -1,0 +1,149 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tree says which files of a sandbox are kept.
+type Tree struct {
+	// Base is the folder that paths are below; empty means the root. For tests.
+	Base string
+	// Mounts have the files: "/", and what is mounted there and belongs to the sandbox.
+	Mounts []Mount
+	// Since is when the container started, by the clock that the kernel gives files their
+	// times from: it is behind by up to 10 ms.
+	Since time.Time
+	// Skip are files and folders that are sandboxd's own: neither kept nor changed.
+	Skip []string
+}
+
+// Mount is a part of the sandbox's files on one mount.
+type Mount struct {
+	// Path is absolute and clean.
+	Path string
+	// Whole: all of it is kept, whenever it was changed, since a fresh one is empty.
+	Whole bool
+}
+
+// ErrUnsupported: the kernel cannot open files in a way that does not leave a mount.
+var ErrUnsupported = errors.New("this kernel has no openat2")
+
+// resolve is how everything is opened below a mount.
+const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+
+// opened is a Tree with its mounts open.
+type opened struct {
+	Tree
+	mounts []mount // the longest path first
+}
+
+type mount struct {
+	Mount
+	fd int
+}
+
+func (t Tree) open() (*opened, error) {
+	o := &opened{Tree: t}
+	for _, m := range t.Mounts {
+		if !path.IsAbs(m.Path) || path.Clean(m.Path) != m.Path {
+			return nil, errors.Join(fmt.Errorf("mount %q: not an absolute, clean path", m.Path), o.close())
+		}
+		fd, err := unix.Open(t.Base+m.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open mount %s: %w", m.Path, err), o.close())
+		}
+		o.mounts = append(o.mounts, mount{m, fd})
+	}
+	slices.SortFunc(o.mounts, func(a, b mount) int { return cmp.Compare(len(b.Path), len(a.Path)) })
+	return o, nil
+}
+
+func (o *opened) close() error {
+	var errs []error
+	for _, m := range o.mounts {
+		errs = append(errs, unix.Close(m.fd))
+	}
+	return errors.Join(errs...)
+}
+
+// apart reports whether a path is no part of the files around it: sandboxd's own, or a
+// mount that is looked at by itself.
+func (o *opened) apart(p string) bool {
+	return slices.Contains(o.Skip, p) || slices.ContainsFunc(o.mounts, func(m mount) bool { return m.Path == p })
+}
+
+// locate returns the mount that a path is on, and the path from there.
+func (o *opened) locate(p string) (m mount, rel string, err error) {
+	for _, m := range o.mounts {
+		switch {
+		case p == m.Path:
+			return m, ".", nil
+		case m.Path == "/":
+			return m, p[1:], nil
+		case strings.HasPrefix(p, m.Path+"/"):
+			return m, p[len(m.Path)+1:], nil
+		}
+	}
+	return mount{}, "", fmt.Errorf("%s is on no mount that is kept", p)
+}
+
+// openat opens a path below a descriptor, without leaving its mount.
+func openat(fd int, rel string, flags uint64, mode uint64) (int, error) {
+	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: mode, Resolve: resolve}
+	for {
+		opened, err := unix.Openat2(fd, rel, how)
+		switch {
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // something was moved meanwhile
+		case errors.Is(err, unix.ENOSYS):
+			return -1, ErrUnsupported
+		default:
+			return opened, err
+		}
+	}
+}
+
+const openFolder = unix.O_RDONLY | unix.O_DIRECTORY
+
+// namesOf are the names in an open folder.
+func namesOf(fd int) (names []string, err error) {
+	buf := make([]byte, 64<<10)
+	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
+		return nil, err
+	}
+	for {
+		n, err := unix.ReadDirent(fd, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, err
+		case n == 0:
+			slices.Sort(names)
+			return names, nil
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+	}
+}
+
+// untilDone reads until the context ends.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r untilDone) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

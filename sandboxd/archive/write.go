@@ -1,0 +1,221 @@
+package archive
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// namesRecord marks the entry with the names of a folder.
+	namesRecord = "SANDLANE.names"
+	xattrRecord = "SCHILY.xattr."
+	// maxDepth bounds the folders that are open at once.
+	maxDepth = 512
+	// maxXattrs bounds the attributes of one file: a header of tar has 1 MiB.
+	maxXattrs = 512 << 10
+	// endRecord marks the last entry: an archive without it was cut.
+	endRecord = "SANDLANE.end"
+)
+
+// ErrChanging: a file became shorter while it was read. Another try may succeed.
+var ErrChanging = errors.New("a file changes while it is read")
+
+// writer writes one archive.
+type writer struct {
+	*opened
+	ctx context.Context
+	tar *tar.Writer
+	// links are the first paths of files with several.
+	links map[inode]string
+}
+
+type inode struct{ dev, ino uint64 }
+
+// Write writes the archive of a tree. Nothing in it may change meanwhile.
+func Write(ctx context.Context, w io.Writer, t Tree) error {
+	o, err := t.open()
+	if err != nil {
+		return err
+	}
+	a := &writer{opened: o, ctx: ctx, tar: tar.NewWriter(w), links: map[inode]string{}}
+	for i := len(o.mounts) - 1; i >= 0 && err == nil; i-- { // the outer ones first
+		err = a.mount(o.mounts[i])
+	}
+	if err == nil {
+		err = a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: ".", Format: tar.FormatPAX, PAXRecords: map[string]string{endRecord: "1"}})
+	}
+	if err == nil {
+		err = a.tar.Close()
+	}
+	return errors.Join(err, o.close())
+}
+
+func (a *writer) mount(m mount) error {
+	fd, err := openat(m.fd, ".", openFolder, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", m.Path, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return fmt.Errorf("look at %s: %w", m.Path, err)
+	}
+	return a.folder(fd, m.Path, &stat, m.Whole, 0)
+}
+
+func (a *writer) changed(stat *unix.Stat_t) bool {
+	return !time.Unix(stat.Ctim.Unix()).Before(a.Since)
+}
+
+// folder writes what is to be kept of an open folder.
+func (a *writer) folder(fd int, at string, stat *unix.Stat_t, whole bool, depth int) error {
+	if err := a.ctx.Err(); err != nil {
+		return err
+	}
+	if depth > maxDepth {
+		return fmt.Errorf("%s: folders are more than %d deep", at, maxDepth)
+	}
+	names, err := namesOf(fd)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", at, err)
+	}
+	entries := make([]entry, 0, len(names))
+	for _, name := range names {
+		e, err := a.look(fd, at, name)
+		if err != nil {
+			return err
+		}
+		if e.kept {
+			entries = append(entries, e)
+		}
+	}
+	changed := a.changed(stat)
+	if whole || changed {
+		if err := a.header(fd, at, stat, ""); err != nil {
+			return err
+		}
+		if err := a.names(at, entries); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		if err := a.entry(fd, e, whole, changed, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry is one name in a folder.
+type entry struct {
+	name, path string
+	stat       unix.Stat_t
+	kept       bool
+}
+
+// look looks at one name of an open folder.
+func (a *writer) look(fd int, at, name string) (entry, error) {
+	e := entry{name: name, path: path.Join(at, name), kept: true}
+	if a.apart(e.path) {
+		e.kept = false
+		return e, nil
+	}
+	child, err := openat(fd, name, unix.O_PATH, 0)
+	switch {
+	// Something else is mounted there, or sandboxd itself has removed it.
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT):
+		e.kept = false
+		return e, nil
+	case err != nil:
+		return e, fmt.Errorf("look at %s: %w", e.path, err)
+	}
+	err = unix.Fstat(child, &e.stat)
+	_ = unix.Close(child)
+	if err != nil {
+		return e, fmt.Errorf("look at %s: %w", e.path, err)
+	}
+	switch e.stat.Mode & unix.S_IFMT {
+	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK, unix.S_IFIFO:
+	default:
+		e.kept = false
+	}
+	return e, nil
+}
+
+// names writes the names of a folder.
+func (a *writer) names(at string, entries []entry) error {
+	var text strings.Builder
+	for _, e := range entries {
+		text.WriteString(e.name)
+		text.WriteByte(0)
+	}
+	err := a.tar.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: relative(at), Size: int64(text.Len()), Mode: 0o600, Format: tar.FormatPAX,
+		PAXRecords: map[string]string{namesRecord: "1"},
+	})
+	if err == nil {
+		_, err = io.WriteString(a.tar, text.String())
+	}
+	return err
+}
+
+// relative is a path as archives have it.
+func relative(at string) string {
+	if at == "/" {
+		return "."
+	}
+	return at[1:]
+}
+
+// entry writes one name of a folder: whole, if that is kept so; changed says whether the
+// folder was.
+func (a *writer) entry(fd int, e entry, whole, changed bool, depth int) error {
+	kind := e.stat.Mode & unix.S_IFMT
+	if kind == unix.S_IFDIR {
+		child, err := openat(fd, e.name, openFolder, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", e.path, err)
+		}
+		defer func() { _ = unix.Close(child) }()
+		// It may have been moved here, with what is in it.
+		return a.folder(child, e.path, &e.stat, whole || changed && a.changed(&e.stat), depth+1)
+	}
+	if !whole && !a.changed(&e.stat) {
+		return nil
+	}
+	if e.stat.Nlink > 1 {
+		key := inode{e.stat.Dev, e.stat.Ino}
+		if first, linked := a.links[key]; linked {
+			return a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: relative(e.path), Linkname: relative(first), Format: tar.FormatPAX})
+		}
+		a.links[key] = e.path
+	}
+	switch kind {
+	case unix.S_IFLNK:
+		target, err := readlink(fd, e.name)
+		if err != nil {
+			return fmt.Errorf("read the link %s: %w", e.path, err)
+		}
+		return a.header(-1, e.path, &e.stat, target)
+	case unix.S_IFIFO:
+		return a.header(-1, e.path, &e.stat, "")
+	}
+	return a.regular(fd, e)
+}
+
+func readlink(fd int, name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, name, buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}

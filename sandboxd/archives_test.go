@@ -1,0 +1,246 @@
+package sandboxd
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/sandboxd/archive"
+)
+
+// command sends a signed command for the sandbox i0.
+func (g *gateway) command(a *agent, name, arguments, body string, headers ...string) (int, string) {
+	a.t.Helper()
+	_, answer := a.do("GET", "/init", "")
+	var challenge struct{ Nonce string }
+	if err := json.Unmarshal([]byte(answer), &challenge); err != nil || challenge.Nonce == "" {
+		a.t.Fatalf("GET /init: %s: %v", answer, err)
+	}
+	message := fmt.Sprintf("sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n", name, g.podUID, challenge.Nonce, "i0", arguments, sha256.Sum256([]byte(body)))
+	signature := base64.StdEncoding.EncodeToString(ed25519.Sign(g.private, []byte(message)))
+	all := append([]string{"Sandlane-Sandbox-Id", "i0", "Sandlane-Arguments", arguments, "Sandlane-Init-Signature", signature}, headers...)
+	res, text := a.do("POST", "/"+name, body, all...)
+	return res.StatusCode, text
+}
+
+// layered is a sandboxd whose container's files are in a folder.
+func layered(t *testing.T, f Freezer) (*gateway, *agent, string) {
+	base := t.TempDir()
+	for _, dir := range []string{"home", "data"} {
+		if err := os.Mkdir(filepath.Join(base, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := newGateway("pod-1")
+	tree := &archive.Tree{Base: base, Mounts: []archive.Mount{{Path: "/"}, {Path: "/home"}}, Since: time.Now().Add(-time.Hour)}
+	return g, newAgent(t, g.options(Options{Freezer: f, Layer: tree})), base
+}
+
+const emptyDirs = `{"emptyDirs":["/data"]}`
+
+// What one sandbox had is in another after a restore in parts, some of which come twice.
+func TestArchiveAndRestore(t *testing.T) {
+	f := &stubFreezer{}
+	g, a, base := layered(t, f)
+	if status, _ := g.command(a, "archive", emptyDirs, ""); status != 412 {
+		t.Errorf("before /init: %d", status)
+	}
+	g.init(a, 204, "", `{}`)
+	want := strings.Repeat("data", 100_000)
+	for _, name := range []string{"home/f", "data/f", "f"} {
+		if err := os.WriteFile(filepath.Join(base, name), []byte(want+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, data := g.command(a, "archive", emptyDirs, "")
+	if status != 200 || len(data) < 3*len(want) {
+		t.Fatalf("%d, %d bytes", status, len(data))
+	}
+	if got := fmt.Sprint(f.asked); got != "[freeze thaw]" {
+		t.Errorf("the freezer was asked for %s", got)
+	}
+
+	g, b, to := layered(t, f)
+	part := func(offset int, last bool, text string) (int, string) {
+		return g.command(b, "restore", fmt.Sprintf(`{"id":"r1","offset":%d,"last":%v,"emptyDirs":["/data"]}`, offset, last), text)
+	}
+	third := len(data) / 3
+	for _, tc := range []struct {
+		offset int
+		last   bool
+		text   string
+		want   []int
+	}{
+		{third, false, data[third:], []int{409}},
+		{0, false, data[:third], []int{202}},
+		{0, false, data[:third], []int{202}},
+		{third, false, data[third : 2*third], []int{202}},
+		{0, false, data[:third], []int{202}},
+		{2 * third, true, data[2*third:], []int{200, 202}},
+		{2 * third, true, data[2*third:], []int{200, 202}},
+	} {
+		if status, answer := part(tc.offset, tc.last, tc.text); !slices.Contains(tc.want, status) {
+			t.Errorf("the part from %d, last %v: %d %s, want %v", tc.offset, tc.last, status, answer, tc.want)
+		}
+	}
+	if status, answer := g.command(b, "restore", `{"id":"r2","offset":0,"last":true}`, data); status != 409 {
+		t.Errorf("another restore: %d %s", status, answer)
+	}
+	eventually(t, "the restore to end", func() bool {
+		status, _ := part(2*third, true, data[2*third:])
+		return status == 200
+	})
+	for _, name := range []string{"home/f", "data/f", "f"} {
+		if text, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(text) != want+name {
+			t.Errorf("%s: %d bytes, %v", name, len(text), err)
+		}
+	}
+	g.init(b, 204, "", `{}`)
+	if status, answer := part(0, false, data[:third]); status != 409 || !strings.Contains(answer, "initialised") {
+		t.Errorf("a late part: %d %s", status, answer)
+	}
+}
+
+// Nothing runs in a sandbox whose files are restored in part.
+func TestInitAfterHalfARestore(t *testing.T) {
+	g, a, _ := layered(t, &stubFreezer{})
+	if status, answer := g.command(a, "restore", `{"id":"r1"}`, strings.Repeat("\x00", 512)); status != 202 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	g.init(a, 409, "being restored", `{}`)
+	eventually(t, "the restore to fail", func() bool {
+		status, _ := g.command(a, "restore", `{"id":"r1","offset":512,"last":true}`, strings.Repeat("x", 512))
+		return status == 422
+	})
+	g.init(a, 409, "not restored", `{}`)
+	a.want(401, "not initialised", "GET", "/envs", "")
+}
+
+// A restore that is under way ends with sandboxd (and its goroutine, see TestMain).
+func TestStopDuringARestore(t *testing.T) {
+	g, a, _ := layered(t, &stubFreezer{})
+	if status, answer := g.command(a, "restore", `{"id":"r1"}`, strings.Repeat("\x00", 100)); status != 202 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	a.stop()
+}
+
+// Both are the control plane's: for one pod, process, sandbox, command, arguments and body.
+func TestArchivesAreSigned(t *testing.T) {
+	g, a, base := layered(t, &stubFreezer{})
+	other := []*gateway{newGateway("pod-1"), {"pod-2", g.private}}
+	try := func(name string) {
+		t.Helper()
+		for i, who := range other {
+			if status, _ := who.command(a, name, `{"id":"r"}`, ""); status != 401 {
+				t.Errorf("%s, another gateway %d: %d", name, i, status)
+			}
+		}
+		for _, headers := range [][]string{{"Sandlane-Init-Signature", ""}, {"Sandlane-Arguments", `{"id":"s"}`}, {"Sandlane-Sandbox-Id", "i1"}} {
+			if status, _ := g.command(a, name, `{"id":"r"}`, "", headers...); status != 401 {
+				t.Errorf("%s with another %s: %d", name, headers[0], status)
+			}
+		}
+	}
+	try("restore")
+	g.init(a, 204, "", `{"accessToken":"tok"}`)
+	try("archive")
+	if status, _ := newGateway("pod-1").command(a, "restore", `{}`, "x"); status != 409 {
+		t.Errorf("a restore of what is initialised: %d", status)
+	}
+	if status, _ := g.command(a, "archive", emptyDirs, strings.Repeat("x", 10)); status != 400 {
+		t.Errorf("an archive with a body: %d", status)
+	}
+	unsigned := newAgent(t, Options{Layer: &archive.Tree{Base: base, Mounts: []archive.Mount{{Path: "/"}}}, Freezer: &stubFreezer{}})
+	for _, name := range []string{"archive", "restore"} {
+		if status, _ := g.command(unsigned, name, `{}`, ""); status != 401 && status != 409 {
+			t.Errorf("%s without a key: %d", name, status)
+		}
+	}
+}
+
+// While files are read no request is served and no order taken; all go on afterwards.
+func TestStill(t *testing.T) {
+	f := &stubFreezer{}
+	g, a, base := layered(t, f)
+	g.init(a, 204, "", `{}`)
+	reading, more := make(chan struct{}), make(chan struct{})
+	f.during = func() {
+		close(reading)
+		<-more
+	}
+	if err := os.WriteFile(filepath.Join(base, "f"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	archived := make(chan int, 1)
+	go func() {
+		status, _ := g.command(a, "archive", emptyDirs, "")
+		archived <- status
+	}()
+	<-reading
+	f.during = nil
+	served := make(chan *http.Response, 1)
+	go func() {
+		res, err := a.client.Get(a.url + "/envs")
+		if err != nil {
+			t.Error(err)
+			res = &http.Response{Body: io.NopCloser(strings.NewReader(""))}
+		}
+		served <- res
+	}()
+	select {
+	case <-served:
+		t.Error("a request was served meanwhile")
+	case <-time.After(50 * time.Millisecond): // a request that is not held is faster
+	}
+	close(more)
+	if status := <-archived; status != 200 {
+		t.Errorf("the archive: %d", status)
+	}
+	res := <-served
+	_ = res.Body.Close()
+	if res.StatusCode != 200 {
+		t.Errorf("the request that waited: %d", res.StatusCode)
+	}
+	if status := g.order(a, "freeze", 2); status != 204 {
+		t.Errorf("a freeze afterwards: %d", status)
+	}
+	if status, _ := g.command(a, "archive", emptyDirs, ""); status != 409 {
+		t.Errorf("an archive while frozen: %d", status)
+	}
+}
+
+// Orders, and a second archive, are refused while the sandbox is held still.
+func TestStillExcludes(t *testing.T) {
+	f := &stubFreezer{}
+	x := New(Options{Freezer: f}).rest
+	err := x.still(t.Context(), func(ctx context.Context) error {
+		if err := x.freeze(ctx, 1); err != errStill {
+			t.Errorf("a freeze: %v", err)
+		}
+		if err := x.unfreeze(ctx, 1); err != errStill {
+			t.Errorf("an unfreeze: %v", err)
+		}
+		if err := x.still(ctx, nil); err != errStill {
+			t.Errorf("again: %v", err)
+		}
+		return nil
+	})
+	if err != nil || fmt.Sprint(f.asked) != "[freeze thaw]" {
+		t.Errorf("%v, the freezer was asked for %v", err, f.asked)
+	}
+	if err := x.freeze(t.Context(), 1); err != nil {
+		t.Errorf("a freeze afterwards: %v", err)
+	}
+}

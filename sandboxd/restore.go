@@ -1,0 +1,244 @@
+package sandboxd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sandlane/sandlane/sandboxd/access"
+	"github.com/sandlane/sandlane/sandboxd/archive"
+)
+
+const (
+	// maxChunk bounds one part of an archive, which is read whole before it counts.
+	maxChunk = 4 << 20
+	// restoreWait bounds one request of /restore; gateways wait for two seconds.
+	restoreWait = 1200 * time.Millisecond
+)
+
+// What a /restore is refused for.
+var (
+	errSealed    = errors.New("the sandbox is initialised: its files are not replaced any more")
+	errOtherPart = errors.New("this is not the part that comes next")
+	errNotTaken  = errors.New("the part before is not written yet")
+)
+
+// restoreArguments are those of /restore: the body is the part of an archive that begins
+// at Offset.
+type restoreArguments struct {
+	// ID tells restores apart.
+	ID        string   `json:"id"`
+	Offset    int64    `json:"offset"`
+	Last      bool     `json:"last"`
+	EmptyDirs []string `json:"emptyDirs"`
+}
+
+// restoring takes an archive in, part by part, before /init:
+//
+//	open ─first part─▶ under way ─last part, all written─▶ restored ─/init─▶ sealed
+//	  │                     └─a part, or writing it, fails─▶ failed
+//	  └─/init─▶ sealed
+//
+// A part that is taken already is taken again without effect, so that an answer that was
+// lost costs nothing. /init is refused while it is under way and once it has failed, and
+// no part is taken once it is sealed: one that was delayed must not overwrite the files
+// of a sandbox that runs.
+type restoring struct {
+	ctx    context.Context // ends what is under way
+	cancel context.CancelFunc
+	parts  chan []byte
+	done   chan struct{} // closed when err is set
+
+	mu     sync.Mutex // guards the rest; not held while a part is written
+	sealed bool
+	id     string
+	taken  int64 // bytes
+	last   bool
+	busy   bool // a part waits to be written
+	err    error
+}
+
+func newRestoring() *restoring {
+	x := &restoring{parts: make(chan []byte), done: make(chan struct{})}
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+	return x
+}
+
+// seal is asked before /init counts.
+func (x *restoring) seal() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.id != "" {
+		select {
+		case <-x.done:
+			if x.err != nil {
+				return errors.New("the sandbox's files were not restored")
+			}
+		default:
+			return errors.New("the sandbox's files are being restored")
+		}
+	}
+	x.sealed = true
+	return nil
+}
+
+// take takes a part in, and reports whether all is restored; a false without an error
+// means that the next part, or this one again if it is the last, may come.
+func (x *restoring) take(ctx context.Context, order restoreArguments, part []byte, begin func(io.Reader) error) (restored bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, restoreWait)
+	defer cancel()
+	write, err := x.admit(order, part, begin)
+	if err == nil && write {
+		err = x.pass(ctx, part, order.Last)
+	}
+	if err != nil {
+		return false, err
+	}
+	if !order.Last {
+		select {
+		case <-x.done: // it has failed
+			return false, x.err
+		default:
+			return false, nil
+		}
+	}
+	select {
+	case <-x.done:
+		return x.err == nil, x.err
+	case <-ctx.Done():
+		return false, nil
+	}
+}
+
+// admit judges a part, and reports whether it is to be written.
+func (x *restoring) admit(order restoreArguments, part []byte, begin func(io.Reader) error) (write bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.sealed:
+		return false, errSealed
+	case order.ID == "" || x.id != "" && x.id != order.ID:
+		return false, errOtherPart
+	case x.busy:
+		return false, errNotTaken
+	case order.Offset+int64(len(part)) <= x.taken && x.last == order.Last, x.last:
+		return false, nil
+	case order.Offset != x.taken:
+		return false, errOtherPart
+	}
+	if x.id == "" {
+		x.id = order.ID
+		go func() {
+			x.err = begin(&partsReader{x: x})
+			close(x.done)
+		}()
+	}
+	x.busy = true
+	return true, nil
+}
+
+// pass hands a part to what writes it.
+func (x *restoring) pass(ctx context.Context, part []byte, last bool) error {
+	var err error
+	if len(part) > 0 {
+		select {
+		case x.parts <- part:
+		case <-x.done:
+		case <-ctx.Done():
+			err = errNotTaken
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.busy = false
+	if err != nil {
+		return err
+	}
+	x.taken += int64(len(part))
+	if last {
+		x.last = true
+		close(x.parts)
+	}
+	return nil
+}
+
+// end gives up what is under way, and returns when nothing is written any more.
+func (x *restoring) end() {
+	x.cancel()
+	x.mu.Lock()
+	x.sealed = true
+	begun := x.id != ""
+	x.mu.Unlock()
+	if begun {
+		<-x.done
+	}
+}
+
+// partsReader reads the parts as one stream.
+type partsReader struct {
+	x    *restoring
+	rest []byte
+}
+
+func (r *partsReader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		select {
+		case part, more := <-r.x.parts:
+			if !more {
+				return 0, io.EOF
+			}
+			r.rest = part
+		case <-r.x.ctx.Done():
+			return 0, r.x.ctx.Err()
+		}
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// restore serves POST /restore: 200 once all is restored, 202 for more.
+func (s *Server) restore(caller *caller) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if caller.Initialised() { // before the body is read, which could be a client's
+			access.Error(w, http.StatusConflict, errSealed.Error())
+			return
+		}
+		text, part, ok := caller.Command(w, r, "restore", maxChunk)
+		if !ok {
+			return
+		}
+		var order restoreArguments
+		if err := json.Unmarshal([]byte(text), &order); err != nil {
+			access.Error(w, http.StatusBadRequest, "invalid arguments: "+err.Error())
+			return
+		}
+		tree, err := s.tree(order.EmptyDirs)
+		restored := false
+		if err == nil {
+			restored, err = s.restoring.take(r.Context(), order, part, func(r io.Reader) error {
+				return archive.Extract(s.restoring.ctx, r, tree)
+			})
+		}
+		switch {
+		case err == nil && restored:
+			w.WriteHeader(http.StatusOK)
+		case err == nil:
+			w.WriteHeader(http.StatusAccepted)
+		case errors.Is(err, errNotTaken):
+			access.Error(w, http.StatusServiceUnavailable, err.Error())
+		case errors.Is(err, errSealed), errors.Is(err, errOtherPart):
+			access.Error(w, http.StatusConflict, err.Error())
+		case errors.Is(err, errNoLayer), errors.Is(err, archive.ErrUnsupported):
+			access.Error(w, http.StatusNotImplemented, err.Error())
+		default:
+			s.rest.log("sandboxd: /restore: %v\n", err)
+			access.Error(w, http.StatusUnprocessableEntity, fmt.Sprintf("the files cannot be restored: %v", err))
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// errStill: the sandbox is held still at the moment.
+var errStill = errors.New("the sandbox's files are being read")
+
+// still runs a function while nothing in the sandbox runs or is asked of it:
+//
+//	awake ─▶ held: requests wait, no process starts, no command's deadline passes
+//	      ─▶ still: every process is stopped; the function runs
+//
+// and back, also when the function fails or panics. Unlike a freeze it closes no
+// connection: it is short. What requests that had begun before write goes on. Orders are
+// refused meanwhile, and so is a second one of these.
+func (x *rest) still(ctx context.Context, do func(context.Context) error) error {
+	release, err := x.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return do(ctx)
+}
+
+func (x *rest) hold(ctx context.Context) (release func(), err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.freezer == nil:
+		return nil, errNoFreezer
+	case x.closed, x.frozen:
+		return nil, errOlder
+	case x.stilled():
+		return nil, errStill
+	}
+	over := make(chan struct{})
+	x.waiting.Store(&over)
+	x.processes.Hold()
+	freezing, cancel := context.WithTimeout(ctx, freezeTimeout)
+	defer cancel()
+	if err := x.freezer.Freeze(freezing); err != nil {
+		x.goOn()
+		return nil, err
+	}
+	return func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if !x.stilled() { // the process ends
+			return
+		}
+		if err := x.freezer.Thaw(); err != nil {
+			x.log("sandboxd: /archive: going on: %v\n", err)
+		}
+		x.goOn()
+	}, nil
+}
+
+// stilled reports whether the sandbox is held still. mu is held.
+func (x *rest) stilled() bool { return x.waiting.Load() != nil }
+
+// goOn lets processes start, and the requests that wait go on. mu is held.
+func (x *rest) goOn() {
+	x.processes.Release()
+	if over := x.waiting.Swap(nil); over != nil {
+		close(*over)
+	}
+}
+
+// wait lets a request wait while the sandbox is held still.
+func (x *rest) wait(r *http.Request) {
+	if over := x.waiting.Load(); over != nil {
+		select {
+		case <-*over:
+		case <-r.Context().Done():
+		}
+	}
+}
