@@ -8,10 +8,11 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sandlane/sandlane/test/checkout"
 )
 
 var (
@@ -38,8 +39,7 @@ func compile(t testing.TB, source, name string, flags ...string) string {
 	if path, ok := built[name]; ok {
 		return path
 	}
-	_, here, _, _ := runtime.Caller(0)
-	from := filepath.Join(filepath.Dir(here), "..", "..", "fastpath", "module", source)
+	from := checkout.Path(t, "fastpath", "module", source)
 	path := filepath.Join(dir(t), name)
 	args := append([]string{"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", path, from}, flags...)
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {

@@ -5,11 +5,11 @@ package pages
 
 import (
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sandlane/sandlane/test/checkout"
 )
 
 // None is the cell of something that does not apply.
@@ -20,9 +20,7 @@ const None = "–"
 // table that is missing fails the test.
 func Rows(t *testing.T, page string, header ...string) []map[string]string {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	file := filepath.Join(filepath.Dir(here), "..", "..", "docs", "design", page)
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(checkout.Path(t, "docs", "design", page))
 	if err != nil {
 		t.Fatal(err)
 	}
