@@ -249,7 +249,8 @@ type SandboxStatus struct {
 	// Stop is what the pod said when it stopped.
 	// +optional
 	Stop *StopRecord `json:"stop,omitempty"`
-	// Conditions are Ready and, of a sandbox that was ever paused, Paused.
+	// Conditions are Ready; of a sandbox with images of its own InplaceUpdated; and of one
+	// that was ever paused Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -284,11 +285,6 @@ type StopRecord struct {
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
 }
-
-// Sandbox condition types.
-const (
-	SandboxConditionReady = "Ready"
-)
 
 // SandboxList is a list of Sandboxes.
 //

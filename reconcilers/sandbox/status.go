@@ -50,6 +50,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && d.step != stepEnd {
 			recheck = r.quiesce(s, next)
 		}
+		setInplaceUpdated(next, pod)
 	}
 	setReady(next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
@@ -97,6 +98,9 @@ func setReady(s *v1alpha1.Sandbox) {
 	}
 	if c.Reason == "" {
 		c.Reason = string(v1alpha1.SandboxPending)
+	}
+	if startFailed(s) {
+		c.Reason, c.Message = v1alpha1.ReasonStartContainerFailed, s.Spec.End.Message
 	}
 	meta.SetStatusCondition(&s.Status.Conditions, c)
 }
