@@ -108,6 +108,7 @@ if wants storm; then
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
 	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestModel|TestModelOnARealServer|TestAClaimForEachOfThreeHundred|TestFiftyWaitForTheRefill)$' ./controlplane/schedule
+	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestNoWakeUpIsLost$' ./controlplane/cache
 	SANDLANE_SCALE=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestScaleWithALaggingWatch$' ./reconcilers
 fi
 if wants bench-once; then

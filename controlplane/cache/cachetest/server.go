@@ -1,0 +1,173 @@
+package cachetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/cache"
+)
+
+// server is what the fake client keeps its objects in: client-go's tracker, and what an API
+// server does besides. Conflicts are judged by the fake client, before it writes here. Safe
+// for concurrent use.
+type server struct {
+	clienttesting.ObjectTracker
+	scheme *runtime.Scheme
+
+	mu      sync.Mutex // held while something is written and told: streams have its order
+	streams map[schema.GroupVersionResource][]*stream
+}
+
+func newServer(scheme *runtime.Scheme) *server {
+	decoder := serializer.NewCodecFactory(scheme).UniversalDecoder()
+	return &server{
+		ObjectTracker: clienttesting.NewObjectTracker(scheme, decoder), scheme: scheme,
+		streams: map[schema.GroupVersionResource][]*stream{},
+	}
+}
+
+// client returns the fake client of the server, which has these objects.
+func (s *server) client(objects []client.Object) client.Client {
+	b := fake.NewClientBuilder().WithScheme(s.scheme).WithObjectTracker(s).WithGlobalResourceVersionCounter().
+		WithStatusSubresource(&v1alpha1.Sandbox{}, &v1alpha1.SandboxPool{}, &v1alpha1.SandboxEnv{}, &v1alpha1.Checkpoint{}).
+		WithInterceptorFuncs(interceptor.Funcs{Patch: refuse})
+	for _, f := range cache.GetIndexFuncs() {
+		b = b.WithIndex(f.Obj, f.FieldName, f.Extract)
+	}
+	for _, o := range objects {
+		b = b.WithObjects(o.DeepCopyObject().(client.Object))
+	}
+	return b.Build()
+}
+
+// refuse answers a JSON Patch that cannot be applied, as one of whose tests fails, as the
+// API server does.
+func refuse(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	err := c.Patch(ctx, o, p, opts...)
+	if status := apierrors.APIStatus(nil); err == nil || p.Type() != types.JSONPatchType || errors.As(err, &status) {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 422, Reason: metav1.StatusReasonInvalid, Message: err.Error(),
+	}}
+}
+
+// Add implements clienttesting.ObjectTracker.
+func (s *server) Add(o runtime.Object) error {
+	s.born(o)
+	return s.ObjectTracker.Add(o)
+}
+
+// Create implements clienttesting.ObjectTracker.
+func (s *server) Create(gvr schema.GroupVersionResource, o runtime.Object, ns string, opts ...metav1.CreateOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.born(o)
+	if err := s.ObjectTracker.Create(gvr, o, ns, opts...); err != nil {
+		return err
+	}
+	s.tell(gvr, watch.Added, o)
+	return nil
+}
+
+// Update implements clienttesting.ObjectTracker.
+func (s *server) Update(gvr schema.GroupVersionResource, o runtime.Object, ns string, opts ...metav1.UpdateOptions) error {
+	return s.replace(gvr, o, ns, func() error { return s.ObjectTracker.Update(gvr, o, ns, opts...) })
+}
+
+// Patch implements clienttesting.ObjectTracker. The patch was applied before.
+func (s *server) Patch(gvr schema.GroupVersionResource, o runtime.Object, ns string, opts ...metav1.PatchOptions) error {
+	return s.replace(gvr, o, ns, func() error { return s.ObjectTracker.Patch(gvr, o, ns, opts...) })
+}
+
+func (s *server) replace(gvr schema.GroupVersionResource, o runtime.Object, ns string, write func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is, err := meta.Accessor(o)
+	if err != nil {
+		return err
+	}
+	before, err := s.ObjectTracker.Get(gvr, ns, is.GetName())
+	if err != nil {
+		return err
+	}
+	was, err := meta.Accessor(before)
+	if err != nil {
+		return err
+	}
+	is.SetUID(was.GetUID())
+	is.SetCreationTimestamp(was.GetCreationTimestamp())
+	is.SetGeneration(was.GetGeneration())
+	if !reflect.DeepEqual(spec(before), spec(o)) {
+		is.SetGeneration(was.GetGeneration() + 1)
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	s.tell(gvr, watch.Modified, o)
+	return nil
+}
+
+// Delete implements clienttesting.ObjectTracker.
+func (s *server) Delete(gvr schema.GroupVersionResource, ns, name string, opts ...metav1.DeleteOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, err := s.ObjectTracker.Get(gvr, ns, name)
+	if err != nil {
+		return err
+	}
+	if err := s.ObjectTracker.Delete(gvr, ns, name, opts...); err != nil {
+		return err
+	}
+	s.tell(gvr, watch.Deleted, last)
+	return nil
+}
+
+// born gives a new object what the API server does.
+func (s *server) born(o runtime.Object) {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return // the tracker refuses it
+	}
+	if m.GetUID() == "" {
+		m.SetUID(types.UID(uuid.NewString()))
+	}
+	if m.GetGeneration() == 0 {
+		m.SetGeneration(1)
+	}
+	if m.GetCreationTimestamp().Time.IsZero() {
+		m.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
+	}
+}
+
+// spec returns an object's spec, or nil if it has none.
+func spec(o runtime.Object) any {
+	if f := reflect.Indirect(reflect.ValueOf(o)).FieldByName("Spec"); f.IsValid() {
+		return f.Interface()
+	}
+	return nil
+}
+
+// tell tells the streams of a write. mu is held.
+func (s *server) tell(gvr schema.GroupVersionResource, kind watch.EventType, o runtime.Object) {
+	for _, stream := range s.streams[gvr] {
+		stream.add(watch.Event{Type: kind, Object: o.DeepCopyObject()})
+	}
+}

@@ -1,0 +1,226 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// WaitTask waits for one action on one object, once. Its methods are safe for concurrent
+// use. The package comment has its states.
+type WaitTask[T client.Object] struct {
+	waitKind[T]
+	ctx context.Context
+	key WaitKey
+	c   *Cache
+
+	mu       sync.Mutex // guards the rest
+	begun    bool       // Wait was called
+	over     bool
+	hook     *hook // while held
+	released chan struct{}
+	forget   func() bool // of the context's AfterFunc
+}
+
+// waitKind is what tells the kinds of tasks apart.
+type waitKind[T client.Object] struct {
+	action WaitAction
+	// informed reads from the informer, live from the API server.
+	informed, live func(context.Context) (T, error)
+	// reached reports whether what is waited for has come; an error says that it cannot.
+	reached func(T) (bool, error)
+	// describe tells people where it is.
+	describe func(T) string
+}
+
+func newWaitTask[T client.Object](ctx context.Context, c *Cache, key WaitKey, kind waitKind[T]) *WaitTask[T] {
+	return &WaitTask[T]{waitKind: kind, ctx: ctx, key: key, c: c, released: make(chan struct{})}
+}
+
+// acquire holds the hook from now on.
+func (t *WaitTask[T]) acquire() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.ctx.Err(); err != nil {
+		return t.errorOf(err)
+	}
+	if err := t.hold(); err != nil {
+		return err
+	}
+	t.forget = context.AfterFunc(t.ctx, t.Release)
+	return nil
+}
+
+// hold holds the hook. mu is held.
+func (t *WaitTask[T]) hold() error {
+	if err := t.c.usable(); err != nil {
+		return t.errorOf(err)
+	}
+	if t.key.UID == "" {
+		return t.errorOf(errors.New("it has no UID: it is not of the API server"))
+	}
+	h, err := t.c.hooks.acquire(t.key, t.action)
+	if err != nil {
+		return t.errorOf(err)
+	}
+	t.hook = h
+	return nil
+}
+
+// Release lets the hook go, if it is held, and ends a Wait that is under way. It may be
+// called several times, and need not be after Wait.
+func (t *WaitTask[T]) Release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.over = true
+	close(t.released)
+	if t.hook != nil {
+		t.c.hooks.release(t.key, t.hook)
+	}
+	if t.forget != nil {
+		t.forget()
+	}
+}
+
+// Wait returns the object as it is once it has come to what is waited for, the caller's
+// own copy. An error is ErrGone, ErrFailed, ErrStopped, ErrWaitTaskConflict,
+// ErrWaitTaskUsed, context.DeadlineExceeded after timeout, or that of the context the task
+// was made with. It releases the task. Call once.
+func (t *WaitTask[T]) Wait(timeout time.Duration) (T, error) {
+	var none T
+	h, err := t.begin()
+	if err != nil {
+		return none, err
+	}
+	defer t.Release()
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+	defer cancel()
+	o, err := t.wait(ctx, h)
+	if err != nil {
+		return none, t.errorOf(err)
+	}
+	return o, nil
+}
+
+// begin takes the task into its state waiting.
+func (t *WaitTask[T]) begin() (*hook, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil { // which has released it
+		return nil, t.errorOf(t.ctx.Err())
+	}
+	if t.begun || t.over {
+		return nil, t.errorOf(ErrWaitTaskUsed)
+	}
+	t.begun = true
+	if t.hook == nil {
+		if err := t.hold(); err != nil {
+			return nil, err
+		}
+	}
+	return t.hook, nil
+}
+
+// wait looks until what is waited for has come. ctx has the time limit.
+func (t *WaitTask[T]) wait(ctx context.Context, h *hook) (T, error) {
+	var none T
+	reads := newLiveReads(ctx, t.live)
+	poll := time.NewTicker(t.c.poll)
+	defer poll.Stop()
+	var last string
+	var readErr error
+	asked := false
+	look := func(o T) (bool, error) {
+		last = t.describe(o)
+		return t.reached(o)
+	}
+	for {
+		changed, gone := t.c.hooks.next(h) // before the look: see the package comment
+		if gone {
+			return none, ErrGone
+		}
+		o, err := t.informed(ctx)
+		switch {
+		case err == nil && o.GetUID() == t.key.UID:
+			if done, err := look(o); done || err != nil {
+				return o, err
+			}
+		case err == nil || apierrors.IsNotFound(err): // it is gone, or the informer is behind
+			if !asked {
+				asked = true
+				reads.begin()
+			}
+		default:
+			return none, err
+		}
+		select {
+		case <-changed:
+		case <-poll.C:
+			reads.begin()
+		case r := <-reads.done:
+			reads.under = false
+			switch readErr = r.err; {
+			case r.err == nil && r.o.GetUID() != t.key.UID, apierrors.IsNotFound(r.err):
+				return none, ErrGone
+			case r.err == nil:
+				if done, err := look(r.o); done || err != nil {
+					return r.o, err
+				}
+			}
+		case <-t.c.stopped:
+			return none, t.c.usable()
+		case <-t.released:
+			if err := t.ctx.Err(); err != nil {
+				return none, err
+			}
+			return none, ErrWaitTaskUsed
+		case <-ctx.Done():
+			if readErr != nil {
+				return none, fmt.Errorf("%w (%s; reading it: %w)", ctx.Err(), last, readErr)
+			}
+			return none, fmt.Errorf("%w (%s)", ctx.Err(), last)
+		}
+	}
+}
+
+func (t *WaitTask[T]) errorOf(err error) error {
+	return fmt.Errorf("waiting for %s %s (%s): %w", t.key.Kind, t.key.Name, t.action, err)
+}
+
+// liveReads reads from the API server, one read at a time and beside the wait, so that a
+// server that does not answer keeps no task from hearing of changes. Of one goroutine.
+type liveReads[T any] struct {
+	ctx   context.Context
+	read  func(context.Context) (T, error)
+	under bool // way
+	done  chan liveRead[T]
+}
+
+type liveRead[T any] struct {
+	o   T
+	err error
+}
+
+func newLiveReads[T any](ctx context.Context, read func(context.Context) (T, error)) *liveReads[T] {
+	return &liveReads[T]{ctx: ctx, read: read, done: make(chan liveRead[T], 1)}
+}
+
+// begin begins a read unless one is under way. It ends with the context.
+func (l *liveReads[T]) begin() {
+	if l.under {
+		return
+	}
+	l.under = true
+	go func() {
+		o, err := l.read(l.ctx)
+		l.done <- liveRead[T]{o, err}
+	}()
+}
