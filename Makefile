@@ -4,6 +4,11 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS    ?=
 
+# All that make compiles shares one build cache, also of another checkout: without cgo
+# and without the checkout's path. hack/test.sh compiles once more for the race detector.
+export CGO_ENABLED := 0
+export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
+
 # Tools are built once for each version of theirs and of Go, outside the checkout.
 CACHE          := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sandlane/tools
 GOVERSION      := $(shell $(GO) env GOVERSION)
@@ -15,10 +20,10 @@ PROMTOOL       := $(CACHE)/promtool-$(call pinned,hack/promtool,github.com/prome
 
 # The version stands in -ldflags; Go's own stamp would make each commit relink
 # the helpers that bin/sandlane embeds.
-BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
+BUILD := $(GO) build -buildvcs=false
 
 # Test programs that the benchmarks run (bench/control).
-BENCH_TEST := CGO_ENABLED=0 $(GO) test -c -trimpath -vet=off -ldflags '-s -w'
+BENCH_TEST := $(GO) test -c -vet=off -ldflags '-s -w'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -34,11 +39,11 @@ build: ## build bin/sandlane with the programs that it embeds, and bin/sandboxd
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
 	@hack/fastpath.sh
-	$(GO) build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sandlane ./cmd/sandlane
+	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sandlane ./cmd/sandlane
 
 .PHONY: build-failpoints
 build-failpoints: build ## build bin/sandlane-failpoints, which chaos tests can kill, hold and delay at named places
-	$(GO) build -buildvcs=false -tags failpoints -ldflags '-s -w -X main.version=$(VERSION)-failpoints' -o bin/sandlane-failpoints ./cmd/sandlane
+	$(BUILD) -tags failpoints -ldflags '-s -w -X main.version=$(VERSION)-failpoints' -o bin/sandlane-failpoints ./cmd/sandlane
 
 .PHONY: image
 image: ## build container images as tarballs in bin/images (PUSH=registry/prefix BASE=image TAG=… PLATFORMS=linux/amd64,linux/arm64)
@@ -133,13 +138,13 @@ clean: ## remove what build made; caches and the state of `sandlane up` stay
 	rm -rf bin $(addprefix local/helpers/bin/,podinit echo sandboxd fastpath.so)
 
 $(LINT):
-	$(GO) build -C hack/lint -trimpath -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 $(GOTESTSUM):
-	$(GO) build -C hack/tools -trimpath -o $@ gotest.tools/gotestsum
+	$(GO) build -C hack/tools -o $@ gotest.tools/gotestsum
 
 $(CONTROLLER_GEN):
-	$(GO) build -C hack/tools -trimpath -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	$(GO) build -C hack/tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
 $(PROMTOOL):
-	CGO_ENABLED=0 $(GO) build -C hack/promtool -trimpath -ldflags '-s -w' -o $@ github.com/prometheus/prometheus/cmd/promtool
+	$(GO) build -C hack/promtool -ldflags '-s -w' -o $@ github.com/prometheus/prometheus/cmd/promtool

@@ -63,46 +63,77 @@ done <<<"$prepared"
 status=0
 : "${GOTESTSUM:?it is set by make: run make test}"
 events=$(mktemp -d)
-images=''
-trap 'if [[ -n "$images" ]]; then kill "$images" 2>/dev/null || true; fi; rm -rf "$events"' EXIT
+declare -A lanes=()
+trap 'for lane in "${lanes[@]}"; do kill -- "-$lane" 2>/dev/null || true; done; rm -rf "$events"' EXIT
 
 # tests runs `go test` with these arguments, prints a line a package (or what
 # FORMAT says) and the output of what failed, and keeps how long each test took.
+# The part unit vets all packages at once.
 tests() {
 	"$GOTESTSUM" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --hide-summary=skipped \
-		--jsonfile-timing-events "$events/$((++runs)).json" -- "$@" || status=1
+		--jsonfile-timing-events "$(mktemp "$events/XXXXXX.json")" -- -vet=off "$@" || status=1
 }
-runs=0
 
 # with_race does the same with the race detector where there is a C compiler. Without
-# DWARF the links of its many large programs take a third less of the processors.
-with_race() { CGO_ENABLED=$((${#race[@]} > 0)) tests ${race[@]+"${race[@]}"} -ldflags=-w "$@"; }
+# symbols the links of its many large programs take a third less of the processors.
+with_race() { CGO_ENABLED=$((${#race[@]} > 0)) tests ${race[@]+"${race[@]}"} -ldflags='-s -w' "$@"; }
+
+# beside runs a function of this script in a process group of its own while the script
+# goes on; await shows what it printed.
+beside() {
+	set -m
+	(
+		set +m
+		"$1"
+		exit "$status"
+	) >"$events/$1.log" 2>&1 &
+	lanes[$1]=$!
+	set +m
+}
+await() {
+	wait "${lanes[$1]}" || status=1
+	unset "lanes[$1]"
+	cat "$events/$1.log"
+}
+
+# images are the tests of the images, which compile the images' programs.
+images() { cd hack/image && go vet ./... && tests -shuffle=on -timeout 15m ./...; }
+
+# whole are the tests of the running product: users' requests, and half a minute of
+# what `make chaos` does for ten.
+whole() {
+	FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
+}
+
+# sdks are those with E2B's SDKs.
+sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...; }
 
 if wants unit; then
-	# The images' tests compile the programs of the images (minutes once, seconds
-	# after that) and wait for nothing else: they run beside the others.
-	(cd hack/image && exec "$GOTESTSUM" --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary=skipped \
-		--jsonfile-timing-events "$events/images.json" -- -shuffle=on -timeout 15m ./...) >"$events/images.log" 2>&1 &
-	images=$!
-	# The longest first, so that none is left alone at the end; four at once, for
-	# these wait more than they work.
+	go vet ./... || status=1
+	# Compiling the images' programs takes minutes once, and seconds after that.
+	beside images
+	# The longest first, so that none is left alone at the end; six at once, for these
+	# wait more than they work.
 	mapfile -t packages < <({
-		go list ./reconcilers ./gateway/activation ./envoy ./local/node ./gateway ./controlplane ./cmd/sandlane ./controlplane/schedule
+		go list ./reconcilers ./gateway/activation ./envoy ./gateway ./local/node ./cmd/sandlane ./sandboxd ./controlplane ./controlplane/schedule ./local
 		go list ./... | grep -vE '/test/(e2e|e2b|chaos|node|helm)'
 	} | awk '!seen[$0]++')
-	with_race -shuffle=on -p 4 -timeout 10m "${packages[@]}"
-	wait "$images" || status=1
-	images=''
-	cat "$events/images.log"
+	with_race -shuffle=on -p 6 -timeout 10m "${packages[@]}"
+	await images
 fi
 if wants e2e; then
-	FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
-	# Half a minute of what `make chaos` does for ten.
 	make --no-print-directory build-failpoints
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
 fi
-if wants e2b; then
-	FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
+# Both wait more than they work, on stacks of their own.
+if wants e2e && wants e2b; then
+	beside whole
+	sdks
+	await whole
+elif wants e2e; then
+	whole
+elif wants e2b; then
+	sdks
 fi
 if wants storm; then
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
@@ -113,9 +144,10 @@ if wants storm; then
 fi
 if wants bench-once; then
 	# gotestsum takes a benchmark for a test that did not end.
-	go test -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./gateway/... ./credentials/... ./controlplane/... ./reconcilers/... || status=1
+	go test -vet=off -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./gateway/... ./credentials/... ./controlplane/... ./reconcilers/... || status=1
 fi
 if wants chaos; then
+	go vet -tags failpoints ./failpoint/... ./checkpoint || status=1
 	tests -tags failpoints -count=1 -shuffle=on ./failpoint/... ./checkpoint
 	make --no-print-directory build-failpoints
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOfChaos$' ./test/chaos/...
@@ -124,7 +156,7 @@ if wants mutants; then
 	go run ./test/mutants || status=1
 fi
 
-if ((runs > 0)); then
+if compgen -G "$events/*.json" >/dev/null; then
 	echo "== the ten slowest tests"
 	cat "$events"/*.json | "$GOTESTSUM" tool slowest --num 10 --threshold 1s
 fi

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	manyCommands = 2000
-	maxThreads   = 60 // of sandboxd and, here, of its clients too
+	manyCommands = 500
+	maxThreads   = 60 // of sandboxd and, here, of its clients too; a thread each would be 500
 	// manyEnv has the test run in a process of its own, whose threads are counted.
 	manyEnv = "SANDBOXD_TEST_MANY"
 )

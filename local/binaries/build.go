@@ -68,7 +68,7 @@ func buildOne(ctx context.Context, o *Options, goTool, module, name, step string
 	what := fmt.Sprintf("%s building %s for Kubernetes %s", step, name, version)
 	o.Progress(fmt.Sprintf("%s with `go build` (about %s the first time, kept in %s)", what, programs[name].cold, o.cache()))
 	tmp := filepath.Join(module, "bin-"+name)
-	cmd := exec.CommandContext(ctx, goTool, "build", "-mod=readonly", "-ldflags", ldflags(version), "-o", tmp, programs[name].pkg)
+	cmd := exec.CommandContext(ctx, goTool, "build", "-mod=readonly", "-trimpath", "-ldflags", ldflags(version), "-o", tmp, programs[name].pkg)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GO111MODULE=on")
 	// go starts compilers; all end together.

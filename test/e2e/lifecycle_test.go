@@ -22,12 +22,11 @@ var bridgeOf = regexp.MustCompile(`^link sl([0-9a-f]{8})br$`)
 
 // leftovers lists what is on the machine and was not before the stack in this state
 // folder started: mounts, links, network namespaces, cgroups and sockets, and the
-// processes that name the folder. What has the mark or the folder of another stack, one
-// that was there before or one of these tests, is that stack's: its pods come and go
-// meanwhile.
+// processes that name the folder. What has the mark or the folder of another stack is
+// that stack's: its pods come and go meanwhile. Locks of networks stay, for good.
 func leftovers(t *testing.T, state string, before map[string]bool) []string {
 	t.Helper()
-	theirs := othersThan(t, state)
+	theirs := append(othersThan(t, state), "/run/sandlane/subnet-")
 	for item := range before {
 		if bridge := bridgeOf.FindStringSubmatch(item); bridge != nil {
 			theirs = append(theirs, bridge[1])

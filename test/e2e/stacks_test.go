@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -31,14 +32,25 @@ var stacks struct {
 	states []string
 }
 
-// othersThan returns what names each stack of these tests but the one in this state
-// folder: its folder, and its mark.
+// stateOf finds the state folder in the command line of a stack's process.
+var stateOf = regexp.MustCompile(` --state[ =](/\S+)`)
+
+// othersThan returns what names each stack but the one in this state folder, whether
+// these tests started it or another process of this machine: its folder, and its mark.
 func othersThan(t *testing.T, state string) (names []string) {
 	t.Helper()
 	state = realPath(t, state)
 	stacks.Lock()
-	defer stacks.Unlock()
-	for _, other := range append([]string{realPath(t, shared.State)}, stacks.states...) {
+	others := append([]string{realPath(t, shared.State)}, stacks.states...)
+	stacks.Unlock()
+	for _, p := range processes(t) {
+		if found := stateOf.FindStringSubmatch(p); found != nil {
+			if dir, err := filepath.EvalSymlinks(found[1]); err == nil {
+				others = append(others, dir)
+			}
+		}
+	}
+	for _, other := range others {
 		if other != state {
 			names = append(names, other, markOf(other))
 		}
