@@ -46,9 +46,10 @@ build-failpoints: build ## build bin/sandlane-failpoints, which chaos tests can 
 	$(BUILD) -tags failpoints -ldflags '-s -w -X main.version=$(VERSION)-failpoints' -o bin/sandlane-failpoints ./cmd/sandlane
 
 .PHONY: image
-image: ## build container images as tarballs in bin/images (PUSH=registry/prefix BASE=image TAG=… PLATFORMS=linux/amd64,linux/arm64)
+image: ## build container images as tarballs in bin/images (PUSH=registry/prefix BASE=image ENVOY=image TAG=… PLATFORMS=linux/amd64,linux/arm64)
+	@$(if $(ENVOY),hack/fastpath.sh)
 	@$(GO) run -C hack/image . -root "$(CURDIR)" -version "$(VERSION)" $(if $(TAG),-tag "$(TAG)") $(if $(PUSH),-push "$(PUSH)") \
-		$(if $(BASE),-base "$(BASE)") $(if $(PLATFORMS),-platforms "$(PLATFORMS)") $(ARGS)
+		$(if $(BASE),-base "$(BASE)") $(if $(ENVOY),-envoy-base "$(ENVOY)") $(if $(PLATFORMS),-platforms "$(PLATFORMS)") $(ARGS)
 
 .PHONY: run
 run: build ## start everything on this machine (ARGS="--port 8080 …")
@@ -62,8 +63,8 @@ test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first wh
 	@hack/test.sh unit e2e e2b
 
 .PHONY: test-all
-test-all: $(GOTESTSUM) $(PROMTOOL) $(CONTROLLER_GEN) ## the same and all that takes longer: storms, chaos, mutants; needs root, takes an hour
-	@hack/test.sh unit e2e e2b storm chaos mutants bench-once
+test-all: $(GOTESTSUM) $(PROMTOOL) $(CONTROLLER_GEN) ## the same and all that takes longer: storms, chaos in both modes, mutants; needs root, takes two hours
+	@hack/test.sh unit e2e e2b storm chaos fastpath mutants bench-once
 	@hack/helm-test.sh chart node
 
 .PHONY: unit
@@ -77,6 +78,10 @@ e2b: $(GOTESTSUM) ## run E2B's real SDKs against the product; needs root, node a
 .PHONY: chaos
 chaos: $(GOTESTSUM) ## kill and stop processes under load, with three gateways; needs root, takes minutes
 	@hack/test.sh chaos
+
+.PHONY: fastpath
+fastpath: $(GOTESTSUM) ## run the end-to-end tests and chaos with hits answered inside Envoy, and fuzz its module; needs root, takes an hour
+	@hack/test.sh fastpath
 
 .PHONY: helm-test
 helm-test: $(PROMTOOL) $(CONTROLLER_GEN) ## test the Helm chart on a real node in namespaces of this machine; needs root
@@ -125,6 +130,7 @@ bench-quick: bench-build ## the same with short rounds, two minutes
 bench-build: build
 	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench ./bench
 	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench-floor ./bench/floor
+	@rm -f bin/fastpath.so && if [ -f local/helpers/bin/fastpath.so ]; then cp local/helpers/bin/fastpath.so bin/; fi
 	$(BENCH_TEST) -o bin/sandlane-bench-sandboxpool ./reconcilers/sandboxpool
 	$(BENCH_TEST) -o bin/sandlane-bench-idletimeout ./reconcilers/idletimeout
 	$(BENCH_TEST) -o bin/sandlane-bench-reconcilers ./reconcilers

@@ -21,6 +21,8 @@
 //	           request and encoded for each, with the same metadata fields and
 //	           window sizes) under the GOMAXPROCS and GOGC that suit it best here,
 //	           which are tried first, in turns
+//	fastpath   the same two beside Sandlane without its module and with it; for many
+//	           sandboxes the same Envoy without ext_proc, told each address as the host
 //	socket     the same do-nothing server, spoken to without an Envoy; its settings
 //	           are tried anew
 //	routes     golang-lru, and a map under a mutex

@@ -25,6 +25,7 @@ import (
 const (
 	floorName    = "sandlane-bench-floor"
 	sandlaneName = "sandlane"
+	moduleName   = "fastpath.so"
 )
 
 func newRun(name string) *cobra.Command {
@@ -109,6 +110,9 @@ func find(ctx context.Context, e *suite.Env) (err error) {
 			return fmt.Errorf("a program to measure is missing; `make bench` builds all: %w", err)
 		}
 	}
+	if module := filepath.Join(filepath.Dir(e.Self), moduleName); exists(module) {
+		e.Module = module
+	}
 	progress := func(line string) { e.Progress("%s", line) }
 	if e.Envoy, err = envoy.Find(ctx, envoy.FindOptions{Progress: progress}); err != nil {
 		return err
@@ -124,6 +128,11 @@ func find(ctx context.Context, e *suite.Env) (err error) {
 		e.Note("no wrk on PATH nor $WRK_BIN (Debian has a package wrk): the closed loops are package load's, which takes more of the machine")
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // unused adds a number to a name that there is already: a result is never

@@ -18,7 +18,7 @@ import (
 
 // sections are all of them, in the order in which they run.
 func sections() []suite.Section {
-	return []suite.Section{dataplane.Section(), socket.Section(), routes.Section(), claims.Section(), idle.Section(), control.Section()}
+	return []suite.Section{dataplane.Section(), dataplane.FastSection(), socket.Section(), routes.Section(), claims.Section(), idle.Section(), control.Section()}
 }
 
 // helpers are what this program starts itself as, to be processes of their own.

@@ -15,15 +15,18 @@ const (
 	HeadlineVsPlain     = "dataplane/hit/ratio/vs-plain"
 )
 
-const connections = 32
+const (
+	section     = "dataplane"
+	connections = 32
+)
 
 // Section is the package's.
 func Section() suite.Section {
-	return suite.Section{Name: "dataplane", About: "requests through Envoy: plain, with a do-nothing ext_proc server, with Sandlane", Run: run}
+	return suite.Section{Name: section, About: "requests through Envoy: plain, with a do-nothing ext_proc server, with Sandlane", Run: run}
 }
 
 func run(ctx context.Context, e *suite.Env) error {
-	w, err := newWorld(ctx, e)
+	w, err := newWorld(ctx, e, section)
 	if err != nil {
 		return err
 	}
@@ -62,7 +65,7 @@ func (w *world) single(connections int) load.Target {
 
 // tune finds what suits the floor best.
 func (w *world) tune(ctx context.Context) (err error) {
-	w.tuning, err = w.TuneFloor(ctx, "dataplane", func(ctx context.Context, name string, env []string) (suite.Tried, error) {
+	w.tuning, err = w.TuneFloor(ctx, section, func(ctx context.Context, name string, env []string) (suite.Tried, error) {
 		s, err := w.startFloor(ctx, name, 1, 1, env)
 		if err != nil {
 			return suite.Tried{}, err
@@ -159,7 +162,7 @@ func (w *world) ratios(name string, floor, ours []measured) {
 
 // record adds a round's rows.
 func (w *world) record(name string, s *side, m measured) {
-	row := "dataplane/" + name + "/" + s.name + "/"
+	row := w.section + "/" + name + "/" + s.name + "/"
 	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 	w.Add(row+"rps", "requests/s", "more", m.PerSecond())
 	w.Add(row+"p50", "µs", "less", micros(m.P50))
@@ -184,7 +187,7 @@ func (w *world) memory(name string, s *side) error {
 		if err != nil {
 			return err
 		}
-		w.Add("dataplane/"+name+"/"+s.name+"/"+p.what, "MB", "less", bytes/(1<<20))
+		w.Add(w.section+"/"+name+"/"+s.name+"/"+p.what, "MB", "less", bytes/(1<<20))
 	}
 	return nil
 }

@@ -34,14 +34,14 @@ func (s *side) stop() {
 	s.server.Stop()
 }
 
-// startEnvoy runs Envoy with Sandlane's own configuration, whose sockets are in
-// dir; extProc is that of the server that decides.
-func startEnvoy(ctx context.Context, e *suite.Env, name, dir, extProc string, workers int, change func(*bootstrapv3.Bootstrap) error) (*suite.Process, string, error) {
-	port, err := ports.Free()
-	if err != nil {
+// startEnvoy runs Envoy with Sandlane's own configuration, which change changes unless
+// it is nil. Of o the caller gives RunDir, where Envoy's files lie too.
+func startEnvoy(ctx context.Context, e *suite.Env, name string, o envoy.Options, workers int, change func(*bootstrapv3.Bootstrap) error) (*suite.Process, string, error) {
+	var err error
+	if o.Port, err = ports.Free(); err != nil {
 		return nil, "", err
 	}
-	o := envoy.Options{RunDir: dir, NodeID: name, Port: port, ExtProcSocket: extProc}
+	o.NodeID = name
 	bootstrap, err := envoy.Bootstrap(o)
 	if err != nil {
 		return nil, "", err
@@ -55,38 +55,21 @@ func startEnvoy(ctx context.Context, e *suite.Env, name, dir, extProc string, wo
 	if err != nil {
 		return nil, "", err
 	}
-	file := filepath.Join(dir, name+".json")
+	file := filepath.Join(o.RunDir, name+".json")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, "", fmt.Errorf("write Envoy's configuration: %w", err)
 	}
-	admin := envoy.Admin{Socket: filepath.Join(dir, envoy.AdminSocketName)}
+	admin := envoy.Admin{Socket: filepath.Join(o.RunDir, envoy.AdminSocketName)}
 	p, err := e.Start(ctx, name, nil, admin.Ready, e.Envoy, envoy.Args(file, workers)...)
-	return p, fmt.Sprintf("127.0.0.1:%d", port), err
+	return p, fmt.Sprintf("127.0.0.1:%d", o.Port), err
 }
 
 // plain makes a configuration that of a proxy: no ExtProc, and the sandboxes'
 // cluster has one fixed address. All else stays.
 func plain(upstream int) func(*bootstrapv3.Bootstrap) error {
 	return func(b *bootstrapv3.Bootstrap) error {
-		filter := b.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0]
-		manager := &hcmv3.HttpConnectionManager{}
-		if err := filter.GetTypedConfig().UnmarshalTo(manager); err != nil {
-			return fmt.Errorf("read Envoy's connection manager: %w", err)
-		}
-		var kept []*hcmv3.HttpFilter
-		for _, f := range manager.GetHttpFilters() {
-			if f.GetName() != extProcFilter {
-				kept = append(kept, f)
-			}
-		}
-		manager.HttpFilters = kept
-		for _, h := range manager.GetRouteConfig().GetVirtualHosts() {
-			for _, r := range h.GetRoutes() {
-				r.TypedPerFilterConfig = nil // of the filter that is gone
-			}
-		}
-		if err := filter.GetTypedConfig().MarshalFrom(manager); err != nil {
-			return fmt.Errorf("write Envoy's connection manager: %w", err)
+		if err := withoutExtProc(b); err != nil {
+			return err
 		}
 		for _, c := range b.GetStaticResources().GetClusters() {
 			if c.GetName() == envoy.SandboxCluster {
@@ -95,6 +78,46 @@ func plain(upstream int) func(*bootstrapv3.Bootstrap) error {
 		}
 		return nil
 	}
+}
+
+// byHost makes a configuration that of a proxy to the address that a request has as
+// its host: no ExtProc, and the sandboxes' cluster reads the host. All else stays.
+func byHost(b *bootstrapv3.Bootstrap) error {
+	if err := withoutExtProc(b); err != nil {
+		return err
+	}
+	for _, c := range b.GetStaticResources().GetClusters() {
+		if c.GetName() == envoy.SandboxCluster {
+			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{
+				UseHttpHeader: true, HttpHeaderName: ":authority",
+			}}
+		}
+	}
+	return nil
+}
+
+func withoutExtProc(b *bootstrapv3.Bootstrap) error {
+	filter := b.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0]
+	manager := &hcmv3.HttpConnectionManager{}
+	if err := filter.GetTypedConfig().UnmarshalTo(manager); err != nil {
+		return fmt.Errorf("read Envoy's connection manager: %w", err)
+	}
+	var kept []*hcmv3.HttpFilter
+	for _, f := range manager.GetHttpFilters() {
+		if f.GetName() != extProcFilter {
+			kept = append(kept, f)
+		}
+	}
+	manager.HttpFilters = kept
+	for _, h := range manager.GetRouteConfig().GetVirtualHosts() {
+		for _, r := range h.GetRoutes() {
+			r.TypedPerFilterConfig = nil // of the filter that is gone
+		}
+	}
+	if err := filter.GetTypedConfig().MarshalFrom(manager); err != nil {
+		return fmt.Errorf("write Envoy's connection manager: %w", err)
+	}
+	return nil
 }
 
 func fix(c *clusterv3.Cluster, port int) {

@@ -52,3 +52,38 @@ func TestPlainDiffersByExtProcAlone(t *testing.T) {
 		}
 	}
 }
+
+// The floor of a fleet has the sandboxes' cluster as it is, but for what it reads the
+// address from.
+func TestByHostDiffersByTheAddress(t *testing.T) {
+	b, err := envoy.Bootstrap(envoy.Options{RunDir: "/run/x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := proto.CloneOf(b)
+	if err := byHost(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ValidateAll(); err != nil {
+		t.Error(err)
+	}
+	text, err := envoy.JSON(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), extProcFilter) {
+		t.Error("ExtProc's filter is in the configuration")
+	}
+	for i, c := range b.GetStaticResources().GetClusters() {
+		before := old.GetStaticResources().GetClusters()[i]
+		if c.GetName() == envoy.SandboxCluster {
+			if c.GetOriginalDstLbConfig().GetHttpHeaderName() != ":authority" {
+				t.Error("the cluster does not read the host")
+			}
+			c.LbConfig = before.LbConfig
+		}
+		if !proto.Equal(c, before) {
+			t.Errorf("cluster %s differs in more than that", c.GetName())
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/envoy"
 )
 
 // settingsRounds is how many rounds settings needs.
@@ -34,7 +35,7 @@ func (w *world) settings(ctx context.Context) error {
 			return err
 		}
 		s := &side{name: name, server: g.Process}
-		if s.envoy, s.address, err = startEnvoy(ctx, w.Env, fmt.Sprintf("envoy-settings-%d", i), g.RunDir, "", 1, nil); err != nil {
+		if s.envoy, s.address, err = startEnvoy(ctx, w.Env, fmt.Sprintf("envoy-settings-%d", i), envoy.Options{RunDir: g.RunDir}, 1, nil); err != nil {
 			g.Stop()
 			return err
 		}

@@ -83,7 +83,7 @@ func (w *world) interval(ctx context.Context, server *suite.Process, extProc str
 		return err
 	}
 	s := &side{name: "do-nothing", server: server}
-	s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-"+name, dir, extProc, 1, func(b *bootstrapv3.Bootstrap) error {
+	s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-"+name, envoy.Options{RunDir: dir, ExtProcSocket: extProc}, 1, func(b *bootstrapv3.Bootstrap) error {
 		for _, c := range b.GetStaticResources().GetClusters() {
 			if c.GetName() == envoy.SandboxCluster {
 				c.CleanupInterval = durationpb.New(every)

@@ -17,6 +17,7 @@ import (
 // world is everything that runs: API server, upstreams, and the three sides.
 type world struct {
 	*suite.Env
+	section   string // first part of its rows' names
 	cluster   *suite.Cluster
 	upstreams upstreams
 	gateway   *suite.Gateway
@@ -25,8 +26,8 @@ type world struct {
 	plain, floor, ours *side
 }
 
-func newWorld(ctx context.Context, e *suite.Env) (w *world, err error) {
-	w = &world{Env: e}
+func newWorld(ctx context.Context, e *suite.Env, section string) (w *world, err error) {
+	w = &world{Env: e, section: section}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -62,7 +63,7 @@ func (w *world) startSides(ctx context.Context, workers, count int, args ...stri
 		return err
 	}
 	w.ours = &side{name: "sandlane", server: w.gateway.Process}
-	w.ours.envoy, w.ours.address, err = startEnvoy(ctx, w.Env, "envoy-sandlane", w.gateway.RunDir, "", workers, nil)
+	w.ours.envoy, w.ours.address, err = startEnvoy(ctx, w.Env, "envoy-sandlane", envoy.Options{RunDir: w.gateway.RunDir}, workers, nil)
 	return err
 }
 
@@ -81,7 +82,7 @@ func (w *world) startPlain(ctx context.Context, workers int) (*side, error) {
 		return nil, err
 	}
 	s := &side{name: "plain"}
-	s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-plain", dir, "", workers, plain(w.upstreams.plain.port))
+	s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-plain", envoy.Options{RunDir: dir}, workers, plain(w.upstreams.plain.port))
 	return s, err
 }
 
@@ -96,7 +97,7 @@ func (w *world) startFloor(ctx context.Context, name string, workers, count int,
 	if s.server, err = w.startFloorServer(ctx, dir, count, tuning); err != nil {
 		return nil, err
 	}
-	if s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-"+name, dir, "", workers, nil); err != nil {
+	if s.envoy, s.address, err = startEnvoy(ctx, w.Env, "envoy-"+name, envoy.Options{RunDir: dir}, workers, nil); err != nil {
 		s.server.Stop()
 	}
 	return s, err

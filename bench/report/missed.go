@@ -19,8 +19,33 @@ var reasons = []struct {
 	says string
 }{
 	{
+		"/ratio/vs-plain",
+		[]string{"-/sandlane-fast/rps", "-/plain/rps", "-/sandlane-fast/envoy-cpu", "-/plain/envoy-cpu", "-/sandlane-fast/server-cpu"},
+		"Where Envoy's CPU a request times its requests/s is close to a core, Envoy decides the rate.",
+	},
+	{
+		"/ratio/cpu-vs-plain",
+		[]string{"-/sandlane-fast/envoy-cpu", "-/plain/envoy-cpu", "-/sandlane-fast/server-cpu"},
+		"The gateway folds marks and renews trust whatever the load.",
+	},
+	{
+		"/ratio/p50-vs-plain",
+		[]string{"-/sandlane-fast/p50", "-/plain/p50", "-/do-nothing/p50"},
+		"The client's and the sandbox's part is in both.",
+	},
+	{
+		"/ratio/cpu-vs-without",
+		[]string{"-/sandlane-fast/envoy-cpu", "-/sandlane/envoy-cpu", "-/sandlane-fast/server-cpu", "-/sandlane/server-cpu"},
+		"The module's look is Envoy's; what the gateway does for the table is its own.",
+	},
+	{
+		"/ratio/vs-by-host",
+		[]string{"-/sandlane-fast/rps", "-/by-host/rps", "-/sandlane-fast/envoy-cpu", "-/by-host/envoy-cpu", "-/sandlane-fast/share"},
+		"Both keep the same addresses; what differs is how they are found.",
+	},
+	{
 		"/ratio/vs-do-nothing",
-		[]string{"-/sandlane/envoy-cpu", "-/do-nothing/envoy-cpu", "-/sandlane/server-cpu", "-/do-nothing/server-cpu", "-/sandlane/rps", "-/do-nothing/rps"},
+		[]string{"-/sandlane/envoy-cpu", "-/do-nothing/envoy-cpu", "-/sandlane/server-cpu", "-/do-nothing/server-cpu", "-/sandlane/rps", "-/do-nothing/rps", "-/sandlane-fast/rps", "-/sandlane-fast/envoy-cpu"},
 		"Where Envoy's CPU a request times its requests/s is close to a core, Envoy decides the rate.",
 	},
 	{

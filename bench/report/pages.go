@@ -45,6 +45,7 @@ func performance(r *result.Result, plots []string) string {
 		fmt.Fprintf(&b, "\n![%s](%s)\n", p, p)
 	}
 	b.WriteString("\n## Budgets\n\n" + budgetTable(r) + missed(r))
+	b.WriteString(fastPath(r))
 	b.WriteString(published(r))
 	return b.String()
 }

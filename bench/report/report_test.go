@@ -169,6 +169,31 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// The page has a line for each side, with one connection and with many, and none for
+// what was not measured.
+func TestFastPathTable(t *testing.T) {
+	r := &result.Result{}
+	if text := fastPath(r); text != "" {
+		t.Errorf("without rows: %q", text)
+	}
+	for side, rate := range map[string]float64{"plain": 30_000, "do-nothing": 12_000, "sandlane": 12_500, "sandlane-fast": 28_000} {
+		r.Add("fastpath/hit/"+side+"/rps", "requests/s", "more", rate)
+		r.Add("fastpath/hit/"+side+"/envoy-cpu", "µs/request", "less", 30)
+	}
+	r.Add("fastpath/one/plain/rps", "requests/s", "more", 5000)
+	text := fastPath(r)
+	for _, want := range []string{
+		"| plain Envoy, 32 connections | 30000 |  |  | 30.00 |  |", "| Sandlane, Envoy answers, 32 connections | 28000 |", "| plain Envoy, one connection | 5000 |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table lacks %q:\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "\n| "); n != 6 { // head and five sides
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+}
+
 func TestPagesSayWhatIsMissing(t *testing.T) {
 	r := sample()
 	r.Row("idle/index/sandlane/pod").Samples = nil

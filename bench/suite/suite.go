@@ -96,6 +96,8 @@ type Env struct {
 	*result.Result
 	// Sandlane, Floor and Envoy are programs; Self is this one.
 	Sandlane, Floor, Envoy, Self string
+	// Module is Envoy's module of the fast path; empty if none was built.
+	Module string
 	// Wrk is empty if there is none.
 	Wrk string
 	// Dir is for sockets and files; short enough for a socket's path.
@@ -104,7 +106,8 @@ type Env struct {
 	Out io.Writer
 
 	began  time.Time
-	stolen func() float64 // since then
+	stolen func() float64      // since then
+	tuned  map[string][]string // environment of the do-nothing server, by section
 }
 
 // NewEnv returns an Env with an empty result and a folder of its own. It is an

@@ -17,8 +17,12 @@ type Tried struct {
 
 // TuneFloor starts the do-nothing server of a section with each of a few settings of its Go
 // runtime, measures them in turns, stops them, and returns the fastest by its
-// median. The caller measures Sandlane against that one.
+// median. The caller measures Sandlane against that one. What a section has found in
+// this run it is told again.
 func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx context.Context, name string, env []string) (Tried, error)) ([]string, error) {
+	if found := e.tuned[section]; found != nil {
+		return slices.Clone(found), nil
+	}
 	settings := [][]string{
 		{"GOMAXPROCS=1", "GOGC=100"}, {"GOMAXPROCS=1", "GOGC=400"}, {"GOMAXPROCS=2", "GOGC=100"}, {"GOMAXPROCS=2", "GOGC=400"},
 	}
@@ -51,5 +55,9 @@ func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx cont
 		told = append(told, fmt.Sprintf("%s %.0f/s", strings.Join(env, " "), result.Median(rates[i])))
 	}
 	e.Note("%s: the do-nothing server runs with %s, the fastest of those tried here in %d rounds in turns: %s", section, strings.Join(settings[best], " "), rounds, strings.Join(told, ", "))
+	if e.tuned == nil {
+		e.tuned = map[string][]string{}
+	}
+	e.tuned[section] = settings[best]
 	return slices.Clone(settings[best]), nil
 }
