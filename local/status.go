@@ -27,7 +27,8 @@ type report struct {
 	pools  []v1alpha1.SandboxPool
 	envs   []v1alpha1.SandboxEnv
 	leases []coordinationv1.Lease
-	apiErr error // why pools, envs and leases are not known
+	apiErr error             // why pools, envs and leases are not known
+	fast   map[string]string // what askFastPath says, by gateway
 	now    time.Time
 }
 
@@ -46,7 +47,7 @@ func Status(ctx context.Context, stateDir string, out io.Writer) error {
 	if r.Running, err = s.askRunning(ctx); err != nil {
 		return fmt.Errorf("`sandlane up` (pid %d) does not answer: %w", pid, err)
 	}
-	r.apiErr = s.readCluster(ctx, &r)
+	r.apiErr, r.fast = s.readCluster(ctx, &r), fastPaths(ctx, r.Gateways)
 	if err := r.write(out); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
@@ -145,15 +146,15 @@ func (r *report) write(out io.Writer) error {
 		fmt.Fprintf(w, "%s/%s\t%s\t%d\t%d\t%d\n", p.Namespace, p.Name, p.Status.Phase, p.Spec.Replicas, p.Status.Idle, p.Status.Running)
 	}
 	r.writeEnvs(w)
-	fmt.Fprintln(w, "\nGATEWAY\tURL\tLEASE RENEWED")
+	fmt.Fprintln(w, "\nGATEWAY\tURL\tFAST PATH\tLEASE RENEWED")
 	for _, l := range r.leases {
-		url := "-"
+		url, fast := "-", "-"
 		for _, g := range r.Gateways {
 			if g.Name == l.Name {
-				url = g.URL
+				url, fast = g.URL, r.fast[g.Name]
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s ago\n", l.Name, url, short(r.leaseAge(l)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s ago\n", l.Name, url, fast, short(r.leaseAge(l)))
 	}
 	return w.Flush()
 }

@@ -1,10 +1,14 @@
 package local
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -30,5 +34,38 @@ func TestStatusShowsEnvs(t *testing.T) {
 	}
 	if got := strings.Join(r.wrong(), "; "); !strings.Contains(got, "the env ns/bad: member m: not on a Sunday") || strings.Contains(got, "good") {
 		t.Errorf("wrong: %q", got)
+	}
+}
+
+// Each gateway's line says whether its Envoy answers hits by itself.
+func TestStatusShowsTheFastPath(t *testing.T) {
+	r := report{now: time.Now()}
+	for name, metrics := range map[string]string{
+		"on":      "# TYPE sandlane_fastpath_trusted gauge\nsandlane_fastpath_trusted 1\n",
+		"waiting": "sandlane_fastpath_trusted 0\n",
+		"off":     "sandlane_lease_valid 1\n",
+		"?":       "",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if metrics == "" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = io.WriteString(w, metrics)
+		}))
+		t.Cleanup(server.Close)
+		gateway := "gateway-" + name
+		r.Gateways = append(r.Gateways, GatewayInfo{Name: gateway, URL: "http://" + name, MetricsURL: server.URL})
+		r.leases = append(r.leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: gateway, CreationTimestamp: metav1.NewTime(r.now)}})
+	}
+	r.fast = fastPaths(t.Context(), r.Gateways)
+	var out strings.Builder
+	if err := r.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{"GATEWAY URL FAST PATH LEASE RENEWED", "http://on on 0s", "http://waiting waiting 0s", "http://off off 0s", "http://? ? 0s"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the status lacks %q:\n%s", want, out.String())
+		}
 	}
 }
