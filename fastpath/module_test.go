@@ -54,6 +54,17 @@ func TestGarbageInTheRoutes(t *testing.T) {
 	t.Logf("%s", out)
 }
 
+// Whenever the gateway takes a route or trust away and its wait for the worker is over,
+// the flight answers nothing any more: at each step of a flight, with its stores as late
+// as a processor may show them.
+func TestOrderOfAFlight(t *testing.T) {
+	out, err := exec.Command(cmodule.Order(t)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
 // Flights against removals and waits in earnest. It can find a missing fence only where
 // two processors run at once.
 func TestTorture(t *testing.T) {

@@ -159,6 +159,12 @@ func (p *Process) Ask(t testing.TB, headers ...string) map[string]string {
 	return p.Answer(t)
 }
 
+// Order compiles the program that tries each order of a flight and the gateway's steps.
+func Order(t testing.TB) string {
+	t.Helper()
+	return compile(t, "check/order.c", "order")
+}
+
 // Module compiles the module itself, as hack/fastpath.sh does, for a real Envoy.
 func Module(t testing.TB) string {
 	t.Helper()
