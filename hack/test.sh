@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the parts of the tests that it is given: unit, e2e, e2b, storm, chaos,
-# mutants, bench-once; make's targets call it. It says first what this machine
+# fastpath, mutants, bench-once; make's targets call it. It says first what this machine
 # lacks, then finds or builds the binaries that the tests talk to (etcd,
 # kube-apiserver, kubectl, kube-controller-manager, Envoy), and closes with the ten
 # slowest tests.
@@ -21,10 +21,10 @@ elif [[ "$(go env GOVERSION)" =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] < 26)); 
 fi
 has git || missing+=("git")
 has make || missing+=("make")
-if { wants e2e || wants e2b || wants storm || wants chaos; } && ((EUID != 0)); then
+if { wants e2e || wants e2b || wants storm || wants chaos || wants fastpath; } && ((EUID != 0)); then
 	missing+=("root, for the end-to-end tests: they make network namespaces (\`make unit\` needs none)")
 fi
-if wants e2b || wants storm; then
+if wants e2b || wants storm || wants fastpath; then
 	python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
 		missing+=("python3 3.11 or newer with venv, for E2B's Python SDK")
 	node -e 'const [a, b, c] = process.versions.node.split(".").map(Number); process.exit(a >= 22 || (a === 20 && (b > 18 || (b === 18 && c >= 1))) ? 0 : 1)' 2>/dev/null ||
@@ -61,6 +61,7 @@ done <<<"$prepared"
 : "${KUBEBUILDER_ASSETS:?sandlane prepare did not name it}" "${ENVOY_BIN:?sandlane prepare did not name it}"
 
 status=0
+module=local/helpers/bin/fastpath.so # of the fast path, if it could be built
 : "${GOTESTSUM:?it is set by make: run make test}"
 events=$(mktemp -d)
 declare -A lanes=()
@@ -99,11 +100,14 @@ await() {
 # images are the tests of the images, which compile the images' programs.
 images() { cd hack/image && go vet ./... && tests -shuffle=on -timeout 15m ./...; }
 
-# whole are the tests of the running product: users' requests, and half a minute of
-# what `make chaos` does for ten.
+# whole are the tests of the running product: users' requests, half a minute of what
+# `make chaos` does for ten, and as many hits as fit seconds, answered inside Envoy.
 whole() {
 	FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
+	if [[ -f "$module" ]]; then
+		SANDLANE_FAST_PATH=auto SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
+	fi
 }
 
 # sdks are those with E2B's SDKs.
@@ -150,7 +154,22 @@ if wants chaos; then
 	go vet -tags failpoints ./failpoint/... ./checkpoint || status=1
 	tests -tags failpoints -count=1 -shuffle=on ./failpoint/... ./checkpoint
 	make --no-print-directory build-failpoints
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOfChaos$' ./test/chaos/...
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOf(Chaos|Hits)$' ./test/chaos/...
+fi
+# The whole product once more, with hits answered inside Envoy, and the module under
+# sanitizers with as many inputs as its rules ask for.
+if wants fastpath; then
+	if [[ -f "$module" ]]; then
+		SANDLANE_FUZZ=full FORMAT=standard-verbose tests -count=1 -timeout 60m -run '^(TestGarbageInTheRoutes|TestTorture|TestModuleSeesTheSameTarget)$' ./fastpath ./extproc
+		export SANDLANE_FAST_PATH=auto
+		FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
+		FORMAT=standard-verbose tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
+		make --no-print-directory build-failpoints
+		SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOf(Chaos|Hits)$' ./test/chaos/...
+		unset SANDLANE_FAST_PATH
+	else
+		echo "test: note: no module was built, for want of a C compiler: the fast path was not tested" >&2
+	fi
 fi
 if wants mutants; then
 	go run ./test/mutants || status=1

@@ -56,6 +56,9 @@ func run(m *testing.M) int {
 	defer record.Stop()
 	return stack.Main(m, func(s *stack.Stack) error {
 		shared = s
+		if err := closeDefaultPool(context.Background(), s); err != nil {
+			return err
+		}
 		return record.Start(context.Background(), s.Client)
 	}, "--isolation", "full", "--gateways", "3", "--pool-size", "0", "--idle-timeout", "0",
 		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String(),

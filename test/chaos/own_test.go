@@ -39,6 +39,9 @@ func stackOf(t *testing.T, gateways int) (*stack.Stack, *history.Recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := closeDefaultPool(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
 	r := history.NewRecorder()
 	if err := r.Start(context.WithoutCancel(t.Context()), own.Client); err != nil {
 		t.Fatal(err)

@@ -55,5 +55,28 @@ func run(m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	if code = m.Run(); code == 0 && shared.FastPath {
+		code = fastPathShare()
+	}
+	return code
+}
+
+// leastShare is the share of SDKs' hits that Envoy must have answered by itself.
+const leastShare = 0.9
+
+// fastPathShare says how many of the hits of all tests Envoy answered by itself.
+func fastPathShare() (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	inEnvoy, all, err := shared.FastPathShare(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Printf("Envoy answered %.0f of %.0f hits by itself: %.3f\n", inEnvoy, all, inEnvoy/all)
+	if inEnvoy < leastShare*all {
+		fmt.Fprintf(os.Stderr, "that is too little: want %g\n", leastShare)
+		return 1
+	}
+	return 0
 }

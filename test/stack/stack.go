@@ -26,6 +26,10 @@ import (
 // binary under test. Without it the checkout's bin/sandlane is used.
 const BinaryEnv = "SANDLANE_BIN"
 
+// FastPathEnv names the environment variable whose value stacks are started with as
+// --fast-path; without it they have up's default.
+const FastPathEnv = "SANDLANE_FAST_PATH"
+
 // UpFile is what `sandlane up` writes to up.json.
 type UpFile struct {
 	GatewayURL  string         `json:"gatewayURL"`
@@ -54,6 +58,8 @@ type Stack struct {
 	Bin, State string
 	// Up is up.json as it was when the stack started.
 	Up UpFile
+	// FastPath: Envoy answers hits by itself, or will from its first request on.
+	FastPath bool
 	// Config and Client reach the API server as an administrator, without a
 	// client-side rate limit.
 	Config *rest.Config
@@ -96,11 +102,22 @@ func Start(ctx context.Context, state string, args ...string) (*Stack, error) {
 	if err := attend(s); err != nil {
 		return s, err
 	}
-	if out, err := s.Run(ctx, append([]string{"up", "-d", "--port", "0"}, args...)...); err != nil {
+	mode := os.Getenv(FastPathEnv)
+	if mode != "" {
+		args = append([]string{"--fast-path", mode}, args...)
+	}
+	out, err := s.Run(ctx, append([]string{"up", "-d", "--port", "0"}, args...)...)
+	if err != nil {
 		return s, fmt.Errorf("sandlane up: %w\n%s", err, out)
 	}
 	if err := s.Reload(); err != nil {
 		return s, err
+	}
+	if s.FastPath, err = s.hasFastPath(ctx); err != nil {
+		return s, err
+	}
+	if mode == "auto" && !s.FastPath {
+		return s, fmt.Errorf("%s asks for the fast path, and it is off:\n%s", FastPathEnv, out)
 	}
 	s.Config, err = clientcmd.BuildConfigFromFlags("", s.Up.Kubeconfig)
 	if err != nil {

@@ -1,0 +1,281 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/test/history"
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+const (
+	hitSlots   = 12
+	hitClients = 8 // of each gateway
+	hitEvery   = 5 * time.Millisecond
+)
+
+// hitsWanted is what a run of hits must have done at least.
+type hitsWanted struct {
+	answers int           // of pods
+	ends    int           // of sandboxes, whose addresses serve others at once
+	faults  int           // of each kind
+	limit   time.Duration // on a busy machine
+}
+
+// As many hits as the machine gives, for sandboxes that come and go, while gateways and
+// Envoys are killed, stopped and cut off. No answer comes from another sandbox's pod,
+// whether Envoy asks its gateway or answers by itself.
+func TestSecondsOfHits(t *testing.T) {
+	hits(t, hitsWanted{answers: 15_000, ends: 20, faults: 1, limit: 3 * time.Minute}, [][]string{{killed, envoyStopped}, {stopped, envoyKilled}})
+}
+
+// TestAMillionHits is the one of `make chaos`.
+func TestAMillionHits(t *testing.T) {
+	hits(t, hitsWanted{answers: 1_000_000, ends: 300, faults: 6, limit: 25 * time.Minute}, [][]string{
+		{killed, envoyKilled, stopped, envoyStopped, cutAPI}, {stoppedLong, envoyKilled, cutBothLong, killed, cutKilled, envoyStopped},
+	})
+}
+
+func hits(t *testing.T, want hitsWanted, lanes [][]string) {
+	ns := shared.Namespace(t)
+	shared.Pool(t, ns, "pool", hitSlots, stack.WithIdleTimeout(0))
+	folders, err := tableFolders(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := hitsInEnvoy(folders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), want.limit)
+	defer cancel()
+	r := &hitRun{t: t, ctx: ctx, ns: ns, last: map[seen]history.Answer{}, refused: map[string]int{}}
+	slots := make([]*hitSlot, hitSlots)
+	load, enough := context.WithCancel(ctx)
+	defer enough()
+	var lives, clients sync.WaitGroup
+	for i := range slots {
+		slots[i] = &hitSlot{run: r, prefix: fmt.Sprintf("%s-hit-%d", ns, i)}
+		lives.Go(func() { slots[i].live(load) })
+	}
+	for _, g := range shared.Up.Gateways {
+		for i := range hitClients {
+			rng := rand.New(rand.NewPCG(uint64(i), uint64(time.Now().UnixNano())))
+			clients.Go(func() { r.ask(load, g, slots, rng) })
+		}
+	}
+	reused, began := record.Reused(), time.Now()
+	done := r.harm(lanes, func(faults int) bool {
+		answers, ends := r.counts()
+		return answers >= want.answers && ends >= want.ends && faults >= want.faults
+	})
+	took := time.Since(began)
+	r.restored()
+	enough()
+	lives.Wait()
+	clients.Wait()
+	after, err := hitsInEnvoy(folders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := r.judge()
+	answers, ends := r.counts()
+	t.Logf("%d answers of pods in %v, %d of them without asking a gateway, %d wrong; %d sandboxes ended, %d addresses used again; refused: %s; faults: %s",
+		answers, took.Round(time.Second), after-before, wrong, ends, record.Reused()-reused, counts(r.refused), counts(done))
+	if answers < want.answers || ends < want.ends {
+		t.Errorf("that is too little: want %d answers and %d ends", want.answers, want.ends)
+	}
+	for _, lane := range lanes {
+		for _, kind := range lane {
+			if done[kind] < want.faults {
+				t.Errorf("that is too little: %s %d times, want %d", kind, done[kind], want.faults)
+			}
+		}
+	}
+	if shared.FastPath && after-before < uint64(answers)/2 {
+		t.Errorf("that is too little: Envoy answered %d of %d requests by itself", after-before, answers)
+	}
+}
+
+// seen is what answers have in common of which the latest is the one to judge.
+type seen struct{ id, gateway, pod, process string }
+
+// hitRun is one run.
+type hitRun struct {
+	t   *testing.T
+	ctx context.Context
+	ns  string
+
+	mu      sync.Mutex
+	last    map[seen]history.Answer
+	answers int
+	ends    int
+	refused map[string]int // by status, or what broke
+}
+
+func (r *hitRun) counts() (answers, ends int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answers, r.ends
+}
+
+// ask is one client: it asks a gateway's Envoy for one sandbox after the other. The
+// connection ends with its Envoy, and a request that was sent then has no answer.
+func (r *hitRun) ask(ctx context.Context, g stack.Gateway, slots []*hitSlot, rng *rand.Rand) {
+	tick := time.NewTicker(hitEvery)
+	defer tick.Stop()
+	s := newSteady("", 0, g, "")
+	s.want = nil // the judge looks at the pod
+	defer s.hangUp()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		slot := slots[rng.IntN(len(slots))]
+		id := slot.current()
+		if id == "" {
+			continue
+		}
+		s.request = fmt.Appendf(s.request[:0], "GET / HTTP/1.1\r\nHost: %s\r\nX-Sandbox-Id: %s\r\nX-Sandbox-Port: 8000\r\n\r\n", s.address, id)
+		begin := time.Now()
+		status, err := s.ask()
+		if ctx.Err() != nil {
+			return
+		}
+		pod, process := field(s.body.Bytes(), "podUID"), field(s.body.Bytes(), "process")
+		r.mu.Lock()
+		switch {
+		case status == 0:
+			r.refused["no answer"]++
+		case err != nil || pod == "":
+			r.refused[fmt.Sprint(status)]++
+		default:
+			r.answers++
+			key := seen{id, g.Name, pod, process}
+			if begin.After(r.last[key].Begin) {
+				r.last[key] = history.Answer{ID: id, Gateway: g.Name, PodUID: pod, Process: process, Begin: begin, End: time.Now()}
+			}
+			slot.served()
+		}
+		r.mu.Unlock()
+	}
+}
+
+// field finds a text of the echo server's answer.
+func field(body []byte, name string) string {
+	_, rest, _ := bytes.Cut(body, []byte(`"`+name+`":"`))
+	text, _, found := bytes.Cut(rest, []byte(`"`))
+	if !found {
+		return ""
+	}
+	return string(text)
+}
+
+// judge wants each answer to come from a pod that its sandbox had when it was asked.
+func (r *hitRun) judge() (wrong int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	deadline := time.Now().Add(10 * time.Second)
+	for _, a := range r.last {
+		err := record.Judge(a)
+		for err != nil && strings.Contains(err.Error(), "no sandbox") && time.Now().Before(deadline) {
+			_ = wait(r.ctx, 50*time.Millisecond) // the record may be late
+			err = record.Judge(a)
+		}
+		if err == nil {
+			continue
+		}
+		if wrong++; wrong <= 10 {
+			r.t.Error(err)
+		}
+	}
+	for _, line := range record.Trouble() {
+		r.t.Error(line)
+	}
+	return wrong
+}
+
+// hitSlot is a place where one sandbox follows the other.
+type hitSlot struct {
+	run    *hitRun
+	prefix string
+
+	mu      sync.Mutex
+	id      string // empty: none that may be asked for
+	answers int
+}
+
+func (s *hitSlot) current() string { s.mu.Lock(); defer s.mu.Unlock(); return s.id }
+
+func (s *hitSlot) served() { s.mu.Lock(); defer s.mu.Unlock(); s.answers++ }
+
+// live makes sandboxes, has them asked for, and ends them while they are.
+func (s *hitSlot) live(ctx context.Context) {
+	rng := rand.New(rand.NewPCG(uint64(len(s.prefix)), uint64(time.Now().UnixNano())))
+	for n := 0; ; n++ {
+		id := fmt.Sprintf("%s-%d", s.prefix, n)
+		if s.make(ctx, id) != nil {
+			return
+		}
+		s.mu.Lock()
+		s.id, s.answers = id, 0
+		s.mu.Unlock()
+		if wait(ctx, between(rng, 2*time.Second, 6*time.Second)) != nil {
+			return
+		}
+		var err error
+		if deleted := rng.IntN(3) == 0; deleted {
+			err = shared.Client.Delete(ctx, &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id}})
+		} else {
+			err = ending.EndSandbox(ctx, shared.Client, id, v1alpha1.EndReleased, "the next one comes")
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				s.run.t.Errorf("end %s: %v", id, err)
+			}
+			return
+		}
+		s.run.mu.Lock()
+		s.run.ends++
+		s.run.mu.Unlock()
+		if wait(ctx, time.Second) != nil { // it is asked for still, and its pod goes
+			return
+		}
+	}
+}
+
+// make sends the first request, by any gateway that serves.
+func (s *hitSlot) make(ctx context.Context, id string) error {
+	gateways := shared.Up.Gateways
+	from := rand.IntN(len(gateways))
+	try := 0
+	return until(ctx, id+" to have a pod", func() error {
+		g := gateways[(from+try)%len(gateways)]
+		try++
+		asking, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		req, err := stack.Request{ID: id, Pool: s.run.ns + "/pool"}.Build(asking, g.URL)
+		if err != nil {
+			return err
+		}
+		req.Close = true
+		a, err := stack.Send(nil, req)
+		if err == nil && a.Echo == nil {
+			err = errors.New(a.String())
+		}
+		return err
+	})
+}
