@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,7 +56,11 @@ chart runs this before an installation and every day.`,
 // inCluster returns a client that reads live, of a kubeconfig or of the pod that
 // this runs in.
 func inCluster(kubeconfig string) (client.Client, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config := rest.InClusterConfig
+	if kubeconfig != "" {
+		config = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
+	}
+	cfg, err := config()
 	if err != nil {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}

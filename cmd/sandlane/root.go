@@ -30,6 +30,7 @@ var commands = []func() *cobra.Command{
 	newPrepare,
 	newEnvoyConfig,
 	newControlCerts,
+	newCheck,
 	newUninstall,
 	newNetworkPolicies,
 	newNode,

@@ -3,6 +3,7 @@ package helm
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ func TestChart(t *testing.T) {
 		{"static checks", c.static},
 		{"install", c.install},
 		{"team", c.team},
+		{"helm test", c.helmTest},
 		{"SDK", func(t *testing.T) { c.sdk(t, python) }},
 		{"first request", func(t *testing.T) { c.firstRequest(t) }},
 		{"metrics", c.metrics},
@@ -58,9 +60,10 @@ func (c *cluster) install(t *testing.T) {
 // team installs the tenants' chart with pools, a key made beside the cluster, and
 // limits. Each pool gets its warm pods, by their real readiness probes.
 func (c *cluster) team(t *testing.T) {
-	keys := filepath.Join(t.TempDir(), "keys.yaml")
-	said := c.run(t, "sh", "-c", `exec "$0" apikey values 2>&1 >"$1"`, c.sandlane, keys)
-	c.key, _, _ = strings.Cut(said, "\n")
+	dir := t.TempDir()
+	keys, said := filepath.Join(dir, "keys.yaml"), filepath.Join(dir, "said")
+	c.run(t, "sh", "-c", `exec "$0" apikey values >"$1" 2>"$2"`, c.sandlane, keys, said)
+	c.key, _, _ = strings.Cut(text(t, said), "\n")
 	for _, set := range []string{"pools.Base.replicas=1", "pools.base.maxPods=1", "keys[0].id=1", "pool=x"} {
 		if _, err := c.Run(t.Context(), "helm", "template", "team", c.chart+"-tenant", "--set", set); err == nil {
 			t.Errorf("--set %s is taken", set)
@@ -78,26 +81,68 @@ func (c *cluster) gateway(t *testing.T) string {
 	return "http://" + c.kubectl(t, "-n", system, "get", "service", "sandlane", "-o", "jsonpath={.spec.clusterIP}")
 }
 
+// helmTest: the chart's own test passes with a good key, fails with another, and
+// leaves nothing.
+func (c *cluster) helmTest(t *testing.T) {
+	wrong := filepath.Join(t.TempDir(), "wrong")
+	if err := os.WriteFile(wrong, []byte("e2b_0000000000000000000000000000000000000000"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		key    string
+		passes bool
+		want   []string
+	}{
+		{wrong, false, []string{"2 gateways, and their Service", "a sandbox of the REST API: make it of template base: answered with 401"}},
+		{c.keyFile(t), true, []string{"2 gateways, and their Service", "a sandbox of template base was made", "a first request made a sandbox of pool default/echo"}},
+	} {
+		c.kubectl(t, "-n", system, "create", "secret", "generic", "check", "--from-file=api-key="+tc.key)
+		out := c.run(t, "sh", "-c", `helm test sandlane -n "$0" --timeout 120s 2>&1; echo "exit $?"`, system)
+		if strings.HasSuffix(out, "exit 0") != tc.passes {
+			t.Errorf("passes %t, and helm test says\n%s", tc.passes, out)
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("helm test does not say %q:\n%s", want, out)
+			}
+		}
+		c.kubectl(t, "-n", system, "delete", "secret", "check")
+		c.eventually(t, func(out string) bool { return out == "" }, "kubectl", "-n", system, "get", "jobs,pods,serviceaccounts,roles,rolebindings",
+			"-o", `jsonpath={.items[?(@.metadata.name=="sandlane-check")].metadata.name}{.items[?(@.metadata.labels.app=="sandlane-check")].metadata.name}`)
+	}
+}
+
 // sdk runs the first program of a user of E2B's SDK.
 func (c *cluster) sdk(t *testing.T, python string) { c.python(t, python, "sdk.py") }
+
+// keyFile is a file with the API key: a step that fails logs its commands, and what
+// they printed.
+func (c *cluster) keyFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(c.key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
 
 // python runs a program of testdata that uses the SDK.
 func (c *cluster) python(t *testing.T, python, program string) {
 	t.Helper()
-	url := c.gateway(t)
-	out := c.run(t, "env", "E2B_API_KEY="+c.key, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, python, testdata(t, program))
+	out := c.run(t, "sh", "-c", `export E2B_API_KEY="$(cat "$0")" E2B_API_URL="$1" E2B_SANDBOX_URL="$1"; exec "$2" "$3"`,
+		c.keyFile(t), c.gateway(t), python, testdata(t, program))
 	if !strings.Contains(out, "passed") {
 		t.Errorf("the SDK's program printed %q", out)
 	}
 }
 
 // process asks a sandbox that its first request makes, and returns which process
-// answers.
-func (c *cluster) process(t *testing.T, id string) string {
+// answers. More are further arguments of curl.
+func (c *cluster) process(t *testing.T, id string, more ...string) string {
 	t.Helper()
 	const mark = `"process":"`
-	out := c.eventually(t, func(out string) bool { return strings.Contains(out, mark) }, "curl", "-fsS", "--max-time", "30",
-		"-H", "X-Sandbox-Id: "+id, "-H", "X-Sandbox-Port: 8000", c.gateway(t)+"/hello")
+	args := append([]string{"-fsS", "--max-time", "30", "-H", "X-Sandbox-Id: " + id, "-H", "X-Sandbox-Port: 8000", c.gateway(t) + "/hello"}, more...)
+	out := c.eventually(t, func(out string) bool { return strings.Contains(out, mark) }, "curl", args...)
 	_, after, _ := strings.Cut(out, mark)
 	process, _, _ := strings.Cut(after, `"`)
 	return process

@@ -27,6 +27,8 @@ var refused = []struct{ set, want string }{
 	{"httpRoute.enabled=true,gateway.domain=x.example", "httpRoute.parentRefs must name a Gateway"},
 	{"certificate.enabled=true,gateway.domain=x.example", "certificate.issuerRef.name must name an issuer"},
 	{"gateway.autoscaling.enabled=true,gateway.autoscaling.minReplicas=11", "minReplicas must be at most maxReplicas"},
+	{"tests.firstRequest.path=hello", "firstRequest/path"},
+	{"tests.template=base", "tests.apiKeySecret must name a Secret"},
 	{"gateway.drainDelaySeconds=400", "drainDelaySeconds must be at most drainGraceSeconds"},
 }
 

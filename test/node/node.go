@@ -30,7 +30,7 @@ const (
 
 	prefix = "sandlane-node-"
 	// bootTimeout is for machines that are busy with other tests.
-	bootTimeout = 2 * time.Minute
+	bootTimeout = 5 * time.Minute
 )
 
 // Options of Start.
