@@ -14,13 +14,14 @@ import (
 
 // place is what authorisation looks at of a sandbox that exists.
 type place struct {
-	namespace, pool  string
-	private, guarded bool
-	tokenUID         *types.UID
+	// env is empty for one without, and for all that are in the cache.
+	namespace, env, pool string
+	private, guarded     bool
+	tokenUID             *types.UID
 }
 
 func placeOf(r *Resolution) place {
-	return place{r.Namespace, r.Pool, r.Private, r.Guarded, &r.UID}
+	return place{r.Namespace, r.Env, r.Pool, r.Private, r.Guarded, &r.UID}
 }
 
 // admit says whether the request may reach an existing sandbox: it names no pool
@@ -64,7 +65,7 @@ func (s *Server) admit(c *call, at place) error {
 	if keyed || isGenerated(c.target.ID) {
 		return nil
 	}
-	switch s.o.Pools.Reach(at.namespace, at.pool) {
+	switch s.reach(at) {
 	case v1alpha1.ReachPublic:
 		return nil
 	case v1alpha1.ReachToken:
@@ -75,6 +76,14 @@ func (s *Server) admit(c *call, at place) error {
 	default:
 		return ErrBadKey
 	}
+}
+
+// reach says what requests for a sandbox that was made by name must show.
+func (s *Server) reach(at place) v1alpha1.FirstRequestReach {
+	if at.env != "" {
+		return s.o.Pools.ReachOfEnv(at.namespace, at.env, at.pool)
+	}
+	return s.o.Pools.Reach(at.namespace, at.pool)
 }
 
 // hasToken reports whether the request carries the traffic token of the sandbox with
@@ -104,7 +113,7 @@ func (s *Server) mayResume(c *call, res Resolution) error {
 	if err := s.admit(c, placeOf(&res)); err != nil {
 		return err
 	}
-	access, ok := s.access(origin{types.NamespacedName{Namespace: res.Namespace, Name: cmp.Or(res.Env, res.Pool)}, res.Env != ""})
+	access, ok := s.access(origin{NamespacedName: types.NamespacedName{Namespace: res.Namespace, Name: cmp.Or(res.Env, res.Pool)}, env: res.Env != ""})
 	if !ok {
 		return ErrPoolNotFound
 	}
@@ -141,6 +150,9 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 	if !ok {
 		return none, &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: fmt.Sprintf("%s was not found", from)}
 	}
+	if from.member != "" && !s.o.Pools.Member(from.Namespace, from.Name, from.member) {
+		return none, errEnvAndPool
+	}
 	r := ActivationRequest{ID: c.target.ID, Namespace: from.Namespace, Pool: from.Name, New: true}
 	mayMake := s.o.Pools.MayMake
 	if from.env {
@@ -164,6 +176,8 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 type origin struct {
 	types.NamespacedName
 	env bool
+	// member is a pool that must be one of the env's; empty for none.
+	member string
 }
 
 // String says which, for clients.
@@ -192,7 +206,8 @@ func forbidsFirstRequest(from origin) error {
 
 // wanted is what a new sandbox is to come from: the env that the request names, the
 // pool that it names, else the gateway's default. One that names both must name a
-// member of the env, and may get any.
+// member of the env, and may get any. Whether it does is told only to those who may make a
+// sandbox of the env.
 func (s *Server) wanted(c *call) (origin, error) {
 	h := &c.headers
 	if c.target.Form == FormHost || h.Env.Count == 0 && h.Pool.Count == 0 {
@@ -211,10 +226,10 @@ func (s *Server) wanted(c *call) (origin, error) {
 	if env, err = s.named(c, h.Env, errEnvName); err != nil {
 		return origin{}, err
 	}
-	if h.Pool.Count > 0 && (pool.Namespace != env.Namespace || !s.o.Pools.Member(env.Namespace, env.Name, pool.Name)) {
+	if h.Pool.Count > 0 && pool.Namespace != env.Namespace {
 		return origin{}, errEnvAndPool
 	}
-	return origin{env, true}, nil
+	return origin{env, true, pool.Name}, nil
 }
 
 // named is what a header names. A name without a namespace means the key's namespace,

@@ -68,6 +68,10 @@ func TestFirstRequestRules(t *testing.T) {
 		{name: "env and its member", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "default/echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
 		{name: "env and another pool", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "other"), status: 400, message: "X-Sandbox-Env and X-Sandbox-Pool disagree"},
 		{name: "env and a pool of another namespace", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "team/echo"), status: 400, message: "disagree"},
+		{name: "env that asks for a key, and its member", headers: named("new", "x-sandbox-env", "team/env-keyed", "x-sandbox-pool", "team/keyed"), status: 401, message: "API key"},
+		{name: "env that asks for a key, and another pool", headers: named("new", "x-sandbox-env", "team/env-keyed", "x-sandbox-pool", "team/other"), status: 401, message: "API key"},
+		{name: "env, a key, and another pool", headers: named("new", "x-sandbox-env", "team/env-keyed", "x-sandbox-pool", "team/other", "x-sandbox-api-key", "key-team"), status: 400, message: "disagree"},
+		{name: "env, a key of another namespace, and another pool", headers: named("new", "x-sandbox-env", "team/env-keyed", "x-sandbox-pool", "team/other", "x-sandbox-api-key", "key-other"), status: 403, message: "Env team/env-keyed"},
 		{name: "unknown env", headers: named("new", "x-sandbox-env", "env-nope"), status: 401, message: "API key"},
 		{name: "unknown env, key", headers: named("new", "x-sandbox-env", "team/env-nope", "x-sandbox-api-key", "key-team"), status: 404, message: "Env team/env-nope was not found"},
 		{name: "env of another namespace than the key", headers: named("new", "x-sandbox-env", "team/env-keyed", "x-sandbox-api-key", "key-other"), status: 403, message: "Env team/env-keyed"},
@@ -141,6 +145,10 @@ func TestResumeRules(t *testing.T) {
 		{"pool gone", Resolution{Namespace: "team", Pool: "gone"}, append(host("a"), "x-sandbox-api-key", "key-team"), 404},
 		{"pool gone, key missing", Resolution{Namespace: "team", Pool: "gone"}, host("a"), 401},
 		{"reach by token, claim by key", Resolution{Namespace: "team", Pool: "token"}, append(host("a"), "e2b-traffic-access-token", "token-a-"), 401},
+		{"pool gone, its env is public", Resolution{Namespace: "default", Env: "env-echo", Pool: "gone"}, host("a"), 0},
+		{"pool gone, its env asks for a key", Resolution{Namespace: "team", Env: "env-keyed", Pool: "gone"}, host("a"), 401},
+		{"pool and env gone", Resolution{Namespace: "default", Env: "env-gone", Pool: "gone"}, host("a"), 401},
+		{"of an env, never had a pool", Resolution{Namespace: "default", Env: "env-echo"}, host("a"), 0},
 		{"pool of another namespace", Resolution{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "team/echo"), 502},
 		{"another pool of the namespace", Resolution{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "default/other"), 0},
 		{"private, no token", Resolution{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, host("a"), 403},
@@ -154,7 +162,11 @@ func TestResumeRules(t *testing.T) {
 			f.resolver.setIndex("a", tt.res)
 			f.act.do = func(_ context.Context, r ActivationRequest) error {
 				route := testRoute(r.ID)
-				route.Pool, route.Private, route.TokenUID = routecache.PoolOf(tt.res.Namespace, tt.res.Pool), tt.res.Private, &tt.res.UID
+				pool := tt.res.Pool
+				if tt.res.Env != "" {
+					pool = strings.TrimPrefix(tt.res.Env, "env-") // a member that is there
+				}
+				route.Pool, route.Private, route.TokenUID = routecache.PoolOf(tt.res.Namespace, pool), tt.res.Private, &tt.res.UID
 				f.put(t, route)
 				return nil
 			}

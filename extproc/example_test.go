@@ -51,19 +51,20 @@ func (*gateway) Verify(context.Context, string) (extproc.KeyOwner, error) {
 func (*gateway) Pool(_, _ string) (v1alpha1.FirstRequestAccess, bool) {
 	return v1alpha1.AccessPublic, true
 }
-func (*gateway) Env(_, _ string) (v1alpha1.FirstRequestAccess, bool) { return "", false }
-func (*gateway) Member(_, _, _ string) bool                          { return false }
-func (*gateway) MayMakeOf(_, _, _ string) bool                       { return false }
-func (*gateway) Reach(_, _ string) v1alpha1.FirstRequestReach        { return v1alpha1.ReachPublic }
-func (*gateway) MayMake(_, _, _ string) bool                         { return true }
-func (*gateway) ValidEnvd(string, types.UID, string) bool            { return false }
-func (*gateway) ValidTraffic(string, types.UID, string) bool         { return false }
-func (*gateway) Held() bool                                          { return true }
-func (*gateway) Await(context.Context, string, string) error         { return nil }
-func (*gateway) Park(string) func()                                  { return func() {} }
-func (*gateway) Resolving(string) func()                             { return func() {} }
-func (g *gateway) Stamp(string, string) *routecache.Stamp            { return &g.stamp }
-func (*gateway) StreamEnded(string, string, time.Time)               {}
+func (*gateway) Env(_, _ string) (v1alpha1.FirstRequestAccess, bool)  { return "", false }
+func (*gateway) Member(_, _, _ string) bool                           { return false }
+func (*gateway) MayMakeOf(_, _, _ string) bool                        { return false }
+func (*gateway) Reach(_, _ string) v1alpha1.FirstRequestReach         { return v1alpha1.ReachPublic }
+func (*gateway) ReachOfEnv(_, _, _ string) v1alpha1.FirstRequestReach { return v1alpha1.ReachPublic }
+func (*gateway) MayMake(_, _, _ string) bool                          { return true }
+func (*gateway) ValidEnvd(string, types.UID, string) bool             { return false }
+func (*gateway) ValidTraffic(string, types.UID, string) bool          { return false }
+func (*gateway) Held() bool                                           { return true }
+func (*gateway) Await(context.Context, string, string) error          { return nil }
+func (*gateway) Park(string) func()                                   { return func() {} }
+func (*gateway) Resolving(string) func()                              { return func() {} }
+func (g *gateway) Stamp(string, string) *routecache.Stamp             { return &g.stamp }
+func (*gateway) StreamEnded(string, string, time.Time)                {}
 
 // Envoy asks where a request goes, and is told the pod's address in metadata.
 func Example() {

@@ -42,6 +42,13 @@ func (p fakePools) Reach(ns, name string) v1alpha1.FirstRequestReach {
 	return v1alpha1.ReachOf(&v1alpha1.SandboxPoolSpec{FirstRequest: p[ns+"/"+name]})
 }
 
+func (p fakePools) ReachOfEnv(ns, env, pool string) v1alpha1.FirstRequestReach {
+	if _, ok := p[ns+"/"+pool]; ok {
+		return p.Reach(ns, pool)
+	}
+	return p.Reach(ns, strings.TrimPrefix(env, "env-"))
+}
+
 func (p fakePools) MayMake(ns, name, id string) bool {
 	for key, f := range p {
 		if f != nil && f.IDPrefix != "" && strings.HasPrefix(id, f.IDPrefix) {

@@ -116,6 +116,9 @@ type Pools interface {
 	// must show; of an unknown pool, the most. It is called on the hot path: it
 	// takes no lock and allocates nothing.
 	Reach(namespace, name string) v1alpha1.FirstRequestReach
+	// ReachOfEnv is Reach for a sandbox that is not in the cache and may have an env,
+	// which says it where the pool is gone.
+	ReachOfEnv(namespace, env, pool string) v1alpha1.FirstRequestReach
 	// MayMake reports whether the pool may make a sandbox of that ID, which
 	// another pool can have reserved.
 	MayMake(namespace, name, id string) bool

@@ -54,5 +54,10 @@ func (p pools) Reach(namespace, name string) v1alpha1.FirstRequestReach {
 	return p.index.Reach(namespace, name)
 }
 
+// ReachOfEnv implements extproc.Pools.
+func (p pools) ReachOfEnv(namespace, env, pool string) v1alpha1.FirstRequestReach {
+	return p.index.ReachOfEnv(namespace, env, pool)
+}
+
 // MayMake implements extproc.Pools.
 func (p pools) MayMake(namespace, name, id string) bool { return p.index.MayMake(namespace, name, id) }

@@ -39,10 +39,23 @@ func (d *sizing) Of(types.NamespacedName) controlplane.Demand {
 	return all
 }
 
+// Waiting is what pools are told of the same.
+func (d *sizing) Waiting(pool types.NamespacedName) (map[uint64]time.Time, bool) {
+	all := d.Of(pool)
+	return all.Waiting, all.Known
+}
+
+func (*sizing) Soon() {}
+
 func (d *sizing) say(created time.Time, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.created, d.known = created, known
+}
+
+// sizedBy has pools and the autoscaler told the same.
+func sizedBy(d *sizing) func(*world) {
+	return func(w *world) { w.options.Sizing, w.options.Demand = d, d }
 }
 
 func seconds(n int) *metav1.Duration {
@@ -80,7 +93,7 @@ func (w *world) awaitReplicas(env string, want int32) {
 // nobody has come for long, and stays while a gateway does not answer.
 func TestAutoscalerFollowsDemand(t *testing.T) {
 	d := &sizing{known: true, created: time.Now()}
-	w := newWorld(t, func(w *world) { w.options.Sizing = d })
+	w := newWorld(t, sizedBy(d))
 	w.env("e", member("a", 1))
 	w.changeEnv("e", autoscaled)
 	for range 8 {
@@ -137,7 +150,7 @@ func TestAutoscalerFollowsDemand(t *testing.T) {
 // TestAutoscalingOff: the env is not written, and since when no pod is idle is noted all
 // the same.
 func TestAutoscalingOff(t *testing.T) {
-	w := newWorld(t, func(w *world) { w.options.Sizing = &sizing{known: true, created: time.Now()} })
+	w := newWorld(t, sizedBy(&sizing{known: true, created: time.Now()}))
 	w.env("e", member("a", 1))
 	w.await("a", v1alpha1.PodIdle, 1)
 	w.changeEnv("e", func(e *v1alpha1.SandboxEnv) { e.Spec.Clusters[0].Members[0].Spec.Replicas = ptr.To[int32](0) })
@@ -170,7 +183,7 @@ func TestApplyLeavesReplicasOut(t *testing.T) {
 // and again.
 func TestMemberThatCannotGrow(t *testing.T) {
 	d := &sizing{known: true, created: time.Now(), waiting: 20}
-	w := newWorld(t, func(w *world) { w.options.Sizing = d })
+	w := newWorld(t, sizedBy(d))
 	w.env("e", v1alpha1.EnvMember{Name: "a", Spec: v1alpha1.EnvMemberSpec{Replicas: ptr.To[int32](1), MaxPods: 1}})
 	w.await("a", v1alpha1.PodIdle, 1)
 	w.changeEnv("e", func(e *v1alpha1.SandboxEnv) {
@@ -195,14 +208,21 @@ func TestMemberThatCannotGrow(t *testing.T) {
 // TestReplicasChangedMeanwhile: a step that was decided on other replicas than the env
 // has is not made, and is noted as one that failed.
 func TestReplicasChangedMeanwhile(t *testing.T) {
-	w := newWorld(t)
+	d := &sizing{known: true, created: time.Now(), waiting: 20}
+	w := newWorld(t, func(w *world) { w.options.Demand = d })
 	w.env("e", member("a", 1))
 	w.awaitMember("e", "local", "a", v1alpha1.MemberActive)
+	kubetest.Eventually(t, soon, "the pool to say what waits", func() error {
+		if p := w.awaitPool("a", "there", func(*v1alpha1.SandboxPool) bool { return true }); p.Status.WaitingClaims != 20 {
+			return fmt.Errorf("%d", p.Status.WaitingClaims)
+		}
+		return nil
+	})
 	w.stop()
 	w.changeEnv("e", autoscaled)
 	stale := w.getEnv("e")
 	w.changeEnv("e", func(e *v1alpha1.SandboxEnv) { e.Spec.Clusters[0].Members[0].Spec.Replicas = ptr.To[int32](7) })
-	r := &autoscaler.Reconciler{LocalClusterID: "local", Demand: &sizing{known: true, created: time.Now(), waiting: 20}}
+	r := &autoscaler.Reconciler{LocalClusterID: "local", Demand: d}
 	r.Client = interceptor.NewClient(w.c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if e, ok := o.(*v1alpha1.SandboxEnv); ok {
@@ -238,7 +258,7 @@ func TestControllerDiesBetweenTheWrites(t *testing.T) {
 	d := &sizing{known: true, created: time.Now(), waiting: 20}
 	fails := errors.New("killed")
 	w := newWorld(t, func(w *world) {
-		w.options.Sizing = d
+		sizedBy(d)(w)
 		w.faults = &interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if _, ok := o.(*v1alpha1.SandboxEnv); ok {
 				<-ctx.Done() // the process ends here
@@ -248,7 +268,7 @@ func TestControllerDiesBetweenTheWrites(t *testing.T) {
 		}}
 	})
 	w.env("e", member("a", 1))
-	w.await("a", v1alpha1.PodIdle, 1)
+	w.awaitMember("e", "local", "a", v1alpha1.MemberActive)
 	w.changeEnv("e", autoscaled)
 	kubetest.Eventually(t, soon, "a step noted", func() error {
 		if a := w.awaitPool("a", "there", func(*v1alpha1.SandboxPool) bool { return true }).Status.AutoScaling; a == nil || a.LastScaleUpTime == nil {

@@ -31,7 +31,9 @@ type ScalingGroup struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Unset means 0, and no bound beyond the members' own.
+	// MinReplicas and MaxReplicas bound the sum of the replicas of the group's members in
+	// each cluster, not over all clusters. Unset means 0, and no bound beyond the members'
+	// own.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MinReplicas *int32 `json:"minReplicas,omitempty"`

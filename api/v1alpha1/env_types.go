@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -47,6 +49,11 @@ type SandboxEnvSpec struct {
 	// Autoscaling sizes the members by demand. Absent means off.
 	// +optional
 	Autoscaling *EnvAutoscaling `json:"autoscaling,omitempty"`
+}
+
+// HasCluster reports whether the env has an entry of the cluster ID.
+func (s *SandboxEnvSpec) HasCluster(id string) bool {
+	return slices.ContainsFunc(s.Clusters, func(c EnvCluster) bool { return c.ClusterID == id })
 }
 
 // EnvCluster is an env's pools in one cluster.

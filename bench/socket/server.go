@@ -77,15 +77,16 @@ func (nothing) Verify(context.Context, string) (extproc.KeyOwner, error) {
 
 func (nothing) Await(context.Context, string, string) error { return extproc.ErrNotFound }
 
-func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool) { return "", false }
-func (nothing) Reach(string, string) v1alpha1.FirstRequestReach         { return v1alpha1.ReachPublic }
-func (nothing) Env(string, string) (v1alpha1.FirstRequestAccess, bool)  { return "", false }
-func (nothing) Member(string, string, string) bool                      { return false }
-func (nothing) MayMakeOf(string, string, string) bool                   { return false }
-func (nothing) MayMake(string, string, string) bool                     { return false }
-func (nothing) ValidEnvd(string, types.UID, string) bool                { return false }
-func (nothing) ValidTraffic(string, types.UID, string) bool             { return false }
-func (nothing) Held() bool                                              { return true }
+func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool)      { return "", false }
+func (nothing) Reach(string, string) v1alpha1.FirstRequestReach              { return v1alpha1.ReachPublic }
+func (nothing) Env(string, string) (v1alpha1.FirstRequestAccess, bool)       { return "", false }
+func (nothing) Member(string, string, string) bool                           { return false }
+func (nothing) MayMakeOf(string, string, string) bool                        { return false }
+func (nothing) ReachOfEnv(string, string, string) v1alpha1.FirstRequestReach { return "" }
+func (nothing) MayMake(string, string, string) bool                          { return false }
+func (nothing) ValidEnvd(string, types.UID, string) bool                     { return false }
+func (nothing) ValidTraffic(string, types.UID, string) bool                  { return false }
+func (nothing) Held() bool                                                   { return true }
 
 type recorder struct{ *inuse.Registry }
 

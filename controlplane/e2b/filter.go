@@ -15,7 +15,7 @@ import (
 type filter struct {
 	metadata     map[string]string
 	startedAfter *time.Time
-	from         *origin
+	from         []origin           // nil leaves all
 	states       []api.SandboxState // nil leaves all
 }
 
@@ -72,5 +72,5 @@ func (f *filter) matches(sandbox Sandbox) bool {
 	if f.states != nil && !slices.Contains(f.states, stateOf(sandbox)) {
 		return false
 	}
-	return f.from == nil || originOf(sandbox.SandboxEnv, sandbox.Pool) == *f.from
+	return f.from == nil || slices.Contains(f.from, originOf(sandbox.SandboxEnv, sandbox.Pool))
 }

@@ -42,11 +42,9 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 		f.states = *params.State
 	}
 	if params.Template != nil && *params.Template != "" {
-		from, err := s.originFilter(callOf(r).identity, *params.Template)
-		if err != nil {
+		if f.from, err = s.originFilter(callOf(r).identity, *params.Template); err != nil {
 			return err
 		}
-		f.from = &from
 	}
 	ascending := params.Order != nil && *params.Order == api.Asc
 	var after *cursor

@@ -84,9 +84,9 @@ func (s *Server) templateOf(who KeyOwner, text string) (Template, error) {
 	return Template{}, refuse(http.StatusNotFound, fmt.Sprintf("Template %q doesn't exist or you don't have access to it", text))
 }
 
-// originFilter returns the env or pool whose sandboxes a list's template names. It may be gone,
-// and empty says that there can be none.
-func (s *Server) originFilter(who KeyOwner, text string) (from origin, err error) {
+// originFilter returns the envs and pools whose sandboxes a list's template names. They may
+// be gone, and an empty one says that there can be none.
+func (s *Server) originFilter(who KeyOwner, text string) (from []origin, err error) {
 	if strings.Contains(text, ":") {
 		err = errors.New("tags are not supported here because sandboxes are not tag-scoped")
 	}
@@ -95,13 +95,13 @@ func (s *Server) originFilter(who KeyOwner, text string) (from origin, err error
 		ref, err = parseReference(text)
 	}
 	if err != nil {
-		return origin{}, refuse(http.StatusBadRequest, "Invalid template: "+err.Error())
+		return nil, refuse(http.StatusBadRequest, "Invalid template: "+err.Error())
 	}
 	if !ref.ofTeam(who.Team) {
-		return origin{}, nil
+		return []origin{{}}, nil
 	}
 	if t, found := s.o.Templates.Template(who.Namespace, ref.name); found {
-		return originOf(t.SandboxEnv, t.Pool), nil
+		return t.origins(), nil
 	}
-	return origin{pool: ref.name}, nil
+	return []origin{{pool: ref.name}}, nil
 }

@@ -157,7 +157,10 @@ type Template struct {
 	// SandboxEnv is the name of the SandboxEnv, Pool that of the SandboxPool where there
 	// is none.
 	SandboxEnv, Pool string
-	CreatedAt        time.Time
+	// Adopted is the pool that the env was made for, whose sandboxes of before are of this
+	// template too; empty if it was made for none.
+	Adopted   string
+	CreatedAt time.Time
 	// MaxLifetime bounds how long after its start a sandbox may end.
 	MaxLifetime time.Duration
 	// Pausable: sandboxes of it can be paused.

@@ -51,6 +51,15 @@ func originOf(env, pool string) origin {
 	return origin{pool: pool}
 }
 
+// origins are what the template's sandboxes are made from.
+func (t Template) origins() []origin {
+	all := []origin{originOf(t.SandboxEnv, t.Pool)}
+	if t.Adopted != "" {
+		all = append(all, origin{pool: t.Adopted})
+	}
+	return all
+}
+
 // byOrigin are a namespace's templates by what their sandboxes are made from.
 type byOrigin map[origin]Template
 
@@ -58,7 +67,9 @@ func (s *Server) templatesOf(namespace string) byOrigin {
 	all := s.o.Templates.Templates(namespace)
 	m := make(byOrigin, len(all))
 	for _, t := range all {
-		m[originOf(t.SandboxEnv, t.Pool)] = t
+		for _, from := range t.origins() {
+			m[from] = t
+		}
 	}
 	return m
 }

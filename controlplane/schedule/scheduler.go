@@ -46,6 +46,8 @@ type PoolScheduler struct {
 	stock        *stock
 	poolNotified bool // the pool has the note that claims wait
 	running      int  // claims under way, at most maxClaims
+	// expected counts requests that are about to be enqueued for a pod to spare (Expect).
+	expected int
 
 	claims sync.WaitGroup // claim, undo, end and notification goroutines; Go under mu while !closed, or from one of them
 }
@@ -212,11 +214,31 @@ func (s *PoolScheduler) Stocked() bool {
 	return len(s.stock.queue) > 0
 }
 
-// Spare reports whether there is a pod for one more request than wait.
+// Spare reports whether there is a pod for one more request than wait or are expected.
 func (s *PoolScheduler) Spare() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.stock.queue) > s.waiting.len()
+	return s.spare()
+}
+
+// spare is Spare. The mutex is held.
+func (s *PoolScheduler) spare() bool { return len(s.stock.queue) > s.waiting.len()+s.expected }
+
+// Expect counts one more request until arrived is called, if there is a pod to spare for
+// it; that may be done more than once. Requests that wait elsewhere leave their queues one
+// for each such pod, and not all of them for the first.
+func (s *PoolScheduler) Expect() (arrived func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.spare() {
+		return nil, false
+	}
+	s.expected++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.expected--
+	}), true
 }
 
 // unstocked reports whether no pod is known, ready or not.

@@ -128,7 +128,7 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		}
 		if m := b.Make; m != nil {
 			m.tried.Store(true)
-			s.Spec.Timeouts, s.Spec.Metadata, s.Spec.Network = m.Timeouts, m.Metadata, m.Network
+			s.Spec.Timeouts, s.Spec.Metadata, s.Spec.Network = m.timeouts(b.pool), m.Metadata, m.Network
 		}
 		return s, b.a.o.Client.Create(ctx, s)
 	}
@@ -141,9 +141,25 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		p = p.Test("/spec/binding/claimID", b.replaces)
 	}
 	if b.sandbox.Spec.Pool != b.pool { // of an env: the pool changes with the binding, and in no other write
-		p = p.Set("/spec/pool", b.pool)
+		p = b.setIdle(p.Set("/spec/pool", b.pool))
 	}
 	return s, b.a.o.Client.Patch(ctx, s, p.Set("/spec/binding", want).Build())
+}
+
+// setIdle changes timeouts.idle to what it is on a pod of the pool, where this flight
+// makes the sandbox.
+func (b *binder) setIdle(p jsonpatch.Patch) jsonpatch.Patch {
+	const path = "/spec/timeouts/idle"
+	if b.Make == nil || b.Make.Idle == nil {
+		return p
+	}
+	switch had, idle := b.sandbox.Spec.Timeouts.Idle, b.Make.Idle(b.pool); {
+	case idle != nil && (had == nil || *had != *idle):
+		return p.Set(path, idle)
+	case idle == nil && had != nil:
+		return p.Remove(path)
+	}
+	return p
 }
 
 // end stops a pod that no sandbox names any more. If it fails, the sweep does.

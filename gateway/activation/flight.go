@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -78,6 +79,10 @@ type flight struct {
 	// distrusts: a pod refused what this gateway knows of its sandbox, so that is not
 	// tried again. The flight's goroutine alone uses it.
 	distrusts bool
+	// underWay is the UID of the sandbox whose activation this flight has begun, or has
+	// found under way; empty if there is none. While the flight claims a pod its claim
+	// reads it, else the flight's goroutine alone uses it.
+	underWay types.UID
 	// starts is when this flight's claim landed on a pod that has to start; zero if
 	// none did. The flight's goroutine alone uses it.
 	starts time.Time
@@ -173,10 +178,16 @@ func (f *flight) look() (*v1alpha1.Sandbox, error) {
 	if err := f.read(f.ctx, client.ObjectKey{Name: f.ID}, s); err != nil {
 		return nil, err
 	}
-	return s, f.admit(s)
+	err := f.admit(s)
+	if err == nil && s.Spec.Binding != nil {
+		f.underWay = s.UID
+	}
+	return s, err
 }
 
-// admit says why the flight must leave the sandbox alone, if it must.
+// admit says why the flight must leave the sandbox alone, if it must. A new request is
+// not for a sandbox that was there before and has no pod; it is for one whose activation
+// was under way, also if its binding was taken back meanwhile.
 func (f *flight) admit(s *v1alpha1.Sandbox) error {
 	switch {
 	case s.Spec.Namespace != f.Namespace, s.Spec.Env != f.Env, f.Env == "" && s.Spec.Pool != f.Pool, s.Spec.Team != f.Team:
@@ -185,7 +196,7 @@ func (f *flight) admit(s *v1alpha1.Sandbox) error {
 		return ErrEnded
 	case f.Make != nil && s.Spec.FirstRequest:
 		return ErrExists
-	case f.Make == nil && f.New && (!s.Spec.FirstRequest || s.Spec.Binding == nil):
+	case f.Make == nil && f.New && (!s.Spec.FirstRequest || s.Spec.Binding == nil && s.UID != f.underWay):
 		return ErrExists
 	}
 	return nil
@@ -202,15 +213,16 @@ func (f *flight) claimWith(b *binder) error {
 	case f.Env != "":
 		return f.claimOfEnv(b, f.Env)
 	}
-	return f.claimFrom(b, f.Pool, nil)
+	return f.claimFrom(b, f.Pool, nil, nil)
 }
 
 // errQueueFull: the pool's scheduler takes no more requests. It is an ErrNoCapacity too.
 var errQueueFull = fmt.Errorf("%w: the pool's queue is full", ErrNoCapacity)
 
-// claimFrom is claim from one pool. elsewhere, if it is not nil, is asked while the
-// request waits and has nothing: true ends the wait with errElsewhere.
-func (f *flight) claimFrom(b *binder, pool string, elsewhere func() bool) error {
+// claimFrom is claim from one pool. joined, if it is not nil, is called as soon as the
+// request stands in the pool's queue. elsewhere, if it is not nil, is asked while the
+// request waits and has no pod: true ends the wait with errElsewhere.
+func (f *flight) claimFrom(b *binder, pool string, joined func(), elsewhere func() bool) error {
 	scheduler, ok := f.a.o.Schedulers(f.Namespace, pool)
 	if !ok {
 		return ErrPoolNotFound
@@ -235,11 +247,14 @@ func (f *flight) claimFrom(b *binder, pool string, elsewhere func() bool) error 
 	if f.New && f.Env != "" && f.a.o.Asked != nil {
 		f.a.o.Asked(f.Namespace, pool)
 	}
-	started := f.wait(b.replaces) // from here on b is the claim's
+	f.wait(b.replaces) // from here on b is the claim's
 	if !scheduler.Enqueue(request) {
 		return retry(errQueueFull)
 	}
-	result, moves := f.await(scheduler, request, leave, func() bool { return elsewhere != nil && f.waiting.Load() == started && elsewhere() })
+	if joined != nil {
+		joined()
+	}
+	result, moves := f.await(scheduler, request, leave, elsewhere)
 	switch {
 	case moves && errors.Is(result.Err, context.Canceled) && f.ctx.Err() == nil: // it left the queue, and no claim had begun
 		return errElsewhere
@@ -255,6 +270,9 @@ func (f *flight) claimFrom(b *binder, pool string, elsewhere func() bool) error 
 		return fromSchedule(result.Err)
 	}
 	f.a.o.Metrics.phase(phasePatch, time.Since(b.bound))
+	if f.Env != "" {
+		f.a.o.Metrics.ranked(rankOf(f.a.o.Members(f.Namespace, f.Env), pool))
+	}
 	if v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning {
 		return f.finish(b.token, b.sandbox, result.Pod)
 	}
@@ -269,8 +287,9 @@ func (f *flight) claimFrom(b *binder, pool string, elsewhere func() bool) error 
 // was lost then, and for what could not be read. While there is stock only the
 // index makes it look: a burst that waits for its turn costs no read.
 //
-// elsewhere says to leave for another pool; moves is true then. It may have been too
-// late: the result is that of a claim which has begun.
+// elsewhere says to leave for another pool; moves is true then. It is asked while the
+// flight has no pod, also when it has lost one: the binding to that one goes when the
+// request leaves. It may have been too late: the result is that of a claim which has begun.
 func (f *flight) await(scheduler *schedule.PoolScheduler, request *schedule.ClaimRequest, leave func(), elsewhere func() bool) (result schedule.ClaimResult, moves bool) {
 	tick := time.NewTicker(followAfter)
 	defer tick.Stop()
@@ -286,14 +305,14 @@ func (f *flight) await(scheduler *schedule.PoolScheduler, request *schedule.Clai
 			}
 		}
 		replaces := f.waiting.Load()
-		if elsewhere() {
+		if replaces != nil && elsewhere != nil && elsewhere() {
 			leave()
 			return <-request.ResultCh, true
 		}
 		if !unseen || replaces == nil {
 			continue
 		}
-		elsewhere, err := f.settledElsewhere(*replaces)
+		settled, err := f.settledElsewhere(*replaces)
 		if err != nil {
 			tick.Reset(callTimeout) // thousands may wait: not each second
 			continue
@@ -301,7 +320,7 @@ func (f *flight) await(scheduler *schedule.PoolScheduler, request *schedule.Clai
 		if f.waiting.Load() != replaces {
 			continue // a pod was found meanwhile, and what was read may be its binding
 		}
-		if elsewhere {
+		if settled {
 			leave()
 			return <-request.ResultCh, false // of a claim that has begun meanwhile, its own
 		}
@@ -321,10 +340,7 @@ func (f *flight) settledElsewhere(replaces string) (bool, error) {
 }
 
 // wait notes that the flight waits for a pod.
-func (f *flight) wait(replaces string) (noted *string) {
-	f.waiting.Store(&replaces)
-	return &replaces
-}
+func (f *flight) wait(replaces string) { f.waiting.Store(&replaces) }
 
 // early is when a flight gives up, so that those who wait hear why before their
 // own deadline.

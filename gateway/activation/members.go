@@ -53,28 +53,39 @@ var errElsewhere = errors.New("another member of the env is to serve")
 // member that has a pod for it, and from a saturated one to one that is not, while it
 // has no claim: it leaves its queue first, takes the answer of a claim that has begun
 // meanwhile, and only then joins another. So there is one claim for an ID at a time.
+//
+// Once a binding was written, which others may act on, the sandbox is looked at before
+// it joins another queue.
 func (f *flight) claimOfEnv(b *binder, env string) error {
 	tried := map[string]bool{}
 	last := ErrPoolNotFound
-	for {
-		next := f.nextMember(env, tried)
-		if next == "" {
-			return last
+	next, joined := f.nextMember(env, tried), func() {}
+	for next != "" {
+		to, arrived := "", func() {}
+		err := f.claimFrom(b, next, joined, func() bool {
+			to, arrived = f.better(env, tried, next)
+			return to != ""
+		})
+		joined()
+		moves, closed := errors.Is(err, errElsewhere), errors.Is(err, ErrPoolNotFound) || errors.Is(err, errQueueFull)
+		if moves && !b.tried {
+			next, joined = to, arrived
+			continue
 		}
-		err := f.claimFrom(b, next, func() bool { return isBetter(order(f.candidates(env, tried)), next) })
+		arrived() // it does not go there
 		switch {
-		case b.tried && errors.Is(err, errElsewhere):
-			return errLook // it had a pod and lost it, just as it left
-		case b.tried:
-			return err // the binding that was written may be claimed by others
-		case errors.Is(err, errElsewhere):
-			continue
-		case errors.Is(err, ErrPoolNotFound), errors.Is(err, errQueueFull):
-			tried[next], last = true, err
-			continue
+		case b.tried && (moves || errors.Is(err, ErrPoolNotFound)):
+			if b.sandbox != nil {
+				f.underWay = b.sandbox.UID
+			}
+			return errLook // it had a pod and lost it, and its pool has no other
+		case b.tried || !closed:
+			return err
 		}
-		return err
+		tried[next], last = true, err
+		next, joined = f.nextMember(env, tried), func() {}
 	}
+	return last
 }
 
 // nextMember is the member of the env to try next; empty if none is left.
@@ -83,6 +94,27 @@ func (f *flight) nextMember(env string, tried map[string]bool) string {
 		return all[0].Pool
 	}
 	return ""
+}
+
+// better is the member that a request which waits at the pool is to move to; empty if it
+// is to stay. Where it moves for a pod, that one is kept for it until arrived is called.
+func (f *flight) better(env string, tried map[string]bool, pool string) (to string, arrived func()) {
+	none := func() {}
+	all := order(f.candidates(env, tried))
+	if !isBetter(all, pool) {
+		return "", none
+	}
+	if first := all[0]; !first.stocked {
+		return first.Pool, none
+	}
+	s, ok := f.a.o.Schedulers(f.Namespace, all[0].Pool)
+	if !ok {
+		return "", none
+	}
+	if arrived, ok = s.Expect(); !ok {
+		return "", none // other requests were faster
+	}
+	return all[0].Pool, arrived
 }
 
 // isBetter reports whether the first of the members in their order is worth leaving the
@@ -95,6 +127,14 @@ func isBetter(ordered []candidate, pool string) bool {
 	}
 	first := ordered[0]
 	return first.stocked || ordered[i].Saturated && !first.Saturated
+}
+
+// rankOf is the place of a pool among the members by priority, then by name, from 1; 0 if
+// it is none of them any more.
+func rankOf(members []Member, pool string) int {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Pool, b.Pool)) })
+	return 1 + slices.IndexFunc(members, func(m Member) bool { return m.Pool == pool })
 }
 
 func (f *flight) candidates(env string, tried map[string]bool) []candidate {

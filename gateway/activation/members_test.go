@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
@@ -79,7 +80,13 @@ func TestMemberThatIsWorthMovingTo(t *testing.T) {
 // where a claim waits.
 func (w *world) envGateway(opts ...schedule.Option) *gateway {
 	w.t.Helper()
-	g := w.gateway(w.c, opts...)
+	return w.envGatewayOn(w.c, opts...)
+}
+
+// envGatewayOn is envGateway with a client that may have faults.
+func (w *world) envGatewayOn(c client.Client, opts ...schedule.Option) *gateway {
+	w.t.Helper()
+	g := w.gateway(c, opts...)
 	g.o.Members = func(namespace, env string) []Member {
 		if namespace != w.ns || env != "env" {
 			return nil

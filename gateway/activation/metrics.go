@@ -26,6 +26,7 @@ type Metrics struct {
 	phases  *prometheus.HistogramVec
 	parked  prometheus.Gauge
 	joined  prometheus.Counter
+	ranks   *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics with reg; nil registers them nowhere.
@@ -51,12 +52,28 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Namespace: "sandlane", Subsystem: "activation", Name: "joined_total",
 			Help: "Requests that found their activation under way.",
 		}),
+		ranks: f.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "sandlane", Subsystem: "activation", Name: "env_claims_total",
+			Help: "Claims for sandboxes of envs, by the place among the env's members, in the order of their priority, of the one that gave the pod: " +
+				"1, 2, 3, later, or none of them any more.",
+		}, []string{"rank"}),
+	}
+	for _, rank := range ranks {
+		m.ranks.WithLabelValues(rank)
 	}
 	for _, phase := range []string{phaseQueue, phaseCreate, phasePatch, phaseReady, phaseInit} {
 		m.phases.WithLabelValues(phase)
 	}
 	m.seconds.WithLabelValues(outcomeSuccess)
 	return m
+}
+
+// ranks are the values of the label "rank", from that of a pool which is no member.
+var ranks = [...]string{"none", "1", "2", "3", "later"}
+
+// ranked notes that the member of that rank (rankOf) gave a pod.
+func (m *Metrics) ranked(rank int) {
+	m.ranks.WithLabelValues(ranks[min(rank, len(ranks)-1)]).Inc()
 }
 
 // phase notes how long a phase took that succeeded.

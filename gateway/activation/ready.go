@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/backoff"
@@ -33,12 +34,24 @@ type Ready func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 // its own, so that no two share a flight.
 type Make struct {
 	Timeouts v1alpha1.SandboxTimeouts
+	// Idle says what timeouts.idle is on a pod of a pool: members of an env may differ.
+	// Nil: that of Timeouts.
+	Idle     func(pool string) *metav1.Duration
 	Metadata map[string]string
 	Network  v1alpha1.SandboxNetwork
 	// Ready is called in place of Options.Ready, by this request's flight alone.
 	Ready Ready
 
 	tried atomic.Bool
+}
+
+// timeouts are the sandbox's on a pod of the pool.
+func (m *Make) timeouts(pool string) v1alpha1.SandboxTimeouts {
+	t := m.Timeouts
+	if m.Idle != nil {
+		t.Idle = m.Idle(pool)
+	}
+	return t
 }
 
 // Tried reports whether a write was begun that may have made the sandbox.

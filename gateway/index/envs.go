@@ -1,6 +1,7 @@
 package index
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,18 @@ func (x *Index) EnvAccess(namespace, name string) (access v1alpha1.FirstRequestA
 	return e.Spec.FirstRequest.Access, true
 }
 
+// ReachOfEnv is Reach for a sandbox of an env: where its pool is gone, what the env says.
+func (x *Index) ReachOfEnv(namespace, env, pool string) v1alpha1.FirstRequestReach {
+	if r, ok := x.names.Load().reach[poolKey{namespace, pool}]; ok {
+		return r
+	}
+	// An env that was made for a pool says nothing of its own, and its pool is gone.
+	if e, ok := x.Env(namespace, env); ok && !e.Deleting && e.Owner == "" {
+		return v1alpha1.ReachOf(&v1alpha1.SandboxPoolSpec{FirstRequest: e.Spec.FirstRequest})
+	}
+	return v1alpha1.ReachKey
+}
+
 // Envs returns all envs, in no order.
 func (x *Index) Envs() []EnvInfo {
 	x.mu.RLock()
@@ -82,7 +95,10 @@ func (x *Index) Members(namespace, env string) []Member {
 	for _, c := range e.Spec.Clusters {
 		for _, m := range c.Members {
 			p, ok := x.pools[poolKey{namespace, m.Name}]
-			if ok && !p.Deleting && p.inCluster(c.ClusterID) && (p.Owner == e.UID || e.Owner == p.UID) {
+			if slices.ContainsFunc(all, func(had Member) bool { return had.Name == m.Name }) {
+				continue // of two entries, and the pool does not say of which
+			}
+			if ok && !p.Deleting && p.ofCluster(c.ClusterID, e.Spec) && (p.Owner == e.UID || e.Owner == p.UID) {
 				all = append(all, Member{p, m.Config})
 			}
 		}

@@ -42,6 +42,22 @@ func TestMembersOfAnEnv(t *testing.T) {
 	pool("removed") // owned, and no member any more
 	pool("elsewhere", func(p *v1alpha1.SandboxPool) { p.Annotations[v1alpha1.AnnotationCluster] = "remote" })
 	until := metav1.NewTime(time.Now().Add(time.Hour).Truncate(time.Second))
+	refused := func(p *v1alpha1.SandboxPool) {
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolConditionDegraded, Status: metav1.ConditionTrue, Reason: "Forbidden", Message: "exceeded quota"}}
+	}
+	for name, want := range map[string]struct {
+		change func(*v1alpha1.SandboxPool)
+		full   bool
+	}{
+		"refused":                    {refused, true},
+		"refused, and has idle pods": {func(p *v1alpha1.SandboxPool) { refused(p); p.Status.Idle = 1 }, false},
+		"another trouble":            {func(p *v1alpha1.SandboxPool) { refused(p); p.Status.Conditions[0].Reason = "ErrImagePull" }, false},
+	} {
+		pool(name, want.change)
+		if p, _ := x.Pool("n", name); p.Full != want.full {
+			t.Errorf("%s: full is %v", name, p.Full)
+		}
+	}
 	pool("full", func(p *v1alpha1.SandboxPool) {
 		p.Annotations[v1alpha1.AnnotationCluster] = "local"
 		p.Status.AutoScaling = &v1alpha1.PoolAutoScaling{SaturatedUntil: &until}
@@ -53,7 +69,8 @@ func TestMembersOfAnEnv(t *testing.T) {
 	for i, name := range []string{"own", "stranger", "others", "going", "draining", "missing", "elsewhere", "full"} {
 		local.Members = append(local.Members, v1alpha1.EnvMember{Name: name, Config: v1alpha1.EnvMemberConfig{Priority: int32(i)}}) //nolint:gosec // small
 	}
-	env.Spec.Clusters = []v1alpha1.EnvCluster{local}
+	remote := v1alpha1.EnvCluster{ClusterID: "remote"}
+	env.Spec.Clusters = []v1alpha1.EnvCluster{local, remote}
 	x.setEnv(env)
 	names := func(namespace, env string) []string {
 		var all []string
@@ -76,6 +93,22 @@ func TestMembersOfAnEnv(t *testing.T) {
 		t.Errorf("an env that there is not has %v", got)
 	}
 
+	// The ID of the controller's cluster was changed, and the pools do not say so yet.
+	renamed := local
+	renamed.ClusterID = "renamed"
+	env.Spec.Clusters = []v1alpha1.EnvCluster{renamed, remote}
+	x.setEnv(env)
+	if got := names("n", "e"); !slices.Equal(got, []string{"own", "full"}) {
+		t.Errorf("members under another cluster ID %v", got)
+	}
+	env.Spec.Clusters = []v1alpha1.EnvCluster{renamed, {ClusterID: "local", Members: local.Members[:1]}}
+	x.setEnv(env)
+	if got := names("n", "e"); !slices.Equal(got, []string{"own", "elsewhere"}) {
+		t.Errorf("members, some of whose pools are of other entries: %v", got)
+	}
+	env.Spec.Clusters = []v1alpha1.EnvCluster{local, remote}
+	changed = changed[:1]
+
 	// An env that was made for a pool belongs to it.
 	env.OwnerReferences = ownedBy("SandboxPool", "uid-stranger")
 	x.setEnv(env)
@@ -93,6 +126,34 @@ func TestMembersOfAnEnv(t *testing.T) {
 	}
 	if !slices.Equal(changed, []bool{true, true, true, false}) {
 		t.Errorf("the hook was told %v", changed)
+	}
+}
+
+// A sandbox whose pool is gone is reached as its env says; that of an adopted pool's is not.
+func TestReachOfAnEnvsSandbox(t *testing.T) {
+	x := New(Options{})
+	p := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "pool"}}
+	p.Spec.FirstRequest = &v1alpha1.FirstRequest{Access: v1alpha1.AccessAPIKey, Reach: v1alpha1.ReachToken}
+	env := &v1alpha1.SandboxEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "e", UID: "env"}}
+	env.Spec.FirstRequest = &v1alpha1.FirstRequest{Access: v1alpha1.AccessPublic, Reach: v1alpha1.ReachPublic}
+	adopted := env.DeepCopy()
+	adopted.Name, adopted.OwnerReferences = "adopted", []metav1.OwnerReference{*metav1.NewControllerRef(p, v1alpha1.GroupVersion.WithKind("SandboxPool"))}
+	going := env.DeepCopy()
+	going.Name, going.DeletionTimestamp = "going", new(metav1.Now())
+	x.setPool(p)
+	for _, e := range []*v1alpha1.SandboxEnv{env, adopted, going} {
+		x.setEnv(e)
+	}
+	for _, c := range []struct {
+		env, pool string
+		want      v1alpha1.FirstRequestReach
+	}{
+		{"e", "p", v1alpha1.ReachToken}, {"e", "gone", v1alpha1.ReachPublic}, {"e", "", v1alpha1.ReachPublic},
+		{"adopted", "gone", v1alpha1.ReachKey}, {"going", "gone", v1alpha1.ReachKey}, {"gone", "gone", v1alpha1.ReachKey}, {"", "gone", v1alpha1.ReachKey},
+	} {
+		if got := x.ReachOfEnv("n", c.env, c.pool); got != c.want {
+			t.Errorf("env %q, pool %q: %s, want %s", c.env, c.pool, got, c.want)
+		}
 	}
 }
 

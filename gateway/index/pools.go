@@ -31,7 +31,8 @@ type PoolInfo struct {
 	// SaturatedUntil is until when the pool is asked last, by its controller's clock;
 	// zero if it is not.
 	SaturatedUntil time.Time
-	// Full: it has all pods that maxPods allows, and none is idle or will be soon.
+	// Full: it has all pods that maxPods allows, and none is idle or will be soon; or it
+	// has no idle pod, and more are refused.
 	Full bool
 	// Spec is shared: do not change it.
 	Spec *v1alpha1.SandboxPoolSpec
@@ -68,8 +69,12 @@ func (x *Index) TemplateNamed(name string) *v1alpha1.SandboxTemplateSpec {
 	return x.templates[name]
 }
 
-// inCluster reports whether the pool is of the cluster's entry in its env.
-func (p PoolInfo) inCluster(id string) bool { return p.Cluster == "" || p.Cluster == id }
+// ofCluster reports whether the pool is of that cluster's entry in its env. One that was
+// made for a cluster which the env names no more is of any: the ID of a controller's
+// cluster was changed, and the controller says so on the pool when it gets to it.
+func (p PoolInfo) ofCluster(id string, env *v1alpha1.SandboxEnvSpec) bool {
+	return p.Cluster == id || !env.HasCluster(p.Cluster)
+}
 
 type poolKey struct{ namespace, name string }
 
@@ -107,6 +112,7 @@ func (x *Index) setPool(o *v1alpha1.SandboxPool) {
 	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolConditionAvailable); c != nil {
 		info.Full = c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.PoolReasonMaxPods && o.Status.Idle+o.Status.Warming == 0
 	}
+	info.Full = info.Full || o.Status.Idle == 0 && v1alpha1.RefusalOf(o) != ""
 	x.mu.Lock()
 	was, known := x.pools[key]
 	x.pools[key] = info

@@ -128,7 +128,7 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 		Private: s.Spec.Network.Private, Secure: !s.Spec.Network.Unsecured,
 	}
 	if !v1alpha1.GeneratedID(s.Name) && !d.Private {
-		reach := x.index.Reach(s.Spec.Namespace, s.Spec.Pool)
+		reach := x.index.ReachOfEnv(s.Spec.Namespace, s.Spec.Env, s.Spec.Pool)
 		d.Private, d.Keyed = reach == v1alpha1.ReachToken, reach == v1alpha1.ReachKey
 	}
 	if at := s.Spec.Timeouts.EndAt; at != nil {

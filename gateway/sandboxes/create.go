@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,8 +113,11 @@ func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 		m.Timeouts.AutoResume = v1alpha1.AutoResumeWithMemory
 	}
 	// Users of E2B expect no end before the timeout. A pool may still ask for one.
-	if !slices.ContainsFunc(pools, func(p index.PoolInfo) bool { return p.Spec.IdleTimeout != nil }) {
-		m.Timeouts.Idle = &metav1.Duration{}
+	m.Idle = func(name string) *metav1.Duration {
+		if p, ok := x.index.Pool(n.Namespace, name); ok && p.Spec.IdleTimeout != nil {
+			return nil
+		}
+		return &metav1.Duration{}
 	}
 	return m, nil
 }

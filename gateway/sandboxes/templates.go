@@ -15,7 +15,8 @@ const maxLifetime = 24 * time.Hour
 
 // Templates are the envs and pools as users of the REST API see them, from the index:
 // an env is a template of its name, and so is a pool that is no member of an env, and of
-// the aliases in its annotation. A member can be named all the same.
+// the aliases in its annotation. A member can be named all the same. An env that was made
+// for a pool has the pool's aliases.
 type Templates struct {
 	index *index.Index
 	node  *NodeSize
@@ -37,6 +38,9 @@ func (t *Templates) Template(namespace, name string) (e2b.Template, bool) {
 	}
 	for _, pool := range t.pools(namespace) {
 		if slices.ContainsFunc(pool.Aliases, func(alias string) bool { return strings.EqualFold(alias, name) }) {
+			if env, ok := t.index.Env(namespace, pool.Name); ok && !env.Deleting && env.Owner == pool.UID {
+				return t.describeEnv(env), true
+			}
 			return t.describe(pool), true
 		}
 	}
@@ -95,11 +99,15 @@ func (t *Templates) templateOf(env index.EnvInfo) *v1alpha1.SandboxTemplateSpec 
 func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
 	spec := t.templateOf(env)
 	z := t.node.of(spec)
-	return e2b.Template{
+	d := e2b.Template{
 		ID: env.Name, SandboxEnv: env.Name, CreatedAt: env.CreatedAt, MaxLifetime: maxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 		Pausable: spec != nil && v1alpha1.Freezable(&spec.Template.Spec),
 	}
+	if pool, ok := t.index.Pool(env.Namespace, env.Name); ok && env.Owner != "" && env.Owner == pool.UID {
+		d.Aliases, d.Adopted = pool.Aliases, pool.Name
+	}
+	return d
 }
 
 func (t *Templates) describe(pool index.PoolInfo) e2b.Template {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +28,8 @@ type sized struct {
 }
 
 // read takes the local members' state from the caches and the demand. A member whose pool is
-// missing, going, or not made by the env is left out: its replicas reach no pool.
+// missing, going, or not made by the env for this cluster is left out: its replicas reach no
+// pool.
 func (r *Reconciler) read(ctx context.Context, env *v1alpha1.SandboxEnv, now time.Time) ([]sized, error) {
 	var all []sized
 	for c := range env.Spec.Clusters {
@@ -40,7 +40,7 @@ func (r *Reconciler) read(ctx context.Context, env *v1alpha1.SandboxEnv, now tim
 			m := &env.Spec.Clusters[c].Members[i]
 			pool := &v1alpha1.SandboxPool{}
 			err := r.Client.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: m.Name}, pool, client.UnsafeDisableDeepCopy)
-			if apierrors.IsNotFound(err) || err == nil && (pool.DeletionTimestamp != nil || !metav1.IsControlledBy(pool, env)) {
+			if apierrors.IsNotFound(err) || err == nil && (pool.DeletionTimestamp != nil || !r.isOurs(pool, env)) {
 				continue
 			}
 			if err != nil {
@@ -57,6 +57,12 @@ func (r *Reconciler) read(ctx context.Context, env *v1alpha1.SandboxEnv, now tim
 		}
 	}
 	return all, nil
+}
+
+// isOurs reports whether the env made the pool for this cluster; it may not say for which.
+func (r *Reconciler) isOurs(pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv) bool {
+	cluster := pool.Annotations[v1alpha1.AnnotationCluster]
+	return metav1.IsControlledBy(pool, env) && (cluster == "" || cluster == r.LocalClusterID)
 }
 
 // sized is what is known of a member without its pods.
@@ -78,8 +84,13 @@ func (r *Reconciler) sized(m *v1alpha1.EnvMember, pool *v1alpha1.SandboxPool) si
 		s.Max = int(*c.MaxReplicas)
 	}
 	if r.Demand != nil {
+		// Polls know of those that wait, and are a second old; the pool leaves out those
+		// whose claims it has seen, and may not have heard of the newest. What only one of
+		// them counts is either served already, so that it is claimed too, or counted at the
+		// next look. Nothing shrinks meanwhile.
 		d := r.Demand.Of(client.ObjectKeyFromObject(pool))
-		s.Waiting, s.LastCreate, s.known = len(d.Waiting), d.Created, d.Known
+		s.Waiting, s.LastCreate = min(len(d.Waiting), int(st.WaitingClaims)), d.Created
+		s.known = d.Known && (len(d.Waiting) == 0) == (st.WaitingClaims == 0)
 	}
 	if noted, err := time.Parse(time.RFC3339Nano, pool.Annotations[v1alpha1.AnnotationLastCreate]); err == nil && noted.After(s.LastCreate) {
 		s.LastCreate = noted
@@ -90,11 +101,8 @@ func (r *Reconciler) sized(m *v1alpha1.EnvMember, pool *v1alpha1.SandboxPool) si
 // shortage says why a pool cannot have the pods that it is asked for; empty if it can,
 // as far as is known.
 func shortage(pool *v1alpha1.SandboxPool) string {
-	c := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.PoolConditionDegraded)
-	// What nodes, a quota or an admission plugin say, and Sandlane's own plugins. An
-	// image that cannot be pulled is no shortage: other members have it too.
-	if c != nil && c.Status == metav1.ConditionTrue && slices.Contains([]string{"Unschedulable", string(metav1.StatusReasonForbidden), "RefusedByPlugin"}, c.Reason) {
-		return c.Message
+	if no := v1alpha1.RefusalOf(pool); no != "" {
+		return no
 	}
 	if c := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.PoolConditionScaling); c != nil && c.Reason == "MaxPods" {
 		return c.Message

@@ -19,7 +19,9 @@ import (
 //
 //	state         what is so                              what the reconciler does
 //	missing       no pool of that name                    makes it, owned by the env
-//	own           the env is its controller               patches what differs
+//	own           the env is its controller, and made it  patches what differs
+//	              for this cluster or for one that it
+//	              names no more
 //	adopted       it was there before, and owns the env   nothing: the pool is the truth
 //	foreign       a pool of another env or cluster, or    nothing; the member is Inconsistent
 //	              of none
@@ -68,7 +70,7 @@ func (r *SandboxEnvReconciler) materialise(ctx context.Context, env *v1alpha1.Sa
 	case !metav1.IsControlledBy(pool, env):
 		s.state, s.message = v1alpha1.MemberInconsistent, foreign(pool)
 		return s, nil
-	case clusterOf(pool) != "" && clusterOf(pool) != r.LocalClusterID:
+	case clusterOf(pool) != "" && !r.isOurs(pool, env):
 		s.state, s.message = v1alpha1.MemberInconsistent, "the pool of that name is the env's for the cluster "+clusterOf(pool)
 		return s, nil
 	default:
@@ -110,6 +112,14 @@ func IsAdopted(pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv) bool {
 // clusterOf is the ID of the cluster whose entry of its env the pool is of.
 func clusterOf(pool *v1alpha1.SandboxPool) string {
 	return pool.Annotations[v1alpha1.AnnotationCluster]
+}
+
+// isOurs reports whether a pool of the env is this controller's to keep or to drain: it was
+// made for this cluster, or for one that the env names no more, as when a controller's
+// cluster ID was changed.
+func (r *SandboxEnvReconciler) isOurs(pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv) bool {
+	of := clusterOf(pool)
+	return of == r.LocalClusterID || of != "" && !env.Spec.HasCluster(of)
 }
 
 // foreign says whose a pool is.

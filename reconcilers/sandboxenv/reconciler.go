@@ -148,7 +148,7 @@ func (r *SandboxEnvReconciler) members(ctx context.Context, env *v1alpha1.Sandbo
 		return seen, behind, errors.Join(append(errs, fmt.Errorf("listing the env's pools: %w", err))...)
 	}
 	for i := range pools.Items {
-		if p := &pools.Items[i]; !known[p.Name] && metav1.IsControlledBy(p, env) && clusterOf(p) == r.LocalClusterID {
+		if p := &pools.Items[i]; !known[p.Name] && metav1.IsControlledBy(p, env) && r.isOurs(p, env) {
 			add(r.drain(ctx, env, p))
 		}
 	}

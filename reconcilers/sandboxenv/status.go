@@ -20,8 +20,8 @@ import (
 //
 // An env names pools by cluster ID. A controller writes the entry of its own ID, in the
 // spec and in the status, and leaves the others as they are. Conditions and totals
-// follow from the spec and from the entries of all clusters alone, so that two controllers
-// that see the same env write the same.
+// follow from the spec and from the entries of the clusters that it names alone, so that two
+// controllers that see the same env write the same.
 
 // writeStatus patches what has changed, and nothing if nothing has. It tests the
 // env's version, since a merge patch replaces the whole list of clusters: of two
@@ -100,12 +100,18 @@ func lastAttempt(env *v1alpha1.SandboxEnv, clusterID, member string) string {
 // GroupOf is a member's scaling group.
 func GroupOf(m v1alpha1.EnvMember) string { return cmp.Or(m.Config.ScalingGroup, "default") }
 
-// total sums up what all clusters' controllers saw.
+// current are the entries of the clusters that the env names. That of another may be a
+// controller's that is gone, and stays: only that controller writes it.
+func current(env *v1alpha1.SandboxEnv) []v1alpha1.EnvClusterStatus {
+	return slices.DeleteFunc(slices.Clone(env.Status.Clusters), func(c v1alpha1.EnvClusterStatus) bool { return !env.Spec.HasCluster(c.ClusterID) })
+}
+
+// total sums up what the controllers of the env's clusters saw.
 func total(env *v1alpha1.SandboxEnv) {
 	s := &env.Status
 	s.Members, s.Idle, s.Running, s.Waiting = 0, 0, 0, 0
 	groups := map[string]v1alpha1.ScalingGroupStatus{}
-	for _, c := range s.Clusters {
+	for _, c := range current(env) {
 		of := map[string]string{}
 		for _, m := range MembersOf(env, c.ClusterID) {
 			of[m.Name] = GroupOf(m)
@@ -134,7 +140,7 @@ func conditions(env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate) []
 	if template == nil {
 		consistent = condition(v1alpha1.EnvConditionTemplateConsistent, false, "TemplateNotFound", noTemplate(env))
 	}
-	for _, c := range env.Status.Clusters {
+	for _, c := range current(env) {
 		for _, m := range c.ObservedMembers {
 			wrong := m.State == v1alpha1.MemberInconsistent || m.State == v1alpha1.MemberMissing
 			if wrong && consistent.Status == metav1.ConditionTrue {
@@ -152,7 +158,7 @@ func conditions(env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate) []
 // ready: some member can serve a claim.
 func ready(env *v1alpha1.SandboxEnv) metav1.Condition {
 	is := condition(v1alpha1.EnvConditionReady, false, "NoMembers", "no cluster has a member")
-	for _, c := range env.Status.Clusters {
+	for _, c := range current(env) {
 		for _, m := range c.ObservedMembers {
 			switch m.State {
 			case v1alpha1.MemberActive, v1alpha1.MemberSaturated, v1alpha1.MemberInconsistent:
