@@ -31,7 +31,7 @@ import (
 // world is a namespace with a pool of sandboxd pods on a real API server, whose
 // pods are servers of the test on loopback addresses.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	c      client.WithWatch
 	ns     string
 	tokens *credentials.Tokens
@@ -39,13 +39,13 @@ type world struct {
 	log    *slog.Logger // of its gateways; nil is slog.Default()
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	return newWorldOn(t, kubetest.Client(t), kubetest.Namespace(t))
 }
 
 // newWorldOn is newWorld in a namespace of another API server.
-func newWorldOn(t *testing.T, c client.WithWatch, ns string) *world {
+func newWorldOn(t testing.TB, c client.WithWatch, ns string) *world {
 	t.Helper()
 	w := &world{t: t, c: c, ns: ns}
 	seed(t, c, ns)
@@ -62,7 +62,7 @@ func newWorldOn(t *testing.T, c client.WithWatch, ns string) *world {
 
 // seed makes the seed of tokens in a system namespace of a test's own. The sandboxes
 // of other tests run still, and while any does no gateway makes one.
-func seed(t *testing.T, c client.Client, ns string) {
+func seed(t testing.TB, c client.Client, ns string) {
 	t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "token-seed"}}
 	s.Data = map[string][]byte{"seed": []byte(utilrand.String(32))}

@@ -43,7 +43,7 @@ const soon = 30 * time.Second
 // world is one test's namespace: the controller under test, a node that the
 // test plays, and gateways that acknowledge fences.
 type world struct {
-	t  *testing.T
+	t  testing.TB
 	c  client.WithWatch
 	ns string
 	// gateways is the Fencer. It outlives a controller.
@@ -72,7 +72,7 @@ func (l *logs) logger() logr.Logger {
 	}, funcr.Options{LogTimestamp: true})
 }
 
-func (l *logs) show(t *testing.T) {
+func (l *logs) show(t testing.TB) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.Failed() {
@@ -88,7 +88,7 @@ func newWorld(t *testing.T, configure ...func(*world)) *world {
 
 // newWorldAlone is newWorld for a test that looks at what the whole API server does:
 // it runs before the parallel ones.
-func newWorldAlone(t *testing.T, configure ...func(*world)) *world {
+func newWorldAlone(t testing.TB, configure ...func(*world)) *world {
 	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t), gateways: &gateways{}}
 	w.options.Fencer, w.options.ClusterID = w.gateways, "local"
 	w.node = newNode(w)

@@ -299,7 +299,7 @@ func TestEndAt(t *testing.T) {
 }
 
 // never fails the test if bad holds at any look within d.
-func never(t *testing.T, d time.Duration, what string, bad func() bool) {
+func never(t testing.TB, d time.Duration, what string, bad func() bool) {
 	t.Helper()
 	end := time.After(d)
 	for {

@@ -19,7 +19,7 @@ import (
 // ControllerConfig is Config with the rights that the controller has on a cluster and
 // no others: a read or write that package access does not list fails the test of what
 // needs it. It must not meet access's objects made by the test itself.
-func ControllerConfig(t *testing.T) *rest.Config {
+func ControllerConfig(t testing.TB) *rest.Config {
 	t.Helper()
 	o := access.Options{}
 	o.Complete()
@@ -41,7 +41,7 @@ var accounts struct {
 
 // installAccounts makes the accounts' objects once for all tests, and waits until the
 // API server lets the controller read: it hears of new roles a moment later.
-func installAccounts(t *testing.T, o access.Options, controller *rest.Config) error {
+func installAccounts(t testing.TB, o access.Options, controller *rest.Config) error {
 	t.Helper()
 	accounts.once.Do(func() {
 		c := Client(t)
