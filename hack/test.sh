@@ -144,6 +144,7 @@ if wants storm; then
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
 	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestModel|TestModelOnARealServer|TestAClaimForEachOfThreeHundred|TestFiftyWaitForTheRefill)$' ./controlplane/schedule
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestNoWakeUpIsLost$' ./controlplane/cache
+	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestBoundsHold|TestOrdersOfBursts)$' ./reconcilers/autoscaler ./reconcilers/sandboxpool
 	SANDLANE_SCALE=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestScaleWithALaggingWatch$' ./reconcilers
 fi
 if wants bench-once; then

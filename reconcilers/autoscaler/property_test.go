@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -150,11 +151,18 @@ func bounds(s Snapshot, d Decision) string {
 	return ""
 }
 
-// steps of all simulated groups together.
-const steps = 1_000_000
+// stepsOfAll is how many steps all simulated groups take together: a million with
+// SANDLANE_MODEL=full, as in `make test-all`.
+func stepsOfAll() uint64 {
+	if os.Getenv("SANDLANE_MODEL") == "full" {
+		return 1_000_000
+	}
+	return 40_000
+}
 
 // Whatever happens, the bounds hold.
 func TestBoundsHold(t *testing.T) {
+	steps := stepsOfAll()
 	for worker := range 4 {
 		t.Run(fmt.Sprint(worker), func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package sandboxpool
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -245,11 +246,12 @@ func (b *bursts) claim(queue map[string]bool, id string) {
 
 // However gateways and the watch lag: W sandboxes that wait on an empty pool make at
 // most W pods and the replicas, nothing goes while demand is unknown, maxPods holds,
-// what was ordered stays; and with room all are served.
+// what was ordered stays; and with room all are served. With SANDLANE_MODEL=full, as in
+// `make test-all`, it is a million steps.
 func TestOrdersOfBursts(t *testing.T) {
-	worlds := 200
-	if testing.Short() {
-		worlds = 50
+	worlds := 60
+	if os.Getenv("SANDLANE_MODEL") == "full" {
+		worlds = 800 // of 1,300 steps at least
 	}
 	for seed := range uint64(worlds) {
 		b := newBursts(t, seed)
