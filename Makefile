@@ -4,10 +4,14 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS    ?=
 
-# All that make compiles shares one build cache, also of another checkout: without cgo
-# and without the checkout's path. hack/test.sh compiles once more for the race detector.
+# All that make compiles shares one build cache, also of another checkout: without cgo,
+# without the checkout's path, and without DWARF, which stripped programs have no use
+# for. The compilers collect garbage less often. Both save them a third of their time.
+# hack/test.sh compiles once more for the race detector.
+ifeq ($(MAKELEVEL),0)
 export CGO_ENABLED := 0
-export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
+export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath -gcflags=all=-dwarf=false '-toolexec=env GOGC=400 GOMEMLIMIT=2GiB')
+endif
 
 # Tools are built once for each version of theirs and of Go, outside the checkout.
 CACHE          := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sandlane/tools
