@@ -50,6 +50,7 @@ const (
 	sameEvent    = "when one comes again before its object changes"
 	suspectClaim = "when a pod has a claim that no sandbox seems to own"
 	envs         = "where there are SandboxEnvs"
+	checkpoints  = "with --checkpoint-dir"
 	keysMissing  = "at the first start, unless an administrator's command has made them"
 )
 
@@ -87,6 +88,8 @@ func gatewayRights() []Right {
 		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "patch"}, For: "live reads; claiming, marking and stopping pods"},
 		{Scope: Pools, Resource: "pods/log", Verbs: []string{"get"}, For: "the REST API's logs"},
 		{Scope: Pools, Group: groupNetwork, Resource: "networkpolicies", Verbs: []string{"get", "list", "create", "update"}, For: "a sandbox's rules for outgoing connections"},
+		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"get", "list", "create", "delete"}, For: "snapshots", When: checkpoints},
+		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "snapshots", When: checkpoints},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update", "patch", "delete"}, For: "this gateway's lease"},
 		{Scope: System, Resource: "secrets", Verbs: []string{"get"}, Names: ownSecrets, For: "the seed of tokens, the keys of /init"},
 		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "the seed of tokens, the keys of /init", When: keysMissing},
@@ -108,6 +111,7 @@ func controllerRights() []Right {
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"list"}, For: "the cache", When: separateLists},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"watch"}, For: "the cache"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"list"}, For: "the cache", When: separateLists},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"list", "watch"}, For: "the cache; which data is swept", When: checkpoints},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list", "watch"}, For: "the cache, addresses in use"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"create"}, For: "Events of pools and of sandboxes, which have no namespace"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"patch"}, For: "counting Events", When: sameEvent},
@@ -117,6 +121,8 @@ func controllerRights() []Right {
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"patch"}, For: "the replicas of members", When: envs},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"create"}, For: "envs of pools that are there already", When: "with --adopt-pools"},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs/status", Verbs: []string{"patch"}, For: "what is known of an env", When: envs},
+		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"patch", "delete"}, For: "ending checkpoints", When: checkpoints},
+		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "what became of a checkpoint", When: checkpoints},
 		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "create", "patch", "delete"}, For: "making, stopping, recycling and deleting pods"},
 		{Scope: Pools, Resource: "pods/exec", Verbs: []string{"create"}, For: "postStartHooks"},
 		{Scope: Pools, Resource: "events", Verbs: []string{"list"}, For: "why a pod never got Ready"},

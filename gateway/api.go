@@ -23,6 +23,7 @@ type apiPart struct {
 	listener  net.Listener
 	sandboxes *sandboxes.Backend
 	node      *sandboxes.NodeSize
+	kept      *keptFiles
 
 	stop context.CancelFunc
 	done chan struct{} // closed when no request is being answered any more
@@ -35,13 +36,19 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, l
 		return err
 	}
 	node := sandboxes.NewNodeSize(c, g.o.Log)
+	kept, err := g.openSnapshots(c, live, a)
+	if err != nil {
+		return err
+	}
 	s := sandboxes.New(sandboxes.Options{
-		API: c, Pods: clientset, Index: g.index, Live: live, Cache: g.cache, Endings: g.own, Activation: g.wake,
+		Restorer: kept.restorer(),
+		API:      c, Pods: clientset, Index: g.index, Live: live, Cache: g.cache, Endings: g.own, Activation: g.wake,
 		Agent: a, Pauser: g.own.pauser, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 	})
 	server, err := e2b.NewServer(e2b.Options{
 		Sandboxes: s, Templates: sandboxes.NewTemplates(g.index, node), Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
-		Domain: g.o.Domain, Registerer: g.reg, Log: g.o.Log,
+		Snapshots: kept.backend(),
+		Domain:    g.o.Domain, Registerer: g.reg, Log: g.o.Log,
 	})
 	if err != nil {
 		return err
@@ -50,7 +57,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, l
 	if err != nil {
 		return err
 	}
-	g.api = &apiPart{server: server, listener: l, sandboxes: s, node: node, done: make(chan struct{})}
+	g.api = &apiPart{server: server, listener: l, sandboxes: s, node: node, kept: kept, done: make(chan struct{})}
 	return nil
 }
 
@@ -60,6 +67,7 @@ func (p *apiPart) start(ctx context.Context, parts *errgroup.Group) {
 	p.stop = stop
 	parts.Go(func() error {
 		defer close(p.done)
+		defer p.kept.close()
 		return p.server.Serve(serving, p.listener)
 	})
 	parts.Go(func() error { return p.node.Start(ctx) })

@@ -99,6 +99,10 @@ type Options struct {
 	// DrainGrace bounds the drain of Envoy, DrainDelay included: what is open then
 	// is cut. DefaultDrainGrace if 0.
 	DrainGrace time.Duration
+	// CheckpointDir is the folder of checkpoints' data. Empty: there are no snapshots.
+	CheckpointDir string
+	// MaxCheckpointBytes bounds the data of one checkpoint, DefaultMaxCheckpointBytes if 0.
+	MaxCheckpointBytes int64
 	// Hurry ends the grace when it is closed. Nil never does.
 	Hurry <-chan struct{}
 	// Log is slog.Default() if nil.
@@ -110,6 +114,9 @@ const (
 	DefaultDrainDelay = 5 * time.Second
 	DefaultDrainGrace = 30 * time.Second
 )
+
+// DefaultMaxCheckpointBytes is 1 GiB.
+const DefaultMaxCheckpointBytes = 1 << 30
 
 // DefaultDomain is that of an Envoy on this machine with its default port.
 const DefaultDomain = "localhost:8080"
@@ -141,6 +148,9 @@ func (o *Options) Complete() {
 	if o.IdleTick == 0 {
 		o.IdleTick = DefaultIdleTick
 	}
+	if o.MaxCheckpointBytes == 0 {
+		o.MaxCheckpointBytes = DefaultMaxCheckpointBytes
+	}
 	if o.DrainGrace == 0 {
 		o.DrainGrace = DefaultDrainGrace
 	}
@@ -165,7 +175,7 @@ func (o *Options) Validate() error {
 		return errors.New("the fast path needs a folder")
 	case o.RunDir == "":
 		return errors.New("no run directory")
-	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0, o.MaxOpen < 0:
+	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0, o.MaxOpen < 0, o.MaxCheckpointBytes < 0:
 		return errors.New("negative size or duration")
 	case o.MaxWait > longestWait:
 		return fmt.Errorf("max wait %v: must be at most %v, since Envoy waits no longer than %v for an answer", o.MaxWait, longestWait, envoy.DefaultMaxMessageTimeout)

@@ -24,7 +24,7 @@ import (
 
 func (w *world) new(id string) e2b.NewSandbox {
 	return e2b.NewSandbox{
-		ID: id, Namespace: w.ns, Team: "team", Pool: "base", EndAt: time.Now().Add(time.Hour), Secure: true,
+		ID: id, Namespace: w.ns, Team: "team", KeyID: "key", Pool: "base", EndAt: time.Now().Add(time.Hour), Secure: true,
 		Metadata: map[string]string{"a": "b"}, Env: map[string]string{"KEY": "value"},
 	}
 }
@@ -70,6 +70,9 @@ func TestSandboxLife(t *testing.T) {
 	if spec.FirstRequest || spec.Binding == nil || spec.Team != "team" || !spec.Timeouts.EndAt.Time.Equal(end) || spec.Network.Unsecured ||
 		spec.Timeouts.Idle == nil || spec.Timeouts.Idle.Duration != 0 {
 		t.Errorf("the sandbox is %+v", spec)
+	}
+	if owner := made.Annotations[v1alpha1.AnnotationOwner]; owner != "key" {
+		t.Errorf("the sandbox's owner is %q", owner)
 	}
 	if r := g.cache.Get(n.ID); r == nil || r.Addr.String() != d.addr || !r.Private || r.TokenUID == nil || *r.TokenUID != made.UID {
 		t.Errorf("the route is %+v", r)

@@ -60,7 +60,7 @@ func (d *dataPlane) node(api client.Client) supervise.Spec {
 
 func (d *dataPlane) controller() supervise.Spec {
 	spec := d.ours("controller", "--metrics-address", loopback(d.controllerPort), "--system-namespace", SystemNamespace,
-		"--cluster-id", "local",
+		"--cluster-id", "local", "--checkpoint-dir", d.checkpoints(),
 		"--leader-elect=false") // there is one, and after a crash the next need not wait for its lease
 	spec.Args = append(spec.Args, d.controlArgs("controller")...)
 	if d.test.LeaseDuration > 0 {
@@ -73,6 +73,7 @@ func (d *dataPlane) controller() supervise.Spec {
 func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	spec := d.ours("gateway", "--name", g.name, "--run-dir", d.gatewayRun(g.name), "--metrics-address", loopback(g.metricsPort),
 		"--system-namespace", SystemNamespace, "--key-namespace", KeyNamespace, "--first-request-pool", poolNamespace+"/"+echoName,
+		"--checkpoint-dir", d.checkpoints(),
 		"--drain-delay", "0s") // no load balancer stands before it
 	if d.test.DrainGrace > 0 {
 		spec.Args = append(spec.Args, "--drain-grace", d.test.DrainGrace.String())

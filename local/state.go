@@ -55,6 +55,7 @@ func (s state) kubeconfig() string     { return s.path("kubeconfig") }
 func (s state) accountKubeconfig(p access.Process) string {
 	return s.path("cluster", string(p)+".kubeconfig")
 }
+func (s state) checkpoints() string         { return s.path("checkpoints") }
 func (s state) auditLog() string            { return s.path("audit.log") }
 func (s state) upFile() string              { return s.path("up.json") }
 func (s state) lockFile() string            { return s.path("up.lock") }

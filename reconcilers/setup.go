@@ -18,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/autoscaler"
+	"github.com/sandlane/sandlane/reconcilers/checkpoints"
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv"
@@ -70,6 +72,8 @@ type Options struct {
 	AdoptPools bool
 	// EnvRouterSync: see sandboxenv.SandboxEnvReconciler. It may be nil.
 	EnvRouterSync sandboxenv.EnvRouterSync
+	// Checkpoints is the folder of checkpoints' data. Nil: Checkpoint objects are left alone.
+	Checkpoints *checkpoint.Folder
 	// Registerer takes the metrics; nil registers none.
 	Registerer prometheus.Registerer
 	// Controller is for both controllers; MaxConcurrentReconciles is set by them.
@@ -153,6 +157,13 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			Client: mgr.GetClient(), LocalClusterID: o.ClusterID, Recorder: mgr.GetEventRecorder("pooladoption"),
 		}
 		if err := adoption.SetupWithManager(mgr, o.Controller); err != nil {
+			return err
+		}
+	}
+	if o.Checkpoints != nil {
+		ends := &checkpoints.Reconciler{Client: mgr.GetClient(), Store: o.Checkpoints}
+		sweeper := &checkpoints.Sweeper{Live: mgr.GetAPIReader(), Store: o.Checkpoints, Partial: o.Checkpoints.Sweep}
+		if err := errors.Join(ends.SetupWithManager(mgr, o.Controller), sweeper.SetupWithManager(mgr)); err != nil {
 			return err
 		}
 	}

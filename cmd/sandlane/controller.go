@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/credentials"
@@ -68,6 +70,7 @@ type controllerOptions struct {
 	controlTLS      controlplane.TLSFiles
 	clusterID       string
 	adoptPools      bool
+	checkpointDir   string
 	log             *slog.Logger
 	logLevel        *slog.LevelVar
 }
@@ -94,6 +97,7 @@ func newController() *cobra.Command {
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
 	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
 	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
+	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the gateways; without it Checkpoint objects are left alone")
 	controlTLSFlags(flags, &o.controlTLS, controlplane.GatewayIdentity)
 	logs.flags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -188,8 +192,16 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err := mgr.Add(demands); err != nil {
 		return err
 	}
+	var kept *checkpoint.Folder
+	if o.checkpointDir != "" {
+		if kept, err = checkpoint.OpenFolder(o.checkpointDir, math.MaxInt64); err != nil { // it puts nothing
+			return fmt.Errorf("--checkpoint-dir: %w", err)
+		}
+		defer func() { _ = kept.Close() }()
+	}
 	err = reconcilers.Setup(mgr, reconcilers.Options{
-		Fencer: gateways, LastActive: gateways, Quiescer: gateways, Demand: demands, Sizing: demands, Woken: woken,
+		Checkpoints: kept,
+		Fencer:      gateways, LastActive: gateways, Quiescer: gateways, Demand: demands, Sizing: demands, Woken: woken,
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
 		},

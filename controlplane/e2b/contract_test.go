@@ -141,11 +141,11 @@ func TestContract(t *testing.T) {
 
 		// What is not there.
 		{"POST /sandboxes/nosuch/pause", `{}`, 404, missing},
-		{"POST /sandboxes/{id}/snapshots", `{}`, 501, `supported`},
+		{"POST /sandboxes/{id}/snapshots", `{}`, 501, `--checkpoint-dir`},
 		{"POST /sandboxes/{id}/fork", ``, 501, `supported`},
-		{"GET /snapshots?limit=5", ``, 501, `supported`},
+		{"GET /snapshots?limit=5", ``, 501, `--checkpoint-dir`},
 		{"POST /v3/templates", `{}`, 501, `supported`},
-		{"DELETE /templates/team%2Fsnap:default", ``, 501, `supported`},
+		{"DELETE /templates/team%2Fsnap:default", ``, 501, `--checkpoint-dir`},
 		{"GET /templates/x/tags", ``, 501, `supported`},
 		{"POST /templates/tags", `{}`, 501, `supported`},
 		{"GET /volumes", ``, 501, `supported`},

@@ -98,7 +98,7 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	template, err := s.templateOf(c.identity, n.TemplateID)
+	template, snapshot, err := s.beginning(ctx, c.identity, n.TemplateID)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	}
 	c.sandboxID = newID()
 	sandbox, err := s.start(ctx, NewSandbox{
-		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
+		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, KeyID: c.identity.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
 		Private: isPrivate(n), Secure: *n.Secure, Egress: egress,
 		AutoPause: is(n.AutoPause, true), AutoResume: autoResumes(n), Lifetime: timeout,

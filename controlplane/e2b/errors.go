@@ -77,6 +77,12 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return notFound(callOf(r).sandboxID)
 	case errors.Is(err, ErrNotRunning):
 		return refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is not running: it is paused already, or is being started, paused or ended", callOf(r).sandboxID))
+	case errors.Is(err, ErrNoSnapshot):
+		return refuse(http.StatusNotFound, "The snapshot doesn't exist or you don't have access to it")
+	case errors.Is(err, ErrSnapshotTooLarge):
+		return refuse(http.StatusInsufficientStorage, "The sandbox's files are more than a snapshot may have.")
+	case errors.Is(err, ErrSnapshotting):
+		return refuse(http.StatusConflict, fmt.Sprintf("The files of sandbox %s are being read already", callOf(r).sandboxID))
 	case errors.Is(err, ErrUnanswered):
 		return &refusal{status: http.StatusServiceUnavailable, message: "The sandbox does not answer.", retryAfter: time.Second}
 	case errors.Is(err, ErrNoCapacity):

@@ -22,6 +22,14 @@ var (
 	tagPattern  = regexp.MustCompile(`^[a-z0-9_.-]+$`)
 )
 
+// String is the name and the tag, which are what tells templates of a team apart.
+func (ref reference) String() string {
+	if ref.tag == "" {
+		return ref.name
+	}
+	return ref.name + ":" + ref.tag
+}
+
 const defaultTag = "default"
 
 func parseReference(text string) (reference, error) {

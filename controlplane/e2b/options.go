@@ -14,6 +14,8 @@ type Options struct {
 	Templates Templates
 	Keys      Keys
 	Tokens    Tokens
+	// Snapshots keeps files of sandboxes; nil: there is no store for them.
+	Snapshots Snapshots
 	// Domain is where SDKs find <port>-<sandboxID> below, with its port, such as
 	// "localhost:8080". Required.
 	Domain string

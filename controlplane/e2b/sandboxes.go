@@ -42,6 +42,11 @@ type NewSandbox struct {
 	ID        string
 	Namespace string
 	Team      string
+	// KeyID is the ID of the API key that asks for it; empty if none is known.
+	KeyID string
+	// Snapshot is the ID of the snapshot, of Pool, whose files it begins with; empty: the
+	// image's alone.
+	Snapshot string
 	// SandboxEnv is the env whose member gives the pod; empty: Pool does.
 	SandboxEnv, Pool string
 	// EndAt is when the sandbox ends whatever happens, to the second.

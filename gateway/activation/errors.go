@@ -66,6 +66,8 @@ var (
 	// ErrNotReady: the sandbox is bound, but its pod did not run in time. It is a
 	// context.DeadlineExceeded too.
 	ErrNotReady = fmt.Errorf("the sandbox did not start in time: %w", context.DeadlineExceeded)
+	// ErrAgain: a Ready has come further, and is called again at once.
+	ErrAgain = errors.New("the sandbox's pod is not ready yet")
 	// ErrUnusable: the claimed pod refuses what makes it ready for its sandbox.
 	ErrUnusable = errors.New("the sandbox's pod cannot be made ready")
 	// ErrUnavailable: the API server did not answer.

@@ -27,7 +27,8 @@ const readyTimeout = 2 * time.Second
 // is done. An ErrUnusable says that there is no use trying again; after it the
 // sandbox has to be ended, which is up to the Ready or to who asked for Make. An
 // ErrNotReady says that it will not help this request to try again: it fails, and
-// the sandbox is left as it is.
+// the sandbox is left as it is. An ErrAgain says that it has come further, and wants to
+// be called again at once.
 type Ready func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 
 // Make is what a sandbox is that no first request makes. Each request has one of
@@ -39,6 +40,8 @@ type Make struct {
 	Idle     func(pool string) *metav1.Duration
 	Metadata map[string]string
 	Network  v1alpha1.SandboxNetwork
+	// Owner is the ID of the API key that asked for it; empty if none is known.
+	Owner string
 	// Ready is called in place of Options.Ready, by this request's flight alone.
 	Ready Ready
 
@@ -126,6 +129,8 @@ func (f *flight) makeReady(token routecache.Token, r *routecache.Route, try func
 			return nil
 		case errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
 			return err
+		case errors.Is(err, ErrAgain) && f.ctx.Err() == nil:
+			pauses = backoff.Doubling(retryMin, retryMax)
 		case !backoff.Sleep(f.ctx, pauses.Step()):
 			return fmt.Errorf("%w: %w", ErrNotReady, err)
 		case !stands:

@@ -42,6 +42,8 @@ type Backend struct {
 	closed egress.Closed
 	log    *slog.Logger
 
+	restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
+
 	lists lists
 	kept  keptLists
 	undos undos
@@ -58,6 +60,7 @@ func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, wake: o.Activation,
 		agent: o.Agent, pauser: o.Pauser, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
+		restorer: o.Restorer,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}
 	x.undos.ctx, x.undos.cancel = context.WithCancel(context.Background())

@@ -16,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/snapshots"
 )
 
 // errEndedMeanwhile: the sandbox was gone before its create was done.
@@ -36,6 +37,11 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 			return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, err)
 		}
 	}
+	restore, err := x.restoreOf(ctx, n)
+	if err != nil {
+		return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, err)
+	}
+	defer restore.Close()
 	var made *v1alpha1.Sandbox // written by the flight, which is over when Activate returns
 	m.Ready = func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 		// In this order: nothing runs in a sandbox whose sandboxd was not initialised.
@@ -43,6 +49,9 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 			if errors.Is(err, ErrNotOurs) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 				return fmt.Errorf("%w: %w", activation.ErrUnusable, err) // nor will it be written later
 			}
+			return err
+		}
+		if err := restore.Ready(ctx, s, pod); err != nil {
 			return err
 		}
 		err := x.agent.Init(ctx, s, pod, n.Env)
@@ -68,6 +77,23 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 	}
 	return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, x.createError(err))
 }
+
+// restoreOf returns what restores the files that the sandbox begins with.
+func (x *Backend) restoreOf(ctx context.Context, n e2b.NewSandbox) (Restorer, error) {
+	switch {
+	case n.Snapshot == "":
+		return noFiles{}, nil
+	case x.restorer == nil:
+		return nil, e2b.ErrNoSnapshot
+	}
+	return x.restorer(ctx, n.Namespace, n.Snapshot)
+}
+
+// noFiles restores nothing.
+type noFiles struct{}
+
+func (noFiles) Ready(context.Context, *v1alpha1.Sandbox, *corev1.Pod) error { return nil }
+func (noFiles) Close()                                                      {}
 
 // poolsOf are the pools that may give the sandbox its pod: that which is named, or the
 // members of the env.
@@ -104,7 +130,7 @@ func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 	end := metav1.NewTime(n.EndAt.UTC().Truncate(time.Second))
 	m := &activation.Make{
 		Timeouts: v1alpha1.SandboxTimeouts{EndAt: &end}, Metadata: n.Metadata,
-		Network: v1alpha1.SandboxNetwork{Private: n.Private, Unsecured: !n.Secure},
+		Network: v1alpha1.SandboxNetwork{Private: n.Private, Unsecured: !n.Secure}, Owner: n.KeyID,
 	}
 	if n.AutoPause {
 		m.Timeouts.OnTimeout, m.Timeouts.Lifetime = v1alpha1.TimeoutPause, &metav1.Duration{Duration: n.Lifetime}
@@ -140,6 +166,9 @@ func (x *Backend) createError(err error) error {
 		return fmt.Errorf("%w: %w", e2b.Invalidf("the template's pool is gone"), err)
 	case errors.Is(err, activation.ErrInvalid):
 		return fmt.Errorf("%w: %w", e2b.Invalidf("%s", schedule.PublicReason(err)), err)
+	}
+	if errors.Is(err, snapshots.ErrMismatch) {
+		return fmt.Errorf("%w: %w", e2b.Invalidf("%s", snapshots.ErrMismatch.Error()), err)
 	}
 	if x.quota.Exceeded(err) {
 		return fmt.Errorf("%w: %w", e2b.ErrQuota, err)

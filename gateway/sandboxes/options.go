@@ -45,6 +45,13 @@ type Pauser interface {
 	Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error
 }
 
+// Restorer restores the files of a new sandbox's pod. *snapshots.Restorer is one.
+type Restorer interface {
+	// Ready is an activation.Ready, to be called before sandboxd is initialised.
+	Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
+	Close()
+}
+
 // Quota says what the API server's errors mean.
 type Quota interface {
 	// Exceeded reports whether a ResourceQuota forbade the write.
@@ -66,4 +73,7 @@ type Options struct {
 	Node       *NodeSize
 	Closed     egress.Closed // what no sandbox may connect to
 	Log        *slog.Logger
+	// Restorer returns one for a snapshot of a namespace. It may be nil where there are no
+	// snapshots.
+	Restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
 }

@@ -11,6 +11,7 @@ var features = []feature{
 	{"is_running_kill", "`isRunning`, `kill`"},
 	{"pause_resume", "`pause`, and `connect`, which resumes with memory, processes and files"},
 	{"pause_twice", "`betaPause`, `pause` of one that is paused, `kill` of a paused one"},
+	{"snapshots", "`createSnapshot`, `listSnapshots`, `deleteSnapshot`, create with a snapshot: files"},
 	{"auto_pause_resume", "`lifecycle`: pause at the timeout, and resume by the next request"},
 	{"list_state", "`list` by state"},
 	{"connect_process", "`connect` from another process"},

@@ -258,6 +258,31 @@ const cases = {
     assert.equal(await Sandbox.kill(s.sandboxId), false)
     await fails(e2b.SandboxError, () => Sandbox.connect(s.sandboxId))
   },
+  async snapshots() {
+    await made({ timeoutMs: 120_000, envs: { MINE: 'first' } }, async (s) => {
+      await s.files.write('kept/deep/file.txt', 'kept')
+      await s.commands.run('ln -s file.txt kept/deep/link; chmod 640 kept/deep/file.txt')
+      const h = await s.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
+      h.wait().catch(() => {}) // its stream is cut off
+      const snap = await s.createSnapshot()
+      assert((await s.commands.list()).some((p) => p.pid === h.pid))
+      await s.files.write('kept/deep/file.txt', 'written later')
+      const found = await Sandbox.listSnapshots({ sandboxId: s.sandboxId }).nextItems()
+      assert.deepEqual(found.map((one) => one.snapshotId), [snap.snapshotId])
+      const two = await Sandbox.create(snap.snapshotId, { timeoutMs: 120_000, envs: { MINE: 'second' } })
+      try {
+        assert.notEqual(two.sandboxId, s.sandboxId)
+        const out = await two.commands.run('cat kept/deep/link; stat -c %a kept/deep/file.txt; echo $MINE')
+        assert.equal(out.stdout, 'kept640\nsecond\n')
+        assert.equal((await two.commands.list()).length, 0)
+      } finally {
+        await two.kill()
+      }
+      assert.equal(await Sandbox.deleteSnapshot(snap.snapshotId), true)
+      assert.equal(await Sandbox.deleteSnapshot(snap.snapshotId), false)
+      await fails(e2b.SandboxError, () => Sandbox.create(snap.snapshotId))
+    })
+  },
   async auto_pause_resume() {
     const paused = async (s) => (await Sandbox.getInfo(s.sandboxId)).state === 'paused'
     await made({ timeoutMs: 3000, lifecycle: { onTimeout: 'pause', autoResume: true } }, async (s) => {

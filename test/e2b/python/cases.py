@@ -362,6 +362,27 @@ async def pause_twice(sbx):
 
 
 @case
+async def snapshots(sbx):
+    """Another sandbox begins with the files, and with variables of its own."""
+    async with made(timeout=120, envs={"MINE": "first"}) as s:
+        await a(s.files.write("kept/deep/file.txt", "kept"))
+        await a(s.commands.run("ln -s file.txt kept/deep/link; chmod 640 kept/deep/file.txt"))
+        h = await a(s.commands.run("sleep 1000", background=True, timeout=0))
+        snap = await a(s.create_snapshot())
+        assert any(p.pid == h.pid for p in await a(s.commands.list()))
+        await a(s.files.write("kept/deep/file.txt", "written later"))
+        found = await a(Sandbox.list_snapshots(sandbox_id=s.sandbox_id).next_items())
+        equal([one.snapshot_id for one in found], [snap.snapshot_id])
+        async with made(template=snap.snapshot_id, timeout=120, envs={"MINE": "second"}) as two:
+            assert two.sandbox_id != s.sandbox_id
+            equal((await a(two.commands.run("cat kept/deep/link; stat -c %a kept/deep/file.txt; echo $MINE"))).stdout, "kept640\nsecond\n")
+            equal(await a(two.commands.list()), [])
+        assert await a(Sandbox.delete_snapshot(snap.snapshot_id))
+        assert not await a(Sandbox.delete_snapshot(snap.snapshot_id))
+        await fails(e2b.SandboxException, lambda: Sandbox.create(template=snap.snapshot_id))
+
+
+@case
 async def auto_pause_resume(sbx):
     async with made(timeout=3, lifecycle={"on_timeout": "pause", "auto_resume": True}) as s:
         h = await a(s.commands.run("sleep 1000", background=True, timeout=0))

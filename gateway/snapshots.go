@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/sandboxes"
+	"github.com/sandlane/sandlane/gateway/snapshots"
+)
+
+// keptFiles are the snapshots of this gateway and their folder; nil without one.
+type keptFiles struct {
+	folder *checkpoint.Folder
+	*snapshots.Snapshots
+}
+
+func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *agent.Agent) (*keptFiles, error) {
+	if g.o.CheckpointDir == "" {
+		return nil, nil
+	}
+	folder, err := checkpoint.OpenFolder(g.o.CheckpointDir, g.o.MaxCheckpointBytes)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint folder: %w", err)
+	}
+	return &keptFiles{folder, snapshots.New(snapshots.Options{API: c, Live: live, Cache: g.cache, Agent: a, Store: folder, Log: g.o.Log})}, nil
+}
+
+// backend is what the REST API keeps and lists snapshots by.
+func (k *keptFiles) backend() e2b.Snapshots {
+	if k == nil {
+		return nil
+	}
+	return k.Snapshots
+}
+
+// restorer is what the REST API's create restores by.
+func (k *keptFiles) restorer() func(ctx context.Context, namespace, snapshot string) (sandboxes.Restorer, error) {
+	if k == nil {
+		return nil
+	}
+	return func(ctx context.Context, namespace, snapshot string) (sandboxes.Restorer, error) {
+		r, err := k.Restorer(ctx, namespace, snapshot)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
+}
+
+// close closes the folder, when no request is answered any more.
+func (k *keptFiles) close() {
+	if k != nil {
+		_ = k.folder.Close()
+	}
+}

@@ -1,0 +1,181 @@
+package snapshots
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+const (
+	// discardTimeout bounds what follows a snapshot that failed.
+	discardTimeout = 5 * time.Second
+	// writeTries bounds how often a write starts over because the object changed.
+	writeTries = 5
+	retryMin   = 20 * time.Millisecond
+	retryMax   = time.Second
+)
+
+// errRouteMoved: what was read of the sandbox's pod may be old.
+var errRouteMoved = errors.New("the route to the sandbox has changed meanwhile")
+
+// Create implements e2b.Snapshots.
+func (x *Snapshots) Create(ctx context.Context, who e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
+	s, pod, err := x.running(ctx, who, sandboxID)
+	if err != nil {
+		return e2b.Snapshot{}, err
+	}
+	cp := &v1alpha1.Checkpoint{}
+	cp.Namespace, cp.Name = who.Namespace, newID()
+	cp.Finalizers = []string{v1alpha1.FinalizerCheckpoint}
+	if who.KeyID != "" {
+		cp.Annotations = map[string]string{v1alpha1.AnnotationOwner: who.KeyID}
+	}
+	cp.Spec = v1alpha1.CheckpointSpec{
+		SandboxID: s.Name, SandboxUID: string(s.UID), ClaimID: s.Spec.Binding.ClaimID,
+		Contents: []v1alpha1.CheckpointContent{v1alpha1.CheckpointFilesystem}, Cause: v1alpha1.CheckpointSnapshot, Names: names,
+	}
+	if err := x.o.API.Create(ctx, cp); err != nil {
+		return e2b.Snapshot{}, fmt.Errorf("snapshot sandbox %s: %w", sandboxID, err)
+	}
+	failpoint.Hit("snapshots/created") // the object is there, and nothing is kept
+	if err := x.save(ctx, cp, s, pod); err != nil {
+		x.discard(ctx, cp, err)
+		return e2b.Snapshot{}, fmt.Errorf("snapshot sandbox %s: %w", sandboxID, publicError(err))
+	}
+	return describe(cp), nil
+}
+
+// newID is as a generated sandbox ID, with another first letter.
+func newID() string { return "s" + strings.ToLower(rand.Text()[:20]) }
+
+// running reads a sandbox of the caller that runs, and its pod, which may be called.
+func (x *Snapshots) running(ctx context.Context, who e2b.KeyOwner, id string) (*v1alpha1.Sandbox, *corev1.Pod, error) {
+	reader := e2b.KeyOf(ctx)
+	if reader == "" {
+		reader = who.Namespace
+	}
+	for pauses := backoff.Doubling(retryMin, retryMax); ; {
+		token := x.o.Cache.Begin(id)
+		s, err := x.o.Live.Sandbox(ctx, reader, id)
+		switch {
+		case errors.Is(err, index.ErrLimited):
+			return nil, nil, fmt.Errorf("%w: %w", e2b.ErrBusy, err)
+		case err != nil:
+			return nil, nil, err
+		case s == nil || s.Spec.Namespace != who.Namespace || s.Spec.End != nil || s.DeletionTimestamp != nil:
+			return nil, nil, e2b.ErrNotFound
+		case s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Release != nil:
+			return nil, nil, e2b.ErrNotRunning
+		}
+		pod, err := x.podOf(ctx, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		if x.admits(token, id, pod) {
+			return s, pod, nil
+		}
+		if !backoff.Sleep(ctx, pauses.Step()) {
+			return nil, nil, fmt.Errorf("snapshot sandbox %s: %w", id, errRouteMoved)
+		}
+	}
+}
+
+// podOf reads the pod that backs a sandbox and runs.
+func (x *Snapshots) podOf(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := x.o.API.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, e2b.ErrNotRunning
+	case err != nil:
+		return nil, fmt.Errorf("read the pod of sandbox %s: %w", s.Name, err)
+	case !v1alpha1.Backs(pod, s) || pod.DeletionTimestamp != nil || v1alpha1.Over(pod) || v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning:
+		return nil, e2b.ErrNotRunning
+	}
+	return pod, nil
+}
+
+// admits reports whether a pod's address is still that of the pod that was read.
+func (x *Snapshots) admits(token routecache.Token, id string, pod *corev1.Pod) bool {
+	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	if err != nil {
+		return false
+	}
+	rv, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+	return err == nil && x.o.Cache.Admits(token, &routecache.Route{SandboxID: id, Addr: addr, PodRV: rv})
+}
+
+// save takes a Checkpoint from its creation to Succeeded.
+func (x *Snapshots) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	err := x.setStatus(ctx, cp, "", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating})
+	if err != nil {
+		return err
+	}
+	archive, err := x.o.Agent.Archive(ctx, s.Name, pod)
+	if err != nil {
+		return err
+	}
+	info, err := x.o.Store.Put(ctx, string(cp.UID), archive)
+	if err = errors.Join(err, archive.Close()); err != nil {
+		return err
+	}
+	failpoint.Hit("snapshots/kept") // the data is in the store, and the object does not say so
+	return x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
+		Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),
+		Pool: s.Spec.Pool, Images: v1alpha1.ImageDigests(pod), TemplateHash: pod.Annotations[v1alpha1.AnnotationTemplateHash],
+	})
+}
+
+// errTaken: the controller has judged the Checkpoint meanwhile, or it is being deleted.
+var errTaken = errors.New("the checkpoint was given up meanwhile")
+
+// setStatus replaces the status of a Checkpoint that is in a phase.
+func (x *Snapshots) setStatus(ctx context.Context, cp *v1alpha1.Checkpoint, from v1alpha1.CheckpointPhase, to v1alpha1.CheckpointStatus) error {
+	var err error
+	for range writeTries {
+		if cp.Status.Phase != from || cp.DeletionTimestamp != nil {
+			return errTaken
+		}
+		base := cp.DeepCopy()
+		cp.Status = to
+		err = x.o.API.Status().Patch(ctx, cp, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		if err = x.o.API.Get(ctx, client.ObjectKeyFromObject(base), cp); err != nil {
+			break
+		}
+		err = errTaken
+	}
+	if err != nil {
+		return fmt.Errorf("write the status of checkpoint %s: %w", cp.Name, err)
+	}
+	return nil
+}
+
+// discard deletes a Checkpoint that came to nothing. If that fails the controller does.
+func (x *Snapshots) discard(ctx context.Context, cp *v1alpha1.Checkpoint, cause error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
+	defer cancel()
+	x.o.Log.Warn("a snapshot failed", "sandbox", cp.Spec.SandboxID, "checkpoint", cp.Name, "reason", message(cause))
+	if err := x.o.API.Delete(ctx, cp, client.Preconditions{UID: &cp.UID}); err != nil && !apierrors.IsNotFound(err) {
+		x.o.Log.Warn("a checkpoint that failed is left to the controller", "checkpoint", cp.Name, "error", err)
+	}
+}

@@ -1,0 +1,95 @@
+package snapshots
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/agent"
+)
+
+// ErrMismatch: the pod runs other images than the one whose files were kept.
+var ErrMismatch = errors.New("the pool's images are not those that the snapshot was made with")
+
+// Restorer restores one snapshot into the pod of one new sandbox. Close it. It is not
+// safe for concurrent use.
+type Restorer struct {
+	x  *Snapshots
+	cp *v1alpha1.Checkpoint
+
+	pod      types.UID // that it restores into, or has
+	restored bool
+	archive  io.ReadCloser
+	parts    *agent.Restoring
+}
+
+// Restorer returns one for a snapshot of a namespace; e2b.ErrNoSnapshot if there is none.
+func (x *Snapshots) Restorer(ctx context.Context, namespace, id string) (*Restorer, error) {
+	cp, err := x.get(ctx, namespace, id)
+	if err != nil {
+		return nil, err
+	}
+	return &Restorer{x: x, cp: cp}, nil
+}
+
+// Close lets go of what is open.
+func (r *Restorer) Close() {
+	if r.archive != nil {
+		_ = r.archive.Close() // it was only read
+		r.archive = nil
+	}
+}
+
+// Ready restores the files of the sandbox's pod, in as many calls as it takes: it is a
+// part of an activation.Ready, and comes before /init.
+func (r *Restorer) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	if r.pod != pod.UID {
+		r.Close()
+		r.pod, r.restored, r.parts = pod.UID, false, nil
+	}
+	if r.restored {
+		return nil
+	}
+	if !maps.Equal(v1alpha1.ImageDigests(pod), r.cp.Status.Images) {
+		return fmt.Errorf("%w: %w", activation.ErrUnusable, ErrMismatch)
+	}
+	if r.parts == nil {
+		if err := r.open(ctx); err != nil {
+			return err
+		}
+	}
+	before := r.parts.Sent()
+	err := r.x.o.Agent.Restore(ctx, s.Name, pod, r.parts)
+	switch {
+	case err == nil:
+		r.restored = true
+		r.Close()
+		return nil
+	case !errors.Is(err, activation.ErrUnusable) && (errors.Is(err, agent.ErrMore) || r.parts.Sent() > before):
+		return fmt.Errorf("%w: %w", activation.ErrAgain, err)
+	}
+	return err
+}
+
+// open opens the archive. What the store has lost or damaged no other try finds.
+func (r *Restorer) open(ctx context.Context) error {
+	archive, info, err := r.x.o.Store.Get(ctx, string(r.cp.UID))
+	if err != nil {
+		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+	}
+	r.archive = archive
+	if info.Digest != r.cp.Status.Digest {
+		r.Close()
+		return fmt.Errorf("%w: the archive of checkpoint %s is another than was put", activation.ErrUnusable, r.cp.Name)
+	}
+	r.parts = &agent.Restoring{ID: rand.Text(), Archive: archive}
+	return nil
+}

@@ -1,0 +1,154 @@
+package snapshots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// Store keeps archives. A checkpoint.Store does.
+type Store interface {
+	Put(ctx context.Context, id string, r io.Reader) (checkpoint.Info, error)
+	Get(ctx context.Context, id string) (io.ReadCloser, checkpoint.Info, error)
+}
+
+// Agent reads and restores the files of a pod. *agent.Agent does.
+type Agent interface {
+	Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
+	Restore(ctx context.Context, id string, pod *corev1.Pod, r *agent.Restoring) error
+}
+
+// Live reads a sandbox, out of a reader's live reads; nil if there is none.
+type Live interface {
+	Sandbox(ctx context.Context, reader, id string) (*v1alpha1.Sandbox, error)
+}
+
+// Options are the parts of the gateway that Snapshots work with. All are required.
+type Options struct {
+	API   client.Client // must not read from a cache
+	Live  Live
+	Cache *routecache.Cache
+	Agent Agent
+	Store Store
+	Log   *slog.Logger
+}
+
+// Snapshots are e2b.Snapshots over Checkpoint objects. Safe for concurrent use.
+type Snapshots struct{ o Options }
+
+var _ e2b.Snapshots = (*Snapshots)(nil)
+
+// New makes Snapshots of the parts.
+func New(o Options) *Snapshots { return &Snapshots{o} }
+
+var idPattern = regexp.MustCompile(v1alpha1.IDPattern)
+
+// Get implements e2b.Snapshots.
+func (x *Snapshots) Get(ctx context.Context, namespace, id string) (e2b.Snapshot, error) {
+	cp, err := x.get(ctx, namespace, id)
+	if err != nil {
+		return e2b.Snapshot{}, err
+	}
+	return describe(cp), nil
+}
+
+func (x *Snapshots) get(ctx context.Context, namespace, id string) (*v1alpha1.Checkpoint, error) {
+	if !idPattern.MatchString(id) {
+		return nil, e2b.ErrNoSnapshot
+	}
+	cp := &v1alpha1.Checkpoint{}
+	err := x.o.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: id}, cp)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, e2b.ErrNoSnapshot
+	case err != nil:
+		return nil, fmt.Errorf("read snapshot %s: %w", id, err)
+	case !usable(cp):
+		return nil, e2b.ErrNoSnapshot
+	}
+	return cp, nil
+}
+
+// usable reports whether a Checkpoint is a snapshot that is whole and stays.
+func usable(cp *v1alpha1.Checkpoint) bool {
+	return cp.Spec.Cause == v1alpha1.CheckpointSnapshot && cp.DeletionTimestamp == nil && cp.Status.Phase == v1alpha1.CheckpointSucceeded
+}
+
+// List implements e2b.Snapshots.
+func (x *Snapshots) List(ctx context.Context, namespace string) ([]e2b.Snapshot, error) {
+	var all v1alpha1.CheckpointList
+	if err := x.o.API.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	found := []e2b.Snapshot{}
+	for i := range all.Items {
+		if usable(&all.Items[i]) {
+			found = append(found, describe(&all.Items[i]))
+		}
+	}
+	return found, nil
+}
+
+// Delete implements e2b.Snapshots. The controller deletes the data.
+func (x *Snapshots) Delete(ctx context.Context, namespace, id string) error {
+	cp, err := x.get(ctx, namespace, id)
+	if err != nil {
+		return err
+	}
+	err = x.o.API.Delete(ctx, cp, client.Preconditions{UID: &cp.UID})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return e2b.ErrNoSnapshot
+	case err != nil:
+		return fmt.Errorf("delete snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+func describe(cp *v1alpha1.Checkpoint) e2b.Snapshot {
+	return e2b.Snapshot{
+		ID: cp.Name, Names: cp.Spec.Names, SandboxID: cp.Spec.SandboxID, Pool: cp.Status.Pool, At: cp.CreationTimestamp.Time,
+	}
+}
+
+// publicError says in e2b's words why no files were kept. What it does not know stays: a
+// failure of ours.
+func publicError(err error) error {
+	for _, m := range []struct{ from, to error }{
+		{checkpoint.ErrTooLarge, e2b.ErrSnapshotTooLarge},
+		{agent.ErrBusy, e2b.ErrSnapshotting},
+		{agent.ErrNotInitialised, e2b.ErrNotRunning},
+	} {
+		if errors.Is(err, m.from) {
+			return fmt.Errorf("%w: %w", m.to, err)
+		}
+	}
+	if errors.Is(err, agent.ErrNoArchive) {
+		return fmt.Errorf("%w: %w", e2b.Invalidf("its pool's pods cannot be snapshotted: they need sandboxd alone, as their first process, and no liveness probe"), err)
+	}
+	return err
+}
+
+// message is an error as the status of a Checkpoint shows it.
+func message(err error) string {
+	const longest = 500
+	text := strings.ToValidUTF8(err.Error(), "?")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "")
+	}
+	return text
+}

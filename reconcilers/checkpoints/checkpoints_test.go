@@ -1,0 +1,199 @@
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// one is a Checkpoint that was made at the start.
+func one(name string, status v1alpha1.CheckpointStatus) *v1alpha1.Checkpoint {
+	cp := &v1alpha1.Checkpoint{Status: status}
+	cp.Namespace, cp.Name, cp.UID, cp.Finalizers = "ns", name, types.UID("uid-"+name), []string{v1alpha1.FinalizerCheckpoint}
+	cp.CreationTimestamp = metav1.NewTime(start)
+	return cp
+}
+
+type world struct {
+	t      *testing.T
+	client client.Client
+	store  *checkpoint.Folder
+	clock  *testingclock.FakeClock
+	r      *Reconciler
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := checkpoint.OpenFolder(t.TempDir(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = folder.Close() })
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Checkpoint{}).WithObjects(objects...).Build()
+	w := &world{t: t, client: c, store: folder, clock: testingclock.NewFakeClock(start)}
+	w.r = &Reconciler{Client: c, Store: folder, Clock: w.clock}
+	return w
+}
+
+func (w *world) keep(name string) {
+	w.t.Helper()
+	if _, err := w.store.Put(w.t.Context(), "uid-"+name, strings.NewReader("data")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// reconcile runs until nothing is to be done at this time, and returns what is left of
+// the Checkpoint ("" if it is gone) and when it is looked at again.
+func (w *world) reconcile(name string) (phase v1alpha1.CheckpointPhase, again time.Duration) {
+	w.t.Helper()
+	req := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}
+	for range 3 { // each write brings the next look
+		res, err := w.r.Reconcile(w.t.Context(), req)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		again = res.RequeueAfter
+	}
+	cp := &v1alpha1.Checkpoint{}
+	if err := w.client.Get(w.t.Context(), req.NamespacedName, cp); err != nil {
+		return "", again
+	}
+	return cp.Status.Phase, again
+}
+
+func (w *world) kept() string {
+	w.t.Helper()
+	all, err := w.store.List(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ids := []string{}
+	for _, e := range all {
+		ids = append(ids, e.ID)
+	}
+	return fmt.Sprint(ids)
+}
+
+func TestWhatGatewaysLeave(t *testing.T) {
+	w := newWorld(t, one("pending", v1alpha1.CheckpointStatus{}), one("creating", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating}))
+	w.keep("creating")
+	for _, name := range []string{"pending", "creating"} {
+		if phase, again := w.reconcile(name); phase == v1alpha1.CheckpointFailed || again != createPatience {
+			t.Errorf("%s at first: %q, again after %s", name, phase, again)
+		}
+	}
+	w.clock.Step(createPatience)
+	for _, name := range []string{"pending", "creating"} {
+		if phase, again := w.reconcile(name); phase != v1alpha1.CheckpointFailed || again != failedTTL {
+			t.Errorf("%s in the end: %q, again after %s", name, phase, again)
+		}
+	}
+	w.clock.Step(failedTTL)
+	for _, name := range []string{"pending", "creating"} {
+		if phase, _ := w.reconcile(name); phase != "" {
+			t.Errorf("%s is kept: %q", name, phase)
+		}
+	}
+	if got := w.kept(); got != "[]" {
+		t.Errorf("data is kept: %s", got)
+	}
+}
+
+func TestWhatSucceeded(t *testing.T) {
+	status := v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded, CompletedAt: new(metav1.NewTime(start.Add(time.Minute)))}
+	short := one("short", status)
+	short.Spec.KeepFor = &metav1.Duration{Duration: time.Hour}
+	w := newWorld(t, one("long", status), short)
+	w.keep("long")
+	w.keep("short")
+	if phase, again := w.reconcile("short"); phase != v1alpha1.CheckpointSucceeded || again != time.Hour+time.Minute {
+		t.Errorf("%q, again after %s", phase, again)
+	}
+	w.clock.Step(1000 * time.Hour)
+	if phase, again := w.reconcile("long"); phase != v1alpha1.CheckpointSucceeded || again != 0 {
+		t.Errorf("%q, again after %s", phase, again)
+	}
+	if phase, _ := w.reconcile("short"); phase != "" || w.kept() != "[uid-long]" {
+		t.Errorf("%q, kept %s", phase, w.kept())
+	}
+	if err := w.client.Delete(t.Context(), one("long", status)); err != nil {
+		t.Fatal(err)
+	}
+	if phase, _ := w.reconcile("long"); phase != "" || w.kept() != "[]" {
+		t.Errorf("a deleted one: %q, kept %s", phase, w.kept())
+	}
+}
+
+// failing is a store that deletes nothing.
+type failing struct{ *checkpoint.Folder }
+
+var errStore = errors.New("the store is away")
+
+func (failing) Delete(context.Context, string) error { return errStore }
+
+// An object stays as long as its data does.
+func TestDataThatCannotBeDeleted(t *testing.T) {
+	w := newWorld(t, one("a", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded}))
+	w.keep("a")
+	w.r.Store = failing{w.store}
+	if err := w.client.Delete(t.Context(), one("a", v1alpha1.CheckpointStatus{})); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}})
+	cp := &v1alpha1.Checkpoint{}
+	got := w.client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, cp)
+	if !errors.Is(err, errStore) || got != nil || cp.Status.Phase != v1alpha1.CheckpointTerminating {
+		t.Errorf("%v; %v, %q", err, got, cp.Status.Phase)
+	}
+	w.r.Store = w.store
+	if phase, _ := w.reconcile("a"); phase != "" || w.kept() != "[]" {
+		t.Errorf("%q, kept %s", phase, w.kept())
+	}
+}
+
+// Data that no object names goes; what a Checkpoint of any phase names stays.
+func TestSweep(t *testing.T) {
+	w := newWorld(t, one("a", v1alpha1.CheckpointStatus{}))
+	for _, name := range []string{"a", "b", "c"} {
+		w.keep(name)
+	}
+	partial := false
+	s := &Sweeper{Live: w.client, Store: w.store, Partial: func(context.Context) error { partial = true; return nil }}
+	if err := s.Sweep(t.Context()); err != nil || w.kept() != "[uid-a]" || !partial {
+		t.Errorf("%v, kept %s, partial ones %v", err, w.kept(), partial)
+	}
+}
+
+// A sweep that cannot list the objects deletes nothing.
+func TestSweepWithoutAList(t *testing.T) {
+	w := newWorld(t)
+	w.keep("a")
+	s := &Sweeper{Live: noReader{}, Store: w.store}
+	if err := s.Sweep(t.Context()); !errors.Is(err, errStore) || w.kept() != "[uid-a]" {
+		t.Errorf("%v, kept %s", err, w.kept())
+	}
+}
+
+type noReader struct{ client.Reader }
+
+func (noReader) List(context.Context, client.ObjectList, ...client.ListOption) error { return errStore }
