@@ -55,13 +55,13 @@ func lostPodMoves(t *testing.T, isNew bool, change func(w *world, g *gateway, dr
 		}
 		return all
 	}
-	r := w.byEnv(kubetest.Name("s"), 20*time.Second)
+	r := w.byEnv(kubetest.Name("s"), 40*time.Second)
 	if r.New, r.MayClaim = isNew, true; !isNew {
 		w.make(r.ID, func(s *v1alpha1.SandboxSpec) { s.Env, s.Pool, s.FirstRequest = "env", "", true })
 	}
 	done := make(chan error, 1)
 	go func() { done <- g.Activate(t.Context(), r) }()
-	kubetest.Eventually(t, 5*time.Second, "the pod of a to be lost, and its request to wait", func() error {
+	kubetest.Eventually(t, 20*time.Second, "the pod of a to be lost, and its request to wait", func() error {
 		pod := w.pods()[0]
 		if v1alpha1.PhaseOf(&pod) != v1alpha1.PodStopping || len(g.set.Waiting()) != 1 {
 			return fmt.Errorf("it is %s, and %v wait", v1alpha1.PhaseOf(&pod), g.set.Waiting())
@@ -149,14 +149,14 @@ func TestRequestThatLeavesTakesItsClaim(t *testing.T) {
 	g.o.Members = func(namespace, env string) []Member {
 		if looks.Add(1) == 2 { // it waits at a, and looks whether it should leave
 			w.idleOf("a", 1)
-			kubetest.Eventually(t, 5*time.Second, "the claim to land", func() error {
+			kubetest.Eventually(t, 20*time.Second, "the claim to land", func() error {
 				if pods := w.pods(); pods[0].Annotations[v1alpha1.AnnotationClaim] == "" {
 					return errors.New("it has not")
 				}
 				return nil
 			})
 			w.idleOf("b", 1)
-			kubetest.Eventually(t, 5*time.Second, "the gateway to see the pod of b", func() error {
+			kubetest.Eventually(t, 20*time.Second, "the gateway to see the pod of b", func() error {
 				if b, _ := g.set.Get(w.ns, "b"); !b.Spare() {
 					return errors.New("it does not")
 				}
@@ -166,7 +166,7 @@ func TestRequestThatLeavesTakesItsClaim(t *testing.T) {
 		return before(namespace, env)
 	}
 	id := kubetest.Name("s")
-	g.activates(t, w.byEnv(id, 20*time.Second))
+	g.activates(t, w.byEnv(id, 60*time.Second))
 	w.from(id, "a")
 	for _, pod := range w.pods() {
 		if claimed := pod.Annotations[v1alpha1.AnnotationClaim] != ""; claimed != (pod.Labels[v1alpha1.LabelPool] == "a") {
@@ -184,7 +184,7 @@ func TestIdleTimeoutFollowsThePool(t *testing.T) {
 			w := newWorld(t)
 			w.idleOf(first, 1)
 			g := w.envGatewayOn(w.losesItsFirstPod())
-			r := w.byEnv(kubetest.Name("s"), 20*time.Second)
+			r := w.byEnv(kubetest.Name("s"), 40*time.Second)
 			r.Make = &Make{Idle: func(pool string) *metav1.Duration {
 				if pool == "a" {
 					return nil
@@ -193,7 +193,7 @@ func TestIdleTimeoutFollowsThePool(t *testing.T) {
 			}}
 			done := make(chan error, 1)
 			go func() { done <- g.Activate(t.Context(), r) }()
-			kubetest.Eventually(t, 5*time.Second, "the first pod to be lost", func() error {
+			kubetest.Eventually(t, 20*time.Second, "the first pod to be lost", func() error {
 				if pod := w.pods()[0]; v1alpha1.PhaseOf(&pod) != v1alpha1.PodStopping {
 					return fmt.Errorf("it is %s", v1alpha1.PhaseOf(&pod))
 				}
