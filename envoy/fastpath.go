@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"fmt"
+
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	xdsmatcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -26,6 +28,15 @@ const moduleName = "sandlane.fastpath"
 // FastPathVersions are the Envoys that the module of the fast path was tested with. A
 // module of another interface is loaded with a warning at most, so it must be known.
 var FastPathVersions = []string{"1.40.0"}
+
+// FastPathProven returns why the fast path must be off on an architecture; nil where the
+// order of memory accesses that it relies on was checked.
+func FastPathProven(arch string) error {
+	if arch != "amd64" {
+		return fmt.Errorf("the fast path is not proven on %s", arch)
+	}
+	return nil
+}
 
 // FastPath are the module and its table (docs/design/fastpath.md).
 type FastPath struct {

@@ -176,3 +176,13 @@ func TestFastPathIsValidated(t *testing.T) {
 		t.Error("a broken module passed")
 	}
 }
+
+// Only where the order of memory accesses was checked is the fast path on.
+func TestFastPathProven(t *testing.T) {
+	t.Parallel()
+	for arch, want := range map[string]bool{"amd64": true, "arm64": false, "riscv64": false, "": false} {
+		if err := FastPathProven(arch); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "not proven on "+arch) {
+			t.Errorf("%q: %v", arch, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -35,6 +36,10 @@ func (g *gateway) assembleFastPath() {
 	f := &fastPath{folder: g.o.FastPathFolder, index: g.index, cache: g.cache, reach: map[routecache.Pool]v1alpha1.FirstRequestReach{}}
 	g.fast = f
 	if !g.o.FastPath || f.folder == "" {
+		return
+	}
+	if err := envoy.FastPathProven(runtime.GOARCH); err != nil {
+		g.o.Log.Warn("ExtProc answers every request", "error", err)
 		return
 	}
 	table, err := fastpath.Open(fastpath.Options{

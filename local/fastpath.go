@@ -70,8 +70,8 @@ func (u *up) findModule(ctx context.Context) error {
 
 // tryModule has Envoy load the module with a configuration like the real one.
 func (u *up) tryModule(ctx context.Context, module string) error {
-	if runtime.GOARCH != "amd64" {
-		return fmt.Errorf("it is not proven on %s", runtime.GOARCH)
+	if err := envoy.FastPathProven(runtime.GOARCH); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

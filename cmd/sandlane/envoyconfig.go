@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
@@ -59,6 +60,10 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 		render, ok := map[string]func(*bootstrapv3.Bootstrap) ([]byte, error){"yaml": envoy.YAML, "json": envoy.JSON}[output]
 		if !ok {
 			return fmt.Errorf("--output %q: must be yaml or json", output)
+		}
+		if err := envoy.FastPathProven(runtime.GOARCH); err != nil && o.FastPath.Module != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%v: the gateway answers every request\n", err)
+			o.FastPath = envoy.FastPath{}
 		}
 		config, err := envoy.Bootstrap(o)
 		if err != nil {
