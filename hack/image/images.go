@@ -22,9 +22,11 @@ const (
 )
 
 // allNames are the images that are built unless others are asked for, in the order
-// in which they are built. testNames are for tests alone.
+// in which they are built. envoyName is if Envoy's image is named. testNames are for
+// tests alone.
 var (
 	allNames  = []string{"sandlane-gateway", "sandlane-controller", "sandlane-base"}
+	envoyName = "sandlane-envoy"
 	testNames = []string{"sandlane-test-envoy", "sandlane-test-base", "sandlane-test-echo", "sandlane-test-pause"}
 )
 
@@ -41,6 +43,9 @@ var recipes = map[string]func(context.Context, *builder, v1.Platform) (v1.Image,
 			return b.sandbox(ctx, p)
 		}
 		return b.sandboxOn(ctx, p)
+	},
+	envoyName: func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) {
+		return b.envoyWithModule(ctx, p)
 	},
 	"sandlane-test-envoy": func(_ context.Context, b *builder, p v1.Platform) (v1.Image, error) { return b.testEnvoy(p) },
 	"sandlane-test-base":  func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) { return b.testBase(ctx, p) },

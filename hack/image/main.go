@@ -3,8 +3,8 @@
 //
 // It compiles the programs, puts them into layers, and writes each image as a
 // tarball for each platform and, if asked, to a registry. It runs nothing of an
-// image, and Envoy is not in any of these: the gateway's sidecar is Envoy's own
-// image.
+// image. The gateway's sidecar is Envoy's own image, or one that is made on it and
+// holds the module of the fast path (sandlane-envoy); that needs a registry.
 //
 // Tests run where no registry can be reached. For them there are images of
 // programs of this machine (sandlane-test-…), built only if named.
@@ -27,6 +27,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,6 +55,8 @@ type options struct {
 	tag       string
 	push      string // registry and prefix; empty pushes nothing
 	envoy     string // Envoy's binary, for sandlane-test-envoy
+	envoyBase string // Envoy's image, that sandlane-envoy is made on
+	module    string // of the fast path; for linux/amd64
 	base      string // image that the base sandbox is made on; empty is none
 	platforms []v1.Platform
 	created   time.Time
@@ -104,7 +107,9 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.push, "push", "", "registry and prefix to push to, such as localhost:5000/sandlane")
 	flags.StringVar(&o.base, "base", "", "image to make the base sandbox on (default none: an empty file system)")
 	flags.StringVar(&o.envoy, "envoy", "", "Envoy's binary on this machine, for sandlane-test-envoy")
-	names := flags.String("images", strings.Join(allNames, ","), "images to build, also "+strings.Join(testNames, ", "))
+	flags.StringVar(&o.envoyBase, "envoy-base", "", "Envoy's image, such as envoyproxy/envoy:distroless-v1.40.0: build also sandlane-envoy on it, which has the module of the fast path")
+	flags.StringVar(&o.module, "module", "local/helpers/bin/fastpath.so", "that module, below the root")
+	names := flags.String("images", strings.Join(allNames, ","), "images to build, also "+envoyName+", "+strings.Join(testNames, ", "))
 	platforms := flags.String("platforms", "linux/"+runtime.GOARCH, "platforms to build for")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -119,12 +124,18 @@ func parse(args []string) (options, error) {
 	if !filepath.IsAbs(o.out) {
 		o.out = filepath.Join(o.root, o.out)
 	}
+	if !filepath.IsAbs(o.module) {
+		o.module = filepath.Join(o.root, o.module)
+	}
+	if o.envoyBase != "" && *names == strings.Join(allNames, ",") {
+		*names += "," + envoyName
+	}
 	if o.tag == "" {
 		o.tag = strings.ReplaceAll(o.version, "+", "-") // not allowed in tags
 	}
 	for name := range strings.SplitSeq(*names, ",") {
 		if recipes[name] == nil {
-			return o, fmt.Errorf("-images: there is no image %q, only %s", name, strings.Join(append(allNames, testNames...), ", "))
+			return o, fmt.Errorf("-images: there is no image %q, only %s", name, strings.Join(slices.Concat(allNames, []string{envoyName}, testNames), ", "))
 		}
 		o.names = append(o.names, name)
 	}

@@ -29,7 +29,11 @@ func (b *builder) testEnvoy(p v1.Platform) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.testImage(p, append(rootFS(), files...), func(c *v1.Config) {
+	files = append(rootFS(), files...)
+	if _, err := os.Stat(b.module); err == nil { // none was built where there is no C compiler
+		files = append(files, folder(path.Dir(moduleFolder), 0o755), folder(moduleFolder, 0o755), b.moduleFile())
+	}
+	return b.testImage(p, files, func(c *v1.Config) {
 		c.Entrypoint = []string{"/" + programs + "/envoy"}
 		c.User = serviceUser
 	}, "sandlane-test-envoy")

@@ -7,7 +7,11 @@
 {{- end }}
 
 {{- define "sandlane.envoyImage" -}}
-{{- with .Values.global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end }}{{ .Values.envoy.image }}
+{{- if and .Values.fastPath.enabled (not .Values.fastPath.image) -}}
+{{ include "sandlane.image" (dict "root" . "name" "envoy") }}
+{{- else -}}
+{{- with .Values.global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end }}{{ .Values.fastPath.enabled | ternary .Values.fastPath.image .Values.envoy.image }}
+{{- end -}}
 {{- end }}
 
 {{- define "sandlane.pullSecrets" -}}
