@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,6 +77,25 @@ func compare(t *testing.T, root, s *schema, values map[string]any, path string) 
 		if _, ok := values[name]; !ok && !slices.ContainsFunc(optional, func(o string) bool { return strings.HasSuffix(full, o) }) {
 			t.Errorf("%s has no default in values.yaml", full)
 		}
+	}
+}
+
+// Policies name ports by number: those of a gateway's Envoy are a sidecar's, and not
+// every network plugin looks for a port's name among sidecars.
+func TestPoliciesNamePortsByNumber(t *testing.T) {
+	const file = "../../charts/sandlane/templates/network-policies.yaml"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := regexp.MustCompile(`{port: ([^}]+)}`).FindAllStringSubmatch(string(text), -1)
+	for _, m := range ports {
+		if _, err := strconv.Atoi(m[1]); err != nil {
+			t.Errorf("%s has a port %q", file, m[1])
+		}
+	}
+	if len(ports) < 5 {
+		t.Errorf("%s has %d ports only: the pattern has rotted", file, len(ports))
 	}
 }
 
