@@ -100,15 +100,17 @@ await() {
 # images are the tests of the images, which compile the images' programs.
 images() { cd hack/image && go vet ./... && tests -shuffle=on -timeout 15m ./...; }
 
-# whole are the tests of the running product: users' requests, half a minute of what
-# `make chaos` does for ten, and as many hits as fit seconds, answered inside Envoy.
-whole() {
+# users are the tests of the running product: what users see, and as many hits as fit
+# seconds, answered inside Envoy.
+users() {
 	FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
 	if [[ -f "$module" ]]; then
 		SANDLANE_FAST_PATH=auto SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
 	fi
 }
+
+# seconds is half a minute of what `make chaos` does for ten.
+seconds() { SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos; }
 
 # sdks are those with E2B's SDKs.
 sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...; }
@@ -129,13 +131,15 @@ fi
 if wants e2e; then
 	make --no-print-directory build-failpoints
 fi
-# Both wait more than they work, on stacks of their own.
+# They wait more than they work, on stacks of their own.
 if wants e2e && wants e2b; then
-	beside whole
+	beside users
 	sdks
-	await whole
+	seconds
+	await users
 elif wants e2e; then
-	whole
+	users
+	seconds
 elif wants e2b; then
 	sdks
 fi
