@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,6 +26,8 @@ type stubFreezer struct {
 	asked  []string
 	fails  error
 	during func()
+	// escapes: each look finds something that runs.
+	escapes bool
 }
 
 func (f *stubFreezer) Freeze(context.Context) error {
@@ -33,6 +38,13 @@ func (f *stubFreezer) Freeze(context.Context) error {
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, "freeze")
 	return f.fails
+}
+
+func (f *stubFreezer) Refreeze(context.Context) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, "refreeze")
+	return f.escapes, f.fails
 }
 
 func (f *stubFreezer) Thaw() error {
@@ -144,7 +156,7 @@ func TestOlderOrdersAreRefused(t *testing.T) {
 			t.Errorf("%d: %s of generation %d: %d, want %d", i, c.order, c.generation, status, c.status)
 		}
 	}
-	if got := fmt.Sprint(f.asked); got != "[freeze thaw]" {
+	if got := fmt.Sprint(f.asked); got != "[freeze refreeze refreeze thaw]" {
 		t.Errorf("the freezer was asked to %s", got)
 	}
 }
@@ -207,5 +219,95 @@ func TestFailedFreeze(t *testing.T) {
 	f.fails = nil
 	if status := g.order(a, "unfreeze", 2); status != 204 {
 		t.Fatalf("unfreeze again: %d", status)
+	}
+}
+
+// stubHolder holds nothing, or fails to.
+type stubHolder struct{ fails error }
+
+func (h *stubHolder) Hold(context.Context) error { return h.fails }
+func (h *stubHolder) Release()                   {}
+
+// While a sandbox is frozen it is looked at each second, also after a look that failed,
+// and at each repeated order; a thaw ends that, also one that fails.
+func TestLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &stubFreezer{}
+		x := newRest(f, &stubHolder{}, io.Discard)
+		x.giveUp = func() { t.Error("it gives the sandbox up") }
+		asked := func(what, want string) {
+			t.Helper()
+			if got := strings.Join(f.asked, " "); got != want {
+				t.Errorf("%s: the freezer was asked to %s, want %s", what, got, want)
+			}
+			f.asked = nil
+		}
+		order := func(give func(context.Context, int64) error, generation int64, fails bool) {
+			t.Helper()
+			if err := give(t.Context(), generation); (err != nil) != fails {
+				t.Errorf("order %d: %v", generation, err)
+			}
+		}
+		order(x.freeze, 1, false)
+		time.Sleep(2*refreezeEvery + refreezeEvery/2)
+		asked("frozen", "freeze refreeze refreeze")
+		f.fails = errors.New("no")
+		order(x.freeze, 1, true)
+		time.Sleep(refreezeEvery)
+		f.fails = nil
+		time.Sleep(refreezeEvery)
+		asked("a look that failed", "refreeze refreeze refreeze")
+		if !x.deaf.Load() {
+			t.Error("it is served")
+		}
+		f.fails = errors.New("no")
+		order(x.unfreeze, 2, true)
+		f.fails = nil
+		time.Sleep(5 * refreezeEvery)
+		asked("a thaw that failed", "thaw")
+		order(x.unfreeze, 2, false)
+		time.Sleep(5 * refreezeEvery)
+		asked("thawed", "thaw")
+		order(x.freeze, 3, false)
+		x.end()
+		time.Sleep(5 * refreezeEvery)
+		asked("ended", "freeze thaw")
+	})
+}
+
+// A sandbox in which something goes on at each look is given up; one in which something
+// was continued now and then is not.
+func TestEscapes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, given := &stubFreezer{escapes: true}, 0
+		x := newRest(f, &stubHolder{}, io.Discard)
+		x.giveUp = func() { given++ }
+		defer x.end()
+		if err := x.freeze(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		look := func(escapes bool, times int) {
+			f.escapes = escapes
+			time.Sleep(time.Duration(times) * refreezeEvery)
+			synctest.Wait()
+		}
+		look(true, maxEscapes-1)
+		look(false, 1)
+		look(true, maxEscapes-1)
+		if given != 0 {
+			t.Error("it was given up although it kept still")
+		}
+		if look(true, 1); given != 1 {
+			t.Errorf("it was given up %d times", given)
+		}
+	})
+}
+
+// While a process takes long to be started a freeze fails, and clients are served.
+func TestFreezeBesideAFork(t *testing.T) {
+	f := &stubFreezer{}
+	x := newRest(f, &stubHolder{errors.New("one is being started")}, io.Discard)
+	if err := x.freeze(t.Context(), 1); err == nil || x.deaf.Load() || len(f.asked) > 0 {
+		t.Errorf("%v; it is deaf: %v; the freezer was asked to %v", err, x.deaf.Load(), f.asked)
 	}
 }

@@ -2,7 +2,6 @@ package sandboxd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/sandboxd/access"
-	"github.com/sandlane/sandlane/sandboxd/process"
 )
 
 // Freezer stops and continues all that runs in the sandbox but sandboxd. Safe for
@@ -19,25 +17,35 @@ import (
 type Freezer interface {
 	// Freeze returns when all is stopped, or an error when nothing is left stopped.
 	Freeze(ctx context.Context) error
+	// Refreeze stops what runs in spite of a Freeze, and reports whether there was
+	// something. After an error what is stopped stays so.
+	Refreeze(ctx context.Context) (escaped bool, err error)
 	// Thaw continues what Freeze stopped.
 	Thaw() error
 }
 
-// freezeTimeout bounds one freeze; gateways wait for two seconds.
-const freezeTimeout = 1500 * time.Millisecond
+// holder keeps processes from starting. *process.Service does.
+type holder interface {
+	Hold(ctx context.Context) error
+	Release()
+}
 
-// What an order of the control plane fails with.
-var (
-	errNoFreezer = errors.New("this sandbox cannot be frozen: sandboxd is not below its own first process of a container")
-	errOlder     = errors.New("a newer order was given already")
-	errNotInit   = errors.New("the sandbox is not initialised")
+const (
+	// freezeTimeout bounds one freeze; gateways wait for two seconds.
+	freezeTimeout = 1500 * time.Millisecond
+	// refreezeEvery is the time between two looks at a frozen sandbox, and
+	// refreezeTimeout bounds one: an unfreeze waits for it.
+	refreezeEvery   = time.Second
+	refreezeTimeout = 500 * time.Millisecond
+	// maxEscapes is at how many looks in a row something may be found that runs.
+	maxEscapes = 10
 )
 
 // rest freezes and unfreezes the sandbox, in this order:
 //
-//	awake ─▶ deaf: requests are refused, and every client's connection is closed
-//	      ─▶ held: no process starts, no command's deadline passes
-//	      ─▶ frozen: every process is stopped
+//	awake ─▶ held: no process starts, no command's deadline passes
+//	      ─▶ deaf: requests are refused, and every client's connection is closed
+//	      ─▶ frozen: every process is stopped, and each second again if it was continued
 //
 // and back in the opposite one. A step that fails is undone with those before it, so
 // that the sandbox is awake after a freeze that failed; after an unfreeze that failed it
@@ -45,10 +53,14 @@ var (
 //
 // Orders carry the generation of what they carry out. One that is older than the last,
 // or contradicts it, is refused: a freeze that was delayed must not stop a sandbox that
-// was resumed since. The same one again changes nothing.
+// was resumed since. The same freeze again looks at all processes again.
+//
+// A sandbox in which something runs at maxEscapes looks in a row is not kept: it has seen
+// to it that it is continued again and again, and sandboxd ends, and with it its container.
 type rest struct {
 	freezer     Freezer // nil: none
-	processes   *process.Service
+	processes   holder
+	giveUp      context.CancelFunc // ends sandboxd; set before orders come
 	connections connections
 	deaf        atomic.Bool
 	// waiting is closed when the sandbox goes on; nil unless it is held still.
@@ -59,10 +71,12 @@ type rest struct {
 	generation int64      // of the last order
 	wantFrozen bool       // what that was
 	frozen     bool
-	closed     bool // the process ends: no order is taken
+	closed     bool        // the process ends: no order is taken
+	looking    *time.Timer // while frozen: calls lookAgain
+	escapes    int         // looks in a row that found something running
 }
 
-func newRest(freezer Freezer, processes *process.Service, log io.Writer) *rest {
+func newRest(freezer Freezer, processes holder, log io.Writer) *rest {
 	return &rest{freezer: freezer, processes: processes, log: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(log, format, args...)
 	}}
@@ -86,21 +100,53 @@ func (x *rest) take(generation int64, freeze bool) error {
 func (x *rest) freeze(ctx context.Context, generation int64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.take(generation, true); err != nil || x.frozen {
+	if err := x.take(generation, true); err != nil {
+		return err
+	}
+	connection := connectionOf(ctx)
+	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
+	defer cancel()
+	if x.frozen {
+		_, err := x.freezer.Refreeze(ctx)
+		return err
+	}
+	if err := x.processes.Hold(ctx); err != nil {
 		return err
 	}
 	x.deaf.Store(true)
-	x.connections.closeAllBut(connectionOf(ctx))
-	x.processes.Hold()
-	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
-	defer cancel()
+	x.connections.closeAllBut(connection)
 	if err := x.freezer.Freeze(ctx); err != nil {
 		x.processes.Release()
 		x.deaf.Store(false)
 		return err
 	}
-	x.frozen = true
+	x.frozen, x.escapes = true, 0
+	x.looking = time.AfterFunc(refreezeEvery, x.lookAgain)
 	return nil
+}
+
+// lookAgain stops what has been continued, while the sandbox is frozen.
+func (x *rest) lookAgain() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.frozen {
+		return
+	}
+	x.looking.Reset(refreezeEvery)
+	if !x.wantFrozen { // its thaw has failed, and is tried again
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), refreezeTimeout)
+	defer cancel()
+	escaped, err := x.freezer.Refreeze(ctx)
+	if err == nil && !escaped {
+		x.escapes = 0
+		return
+	}
+	if x.escapes++; x.escapes == maxEscapes {
+		x.log("sandboxd: ends: although the sandbox is frozen something ran at each of the last %d looks: %v\n", maxEscapes, err)
+		x.giveUp()
+	}
 }
 
 // unfreeze carries out one order.
@@ -118,8 +164,7 @@ func (x *rest) thaw() error {
 	if err := x.freezer.Thaw(); err != nil {
 		return err
 	}
-	x.frozen = false
-	x.processes.Release()
+	x.wake()
 	x.deaf.Store(false)
 	return nil
 }
@@ -135,9 +180,15 @@ func (x *rest) end() {
 	}
 	if x.frozen {
 		_ = x.freezer.Thaw() // what is left stopped is killed
-		x.frozen = false
-		x.processes.Release()
+		x.wake()
 	}
+}
+
+// wake notes that the sandbox is frozen no more. mu is held.
+func (x *rest) wake() {
+	x.frozen = false
+	x.looking.Stop()
+	x.processes.Release()
 }
 
 // guard refuses, while the sandbox is frozen, everything but what its control plane
@@ -156,37 +207,4 @@ func (x *rest) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// order serves an order of the control plane. Before /init nothing runs: a freeze is
-// refused then (412), and an unfreeze is remembered alone (202).
-func (s *Server) order(caller *caller, name string, carryOut func(context.Context, int64) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		generation, ok := caller.Order(w, r, name)
-		if !ok {
-			return
-		}
-		initialised := caller.Initialised()
-		err := errNotInit
-		if initialised || name != "freeze" {
-			err = carryOut(r.Context(), generation)
-		}
-		switch {
-		case err == nil && !initialised:
-			w.WriteHeader(http.StatusAccepted)
-		case err == nil:
-			w.WriteHeader(http.StatusNoContent)
-		case errors.Is(err, errNotInit):
-			access.Error(w, http.StatusPreconditionFailed, err.Error())
-		case errors.Is(err, errNoFreezer):
-			access.Error(w, http.StatusNotImplemented, err.Error())
-		case errors.Is(err, errOlder):
-			access.Error(w, http.StatusConflict, err.Error())
-		case errors.Is(err, errStill):
-			access.Error(w, http.StatusLocked, err.Error())
-		default:
-			_, _ = fmt.Fprintf(s.options.Log, "sandboxd: /%s: %v\n", name, err)
-			access.Error(w, http.StatusInternalServerError, err.Error())
-		}
-	}
 }

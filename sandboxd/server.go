@@ -146,6 +146,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	ctx, s.rest.giveUp = context.WithCancel(ctx)
+	defer s.rest.giveUp()
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
 	stopRelay := s.startRelay(ctx, listener.Addr())

@@ -39,9 +39,12 @@ func (x *rest) hold(ctx context.Context) (release func(), err error) {
 	}
 	over := make(chan struct{})
 	x.waiting.Store(&over)
-	x.processes.Hold()
 	freezing, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
+	if err := x.processes.Hold(freezing); err != nil {
+		x.letIn()
+		return nil, err
+	}
 	if err := x.freezer.Freeze(freezing); err != nil {
 		x.goOn()
 		return nil, err
@@ -65,6 +68,11 @@ func (x *rest) stilled() bool { return x.waiting.Load() != nil }
 // goOn lets processes start, and the requests that wait go on. mu is held.
 func (x *rest) goOn() {
 	x.processes.Release()
+	x.letIn()
+}
+
+// letIn lets the requests that wait go on. mu is held.
+func (x *rest) letIn() {
 	if over := x.waiting.Swap(nil); over != nil {
 		close(*over)
 	}

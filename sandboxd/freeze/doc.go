@@ -20,8 +20,11 @@
 // # States
 //
 //	running ─Freeze─▶ frozen ─Thaw─▶ running
+//	                  frozen ─Refreeze─▶ frozen, whether or not it fails
 //	   └─Freeze fails: all that it stopped is continued ─▶ running
 //
-// mu serialises both. A process that is killed while it is frozen is not continued,
+// mu serialises them. What is stopped can go on by itself: a signal SIGCONT that was
+// ordered before, of a timer or a socket, continues it. So Refreeze is called again and
+// again. A process that is killed while it is frozen is not continued,
 // nor is another that has got its number since: each is known by its start time.
 package freeze

@@ -40,10 +40,25 @@ func New() *Freezer {
 func (f *Freezer) Freeze(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.freeze(ctx); err != nil {
+	if _, err := f.freeze(ctx); err != nil {
 		return errors.Join(fmt.Errorf("stopping the sandbox's processes: %w", err), f.thaw())
 	}
 	return nil
+}
+
+// Refreeze looks again, and stops what runs in spite of a Freeze; escaped reports whether
+// there was something: a timer or a socket may have sent it SIGCONT. What was put into
+// the namespace from outside since is stopped and has not escaped. On an error, which may
+// be the context's, what is stopped stays so.
+func (f *Freezer) Refreeze(ctx context.Context) (escaped bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// What sleeps in the kernel may have been continued there: it is signalled again.
+	clear(f.asleep)
+	if escaped, err = f.freeze(ctx); err != nil {
+		return escaped, fmt.Errorf("stopping the sandbox's processes again: %w", err)
+	}
+	return escaped, nil
 }
 
 // Thaw continues what Freeze stopped. A process that cannot be continued does not keep
@@ -55,39 +70,55 @@ func (f *Freezer) Thaw() error {
 }
 
 // freeze stops generation after generation until a look at all processes shows none
-// that still runs. What was stopped may have been continued by one that was not: each
-// look judges all anew. mu is held.
-func (f *Freezer) freeze(ctx context.Context) error {
-	for {
+// that still runs; ran is whether one of the sandbox's did at the first look. What was
+// stopped may have been continued by one that was not: each look judges all anew. mu is
+// held.
+func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
+	for first := true; ; first = false {
 		all, err := f.list()
 		if err != nil {
-			return err
+			return ran, err
+		}
+		if first {
+			ran = f.anyRuns(all)
 		}
 		next := f.generation(all)
 		if len(next) == 0 {
-			return nil
+			return ran, nil
 		}
 		for _, p := range next {
 			if err := f.stop(p); err != nil {
-				return err
+				return ran, err
 			}
 		}
 		if err := f.awaitStopped(ctx, next); err != nil {
-			return err
+			return ran, err
 		}
 	}
 }
 
+// anyRuns reports whether a process of the sandbox runs: one that has its parent here.
+func (f *Freezer) anyRuns(all map[int]seen) bool {
+	for pid, s := range all {
+		if _, here := all[s.parent]; here && s.state == running && !f.never(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// never reports whether a process is never stopped.
+func (f *Freezer) never(pid int) bool { return pid == 1 || pid == f.self }
+
 // generation returns the processes that run and whose parents do not.
 func (f *Freezer) generation(all map[int]seen) (next []process) {
-	never := func(pid int) bool { return pid == 1 || pid == f.self }
 	for pid, s := range all {
-		if never(pid) || f.halted(s) {
+		if f.never(pid) || f.halted(s) {
 			continue
 		}
 		// A process that was put into the namespace from outside has no parent in it.
 		parent, known := all[s.parent]
-		if !known || never(s.parent) || f.halted(parent) {
+		if !known || f.never(s.parent) || f.halted(parent) {
 			next = append(next, s.process)
 		}
 	}

@@ -69,6 +69,32 @@ func TestStoppedBefore(t *testing.T) {
 	}
 }
 
+// What was continued is found and stopped by the next look, and goes on with the rest;
+// what keeps still has not escaped.
+func TestRefreeze(t *testing.T) {
+	c := newContainer(t)
+	pid := c.want(`run exec sh -c 'while :; do :; done'`)
+	state := func() string { return c.want(`sh sed -n 's/^State:.\(.\).*/\1/p' /proc/` + pid + `/status`) }
+	c.want("freeze")
+	if escaped := c.want("refreeze"); escaped != "false" {
+		t.Errorf("of what keeps still: escaped is %s", escaped)
+	}
+	c.want("sh kill -CONT " + pid)
+	if s := state(); s != "R" {
+		t.Fatalf("it does not go on: %s", s)
+	}
+	if escaped := c.want("refreeze"); escaped != "true" {
+		t.Errorf("of what was continued: escaped is %s", escaped)
+	}
+	if s := state(); s != "T" {
+		t.Errorf("it goes on: %s", s)
+	}
+	c.want("thaw")
+	if s := state(); s != "R" {
+		t.Errorf("after the thaw it is in state %s", s)
+	}
+}
+
 // A child is never seen stopped by a parent that runs: a supervisor that asks for stops
 // (WUNTRACED) hears of none.
 func TestParentsHearOfNoStop(t *testing.T) {

@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 }
 
 // serve does one line after the other: "freeze", "thaw", "run SCRIPT" in the background,
-// "pty SCRIPT" the same on a terminal whose output goes to ./pty, "supervise", and
-// "sh SCRIPT" and its output. Each is answered with one line.
+// "pty SCRIPT" the same on a terminal whose output goes to ./pty, "supervise",
+// "refreeze", and "sh SCRIPT" and its output. Each is answered with one line.
 func serve() int {
 	f := New()
 	lines := bufio.NewScanner(os.Stdin)
@@ -59,6 +59,10 @@ func serve() int {
 			err = f.Freeze(ctx)
 			cancel()
 			answer = time.Since(begun).String()
+		case "refreeze":
+			var escaped bool
+			escaped, err = f.Refreeze(context.Background())
+			answer = fmt.Sprint(escaped)
 		case "thaw":
 			err = f.Thaw()
 		case "run":

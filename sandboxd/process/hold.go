@@ -2,16 +2,22 @@ package process
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
 
 // holding keeps processes from starting and their deadlines from passing while the
 // sandbox is frozen. Its zero value holds nothing.
+//
+//	open ─Hold─▶ closing: starts wait ─no fork is under way─▶ held: deadlines stand still too
+//	  ▲             │ its context ends                            │
+//	  └─────────────┴──────────────── Release ───────────────────┘
 type holding struct {
-	gate sync.RWMutex // read-locked around each fork, locked while held
-
-	mu        sync.Mutex // guards the rest
+	mu        sync.Mutex    // guards the rest
+	opens     chan struct{} // closed when starts may go on; nil while open
+	forking   int
+	forked    chan struct{} // closed when forking turns 0; nil unless a Hold waits for that
 	held      bool
 	deadlines map[*deadline]struct{} // that have not passed
 }
@@ -24,10 +30,13 @@ type deadline struct {
 }
 
 // Hold makes starts of processes wait and stops the time of deadlines, until Release.
-// When it returns none is being started. Call it again only after Release.
-func (s *Service) Hold() {
+// When it returns nil none is being started. A program that takes long to be executed may
+// keep it until its context ends: nothing is held then. Call it again only after Release.
+func (s *Service) Hold(ctx context.Context) error {
 	h := &s.holding
-	h.gate.Lock()
+	if err := h.close(ctx); err != nil {
+		return fmt.Errorf("waiting for processes that are being started: %w", err)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held = true
@@ -35,19 +44,49 @@ func (s *Service) Hold() {
 		d.timer.Stop()
 		d.left = time.Until(d.at)
 	}
+	return nil
+}
+
+// close makes starts wait, and returns nil when no fork is under way.
+func (h *holding) close(ctx context.Context) error {
+	h.mu.Lock()
+	h.opens = make(chan struct{})
+	if h.forking == 0 {
+		h.mu.Unlock()
+		return nil
+	}
+	forked := make(chan struct{})
+	h.forked = forked
+	h.mu.Unlock()
+	select {
+	case <-forked:
+		return nil
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forked = nil
+	h.open()
+	return ctx.Err()
+}
+
+// open lets starts go on. mu is held.
+func (h *holding) open() {
+	close(h.opens)
+	h.opens = nil
 }
 
 // Release undoes a Hold: deadlines get the time back that they were held.
 func (s *Service) Release() {
 	h := &s.holding
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.held = false
 	for d := range h.deadlines {
 		d.at = time.Now().Add(d.left)
 		d.timer.Reset(d.left)
 	}
-	h.mu.Unlock()
-	h.gate.Unlock()
+	h.open()
 }
 
 // at calls f once when the time has come; stop forgets it. f does not run while held.
@@ -85,13 +124,33 @@ func (h *holding) at(when time.Time, f func()) (stop func()) {
 	}
 }
 
-// starting waits while held. The caller forks and then calls forked, unless it got an
-// error: that of ctx, whose request is over.
+// starting waits while starts have to. The caller forks and then calls forked, unless it
+// got an error: that of ctx, whose request is over.
 func (h *holding) starting(ctx context.Context) (forked func(), err error) {
-	h.gate.RLock()
-	if err := ctx.Err(); err != nil {
-		h.gate.RUnlock()
-		return nil, err
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		h.mu.Lock()
+		opens := h.opens
+		if opens == nil {
+			h.forking++
+			h.mu.Unlock()
+			return h.endFork, nil
+		}
+		h.mu.Unlock()
+		select {
+		case <-opens:
+		case <-ctx.Done():
+		}
 	}
-	return h.gate.RUnlock, nil
+}
+
+func (h *holding) endFork() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.forking--; h.forking == 0 && h.forked != nil {
+		close(h.forked)
+		h.forked = nil
+	}
 }

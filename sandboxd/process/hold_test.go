@@ -29,13 +29,13 @@ func TestHeldDeadlines(t *testing.T) {
 		set("long", 5*time.Second)
 		stop := set("stopped", 6*time.Second)
 		time.Sleep(2 * time.Second)
-		s.Hold()
+		hold(t, s)
 		set("meanwhile", time.Second)
 		time.Sleep(10 * time.Second)
 		s.Release()
 		stop()
 		time.Sleep(10 * time.Second)
-		s.Hold()
+		hold(t, s)
 		s.Release()
 		synctest.Wait()
 		mu.Lock()
@@ -52,34 +52,75 @@ func TestHeldDeadlines(t *testing.T) {
 	})
 }
 
+func hold(t *testing.T, s *Service) {
+	t.Helper()
+	if err := s.Hold(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // While held nothing starts; what waited starts after, unless its request is over.
 func TestHeldStarts(t *testing.T) {
-	s := &Service{log: io.Discard}
-	s.Hold()
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	left, stays := make(chan error), make(chan error)
-	for ctx, to := range map[context.Context]chan error{over: left, t.Context(): stays} {
-		go func() {
-			forked, err := s.holding.starting(ctx)
-			if err == nil {
-				forked()
-			}
-			to <- err
-		}()
-	}
-	select {
-	case <-left:
-		t.Error("it did not wait")
-	case <-stays:
-		t.Error("it has started")
-	case <-time.After(20 * time.Millisecond):
-	}
-	s.Release()
-	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("that whose request is over: %v", err)
-	}
-	if err := <-stays; err != nil {
-		t.Errorf("the other: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &Service{log: io.Discard}
+		hold(t, s)
+		left, leave := context.WithCancel(t.Context())
+		leaves, stays := make(chan error, 1), make(chan error, 1)
+		for ctx, to := range map[context.Context]chan error{left: leaves, t.Context(): stays} {
+			go func() {
+				forked, err := s.holding.starting(ctx)
+				if err == nil {
+					forked()
+				}
+				to <- err
+			}()
+		}
+		synctest.Wait()
+		if len(leaves)+len(stays) > 0 {
+			t.Error("one has started")
+		}
+		leave()
+		if err := <-leaves; !errors.Is(err, context.Canceled) {
+			t.Errorf("that whose request is over: %v", err)
+		}
+		s.Release()
+		if err := <-stays; err != nil {
+			t.Errorf("the other: %v", err)
+		}
+	})
+}
+
+// A fork that takes long keeps no freeze for longer than its time: nothing is held then.
+// One that ends in time is waited for.
+func TestHoldWaitsForForks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Service{log: io.Discard}
+		forked, err := s.holding.starting(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		passed := false
+		s.holding.at(time.Now().Add(2*time.Second), func() { passed = true })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Hold(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("a hold beside a fork that goes on: %v", err)
+		}
+		other, err := s.holding.starting(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !passed {
+			t.Error("after a hold that failed a deadline stands still")
+		}
+		time.AfterFunc(time.Second, forked)
+		begun := time.Now()
+		if hold(t, s); time.Since(begun) != time.Second {
+			t.Errorf("it returned after %s", time.Since(begun))
+		}
+		s.Release()
+	})
 }

@@ -41,11 +41,13 @@ func Run(path string, args []string) (int, error) {
 	return 1, nil
 }
 
-// collect reaps all that has ended and reports whether the program was among it.
+// collect reaps all that has ended and reports whether the program was among it. If the
+// program was stopped it goes on: what loses its parent may run as the same user, and
+// must not be rid of it so.
 func collect(program int) (code int, ended bool) {
 	for {
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WUNTRACED, nil)
 		if err == unix.EINTR {
 			continue
 		}
@@ -60,6 +62,8 @@ func collect(program int) (code int, ended bool) {
 			code, ended = status.ExitStatus(), true
 		case status.Signaled():
 			code, ended = 128+int(status.Signal()), true
+		case status.Stopped():
+			_ = unix.Kill(program, unix.SIGCONT)
 		}
 	}
 }

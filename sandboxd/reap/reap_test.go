@@ -82,3 +82,17 @@ func TestForwardsSignals(t *testing.T) {
 		t.Errorf("code %d", cmd.ProcessState.ExitCode())
 	}
 }
+
+// A program that somebody stops goes on.
+func TestContinuesTheProgram(t *testing.T) {
+	cmd, out := first(t, `(kill -STOP $$; echo stopped) & wait; echo on; exit 5`)
+	for _, want := range []string{"stopped\n", "on\n"} {
+		if line, err := out.ReadString('\n'); err != nil || line != want {
+			t.Fatalf("%q %v, want %q", line, err, want)
+		}
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 5 {
+		t.Errorf("code %d", got)
+	}
+}
