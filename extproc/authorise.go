@@ -93,10 +93,14 @@ func (s *Server) hasToken(c *call, uid *types.UID) bool {
 	return uid != nil && token.Count == 1 && s.o.Tokens.ValidTraffic(c.target.ID, *uid, token.Value)
 }
 
-// mayWake says whether a request that may reach a paused sandbox may also resume it: on
-// sandboxd's own port, where otherwise sandboxd asks, it must show the token that it asks
-// for. Nothing is written before.
+// mayWake says whether a request that may reach a paused sandbox may also resume it: if
+// requests resume it at all (one that they do not is not found), and, on sandboxd's own
+// port, where otherwise sandboxd asks, if it shows the token that sandboxd asks for.
+// Nothing is written before.
 func (s *Server) mayWake(c *call, res Resolution) error {
+	if !res.Resumes {
+		return ErrNotFound
+	}
 	if !res.Guarded || c.target.Port != sandboxdPort {
 		return nil
 	}

@@ -60,5 +60,22 @@ func TestWake(t *testing.T) {
 		if c.status != 0 && (a.status != c.status || len(f.act.calls) != 0) {
 			t.Errorf("%s: answer %+v after %+v", c.name, a, f.act.calls)
 		}
+		// The index is enough to resume it, which reads it for all requests at once; only a
+		// refusal is checked, for the index can be behind.
+		if reads := f.resolver.reads; (reads > 0) != (c.status != 0) {
+			t.Errorf("%s: %d live reads", c.name, reads)
+		}
+	}
+}
+
+// A request that may not resume what the index shows as paused is let through if the
+// sandbox was resumed since.
+func TestIndexBehindAResume(t *testing.T) {
+	f := newFixture(t)
+	id := "iaaaaaaaaaaaaaaaaaaaa"
+	f.resolver.setIndex(id, Resolution{Availability: IDPaused, Namespace: "default", Pool: "echo", UID: "uid", Guarded: true, Resumes: true})
+	f.resolver.live[id] = running(testRoute(id))
+	if a := f.ask(t, ":authority", "49983-"+id+".localhost", ":path", "/"); a.destination == "" || len(f.act.calls) > 0 {
+		t.Errorf("answer %+v after %+v", a, f.act.calls)
 	}
 }

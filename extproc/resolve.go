@@ -169,16 +169,14 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 			c.outcome = outcomeParked
 		}
 	case IDPaused:
-		if !m.indexBehind { // it may be resumed: the index can be behind
-			return ErrExists
+		err := s.admit(c, placeOf(&res))
+		if err == nil {
+			err = s.mayWake(c, res)
 		}
-		if err := s.admit(c, placeOf(&res)); err != nil {
-			return err
-		}
-		if !res.Resumes {
-			return ErrNotFound
-		}
-		if err := s.mayWake(c, res); err != nil {
+		if err != nil {
+			if !m.indexBehind { // it may be resumed: the index can be behind
+				return ErrExists
+			}
 			return err
 		}
 		r.Resume, r.UID = true, res.UID

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
@@ -22,7 +20,7 @@ type activator struct {
 // Activate implements extproc.Activator. The deadline is the context's.
 func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) error {
 	if r.Resume {
-		return a.resume(ctx, r.ID, r.UID)
+		return a.resume(ctx, r)
 	}
 	deadline, _ := ctx.Deadline()
 	return translate(a.Activator.Activate(ctx, activation.Request{
@@ -30,13 +28,19 @@ func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) er
 	}))
 }
 
-// resume resumes a paused sandbox. What has changed meanwhile is resolved again.
-func (a activator) resume(ctx context.Context, id string, uid types.UID) error {
-	err := a.pauser.Wake(ctx, id, uid)
-	if errors.Is(err, pause.ErrChanged) {
+// resume resumes a paused sandbox and then activates it, which makes the route: requests
+// share both, so that a burst of them costs no read each. What has changed meanwhile is
+// resolved again.
+func (a activator) resume(ctx context.Context, r extproc.ActivationRequest) error {
+	err := a.pauser.Wake(ctx, r.ID, r.UID)
+	switch {
+	case errors.Is(err, pause.ErrChanged):
 		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	r.Resume = false
+	return a.Activate(ctx, r)
 }
 
 // translate says in extproc's words what activation says in its own, as

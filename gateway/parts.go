@@ -31,7 +31,7 @@ func (g *gateway) assembleReady(c client.Client) (a *agent.Agent, ready activati
 // the index that feeds it, and activation with its schedulers.
 func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activation.Ready) (*index.Live, error) {
 	g.cache = routecache.New(g.o.CacheSize)
-	pauser, err := pause.New(c, g.cache, a)
+	pauser, err := pause.New(c, g.cache, a, pause.NewMetrics(g.reg))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,8 +96,10 @@ func TestPauseAndResume(t *testing.T) {
 	if orders := d.carriedOut(); s.Spec.Paused || s.Spec.PauseMode == "" || orders[len(orders)-1] != fmt.Sprintf("unfreeze %d", s.Generation) {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, orders)
 	}
-	// No status says that it runs: each gateway asks the freezer before it routes.
+	// No status says that it runs: a gateway that has not resumed it asks the freezer before
+	// it routes.
 	for what, g := range map[string]*gateway{"this gateway": g, "the other": other} {
+		asks := map[bool]int{true: 1, false: 0}[what == "this gateway"]
 		kubetest.Eventually(t, 20*time.Second, what+" to see it", func() error {
 			if a := g.lookup(id); a != extproc.IDStarting {
 				return fmt.Errorf("it is %v", a)
@@ -104,7 +107,7 @@ func TestPauseAndResume(t *testing.T) {
 			return nil
 		})
 		before := len(d.carriedOut())
-		if err := g.route(t, w, id); err != nil || g.cache.Get(id) == nil || len(d.carriedOut()) != before+1 {
+		if err := g.route(t, w, id); err != nil || g.cache.Get(id) == nil || len(d.carriedOut()) != before+asks {
 			t.Errorf("%s: %v, the route is %v, the freezer was asked to %v", what, err, g.cache.Get(id), d.carriedOut())
 		}
 	}
@@ -282,7 +285,8 @@ func TestWake(t *testing.T) {
 	if s.Spec.Paused || s.Generation != was.Generation+1 || s.Spec.Timeouts.EndAt == nil || s.Spec.Timeouts.EndAt.Sub(begun.Add(10*time.Minute)).Abs() > 10*time.Second {
 		t.Errorf("generation %d, then %d: %+v", was.Generation, s.Generation, s.Spec)
 	}
-	if orders := d.carriedOut(); len(orders) != 3 {
+	// By the gateway that resumed it, and perhaps by the other, before that one routes.
+	if orders := d.carriedOut()[2:]; len(orders) > 2 || slices.ContainsFunc(orders, func(o string) bool { return o != fmt.Sprintf("unfreeze %d", s.Generation) }) {
 		t.Errorf("the freezer was asked to %v", orders)
 	}
 	if err := g.route(t, w, n.ID); err != nil || g.cache.Get(n.ID) == nil {

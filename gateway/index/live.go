@@ -36,6 +36,7 @@ type Live struct {
 	reader  client.Reader
 	timeout time.Duration
 	shares  *shares
+	shared  *sharedReads
 	metrics *liveMetrics
 }
 
@@ -50,7 +51,9 @@ func NewLive(o LiveOptions) *Live {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Second
 	}
-	return &Live{reader: o.Reader, timeout: o.Timeout, metrics: newLiveMetrics(), shares: newShares(o.PerSecond, o.PerKey)}
+	l := &Live{reader: o.Reader, timeout: o.Timeout, metrics: newLiveMetrics(), shares: newShares(o.PerSecond, o.PerKey)}
+	l.shared = newSharedReads(l.resolve)
+	return l
 }
 
 // Resolve reads the sandbox, then the pod of its binding, and says what they
@@ -63,9 +66,12 @@ func (l *Live) Resolve(ctx context.Context, id string) (Answer, error) {
 // ResolveFor is Resolve for a request that has shown a valid API key: it counts
 // against that key's share alone, which neither requests without a key nor those
 // with other keys can use up. key names the API key and is not the key itself;
-// empty means that there was none.
+// empty means that there was none. Requests with the same key for the same sandbox
+// share reads that begin after they came.
 func (l *Live) ResolveFor(ctx context.Context, key, id string) (Answer, error) {
-	return l.resolve(ctx, id, l.shares.take(key))
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	return l.shared.resolve(ctx, key, id)
 }
 
 // Sandbox reads a sandbox, counted as by ResolveFor; nil if there is none. Its errors
@@ -96,12 +102,13 @@ func (l *Live) SandboxToEnd(ctx context.Context, id string) (*v1alpha1.Sandbox, 
 	return s, nil
 }
 
-func (l *Live) resolve(ctx context.Context, id string, allowed bool) (Answer, error) {
-	if !allowed {
+// resolve makes one read.
+func (l *Live) resolve(key, id string) (Answer, error) {
+	if !l.shares.take(key) {
 		l.metrics.reads.WithLabelValues(readLimited).Inc()
 		return Answer{}, ErrLimited
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
 	defer cancel()
 	a, err := l.read(ctx, id)
 	if err != nil {

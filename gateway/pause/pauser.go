@@ -60,10 +60,11 @@ type Orders interface {
 
 // Pauser pauses and resumes. Make it with New; it is safe for concurrent use.
 type Pauser struct {
-	api    client.Client // must not read from a cache
-	cache  *routecache.Cache
-	orders Orders
-	wakes  singleflight.Group // by sandbox UID
+	api     client.Client // must not read from a cache
+	cache   *routecache.Cache
+	orders  Orders
+	metrics *Metrics
+	wakes   singleflight.Group // by sandbox UID
 
 	remembering sync.Mutex                // makes a look at own and the write one step
 	own         *lru.Cache[string, write] // by claim ID
@@ -73,15 +74,19 @@ type Pauser struct {
 type write struct {
 	generation int64
 	paused     bool
+	awake      bool // and its freezer has let it run since
 }
 
-// New makes a Pauser.
-func New(api client.Client, cache *routecache.Cache, orders Orders) (*Pauser, error) {
+// New makes a Pauser. Nil metrics count nowhere.
+func New(api client.Client, cache *routecache.Cache, orders Orders, metrics *Metrics) (*Pauser, error) {
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
 	own, err := lru.New[string, write](maxOwn)
 	if err != nil {
 		return nil, fmt.Errorf("remember pauses: %w", err)
 	}
-	return &Pauser{api: api, cache: cache, orders: orders, own: own}, nil
+	return &Pauser{api: api, cache: cache, orders: orders, metrics: metrics, own: own}, nil
 }
 
 // Correct turns the answer of an index that is behind what this gateway has written of
@@ -103,7 +108,8 @@ func (p *Pauser) Correct(a index.Answer) index.Answer {
 // stopped. Its freezer is asked first whether it can, and nothing is written if not. An
 // error that is none of this package's means that it was tried: the sandbox runs again
 // then, or the controller finishes what this gateway could not.
-func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) error {
+func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) (err error) {
+	defer func(begun time.Time) { p.metrics.did(opPause, begun, err) }(time.Now())
 	if s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Release != nil {
 		return ErrNotRunning
 	}
@@ -129,7 +135,7 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
-	if undo := p.Resume(ctx, s, was); undo != nil && !errors.Is(undo, ErrChanged) {
+	if undo := p.resume(ctx, s, was); undo != nil && !errors.Is(undo, ErrChanged) {
 		err = errors.Join(err, undo)
 	}
 	return err
@@ -154,11 +160,22 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox) error {
 // Resume continues a paused sandbox that was read just now, to end at that time, and
 // returns when it runs. nil is no end. After ErrChanged nothing was done.
 func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
+	begun := time.Now()
+	err := p.resume(ctx, s, endAt)
+	p.metrics.did(opResume, begun, err)
+	return err
+}
+
+func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
 	if err := p.write(ctx, s, false, pausing.Resume(s, endAt)); err != nil {
 		return err
 	}
 	err := p.order(ctx, s, p.orders.Unfreeze)
-	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, agent.ErrNoFreezer) {
+	if err == nil {
+		p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, awake: true})
+		return nil
+	}
+	if errors.Is(err, agent.ErrSuperseded) || errors.Is(err, agent.ErrNoFreezer) {
 		return nil
 	}
 	return fmt.Errorf("unfreeze sandbox %s: %w", s.Name, err)
@@ -170,7 +187,7 @@ func (p *Pauser) Awake(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod
 	switch {
 	case s.Spec.Paused:
 		return fmt.Errorf("sandbox %s: %w", s.Name, ErrNotRunning)
-	case v1alpha1.Awake(s):
+	case v1alpha1.Awake(s), p.woke(s):
 		return nil
 	}
 	err := p.orders.Unfreeze(ctx, s.Name, pod, s.Generation)
@@ -184,6 +201,13 @@ func (p *Pauser) Awake(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod
 // sandbox is not of this claim and generation any more, or asks for the opposite;
 // agent.ErrNoFreezer, that its pod cannot be frozen.
 func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
+	begun := time.Now()
+	err := p.quiesce(ctx, id, claim, freeze, generation)
+	p.metrics.did(opRepeat, begun, err)
+	return err
+}
+
+func (p *Pauser) quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
 	s := &v1alpha1.Sandbox{}
 	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {

@@ -18,12 +18,12 @@ import (
 
 // An index that is behind this gateway's own write is not believed; one that is not, is.
 func TestCorrect(t *testing.T) {
-	p, err := New(nil, routecache.New(10), nil)
+	p, err := New(nil, routecache.New(10), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.own.Add("paused", write{5, true})
-	p.own.Add("resumed", write{5, false})
+	p.own.Add("paused", write{generation: 5, paused: true})
+	p.own.Add("resumed", write{generation: 5})
 	for _, c := range []struct {
 		claim      string
 		generation int64
@@ -43,15 +43,41 @@ func TestCorrect(t *testing.T) {
 
 // Of two writes the later one counts, whichever answer comes first.
 func TestLaterWriteIsRemembered(t *testing.T) {
-	p, err := New(nil, routecache.New(10), nil)
+	p, err := New(nil, routecache.New(10), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []write{{6, true}, {5, false}} {
+	for _, w := range []write{{generation: 6, paused: true}, {generation: 5}, {generation: 5, awake: true}} {
 		p.remember("c", w)
 	}
 	if a := p.Correct(index.Answer{ClaimID: "c", Generation: 5, State: index.Running}); a.State != index.Paused {
 		t.Errorf("it is %s", a.State)
+	}
+}
+
+// That this gateway has had the freezer let a sandbox run spares it the question only while
+// the spec stays as it is.
+func TestWoke(t *testing.T) {
+	p, err := New(nil, routecache.New(10), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.remember("c", write{generation: 5})
+	p.remember("c", write{generation: 5, awake: true})
+	for generation, want := range map[int64]bool{4: false, 5: true, 6: false} {
+		s := &v1alpha1.Sandbox{}
+		s.Generation, s.Spec.PauseMode, s.Spec.Binding = generation, v1alpha1.PauseFreeze, &v1alpha1.Binding{ClaimID: "c"}
+		if got := p.woke(s); got != want {
+			t.Errorf("at generation %d it is awake: %v", generation, got)
+		}
+	}
+	p.remember("c", write{generation: 6, paused: true})
+	p.remember("c", write{generation: 5, awake: true})
+	if a := p.Correct(index.Answer{ClaimID: "c", Generation: 5, State: index.Running}); a.State != index.Paused {
+		t.Errorf("paused since: %s", a.State)
+	}
+	if p.woke(&v1alpha1.Sandbox{}) {
+		t.Error("one without a pod is awake")
 	}
 }
 
@@ -87,7 +113,7 @@ func TestOrderOutlastsTheWatch(t *testing.T) {
 		},
 	})
 	orders := &stubOrders{}
-	p, err := New(api, cache, orders)
+	p, err := New(api, cache, orders, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +124,7 @@ func TestOrderOutlastsTheWatch(t *testing.T) {
 
 // A sandbox that does not run, or is about to be released, is not paused.
 func TestPauseOfWhatDoesNotRun(t *testing.T) {
-	p, err := New(nil, routecache.New(10), nil) // nothing is read or written
+	p, err := New(nil, routecache.New(10), nil, nil) // nothing is read or written
 	if err != nil {
 		t.Fatal(err)
 	}

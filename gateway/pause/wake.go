@@ -17,15 +17,19 @@ import (
 const wakeTimeout = 20 * time.Second
 
 // Wake resumes a paused sandbox because an authorised request asks for it, if its record
-// allows that, for as long as its lifetime says. All requests of this gateway for it
-// share one resume; of several gateways one writes it. ErrChanged says that it is not
-// paused any more, that no request resumes it, or that the ID is of another sandbox than
+// allows that, for as long as its lifetime says; one that a first request made ends by its
+// idle timeout alone. All requests of this gateway for it
+// share one resume; of several gateways one writes it. nil says that it is not paused any
+// more; ErrChanged, that no request resumes it, or that the ID is of another sandbox than
 // this UID's, for which the request was not authorised: resolve again.
 func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
 	done := p.wakes.DoChan(string(uid), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 		defer cancel()
-		return nil, p.wake(ctx, id, uid)
+		begun := time.Now()
+		err := p.wake(ctx, id, uid)
+		p.metrics.did(opWake, begun, err)
+		return nil, err
 	})
 	select {
 	case r := <-done:
@@ -43,11 +47,18 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 		return ErrChanged
 	case err != nil:
 		return fmt.Errorf("reading sandbox %s: %w", id, err)
-	case s.UID != uid, !s.Spec.Paused || s.Spec.Binding == nil || s.Spec.End != nil || !v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume):
+	case s.UID != uid, s.Spec.Binding == nil, s.Spec.End != nil:
+		return ErrChanged
+	case !s.Spec.Paused:
+		return nil
+	case !v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume):
 		return ErrChanged
 	}
-	end := metav1.NewTime(time.Now().Add(v1alpha1.AutoLifetime(s)).UTC().Truncate(time.Second).Add(time.Second))
-	if err := p.Resume(ctx, s, &end); err != nil && !errors.Is(err, ErrChanged) {
+	var end *metav1.Time
+	if !s.Spec.FirstRequest || s.Spec.Timeouts.Lifetime != nil { // else it has its idle timeout alone, as before
+		end = new(metav1.NewTime(time.Now().Add(v1alpha1.AutoLifetime(s)).UTC().Truncate(time.Second).Add(time.Second)))
+	}
+	if err := p.resume(ctx, s, end); err != nil && !errors.Is(err, ErrChanged) {
 		return err
 	}
 	return nil

@@ -21,7 +21,7 @@ func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, pa
 		return fmt.Errorf("writing that sandbox %s is to be paused or resumed: %w", s.Name, err)
 	}
 	*s = *out
-	p.remember(s.Spec.Binding.ClaimID, write{s.Generation, paused})
+	p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, paused: paused})
 	p.cache.Invalidate(s.Name) // after that: a request that resolves from now on finds it so
 	return nil
 }
@@ -31,7 +31,18 @@ func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, pa
 func (p *Pauser) remember(claim string, w write) {
 	p.remembering.Lock()
 	defer p.remembering.Unlock()
-	if last, ok := p.own.Peek(claim); !ok || last.generation < w.generation {
+	last, ok := p.own.Peek(claim)
+	if !ok || last.generation < w.generation || last.generation == w.generation && w.awake {
 		p.own.Add(claim, w)
 	}
+}
+
+// woke reports whether this gateway has had the freezer let the sandbox run since its
+// spec is what it is.
+func (p *Pauser) woke(s *v1alpha1.Sandbox) bool {
+	if s.Spec.Binding == nil {
+		return false
+	}
+	w, ok := p.own.Get(s.Spec.Binding.ClaimID)
+	return ok && w.awake && w.generation == s.Generation
 }

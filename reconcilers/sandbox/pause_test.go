@@ -55,7 +55,7 @@ func (g *rig) settle(t *testing.T) (wait time.Duration) {
 	t.Helper()
 	for range 2 {
 		wait = g.look(t)
-		g.quiets.asking.Wait()
+		g.quiets.tries.Wait()
 	}
 	return wait
 }
@@ -227,7 +227,7 @@ func TestPausedAtItsEndTime(t *testing.T) {
 		if got.Spec.Paused != c.paused || (got.Spec.End == nil) != c.paused || (got.Spec.Timeouts.EndAt == nil) != c.paused || (got.Spec.PauseMode != "") != c.paused {
 			t.Errorf("%s: %+v", what, got.Spec)
 		}
-		g.quiets.asking.Wait()
+		g.quiets.tries.Wait()
 	}
 }
 

@@ -30,14 +30,21 @@ const quiesceWait = 2 * time.Second
 // answer counts: while none answers nothing is known of the sandbox.
 const quiescePatience = time.Minute
 
+// maxQuiesces bounds the tries under way of all sandboxes together.
+const maxQuiesces = 64
+
 // quiets are the sandboxes whose freezers are asked. Each try is a goroutine of its own,
-// which costs no worker; when it is over the sandbox is looked at. It is safe for
-// concurrent use.
+// which costs no worker; when it is over the sandbox is looked at. Of a sandbox one try is
+// under way, and of all maxQuiesces; further ones wait in order. It is safe for concurrent
+// use.
 //
-//	none ─look─▶ asking ─answered─▶ settled ─look of another generation─▶ asking
-//	               │  ▲
-//	        failed ▼  │ look, after 2 s
-//	             waiting
+//	none ─look─▶ queued ─its turn─▶ asking ─answered─▶ settled
+//	               ▲                  │
+//	               └─look, after 2 s──┘ failed
+//
+// A look of another claim or generation begins anew, and a sandbox that ends or goes is
+// forgotten: the context of the try under way is cancelled then, and the sandbox's next
+// try waits until that is over.
 type quiets struct {
 	clock    clock.PassiveClock
 	quiescer Quiescer // nil: nothing can be frozen
@@ -46,13 +53,15 @@ type quiets struct {
 	ctx    context.Context
 	wake   func(id string)
 	open   map[string]*quiet
-	asking sync.WaitGroup
+	queue  []*quiet                      // some may be replaced, or forgotten, since
+	asking map[string]context.CancelFunc // the tries under way, by sandbox
+	tries  sync.WaitGroup                // the same; tests wait for them
 }
 
 // quiet is what became of one order. All is guarded by quiets.mu.
 type quiet struct {
 	of      controlplane.Quiesce
-	asking  bool
+	begun   bool  // a try is queued or under way
 	settled error // once answered: nil or ErrNoFreezer
 	done    bool
 	next    time.Time // of the next try
@@ -68,7 +77,10 @@ type outcome struct {
 }
 
 func newQuiets(c clock.PassiveClock, q Quiescer) *quiets {
-	return &quiets{clock: c, quiescer: q, ctx: context.Background(), wake: func(string) {}, open: map[string]*quiet{}}
+	return &quiets{
+		clock: c, quiescer: q, ctx: context.Background(), wake: func(string) {},
+		open: map[string]*quiet{}, asking: map[string]context.CancelFunc{},
+	}
 }
 
 // run is called before the workers begin: tries end with ctx, and wake by queue.
@@ -90,47 +102,80 @@ func (x *quiets) look(q controlplane.Quiesce) outcome {
 	defer x.mu.Unlock()
 	o := x.open[q.SandboxID]
 	if o == nil || o.of != q {
+		x.cancel(q.SandboxID)
 		o = &quiet{of: q}
 		x.open[q.SandboxID] = o
 	}
-	now := x.clock.Now()
+	wait := o.next.Sub(x.clock.Now())
 	switch {
 	case o.done:
 		return outcome{done: o.settled == nil, noFreezer: o.settled != nil}
-	case !o.asking && !o.next.After(now):
-		x.ask(o)
+	case o.begun || wait <= 0: // the end of the try wakes
+		if !o.begun {
+			o.begun = true
+			x.queue = append(x.queue, o)
+			x.next()
+		}
+		return outcome{late: o.late}
 	}
-	return outcome{late: o.late, wait: quiesceWait}
+	return outcome{late: o.late, wait: wait}
 }
 
-// ask begins a try. mu is held.
-func (x *quiets) ask(o *quiet) {
-	o.asking = true
-	ctx := x.ctx
-	x.asking.Go(func() {
-		err := x.quiescer.Quiesce(ctx, o.of)
-		x.mu.Lock()
-		wake := x.wake
-		o.asking = false
-		if err == nil || errors.Is(err, controlplane.ErrNoFreezer) {
-			o.done, o.settled = true, err
-		} else {
-			now := x.clock.Now()
-			o.next = now.Add(quiesceWait)
-			if errors.Is(err, controlplane.ErrNotDone) {
-				if o.failing.IsZero() {
-					o.failing = now
-				}
-				o.late = now.Sub(o.failing) >= quiescePatience
-			}
+// next begins the tries whose turn it is. mu is held.
+func (x *quiets) next() {
+	var later []*quiet
+	for len(x.queue) > 0 && len(x.asking) < maxQuiesces {
+		o := x.queue[0]
+		x.queue = x.queue[1:]
+		switch {
+		case x.open[o.of.SandboxID] != o: // replaced or forgotten
+		case x.asking[o.of.SandboxID] != nil: // a try for what it replaces is not over
+			later = append(later, o)
+		default:
+			ctx, cancel := context.WithCancel(x.ctx)
+			x.asking[o.of.SandboxID] = cancel
+			x.tries.Go(func() { x.try(ctx, o) })
 		}
-		x.mu.Unlock()
-		wake(o.of.SandboxID)
-	})
+	}
+	x.queue = append(later, x.queue...)
+}
+
+// try asks once, and notes what was answered.
+func (x *quiets) try(ctx context.Context, o *quiet) {
+	err := x.quiescer.Quiesce(ctx, o.of)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.cancel(o.of.SandboxID)
+	delete(x.asking, o.of.SandboxID)
+	o.begun = false
+	switch now := x.clock.Now(); {
+	case err == nil, errors.Is(err, controlplane.ErrNoFreezer):
+		o.done, o.settled = true, err
+	case errors.Is(err, controlplane.ErrNotDone):
+		if o.failing.IsZero() {
+			o.failing = now
+		}
+		o.late = now.Sub(o.failing) >= quiescePatience
+		fallthrough
+	default:
+		o.next = now.Add(quiesceWait)
+	}
+	x.next()
+	if x.open[o.of.SandboxID] == o {
+		x.wake(o.of.SandboxID)
+	}
+}
+
+// cancel ends the try under way for a sandbox, if there is one. mu is held.
+func (x *quiets) cancel(id string) {
+	if cancel := x.asking[id]; cancel != nil {
+		cancel()
+	}
 }
 
 func (x *quiets) forget(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.cancel(id)
 	delete(x.open, id)
 }

@@ -1,0 +1,101 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// pausedRest is the time between two live reads of a sandbox that was found paused.
+const pausedRest = 100 * time.Millisecond
+
+// sharedReads let the requests of one caller for one sandbox share live reads. It is safe
+// for concurrent use.
+//
+// A request is answered by a read that began after it came, never by the one under way:
+// what its client was told before, by whichever gateway, the read shows. So of each
+// sandbox one read is under way for a caller, and one waits for all who came since:
+//
+//	none ─request─▶ reading ─answered, none came since─▶ none
+//	                  │  ▲
+//	                  │  └─rested, if some came since
+//	                  └─answered: paused─▶ resting
+//
+// A paused sandbox is read at most each pausedRest: somebody who asks for it all the time
+// does not use up the reads that others need, and waits a little for each answer.
+type sharedReads struct {
+	read func(key, id string) (Answer, error)
+
+	mu   sync.Mutex             // guards open, and next of what is in it
+	open map[readOf]*sharedRead // the last read that began
+}
+
+type readOf struct{ key, id string }
+
+type sharedRead struct {
+	next   *sharedRead   // for those who came since this one began
+	done   chan struct{} // closed when the rest is set
+	answer Answer
+	err    error
+}
+
+func newSharedReads(read func(key, id string) (Answer, error)) *sharedReads {
+	return &sharedReads{read: read, open: map[readOf]*sharedRead{}}
+}
+
+// resolve returns the answer of a read that begins from now on.
+func (x *sharedReads) resolve(ctx context.Context, key, id string) (Answer, error) {
+	r := x.join(readOf{key, id})
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return Answer{}, fmt.Errorf("reading sandbox %s: %w", id, ctx.Err())
+	}
+	a := r.answer
+	if a.Route != nil { // the caller may change its own
+		route := *a.Route
+		a.Route = &route
+	}
+	return a, r.err
+}
+
+func (x *sharedReads) join(of readOf) *sharedRead {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	last := x.open[of]
+	switch {
+	case last == nil:
+		r := &sharedRead{done: make(chan struct{})}
+		x.open[of] = r
+		go x.run(of, r)
+		return r
+	case last.next == nil:
+		last.next = &sharedRead{done: make(chan struct{})}
+	}
+	return last.next
+}
+
+// run reads until nobody has come since the last read began.
+func (x *sharedReads) run(of readOf, r *sharedRead) {
+	for r != nil {
+		r.answer, r.err = x.read(of.key, of.id)
+		close(r.done)
+		if r.err == nil && r.answer.State == Paused {
+			time.Sleep(pausedRest)
+		}
+		r = x.following(of, r)
+	}
+}
+
+// following returns the read that follows r, and makes it the last; nil if there is none.
+func (x *sharedReads) following(of readOf, r *sharedRead) *sharedRead {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r.next == nil {
+		delete(x.open, of)
+	} else {
+		x.open[of] = r.next
+	}
+	return r.next
+}

@@ -1,0 +1,113 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/utils/clock"
+
+	"github.com/sandlane/sandlane/controlplane"
+)
+
+// slowQuiescer answers when it is told to, and notes which orders it has in hand.
+type slowQuiescer struct {
+	answer chan error
+
+	mu        sync.Mutex // guards the rest
+	inHand    map[controlplane.Quiesce]context.Context
+	most, all int
+}
+
+func (q *slowQuiescer) Quiesce(ctx context.Context, o controlplane.Quiesce) error {
+	q.mu.Lock()
+	q.inHand[o] = ctx
+	q.all++
+	q.most = max(q.most, len(q.inHand))
+	q.mu.Unlock()
+	err := <-q.answer
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.inHand, o)
+	return err
+}
+
+// cancelled reports whether the order is in hand, and whether its caller wants no answer.
+func (q *slowQuiescer) cancelled(o controlplane.Quiesce) (inHand, cancelled bool) {
+	synctest.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ctx, ok := q.inHand[o]
+	return ok, ok && ctx.Err() != nil
+}
+
+func orderOf(id string, generation int64) controlplane.Quiesce {
+	return controlplane.Quiesce{SandboxID: id, ClaimID: "c", Freeze: true, Generation: generation}
+}
+
+// Of a sandbox one try is under way: the next order cancels it and waits for its end. A
+// sandbox that is over is asked nothing any more.
+func TestOneTryASandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
+		x := newQuiets(clock.RealClock{}, q)
+		woken := 0
+		x.wake = func(string) { woken++ }
+		want := func(what string, o controlplane.Quiesce, inHand, cancelled bool) {
+			t.Helper()
+			if a, b := q.cancelled(o); a != inHand || b != cancelled {
+				t.Errorf("%s: generation %d is in hand %v, cancelled %v", what, o.Generation, a, b)
+			}
+		}
+		first, second, third := orderOf("s", 1), orderOf("s", 2), orderOf("s", 3)
+		x.look(first)
+		want("looked at", first, true, false)
+		x.look(second)
+		want("replaced", first, true, true)
+		want("replaced", second, false, false)
+		x.look(third)
+		q.answer <- errors.New("cancelled")
+		want("the first is over", third, true, false)
+		want("the first is over", second, false, false)
+		if woken != 0 {
+			t.Error("the end of a try that was replaced wakes")
+		}
+		x.forget("s")
+		want("forgotten", third, true, true)
+		q.answer <- nil
+		synctest.Wait()
+		if q.all != 2 || len(x.asking)+len(x.queue)+len(x.open) != 0 {
+			t.Errorf("%d were asked; left are %v, %v, %v", q.all, x.asking, x.queue, x.open)
+		}
+	})
+}
+
+// However many sandboxes are to be paused at once, a bounded number of tries is under
+// way, and each has its turn.
+func TestTriesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
+		x := newQuiets(clock.RealClock{}, q)
+		const sandboxes = 3 * maxQuiesces
+		look := func() (done int) {
+			for i := range sandboxes {
+				if x.look(orderOf(fmt.Sprint(i), 1)).done {
+					done++
+				}
+			}
+			return done
+		}
+		look()
+		for range sandboxes {
+			synctest.Wait()
+			q.answer <- nil
+		}
+		synctest.Wait()
+		if done := look(); q.most != maxQuiesces || q.all != sandboxes || done != sandboxes {
+			t.Errorf("%d at once, %d in all, %d are done", q.most, q.all, done)
+		}
+	})
+}
