@@ -147,18 +147,30 @@ func TestRunWithoutAnAPIServer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	c := made()
-	if err := c.Run(ctx); !errors.Is(err, cache.ErrStopped) {
-		t.Error(err)
+	run := func(ctx context.Context, c *cache.Cache) <-chan error {
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(ctx) }()
+		return ran
 	}
+	ends := func(what string, ran <-chan error) {
+		t.Helper()
+		select {
+		case err := <-ran:
+			if !errors.Is(err, cache.ErrStopped) {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: it does not end", what)
+		}
+	}
+	c := made()
+	ends("its context ends", run(ctx, c))
 	c.Stop(t.Context())
 
-	stopped, ran := made(), make(chan error, 1)
-	go func() { ran <- stopped.Run(t.Context()) }()
+	stopped := made()
+	ran := run(t.Context(), stopped)
 	stopped.Stop(t.Context())
-	if err := <-ran; !errors.Is(err, cache.ErrStopped) {
-		t.Error(err)
-	}
+	ends("it is stopped", ran)
 	stopped.Stop(t.Context())
 }
 

@@ -31,8 +31,8 @@ type Provider interface {
 
 	// NewSandboxPauseTask holds the pause of a sandbox, before the caller writes it: from
 	// now on ErrWaitTaskConflict keeps other actions on it away, until the task was waited
-	// for or is released, or ctx ends. s is what the caller makes its write from: only what
-	// that write or a later one led to ends the wait.
+	// for or is released, or ctx ends. s is what the caller makes its write from: an older
+	// state does not end the wait.
 	NewSandboxPauseTask(ctx context.Context, s *v1alpha1.Sandbox) (*WaitTask[*v1alpha1.Sandbox], error)
 	// NewSandboxResumeTask is NewSandboxPauseTask for a resume.
 	NewSandboxResumeTask(ctx context.Context, s *v1alpha1.Sandbox) (*WaitTask[*v1alpha1.Sandbox], error)

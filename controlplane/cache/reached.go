@@ -11,8 +11,9 @@ import (
 )
 
 // What follows says of one state of an object whether it is what is waited for. A state
-// counts from a generation on, and what a condition says only of the generation that it
-// observed.
+// counts from the generation on that the caller has read: an informer that is behind may
+// show an older one, in which the sandbox is as the caller wants it for another reason.
+// What a condition says counts for the generation that it observed.
 
 // pausedSince: all that runs in the sandbox is stopped.
 func pausedSince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {

@@ -10,12 +10,12 @@ import (
 
 // NewSandboxPauseTask implements Provider.
 func (c *Cache) NewSandboxPauseTask(ctx context.Context, s *v1alpha1.Sandbox) (*WaitTask[*v1alpha1.Sandbox], error) {
-	return c.acquired(c.sandboxTask(ctx, s, ActionPause, pausedSince(writtenFrom(s, true))))
+	return c.acquired(c.sandboxTask(ctx, s, ActionPause, pausedSince(s.Generation)))
 }
 
 // NewSandboxResumeTask implements Provider.
 func (c *Cache) NewSandboxResumeTask(ctx context.Context, s *v1alpha1.Sandbox) (*WaitTask[*v1alpha1.Sandbox], error) {
-	return c.acquired(c.sandboxTask(ctx, s, ActionResume, resumedSince(writtenFrom(s, false))))
+	return c.acquired(c.sandboxTask(ctx, s, ActionResume, resumedSince(s.Generation)))
 }
 
 // NewSandboxWaitReadyTask implements Provider.
@@ -63,14 +63,4 @@ func identity[T client.Object](o, into T) T {
 	into.SetNamespace(o.GetNamespace())
 	into.SetName(o.GetName())
 	return into
-}
-
-// writtenFrom is the generation that a write of paused, made from s, leads to at least. An
-// informer that is behind may show an older one, in which the sandbox is as the caller
-// wants it for another reason.
-func writtenFrom(s *v1alpha1.Sandbox, paused bool) int64 {
-	if s.Spec.Paused == paused {
-		return s.Generation // there is nothing to write
-	}
-	return s.Generation + 1
 }
