@@ -1,8 +1,14 @@
-// Package helm tests the chart (charts/sandlane) on a real node: what its values
-// render to, an installation, E2B's Python SDK and a first request against it, an
-// upgrade and an uninstallation. It has no code of its own. `make helm-test` runs
-// it (hack/helm-test.sh), which builds what it needs and says where that is; it
-// needs root.
+// Package helm tests the chart (charts/sandlane) on a real node. TestChart is the life
+// of one installation: what its values render to, `helm test`, E2B's Python SDK and a
+// first request against it, an upgrade and an uninstallation. TestNode is what happens
+// to one: pods that break, processes that are killed, rollouts while requests
+// flow and WebSockets are open. The package has no code of its own. `make helm-test` and `make
+// node-test` run it (hack/helm-test.sh), which build what it needs and say where that
+// is; it needs root.
 //
-// What it does not test stands in docs/install.md.
+// A test is outside the node's network. What must be inside for longer than a command,
+// such as a WebSocket, is this test binary, started on the node as a client
+// (client_test.go).
+//
+// What it does not test stands in ROADMAP.md.
 package helm

@@ -100,12 +100,27 @@ func (c *cluster) roll(t *testing.T, value string) {
 	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "--reuse-values", "--set", value, "--wait", "--timeout", "180s")
 }
 
-// No request fails while gateways are replaced.
-func (c *cluster) rollGateways(t *testing.T) {
-	process := c.process(t, "mine")
-	a := c.during(t, "mine", func() { c.roll(t, "gateway.podAnnotations.test=rolled") })
+// rolled has two WebSockets open through each gateway while something replaces both,
+// and requests flow. None of these fails, and the WebSockets live out their grace.
+func (c *cluster) rolled(t *testing.T, happens func()) {
+	t.Helper()
+	process, gateways := c.process(t, "mine"), c.addresses(t, "sandlane-gateway")
+	leaving := c.watchLeaving(t, "sandlane-gateway")
+	client := c.startClient(t, "sockets", append(append([]string{"mine"}, gateways...), gateways...)...)
+	client.open(t)
+	a := c.during(t, "mine", happens)
 	a.sameProcess(t, process)
 	a.noneFailed(t)
+	var sockets []socket
+	client.wait(t, &sockets)
+	livedOn(t, sockets, leaving.times(t))
+	if len(sockets) != 4 {
+		t.Errorf("%d WebSockets, want two through each of two gateways", len(sockets))
+	}
+}
+
+func (c *cluster) rollGateways(t *testing.T) {
+	c.rolled(t, func() { c.roll(t, "gateway.podAnnotations.test=rolled") })
 }
 
 func (c *cluster) rollControllers(t *testing.T) {

@@ -19,6 +19,7 @@ const (
 
 func TestMain(m *testing.M) {
 	node.Helper()
+	runClient()
 	os.Exit(m.Run())
 }
 

@@ -29,6 +29,7 @@ func TestNode(t *testing.T) {
 		{"crash of an idle pod", c.crashIdle},
 		{"crash of a sandbox", c.crashSandbox},
 		{"eviction", c.evict},
+		{"post-start hook", func(t *testing.T) { c.postStartHook(t, python) }},
 		{"memory used up", func(t *testing.T) { c.python(t, python, "memory.py") }},
 		{"kubelet and containerd killed", c.killKubelet},
 		{"API server away", c.stopAPIServer},

@@ -1,0 +1,93 @@
+package helm
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// clientEnv makes this test binary a client on the node, whose network the test itself
+// does not have.
+const clientEnv = "SANDLANE_HELM_CLIENT"
+
+// opened is what a client prints once what it holds open is open.
+const opened = "open"
+
+// clients are what it can be. Each prints one line of JSON at the end.
+var clients = map[string]func(ctx context.Context, args []string) (any, error){
+	"sockets": holdSockets,
+}
+
+// runClient does not return in a process that is a client.
+func runClient() {
+	role := os.Getenv(clientEnv)
+	if role == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	said, err := clients[role](ctx, os.Args[1:])
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(said)
+	}
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// onNode is a running client.
+type onNode struct {
+	cmd *exec.Cmd
+	out *bufio.Reader
+}
+
+// startClient starts one on the node; it ends with the test.
+func (c *cluster) startClient(t *testing.T, role string, args ...string) *onNode {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := c.Command(t.Context(), self, args...)
+	cmd.Env = append(cmd.Env, clientEnv+"="+role)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &onNode{cmd: cmd, out: bufio.NewReader(out)}
+}
+
+// open waits until it has opened all.
+func (c *onNode) open(t *testing.T) {
+	t.Helper()
+	if line, err := c.out.ReadString('\n'); err != nil || line != opened+"\n" {
+		t.Fatalf("the client has opened nothing: %q, %v, %v", line, err, c.cmd.Wait())
+	}
+}
+
+// wait waits for its end and reads what it printed.
+func (c *onNode) wait(t *testing.T, into any) {
+	t.Helper()
+	text, err := io.ReadAll(c.out)
+	if err := c.cmd.Wait(); err != nil {
+		t.Fatalf("the client: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("the client printed %q: %v", text, err)
+	}
+}
