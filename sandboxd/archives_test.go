@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -226,13 +227,13 @@ func TestStillExcludes(t *testing.T) {
 	f := &stubFreezer{}
 	x := New(Options{Freezer: f}).rest
 	err := x.still(t.Context(), func(ctx context.Context) error {
-		if err := x.freeze(ctx, 1); err != errStill {
+		if err := x.freeze(ctx, 1); !errors.Is(err, errStill) {
 			t.Errorf("a freeze: %v", err)
 		}
-		if err := x.unfreeze(ctx, 1); err != errStill {
+		if err := x.unfreeze(ctx, 1); !errors.Is(err, errStill) {
 			t.Errorf("an unfreeze: %v", err)
 		}
-		if err := x.still(ctx, nil); err != errStill {
+		if err := x.still(ctx, nil); !errors.Is(err, errStill) {
 			t.Errorf("again: %v", err)
 		}
 		return nil

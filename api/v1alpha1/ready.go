@@ -11,10 +11,11 @@ const (
 )
 
 const (
-	// ReasonStartContainerFailed: the sandbox has ended since its pod could not start it.
+	// ReasonStartContainerFailed is that of a sandbox that has ended since its pod could not
+	// start it.
 	ReasonStartContainerFailed = "StartContainerFailed"
-	// ReasonInplaceUpdating and ReasonInplaceUpdated are those of
-	// SandboxConditionInplaceUpdated.
+	// ReasonInplaceUpdating is that of SandboxConditionInplaceUpdated while it is False.
 	ReasonInplaceUpdating = "InplaceUpdating"
-	ReasonInplaceUpdated  = "InplaceUpdated"
+	// ReasonInplaceUpdated is that of SandboxConditionInplaceUpdated once it is True.
+	ReasonInplaceUpdated = "InplaceUpdated"
 )

@@ -17,11 +17,11 @@ type fakeSnapshots struct {
 	creates error
 }
 
-func (f *fakeSnapshots) Create(_ context.Context, _ KeyOwner, sandboxID string, names []string) (Snapshot, error) {
+func (f *fakeSnapshots) Create(_ context.Context, who KeyOwner, sandboxID string, names []string) (Snapshot, error) {
 	if f.creates != nil {
 		return Snapshot{}, f.creates
 	}
-	if sandboxID != idA {
+	if sandboxID != idA || who.Namespace != "a" {
 		return Snapshot{}, ErrNotFound
 	}
 	s := Snapshot{ID: fmt.Sprintf("s%d", len(f.all)), Names: names, SandboxID: sandboxID, Pool: "base", At: time.Unix(int64(1000+len(f.all)), 0)}
@@ -45,9 +45,9 @@ func (f *fakeSnapshots) List(_ context.Context, namespace string) ([]Snapshot, e
 	return append([]Snapshot(nil), f.all...), nil
 }
 
-func (f *fakeSnapshots) Delete(_ context.Context, _, id string) error {
+func (f *fakeSnapshots) Delete(_ context.Context, namespace, id string) error {
 	for i, s := range f.all {
-		if s.ID == id {
+		if s.ID == id && namespace == "a" {
 			f.all = append(f.all[:i:i], f.all[i+1:]...)
 			return nil
 		}

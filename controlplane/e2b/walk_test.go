@@ -25,7 +25,16 @@ var others = map[string]int{
 	"GET /sandboxes/metrics":         200,
 	"GET /templates":                 200,
 	"GET /templates/aliases/{alias}": 404,
+	"GET /snapshots":                 200,
+	"DELETE /templates/{templateID}": 404, // a snapshot of team a's
 	"GET /health":                    200,
+}
+
+// needsStore are the operations that answer 501 where gateways keep no files.
+var needsStore = map[string]bool{
+	"POST /sandboxes/{sandboxID}/snapshots": true,
+	"GET /snapshots":                        true,
+	"DELETE /templates/{templateID}":        true,
 }
 
 // No operation of the document works without a key, and none shows or touches
@@ -40,16 +49,19 @@ func TestEveryOperation(t *testing.T) {
 		for method, op := range item.Operations() {
 			operations++
 			name := method + " " + path
-			where := strings.NewReplacer("{sandboxID}", idA, "{alias}", "base").Replace(path)
+			where := strings.NewReplacer("{sandboxID}", idA, "{alias}", "base", "{templateID}", "s0").Replace(path)
 			if path == "/sandboxes/metrics" {
 				where += "?sandbox_ids=" + idA
 			}
-			f := newFake()
-			s := newServer(t, f, nil)
+			s, f, kept := snapshotServer(t)
+			if _, err := kept.Create(t.Context(), KeyOwner{Namespace: "a"}, idA, nil); err != nil {
+				t.Fatal(err)
+			}
 			before := maps.Clone(f.sandboxes)
 
 			lists := func(status string) bool { return op.Responses.Value(status) != nil }
-			if needsKey(op) && (!lists("default") || lists("501") != isUnsupported(op) || lists("503") == isUnsupported(op)) {
+			answers501 := isUnsupported(op) || needsStore[name]
+			if needsKey(op) && (!lists("default") || lists("501") != answers501 || lists("503") == isUnsupported(op)) {
 				t.Errorf("%s: the document does not list its errors", name)
 			}
 			if needsKey(op) {
@@ -83,7 +95,7 @@ func TestEveryOperation(t *testing.T) {
 			if w.Code == 200 && strings.Contains(w.Body.String(), idA) || strings.Contains(w.Body.String(), "-of-") {
 				t.Errorf("%s shows another team's sandbox: %s", name, w.Body)
 			}
-			if len(f.made) > 0 || len(f.ended) > 0 || len(f.moved) > 0 || f.sandboxes[idA].EndAt != before[idA].EndAt {
+			if len(kept.all) != 1 || len(f.made) > 0 || len(f.ended) > 0 || len(f.moved) > 0 || f.sandboxes[idA].EndAt != before[idA].EndAt {
 				t.Errorf("%s by another team changed something", name)
 			}
 
@@ -95,6 +107,12 @@ func TestEveryOperation(t *testing.T) {
 			}
 			if w := ask(t, s, method, where, keyA, bodies[name]); w.Code >= 400 && (w.Code != 501 || !isUnsupported(op)) {
 				t.Errorf("%s by its own team: %d %s", name, w.Code, w.Body)
+			}
+			if !needsStore[name] {
+				continue
+			}
+			if w := ask(t, newServer(t, newFake(), nil), method, where, keyA, bodies[name]); w.Code != 501 {
+				t.Errorf("%s without a store: %d %s", name, w.Code, w.Body)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 )
 
-// ErrMismatch: the pod runs other images than the one whose files were kept.
+// ErrMismatch says that the pod runs other images than the one whose files were kept.
 var ErrMismatch = errors.New("the pool's images are not those that the snapshot was made with")
 
 // Restorer restores one snapshot into the pod of one new sandbox. Close it. It is not

@@ -35,7 +35,7 @@ type Mount struct {
 	Whole bool
 }
 
-// ErrUnsupported: the kernel cannot open files in a way that does not leave a mount.
+// ErrUnsupported says that the kernel cannot open files in a way that does not leave a mount.
 var ErrUnsupported = errors.New("this kernel has no openat2")
 
 // resolve is how everything is opened below a mount.

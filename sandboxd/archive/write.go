@@ -25,7 +25,7 @@ const (
 	endRecord = "SANDLANE.end"
 )
 
-// ErrChanging: a file became shorter while it was read. Another try may succeed.
+// ErrChanging says that a file became shorter while it was read. Another try may succeed.
 var ErrChanging = errors.New("a file changes while it is read")
 
 // writer writes one archive.
