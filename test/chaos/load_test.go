@@ -19,7 +19,8 @@ type load struct {
 	t      *testing.T
 	stack  *stack.Stack
 	record *history.Recorder // of the stack's claims
-	pool   string            // for first requests
+	pool   string            // for first requests, or
+	env    string            // for the same
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -64,6 +65,9 @@ func (l *load) askWith(ctx context.Context, c *http.Client, g stack.Gateway, id 
 	l.mu.Unlock()
 	if bare {
 		r.Pool = ""
+	}
+	if l.env != "" {
+		r.Header = map[string]string{"X-Sandbox-Env": l.env}
 	}
 	req, err := r.Build(ctx, g.URL)
 	var a stack.Answer
