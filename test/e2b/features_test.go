@@ -6,6 +6,7 @@ type feature struct{ name, text string }
 
 var features = []feature{
 	{"create_metadata_envs", "create with metadata, variables and a timeout"},
+	{"create_env", "create by the name of an env whose pools are empty"},
 	{"get_info", "`getInfo`"},
 	{"set_timeout", "`setTimeout`, and the end when it is over"},
 	{"is_running_kill", "`isRunning`, `kill`"},

@@ -11,6 +11,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 // sdk is one version of an SDK in one way of use.
@@ -55,6 +60,7 @@ type result struct {
 func TestSDKs(t *testing.T) {
 	worked := map[string]map[string]bool{}
 	t.Cleanup(func() { checkTable(t, "table", features, worked) }) // when all have run
+	makeEnv(t)
 	for i, s := range sdks {
 		worked[s.name] = map[string]bool{}
 		t.Run(s.name, func(t *testing.T) {
@@ -69,6 +75,32 @@ func TestSDKs(t *testing.T) {
 			judge(t, cmd, features, worked[s.name])
 		})
 	}
+}
+
+// makeEnv makes the env that the scripts name: two pools like base, which keep no pods.
+func makeEnv(t *testing.T) {
+	t.Helper()
+	base, none := &v1alpha1.SandboxPool{}, int32(0)
+	if err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "base"}, base); err != nil {
+		t.Fatal(err)
+	}
+	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: "by-env"}, Spec: *base.Spec.Template}
+	e := &v1alpha1.SandboxEnv{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "by-env"}}
+	e.Spec.TemplateRef.Name = template.Name
+	e.Spec.Clusters = []v1alpha1.EnvCluster{{ClusterID: "local", Members: []v1alpha1.EnvMember{
+		{Name: "by-env-a", Spec: v1alpha1.EnvMemberSpec{Replicas: &none}}, {Name: "by-env-b", Spec: v1alpha1.EnvMemberSpec{Replicas: &none}},
+	}}}
+	for _, o := range []client.Object{template, e} {
+		if err := shared.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = shared.Client.Delete(context.Background(), o) })
+	}
+	shared.Eventually(t, time.Minute, "the pools of the env", func() (bool, string) {
+		var pools v1alpha1.SandboxPoolList
+		err := shared.Client.List(t.Context(), &pools, client.MatchingLabels{v1alpha1.LabelEnv: "by-env"})
+		return len(pools.Items) == 2, fmt.Sprint(len(pools.Items), err)
+	})
 }
 
 // judge runs a script and notes which of the features worked; the others fail.

@@ -203,6 +203,15 @@ const cases = {
       assert.deepEqual(await Sandbox.list({ query: { metadata: { a: 'other' } } }).nextItems(), [])
     })
   },
+  async create_env() {
+    const s = await Sandbox.create('by-env')
+    try {
+      assert.equal((await s.getInfo()).templateId, 'by-env')
+      assert.equal((await s.commands.run('echo here')).stdout, 'here\n')
+    } finally {
+      await s.kill()
+    }
+  },
   async get_info(s) {
     const info = await s.getInfo()
     assert.deepEqual([info.sandboxId, info.state], [s.sandboxId, 'running'])

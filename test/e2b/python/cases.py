@@ -292,6 +292,13 @@ async def list_metadata(sbx):
 
 
 @case
+async def create_env(sbx):
+    async with made(template="by-env") as s:
+        equal((await a(s.get_info())).template_id, "by-env")
+        equal((await a(s.commands.run("echo here"))).stdout, "here\n")
+
+
+@case
 async def get_info(sbx):
     info = await a(sbx.get_info())
     equal((info.sandbox_id, info.state.value), (sbx.sandbox_id, "running"))
