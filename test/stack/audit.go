@@ -163,9 +163,10 @@ func (e *AuditEvent) forbidden() bool {
 	return e.Annotations["authorization.k8s.io/decision"] == "forbid"
 }
 
-// refusedByPolicy reports whether an admission policy did.
+// refusedByPolicy reports whether one of our admission policies did; tests have others,
+// which refuse pods as a quota would.
 func (e *AuditEvent) refusedByPolicy() bool {
-	return strings.Contains(e.ResponseStatus.Message, "ValidatingAdmissionPolicy")
+	return strings.Contains(e.ResponseStatus.Message, "ValidatingAdmissionPolicy '"+access.AccountName(access.Gateway)+"-")
 }
 
 // within reports whether the right covers the request.
