@@ -26,6 +26,14 @@ func (o ownWrites) Correct(a index.Answer) index.Answer {
 	return o.pauser.Correct(o.endings.Correct(a))
 }
 
+// firstRequestTimeouts are what a pool says of the timeouts of a sandbox that a request
+// makes.
+func (g *gateway) firstRequestTimeouts(namespace, pool string) (t v1alpha1.SandboxTimeouts) {
+	p, _ := g.index.Pool(namespace, pool)
+	v1alpha1.PauseDefaults(&t, p.Spec)
+	return t
+}
+
 // makeReady is activation's Ready: the pod must not be frozen, and its sandboxd have
 // been initialised.
 func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {

@@ -56,8 +56,9 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 		Client: c, Schedulers: g.set.Get,
 		Members: func(namespace, env string) []activation.Member { return pools{g.index}.members(namespace, env) },
 		Cache:   g.cache, Stamp: g.usage.Stamp, Ready: ready,
-		Asked: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
-		Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
+		Asked:    func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
+		Timeouts: g.firstRequestTimeouts,
+		Known:    g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
 	})
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,

@@ -308,3 +308,52 @@ func TestWakeOfWhatDoesNot(t *testing.T) {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, d.carriedOut())
 	}
 }
+
+// A pool's limit of paused sandboxes is told before anything is written; a sandbox that a
+// request makes pauses and resumes as its pool says, and has no end when it is resumed.
+func TestPauseOfThePool(t *testing.T) {
+	w := newWorld(t)
+	most := int32(1)
+	w.pool("resting", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
+		p.Spec.Pause = &v1alpha1.PoolPause{OnTimeout: v1alpha1.TimeoutPause, AutoResume: v1alpha1.AutoResumeAlways, MaxPaused: &most}
+	})
+	g, ctx := w.gateway(), t.Context()
+	first, second := kubetest.Name("first"), w.new(newID())
+	second.Pool = "resting"
+	w.pod("resting", w.sandboxd().addr, nil)
+	err := activator{g.wake, g.own.pauser}.Activate(ctx, extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", New: true, MayClaim: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := w.sandboxd()
+	w.pod("resting", d.addr, nil)
+	if _, err := g.create(t, second); err != nil {
+		t.Fatal(err)
+	}
+	s := w.sandbox(first)
+	if o := s.Spec.Timeouts; o.OnTimeout != v1alpha1.TimeoutPause || o.AutoResume != v1alpha1.AutoResumeAlways || w.sandbox(second.ID).Spec.Timeouts.OnTimeout != "" {
+		t.Errorf("the first request's has %+v, the other %+v", o, w.sandbox(second.ID).Spec.Timeouts)
+	}
+	if err := g.api.sandboxes.Pause(ctx, w.ns, first); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 20*time.Second, "the gateway to see it", func() error {
+		if n := g.index.Paused(w.ns, "resting"); n != 1 {
+			return fmt.Errorf("%d are paused", n)
+		}
+		return nil
+	})
+	generation := w.sandbox(second.ID).Generation
+	wantError(t, "one too many", g.api.sandboxes.Pause(ctx, w.ns, second.ID), e2b.ErrPausedLimit)
+	if w.sandbox(second.ID).Generation != generation || len(d.carriedOut()) != 0 {
+		t.Errorf("it was written; the freezer was asked to %v", d.carriedOut())
+	}
+	wantError(t, "the paused one", g.api.sandboxes.Pause(ctx, w.ns, first), e2b.ErrNotRunning)
+	r := extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", Resume: true, UID: s.UID}
+	if err := (activator{g.wake, g.own.pauser}).Activate(ctx, r); err != nil || g.cache.Get(first) == nil {
+		t.Errorf("resuming it: %v, and the route is %v", err, g.cache.Get(first))
+	}
+	if s := w.sandbox(first); s.Spec.Paused || s.Spec.Timeouts.EndAt != nil {
+		t.Errorf("resumed: %+v", s.Spec)
+	}
+}

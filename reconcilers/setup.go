@@ -23,6 +23,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/autoscaler"
 	"github.com/sandlane/sandlane/reconcilers/checkpoints"
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv/poolmigration"
@@ -96,6 +97,9 @@ func CacheByObject() map[client.Object]cache.ByObject {
 // Setup registers all reconcilers with the manager. Call it once per manager,
 // before the manager starts.
 func Setup(mgr ctrl.Manager, o Options) error {
+	if err := pausecount.AddIndex(context.Background(), mgr.GetFieldIndexer()); err != nil { // registering needs no context
+		return err
+	}
 	ledger := address.NewLedger(nil)
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {

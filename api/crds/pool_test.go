@@ -32,6 +32,11 @@ func TestPoolRefusals(t *testing.T) {
 		{"number as idle timeout", `{` + ref + `, idleTimeout: 5}`, "idleTimeout"},
 		{"negative startup timeout", `{` + ref + `, startupTimeout: -5s}`, "startupTimeout"},
 		{"timeout beyond what Go can hold", `{` + ref + `, idleTimeout: 99999999h}`, "idleTimeout"},
+		{"no pause mode", `{` + ref + `, pause: {modes: []}}`, "pause.modes"},
+		{"a pause mode that there is not", `{` + ref + `, pause: {modes: [Sleep]}}`, "pause.modes"},
+		{"negative maxPaused", `{` + ref + `, pause: {maxPaused: -1}}`, "greater than or equal to 0"},
+		{"word as pausedFor", `{` + ref + `, pause: {pausedFor: never}}`, "pausedFor"},
+		{"auto-resume of what is not paused", `{` + ref + `, pause: {autoResume: Always}}`, "autoResume needs onTimeout: Pause"},
 		{"template name", `{templateRef: {name: ""}}`, "templateRef.name"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -135,6 +135,9 @@ type EnvMemberSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	ScaleDownProtection *metav1.Duration `json:"scaleDownProtection,omitempty"`
+	// Pause says how the pool's sandboxes are paused.
+	// +optional
+	Pause *PoolPause `json:"pause,omitempty"`
 }
 
 // EnvMemberConfig says where claims go first and how the member scales. Of all

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,37 @@ func TestFreezable(t *testing.T) {
 		c.change(spec)
 		if got := Freezable(spec); got != c.want {
 			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// What a pool leaves out of its pauses has a default; what a sandbox says counts first.
+func TestPoolPause(t *testing.T) {
+	hour, never, none := metav1.Duration{Duration: time.Hour}, metav1.Duration{}, int32(0)
+	most := int32(7)
+	for what, c := range map[string]struct {
+		pool    *SandboxPoolSpec
+		sandbox *metav1.Duration
+		most    int
+		limited bool
+		lasts   time.Duration
+		freezes bool
+	}{
+		"no pool":       {nil, nil, 0, false, DefaultPausedFor, true},
+		"nothing said":  {&SandboxPoolSpec{}, nil, 0, false, DefaultPausedFor, true},
+		"maxPods":       {&SandboxPoolSpec{MaxPods: 10}, nil, 5, true, DefaultPausedFor, true},
+		"one pod":       {&SandboxPoolSpec{MaxPods: 1}, nil, 1, true, DefaultPausedFor, true},
+		"maxPaused":     {&SandboxPoolSpec{MaxPods: 10, Pause: &PoolPause{MaxPaused: &most}}, nil, 7, true, DefaultPausedFor, true},
+		"none":          {&SandboxPoolSpec{Pause: &PoolPause{MaxPaused: &none}}, nil, 0, true, DefaultPausedFor, true},
+		"pausedFor":     {&SandboxPoolSpec{Pause: &PoolPause{PausedFor: &hour}}, nil, 0, false, time.Hour, true},
+		"the sandbox's": {&SandboxPoolSpec{Pause: &PoolPause{PausedFor: &hour}}, &never, 0, false, 0, true},
+		"another mode":  {&SandboxPoolSpec{Pause: &PoolPause{Modes: []PauseMode{"Other"}}}, nil, 0, false, DefaultPausedFor, false},
+	} {
+		s := &Sandbox{}
+		s.Spec.Timeouts.PausedFor = c.sandbox
+		most, limited := MaxPaused(c.pool)
+		if got := PausedFor(s, c.pool); got != c.lasts || limited != c.limited || limited && most != c.most || PausesBy(c.pool, PauseFreeze) != c.freezes {
+			t.Errorf("%s: for %s, %d, %v, frozen: %v", what, got, most, limited, PausesBy(c.pool, PauseFreeze))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:printcolumn:name="Wanted",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idle`
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.running`
+// +kubebuilder:printcolumn:name="Paused",type=integer,JSONPath=`.status.paused`
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waitingClaims`
 // +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.maxPods`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
@@ -82,6 +83,9 @@ type SandboxPoolSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	ScaleDownProtection *metav1.Duration `json:"scaleDownProtection,omitempty"`
+	// Pause says how the pool's sandboxes are paused.
+	// +optional
+	Pause *PoolPause `json:"pause,omitempty"`
 }
 
 // TemplateRef names a SandboxTemplate.
@@ -196,6 +200,9 @@ type SandboxPoolStatus struct {
 	// WaitingClaims counts the sandboxes whose claims wait for a pod, over all gateways.
 	// +optional
 	WaitingClaims int32 `json:"waitingClaims"`
+	// Paused counts the sandboxes that are paused. Their pods are running ones.
+	// +optional
+	Paused int32 `json:"paused"`
 	// AutoScaling is what the autoscaler remembers of a pool that is a member of an
 	// env.
 	// +optional

@@ -17,6 +17,8 @@ import (
 // +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.binding.podName`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Last-Active",type=date,JSONPath=`.status.lastActive`
+// +kubebuilder:printcolumn:name="Ends",type=string,JSONPath=`.spec.timeouts.endAt`,priority=1
+// +kubebuilder:printcolumn:name="Paused-At",type=date,JSONPath=`.status.pausedAt`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:selectablefield:JSONPath=`.spec.namespace`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$')",message="a sandbox ID has 1 to 57 of a-z, 0-9 and dash, and neither begins nor ends with a dash"
@@ -121,6 +123,13 @@ type SandboxTimeouts struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	Lifetime *metav1.Duration `json:"lifetime,omitempty"`
+	// PausedFor is how long the sandbox may be frozen before it ends. Unset means the
+	// pool's; 0s means for ever.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
+	PausedFor *metav1.Duration `json:"pausedFor,omitempty"`
 	// EndAt is when the sandbox ends whatever happens.
 	// +optional
 	EndAt *metav1.Time `json:"endAt,omitempty"`
@@ -181,7 +190,7 @@ type End struct {
 }
 
 // EndReason says why a sandbox was ended.
-// +kubebuilder:validation:Enum=Completed;Released;IdleTimeout;EndAt;StartupTimeout;Deleted;Failed;Canceled
+// +kubebuilder:validation:Enum=Completed;Released;IdleTimeout;EndAt;StartupTimeout;PauseTimeout;Deleted;Failed;Canceled
 // +kubebuilder:validation:MaxLength=32
 type EndReason string
 
@@ -192,6 +201,7 @@ const (
 	EndIdleTimeout    EndReason = "IdleTimeout"
 	EndEndAt          EndReason = "EndAt"
 	EndStartupTimeout EndReason = "StartupTimeout"
+	EndPauseTimeout   EndReason = "PauseTimeout"
 	EndDeleted        EndReason = "Deleted"
 	EndFailed         EndReason = "Failed"
 	EndCanceled       EndReason = "Canceled"
@@ -215,6 +225,9 @@ const (
 
 // SandboxStatus is what is known of a sandbox.
 type SandboxStatus struct {
+	// ObservedGeneration is that of the spec which the rest is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// +optional
 	Phase SandboxPhase `json:"phase,omitempty"`
 	// Reason repeats spec.end.reason, for people.

@@ -22,10 +22,14 @@ func TestAutoPause(t *testing.T) {
 		{`{"templateID":"base","autoResume":{"enabled":true}}`, 400, "autoResume", false, false, ""},
 		{`{"templateID":"base","autoPause":true,"autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
 		{`{"templateID":"stiff","autoPause":true}`, 400, "autoPause", false, false, ""},
+		{`{"templateID":"resting"}`, 201, "", true, true, `"lifecycle":{"autoResume":true,"onTimeout":"pause"}`},
+		{`{"templateID":"resting","autoResume":{"enabled":false}}`, 201, "", true, false, `"lifecycle":{"autoResume":false,"onTimeout":"pause"}`},
+		{`{"templateID":"resting","autoPause":false}`, 201, "", false, false, `"onTimeout":"kill"`},
 	} {
 		f := newFake()
 		s := newServer(t, f, func(o *Options) {
-			o.Templates = fakeTemplates{{ID: "base", Pool: "base", MaxLifetime: time.Hour, Pausable: true}, {ID: "stiff", Pool: "stiff", MaxLifetime: time.Hour}}
+			o.Templates = fakeTemplates{{ID: "base", Pool: "base", MaxLifetime: time.Hour, Pausable: true}, {ID: "stiff", Pool: "stiff", MaxLifetime: time.Hour},
+				{ID: "resting", Pool: "resting", MaxLifetime: time.Hour, Pausable: true, AutoPause: true, AutoResume: true}}
 		})
 		w := ask(t, s, "POST", "/v2/sandboxes", keyA, c.body)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || c.status == 400 && len(f.made) != 0 {

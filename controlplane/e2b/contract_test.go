@@ -216,6 +216,7 @@ func TestErrorsOfCreate(t *testing.T) {
 	}{
 		{fmt.Errorf("x: %w", ErrNoCapacity), 503, "5", "", "free"},
 		{ErrQuota, 429, "5", "", "limit"},
+		{ErrPausedLimit, 429, "", "false", "paused"},
 		{fmt.Errorf("x: %w", ErrBusy), 503, "1", "", "at once"},
 		{fmt.Errorf("claim pod x: %w: y", Invalidf("the reason")), 400, "", "", "Invalid sandbox: the reason"},
 		{fmt.Errorf("claim pod x: %w: y", ErrInvalid), 400, "", "", "Invalid sandbox"},

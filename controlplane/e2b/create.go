@@ -109,12 +109,19 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if is(n.AutoPause, true) && !template.Pausable {
 		return nil, refuse(http.StatusBadRequest, "autoPause: sandboxes of this template cannot be paused; leave it out or set it to false")
 	}
+	autoPause, autoResume := is(n.AutoPause, true), autoResumes(n)
+	if n.AutoPause == nil {
+		autoPause = template.AutoPause && template.Pausable
+	}
+	if n.AutoResume == nil {
+		autoResume = template.AutoResume
+	}
 	c.sandboxID = newID()
 	sandbox, err := s.start(ctx, NewSandbox{
 		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, KeyID: c.identity.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
 		Private: isPrivate(n), Secure: *n.Secure, Egress: egress,
-		AutoPause: is(n.AutoPause, true), AutoResume: autoResumes(n), Lifetime: timeout,
+		AutoPause: autoPause, AutoResume: autoPause && autoResume, Lifetime: timeout,
 	}, timeout, maxLifetime(template))
 	if err != nil {
 		return nil, err

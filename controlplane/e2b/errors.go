@@ -91,6 +91,8 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return &refusal{status: http.StatusServiceUnavailable, message: "Too much is asked for at once.", retryAfter: time.Second}
 	case errors.Is(err, ErrQuota):
 		return &refusal{status: http.StatusTooManyRequests, message: "The limit of sandboxes is reached.", retryAfter: 5 * time.Second}
+	case errors.Is(err, ErrPausedLimit):
+		return &refusal{status: http.StatusTooManyRequests, message: "As many sandboxes of this template are paused as may be: resume or kill one.", noRetry: true}
 	case errors.Is(err, ErrInvalid):
 		var invalid *InvalidError
 		if errors.As(err, &invalid) {

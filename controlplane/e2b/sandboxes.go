@@ -21,6 +21,8 @@ var (
 	ErrNoCapacity = errors.New("the pool has no pod to spare")
 	// ErrQuota: the namespace's or team's limit is reached. Nothing was made.
 	ErrQuota = errors.New("the limit of sandboxes is reached")
+	// ErrPausedLimit: as many sandboxes of the template are paused as may be.
+	ErrPausedLimit = errors.New("the limit of paused sandboxes is reached")
 	// ErrBusy: this gateway reads too much already. Nothing was done.
 	ErrBusy = errors.New("too much at once")
 	// ErrInvalid: the API server, or the pool, cannot take what was asked for. An
@@ -139,7 +141,7 @@ type Sandboxes interface {
 	// It returns the sandbox with the end it has now, and ErrPaused for a paused one.
 	SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (Sandbox, error)
 	// Pause stops all that runs in a sandbox, and returns when it is stopped. Until it is
-	// resumed it has no end, and no request reaches it.
+	// resumed it has no end, and no request reaches it. ErrPausedLimit: nothing was done.
 	Pause(ctx context.Context, namespace, id string) error
 	// Resume continues a paused sandbox, to end a timeout from now. was is false if it
 	// was not paused, and nothing was done.
@@ -169,7 +171,9 @@ type Template struct {
 	// MaxLifetime bounds how long after its start a sandbox may end.
 	MaxLifetime time.Duration
 	// Pausable: sandboxes of it can be paused.
-	Pausable                   bool
+	Pausable bool
+	// AutoPause and AutoResume are those of a sandbox whose create does not say.
+	AutoPause, AutoResume      bool
 	CPUCount, MemoryMB, DiskMB int
 }
 

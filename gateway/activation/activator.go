@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -65,6 +66,9 @@ type Options struct {
 	// Asked is told of each request for a new sandbox, whatever becomes of it. It must
 	// not block. Nil: not called.
 	Asked func(namespace, pool string)
+	// Timeouts are those of a sandbox that a first request makes from the pool. Nil: none
+	// is set.
+	Timeouts func(namespace, pool string) v1alpha1.SandboxTimeouts
 	// MaxParked bounds the requests that wait, DefaultMaxParked if 0.
 	MaxParked int
 	// Metrics counts nowhere if nil.
@@ -93,6 +97,9 @@ func New(o Options) *Activator {
 	}
 	if o.Members == nil {
 		o.Members = func(string, string) []Member { return nil }
+	}
+	if o.Timeouts == nil {
+		o.Timeouts = func(string, string) v1alpha1.SandboxTimeouts { return v1alpha1.SandboxTimeouts{} }
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)

@@ -132,6 +132,8 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 			if m.Owner != "" {
 				s.Annotations = map[string]string{v1alpha1.AnnotationOwner: m.Owner}
 			}
+		} else {
+			s.Spec.Timeouts = b.a.o.Timeouts(b.Namespace, b.pool)
 		}
 		return s, b.a.o.Client.Create(ctx, s)
 	}

@@ -53,6 +53,7 @@ type Index struct {
 	pools     map[poolKey]PoolInfo
 	envs      map[poolKey]EnvInfo
 	templates map[string]*v1alpha1.SandboxTemplateSpec // by name; not changed once here
+	paused    map[poolKey]int                          // how many of sandboxes are; without zeros
 }
 
 // New returns an Index that knows nothing until it is started.
@@ -63,7 +64,7 @@ func New(o Options) *Index {
 	x := &Index{
 		hooks: o.Hooks, metrics: newMetrics(), log: o.Log,
 		pods: map[string]*pod{}, sandboxes: map[string]*sandbox{}, pools: map[poolKey]PoolInfo{}, envs: map[poolKey]EnvInfo{},
-		templates: map[string]*v1alpha1.SandboxTemplateSpec{},
+		templates: map[string]*v1alpha1.SandboxTemplateSpec{}, paused: map[poolKey]int{},
 	}
 	x.hooks.complete()
 	x.names.Store(&poolNames{})

@@ -6,6 +6,43 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
+// The paused sandboxes of a pool are counted as they come, go, end and move.
+func TestPausedOfAPool(t *testing.T) {
+	x := New(Options{})
+	record := func(change func(*v1alpha1.Sandbox)) *sandbox {
+		s := boundSandbox("s", "c", "p")
+		s.Spec.Paused = true
+		if change != nil {
+			change(s)
+		}
+		return newSandbox(s)
+	}
+	of := boundSandbox("s", "c", "p").Spec
+	for i, c := range []struct {
+		id     string
+		record *sandbox
+		here   int
+		there  int
+	}{
+		{"a", record(nil), 1, 0},
+		{"b", record(func(s *v1alpha1.Sandbox) { s.Spec.Paused = false }), 1, 0},
+		{"b", record(nil), 2, 0},
+		{"b", record(func(s *v1alpha1.Sandbox) { s.Spec.Metadata = map[string]string{"a": "b"} }), 2, 0},
+		{"b", record(func(s *v1alpha1.Sandbox) { s.Spec.Pool = "there" }), 1, 1},
+		{"a", record(func(s *v1alpha1.Sandbox) { s.Spec.End = &v1alpha1.End{} }), 0, 1},
+		{"a", nil, 0, 1},
+		{"b", nil, 0, 0},
+	} {
+		x.setSandbox(c.id, c.record)
+		if here, there := x.Paused(of.Namespace, of.Pool), x.Paused(of.Namespace, "there"); here != c.here || there != c.there {
+			t.Errorf("%d: %d and %d are paused, want %d and %d", i, here, there, c.here, c.there)
+		}
+	}
+	if len(x.paused) != 0 {
+		t.Errorf("left are %v", x.paused)
+	}
+}
+
 // A route goes when its sandbox is paused, and whenever a pause may have passed unseen.
 func TestPauseDropsTheRoute(t *testing.T) {
 	const id = "s"

@@ -96,6 +96,7 @@ func (x *Index) sandboxStore() *store {
 
 func (x *Index) setSandbox(id string, record *sandbox) {
 	old := replace(x, x.sandboxes, id, record)
+	x.countPaused(old, record)
 	x.hooks.sandboxChanged(id, old, record)
 }
 

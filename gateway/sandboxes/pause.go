@@ -24,6 +24,9 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string) error {
 		if err != nil {
 			return err
 		}
+		if err := x.mayPause(s); err != nil {
+			return err
+		}
 		err = x.pauser.Pause(ctx, s)
 		switch {
 		case errors.Is(err, pause.ErrChanged):
@@ -38,6 +41,19 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string) error {
 		return err
 	}
 	return fmt.Errorf("pause sandbox %s: %w", id, errChanged)
+}
+
+// mayPause says whether the sandbox's pool lets one more be paused. What other gateways
+// write at the same moment is not counted yet.
+func (x *Backend) mayPause(s *v1alpha1.Sandbox) error {
+	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
+	if !v1alpha1.PausesBy(pool.Spec, v1alpha1.PauseFreeze) {
+		return e2b.Invalidf("its pool does not let sandboxes be frozen")
+	}
+	if most, limited := v1alpha1.MaxPaused(pool.Spec); limited && !s.Spec.Paused && x.index.Paused(s.Spec.Namespace, s.Spec.Pool) >= most {
+		return fmt.Errorf("pause sandbox %s: %w", s.Name, e2b.ErrPausedLimit)
+	}
+	return nil
 }
 
 // Resume implements e2b.Sandboxes.

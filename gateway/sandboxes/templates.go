@@ -113,9 +113,12 @@ func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
 func (t *Templates) describe(pool index.PoolInfo) e2b.Template {
 	spec := t.index.Template(pool)
 	z := t.node.of(spec)
+	var d v1alpha1.SandboxTimeouts
+	v1alpha1.PauseDefaults(&d, pool.Spec)
 	return e2b.Template{
 		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: maxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
-		Pausable: spec != nil && v1alpha1.Freezable(&spec.Template.Spec),
+		Pausable:  spec != nil && v1alpha1.Freezable(&spec.Template.Spec) && v1alpha1.PausesBy(pool.Spec, v1alpha1.PauseFreeze),
+		AutoPause: d.OnTimeout == v1alpha1.TimeoutPause, AutoResume: v1alpha1.ResumesBy(d.AutoResume),
 	}
 }

@@ -10,10 +10,11 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 // pausesInstead reports whether an idle sandbox is paused and not ended: it asks for
-// that, and its pod can be frozen.
+// that, its pod can be frozen, and its pool has room for one more that is paused.
 func (r *IdleTimeoutReconciler) pausesInstead(ctx context.Context, s *v1alpha1.Sandbox) (bool, error) {
 	if s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause {
 		return false, nil
@@ -26,7 +27,10 @@ func (r *IdleTimeoutReconciler) pausesInstead(ctx context.Context, s *v1alpha1.S
 	if err != nil {
 		return false, fmt.Errorf("reading the pod of sandbox %s: %w", s.Name, err)
 	}
-	return v1alpha1.Backs(pod, s) && v1alpha1.Freezable(&pod.Spec), nil
+	if !v1alpha1.Backs(pod, s) || !v1alpha1.Freezable(&pod.Spec) {
+		return false, nil
+	}
+	return pausecount.Room(ctx, r.client, s)
 }
 
 // pause writes the pause of a prepared release, if that has not been called off. The

@@ -3,12 +3,10 @@ package idletimeout
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // An idle sandbox that asks for it is paused by the same two steps: not if it is in use,
@@ -16,11 +14,13 @@ import (
 func TestIdleSandboxIsPaused(t *testing.T) {
 	for what, c := range map[string]struct {
 		used, freezer bool
+		most          int32
 		ends, paused  bool
 	}{
-		"idle":            {false, true, false, true},
-		"in use":          {true, true, false, false},
-		"without freezer": {false, false, true, false},
+		"idle":            {false, true, 1, false, true},
+		"in use":          {true, true, 1, false, false},
+		"without freezer": {false, false, 1, true, false},
+		"without room":    {false, true, 0, true, false},
 	} {
 		g := &gateways{prepare: func([]controlplane.Release) (map[string]bool, error) { return map[string]bool{"s": c.used}, nil }}
 		r, clock, api := idleNow(t, g, "s")
@@ -33,7 +33,9 @@ func TestIdleSandboxIsPaused(t *testing.T) {
 		if c.freezer {
 			pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
 		}
-		for _, err := range []error{api.Update(t.Context(), s), api.Create(t.Context(), pod, &client.CreateOptions{})} {
+		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		pool.Spec.Pause = &v1alpha1.PoolPause{MaxPaused: &c.most}
+		for _, err := range []error{api.Update(t.Context(), s), api.Create(t.Context(), pod), api.Create(t.Context(), pool)} {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,6 +45,8 @@ type view struct {
 	podlessFor time.Duration
 	// startup is the sandbox's startup timeout; grace is Reconciler.BindGrace.
 	startup, grace time.Duration
+	// pausedFor is how long it may be paused; 0 is for ever.
+	pausedFor time.Duration
 }
 
 // decision is what becomes of a live sandbox: its phase, and perhaps a step.
@@ -64,7 +66,7 @@ func decide(v view, now time.Time) decision {
 	if s.Spec.Paused && d.step == stepUnbind { // what is paused keeps its binding: its pod was all it had
 		d = failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " never ran, or is gone, and it is paused")
 	}
-	d = notFreezing(s, d)
+	d = pausedTooLong(v, notFreezing(s, d), now)
 	if at := s.Spec.Timeouts.EndAt; at != nil && !s.Spec.Paused { // paused time uses no timeout
 		left := at.Sub(now)
 		if left <= 0 && pausesInstead(v, d) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 // rig is a Reconciler whose live reads and writes of a status are counted.
@@ -54,7 +55,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Sandbox{}).
-		WithIndex(&corev1.Pod{}, indexSandboxID, sandboxIDOf).WithObjects(objects...).Build()
+		WithIndex(&corev1.Pod{}, indexSandboxID, sandboxIDOf).WithIndex(&v1alpha1.Sandbox{}, pausecount.IndexPool, pausecount.PoolsOf).WithObjects(objects...).Build()
 	g := &rig{clock: clocktesting.NewFakePassiveClock(now)}
 	live := interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

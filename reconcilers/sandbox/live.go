@@ -17,6 +17,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 // live handles a sandbox that has not ended.
@@ -38,6 +39,13 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 		v.podlessFor = r.podless.since(s.Name, string(s.UID))
 	} else {
 		r.podless.forget(s.Name)
+	}
+	if s.Spec.Paused {
+		pool, err := pausecount.Pool(ctx, r.Client, s)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		v.pausedFor = v1alpha1.PausedFor(s, pool)
 	}
 	d := decide(v, r.now())
 	if d.step == stepConfirm {
@@ -63,6 +71,13 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	case stepEnd:
 		return r.finish(ctx, s, d.reason, d.message)
 	case stepPause:
+		room, err := pausecount.Room(ctx, r.Client, s)
+		if err != nil {
+			return err
+		}
+		if !room {
+			return r.finish(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may")
+		}
 		if err := r.patch(ctx, s, pausing.Pause(s)); err != nil {
 			return fmt.Errorf("pausing it at its end time: %w", err)
 		}

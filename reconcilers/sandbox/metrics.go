@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,7 @@ type Metrics struct {
 	lifetimes *prometheus.HistogramVec
 	fences    *prometheus.HistogramVec
 	strays    prometheus.Counter
+	pauses    *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics; a nil registerer registers none. pools, which
@@ -44,11 +46,28 @@ func NewMetrics(reg prometheus.Registerer, pools *sandboxpool.Metrics) *Metrics 
 			Namespace: "sandlane", Subsystem: "sandbox", Name: "swept_total",
 			Help: "Claims ended because no Sandbox owned them.",
 		}),
+		pauses: f.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "sandlane", Subsystem: "sandbox", Name: "pause_changes_total",
+			Help: "Changes of sandboxes' condition Paused, by its new reason: Frozen, Resumed, or why a pause was not carried out.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range pauseReasons {
+		m.pauses.WithLabelValues(reason)
 	}
 	for _, outcome := range []string{fenceAcknowledged, fenceUnanswered} {
 		m.fences.WithLabelValues(outcome)
 	}
 	return m
+}
+
+// pauseReasons are those that a pause or a resume ends with.
+var pauseReasons = []string{v1alpha1.ReasonFrozen, v1alpha1.ReasonResumed, v1alpha1.ReasonNoFreezer, v1alpha1.ReasonFreezeFailed}
+
+// pauseChanged counts that the condition Paused has another reason.
+func (m *Metrics) pauseChanged(reason string) {
+	if m != nil && slices.Contains(pauseReasons, reason) {
+		m.pauses.WithLabelValues(reason).Inc()
+	}
 }
 
 // ended counts the end of a sandbox whose status says when it was, and how long the

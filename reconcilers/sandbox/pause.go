@@ -52,16 +52,14 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	default:
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
 	}
-	was := s.Status.Phase
-	paused := was == v1alpha1.SandboxPausing || was == v1alpha1.SandboxPaused
 	at := metav1.NewTime(r.now())
 	switch {
-	case s.Spec.Paused && !paused:
+	case s.Spec.Paused && !samePause(s):
 		next.Status.PausedAt = &at
-	case reason == v1alpha1.ReasonResumed && was != v1alpha1.SandboxRunning:
+	case reason == v1alpha1.ReasonResumed && s.Status.Phase != v1alpha1.SandboxRunning:
 		next.Status.ResumedAt = &at
 	}
-	r.pausedEvents(s, reason)
+	r.pauseChanged(s, reason)
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.SandboxConditionPaused, Status: status, Reason: reason, ObservedGeneration: s.Generation,
 	})
@@ -88,22 +86,49 @@ func notFreezing(s *v1alpha1.Sandbox, d decision) decision {
 	return end
 }
 
+// maxPausedRecheck bounds the time between two looks at a paused sandbox: its pool's
+// pausedFor may change.
+const maxPausedRecheck = 10 * time.Minute
+
+// pausedTooLong ends a sandbox that was paused for as long as it may be.
+func pausedTooLong(v view, d decision, now time.Time) decision {
+	s := v.sandbox
+	if d.step != stepNone || v.pausedFor == 0 || !s.Spec.Paused || !samePause(s) || s.Status.PausedAt == nil {
+		return d
+	}
+	left := s.Status.PausedAt.Add(v.pausedFor).Sub(now)
+	if left <= 0 {
+		return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndPauseTimeout, message: "it was paused for " + v.pausedFor.String()}
+	}
+	d.recheck = sooner(d.recheck, min(left, maxPausedRecheck))
+	return d
+}
+
+// samePause reports whether the status of a paused sandbox is about the pause that its
+// spec asks for: of another generation it may be about one before.
+func samePause(s *v1alpha1.Sandbox) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
+	return c != nil && c.ObservedGeneration == s.Generation &&
+		(s.Status.Phase == v1alpha1.SandboxPausing || s.Status.Phase == v1alpha1.SandboxPaused)
+}
+
 // endAfterPause is the end time of a sandbox that is resumed because it cannot be frozen:
 // that of the REST API's, which the pause took away, is as after a resume by a request.
 func (r *Reconciler) endAfterPause(s *v1alpha1.Sandbox) *metav1.Time {
-	if s.Spec.Team == "" || s.Spec.Timeouts.EndAt != nil {
+	if s.Spec.Team == "" || s.Spec.FirstRequest || s.Spec.Timeouts.EndAt != nil {
 		return nil
 	}
 	at := metav1.NewTime(r.now().Add(v1alpha1.AutoLifetime(s)).UTC().Truncate(time.Second))
 	return &at
 }
 
-// pausedEvents tells people what has come to be.
-func (r *Reconciler) pausedEvents(s *v1alpha1.Sandbox, reason string) {
+// pauseChanged counts what has come to be, and tells people.
+func (r *Reconciler) pauseChanged(s *v1alpha1.Sandbox, reason string) {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
 	if c != nil && c.Reason == reason {
 		return
 	}
+	r.Metrics.pauseChanged(reason)
 	switch reason {
 	case v1alpha1.ReasonFrozen:
 		r.event(s, "Normal", "Paused", "Pausing", "everything in the sandbox is stopped")

@@ -256,3 +256,76 @@ func TestDecidePaused(t *testing.T) {
 		}
 	}
 }
+
+// A sandbox that was paused for as long as it may be ends; how long that is, it says, or
+// its pool, at the time of the look. What is on record of a pause before does not count.
+func TestPausedForTooLong(t *testing.T) {
+	hour, week := metav1.Duration{Duration: time.Hour}, metav1.Duration{Duration: 7 * 24 * time.Hour}
+	for what, c := range map[string]struct {
+		sandbox, pool *metav1.Duration
+		after         time.Duration
+		ends          bool
+	}{
+		"a day":                {nil, nil, 24 * time.Hour, true},
+		"less":                 {nil, nil, 24*time.Hour - time.Second, false},
+		"the pool's":           {nil, &hour, time.Hour, true},
+		"the sandbox's, short": {&hour, &week, time.Hour, true},
+		"the sandbox's, long":  {&week, &hour, 6 * 24 * time.Hour, false},
+		"for ever":             {&metav1.Duration{}, &hour, 1000 * time.Hour, false},
+	} {
+		g, _ := pausable(t)
+		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		pool.Spec.Pause = &v1alpha1.PoolPause{PausedFor: c.pool}
+		if err := g.Client.Create(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { paused(s); s.Timeouts.PausedFor = c.sandbox })
+		g.settle(t)
+		g.clock.SetTime(now.Add(c.after))
+		wait := g.look(t)
+		end := g.sandbox(t).Spec.End
+		if (end != nil) != c.ends || end != nil && end.Reason != v1alpha1.EndPauseTimeout || end == nil && c.sandbox == nil && (wait <= 0 || wait > maxPausedRecheck) {
+			t.Errorf("%s: the end is %+v; it looks again in %s", what, end, wait)
+		}
+	}
+	g, _ := pausable(t)
+	g.spec(t, paused)
+	g.settle(t)
+	g.clock.SetTime(now.Add(23 * time.Hour))
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false }) // and is not looked at
+	g.spec(t, paused)
+	g.settle(t)
+	g.clock.SetTime(now.Add(25 * time.Hour))
+	if g.look(t); g.sandbox(t).Spec.End != nil {
+		t.Error("one that was paused anew ends by the time of its first pause")
+	}
+}
+
+// At its end time a sandbox is paused only while its pool has fewer that are than it may.
+func TestPoolWithoutRoomForPaused(t *testing.T) {
+	for what, c := range map[string]struct {
+		most   int32
+		paused bool
+	}{"room": {2, true}, "no room": {1, false}} {
+		s, pod := bound()
+		at := metav1.NewTime(now.Add(-time.Second))
+		s.UID, s.Generation, s.Finalizers = "s-uid", 1, []string{v1alpha1.FinalizerSandbox}
+		s.Spec.Timeouts.EndAt, s.Spec.Timeouts.OnTimeout = &at, v1alpha1.TimeoutPause
+		pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
+		had(s, "c")
+		other, ended, elsewhere := s.DeepCopy(), s.DeepCopy(), s.DeepCopy()
+		for i, o := range []*v1alpha1.Sandbox{other, ended, elsewhere} {
+			o.Name, o.Spec.Paused, o.UID = fmt.Sprint("other", i), true, ""
+		}
+		ended.Spec.End, elsewhere.Spec.Pool = &v1alpha1.End{}, "elsewhere"
+		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		pool.Spec.Pause = &v1alpha1.PoolPause{MaxPaused: &c.most}
+		g := newRig(t, s, pod, pool, other, ended, elsewhere)
+		g.quiets.quiescer = &stubQuiescer{}
+		g.look(t)
+		if got := g.sandbox(t).Spec; got.Paused != c.paused || (got.End == nil) != c.paused {
+			t.Errorf("%s: %+v", what, got)
+		}
+		g.quiets.tries.Wait()
+	}
+}

@@ -89,6 +89,7 @@ func (r *Reconciler) startedAt(pod *corev1.Pod) *metav1.Time {
 }
 
 func setReady(s *v1alpha1.Sandbox) {
+	s.Status.ObservedGeneration = s.Generation
 	c := metav1.Condition{
 		Type: v1alpha1.SandboxConditionReady, ObservedGeneration: s.Generation,
 		Status: metav1.ConditionFalse, Reason: string(s.Status.Phase),

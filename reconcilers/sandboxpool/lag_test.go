@@ -24,6 +24,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 // lagging is a pool reconciler whose cache shows pods only when told to.
@@ -57,7 +58,8 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
 	}}
 	l.real = fake.NewClientBuilder().WithScheme(scheme).WithObjects(pool).WithStatusSubresource(pool).
-		WithIndex(&v1alpha1.Sandbox{}, address.IndexAddress, func(o client.Object) []string { return []string{o.(*v1alpha1.Sandbox).Status.Address} }).Build()
+		WithIndex(&v1alpha1.Sandbox{}, address.IndexAddress, func(o client.Object) []string { return []string{o.(*v1alpha1.Sandbox).Status.Address} }).
+		WithIndex(&v1alpha1.Sandbox{}, pausecount.IndexPool, pausecount.PoolsOf).Build()
 	l.clock = clocktesting.NewFakePassiveClock(now)
 	l.SandboxPoolReconciler = &SandboxPoolReconciler{Scheme: scheme, Ledger: address.NewLedger(nil), Clock: l.clock}
 	l.Client = interceptor.NewClient(l.real, interceptor.Funcs{

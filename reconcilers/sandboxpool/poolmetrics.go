@@ -18,15 +18,15 @@ var (
 	deleteReasons = []string{"Ended", "PoolDeleted", "Outdated", "NotRecycled", "AddressBusy", "ScaleDown"}
 	endReasons    = []v1alpha1.EndReason{
 		v1alpha1.EndCompleted, v1alpha1.EndReleased, v1alpha1.EndIdleTimeout, v1alpha1.EndEndAt,
-		v1alpha1.EndStartupTimeout, v1alpha1.EndDeleted, v1alpha1.EndFailed, v1alpha1.EndCanceled,
+		v1alpha1.EndStartupTimeout, v1alpha1.EndPauseTimeout, v1alpha1.EndDeleted, v1alpha1.EndFailed, v1alpha1.EndCanceled,
 	}
 )
 
 // poolVecs are the metrics with the labels namespace and pool.
 type poolVecs struct {
-	pods, available, wanted, atMost, waiting *prometheus.GaugeVec
-	creates, ends                            *prometheus.CounterVec
-	idle                                     *prometheus.HistogramVec
+	pods, available, wanted, atMost, waiting, paused *prometheus.GaugeVec
+	creates, ends                                    *prometheus.CounterVec
+	idle                                             *prometheus.HistogramVec
 }
 
 func newPoolVecs(f promauto.Factory) poolVecs {
@@ -39,6 +39,7 @@ func newPoolVecs(f promauto.Factory) poolVecs {
 		available: f.NewGaugeVec(gauge("available_pods", "Idle pods that are Ready, by pool."), pool()),
 		wanted:    f.NewGaugeVec(gauge("wanted_pods", "Unclaimed pods that the pool is asked for: spec.replicas, and one for each claim that waits."), pool()),
 		waiting:   f.NewGaugeVec(gauge("waiting_claims", "Sandboxes that wait for a pod, by the gateways' account."), pool()),
+		paused:    f.NewGaugeVec(gauge("paused_sandboxes", "Sandboxes that are paused, by pool; their pods are running ones."), pool()),
 		atMost:    f.NewGaugeVec(gauge("max_pods", "The most pods that the pool may have (spec.maxPods); 0 is no limit."), pool()),
 		creates: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "sandboxpool", Name: "pod_creates_total",
@@ -58,11 +59,11 @@ func newPoolVecs(f promauto.Factory) poolVecs {
 
 // poolMetrics are those of one pool.
 type poolMetrics struct {
-	created, failed                    prometheus.Counter
-	available, wanted, atMost, waiting prometheus.Gauge
-	idle                               prometheus.Observer
-	pods                               map[v1alpha1.PodPhase]prometheus.Gauge
-	ends                               map[v1alpha1.EndReason]prometheus.Counter
+	created, failed                            prometheus.Counter
+	available, wanted, atMost, waiting, paused prometheus.Gauge
+	idle                                       prometheus.Observer
+	pods                                       map[v1alpha1.PodPhase]prometheus.Gauge
+	ends                                       map[v1alpha1.EndReason]prometheus.Counter
 }
 
 func (v poolVecs) of(namespace, pool string) *poolMetrics {
@@ -73,6 +74,7 @@ func (v poolVecs) of(namespace, pool string) *poolMetrics {
 		wanted:    v.wanted.WithLabelValues(namespace, pool),
 		atMost:    v.atMost.WithLabelValues(namespace, pool),
 		waiting:   v.waiting.WithLabelValues(namespace, pool),
+		paused:    v.paused.WithLabelValues(namespace, pool),
 		idle:      v.idle.WithLabelValues(namespace, pool),
 		pods:      map[v1alpha1.PodPhase]prometheus.Gauge{},
 		ends:      map[v1alpha1.EndReason]prometheus.Counter{},
@@ -87,7 +89,7 @@ func (v poolVecs) of(namespace, pool string) *poolMetrics {
 }
 
 // seen sets the gauges of a pool that exists.
-func (m *Metrics) seen(pool *v1alpha1.SandboxPool, c counts) {
+func (m *Metrics) seen(pool *v1alpha1.SandboxPool, c counts, paused int) {
 	if m == nil {
 		return
 	}
@@ -101,6 +103,7 @@ func (m *Metrics) seen(pool *v1alpha1.SandboxPool, c counts) {
 	m.mu.Unlock()
 	p.available.Set(float64(c.available()))
 	p.atMost.Set(float64(pool.Spec.MaxPods))
+	p.paused.Set(float64(paused))
 	for phase, n := range map[v1alpha1.PodPhase]int{
 		v1alpha1.PodWarming: c.warming + len(c.waiting), v1alpha1.PodIdle: c.idle, v1alpha1.PodStarting: c.starting,
 		v1alpha1.PodRunning: c.running, v1alpha1.PodStopping: c.stopping, v1alpha1.PodFailed: c.failed,
@@ -130,7 +133,7 @@ func (m *Metrics) gone(key types.NamespacedName) {
 	delete(m.pools, key)
 	labels := prometheus.Labels{"namespace": key.Namespace, "pool": key.Name}
 	for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		m.vecs.pods, m.vecs.available, m.vecs.wanted, m.vecs.atMost, m.vecs.waiting, m.vecs.creates, m.vecs.ends, m.vecs.idle,
+		m.vecs.pods, m.vecs.available, m.vecs.wanted, m.vecs.atMost, m.vecs.waiting, m.vecs.paused, m.vecs.creates, m.vecs.ends, m.vecs.idle,
 	} {
 		vec.DeletePartialMatch(labels)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
@@ -138,10 +139,15 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if len(waiting) > 0 {
 		found.census = census(pods, settled, tpl.hashOrEmpty(), pool, waiting, r.now())
 	}
-	r.Metrics.seen(pool, found.census)
+	resting, err := pausecount.Count(ctx, r.Client, pool.Namespace, pool.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	r.Metrics.seen(pool, found.census, resting)
 	if pool.DeletionTimestamp == nil {
 		found = r.scale(ctx, pool, tpl, templateErr, found.census, found.asked, shown)
 	}
+	found.paused = resting
 	again, tidyErr := r.tidyNote(ctx, pool, found.asked)
 	recheck = sooner(sooner(recheck, found.recheck), again)
 	return after(recheck, errors.Join(stepErr, r.writeStatus(ctx, pool, found), tidyErr))

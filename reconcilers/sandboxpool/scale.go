@@ -20,6 +20,8 @@ type outcome struct {
 	recheck time.Duration
 	// shown: the pods that were counted show all that this process wrote.
 	shown bool
+	// paused are the pool's sandboxes that are.
+	paused int
 	asked
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 const (
@@ -56,7 +57,7 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 		For(&v1alpha1.SandboxPool{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, annotationsMoved()))).
 		Watches(&corev1.Pod{}, r.podHandler()).
-		Watches(&v1alpha1.Sandbox{}, handler.EnqueueRequestsFromMapFunc(poolOfSandbox), builder.WithPredicates(endMoved())).
+		Watches(&v1alpha1.Sandbox{}, handler.EnqueueRequestsFromMapFunc(poolOfSandbox), builder.WithPredicates(predicate.Or(endMoved(), pauseMoved()))).
 		Watches(&v1alpha1.SandboxTemplate{}, handler.EnqueueRequestsFromMapFunc(r.poolsOfTemplate)).
 		WithOptions(opts)
 	if r.Woken != nil {
@@ -155,6 +156,17 @@ func endMoved() predicate.Predicate {
 			return now.Spec.End != nil && (before.Spec.End == nil || before.Status.Phase != now.Status.Phase ||
 				before.Status.Address != now.Status.Address || !equality.Semantic.DeepEqual(before.Status.FencedAt, now.Status.FencedAt))
 		},
+	}
+}
+
+// pauseMoved lets those changes of Sandboxes through after which another number of them
+// is paused.
+func pauseMoved() predicate.Predicate {
+	is := func(o client.Object) bool { return len(pausecount.PoolsOf(o)) > 0 }
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return is(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return is(e.ObjectOld) != is(e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return is(e.Object) },
 	}
 }
 

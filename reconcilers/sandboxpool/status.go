@@ -35,6 +35,7 @@ func fillStatus(pool *v1alpha1.SandboxPool, c counts, out outcome) {
 	s.Warming, s.Idle, s.UnavailableIdle = int32(c.warming+len(c.waiting)), int32(c.idle), int32(c.unavailableIdle) //nolint:gosec // counts of pods
 	s.Starting, s.Running = int32(c.starting), int32(c.running)                                                     //nolint:gosec // counts of pods
 	s.Stopping, s.Failed = int32(c.stopping), int32(c.failed)                                                       //nolint:gosec // counts of pods
+	s.Paused = int32(out.paused)                                                                                    //nolint:gosec // a count of sandboxes
 	if out.known || out.waiting > int(s.WaitingClaims) {
 		s.WaitingClaims = int32(out.waiting) //nolint:gosec // a count of sandboxes
 	}

@@ -160,6 +160,7 @@ func reflectPool(env *v1alpha1.SandboxEnv, pool *v1alpha1.SandboxPool, clusterID
 	member.Spec = v1alpha1.EnvMemberSpec{
 		Replicas: ptr.To(s.Replicas), MaxPods: s.MaxPods, PodCreationImagePolicy: s.PodCreationImagePolicy, RecyclePolicy: s.RecyclePolicy,
 		StartupTimeout: s.StartupTimeout, IdleTimeout: s.IdleTimeout, ScaleDownProtection: s.ScaleDownProtection,
+		Pause: s.Pause,
 	}
 	env.Spec.Clusters[i].Members = []v1alpha1.EnvMember{member}
 }

@@ -77,6 +77,7 @@ func spec(env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, replicas int32) v
 		StartupTimeout:         m.StartupTimeout,
 		IdleTimeout:            m.IdleTimeout,
 		ScaleDownProtection:    m.ScaleDownProtection,
+		Pause:                  m.Pause,
 		FirstRequest:           env.Spec.FirstRequest.DeepCopy(),
 	}
 }
