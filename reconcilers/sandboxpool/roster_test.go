@@ -31,6 +31,10 @@ func (c cached) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ..
 	}
 	return nil
 }
+
+// List finds nothing: no sandbox is paused.
+func (cached) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
 func (c cached) Status() client.SubResourceWriter { return taken{} }
 
 type taken struct{ client.SubResourceWriter }
