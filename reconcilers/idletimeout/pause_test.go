@@ -3,10 +3,11 @@ package idletimeout
 import (
 	"testing"
 
-	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
 )
 
 // An idle sandbox that asks for it is paused by the same two steps: not if it is in use,
