@@ -68,7 +68,7 @@ func TestArchiveAndRestore(t *testing.T) {
 	if status != 200 || len(data) < 3*len(want) {
 		t.Fatalf("%d, %d bytes", status, len(data))
 	}
-	if got := fmt.Sprint(f.asked); got != "[freeze thaw]" {
+	if got := fmt.Sprint(f.orders()); got != "[freeze thaw]" {
 		t.Errorf("the freezer was asked for %s", got)
 	}
 
@@ -238,8 +238,8 @@ func TestStillExcludes(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || fmt.Sprint(f.asked) != "[freeze thaw]" {
-		t.Errorf("%v, the freezer was asked for %v", err, f.asked)
+	if err != nil || fmt.Sprint(f.orders()) != "[freeze thaw]" {
+		t.Errorf("%v, the freezer was asked for %v", err, f.orders())
 	}
 	if err := x.freeze(t.Context(), 1); err != nil {
 		t.Errorf("a freeze afterwards: %v", err)

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +24,37 @@ import (
 
 // stubFreezer notes what it is asked for.
 type stubFreezer struct {
-	mu     sync.Mutex
-	asked  []string
-	fails  error
 	during func()
-	// escapes: each look finds something that runs.
-	escapes bool
+
+	mu      sync.Mutex // guards the rest
+	asked   []string
+	fails   error
+	escapes bool // each look finds something that runs
+}
+
+func (f *stubFreezer) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fails = err
+}
+
+func (f *stubFreezer) escape(escapes bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.escapes = escapes
+}
+
+// orders returns what it was asked for.
+func (f *stubFreezer) orders() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked)
+}
+
+func (f *stubFreezer) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = nil
 }
 
 func (f *stubFreezer) Freeze(context.Context) error {
@@ -110,8 +137,8 @@ func TestOrdersAreSigned(t *testing.T) {
 	if status := g.order(without, "freeze", 7); status != 501 {
 		t.Errorf("without a freezer: %d", status)
 	}
-	if len(f.asked) != 0 {
-		t.Errorf("the freezer was asked to %v", f.asked)
+	if len(f.orders()) != 0 {
+		t.Errorf("the freezer was asked to %v", f.orders())
 	}
 }
 
@@ -136,8 +163,8 @@ func TestOrdersBeforeInit(t *testing.T) {
 			t.Errorf("freeze of generation %d: %d", generation, status)
 		}
 	}
-	if status := g.order(a, "freeze", 8); status != 204 || len(f.asked) != 1 {
-		t.Errorf("freeze: %d, the freezer was asked to %v", status, f.asked)
+	if status := g.order(a, "freeze", 8); status != 204 || len(f.orders()) != 1 {
+		t.Errorf("freeze: %d, the freezer was asked to %v", status, f.orders())
 	}
 }
 
@@ -156,7 +183,7 @@ func TestOlderOrdersAreRefused(t *testing.T) {
 			t.Errorf("%d: %s of generation %d: %d, want %d", i, c.order, c.generation, status, c.status)
 		}
 	}
-	if got := fmt.Sprint(f.asked); got != "[freeze refreeze refreeze thaw]" {
+	if got := fmt.Sprint(f.orders()); got != "[freeze refreeze refreeze thaw]" {
 		t.Errorf("the freezer was asked to %s", got)
 	}
 }
@@ -200,23 +227,23 @@ func TestFrozenAnswersNothing(t *testing.T) {
 // A freeze that fails leaves the sandbox as it was.
 func TestFailedFreeze(t *testing.T) {
 	g, a, f := frozenAgent(t)
-	f.fails = errors.New("no")
+	f.fail(errors.New("no"))
 	if status := g.order(a, "freeze", 1); status != 500 {
 		t.Fatalf("freeze: %d", status)
 	}
 	a.want(204, "", "GET", "/health", "")
-	f.fails = nil
+	f.fail(nil)
 	if status := g.order(a, "freeze", 1); status != 204 {
 		t.Fatalf("freeze again: %d", status)
 	}
-	f.fails = errors.New("no")
+	f.fail(errors.New("no"))
 	if status := g.order(a, "unfreeze", 2); status != 500 {
 		t.Fatalf("unfreeze: %d", status)
 	}
 	if res, _ := a.do("GET", "/health", ""); res.StatusCode != http.StatusBadGateway {
 		t.Errorf("it answers although it may be frozen: %d", res.StatusCode)
 	}
-	f.fails = nil
+	f.fail(nil)
 	if status := g.order(a, "unfreeze", 2); status != 204 {
 		t.Fatalf("unfreeze again: %d", status)
 	}
@@ -237,10 +264,10 @@ func TestLooksAgain(t *testing.T) {
 		x.giveUp = func() { t.Error("it gives the sandbox up") }
 		asked := func(what, want string) {
 			t.Helper()
-			if got := strings.Join(f.asked, " "); got != want {
+			if got := strings.Join(f.orders(), " "); got != want {
 				t.Errorf("%s: the freezer was asked to %s, want %s", what, got, want)
 			}
-			f.asked = nil
+			f.forget()
 		}
 		order := func(give func(context.Context, int64) error, generation int64, fails bool) {
 			t.Helper()
@@ -251,18 +278,18 @@ func TestLooksAgain(t *testing.T) {
 		order(x.freeze, 1, false)
 		time.Sleep(2*refreezeEvery + refreezeEvery/2)
 		asked("frozen", "freeze refreeze refreeze")
-		f.fails = errors.New("no")
+		f.fail(errors.New("no"))
 		order(x.freeze, 1, true)
 		time.Sleep(refreezeEvery)
-		f.fails = nil
+		f.fail(nil)
 		time.Sleep(refreezeEvery)
 		asked("a look that failed", "refreeze refreeze refreeze")
 		if !x.deaf.Load() {
 			t.Error("it is served")
 		}
-		f.fails = errors.New("no")
+		f.fail(errors.New("no"))
 		order(x.unfreeze, 2, true)
-		f.fails = nil
+		f.fail(nil)
 		time.Sleep(5 * refreezeEvery)
 		asked("a thaw that failed", "thaw")
 		order(x.unfreeze, 2, false)
@@ -279,26 +306,26 @@ func TestLooksAgain(t *testing.T) {
 // was continued now and then is not.
 func TestEscapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, given := &stubFreezer{escapes: true}, 0
+		f, given := &stubFreezer{escapes: true}, atomic.Int32{}
 		x := newRest(f, &stubHolder{}, io.Discard)
-		x.giveUp = func() { given++ }
+		x.giveUp = func() { given.Add(1) }
 		defer x.end()
 		if err := x.freeze(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		look := func(escapes bool, times int) {
-			f.escapes = escapes
+			f.escape(escapes)
 			time.Sleep(time.Duration(times) * refreezeEvery)
 			synctest.Wait()
 		}
 		look(true, maxEscapes-1)
 		look(false, 1)
 		look(true, maxEscapes-1)
-		if given != 0 {
+		if given.Load() != 0 {
 			t.Error("it was given up although it kept still")
 		}
-		if look(true, 1); given != 1 {
-			t.Errorf("it was given up %d times", given)
+		if look(true, 1); given.Load() != 1 {
+			t.Errorf("it was given up %d times", given.Load())
 		}
 	})
 }
@@ -307,7 +334,7 @@ func TestEscapes(t *testing.T) {
 func TestFreezeBesideAFork(t *testing.T) {
 	f := &stubFreezer{}
 	x := newRest(f, &stubHolder{errors.New("one is being started")}, io.Discard)
-	if err := x.freeze(t.Context(), 1); err == nil || x.deaf.Load() || len(f.asked) > 0 {
-		t.Errorf("%v; it is deaf: %v; the freezer was asked to %v", err, x.deaf.Load(), f.asked)
+	if err := x.freeze(t.Context(), 1); err == nil || x.deaf.Load() || len(f.orders()) > 0 {
+		t.Errorf("%v; it is deaf: %v; the freezer was asked to %v", err, x.deaf.Load(), f.orders())
 	}
 }

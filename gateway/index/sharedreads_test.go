@@ -62,6 +62,7 @@ func TestSharedReads(t *testing.T) {
 		synctest.Wait()
 		ask("key", 2)
 		time.Sleep(10 * readTakes)
+		synctest.Wait()
 		if n := r.begun.Load(); n != 4 || len(answers) != cap(answers) || len(x.open) != 0 {
 			t.Errorf("%d reads for %d requests; %d are open", n, len(answers), len(x.open))
 		}
