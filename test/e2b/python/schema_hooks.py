@@ -4,7 +4,8 @@ Every second request names a sandbox or alias that there is; of those that make 
 sandbox it is every sixth, since each costs a pod, and it has no key of idempotency,
 which another may have used before. Sandboxes that requests make are ended at
 once. The sandbox is paused before a request that resumes it, and resumed before all
-others but pauses. Schemathesis loads it by SCHEMATHESIS_HOOKS.
+others but pauses. The template that a request deletes is a snapshot made just before.
+Schemathesis loads it by SCHEMATHESIS_HOOKS.
 """
 
 import itertools
@@ -29,16 +30,24 @@ def before_call(context, case, kwargs):
         return
     if "sandboxID" in case.path_parameters and case.operation.method != "delete":
         case.path_parameters["sandboxID"] = SANDBOX
-        if paused and not case.path.endswith(("/pause", "/resume", "/connect")):
-            ask("POST", f"/sandboxes/{SANDBOX}/connect", {"timeout": 3600})
-            note_paused(False)
+        if not case.path.endswith(("/pause", "/resume", "/connect")):
+            resume()
         elif case.path.endswith("/resume"):
             ask("POST", f"/sandboxes/{SANDBOX}/pause", may_be=409)  # it is paused already
             note_paused(True)
         if case.path.endswith(("/timeout", "/connect", "/resume")):
             keep(case.body)
+    if "templateID" in case.path_parameters and case.operation.method == "delete":
+        resume()
+        case.path_parameters["templateID"] = ask("POST", f"/sandboxes/{SANDBOX}/snapshots")["snapshotID"]
     if "alias" in case.path_parameters:
         case.path_parameters["alias"] = "base"
+
+
+def resume():
+    if paused:
+        ask("POST", f"/sandboxes/{SANDBOX}/connect", {"timeout": 3600})
+        note_paused(False)
 
 
 def keep(body):
@@ -72,7 +81,9 @@ def ask(method, path, body=None, may_be=None):
         os.environ["E2B_API_URL"] + path, method=method, data=None if body is None else json.dumps(body).encode(),
         headers={"X-API-KEY": os.environ["E2B_API_KEY"], "Content-Type": "application/json"})
     try:
-        urllib.request.urlopen(request, timeout=30).close()
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+            return json.loads(text) if text else None
     except urllib.error.HTTPError as err:
         if err.code != may_be:
             raise
