@@ -213,7 +213,8 @@ func (g *group) up() {
 		m, d := g.s.Members[i], &g.next[i]
 		want, reason := g.wants(i)
 		if want == 0 {
-			if m.Short != "" && m.Waiting > 0 && !d.State.SaturatedUntil.After(g.s.Now) {
+			missing := m.Waiting > 0 || m.Idle < d.Replicas
+			if m.Short != "" && missing && !d.State.SaturatedUntil.After(g.s.Now) {
 				g.saturate(i, m.Short) // what is ordered is enough, and does not come
 			}
 			continue

@@ -47,6 +47,8 @@ func TestDecide(t *testing.T) {
 		{"not beyond it", one(Member{Replicas: 3, Claimed: 40, Idle: 3, Max: 4}), 4, ReasonDemand, v1alpha1.ScaleUpInsufficient},
 		{"after an attempt that was not enough", one(Member{Replicas: 2, Claimed: 12, Idle: 2, State: State{LastAttempt: ago(59 * time.Second), Result: v1alpha1.ScaleUpJustRight}}), 2, "", v1alpha1.ScaleUpJustRight},
 		{"pods that cannot be had", one(Member{Replicas: 2, Claimed: 12, Short: "quota"}), 2, "", v1alpha1.ScaleUpInsufficient},
+		{"a buffer that cannot be had, and nobody waits", one(Member{Replicas: 1, Short: "quota"}), 1, "", v1alpha1.ScaleUpInsufficient},
+		{"a buffer that is there", one(Member{Replicas: 1, Idle: 1, Short: "at its most"}), 1, "", ""},
 		{"while saturated", one(Member{Replicas: 2, Claimed: 12, State: State{SaturatedUntil: t0.Add(time.Second)}}), 2, "", ""},
 		{"proactive", one(Member{Replicas: 2, Claimed: 8, State: State{IdleZeroSince: ago(30 * time.Second)}}), 4, ReasonProactive, v1alpha1.ScaleUpEnough},
 		{"proactive, up to what the demand justifies", one(Member{Replicas: 4, Claimed: 8, State: State{IdleZeroSince: ago(30 * time.Second)}}), 5, ReasonProactive, v1alpha1.ScaleUpEnough},
