@@ -90,8 +90,8 @@ func (g *gatewayDemand) counts(now time.Time) bool {
 	return !g.asked.IsZero() && now.Sub(g.asked) <= demandFresh
 }
 
-// NewDemands returns what polls by the client. changed is told of each pool where more
-// or fewer wait than before; it must not block, and may be nil.
+// NewDemands returns what polls by the client. changed is told of each pool where
+// other sandboxes wait than before; it must not block, and may be nil.
 func NewDemands(c *Client, changed func(types.NamespacedName)) *Demands {
 	if changed == nil {
 		changed = func(types.NamespacedName) {}
@@ -213,7 +213,7 @@ func (d *Demands) relist(asked time.Time, gateways []Gateway) (changed []types.N
 }
 
 // take takes in a gateway's answer to the poll that began at a time, nil for none, and
-// returns the pools where more or fewer wait now.
+// returns the pools where other sandboxes wait now.
 func (d *Demands) take(name string, asked time.Time, r *controlplanepb.PoolDemandResponse) (changed []types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,15 +226,15 @@ func (d *Demands) take(name string, asked time.Time, r *controlplanepb.PoolDeman
 	}
 	now := time.Now()
 	next := &gatewayDemand{asked: asked, pools: make(map[types.NamespacedName]poolWaiting, len(r.GetPools()))}
-	counts := map[types.NamespacedName]int{}
+	before := map[types.NamespacedName]map[uint64]time.Time{}
 	for pool := range g.pools {
-		counts[pool] = len(d.waiting(pool, now))
+		before[pool] = d.waiting(pool, now)
 	}
 	for _, p := range r.GetPools() {
 		key := types.NamespacedName{Namespace: p.GetNamespace(), Name: p.GetPool()}
 		if len(p.GetWaiting()) > 0 {
-			if _, counted := counts[key]; !counted {
-				counts[key] = len(d.waiting(key, now))
+			if _, noted := before[key]; !noted {
+				before[key] = d.waiting(key, now)
 			}
 			next.pools[key] = poolWaiting{ids: p.GetWaiting(), oldest: now.Add(-max(time.Duration(p.GetOldestNanos()), 0))}
 		}
@@ -248,12 +248,18 @@ func (d *Demands) take(name string, asked time.Time, r *controlplanepb.PoolDeman
 		}
 	}
 	d.gateways[name] = next
-	for pool, n := range counts {
-		if len(d.waiting(pool, now)) != n {
+	for pool, ids := range before {
+		if !sameIDs(d.waiting(pool, now), ids) {
 			changed = append(changed, pool)
 		}
 	}
 	return changed
+}
+
+// sameIDs reports whether the same sandboxes wait: one that waits in the place of another
+// needs a pod too.
+func sameIDs(a, b map[uint64]time.Time) bool {
+	return maps.EqualFunc(a, b, func(_, _ time.Time) bool { return true })
 }
 
 // tell calls changed, without the mutex.

@@ -90,6 +90,12 @@ func TestDemandIsThatOfAllGateways(t *testing.T) {
 			t.Errorf("heard of by polls at %v", at)
 		}
 		s.wantWaiting(d, poolQ, true, "none waits any more")
+		after(time.Second)
+		a.demand.set(waits(poolP, time.Second, 2, 4))
+		s.wantUnanswered(d.Poll(t.Context()), "", "one waits in the place of another")
+		if got := c.read(); !slices.Equal(got, []string{"p"}) {
+			t.Errorf("told of %v, want the pool where as many wait, but others", got)
+		}
 	})
 }
 
