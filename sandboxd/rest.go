@@ -192,7 +192,8 @@ func (x *rest) wake() {
 }
 
 // guard refuses, while the sandbox is frozen, everything but what its control plane
-// asks, and lets it wait while the sandbox is held still. Gateways send nothing to a frozen sandbox; this is for what was on its way.
+// asks, and lets it wait while the sandbox is held still. Gateways send nothing to a
+// frozen sandbox; this is for what was on its way.
 func (x *rest) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -15,14 +15,14 @@ const pausedRest = 100 * time.Millisecond
 //
 // A request is answered by a read that began after it came, never by the one under way:
 // what its client was told before, by whichever gateway, the read shows. So of each
-// sandbox one read is under way for a caller, and one waits for all who came since:
+// sandbox one read is under way for a caller, and all requests that came since share the next:
 //
 //	none ─request─▶ reading ─answered, none came since─▶ none
 //	                  │  ▲
 //	                  │  └─rested, if some came since
 //	                  └─answered: paused─▶ resting
 //
-// A paused sandbox is read at most each pausedRest: somebody who asks for it all the time
+// A paused sandbox is read at most each pausedRest: a client that asks for it all the time
 // does not use up the reads that others need, and waits a little for each answer.
 type sharedReads struct {
 	read func(key, id string) (Answer, error)
@@ -34,7 +34,7 @@ type sharedReads struct {
 type readOf struct{ key, id string }
 
 type sharedRead struct {
-	next   *sharedRead   // for those who came since this one began
+	next   *sharedRead   // for the requests that came since this one began
 	done   chan struct{} // closed when the rest is set
 	answer Answer
 	err    error
@@ -76,7 +76,7 @@ func (x *sharedReads) join(of readOf) *sharedRead {
 	return last.next
 }
 
-// run reads until nobody has come since the last read began.
+// run reads until no request has come since the last read began.
 func (x *sharedReads) run(of readOf, r *sharedRead) {
 	for r != nil {
 		r.answer, r.err = x.read(of.key, of.id)
