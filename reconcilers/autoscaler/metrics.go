@@ -87,4 +87,7 @@ func (r *Reconciler) show(env types.NamespacedName, members []sized, now time.Ti
 }
 
 // forget drops what is shown and remembered of an env that is gone.
-func (r *Reconciler) forget(env types.NamespacedName) { r.show(env, nil, time.Time{}) }
+func (r *Reconciler) forget(env types.NamespacedName) {
+	r.show(env, nil, time.Time{})
+	r.pace.forget(env)
+}

@@ -3,7 +3,7 @@ package autoscaler
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,14 +17,9 @@ import (
 	"github.com/sandlane/sandlane/controlplane"
 )
 
-const (
-	// every is the time between two looks at an env whose autoscaling is enabled; up to a
-	// fifth is added at random. Changes of its pools are looked at when they come.
-	every = 5 * time.Second
-	// againAfter is when an env is looked at again whose replicas could not be written:
-	// another writer has changed it, and the cache shows it by then.
-	againAfter = time.Second
-)
+// againAfter is when an env is looked at again whose replicas could not be written:
+// another writer has changed it, and the cache shows it by then.
+const againAfter = time.Second
 
 // Demand tells what waits for pods, over all gateways: controlplane.Demands. It is safe
 // for concurrent use.
@@ -49,6 +44,7 @@ type Reconciler struct {
 	Metrics *Metrics
 
 	memory memory
+	pace   pace
 }
 
 // Reconcile looks at an env once: it reads its members, decides group by group, notes
@@ -80,9 +76,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case !written:
 		return ctrl.Result{RequeueAfter: againAfter}, nil
 	case enabled(env):
-		return ctrl.Result{RequeueAfter: every + time.Duration(rand.Int64N(int64(every)/5))}, nil //nolint:gosec // spreads load
+		return ctrl.Result{RequeueAfter: r.pace.next(req.NamespacedName, env.Generation, members, anyNew(changes))}, nil
 	}
+	r.pace.forget(req.NamespacedName)
 	return ctrl.Result{}, nil // its pools' changes ask again
+}
+
+// anyNew reports whether a decision changed replicas or bookkeeping.
+func anyNew(changes []change) bool {
+	return slices.ContainsFunc(changes, func(c change) bool { return c.resized() || c.to.State != c.from.State })
 }
 
 func enabled(env *v1alpha1.SandboxEnv) bool {

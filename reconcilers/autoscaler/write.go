@@ -165,7 +165,7 @@ func (r *Reconciler) tellSaturated(env *v1alpha1.SandboxEnv, changes []change, n
 		if !c.resized() {
 			r.Metrics.attempt(st.Result)
 		}
-		if !c.from.State.SaturatedUntil.After(now.Add(-every * 2)) {
+		if !c.from.State.SaturatedUntil.After(now.Add(-2 * longest)) {
 			r.event(env, c, corev1.EventTypeWarning, "Saturated", "member %s cannot grow: %s", c.to.Name, st.Message)
 		}
 	}

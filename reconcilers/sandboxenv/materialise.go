@@ -31,8 +31,8 @@ import (
 // The UID and resourceVersion of the pool that was read are preconditions of every
 // write. A conflict means that the cache was behind: the env is looked at again, and
 // its status is not written from what was read. A step that fails is done again by the
-// next look, 12 s later at the latest: each look begins from the objects alone, and
-// nothing is remembered between two.
+// next look, 12 s later at the latest: each look begins from the objects alone. All that is
+// remembered between two is which versions of them needed no write (inline.go).
 
 // sight is what a look saw of one member.
 type sight struct {
@@ -54,8 +54,8 @@ func (e *refusal) Error() string { return e.message }
 // error: to try again at once would change nothing.
 func (r *SandboxEnvReconciler) materialise(ctx context.Context, env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, template *v1alpha1.SandboxTemplate) (sight, error) {
 	s := sight{name: member.Name, state: v1alpha1.MemberMissing}
-	pool := &v1alpha1.SandboxPool{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: member.Name}, pool)
+	pool := &v1alpha1.SandboxPool{} // the cache's: it must not be changed
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: member.Name}, pool, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.pool, err = r.create(ctx, env, member, template)
@@ -156,9 +156,14 @@ func (r *SandboxEnvReconciler) create(ctx context.Context, env *v1alpha1.Sandbox
 // update writes what differs between the pool and what env and member say, and
 // nothing if nothing does. It returns the pool as it is then; nil with an error.
 func (r *SandboxEnvReconciler) update(ctx context.Context, env *v1alpha1.SandboxEnv, pool *v1alpha1.SandboxPool, member v1alpha1.EnvMember, template *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxPool, error) {
+	key, seen := client.ObjectKeyFromObject(env), versions{env: env.ResourceVersion, pool: pool.ResourceVersion, template: template != nil}
+	if r.settled.has(key, member.Name, seen) {
+		return pool, nil
+	}
 	next := poolrender.Stamp(pool, env, member, template)
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, v1alpha1.AnnotationCluster, r.LocalClusterID)
 	if equality.Semantic.DeepEqual(pool, next) {
+		r.settled.keep(key, member.Name, seen)
 		return pool, nil
 	}
 	if r.PluginManager != nil {
@@ -210,6 +215,6 @@ func (r *SandboxEnvReconciler) refused(env *v1alpha1.SandboxEnv, member string, 
 func (r *SandboxEnvReconciler) event(env *v1alpha1.SandboxEnv, pool, kind, reason, note string, args ...any) {
 	if r.Recorder != nil {
 		related := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: env.Namespace, Name: pool}}
-		r.Recorder.Eventf(env, related, kind, reason, "Reconcile", note, args...)
+		r.Recorder.Eventf(env.DeepCopy(), related, kind, reason, "Reconcile", note, args...)
 	}
 }

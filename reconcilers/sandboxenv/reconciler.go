@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
@@ -55,13 +55,16 @@ type SandboxEnvReconciler struct {
 	Clock clock.PassiveClock
 	// Metrics is nil for none.
 	Metrics *Metrics
+
+	settled inLine
 }
 
 // Reconcile brings the local pools of an env in line with it, then writes its status.
 // An env that is gone, or going, is no error; a conflict is a look soon after.
 func (r *SandboxEnvReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	env := &v1alpha1.SandboxEnv{}
-	if err := r.Client.Get(ctx, req.NamespacedName, env); apierrors.IsNotFound(err) {
+	env := &v1alpha1.SandboxEnv{} // the cache's: it must not be changed
+	if err := r.Client.Get(ctx, req.NamespacedName, env, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		r.settled.forget(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the env: %w", err)
@@ -96,7 +99,8 @@ func (r *SandboxEnvReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 
 // jittered is the time until the next look.
 func jittered() time.Duration {
-	return time.Duration((1 + RequeueJitter*(2*rand.Float64()-1)) * float64(RequeueAfter)) //nolint:gosec // spreads load
+	const most = time.Duration(RequeueJitter * float64(RequeueAfter))
+	return resync.Between(RequeueAfter-most, RequeueAfter+most)
 }
 
 // conflict: the object is not as the cache has it.
@@ -105,7 +109,7 @@ func conflict(err error) bool { return apierrors.IsConflict(err) || apierrors.Is
 // template returns the env's template; nil if there is none of that name.
 func (r *SandboxEnvReconciler) template(ctx context.Context, env *v1alpha1.SandboxEnv) (*v1alpha1.SandboxTemplate, error) {
 	t := &v1alpha1.SandboxTemplate{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: env.Spec.TemplateRef.Name}, t)
+	err := r.Client.Get(ctx, client.ObjectKey{Name: env.Spec.TemplateRef.Name}, t, client.UnsafeDisableDeepCopy) // it is only read
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -143,8 +147,9 @@ func (r *SandboxEnvReconciler) members(ctx context.Context, env *v1alpha1.Sandbo
 		known[m.Name] = true
 		add(r.materialise(ctx, env, m, template))
 	}
+	r.settled.forget(client.ObjectKeyFromObject(env), known)
 	var pools v1alpha1.SandboxPoolList
-	if err := r.Client.List(ctx, &pools, client.InNamespace(env.Namespace), client.MatchingFields{indexOwner: env.Name}); err != nil {
+	if err := r.Client.List(ctx, &pools, client.InNamespace(env.Namespace), client.MatchingFields{indexOwner: env.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return seen, behind, errors.Join(append(errs, fmt.Errorf("listing the env's pools: %w", err))...)
 	}
 	for i := range pools.Items {

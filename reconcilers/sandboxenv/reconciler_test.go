@@ -138,13 +138,18 @@ func TestSetupNeedsAClusterID(t *testing.T) {
 }
 
 func TestJitter(t *testing.T) {
-	least, most := time.Hour, time.Duration(0)
-	for range 10_000 {
+	const n = 10_000
+	least, most, sum := time.Hour, time.Duration(0), time.Duration(0)
+	for range n {
 		d := jittered()
-		least, most = min(least, d), max(most, d)
+		least, most, sum = min(least, d), max(most, d), sum+d
 	}
-	if least < 8*time.Second || most > 12*time.Second || least > 8100*time.Millisecond || most < 11900*time.Millisecond {
+	// A look begins at the nearest of the moments that all share.
+	if least < 8*time.Second || most > 12*time.Second || least > 8500*time.Millisecond || most < 11500*time.Millisecond {
 		t.Errorf("from %v to %v, want 8 s to 12 s", least, most)
+	}
+	if mean := sum / n; mean < 9800*time.Millisecond || mean > 10200*time.Millisecond {
+		t.Errorf("%v on average, want 10 s", mean)
 	}
 }
 

@@ -27,11 +27,13 @@ import (
 // env's version, since a merge patch replaces the whole list of clusters: of two
 // controllers that write their entries at the same time one meets a conflict.
 func (r *SandboxEnvReconciler) writeStatus(ctx context.Context, env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate, seen []sight) error {
-	next := env.DeepCopy()
-	r.fillStatus(next, template, seen)
-	if equality.Semantic.DeepEqual(env.Status, next.Status) {
+	seenNow := *env // shares all but the status with the cache
+	env.Status.DeepCopyInto(&seenNow.Status)
+	r.fillStatus(&seenNow, template, seen)
+	if equality.Semantic.DeepEqual(env.Status, seenNow.Status) {
 		return nil
 	}
+	next := seenNow.DeepCopy()
 	err := r.Client.Status().Patch(ctx, next, client.MergeFromWithOptions(env, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
 		return nil

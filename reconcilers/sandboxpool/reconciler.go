@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
@@ -181,6 +181,5 @@ func after(d time.Duration, err error) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	resync := RequeueAfter + time.Duration(rand.Int64N(int64(RequeueAfter)/5)) //nolint:gosec // jitter
-	return ctrl.Result{RequeueAfter: sooner(d, resync)}, nil
+	return ctrl.Result{RequeueAfter: sooner(d, resync.Between(RequeueAfter, RequeueAfter+RequeueAfter/5))}, nil
 }

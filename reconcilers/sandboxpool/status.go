@@ -16,11 +16,13 @@ import (
 
 // writeStatus patches what has changed, and nothing if nothing has.
 func (r *SandboxPoolReconciler) writeStatus(ctx context.Context, pool *v1alpha1.SandboxPool, out outcome) error {
-	next := pool.DeepCopy()
-	fillStatus(next, out.census, out)
-	if equality.Semantic.DeepEqual(pool.Status, next.Status) {
+	filled := *pool // shares all but the status with pool
+	pool.Status.DeepCopyInto(&filled.Status)
+	fillStatus(&filled, out.census, out)
+	if equality.Semantic.DeepEqual(pool.Status, filled.Status) {
 		return nil
 	}
+	next := filled.DeepCopy()
 	err := r.Client.Status().Patch(ctx, next, client.MergeFrom(pool))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the pool's status: %w", err)

@@ -53,7 +53,7 @@ func (r *SandboxPoolReconciler) template(ctx context.Context, pool *v1alpha1.San
 	spec := pool.Spec.Template
 	if ref := pool.Spec.TemplateRef; spec == nil && ref != nil {
 		var t v1alpha1.SandboxTemplate
-		err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, &t)
+		err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, &t, client.UnsafeDisableDeepCopy) // it is only read
 		if apierrors.IsNotFound(err) {
 			return nil, &templateError{"TemplateNotFound", fmt.Sprintf("there is no SandboxTemplate %q", ref.Name)}
 		}

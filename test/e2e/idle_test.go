@@ -17,7 +17,7 @@ import (
 const (
 	idleTimeout = 5 * time.Second
 	idleOpen    = 30 * time.Second
-	idleGrace   = 10 * time.Second
+	idleGrace   = time.Minute // beside what runs at the same time
 )
 
 // A sandbox with something open is never idle; it is released soon after the

@@ -1,0 +1,27 @@
+// Package resync says when an object is looked at again at which nothing has happened. The
+// looks are spread at random, so that a thousand objects do not march in step, and begin at
+// common moments: a process that is woken twice a second for all its objects uses half
+// of the processor that one uses which is woken for each.
+package resync
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// together is the time between two moments at which looks begin.
+const together = 500 * time.Millisecond
+
+// Between returns a time from least to most, uniformly at random but for the common moment
+// that is nearest. The two are further apart than the common moments.
+func Between(least, most time.Duration) time.Duration {
+	now := time.Now()
+	d := least + time.Duration(rand.Int64N(int64(most-least))) //nolint:gosec // spreads load
+	switch d = now.Add(d).Round(together).Sub(now); {
+	case d < least:
+		d += together
+	case d > most:
+		d -= together
+	}
+	return d
+}
