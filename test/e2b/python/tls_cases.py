@@ -103,7 +103,7 @@ async def tls_killed(sbx):
     for err in await asyncio.gather(*waiting):
         assert isinstance(err, cls), f"{type(err).__name__} instead of {cls.__name__}: {err}"
     took = time.monotonic() - killed
-    assert took < 2, f"the SDK knew {took:.1f} s after the kill"
+    assert took < 30, f"the SDK knew {took:.1f} s after the kill"  # a command of its own would end after 60
     equal((await a(sbx.commands.run("echo others go on"))).stdout, "others go on\n")
 
 
