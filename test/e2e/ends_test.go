@@ -58,9 +58,9 @@ func TestHowSandboxesEnd(t *testing.T) {
 					t.Fatal("no process of the pod was found")
 				}
 			} else if out, err := inside(t, ns, pod, fmt.Sprintf("cat >/tmp/.end <<'X'\n%s\nX\nmv /tmp/.end /tmp/end", tt.how)); err != nil {
-				t.Fatalf("%v: %s", err, out)
+				t.Logf("the container's end may have taken this command along: %v: %s", err, out)
 			}
-			shared.Eventually(t, 30*time.Second, "the sandbox to have ended", func() (bool, string) {
+			shared.Eventually(t, time.Minute, "the sandbox to have ended", func() (bool, string) {
 				sb, _ = shared.Sandbox(t, request.ID)
 				return sb.Status.Phase == v1alpha1.SandboxEnded && sb.Status.Stop != nil, fmt.Sprintf("%+v", sb.Status)
 			})
@@ -73,7 +73,7 @@ func TestHowSandboxesEnd(t *testing.T) {
 				t.Errorf("a request to an ended sandbox: %v", a)
 			}
 			shared.WaitIdle(t, ns, "pool", 2)
-			shared.Eventually(t, 10*time.Second, "its pod to go", func() (bool, string) {
+			shared.Eventually(t, time.Minute, "its pod to go", func() (bool, string) {
 				for _, p := range shared.PodsOf(t, ns) {
 					if p.Name == pod {
 						return false, string(v1alpha1.PhaseOf(&p))
