@@ -28,7 +28,7 @@ func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *agent.Agen
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint folder: %w", err)
 	}
-	return &keptFiles{folder, snapshots.New(snapshots.Options{API: c, Live: live, Cache: g.cache, Agent: a, Store: folder, Log: g.o.Log})}, nil
+	return &keptFiles{folder, snapshots.New(snapshots.Options{API: c, Live: live, Pods: agent.NewPods(c, g.cache), Agent: a, Store: folder, Log: g.o.Log})}, nil
 }
 
 // backend is what the REST API keeps and lists snapshots by.

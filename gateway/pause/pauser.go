@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
@@ -62,6 +60,7 @@ type Orders interface {
 type Pauser struct {
 	api     client.Client // must not read from a cache
 	cache   *routecache.Cache
+	pods    agent.Pods
 	orders  Orders
 	metrics *Metrics
 	wakes   singleflight.Group // by sandbox UID
@@ -86,7 +85,7 @@ func New(api client.Client, cache *routecache.Cache, orders Orders, metrics *Met
 	if err != nil {
 		return nil, fmt.Errorf("remember pauses: %w", err)
 	}
-	return &Pauser{api: api, cache: cache, orders: orders, metrics: metrics, own: own}, nil
+	return &Pauser{api: api, cache: cache, pods: agent.NewPods(api, cache), orders: orders, metrics: metrics, own: own}, nil
 }
 
 // Correct turns the answer of an index that is behind what this gateway has written of
@@ -113,11 +112,13 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) (err error) {
 	if s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Release != nil {
 		return ErrNotRunning
 	}
-	pod, err := p.pod(ctx, s)
+	pod, err := p.pods.Backing(ctx, s)
 	switch {
+	case errors.Is(err, agent.ErrPodGone):
+		return ErrNotRunning
 	case err != nil:
 		return err
-	case pod == nil || v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning || v1alpha1.FencedAddress(pod) == "":
+	case v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning || v1alpha1.FencedAddress(pod) == "":
 		return ErrNotRunning
 	}
 	if err := p.probe(ctx, s); err != nil {
@@ -151,7 +152,7 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox) error {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	case errors.Is(err, agent.ErrNoFreezer):
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
-	case errors.Is(err, agent.ErrNotInitialised), errors.Is(err, agent.ErrBusy), errors.Is(err, errPodGone):
+	case errors.Is(err, agent.ErrNotInitialised), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrPodGone):
 		return fmt.Errorf("%w: %w", ErrNotRunning, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnanswered, err)
@@ -242,10 +243,11 @@ func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) erro
 		if err = p.orderOnce(ctx, s, give); err == nil {
 			return nil
 		}
-		if !errors.Is(err, errRouteMoved) { // nothing was sent then
+		// Nothing was sent then: the watch may just have shown this gateway's own write.
+		if !errors.Is(err, agent.ErrRouteMoved) {
 			tries++
 		}
-		final := errors.Is(err, agent.ErrNoFreezer) || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, errPodGone)
+		final := errors.Is(err, agent.ErrNoFreezer) || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, agent.ErrPodGone)
 		if final || !backoff.Sleep(ctx, pauses.Step()) {
 			return err
 		}
@@ -253,47 +255,12 @@ func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) erro
 	return err
 }
 
-// errPodGone: the sandbox's pod is gone, or backs it no more. The controller ends it.
-var errPodGone = errors.New("the sandbox's pod is gone")
-
-// errRouteMoved: what was read of the sandbox's pod may be old. The watch may just have
-// shown this gateway's own write: it is read again until the context ends.
-var errRouteMoved = errors.New("the route to the sandbox has changed meanwhile")
-
 func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
-	token := p.cache.Begin(s.Name)
-	pod, err := p.pod(ctx, s)
+	pod, err := p.pods.Callable(ctx, p.pods.Begin(s.Name), s)
 	if err != nil {
 		return err
-	}
-	if pod == nil {
-		return errPodGone
-	}
-	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
-	if err != nil {
-		return errPodGone
-	}
-	rv, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
-	if err != nil {
-		return fmt.Errorf("pod %s: resourceVersion: %w", pod.Name, err)
-	}
-	if !p.cache.Admits(token, &routecache.Route{SandboxID: s.Name, Addr: addr, PodRV: rv}) {
-		return errRouteMoved
 	}
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	return give(ctx, s.Name, pod, s.Generation)
-}
-
-// pod reads the pod that backs the sandbox; nil if none does.
-func (p *Pauser) pod(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	err := p.api.Get(ctx, types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
-	if apierrors.IsNotFound(err) || err == nil && (!v1alpha1.Backs(pod, s) || pod.DeletionTimestamp != nil || v1alpha1.Over(pod)) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the pod of sandbox %s: %w", s.Name, err)
-	}
-	return pod, nil
 }

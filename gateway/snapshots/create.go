@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,8 +17,8 @@ import (
 	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
-	"github.com/sandlane/sandlane/routecache"
 )
 
 const (
@@ -31,9 +29,6 @@ const (
 	retryMin   = 20 * time.Millisecond
 	retryMax   = time.Second
 )
-
-// errRouteMoved: what was read of the sandbox's pod may be old.
-var errRouteMoved = errors.New("the route to the sandbox has changed meanwhile")
 
 // Create implements e2b.Snapshots.
 func (x *Snapshots) Create(ctx context.Context, who e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
@@ -72,7 +67,7 @@ func (x *Snapshots) running(ctx context.Context, who e2b.KeyOwner, id string) (*
 		reader = who.Namespace
 	}
 	for pauses := backoff.Doubling(retryMin, retryMax); ; {
-		token := x.o.Cache.Begin(id)
+		token := x.o.Pods.Begin(id)
 		s, err := x.o.Live.Sandbox(ctx, reader, id)
 		switch {
 		case errors.Is(err, index.ErrLimited):
@@ -84,42 +79,16 @@ func (x *Snapshots) running(ctx context.Context, who e2b.KeyOwner, id string) (*
 		case s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Release != nil:
 			return nil, nil, e2b.ErrNotRunning
 		}
-		pod, err := x.podOf(ctx, s)
-		if err != nil {
-			return nil, nil, err
-		}
-		if x.admits(token, id, pod) {
+		pod, err := x.o.Pods.Callable(ctx, token, s)
+		switch {
+		case err == nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning:
 			return s, pod, nil
+		case err == nil, errors.Is(err, agent.ErrPodGone):
+			return nil, nil, e2b.ErrNotRunning
+		case !errors.Is(err, agent.ErrRouteMoved) || !backoff.Sleep(ctx, pauses.Step()):
+			return nil, nil, fmt.Errorf("snapshot sandbox %s: %w", id, err)
 		}
-		if !backoff.Sleep(ctx, pauses.Step()) {
-			return nil, nil, fmt.Errorf("snapshot sandbox %s: %w", id, errRouteMoved)
-		}
 	}
-}
-
-// podOf reads the pod that backs a sandbox and runs.
-func (x *Snapshots) podOf(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	err := x.o.API.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, e2b.ErrNotRunning
-	case err != nil:
-		return nil, fmt.Errorf("read the pod of sandbox %s: %w", s.Name, err)
-	case !v1alpha1.Backs(pod, s) || pod.DeletionTimestamp != nil || v1alpha1.Over(pod) || v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning:
-		return nil, e2b.ErrNotRunning
-	}
-	return pod, nil
-}
-
-// admits reports whether a pod's address is still that of the pod that was read.
-func (x *Snapshots) admits(token routecache.Token, id string, pod *corev1.Pod) bool {
-	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
-	if err != nil {
-		return false
-	}
-	rv, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
-	return err == nil && x.o.Cache.Admits(token, &routecache.Route{SandboxID: id, Addr: addr, PodRV: rv})
 }
 
 // save takes a Checkpoint from its creation to Succeeded.

@@ -17,7 +17,6 @@ import (
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/agent"
-	"github.com/sandlane/sandlane/routecache"
 )
 
 // Store keeps archives. A checkpoint.Store does.
@@ -41,7 +40,7 @@ type Live interface {
 type Options struct {
 	API   client.Client // must not read from a cache
 	Live  Live
-	Cache *routecache.Cache
+	Pods  agent.Pods
 	Agent Agent
 	Store Store
 	Log   *slog.Logger

@@ -82,7 +82,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = w.folder.Close() })
 	cache := routecache.New(10)
 	cache.PodsSeen(1 << 40)
-	w.x = New(Options{API: w.client, Live: w, Cache: cache, Agent: w, Store: w.folder, Log: slog.New(slog.DiscardHandler)})
+	w.x = New(Options{API: w.client, Live: w, Pods: agent.NewPods(w.client, cache), Agent: w, Store: w.folder, Log: slog.New(slog.DiscardHandler)})
 	return w
 }
 

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routecache"
+)
+
+// What the pod of a sandbox cannot be called for.
+var (
+	// ErrPodGone: no pod backs the sandbox, or its pod ends. The controller ends the
+	// sandbox.
+	ErrPodGone = errors.New("the sandbox's pod is gone")
+	// ErrRouteMoved: what was read of the sandbox and its pod may be old. Nothing may be
+	// sent; read both again.
+	ErrRouteMoved = errors.New("the route to the sandbox has changed meanwhile")
+)
+
+// Pods reads the pods that sandboxes are called in, live. Safe for concurrent use.
+type Pods struct {
+	api   client.Reader
+	cache *routecache.Cache
+}
+
+// NewPods makes Pods. api must not read from a cache.
+func NewPods(api client.Reader, cache *routecache.Cache) Pods { return Pods{api, cache} }
+
+// Begin returns what Callable needs. It comes before the reads that the call relies on.
+func (p Pods) Begin(id string) routecache.Token { return p.cache.Begin(id) }
+
+// Backing reads the pod that backs a sandbox and has not ended, or ErrPodGone. It need not
+// be callable.
+func (p Pods) Backing(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
+	if s.Spec.Binding == nil {
+		return nil, ErrPodGone
+	}
+	pod := &corev1.Pod{}
+	err := p.api.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, ErrPodGone
+	case err != nil:
+		return nil, fmt.Errorf("reading the pod of sandbox %s: %w", s.Name, err)
+	case !v1alpha1.Backs(pod, s) || pod.DeletionTimestamp != nil || v1alpha1.Over(pod):
+		return nil, ErrPodGone
+	}
+	return pod, nil
+}
+
+// Callable reads the pod that backs a sandbox and may be called now: its address is the
+// sandbox's, and the route cache would take the route to it. ErrRouteMoved says that it may
+// not, since something that the call relies on has changed since Begin. A call that
+// changes anything must be over within two seconds: the address rests only a little longer
+// after its fence (docs/design 4.2).
+func (p Pods) Callable(ctx context.Context, token routecache.Token, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
+	pod, err := p.Backing(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	if err != nil {
+		return nil, fmt.Errorf("%w: it has no address", ErrPodGone)
+	}
+	rv, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: resourceVersion: %w", pod.Name, err)
+	}
+	if !p.cache.Admits(token, &routecache.Route{SandboxID: s.Name, Addr: addr, PodRV: rv}) {
+		return nil, ErrRouteMoved
+	}
+	return pod, nil
+}
