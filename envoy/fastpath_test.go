@@ -2,17 +2,21 @@ package envoy
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
+	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/fastpath"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/test/cmodule"
@@ -125,6 +129,21 @@ func TestFastPath(t *testing.T) {
 	if resp, _ := f.get(t, "/sandboxes"); resp.StatusCode != http.StatusTeapot {
 		t.Errorf("the REST API: %d", resp.StatusCode)
 	}
+	// What the module writes is its alone: no client can write it, and no pod sees it.
+	hit := []string{hitHeader, "unknown uid claim " + f.pod.Listener.Addr().String()}
+	if got := f.status(t, "unknown", port, "/", hit...); got < 500 {
+		t.Errorf("a client that calls its request a hit: %d", got)
+	}
+	if resp, _ := f.get(t, "/sandboxes", hit...); resp.StatusCode != http.StatusTeapot {
+		t.Errorf("the REST API, with the header of hits: %d", resp.StatusCode)
+	}
+	for len(f.podSaw) > 0 {
+		for name := range (<-f.podSaw).Header {
+			if strings.HasPrefix(strings.ToLower(name), "x-envoy") {
+				t.Fatalf("the pod got %s", name)
+			}
+		}
+	}
 	f.cache.Drop(r)
 	if got := f.status(t, "known", port, "/"); got < 500 {
 		t.Errorf("a dropped route: %d", got)
@@ -140,7 +159,41 @@ func TestFastPath(t *testing.T) {
 	f.table.Fold()
 }
 
-// What ExtProc sends to a sandbox still gets there behind the composite filter.
+// What a hit is known by later is what ExtProc would have set: in the answer for a pod
+// that is not reached, and in the record of it that the gateway gets.
+func TestFastPathLeavesItsMetadata(t *testing.T) {
+	t.Parallel()
+	f := startFastWorld(t)
+	_, port := f.put(t, "known")
+	f.answers(t, "known", port)
+	closed := freePort(t)
+	resp, body := f.get(t, "/", "X-Sandbox-Id", "known", "X-Sandbox-Port", strconv.Itoa(closed))
+	if want := fmt.Sprintf(`"port":%d`, closed); resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, want) || !strings.Contains(body, `"sandboxId":"known"`) {
+		t.Errorf("a closed port: %d %s, want 502 with %s", resp.StatusCode, body, want)
+	}
+	want := map[string]any{
+		extproc.MetadataDestination: fmt.Sprintf("127.0.0.1:%d", closed), extproc.MetadataSandboxID: "known",
+		extproc.MetadataPort: float64(closed), "pod_uid": "uid", "claim": "claim",
+	}
+	var got map[string]any
+	for end := time.After(20 * time.Second); got == nil; {
+		select {
+		case m := <-f.gateway.logs:
+			for _, entry := range m.GetHttpLogs().GetLogEntry() {
+				if set := entry.GetCommonProperties().GetMetadata().GetFilterMetadata()[extproc.MetadataNamespace]; set != nil {
+					got = set.AsMap()
+				}
+			}
+		case <-end:
+			t.Fatal("no record of a request whose pod did not answer")
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the access log has %v, want %v", got, want)
+	}
+}
+
+// What ExtProc sends to a sandbox still gets there beside the module.
 func TestFastPathLeavesAnswersOfExtProcAlone(t *testing.T) {
 	t.Parallel()
 	f := startFastWorld(t)

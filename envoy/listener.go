@@ -115,7 +115,7 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 		// Every client is at the edge: none is internal, whatever its address.
 		UseRemoteAddress:              wrapperspb.Bool(true),
 		InternalAddressConfig:         &hcmv3.HttpConnectionManager_InternalAddressConfig{},
-		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{dropInternalHeaders()},
+		EarlyHeaderMutationExtensions: earlyMutations(o),
 
 		// The sandbox's own headers pass as they are.
 		ServerHeaderTransformation: hcmv3.HttpConnectionManager_PASS_THROUGH,

@@ -42,16 +42,15 @@ var targetHeaders = []string{"e2b-sandbox-id", "e2b-sandbox-port", "x-sandbox-id
 
 // routes sends the REST API's requests to the gateway, past ExtProc, and all else
 // to the pods. It is decided before ExtProc sees the request and not again: a path
-// that ExtProc rewrites stays where it was.
+// that ExtProc rewrites stays where it was. What Envoy answers by itself comes first.
 func routes(o *Options) *routev3.RouteConfiguration {
 	all := []*routev3.Route{apiRoute(hostMatches(apiHost))}
 	for _, host := range []string{sharedName, sharedIPv4, sharedIPv6} {
 		all = append(all, apiRoute(append(notAddressed(), hostMatches(host))...))
 	}
+	all = append(all, sandboxRoute())
 	if o.FastPath.given() {
-		for _, r := range all {
-			r.TypedPerFilterConfig[moduleName] = moduleOff()
-		}
+		all = withHits(all)
 	}
 	return &routev3.RouteConfiguration{
 		Name: "main",
@@ -59,7 +58,7 @@ func routes(o *Options) *routev3.RouteConfiguration {
 			Name:                   "all",
 			Domains:                []string{"*"},
 			RequestHeadersToRemove: removedHeaders,
-			Routes:                 append(all, sandboxRoute()),
+			Routes:                 all,
 		}},
 	}
 }

@@ -180,13 +180,6 @@ func (t *Table) Added(r *routecache.Route) {
 	if flags == 0 || !t.settled.Load() || r.Stamp.Held() || r.Stamp.Full() {
 		return
 	}
-	destination := r.Addr.String() + ":"
-	if r.Addr.Is6() {
-		destination = "[" + r.Addr.String() + "]:"
-	}
-	if len(r.SandboxID)+len(destination)+len(r.PodUID)+len(r.ClaimID) > textSize || r.Addr.Zone() != "" {
-		return
-	}
 	h := hashID(t.key, r.SandboxID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,6 +190,10 @@ func (t *Table) Added(r *routecache.Route) {
 	}
 	if len(t.free) == 0 {
 		t.scarce++
+		return
+	}
+	destination := destinationOf(r)
+	if destination == "" || !fits(r.SandboxID, destination, r.PodUID, r.ClaimID) {
 		return
 	}
 	i := t.free[len(t.free)-1]
@@ -295,6 +292,34 @@ func (t *Table) fold(i uint32) {
 	if atomic.LoadUint32(mark) != 0 && atomic.SwapUint32(mark, 0) != 0 {
 		t.slots[i].stamp.Touch(t.o.Now())
 	}
+}
+
+// destinationOf is the address with a colon, to which the module adds the port. It is
+// empty for one that has a zone.
+func destinationOf(r *routecache.Route) string {
+	var buf [len("[2001:db8:ffff:ffff:ffff:ffff:255.255.255.255]:")]byte
+	switch {
+	case r.Addr.Zone() != "":
+		return ""
+	case r.Addr.Is6():
+		return string(append(r.Addr.AppendTo(append(buf[:0], '[')), "]:"...))
+	}
+	return string(append(r.Addr.AppendTo(buf[:0]), ':'))
+}
+
+// fits reports whether an entry has room for the texts, and the module can pass them on:
+// it puts spaces between them.
+func fits(texts ...string) bool {
+	sum := 0
+	for _, s := range texts {
+		sum += len(s)
+		for i := range len(s) {
+			if s[i] <= ' ' || s[i] > '~' {
+				return false
+			}
+		}
+	}
+	return sum <= textSize
 }
 
 // flags says what is answered from r; 0 is nothing.

@@ -25,13 +25,20 @@ enum { CONTINUE = 0 };
 #define CALL(name) envoy_dynamic_module_callback_##name
 #define HOOK(name) envoy_dynamic_module_on_##name
 
-size_t CALL(http_get_headers_size)(void *stream, int kind);
-bool CALL(http_get_headers)(void *stream, int kind, header *into);
-uint32_t CALL(http_filter_get_worker_index)(void *stream);
+// The early header mutation, which runs before Envoy picks a route.
+size_t CALL(early_header_mutation_get_headers_size)(void *request);
+bool CALL(early_header_mutation_get_headers)(void *request, header *into);
+bool CALL(early_header_mutation_set_header)(void *request, text key, text value);
+
+// The filter.
+bool CALL(http_get_header)(void *stream, int kind, text key, text *value, size_t index, size_t *count);
 void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, double value);
 void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, const header *pairs, size_t count);
 
 const char *HOOK(program_init)(void);
+const void *HOOK(early_header_mutation_config_new)(void *envoy, text name, text config);
+void HOOK(early_header_mutation_config_destroy)(const void *config);
+bool HOOK(early_header_mutation_mutate)(const void *config, void *request);
 const void *HOOK(http_filter_config_new)(void *envoy, text name, text config);
 void HOOK(http_filter_config_destroy)(const void *config);
 const void *HOOK(http_filter_new)(const void *config, void *stream);

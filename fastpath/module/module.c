@@ -1,6 +1,10 @@
 // A dynamic module for Envoy: it answers requests for known sandboxes from the
-// gateway's table in shared memory, and leaves all others to ext_proc, which comes
-// after it. docs/design/fastpath.md has its states and why a fence holds.
+// gateway's table in shared memory, and leaves all others to ext_proc.
+// docs/design/fastpath.md has its states and why a fence holds.
+//
+// It is two extensions. The early header mutation sees each request before Envoy picks
+// a route; it looks the sandbox up, and writes what it found into the header HIT, which
+// picks the route of hits: one without ext_proc. There the filter makes metadata of it.
 //
 // It has no threads, and allocates nothing after its start.
 #define _GNU_SOURCE
@@ -19,6 +23,7 @@ enum { MAX_HEADERS = 256, MAX_FOLDER = 200, MAX_VIEWS = 8 };
 enum { RETRY_SECONDS = 1 };
 #define FULL_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define TEXT(s) ((text){(s), sizeof(s) - 1})
+#define HIT TEXT("x-envoy-sandlane") // Envoy drops x-envoy-* of clients first
 
 // view is one generation of the routes, mapped and never unmapped. Its figures are
 // copies: what the file says later is not believed.
@@ -149,27 +154,26 @@ static bool find(const view *v, const target *t, entry *e, uint64_t *index) {
   return false;
 }
 
-// answer sets the metadata by which Envoy finds the pod.
-static void answer(void *stream, const target *t, const entry *e) {
-  char destination[ENTRY_TEXT + 8];
-  const char *at = e->text + e->id; // the address and a colon
-  memcpy(destination, at, e->destination);
-  memcpy(destination + e->destination, t->port.data, t->port.size);
-  at += e->destination;
-  header pairs[] = {
-      {"sandbox_id", 10, e->text, e->id},
-      {"pod_uid", 7, at, e->uid},
-      {"claim", 5, at + e->uid, e->claim},
-      {"destination", 11, destination, e->destination + t->port.size}, // last: it makes this an answer
-  };
-  CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), TEXT("port"), t->port_number);
-  CALL(http_set_dynamic_metadata_string_batch)(stream, TEXT("sandlane"), pairs, sizeof pairs / sizeof *pairs);
+static inline char *put(char *at, const char *s, size_t n) { return (char *)memcpy(at, s, n) + n; }
+
+// answer makes the request a hit: it writes ID, pod, claim and destination, with spaces
+// between them, for the filter. The gateway publishes no text with a space.
+static void answer(void *request, const target *t, const entry *e) {
+  char value[ENTRY_TEXT + 16], *at = value;
+  const char *destination = e->text + e->id, *uid = destination + e->destination; // the address and a colon
+  at = put(at, e->text, e->id), *at++ = ' ';
+  at = put(at, uid, e->uid), *at++ = ' ';
+  at = put(at, uid + e->uid, e->claim), *at++ = ' ';
+  at = put(at, destination, e->destination);
+  at = put(at, t->port.data, t->port.size);
+  CALL(early_header_mutation_set_header)(request, HIT, (text){value, (size_t)(at - value)});
 }
 
 static void count(uint64_t *counter) { __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); }
 
-// fly is one look at the table, during which the gateway reuses no entry.
-static void fly(void *stream, state *s, const view *v, worker_slot *w, const target *t) {
+// fly is one look at the table, during which the gateway reuses no entry. The filter
+// counts hits: another before it may refuse the request.
+static void fly(void *request, state *s, const view *v, worker_slot *w, const target *t) {
   entry e;
   uint64_t index, seq = (w->seq + 1) | 1; // odd whatever it was
   uint64_t *outcome = &w->absent;
@@ -180,34 +184,72 @@ static void fly(void *stream, state *s, const view *v, worker_slot *w, const tar
   } else if (find(v, t, &e, &index) && (e.flags & OPEN || (e.flags & GUARDED && t->port_number == SANDBOXD_PORT))) {
     uint32_t *mark = &v->marks[index];
     if (!__atomic_load_n(mark, __ATOMIC_RELAXED)) __atomic_store_n(mark, 1, __ATOMIC_RELAXED);
-    answer(stream, t, &e);
-    outcome = &w->hits;
+    answer(request, t, &e);
+    outcome = NULL;
   }
-  count(outcome);
+  if (outcome) count(outcome);
   __atomic_store_n(&w->seq, seq + 1, __ATOMIC_RELEASE);
 }
 
-int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end) {
-  (void)end;
-  state *s = (state *)filter;
+// A thread of Envoy's: each that has had a request has a slot of its own.
+static _Thread_local struct {
+  uint32_t number; // from 1 on; 0: none yet
+  worker_slot *slot;
+} self;
+static uint32_t threads;
+
+static worker_slot *own_slot(const state *s) {
+  if (!self.number) self.number = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+  return self.slot = self.number <= WORKERS ? &s->workers->workers[self.number - 1] : NULL;
+}
+
+bool HOOK(early_header_mutation_mutate)(const void *config, void *request) {
+  state *s = (state *)config;
   const view *v = __atomic_load_n(&s->current, __ATOMIC_ACQUIRE);
   if (!v || __atomic_load_n(&s->head->generation, __ATOMIC_RELAXED) != v->generation) {
     if (!__atomic_exchange_n(&s->attaching, true, __ATOMIC_ACQUIRE)) {
       attach(s);
       __atomic_store_n(&s->attaching, false, __ATOMIC_RELEASE);
     }
-    if (!(v = __atomic_load_n(&s->current, __ATOMIC_ACQUIRE))) return CONTINUE;
+    if (!(v = __atomic_load_n(&s->current, __ATOMIC_ACQUIRE))) return true;
   }
-  uint32_t number = CALL(http_filter_get_worker_index)(stream);
-  if (number >= WORKERS) return CONTINUE;
-  worker_slot *w = &s->workers->workers[number];
+  worker_slot *w = own_slot(s);
+  if (!w) return true;
   header headers[MAX_HEADERS];
-  size_t n = CALL(http_get_headers_size)(stream, REQUEST_HEADERS);
+  size_t n = CALL(early_header_mutation_get_headers_size)(request);
   target t;
-  if (n <= MAX_HEADERS && CALL(http_get_headers)(stream, REQUEST_HEADERS, headers) && parse_target(headers, n, &t))
-    fly(stream, s, v, w, &t);
+  if (n <= MAX_HEADERS && CALL(early_header_mutation_get_headers)(request, headers) && parse_target(headers, n, &t))
+    fly(request, s, v, w, &t);
   else
     count(&w->unfit);
+  return true; // what else changes headers goes on
+}
+
+// The filter runs on the route of hits alone, in the thread and the turn of its event
+// loop in which the request was looked up. It sets the metadata by which Envoy finds the
+// pod, from the header that answer wrote.
+int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end) {
+  (void)filter, (void)end;
+  text hit, part[4];
+  if (!CALL(http_get_header)(stream, REQUEST_HEADERS, HIT, &hit, 0, NULL)) return CONTINUE;
+  for (int i = 0; i < 4; i++) {
+    const char *space = i < 3 ? memchr(hit.data, ' ', hit.size) : hit.data + hit.size;
+    if (!space) return CONTINUE;
+    part[i] = (text){hit.data, (size_t)(space - hit.data)};
+    if (i < 3) hit = (text){space + 1, hit.size - part[i].size - 1};
+  }
+  const char *colon = memrchr(hit.data, ':', hit.size);
+  if (!colon) return CONTINUE;
+  int port = parse_port((text){colon + 1, (size_t)(hit.data + hit.size - colon - 1)});
+  header pairs[] = {
+      {"sandbox_id", 10, part[0].data, part[0].size},
+      {"pod_uid", 7, part[1].data, part[1].size},
+      {"claim", 5, part[2].data, part[2].size},
+      {"destination", 11, part[3].data, part[3].size}, // last: it makes this an answer
+  };
+  CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), TEXT("port"), port);
+  CALL(http_set_dynamic_metadata_string_batch)(stream, TEXT("sandlane"), pairs, sizeof pairs / sizeof *pairs);
+  if (self.slot) count(&self.slot->hits);
   return CONTINUE;
 }
 
@@ -215,7 +257,7 @@ const char *HOOK(program_init)(void) { return ABI_VERSION; }
 
 // The configuration is the folder. It need not be there yet, and nothing is claimed
 // before the first request: Envoy also runs this to validate a configuration.
-const void *HOOK(http_filter_config_new)(void *envoy, text name, text config) {
+const void *HOOK(early_header_mutation_config_new)(void *envoy, text name, text config) {
   (void)envoy, (void)name;
   if (config.size == 0 || config.size >= MAX_FOLDER || config.data[0] != '/') return NULL;
   state *s = calloc(1, sizeof *s);
@@ -223,12 +265,15 @@ const void *HOOK(http_filter_config_new)(void *envoy, text name, text config) {
   return s;
 }
 
-void HOOK(http_filter_config_destroy)(const void *config) { (void)config; } // the claim is the process's
+void HOOK(early_header_mutation_config_destroy)(const void *config) { (void)config; } // the claim is the process's
 
-const void *HOOK(http_filter_new)(const void *config, void *stream) {
-  (void)stream;
-  return config; // nothing is kept of a request
+// The filter has no configuration, and keeps nothing of a request; NULL would be a failure.
+const void *HOOK(http_filter_config_new)(void *envoy, text name, text config) {
+  (void)envoy, (void)name, (void)config;
+  return &threads;
 }
+void HOOK(http_filter_config_destroy)(const void *config) { (void)config; }
+const void *HOOK(http_filter_new)(const void *config, void *stream) { return (void)stream, config; }
 
 // Hooks that Envoy asks for and this module does not use.
 #define UNUSED(name) int HOOK(http_filter_##name)(void) { return CONTINUE; }

@@ -85,25 +85,32 @@ static void step(void) {
 
 static const header headers[] = {{":path", 5, "/", 1}, {":authority", 10, "localhost", 9}, {"x-sandbox-id", 12, "iaaaaaaaaaaaaaaaaaaaa", 21}, {"x-sandbox-port", 14, "80", 2}};
 
-size_t CALL(http_get_headers_size)(void *stream, int kind) { return (void)stream, (void)kind, sizeof headers / sizeof *headers; }
+size_t CALL(early_header_mutation_get_headers_size)(void *of) { return (void)of, sizeof headers / sizeof *headers; }
 
-bool CALL(http_get_headers)(void *stream, int kind, header *into) {
-  (void)stream, (void)kind;
+bool CALL(early_header_mutation_get_headers)(void *of, header *into) {
+  (void)of;
   memcpy(into, headers, sizeof headers);
   return true;
 }
 
-uint32_t CALL(http_filter_get_worker_index)(void *stream) { return (void)stream, 0; }
+bool CALL(early_header_mutation_set_header)(void *of, text key, text value) {
+  (void)of, (void)key, (void)value;
+  step();
+  answered = true;
+  return true;
+}
+
+// What the filter calls, which runs after the flight.
+bool CALL(http_get_header)(void *stream, int kind, text key, text *value, size_t index, size_t *count) {
+  return (void)stream, (void)kind, (void)key, (void)value, (void)index, (void)count, false;
+}
 
 void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, double value) {
   (void)stream, (void)space, (void)key, (void)value;
-  step();
 }
 
 void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, const header *pairs, size_t count) {
   (void)stream, (void)space, (void)pairs, (void)count;
-  step();
-  answered = true;
 }
 
 // prepare publishes the route and gives trust.
@@ -126,8 +133,8 @@ static void prepare(void) {
 }
 
 static void request(void) {
-  char stream;
-  HOOK(http_filter_request_headers)(&stream, &s, true);
+  char of;
+  HOOK(early_header_mutation_mutate)(&s, &of);
   drain();
 }
 
