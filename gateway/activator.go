@@ -11,7 +11,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/pause"
 )
 
-// activator is package activation in extproc's words.
+// activator adapts package activation, and pauses, to extproc.Activator.
 type activator struct {
 	*activation.Activator
 	pauser *pause.Pauser
@@ -29,8 +29,8 @@ func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) er
 }
 
 // resume resumes a paused sandbox and then activates it, which makes the route: requests
-// share both, so that a burst of them costs no read each. What has changed meanwhile is
-// resolved again.
+// share both, so that a burst of them costs no read each. If the sandbox has changed
+// meanwhile, extproc resolves again.
 func (a activator) resume(ctx context.Context, r extproc.ActivationRequest) error {
 	err := a.pauser.Wake(ctx, r.ID, r.UID)
 	switch {
@@ -43,9 +43,8 @@ func (a activator) resume(ctx context.Context, r extproc.ActivationRequest) erro
 	return a.Activate(ctx, r)
 }
 
-// translate says in extproc's words what activation says in its own, as
-// docs/design/no-pod.md lists it. What it does not know stays: a failure of ours,
-// which extproc answers with 503.
+// translate turns an error of package activation into extproc's, as docs/design/no-pod.md
+// lists them. Any other stays as it is: a failure of ours, which extproc answers with 503.
 func translate(err error) error {
 	for _, m := range activationErrors {
 		if errors.Is(err, m.from) {

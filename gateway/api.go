@@ -16,8 +16,8 @@ import (
 	"github.com/sandlane/sandlane/gateway/sandboxes"
 )
 
-// apiPart is the REST API in this gateway: its server on a unix socket, which
-// Envoy sends to what is not addressed to a sandbox, and what it serves from.
+// apiPart is the REST API in this gateway: its server on a unix socket, to which Envoy
+// sends requests that are not addressed to a sandbox, and what it serves from.
 type apiPart struct {
 	server    *e2b.Server
 	listener  net.Listener

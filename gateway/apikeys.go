@@ -8,8 +8,8 @@ import (
 	"github.com/sandlane/sandlane/credentials"
 )
 
-// apiKeys is the credentials' verifier in e2b's words. While the gateway does not
-// serve it knows no key, so that nothing is said from half a view.
+// apiKeys adapts the credentials' verifier to e2b.Keys. While the gateway does not serve
+// it knows no key, so that no answer is made from an incomplete view.
 type apiKeys struct {
 	*credentials.Verifier
 	serving func() bool

@@ -10,8 +10,8 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 )
 
-// demand is what waits in the schedulers, and when pools were last asked for
-// sandboxes, in the control plane's words.
+// demand tells controllers what waits in the schedulers, and when pools were last asked
+// for sandboxes.
 type demand struct {
 	set     *schedule.Set
 	creates *lastcreate.Tracker

@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 )
 
-// What the controller hears of a pool: ages, and what waits by hashes.
+// What a gateway tells the controller of a pool: ages, and what waits, by hashes.
 func TestPoolDemandOfAGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set, creates := schedule.NewSet(fake.NewClientBuilder().Build()), lastcreate.NewTracker(nil, 0)

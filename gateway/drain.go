@@ -10,11 +10,11 @@ import (
 	"github.com/sandlane/sandlane/envoy"
 )
 
-// quitTimeout bounds what is said to Envoy before the drain and after it, and how long
-// its end may take.
+// quitTimeout bounds the calls to Envoy before the drain and after it, and how long its
+// end may take.
 const quitTimeout = 5 * time.Second
 
-// drain is the first step of the stop: Envoy's. The whole of the stop:
+// drain is the first step of the stop, which is Envoy's. All steps:
 //
 // When the context ends (SIGTERM), or a controller asks for a drain:
 //
@@ -46,7 +46,7 @@ const quitTimeout = 5 * time.Second
 //	Envoy cannot be told to quit,    logged; the lease stays, since its streams are
 //	or does not                      in use. It answers 503 until the next process
 //	                                 finds it draining, and ends it
-//	the lease is lost                requests are answered with 503, as ever
+//	the lease is lost                requests are answered with 503, as always
 //	this process is killed           the lease counts its time out; the next
 //	                                 process ends the half-drained Envoy
 //	the lease cannot be deleted      logged; it counts its time out
@@ -146,8 +146,8 @@ func (d *drain) gone(ctx context.Context) bool {
 	return gone
 }
 
-// endLeftover ends an Envoy that a former process drained and could not end: it
-// listens no more and knows no way back.
+// endLeftover ends an Envoy that a former process drained and could not end: it does not
+// listen any more and cannot begin again.
 func (d *drain) endLeftover(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, quitTimeout)
 	defer cancel()

@@ -86,7 +86,7 @@ func (w *world) policyOfSandbox(id string) *networkingv1.NetworkPolicy {
 	return p
 }
 
-// otherPolicy makes a policy that somebody else has for pods of a pool.
+// otherPolicy makes an operator's policy for pods of a pool.
 func (w *world) otherPolicy(name, pool string, kind networkingv1.PolicyType) *networkingv1.NetworkPolicy {
 	w.t.Helper()
 	p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
@@ -211,7 +211,7 @@ func TestEgressOfCreate(t *testing.T) {
 		t.Errorf("it belongs to %+v", o)
 	}
 
-	// Another sandbox, and pods that nobody has.
+	// Another sandbox, and unclaimed pods.
 	w.ready()
 	free := newID()
 	if _, err := g.create(t, w.new(free)); err != nil {
@@ -324,7 +324,7 @@ func TestEgressBesideOtherPolicies(t *testing.T) {
 	if _, err := g.create(t, w.new(newID())); err != nil {
 		t.Errorf("without rules: %v", err)
 	}
-	// A selector that nobody set is for all pods.
+	// A selector that is not set is for all pods.
 	if err := w.c.Delete(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestEgressBesideOtherPolicies(t *testing.T) {
 	wantError(t, "Create beside one for all", err, e2b.ErrInvalid)
 }
 
-// Without its rules a sandbox is not made: somebody else has a policy of that
+// Without its rules a sandbox is not made: there is another owner's policy of that
 // name, which stays as it is.
 func TestEgressThatCannotBeWritten(t *testing.T) {
 	w := newWorld(t)

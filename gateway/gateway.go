@@ -35,7 +35,7 @@ import (
 // Time limits of the stop, one for each step that could hang.
 const (
 	settleTimeout = 10 * time.Second
-	leaveTimeout  = 8 * time.Second // of which
+	leaveTimeout  = 8 * time.Second // includes handOverTimeout
 	// handOverTimeout is for three polls of the controller.
 	handOverTimeout = 3 * time.Second
 )
@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 func (g *gateway) run(ctx context.Context) error {
 	// The data plane outlives ctx: it stops step by step.
 	front, stopFront := context.WithCancel(context.WithoutCancel(ctx)) // ExtProc
-	back, stopBack := context.WithCancel(context.WithoutCancel(ctx))   // all that it answers from
+	back, stopBack := context.WithCancel(context.WithoutCancel(ctx))   // the parts that ExtProc uses
 	defer stopFront()
 	defer stopBack()
 	parts, failed := errgroup.WithContext(context.WithoutCancel(ctx))
@@ -164,10 +164,10 @@ func (g *gateway) run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// leave gives the lease up. It is deleted only if Envoy is gone: that says that nothing
-// is open here, while an Envoy that lives may have streams, and its sandboxes are in
-// use. Then the routes go and the lease counts its time out; it makes controllers ask
-// this gateway's next process, or wait.
+// leave gives the lease up. It deletes the lease only if Envoy is gone, since a deleted
+// lease says that nothing is open here. An Envoy that lives may have streams, and then
+// their sandboxes are in use: the routes go and the lease counts its time out, so that
+// controllers ask this gateway's next process, or wait.
 func (g *gateway) leave(ctx context.Context, envoyGone bool) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()

@@ -23,7 +23,7 @@ import (
 // gateway calls it off.
 const maxHeld = 2 * time.Second
 
-// holds lets held requests wait, and calls releases off that take too long.
+// holds makes held requests wait, and calls off releases that take too long.
 type holds struct {
 	usage   *inuse.Registry
 	cache   *routecache.Cache
@@ -31,8 +31,8 @@ type holds struct {
 	settled singleflight.Group // by ID and claim
 }
 
-// Await implements extproc.Holds. A claim that is not held any more is either in
-// use or over: resolving tells.
+// Await implements extproc.Holds. A claim that is not held any more is in use or has
+// ended: extproc resolves again to find out.
 func (h *holds) Await(ctx context.Context, id, claim string) error {
 	held, ok := h.usage.HeldNow(id, claim)
 	if !ok {
@@ -67,7 +67,8 @@ func (h *holds) Await(ctx context.Context, id, claim string) error {
 
 // callOff takes the token off the Sandbox, whichever it is: after that no release
 // that is held now can be carried out. nil means that the claim is not held any
-// more; ErrNotFound, that the sandbox has ended. Another error: it is not known.
+// more; ErrNotFound, that the sandbox has ended; another error, that the outcome is not
+// known.
 func (h *holds) callOff(id, claim string) error {
 	held, ok := h.usage.HeldNow(id, claim)
 	if !ok {

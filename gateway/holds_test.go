@@ -89,8 +89,8 @@ func ended(s *v1alpha1.Sandbox) {
 
 func (h *held) stillHeld() bool { _, ok := h.usage.HeldNow("s", "c"); return ok }
 
-// Nobody comes for the token: after two seconds the gateway takes it away, once
-// for all who wait, and the release cannot be carried out any more.
+// No controller commits or cancels the release: after two seconds the gateway removes
+// its token, once for all requests that wait, and it cannot be carried out any more.
 func TestHeldRequestCallsTheReleaseOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(t)
@@ -165,7 +165,7 @@ func TestOutcomeOfAHeldRequest(t *testing.T) {
 func TestWatchEndsAHold(t *testing.T) {
 	for name, tell := range map[string]func(h *held){
 		"called off": func(h *held) { h.usage.Lift("s", "c", "t") },
-		"over":       func(h *held) { h.usage.Over("s", "c") },
+		"over":       func(h *held) { h.usage.ClaimEnded("s", "c") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestWatchEndsAHold(t *testing.T) {
 	}
 }
 
-// While the API server is away nobody knows: the request waits for its deadline,
+// While the API server is away the outcome is unknown: the request waits for its deadline,
 // and is not answered by the sandbox. Once it is back, it is settled.
 func TestHeldWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestHeldAndBoundAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(t)
 		h.change(func(s *v1alpha1.Sandbox) { s.Spec.Binding.ClaimID, s.Spec.Release = "c2", nil })
-		time.AfterFunc(10*time.Second, func() { h.usage.Over("s", "c") })
+		time.AfterFunc(10*time.Second, func() { h.usage.ClaimEnded("s", "c") })
 		start := time.Now()
 		if err := h.Await(t.Context(), "s", "c"); err != nil || time.Since(start) != 10*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))

@@ -15,7 +15,7 @@ import (
 // Paths of the metrics address.
 const (
 	metricsPath = "/metrics"
-	// envoyMetricsPath has what this gateway's Envoy says of itself.
+	// envoyMetricsPath serves the metrics of this gateway's Envoy.
 	envoyMetricsPath = "/metrics/envoy"
 	logLevelPath     = "/log-level"
 )
@@ -46,9 +46,9 @@ func (g *gateway) serveHTTP(ctx context.Context) error {
 	return nil
 }
 
-// envoyMetrics passes Envoy's own statistics on, in the form of Prometheus. They are
-// of listeners and clusters, never of a sandbox. Envoy's main thread, which also
-// answers what is open, writes them: one scrape at a time.
+// envoyMetrics serves Envoy's own statistics in the form of Prometheus. They are of
+// listeners and clusters, never of a sandbox. Envoy's main thread writes them, which
+// also answers the poller: so one scrape at a time.
 type envoyMetrics struct {
 	admin envoy.Admin
 	turn  chan struct{} // room for one

@@ -19,8 +19,7 @@ const (
 	initKeysTimeout = 2 * time.Second // of one read
 )
 
-// initKeys are the credentials' init keys in the words of package agent. They are
-// read when the gateway joins, and again when a pod carries a key that is not among
+// initKeys adapts the credentials' init keys to agent.Signer. They are read when the gateway joins, and again when a pod carries a key that is not among
 // them. Safe for concurrent use.
 type initKeys struct {
 	client    client.Client // must not read from a cache

@@ -8,7 +8,7 @@ import (
 	"github.com/sandlane/sandlane/extproc"
 )
 
-// keys is the credentials' verifier in extproc's words.
+// keys adapts the credentials' verifier to extproc.Keys.
 type keys struct{ *credentials.Verifier }
 
 // Verify implements extproc.Keys.

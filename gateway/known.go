@@ -12,7 +12,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/index"
 )
 
-// known is the index in activation's words.
+// known returns what the index knows of a running sandbox, for package activation.
 func (g *gateway) known(id string) *activation.Known {
 	a := g.own.Correct(g.index.Resolve(id))
 	if a.State != index.Running {
@@ -25,8 +25,7 @@ func (g *gateway) known(id string) *activation.Known {
 	}
 }
 
-// sketch draws a running sandbox and its pod as far as agent.Readiness.Meet looks at
-// them.
+// sketch makes a Sandbox and a pod that have the fields which agent.Readiness.Meet reads.
 func sketch(id string, a index.Answer) (*v1alpha1.Sandbox, *corev1.Pod) {
 	s := &v1alpha1.Sandbox{}
 	s.Name, s.UID = id, a.UID

@@ -14,19 +14,19 @@ import (
 	"github.com/sandlane/sandlane/gateway/pause"
 )
 
-// ownWrites are what this gateway has written of sandboxes and its watch may not have
-// brought yet: ends, pauses and resumes.
+// ownWrites are this gateway's own writes to sandboxes that its watch may not have
+// shown yet: ends, pauses and resumes.
 type ownWrites struct {
 	*endings
 	pauser *pause.Pauser
 }
 
-// Correct turns the answer of the index into what this gateway knows better.
+// Correct changes the answer of the index where this gateway's own writes are newer.
 func (o ownWrites) Correct(a index.Answer) index.Answer {
 	return o.pauser.Correct(o.endings.Correct(a))
 }
 
-// firstRequestTimeouts are what a pool says of the timeouts of a sandbox that a request
+// firstRequestTimeouts returns the pool's timeouts for a sandbox that a first request
 // makes.
 func (g *gateway) firstRequestTimeouts(namespace, pool string) (t v1alpha1.SandboxTimeouts) {
 	p, _ := g.index.Pool(namespace, pool)
@@ -43,7 +43,7 @@ func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 	return g.readiness.Ready(ctx, s, pod)
 }
 
-// quiescer is the pauser in the words of controlplane.
+// quiescer adapts the pauser to controlplane.Quiescer.
 type quiescer struct{ pauser *pause.Pauser }
 
 // Quiesce implements controlplane.Quiescer.

@@ -18,7 +18,7 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// assembleReady makes what speaks to sandboxd, before activation needs it.
+// assembleReady makes the parts that call sandboxd, which activation needs.
 func (g *gateway) assembleReady(c client.Client) (a *agent.Agent, ready activation.Ready, err error) {
 	a = agent.New(g.tokens, g.initKeys, func() bool { return g.member.Held() })
 	if g.readiness, err = agent.NewReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
@@ -71,7 +71,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 			g.set.PoolChanged(namespace, name, exists)
 		},
 		ClaimSettled: g.wake.Settled,
-		ClaimOver:    g.usage.Over,
+		ClaimEnded:   g.usage.ClaimEnded,
 		ReleaseBegun: func(id, claim, token string) {
 			g.usage.Hold(id, claim, token)
 			g.cache.Withdraw(id)

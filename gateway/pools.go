@@ -9,7 +9,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/index"
 )
 
-// pools is the index's view of pools in extproc's words.
+// pools adapts the index to extproc.Pools.
 type pools struct{ index *index.Index }
 
 // Pool implements extproc.Pools.
@@ -36,7 +36,7 @@ func (p pools) MayMakeOf(namespace, env, id string) bool {
 		slices.ContainsFunc(members, func(m index.Member) bool { return p.index.MayMake(namespace, m.Name, id) })
 }
 
-// members are the pools of an env in activation's words.
+// members are the pools of an env, for package activation.
 func (p pools) members(namespace, env string) []activation.Member {
 	all := p.index.Members(namespace, env)
 	out := make([]activation.Member, 0, len(all))

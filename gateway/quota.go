@@ -6,11 +6,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// quota tells ResourceQuotas in the API server's errors, for package sandboxes.
+// quota recognises ResourceQuotas in the API server's errors, for package sandboxes.
 type quota struct{}
 
-// Exceeded implements sandboxes.Quota. The API server forbids what a ResourceQuota
-// stands against with the same status as what this gateway has no right to.
+// Exceeded implements sandboxes.Quota. The API server answers a write beyond a
+// ResourceQuota with the same status as one that this gateway has no right to.
 func (quota) Exceeded(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }

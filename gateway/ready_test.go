@@ -99,7 +99,7 @@ func (w *world) claimed(id, addr string) *corev1.Pod {
 }
 
 // A gateway that dies between claim and initialisation leaves a deaf sandboxd;
-// whoever comes next initialises it.
+// the next request initialises it.
 func TestOwnerDiesBeforeInit(t *testing.T) {
 	w := newWorld(t)
 	d := w.sandboxd()
@@ -202,7 +202,7 @@ func TestRunningSandboxThatRefusesIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A pool without sandboxd is claimed from as ever: nobody is called.
+// A claim from a pool without sandboxd calls no agent.
 func TestPoolWithoutSandboxd(t *testing.T) {
 	w := newWorld(t)
 	w.pool("plain", 8000, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/index"
 )
 
-// resolver is the index and its live reads in extproc's words.
+// resolver adapts the index and its live reads to extproc.Resolver.
 type resolver struct {
 	index *index.Index
 	live  *index.Live
@@ -47,8 +47,8 @@ var availabilities = map[index.State]extproc.Availability{
 	index.Waking:   extproc.IDStarting, // following its activation wakes it
 }
 
-// resolution translates. A running pod whose sandboxd is yet to be initialised is
-// one that starts: following its activation initialises it.
+// resolution translates an answer of the index. A running pod whose sandboxd has yet to
+// be initialised counts as starting: following its activation initialises it.
 func (r *resolver) resolution(id string, a index.Answer) extproc.Resolution {
 	if a.State == index.Running && r.ready.Pending(id, a.ClaimID, a.Sandboxd) {
 		a.State, a.Route = index.Starting, nil

@@ -285,7 +285,7 @@ func TestKeptListFollows(t *testing.T) {
 	}
 }
 
-// When reads are used up for the moment nobody is told that a sandbox is not there.
+// When reads are used up for the moment no client is told that a sandbox is not there.
 func TestBusy(t *testing.T) {
 	w := newWorld(t)
 	x := sandboxes.New(sandboxes.Options{Live: index.NewLive(index.LiveOptions{Reader: w.c, PerKey: 1})})

@@ -31,7 +31,7 @@ func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *agent.Agen
 	return &keptFiles{folder, snapshots.New(snapshots.Options{API: c, Live: live, Pods: agent.NewPods(c, g.cache), Agent: a, Store: folder, Log: g.o.Log})}, nil
 }
 
-// backend is what the REST API keeps and lists snapshots by.
+// backend returns what the REST API keeps and lists snapshots with; nil without a folder.
 func (k *keptFiles) backend() e2b.Snapshots {
 	if k == nil {
 		return nil
@@ -39,7 +39,7 @@ func (k *keptFiles) backend() e2b.Snapshots {
 	return k.Snapshots
 }
 
-// restorer is what the REST API's create restores by.
+// restorer returns what the REST API's create restores files with; nil without a folder.
 func (k *keptFiles) restorer() func(ctx context.Context, namespace, snapshot string) (sandboxes.Restorer, error) {
 	if k == nil {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"github.com/sandlane/sandlane/credentials"
 )
 
-// tokens is the credentials' tokens in the words of extproc and e2b. The seed is
-// read when the gateway joins, which it tries until it succeeds: a gateway that
-// starts while the API server is away is there, and not ready. Before that every
-// token is unknown: none is valid, and none is empty.
+// tokens adapts the credentials' tokens to extproc.Tokens and e2b.Tokens. The gateway
+// reads the seed as it joins, and tries until it succeeds: one that starts while the API
+// server is away runs and is not ready. Before that no token is valid, and a sandbox's
+// own is unknown and never empty.
 type tokens struct {
 	client    client.Client // must not read from a cache
 	namespace string

@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-// A name that is free again may be another tenant's next. Who holds a token of the
+// A name that is free again may be another tenant's next. A caller with a token of the
 // sandbox that had the name before has none of the one that has it now, at any gateway.
 func TestTokensOfAnEarlierSandboxOfTheName(t *testing.T) {
 	w := newWorld(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/inuse"
 )
 
-// usage is the activity registry in the words of extproc and controlplane.
+// usage adapts the registry of use to extproc.Activity and controlplane.ActivitySource.
 type usage struct {
 	*inuse.Registry
 	index claimIndex
@@ -23,10 +23,10 @@ type claimIndex interface {
 // StreamEnded implements extproc.Activity. Envoy tells times by the wall clock,
 // the stamps do not, so what counts is how long ago it was.
 //
-// Envoy may tell of the stream long after its claim was over, when the registry has
-// forgotten that: a new entry would then stay for good, since nothing would take it
-// out again. So one is made only for a claim that may live: a stream that the
-// process before this one began has none yet.
+// Envoy may report a stream long after its claim has ended, when the registry has
+// forgotten that: a new entry would then stay for good. So an entry is made only for a
+// claim that may live, such as that of a stream which began under the process before
+// this one.
 func (u usage) StreamEnded(id, claim string, at time.Time) {
 	stamp := u.Existing(id, claim)
 	if stamp == nil && u.mayLive(id, claim) {
@@ -37,8 +37,8 @@ func (u usage) StreamEnded(id, claim string, at time.Time) {
 	}
 }
 
-// mayLive reports whether the claim is its sandbox's by the index. An index that has
-// not listed yet knows no claim, and denies none.
+// mayLive reports whether the index shows the claim as its sandbox's. An index that has
+// not listed yet rules out no claim.
 func (u usage) mayLive(id, claim string) bool {
 	if !u.index.Synced() {
 		return true

@@ -27,7 +27,7 @@ func TestStreamThatOutlivedItsClaimLeavesNothing(t *testing.T) {
 	id := func(i int) string { return fmt.Sprintf("s%d", i) }
 	for i := range claims {
 		u.Stamp(id(i), "c").Touch(u.Now())
-		u.Over(id(i), "c")
+		u.ClaimEnded(id(i), "c")
 		switch i % 3 { // its record stays, it has another claim by now, or it is forgotten
 		case 0:
 			known.of[id(i)] = index.Answer{State: index.Ended, ClaimID: "c"}

@@ -31,14 +31,14 @@ type Request struct {
 	// Env is the env that a new sandbox is made from, or that an existing one has: then
 	// Pool says nothing, and any of the env's members serves.
 	Env string
-	// New: nobody has heard of the ID; make the sandbox.
+	// New: the gateway knows no sandbox of this ID; make it.
 	New bool
 	// MayClaim: a pod may be claimed for the sandbox if it has no binding, or its
 	// binding's pod is lost. Without it the sandbox's activation by another is
 	// followed, and ErrExists says that there is none. New implies it.
 	MayClaim bool
 	// Make, with New, makes a sandbox that no first request asked for. Activate
-	// then returns when its flight is over, also if ctx was done long before.
+	// then returns when its activation is over, also if ctx was done long before.
 	Make *Make
 	// Deadline is when the request is answered at the latest. Zero means the
 	// context's, else DefaultPatience from now.
@@ -63,7 +63,7 @@ type Options struct {
 	// Known returns what this gateway knows of a sandbox whose pod runs, without asking
 	// anybody; nil if it knows none. Nil means that it never knows.
 	Known func(id string) *Known
-	// Asked is told of each request for a new sandbox, whatever becomes of it. It must
+	// Asked is called for each request for a new sandbox, whatever becomes of it. It must
 	// not block. Nil: not called.
 	Asked func(namespace, pool string)
 	// Timeouts are those of a sandbox that a first request makes from the pool. Nil: none
@@ -82,12 +82,12 @@ type Options struct {
 type Activator struct {
 	o Options
 
-	mu      sync.Mutex // guards what follows; never held over a wait or a call out
-	closed  bool
-	parked  int
-	flights map[string][]*flight // by ID; rarely more than one each
+	mu          sync.Mutex // guards what follows; never held over a wait or a call out
+	closed      bool
+	parked      int
+	activations map[string][]*activation // by ID; rarely more than one each
 
-	running sync.WaitGroup // flights; Go under mu while !closed
+	running sync.WaitGroup // activations; Go under mu while !closed
 }
 
 // New returns an Activator.
@@ -107,7 +107,7 @@ func New(o Options) *Activator {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Activator{o: o, flights: make(map[string][]*flight)}
+	return &Activator{o: o, activations: make(map[string][]*activation)}
 }
 
 // Activate returns when the sandbox may be resolved again: its route is in the
@@ -123,7 +123,7 @@ func (a *Activator) Activate(ctx context.Context, r Request) error {
 		}
 	}
 	r.MayClaim = r.MayClaim || r.New
-	if r.New && a.o.Asked != nil && r.Env == "" { // of an env, its member is told of
+	if r.New && a.o.Asked != nil && r.Env == "" { // of an env, claimFrom calls it for the member
 		a.o.Asked(r.Namespace, r.Pool)
 	}
 	err := a.wait(ctx, r)
@@ -135,27 +135,27 @@ func (a *Activator) wait(ctx context.Context, r Request) error {
 	late := time.NewTimer(time.Until(r.Deadline))
 	defer late.Stop()
 	for {
-		f, err := a.park(r)
+		act, err := a.park(r)
 		if err != nil {
 			return err
 		}
 		select {
-		case <-f.done:
-			err = f.err
+		case <-act.done:
+			err = act.err
 		case <-late.C:
-			err = f.lateFor(r)
+			err = act.lateFor(r)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 		if r.Make != nil {
-			f.cancel()
-			<-f.done // by the deadline at the latest: nothing is made after it
+			act.cancel()
+			<-act.done // by the deadline at the latest: no sandbox is made after it
 		}
 		a.unpark()
-		// A flight ends at the deadline of the request that began it. One that
+		// An activation ends at the deadline of the request that began it. One that
 		// joined it later has time left.
 		outOfTime := errors.Is(err, ErrNoCapacity) || errors.Is(err, ErrNotReady)
-		if outOfTime && f.deadline.Before(r.Deadline) && time.Now().Before(r.Deadline) {
+		if outOfTime && act.deadline.Before(r.Deadline) && time.Now().Before(r.Deadline) {
 			continue
 		}
 		if err != nil {
@@ -165,8 +165,8 @@ func (a *Activator) wait(ctx context.Context, r Request) error {
 	}
 }
 
-// park counts a request in and returns the flight to wait for.
-func (a *Activator) park(r Request) (*flight, error) {
+// park counts a request in and returns the activation to wait for.
+func (a *Activator) park(r Request) (*activation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -177,16 +177,16 @@ func (a *Activator) park(r Request) (*flight, error) {
 	}
 	a.parked++
 	a.o.Metrics.parked.Inc()
-	for _, f := range a.flights[r.ID] {
-		if f.serves(r) {
+	for _, act := range a.activations[r.ID] {
+		if act.serves(r) {
 			a.o.Metrics.joined.Inc()
-			return f, nil
+			return act, nil
 		}
 	}
-	f := newFlight(a, r)
-	a.flights[r.ID] = append(a.flights[r.ID], f)
-	a.running.Go(f.fly)
-	return f, nil
+	act := newActivation(a, r)
+	a.activations[r.ID] = append(a.activations[r.ID], act)
+	a.running.Go(act.run)
+	return act, nil
 }
 
 func (a *Activator) unpark() {
@@ -196,30 +196,30 @@ func (a *Activator) unpark() {
 	a.o.Metrics.parked.Dec()
 }
 
-// landed takes a flight off the list, so that later requests begin a new one.
-func (a *Activator) landed(f *flight) (stopping bool) {
+// remove takes an activation off the list, so that later requests begin a new one.
+func (a *Activator) remove(act *activation) (stopping bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var rest []*flight
-	for _, other := range a.flights[f.ID] {
-		if other != f {
+	var rest []*activation
+	for _, other := range a.activations[act.ID] {
+		if other != act {
 			rest = append(rest, other)
 		}
 	}
-	if a.flights[f.ID] = rest; rest == nil {
-		delete(a.flights, f.ID)
+	if a.activations[act.ID] = rest; rest == nil {
+		delete(a.activations, act.ID)
 	}
 	return a.closed
 }
 
-// Settled wakes those who follow another's activation of the sandbox: it, or
-// its pod, has changed. It does not block.
+// Settled makes the sandbox's activations look again: the sandbox, or its pod, has
+// changed. It does not block.
 func (a *Activator) Settled(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, f := range a.flights[id] {
+	for _, act := range a.activations[id] {
 		select {
-		case f.wake <- struct{}{}:
+		case act.changed <- struct{}{}:
 		default:
 		}
 	}
@@ -241,9 +241,9 @@ func (a *Activator) NeedLeaderElection() bool { return false }
 func (a *Activator) Shutdown() {
 	a.mu.Lock()
 	a.closed = true
-	for _, fs := range a.flights {
-		for _, f := range fs {
-			f.cancel()
+	for _, all := range a.activations {
+		for _, act := range all {
+			act.cancel()
 		}
 	}
 	a.mu.Unlock()

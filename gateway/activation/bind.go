@@ -18,16 +18,16 @@ import (
 )
 
 // binder writes the binding of one claim request. Only that request's claim
-// goroutine uses it; the flight reads sandbox and token after a pod was claimed.
+// goroutine uses it; the activation reads sandbox and token after a pod was claimed.
 type binder struct {
-	*flight
+	*activation
 	sandbox  *v1alpha1.Sandbox // as last seen; nil: there is none
 	replaces string            // claim ID of the binding that may be replaced
 	pool     string            // whose pods are tried
 	tried    bool              // a binding was written, or perhaps was: what it names may be claimed by others
 	token    routecache.Token  // taken just before the write that was applied, which is the first read: it tests end and binding
 	// queued is when the claim began to wait for a pod, bound when the binding was
-	// written; the flight reads bound after a pod was claimed.
+	// written; the activation reads bound after a pod was claimed.
 	queued, bound time.Time
 	unfenced      *schedule.Claim // on the pod that the old binding names, which may not be reached: to be ended once the binding is replaced
 }
@@ -68,7 +68,7 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 		case !stale(v) && !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
 			return unavailable(err)
 		}
-		if done, err := b.look(ctx, want); done || err != nil {
+		if done, err := b.checkBinding(ctx, want); done || err != nil {
 			return err
 		}
 		// What was read allows the write that was refused: it changed meanwhile, or
@@ -80,15 +80,16 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 	}
 }
 
-// lost notes that the flight waits for the next pod; the binding to the last one
+// lost notes that the activation waits for the next pod; the binding to the last one
 // stands.
 func (b *binder) lost() {
 	b.queued = time.Now()
-	b.wait(b.replaces)
+	b.markWaiting(b.replaces)
 }
 
-// look reads what a write that failed has met; done if it was applied after all.
-func (b *binder) look(ctx context.Context, want *v1alpha1.Binding) (done bool, err error) {
+// checkBinding reads the sandbox after a write that failed; done if the write was applied
+// after all.
+func (b *binder) checkBinding(ctx context.Context, want *v1alpha1.Binding) (done bool, err error) {
 	s := &v1alpha1.Sandbox{}
 	err = b.read(ctx, client.ObjectKey{Name: b.ID}, s)
 	switch {
@@ -151,7 +152,7 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 	return s, b.a.o.Client.Patch(ctx, s, p.Set("/spec/binding", want).Build())
 }
 
-// setIdle changes timeouts.idle to what it is on a pod of the pool, where this flight
+// setIdle changes timeouts.idle to what it is on a pod of the pool, where this activation
 // makes the sandbox.
 func (b *binder) setIdle(p jsonpatch.Patch) jsonpatch.Patch {
 	const path = "/spec/timeouts/idle"
@@ -178,7 +179,7 @@ func (b *binder) end(ctx context.Context, claim schedule.Claim) {
 }
 
 // unbind removes the binding to the pod, unless it was replaced or the sandbox
-// has ended. The pod is known to be lost, whoever sends the claim.
+// has ended. The claim cannot land on that pod any more, whichever process sends it.
 func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
 	s := &v1alpha1.Sandbox{}
 	s.Name = b.ID

@@ -22,9 +22,9 @@ const (
 
 // read reads an object live, and tries again while the API server is away.
 // errGone if there is none.
-func (f *flight) read(ctx context.Context, key client.ObjectKey, into client.Object) error {
+func (act *activation) read(ctx context.Context, key client.ObjectKey, into client.Object) error {
 	for pauses := backoff.Doubling(retryMin, retryMax); ; {
-		err := f.readOnce(ctx, key, into)
+		err := act.readOnce(ctx, key, into)
 		switch {
 		case err == nil:
 			return nil
@@ -38,10 +38,10 @@ func (f *flight) read(ctx context.Context, key client.ObjectKey, into client.Obj
 	}
 }
 
-func (f *flight) readOnce(ctx context.Context, key client.ObjectKey, into client.Object) error {
+func (act *activation) readOnce(ctx context.Context, key client.ObjectKey, into client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return f.a.o.Client.Get(ctx, key, into)
+	return act.a.o.Client.Get(ctx, key, into)
 }
 
 // stale says that a condition of a write failed: look at the object.

@@ -56,7 +56,7 @@ func TestSandboxGetsItsPodElsewhere(t *testing.T) {
 
 // One that waits for its turn only, while there is stock, reads nothing: a burst
 // costs the API server no read.
-func TestWhoWaitsForItsTurnDoesNotLook(t *testing.T) {
+func TestRequestThatWaitsForItsTurnReadsNothing(t *testing.T) {
 	w := newWorld(t)
 	const burst = 30 // more than a scheduler claims at a time
 	w.idle(burst + 5)

@@ -134,8 +134,8 @@ func TestClaimThatIsOverWaitsForTheEnd(t *testing.T) {
 	g.fails(t, w.request(id, true, 3*time.Second), ErrEnded)
 }
 
-// A claim that is invalid is so whoever sends it. One that is forbidden to this
-// gateway may be on the pod already, sent by another.
+// An invalid claim stays invalid, whichever gateway sends it. One that is forbidden to
+// this gateway may be on the pod already, sent by another.
 func TestBindingOfAFailedClaim(t *testing.T) {
 	cause := &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "spec", Message: "bad"}}}
 	for _, tc := range []struct {

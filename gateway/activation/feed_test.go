@@ -20,7 +20,7 @@ import (
 )
 
 // feed is one watch of the pods of a namespace, and one of all sandboxes, for
-// all who follow them. It comes back when the API server ends a watch.
+// all gateways of a test. It comes back when the API server ends a watch.
 type feed struct{ pods, sandboxes cache.SharedIndexInformer }
 
 func (w *world) startFeed() *feed {

@@ -15,20 +15,19 @@ import (
 )
 
 // followAfter is how long the owner of a binding has to claim its pod before a
-// follower does what is to be done, and how often a follower looks unless it
-// is woken.
+// follower does it in the owner's place, and how often a follower reads the pod while
+// the index sees no change.
 const followAfter = time.Second
 
 // followMost is how long a follower of a pod that starts waits at most between two
-// looks. A start takes seconds to minutes, the index wakes the follower when it is
-// over, and each look is two reads of the API server: these are for a watch that
-// is late.
+// looks. A start takes seconds to minutes, the index tells the follower of its end,
+// and each look is two reads of the API server: these are for a watch that is late.
 const followMost = 8 * time.Second
 
-// following is a flight's view of a binding that it did not write, or whose pod
+// following is a activation's view of a binding that it did not write, or whose pod
 // is starting.
 type following struct {
-	*flight
+	*activation
 	claimID string
 	since   time.Time // when that claim was first seen
 	// rest is how long the last wait for the claim's pod to start was; zero if there
@@ -41,7 +40,7 @@ type following struct {
 type standing int
 
 const (
-	claimPending standing = iota // the pod is idle: nobody has claimed it yet
+	claimPending standing = iota // the pod is idle: the claim PATCH has not been applied
 	claimRuns                    // done
 	claimStarts                  // on the pod, which is not running yet
 	claimOver                    // was on the pod, which is ending: the sandbox will end
@@ -69,8 +68,8 @@ func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
 	return claimStarts
 }
 
-// step looks at the bound pod once, does what is the follower's to do, and
-// returns errLook when the sandbox is to be looked at again.
+// step reads the bound pod once, does what a follower may do, and returns
+// errReadAgain when the sandbox is to be looked at again.
 func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 	b := s.Spec.Binding
 	if b.ClaimID != w.claimID {
@@ -94,7 +93,7 @@ func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 		}
 	case claimLost:
 		if !ownersTurn {
-			return w.flight.claim(s)
+			return w.activation.claim(s)
 		}
 	case claimStarts:
 		w.rest = min(max(2*w.rest, followAfter), followMost)
@@ -119,9 +118,9 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 			return w.pause()
 		}
 		w.refused = claim.ClaimID
-		return errLook
+		return errReadAgain
 	case errors.Is(err, schedule.ErrUnfenced):
-		return w.claimWith(&binder{flight: w.flight, sandbox: s, unfenced: &claim})
+		return w.claimWith(&binder{activation: w.activation, sandbox: s, unfenced: &claim})
 	case errors.Is(err, schedule.ErrInvalid), errors.Is(err, schedule.ErrForbidden):
 		return fmt.Errorf("claim for the owner: %w", fromSchedule(err))
 	}
@@ -141,11 +140,11 @@ func (w *following) pauseFor(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-w.wake:
+	case <-w.changed:
 		w.rest = 0
 	case <-t.C:
 	case <-w.ctx.Done():
 		return ErrNotReady
 	}
-	return errLook
+	return errReadAgain
 }

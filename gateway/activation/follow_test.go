@@ -237,7 +237,7 @@ func TestFollowerReplacesAPodWithAnotherAddress(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotClaimOnlyFollows(t *testing.T) {
+func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 	const patience = 20 * time.Second
 	follow := func(w *world, id string) Request {
 		r := w.request(id, false, patience)
@@ -294,7 +294,7 @@ func TestWhoMayNotClaimOnlyFollows(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("one who may beside it", func(t *testing.T) { // is not stuck on its flight
+	t.Run("one who may beside it", func(t *testing.T) { // is not stuck on its activation
 		w := newWorld(t)
 		w.idle(1)
 		g := w.gateway(w.c)

@@ -172,13 +172,13 @@ func (g *gateway) parks(t *testing.T) {
 	})
 }
 
-// queues waits until a flight of the sandbox waits for a pod.
+// queues waits until an activation of the sandbox waits for a pod.
 func (g *gateway) queues(t *testing.T, id string) {
 	t.Helper()
-	kubetest.Eventually(t, 5*time.Second, "a flight to wait for a pod", func() error {
+	kubetest.Eventually(t, 5*time.Second, "an activation to wait for a pod", func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		for _, f := range g.flights[id] {
+		for _, f := range g.activations[id] {
 			if f.waiting.Load() != nil {
 				return nil
 			}

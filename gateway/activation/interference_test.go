@@ -56,7 +56,7 @@ func TestEndedWhileItIsBound(t *testing.T) {
 	}
 }
 
-// Of two who bind at once the second follows the first, whether the sandbox was
+// Of two gateways that bind at once the second follows the first, whether the sandbox was
 // bound before or not.
 func TestBoundByAnotherMeanwhile(t *testing.T) {
 	for name, was := range map[string]*v1alpha1.Binding{

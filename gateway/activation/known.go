@@ -15,35 +15,35 @@ type Known struct {
 	Namespace, Env, Pool, Team string
 	// Route is new, and has no Stamp yet.
 	Route *routecache.Route
-	// Ready is like activation's Ready, by what is known. What it refuses with is not
-	// the last word: the sandbox is read then, and Options.Ready judges.
+	// Ready makes the pod ready by what is known. Its refusal is not final: the sandbox
+	// is read then, and Options.Ready judges.
 	Ready func(context.Context) error
 }
 
-// finishKnown finishes the flight by what this gateway knows, if it knows a pod that
+// finishKnown finishes the activation by what this gateway knows, if it knows a pod that
 // runs the sandbox; done is false if the sandbox must be read. What is known may be
 // old: as for every route, the cache says whether it still stands, before each try
 // and at the end.
-func (f *flight) finishKnown() (done bool, err error) {
-	if f.New || f.a.o.Known == nil {
+func (act *activation) finishKnown() (done bool, err error) {
+	if act.New || act.a.o.Known == nil {
 		return false, nil
 	}
-	token := f.a.o.Cache.Begin(f.ID)
-	k := f.a.o.Known(f.ID)
-	if k == nil || k.Namespace != f.Namespace || k.Env != f.Env || f.Env == "" && k.Pool != f.Pool || k.Team != f.Team {
+	token := act.a.o.Cache.Begin(act.ID)
+	k := act.a.o.Known(act.ID)
+	if k == nil || k.Namespace != act.Namespace || k.Env != act.Env || act.Env == "" && k.Pool != act.Pool || k.Team != act.Team {
 		return false, nil
 	}
-	f.runs()
-	k.Route.Stamp = f.a.o.Stamp(f.ID, k.Route.ClaimID)
-	err = f.makeReady(token, k.Route, k.Ready)
+	act.noteStarted()
+	k.Route.Stamp = act.a.o.Stamp(act.ID, k.Route.ClaimID)
+	err = act.makeReady(token, k.Route, k.Ready)
 	switch {
 	case err == nil:
-		f.a.o.Cache.Put(token, k.Route)
+		act.a.o.Cache.Put(token, k.Route)
 		return true, nil
-	case f.ctx.Err() != nil:
+	case act.ctx.Err() != nil:
 		return true, err
 	case errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
-		f.distrusts = true
+		act.distrusts = true
 	}
 	return false, nil
 }

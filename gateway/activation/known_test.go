@@ -14,30 +14,30 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// What is known of a running sandbox finishes its flight without a call to the API
+// What is known of a running sandbox finishes its activation without a call to the API
 // server, unless it is another's, is refused, or does not stand any more.
-func TestFlightByWhatIsKnown(t *testing.T) {
+func TestActivationByWhatIsKnown(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.1")
 	for _, tc := range []struct {
 		name   string
-		change func(*Known, *flight)
+		change func(*Known, *activation)
 		want   error // nil: the route is cached
 		tries  int
 		reads  bool
 	}{
-		{"ready", func(*Known, *flight) {}, nil, 1, false},
-		{"of another pool", func(k *Known, _ *flight) { k.Pool = "other" }, errGone, 0, true},
-		{"of another team", func(k *Known, _ *flight) { k.Team = "other" }, errGone, 0, true},
-		{"a fence is newer", func(_ *Known, f *flight) {
+		{"ready", func(*Known, *activation) {}, nil, 1, false},
+		{"of another pool", func(k *Known, _ *activation) { k.Pool = "other" }, errGone, 0, true},
+		{"of another team", func(k *Known, _ *activation) { k.Team = "other" }, errGone, 0, true},
+		{"a fence is newer", func(_ *Known, f *activation) {
 			if err := f.a.o.Cache.Fence(context.Background(), []routecache.Fence{{Addr: addr, RV: 11}}); err != nil {
 				t.Error(err)
 			}
 		}, errGone, 0, true},
-		{"refused", func(k *Known, _ *flight) {
+		{"refused", func(k *Known, _ *activation) {
 			try := k.Ready
 			k.Ready = func(ctx context.Context) error { return errors.Join(ErrUnusable, try(ctx)) }
 		}, errGone, 1, true},
-		{"slow", func(k *Known, _ *flight) {
+		{"slow", func(k *Known, _ *activation) {
 			try, failures := k.Ready, 3
 			k.Ready = func(ctx context.Context) error {
 				err := try(ctx)
@@ -47,14 +47,14 @@ func TestFlightByWhatIsKnown(t *testing.T) {
 				return err
 			}
 		}, nil, 4, false},
-		{"deaf", func(k *Known, _ *flight) {
+		{"deaf", func(k *Known, _ *activation) {
 			k.Ready = func(context.Context) error { return errors.New("connection refused") }
 		}, ErrNotReady, 0, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &refusing{read: func(client.Object) error { return apierrors.NewNotFound(sandboxes, "s") }}
-				f := flightOver(api, 5*time.Second)
+				f := activationWith(api, 5*time.Second)
 				defer f.cancel()
 				f.New = false
 				tries := 0

@@ -56,14 +56,14 @@ var errElsewhere = errors.New("another member of the env is to serve")
 //
 // Once a binding was written, which others may act on, the sandbox is looked at before
 // it joins another queue.
-func (f *flight) claimOfEnv(b *binder, env string) error {
+func (act *activation) claimOfEnv(b *binder, env string) error {
 	tried := map[string]bool{}
 	last := ErrPoolNotFound
-	next, joined := f.nextMember(env, tried), func() {}
+	next, joined := act.nextMember(env, tried), func() {}
 	for next != "" {
 		to, arrived := "", func() {}
-		err := f.claimFrom(b, next, joined, func() bool {
-			to, arrived = f.better(env, tried, next)
+		err := act.claimFrom(b, next, joined, func() bool {
+			to, arrived = act.better(env, tried, next)
 			return to != ""
 		})
 		joined()
@@ -76,21 +76,21 @@ func (f *flight) claimOfEnv(b *binder, env string) error {
 		switch {
 		case b.tried && (moves || errors.Is(err, ErrPoolNotFound)):
 			if b.sandbox != nil {
-				f.underWay = b.sandbox.UID
+				act.underWay = b.sandbox.UID
 			}
-			return errLook // it had a pod and lost it, and its pool has no other
+			return errReadAgain // it had a pod and lost it, and its pool has no other
 		case b.tried || !closed:
 			return err
 		}
 		tried[next], last = true, err
-		next, joined = f.nextMember(env, tried), func() {}
+		next, joined = act.nextMember(env, tried), func() {}
 	}
 	return last
 }
 
 // nextMember is the member of the env to try next; empty if none is left.
-func (f *flight) nextMember(env string, tried map[string]bool) string {
-	if all := order(f.candidates(env, tried)); len(all) > 0 {
+func (act *activation) nextMember(env string, tried map[string]bool) string {
+	if all := order(act.candidates(env, tried)); len(all) > 0 {
 		return all[0].Pool
 	}
 	return ""
@@ -98,16 +98,16 @@ func (f *flight) nextMember(env string, tried map[string]bool) string {
 
 // better is the member that a request which waits at the pool is to move to; empty if it
 // is to stay. Where it moves for a pod, that one is kept for it until arrived is called.
-func (f *flight) better(env string, tried map[string]bool, pool string) (to string, arrived func()) {
+func (act *activation) better(env string, tried map[string]bool, pool string) (to string, arrived func()) {
 	none := func() {}
-	all := order(f.candidates(env, tried))
+	all := order(act.candidates(env, tried))
 	if !isBetter(all, pool) {
 		return "", none
 	}
 	if first := all[0]; !first.stocked {
 		return first.Pool, none
 	}
-	s, ok := f.a.o.Schedulers(f.Namespace, all[0].Pool)
+	s, ok := act.a.o.Schedulers(act.Namespace, all[0].Pool)
 	if !ok {
 		return "", none
 	}
@@ -137,13 +137,13 @@ func rankOf(members []Member, pool string) int {
 	return 1 + slices.IndexFunc(members, func(m Member) bool { return m.Pool == pool })
 }
 
-func (f *flight) candidates(env string, tried map[string]bool) []candidate {
+func (act *activation) candidates(env string, tried map[string]bool) []candidate {
 	var all []candidate
-	for _, m := range f.a.o.Members(f.Namespace, env) {
+	for _, m := range act.a.o.Members(act.Namespace, env) {
 		if tried[m.Pool] {
 			continue
 		}
-		if s, ok := f.a.o.Schedulers(f.Namespace, m.Pool); ok {
+		if s, ok := act.a.o.Schedulers(act.Namespace, m.Pool); ok {
 			all = append(all, candidate{m, s.Spare()})
 		}
 	}

@@ -250,7 +250,7 @@ func TestNextMember(t *testing.T) {
 	g.fails(t, r, ErrPoolNotFound)
 }
 
-// Whoever asks for a sandbox by another env, or by a pool, does not get that of this env.
+// A request that names another env, or a pool, does not get the sandbox of this env.
 func TestSandboxOfAnotherEnv(t *testing.T) {
 	w := newWorld(t)
 	w.idleOf("a", 1)

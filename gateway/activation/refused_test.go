@@ -51,10 +51,10 @@ func (r *refusing) Get(_ context.Context, _ client.ObjectKey, into client.Object
 
 var sandboxes = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "sandboxes"}
 
-// flightOver returns a flight of a request to make a sandbox, whose calls go to c.
-func flightOver(c client.Client, patience time.Duration) *flight {
+// activationWith returns an activation of a request to make a sandbox, whose calls go to c.
+func activationWith(c client.Client, patience time.Duration) *activation {
 	a := New(Options{Client: c, Cache: routecache.New(0), Stamp: func(string, string) *routecache.Stamp { return new(routecache.Stamp) }})
-	return newFlight(a, Request{ID: "s", Namespace: "ns", Pool: "pool", New: true, MayClaim: true, Deadline: time.Now().Add(patience)})
+	return newActivation(a, Request{ID: "s", Namespace: "ns", Pool: "pool", New: true, MayClaim: true, Deadline: time.Now().Add(patience)})
 }
 
 // What refuses a write though every condition of it holds may refuse it for as long
@@ -85,9 +85,9 @@ func TestRefusedBindingIsNotSentWithoutPause(t *testing.T) {
 				if tc.exists {
 					api.read = existing
 				}
-				f := flightOver(api, patience)
+				f := activationWith(api, patience)
 				defer f.cancel()
-				b := &binder{flight: f}
+				b := &binder{activation: f}
 				if tc.exists {
 					f.New, b.sandbox = false, &v1alpha1.Sandbox{}
 					b.sandbox.UID = "uid"
@@ -110,12 +110,12 @@ func TestRefusedBindingIsNotSentWithoutPause(t *testing.T) {
 func TestUnbindAfterAConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &refusing{err: apierrors.NewConflict(sandboxes, "s", errors.New("too many writes at once"))}
-		f := flightOver(api, time.Minute)
+		f := activationWith(api, time.Minute)
 		defer f.cancel()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{v1alpha1.AnnotationClaim: "c"}}}
-		if err := (&binder{flight: f}).unbind(ctx, pod); err == nil || api.writes < 5 || api.writes > 15 {
+		if err := (&binder{activation: f}).unbind(ctx, pod); err == nil || api.writes < 5 || api.writes > 15 {
 			t.Errorf("%v after %d writes, want an error after 5 to 15", err, api.writes)
 		}
 	})
@@ -140,7 +140,7 @@ func TestRefusedClaimIsNotSentWithoutPause(t *testing.T) {
 			}
 			return nil
 		}
-		f := flightOver(api, patience)
+		f := activationWith(api, patience)
 		f.New = false
 		defer f.cancel()
 		if err := f.activate(); !errors.Is(err, ErrNotReady) {

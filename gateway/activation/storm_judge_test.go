@@ -54,7 +54,8 @@ func (s *storm) struck(a *ask) int {
 	return n
 }
 
-// story is what was done to a sandbox's writes, for whoever has to find out why.
+// story is what was done to a sandbox's writes, for a person who looks for the cause of
+// a failure.
 func (s *storm) story(id string) string {
 	var b strings.Builder
 	for _, a := range s.asks {

@@ -18,10 +18,10 @@ const (
 	stormMany     = 2000 // and of one with SANDLANE_STORM=full, as in `make test-all`
 	stormGateways = 3
 	// stormAtOnce is how many sandboxes are asked for at a time: no more than the
-	// gateways have claims under way, or who is in a hurry only waits for a turn and
+	// gateways have claims under way, or a hurried request only waits for its turn and
 	// never meets a fault.
 	stormAtOnce = 30
-	// Of those who ask, some are in more of a hurry than a held fault lets them be.
+	// Some requests have a deadline before a held fault lets their write go.
 	hurried = 500 * time.Millisecond
 	patient = time.Minute
 	held    = time.Second
@@ -37,7 +37,7 @@ type plan struct {
 	asks   [][]*ask
 }
 
-// ask is one request: when it was made of whom, and how it ended.
+// ask is one request: when it was made, at which gateway, and how it ended.
 type ask struct {
 	id       string
 	isNew    bool
@@ -84,8 +84,8 @@ func newPlan(t *testing.T) *plan {
 }
 
 // outwaited says of a sandbox by its number whether each gateway's first write
-// for it is held by a fault, longer than one who asks for it waits. Otherwise
-// too few requests would meet a fault that they do not see the end of.
+// for it is held by a fault, longer than the request waits. Otherwise too few requests
+// would give up while a fault holds their write.
 func outwaited(i int) bool { return i%3 == 0 }
 
 // stopped says whether each gateway's first claim for the sandbox is lost, and

@@ -19,8 +19,8 @@ import (
 )
 
 // stock does what the pool's reconciler and a node would: it keeps pods idle,
-// starts what was claimed to be started, and deletes pods that were stopped
-// before anybody had them.
+// starts what was claimed to be started, and deletes pods that were stopped before
+// they were claimed.
 type stock struct {
 	*world
 	ctx  context.Context
@@ -33,8 +33,8 @@ type stock struct {
 	ordered map[string]bool // by name
 }
 
-// keepStock keeps n pods idle until the test ends, and returns when they are:
-// who waits for a pod in vain writes nothing that could fail.
+// keepStock keeps n pods idle until the test ends, and returns when they are: a request
+// that waits for a pod in vain writes nothing that could fail.
 func (w *world) keepStock(n int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stock{world: w, ctx: ctx, want: n, make: make(chan *corev1.Pod, n), idle: make(map[types.UID]bool), ordered: make(map[string]bool)}

@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/activation"
 )
 
-// What the files of a sandbox cannot be kept for, beside what may pass.
+// Errors of Archive and Restore. Any other may pass, so the call may be tried again.
 var (
 	// ErrNoArchive: the pod's sandboxd can keep no files, and never will.
 	ErrNoArchive = errors.New("the sandbox's files cannot be kept")
@@ -33,8 +33,9 @@ const (
 	chunkSize = 1 << 20
 )
 
-// Archive has the sandbox in a pod held still, and returns the archive of its files, whose
-// end the sandbox goes on at. Until io.EOF nothing read may be relied on. Close it.
+// Archive stops all that runs in the pod's sandbox and returns the archive of its files;
+// the sandbox goes on at the archive's end. Until io.EOF nothing read may be relied on.
+// Close it.
 //
 // It may take longer than other calls: it changes nothing, and what comes over its
 // connection is from the process that took the signature.

@@ -18,7 +18,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/activation"
 )
 
-// errUnsigned says why a pod takes no /init of this gateway, for good.
+// errUnsigned: this gateway cannot sign an /init that the pod accepts, and never will.
 var errUnsigned = errors.New("it cannot be signed")
 
 // Init gives the pod's sandboxd the sandbox's token and environment, before which
@@ -42,8 +42,8 @@ func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	}
 	c := a.connect(addr)
 	defer c.close()
-	// Headers and not the body: another gateway of an older version does not send
-	// them, and what one body says another's must not contradict.
+	// Headers and not the body: a gateway of an older version does not send them, and
+	// the bodies of two gateways must be the same.
 	header := http.Header{"Content-Type": {"application/json"}}
 	header.Set(sandboxHeader, s.Name)
 	header.Set(templateHeader, cmp.Or(s.Spec.Env, s.Spec.Pool))
@@ -92,7 +92,7 @@ func (a *Agent) signBy(ctx context.Context, c *connection, pod *corev1.Pod, head
 	return a.signNonce(ctx, pod, header, messageOf(nonce))
 }
 
-// nonce asks the pod's sandboxd for what signatures must be over.
+// nonce asks the pod's sandboxd for the nonce that signatures must include.
 func (a *Agent) nonce(ctx context.Context, c *connection, pod *corev1.Pod) (string, error) {
 	if pod.Labels[v1alpha1.LabelInitKey] == "" {
 		return "", fmt.Errorf("%w: it has no label %s, which the controller gives to pods that it makes", errUnsigned, v1alpha1.LabelInitKey)
@@ -129,8 +129,8 @@ func (a *Agent) signNonce(ctx context.Context, pod *corev1.Pod, header http.Head
 	return nil
 }
 
-// initMessage is what is signed; sandboxd/access builds the same. The nonce is the
-// pod's word: quoted, it cannot pass for the other parts.
+// initMessage is what is signed; sandboxd/access builds the same. The nonce comes
+// from the pod: quoted, it cannot pass for the other parts.
 func initMessage(podUID, nonce, sandbox, template string, body []byte) []byte {
 	return fmt.Appendf(nil, "sandlane init 1\n%q\n%q\n%q\n%q\n%x\n", podUID, nonce, sandbox, template, sha256.Sum256(body))
 }

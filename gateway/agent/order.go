@@ -13,7 +13,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// What an order to a sandboxd fails with, beside what may pass.
+// Errors of an order to sandboxd. Any other may pass, so the order may be repeated.
 var (
 	// ErrNoFreezer: the pod's sandboxd cannot freeze it, or takes no order of this
 	// control plane, and never did.

@@ -63,7 +63,7 @@ func TestOrdersAreSigned(t *testing.T) {
 	}
 }
 
-// What an answer means for whoever asked.
+// What the agent returns for each answer of sandboxd.
 func TestOrderAnswers(t *testing.T) {
 	_, private, _ := ed25519.GenerateKey(nil)
 	a := New(fakeTokens{}, signer{private: private}, func() bool { return true })

@@ -22,7 +22,7 @@ const (
 	// freshFor is how long after its claim a pod that refuses counts as one that was
 	// never of use, if nothing else says that it was.
 	freshFor = time.Minute
-	// maxRefusals bounds the claims whose refusal is remembered as told.
+	// maxRefusals bounds the claims whose refusal is remembered as logged.
 	maxRefusals = 1024
 )
 
@@ -31,17 +31,17 @@ const (
 //
 // sandboxd answers no request before it is initialised. The gateway that claims a pod does it;
 // if that gateway dies in between, the next request finds a running pod with a
-// deaf sandboxd. So no gateway takes such a pod for running before it has
-// initialised it itself, once: the repetition says the same and changes nothing.
+// sandboxd that answers nothing. So no gateway takes such a pod for running before it
+// has initialised it itself, once: the repetition is the same and changes nothing.
 // Sandboxes of the REST API are left alone: their Create alone knows their
 // environment, and no other process their ID before it has returned. One whose Create
-// died stays deaf until its end time.
+// died answers nothing until its end time.
 //
 // A pod that refuses is of no use, and its sandbox is ended, if it has just been
-// claimed. One that has run took the same from another gateway, or from this one's
-// process before: what has changed is us (the seed of tokens was lost, say) or what
-// listens on the port, and other gateways may serve it still. It is left alone, and
-// not ready here.
+// claimed. One that has run accepted the same from another gateway, or from an earlier
+// process of this one: either this gateway has changed (the seed of tokens was lost, say)
+// or what listens on the port has, and other gateways may serve it still. It is left
+// alone, and not ready here.
 type Readiness struct {
 	agent  *Agent
 	api    client.Client
@@ -73,8 +73,8 @@ func (r *Readiness) Pending(id, claim string, sandboxd bool) bool {
 }
 
 // hasRun reports whether the sandbox may have been in use already. The record says
-// so once the controller has seen it run; the pod, if the controller is behind. Who
-// cannot tell says yes.
+// so once the controller has seen it run; the pod's claim time, if the controller is
+// behind. What cannot be told counts as yes.
 func hasRun(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	claimed, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationClaimedAt])
 	return s.Status.StartedAt != nil || err != nil || time.Since(claimed) > freshFor
@@ -96,8 +96,8 @@ func (r *Readiness) Meet(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.P
 	return err
 }
 
-// Ready is the activator's Ready (activation.Ready). A fresh sandbox whose pod
-// refuses is ended, so that its record says why.
+// Ready is the activator's Ready (activation.Ready). A sandbox that was claimed just now
+// and whose pod refuses is ended, so that its record says why.
 func (r *Readiness) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	claim := pod.Annotations[v1alpha1.AnnotationClaim]
 	err := r.Meet(ctx, s, pod)

@@ -24,14 +24,14 @@ type State int
 const (
 	// Unknown means: no such sandbox.
 	Unknown State = iota
-	// Ended means: the sandbox is over, or is being deleted. It gets no pod any more.
+	// Ended means: the sandbox has ended, or is being deleted. It gets no pod any more.
 	Ended
 	// NoPod means: the sandbox exists and is bound to no pod.
 	NoPod
 	// Starting means: the sandbox is bound, and its pod does not answer for it: not yet
-	// claimed, starting, at an address that is not fenced, stopping, failed, over,
-	// gone, or claimed by another sandbox. Which of these it is only matters to a writer (package activation), which reads
-	// live.
+	// claimed, starting, at an address that is not fenced, stopping, failed, finished,
+	// gone, or claimed by another sandbox. Which of these it is only matters to a writer
+	// (package activation), which reads live.
 	Starting
 	// Running means: the sandbox's pod answers.
 	Running
@@ -76,8 +76,8 @@ type Answer struct {
 	Generation int64
 }
 
-// decide says what a sandbox and the pod of its binding's UID amount to. Either
-// may be nil: not there.
+// decide makes the answer from a sandbox's record and that of the pod with its binding's
+// UID. A record that is not there is nil.
 func decide(id string, s *sandbox, p *pod) Answer {
 	if s == nil {
 		return Answer{State: Unknown}

@@ -24,7 +24,7 @@ type EnvInfo struct {
 	Spec *v1alpha1.SandboxEnvSpec
 }
 
-// Member is a pool of an env, and what the env says of it.
+// Member is a pool of an env, with the env's entry for it.
 type Member struct {
 	PoolInfo
 	Config v1alpha1.EnvMemberConfig
@@ -39,8 +39,8 @@ func (x *Index) Env(namespace, name string) (EnvInfo, bool) {
 }
 
 // EnvAccess says what a first request for a new sandbox of an env must show; empty means
-// that no request makes one. What the env of an adopted pool says of it is a copy, which
-// may be behind: the pool's own word counts, and none if the pool is not there.
+// that no request makes one. The env of an adopted pool has a copy of the pool's access,
+// which may be behind: so the pool's own counts, and none if the pool is not there.
 func (x *Index) EnvAccess(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool) {
 	e, ok := x.Env(namespace, name)
 	if !ok || e.Deleting {

@@ -156,7 +156,7 @@ func TestLife(t *testing.T) {
 	s.Finalizers = nil
 	must(t, client.IgnoreNotFound(c.Patch(t.Context(), s, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))))
 	wantState(t, x, live, s.Name, Unknown)
-	// Another sandbox is deleted before anybody ended it.
+	// Another sandbox is deleted before it was ended.
 	must(t, c.Delete(t.Context(), unbound))
 	wantState(t, x, live, unbound.Name, Ended)
 

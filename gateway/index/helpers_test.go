@@ -100,7 +100,7 @@ func (j *journal) hooks() Hooks {
 		PodsSeen:       func(rv uint64) { j.add("seen %d", rv) },
 		PodsRewound:    func() { j.add("rewound") },
 		ClaimSettled:   func(id string) { j.add("settled %s", id) },
-		ClaimOver:      func(id, claim string) { j.add("over %s %s", id, claim) },
+		ClaimEnded:     func(id, claim string) { j.add("over %s %s", id, claim) },
 		PoolChanged:    func(ns, name string, exists bool) { j.add("pool %s/%s %v", ns, name, exists) },
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Hooks are told of changes, from the goroutines of the watches and in their
+// Hooks are called for changes, from the goroutines of the watches and in their
 // order: a hook must not block, nor wait for another hook. Nil ones are skipped.
-// They may be called again for what they know, after a list.
+// After a list they may be called again for an object that has not changed.
 type Hooks struct {
-	// SandboxChanged: what was known of how to reach the sandbox is over: its end
+	// SandboxChanged: routes to the sandbox are not valid any more: its end
 	// was seen, its binding changed, its object or its running pod went, its
 	// privacy changed, or it was paused or may have been. The route cache's Invalidate.
 	SandboxChanged func(id string)
@@ -25,15 +25,15 @@ type Hooks struct {
 	// of pods that were told before mean nothing any more. The next PodsSeen is of a
 	// list that begins after this hook has returned.
 	PodsRewound func()
-	// ClaimSettled: the sandbox, or a pod that names it, changed in a way that
-	// may settle the requests that wait for it. Often it does not: look again.
+	// ClaimSettled: the sandbox, or a pod that names it, changed in a way that may let
+	// the requests that wait for it go on. Often it does not: they look again.
 	ClaimSettled func(id string)
-	// ClaimOver: the sandbox ended, went, or is bound to another claim.
-	ClaimOver func(id, claimID string)
+	// ClaimEnded: the sandbox ended, went, or is bound to another claim.
+	ClaimEnded func(id, claimID string)
 	// ReleaseBegun: an idle release of the claim is under way, with this token.
 	ReleaseBegun func(id, claimID, token string)
 	// ReleaseOff: the release with this token was seen before and is called off.
-	// A release that is carried out ends in ClaimOver.
+	// A release that is carried out ends in ClaimEnded.
 	ReleaseOff func(id, claimID, token string)
 	// PoolChanged: the pool is new, changed, or gone.
 	PoolChanged func(namespace, name string, exists bool)
@@ -61,8 +61,8 @@ func (h *Hooks) complete() {
 	if h.ClaimSettled == nil {
 		h.ClaimSettled = func(string) {}
 	}
-	if h.ClaimOver == nil {
-		h.ClaimOver = func(string, string) {}
+	if h.ClaimEnded == nil {
+		h.ClaimEnded = func(string, string) {}
 	}
 	if h.ReleaseBegun == nil {
 		h.ReleaseBegun = func(string, string, string) {}
@@ -94,7 +94,7 @@ func (h *Hooks) podChanged(old, new *pod, typed *corev1.Pod) {
 		h.ClaimSettled(old.sandbox)
 	}
 	if new != nil && new.sandbox != "" && (old == nil || !sameTarget(old, new) ||
-		old.phase != new.phase || old.deleting != new.deleting || old.over != new.over) {
+		old.phase != new.phase || old.deleting != new.deleting || old.finished != new.finished) {
 		h.ClaimSettled(new.sandbox)
 	}
 }
@@ -122,16 +122,16 @@ func (h *Hooks) sandboxChanged(id string, old, new *sandbox) {
 	}
 	h.releaseChanged(id, old, new)
 	if rebound && !old.ended {
-		h.ClaimOver(id, old.claim)
+		h.ClaimEnded(id, old.claim)
 	}
 	if end && new.claim != "" {
-		h.ClaimOver(id, new.claim)
+		h.ClaimEnded(id, new.claim)
 	}
 	h.ClaimSettled(id)
 }
 
-// releaseChanged calls the hooks for what an idle release has come to. A new one
-// is told before the old one goes, so that the claim stays held.
+// releaseChanged calls the hooks for a change of the sandbox's idle release. The hook of
+// a new one comes before that of the old one, so that the claim stays held.
 func (h *Hooks) releaseChanged(id string, old, new *sandbox) {
 	was, is := "", ""
 	if old != nil {

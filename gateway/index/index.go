@@ -22,14 +22,14 @@ import (
 // anew. Relist makes all start over, for a gateway that rejoins. A list of pods that is
 // older than what was seen is of an API server that has gone back: it is applied, the
 // hook PodsRewound drops what was concluded before, and the next list counts. mu guards
-// the records; records are immutable. When the API server is away the index goes
-// stale and says nothing of it; what keeps that safe is the gateway's lease.
+// the records; records are immutable. While the API server is away the index becomes
+// stale without notice; the gateway's lease keeps that safe.
 
 // Options configure an Index.
 type Options struct {
 	// Client lists and watches; it must not be a cached one. Required.
 	Client client.WithWatch
-	// Hooks are told of changes.
+	// Hooks are called for changes.
 	Hooks Hooks
 	// Log is for what goes wrong with the watches. Nil means slog.Default().
 	Log *slog.Logger
@@ -42,7 +42,7 @@ type Index struct {
 	metrics *metrics
 	log     *slog.Logger
 	podRV   atomic.Uint64
-	rewound bool                      // the last list of pods is to be made anew; of its source's goroutine
+	rewound bool                      // the last list of pods is to be made anew; only its source's goroutine uses it
 	names   atomic.Pointer[poolNames] // never nil
 
 	// mu guards the maps; the records in them are immutable. Each map is changed
@@ -53,7 +53,7 @@ type Index struct {
 	pools     map[poolKey]PoolInfo
 	envs      map[poolKey]EnvInfo
 	templates map[string]*v1alpha1.SandboxTemplateSpec // by name; not changed once here
-	paused    map[poolKey]int                          // how many of sandboxes are; without zeros
+	paused    map[poolKey]int                          // how many of the pool's sandboxes are paused; no entry for none
 }
 
 // New returns an Index that knows nothing until it is started.
@@ -145,7 +145,7 @@ func (x *Index) waitFor(ctx context.Context, runs []uint64) error {
 // all pod events are applied, 0 before the first list.
 func (x *Index) PodRV() uint64 { return x.podRV.Load() }
 
-// Resolve says what the watches know of a sandbox.
+// Resolve returns what the watches show of a sandbox.
 func (x *Index) Resolve(id string) Answer {
 	x.mu.RLock()
 	s := x.sandboxes[id]

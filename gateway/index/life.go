@@ -13,7 +13,7 @@ type Life struct {
 	UID   types.UID
 	// ClaimID is its binding's, empty without one.
 	ClaimID string
-	// Ended: it is over, or is being deleted.
+	// Ended: it has ended, or is being deleted.
 	Ended bool
 	// Paused: it is paused.
 	Paused bool
@@ -21,8 +21,7 @@ type Life struct {
 	EndAt time.Time
 }
 
-// Life says of a sandbox what lists show of its life. Unlike Resolve it allocates
-// nothing: a page of a list asks it for every sandbox of a namespace.
+// Life returns what lists of the REST API show of a sandbox's life. It allocates nothing: a page of a list asks it for every sandbox of a namespace.
 func (x *Index) Life(id string) Life {
 	x.mu.RLock()
 	s := x.sandboxes[id]

@@ -56,8 +56,8 @@ func NewLive(o LiveOptions) *Live {
 	return l
 }
 
-// Resolve reads the sandbox, then the pod of its binding, and says what they
-// amount to; Unknown if there is no such sandbox. ErrLimited means that nothing
+// Resolve reads the sandbox, then the pod of its binding, and returns the answer of
+// both; Unknown if there is no such sandbox. ErrLimited means that nothing
 // was read; other errors are the API server's, or the deadline's.
 func (l *Live) Resolve(ctx context.Context, id string) (Answer, error) {
 	return l.ResolveFor(ctx, "", id)

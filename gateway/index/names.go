@@ -9,9 +9,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// poolNames is what pools say of the sandboxes that are made by name: which requests may reach
-// them, and which IDs are whose. It is made anew when a pool says something else,
-// and immutable, so that every request can look at it without a lock.
+// poolNames has the rules of pools for sandboxes that are made by name: which requests
+// may reach them, and which pool has reserved which IDs. It is immutable, and replaced
+// when a pool's rules change, so that every request can read it without a lock.
 type poolNames struct {
 	reach    map[poolKey]v1alpha1.FirstRequestReach
 	prefixes []idPrefix // longest first; of equal length by text, then oldest first

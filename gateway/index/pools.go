@@ -38,8 +38,8 @@ type PoolInfo struct {
 	Spec *v1alpha1.SandboxPoolSpec
 }
 
-// Access says what a first request must show; empty means that nobody may claim
-// by just sending a request, as from a pool that is being deleted.
+// Access says what a first request must show; empty means that no request may claim
+// by itself, as from a pool that is being deleted.
 func (p PoolInfo) Access() v1alpha1.FirstRequestAccess {
 	if p.Spec == nil || p.Spec.FirstRequest == nil || p.Deleting {
 		return ""

@@ -24,7 +24,7 @@ type pod struct {
 	rv              uint64
 	phase           phase
 	ready, deleting bool
-	over            bool                  // by Kubernetes' account, whatever the phase says
+	finished        bool                  // its containers have ended, by Kubernetes' status, whatever our phase says
 	sandboxd        bool                  // it runs sandboxd
 	initKey         unique.Handle[string] // what its sandboxd's initialisation is signed with
 }
@@ -50,7 +50,7 @@ func newPod(p *corev1.Pod) (*pod, error) {
 		name: p.Name, uid: string(p.UID),
 		claim: p.Annotations[v1alpha1.AnnotationClaim], sandbox: p.Labels[v1alpha1.LabelSandboxID],
 		namespace: unique.Make(p.Namespace), pool: unique.Make(p.Labels[v1alpha1.LabelPool]),
-		rv: rv, deleting: p.DeletionTimestamp != nil, over: v1alpha1.Over(p), sandboxd: v1alpha1.RunsSandboxd(&p.Spec),
+		rv: rv, deleting: p.DeletionTimestamp != nil, finished: v1alpha1.Over(p), sandboxd: v1alpha1.RunsSandboxd(&p.Spec),
 		initKey: unique.Make(p.Labels[v1alpha1.LabelInitKey]),
 	}
 	if addr, err := netip.ParseAddr(v1alpha1.FencedAddress(p)); err == nil {
@@ -85,12 +85,12 @@ func (p *pod) backs(id string, s *sandbox) bool {
 
 // routable reports whether the pod may answer for the sandbox it names.
 func (p *pod) routable() bool {
-	return p.claim != "" && p.sandbox != "" && p.phase == runningPhase && !p.deleting && !p.over && p.addr.IsValid()
+	return p.claim != "" && p.sandbox != "" && p.phase == runningPhase && !p.deleting && !p.finished && p.addr.IsValid()
 }
 
 // available reports whether the pod may be claimed.
 func (p *pod) available() bool {
-	return p.phase == idlePhase && p.claim == "" && p.ready && !p.deleting && !p.over && p.addr.IsValid()
+	return p.phase == idlePhase && p.claim == "" && p.ready && !p.deleting && !p.finished && p.addr.IsValid()
 }
 
 // sandbox is what is kept of a Sandbox. Immutable. Its ID is its key.

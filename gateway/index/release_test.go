@@ -44,7 +44,7 @@ func TestReleaseHooks(t *testing.T) {
 				SandboxChanged: func(string) { told = append(told, "changed") },
 				ReleaseBegun:   func(_, claim, token string) { told = append(told, "begun "+claim+" "+token) },
 				ReleaseOff:     func(_, claim, token string) { told = append(told, "off "+claim+" "+token) },
-				ClaimOver:      func(_, claim string) { told = append(told, "over "+claim) },
+				ClaimEnded:     func(_, claim string) { told = append(told, "over "+claim) },
 			}
 			h.complete()
 			h.sandboxChanged("a", tc.old, tc.new)

@@ -14,7 +14,7 @@ const pausedRest = 100 * time.Millisecond
 // for concurrent use.
 //
 // A request is answered by a read that began after it came, never by the one under way:
-// what its client was told before, by whichever gateway, the read shows. So of each
+// so the read shows all that any gateway has told the client before. Of each
 // sandbox one read is under way for a caller, and all requests that came since share the next:
 //
 //	none ─request─▶ reading ─answered, none came since─▶ none

@@ -76,7 +76,7 @@ func TestSharedReads(t *testing.T) {
 	})
 }
 
-// However often somebody asks for a paused sandbox, it is read at most ten times a second;
+// However many requests ask for a paused sandbox, it is read at most ten times a second;
 // what is not paused, or could not be read, is read at once.
 func TestReadsOfAPausedSandbox(t *testing.T) {
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestReadsOfAPausedSandbox(t *testing.T) {
 	}
 }
 
-// One that leaves takes the read from nobody else.
+// A request that leaves does not end the read for the others.
 func TestSharedReadIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowReads{state: Running}

@@ -12,7 +12,7 @@ import (
 const maxShares = 10_000
 
 // shares are the live reads that each API key may make, and those of all requests
-// without a key. Nobody's use takes from another's share. Safe for concurrent use.
+// without a key. The use of one share takes nothing from another. Safe for concurrent use.
 type shares struct {
 	perKey  int
 	keyless *rate.Limiter

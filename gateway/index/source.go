@@ -26,7 +26,7 @@ import (
 // hooks as deleted ones. A resolve that reads a record before it changed and
 // caches its route after loses against the hook, by the cache's tokens.
 
-// source runs the Reflector of one kind, and starts it over on demand.
+// source runs the Reflector of one kind, and starts a new one on demand.
 type source struct {
 	store    *store
 	lw       *cache.ListWatch
@@ -59,8 +59,7 @@ func newSource(c client.WithWatch, expected client.Object, newList func() client
 	return src
 }
 
-// consistent makes a read that would take anything, however old, one that is as
-// fresh as a quorum's. A Reflector's first list without streaming asks for "0";
+// consistent makes a list or watch that would accept data of any age a consistent one. A Reflector's first list without streaming asks for "0";
 // a streaming one asks for "", which is consistent.
 func consistent(o *metav1.ListOptions) {
 	if o.ResourceVersion == "0" {

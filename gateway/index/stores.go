@@ -133,7 +133,7 @@ func (x *Index) templateStore() *store {
 }
 
 // replace puts a record in place of the one before, which it returns; nil
-// removes. The caller is the only one who changes m.
+// removes. Only the caller changes m.
 func replace[R any](x *Index, m map[string]*R, key string, record *R) *R {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -88,7 +88,7 @@ func FuzzParseActive(f *testing.F) {
 	})
 }
 
-// manyClusters is an answer with so many addresses, on as many lines as Envoy's.
+// manyClusters is an answer with that many addresses, on as many lines as Envoy's.
 func manyClusters(addresses, open int) []byte {
 	var b bytes.Buffer
 	addr := netip.MustParseAddr("198.18.0.0")

@@ -11,7 +11,7 @@ import (
 // Hold, then a look at what is in use (Refresh, InUse), and only then the answer
 // to the controller. A handler touches the stamp, then looks at Held. So a
 // request is either seen by the look, or waits. A hold has the token of its
-// release and goes with it (Lift), or with the claim (Over).
+// release and goes with it (Lift), or with the claim (ClaimEnded).
 //
 // A request that waits for a live read has no claim to stamp yet, and is not
 // authorised. It is noted by its ID (Resolving) until it is answered: the look sees
@@ -19,7 +19,7 @@ import (
 
 // hold is the idle releases of one claim that are under way, as far as this
 // gateway knows: usually none or one. A claim is held while there is any, so
-// that a late word about one release does not undo another's hold.
+// that a late event of one release does not undo another's hold.
 type hold struct {
 	tokens []string
 	since  time.Time // when the last one came
@@ -32,12 +32,12 @@ type Held struct {
 	Tokens []string
 	// Since is how long ago the last of them came.
 	Since time.Duration
-	// Lifted is closed when the claim is not held any more, or is over.
+	// Lifted is closed when the claim is not held any more, or has ended.
 	Lifted <-chan struct{}
 }
 
 // Hold makes the claim's requests wait for the end of the release with this
-// token. A claim that is over needs none.
+// token. A claim that has ended needs none.
 func (r *Registry) Hold(id, claim, token string) {
 	stamp := r.Stamp(id, claim)
 	r.mu.Lock()
@@ -72,7 +72,7 @@ func (r *Registry) Lift(id, claim string, tokens ...string) {
 	}
 }
 
-// HeldNow returns the claim's hold; false if it is not held, or is over.
+// HeldNow returns the claim's hold; false if it is not held, or has ended.
 func (r *Registry) HeldNow(id, claim string) (Held, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

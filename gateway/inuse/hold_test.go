@@ -44,14 +44,14 @@ func TestHoldLastsAsLongAsAnyToken(t *testing.T) {
 	}
 }
 
-// Who waits for a claim that ends is woken, but no later request gets through:
+// A request that waits for a claim that ends goes on, but no later one gets through:
 // the stamp stays held.
 func TestOverEndsAHold(t *testing.T) {
 	r := NewRegistry(nil)
 	stamp := r.Stamp("a", "c")
 	r.Hold("a", "c", "t")
 	h, _ := r.HeldNow("a", "c")
-	r.Over("a", "c")
+	r.ClaimEnded("a", "c")
 	if _, held := r.HeldNow("a", "c"); held || !lifted(t, h) || !stamp.Held() {
 		t.Errorf("held %v, woken %v, stamp held %v", held, lifted(t, h), stamp.Held())
 	}

@@ -36,7 +36,7 @@ type PollerOptions struct {
 	// MaxOpen is how many requests a sandbox may have open: one that has as many at a
 	// look is full until a look shows fewer, or Envoy cannot be read. 0 is no limit.
 	MaxOpen uint64
-	// Filled is told of each sandbox that is full, after its stamp says so. May be
+	// Filled is called for each sandbox that is full, after its stamp says so. May be
 	// nil.
 	Filled func(id string)
 	// Tick is the time between polls: at most a quarter of the shortest idle
@@ -93,7 +93,7 @@ func (p *EnvoyPoller) Start(ctx context.Context) error {
 	tick := p.o.Clock.NewTicker(p.o.Tick)
 	defer tick.Stop()
 	for {
-		_ = p.Refresh(ctx) // it says so itself
+		_ = p.Refresh(ctx) // it logs its error itself
 		select {
 		case <-ctx.Done():
 			return nil
@@ -173,7 +173,7 @@ func (p *EnvoyPoller) stamp(active map[netip.Addr]uint64) {
 	p.before = open
 }
 
-// fill says which sandboxes are full now, and that the others are no longer.
+// fill marks the sandboxes that are full now, and unmarks the others.
 func (p *EnvoyPoller) fill(full []*routecache.Stamp) {
 	for _, s := range p.full {
 		s.Fill(false) // a request may slip through before it is set again

@@ -11,14 +11,14 @@ import (
 // The states of an entry:
 //
 // An entry (sandbox ID, claim ID) comes with Stamp, is untouched until its first
-// touch, and goes with Over, for good: a Stamp for a claim that is over already
-// is a loose one that is never reported. What may come long after the claim's end asks
-// for an entry that is there already (Existing). The Registry's mutex guards the entries and
+// touch, and goes with ClaimEnded, for good: a Stamp for a claim that has ended is
+// detached and never reported. Callers that may come long after the claim's end ask for
+// an entry that is there already (Existing). The Registry's mutex guards the entries and
 // what is parked; stamps are touched without it.
 
-// maxOver is how many claims that are over are remembered, so that a resolve
-// that comes late does not bring back an entry that nothing would take out.
-const maxOver = 4096
+// maxEnded is how many ended claims are remembered, so that a resolve that comes late
+// does not bring back an entry that nothing would remove.
+const maxEnded = 4096
 
 // Registry holds the stamps of this gateway. Safe for concurrent use.
 type Registry struct {
@@ -37,10 +37,10 @@ type Registry struct {
 	// resolving are the requests that wait for a live read, by ID: they may be for
 	// a sandbox, and are not authorised.
 	resolving map[string]int
-	// over holds the claims that are over; overOrder is a ring of them.
-	over      map[claimKey]struct{}
-	overOrder []claimKey
-	overNext  int
+	// ended holds the claims that have ended; endedOrder is a ring of them.
+	ended      map[claimKey]struct{}
+	endedOrder []claimKey
+	endedNext  int
 	// cursor is that of the last report. It only grows.
 	cursor uint64
 	// known is until when Envoy's counts are fresh; zero = they are not.
@@ -63,7 +63,7 @@ type entry struct {
 }
 
 // Monotonic returns a clock that begins at the present time and then follows the
-// machine's monotonic one: steps of the wall clock do not change ages. Whoever
+// machine's monotonic one: steps of the wall clock do not change ages. Code that
 // touches a registry's stamps must use the registry's clock.
 func Monotonic() func() time.Time {
 	start := time.Now()
@@ -78,15 +78,16 @@ func NewRegistry(now func() time.Time) *Registry {
 	}
 	return &Registry{
 		now: now, instance: rand.Text(),
-		entries: map[string]*entry{}, parked: map[string]int{}, resolving: map[string]int{}, over: map[claimKey]struct{}{},
+		entries: map[string]*entry{}, parked: map[string]int{}, resolving: map[string]int{}, ended: map[claimKey]struct{}{},
 	}
 }
 
-// Before has f called whenever stamps are about to be read, so that it can touch those
-// whose use is noted elsewhere first. Call it before the registry is used.
+// Before sets the function that is called whenever stamps are about to be read: it touches
+// those whose use is noted elsewhere (in Envoy's table). Set it before the registry is
+// used.
 func (r *Registry) Before(f func()) { r.before = f }
 
-// catchUp has what is noted elsewhere noted here.
+// catchUp brings in the use that is noted elsewhere.
 func (r *Registry) catchUp() {
 	if r.before != nil {
 		r.before()
@@ -104,7 +105,7 @@ func (r *Registry) Stamp(id, claim string) *routecache.Stamp {
 		return &e.stamp
 	}
 	e := &entry{id: id, claim: claim}
-	if _, over := r.over[claimKey{id, claim}]; !over {
+	if _, ended := r.ended[claimKey{id, claim}]; !ended {
 		e.next, e.place = r.entries[id], len(r.all)
 		r.entries[id] = e
 		r.all = append(r.all, e)
@@ -112,8 +113,8 @@ func (r *Registry) Stamp(id, claim string) *routecache.Stamp {
 	return &e.stamp
 }
 
-// Existing returns the stamp of a claim that has an entry; nil if it has none, which
-// is so once it is over.
+// Existing returns the stamp of a claim that has an entry; nil if it has none, as after
+// its end.
 func (r *Registry) Existing(id, claim string) *routecache.Stamp {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,23 +162,23 @@ func (r *Registry) Resolving(id string) (resolved func()) {
 	})
 }
 
-// Over forgets a claim that is over.
-func (r *Registry) Over(id, claim string) {
+// ClaimEnded forgets a claim that has ended.
+func (r *Registry) ClaimEnded(id, claim string) {
 	key := claimKey{id, claim}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remove(key)
-	if _, ok := r.over[key]; ok {
+	if _, ok := r.ended[key]; ok {
 		return
 	}
-	r.over[key] = struct{}{}
-	if len(r.overOrder) < maxOver {
-		r.overOrder = append(r.overOrder, key)
+	r.ended[key] = struct{}{}
+	if len(r.endedOrder) < maxEnded {
+		r.endedOrder = append(r.endedOrder, key)
 		return
 	}
-	delete(r.over, r.overOrder[r.overNext])
-	r.overOrder[r.overNext] = key
-	r.overNext = (r.overNext + 1) % maxOver
+	delete(r.ended, r.endedOrder[r.endedNext])
+	r.endedOrder[r.endedNext] = key
+	r.endedNext = (r.endedNext + 1) % maxEnded
 }
 
 // remove takes out a claim's entry, if there is one. Under mu.
@@ -198,7 +199,7 @@ func (r *Registry) remove(key claimKey) {
 		delete(r.entries, key.id)
 	}
 	if e.hold != nil {
-		e.lift() // the stamp stays held: no request is to be answered for a claim that is over
+		e.lift() // the stamp stays held: no request is to be answered for a claim that has ended
 	}
 	last := r.all[len(r.all)-1]
 	last.place = e.place

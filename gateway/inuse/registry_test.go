@@ -81,7 +81,7 @@ func TestSince(t *testing.T) {
 	if got := lines(r.Since(1 << 63)); got != "a/1 0s, b/1 1s" {
 		t.Errorf("from another instance's cursor: %q", got)
 	}
-	r.Over("a", "1")
+	r.ClaimEnded("a", "1")
 	a.Touch(r.Now())
 	want("over", "")
 	if NewRegistry(nil).instance == r.instance {
@@ -159,13 +159,13 @@ func TestOver(t *testing.T) {
 	for _, claim := range []string{"1", "2", "3"} {
 		r.Stamp("a", claim).Touch(r.Now())
 	}
-	r.Over("a", "2")
+	r.ClaimEnded("a", "2")
 	if got := lines(r.Since(0)); got != "a/1 0s, a/3 0s" {
 		t.Errorf("the middle one over: %q", got)
 	}
-	r.Over("a", "3")
-	r.Over("a", "3")
-	r.Over("b", "1")
+	r.ClaimEnded("a", "3")
+	r.ClaimEnded("a", "3")
+	r.ClaimEnded("b", "1")
 	if got := lines(r.Since(0)); got != "a/1 0s" {
 		t.Errorf("two over: %q", got)
 	}
@@ -175,15 +175,15 @@ func TestOver(t *testing.T) {
 	if got := lines(r.Since(0)); got != "a/1 0s" {
 		t.Errorf("a claim that is over came back: %q", got)
 	}
-	r.Over("a", "1")
+	r.ClaimEnded("a", "1")
 	if len(r.entries) != 0 {
 		t.Errorf("%d entries left", len(r.entries))
 	}
-	for i := range 3 * maxOver {
-		r.Over("c", fmt.Sprint(i))
+	for i := range 3 * maxEnded {
+		r.ClaimEnded("c", fmt.Sprint(i))
 	}
-	if len(r.over) != maxOver || len(r.overOrder) != maxOver {
-		t.Errorf("%d claims remembered as over, want %d", len(r.over), maxOver)
+	if len(r.ended) != maxEnded || len(r.endedOrder) != maxEnded {
+		t.Errorf("%d claims remembered as over, want %d", len(r.ended), maxEnded)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestConcurrentUse(t *testing.T) {
 				}
 				if i >= kept {
 					id, claim := name(g, i-kept)
-					r.Over(id, claim)
+					r.ClaimEnded(id, claim)
 					r.Stamp(id, claim).Touch(r.Now()) // late
 				}
 			}
@@ -242,8 +242,8 @@ func TestConcurrentUse(t *testing.T) {
 			t.Errorf("entry %s/%s is not where it is looked for", e.id, e.claim)
 		}
 	}
-	if len(r.all) != len(want) || len(r.parked) != 0 || len(r.over) != users*(rounds-kept) {
-		t.Errorf("%d entries, %d IDs parked, %d claims over; want %d, 0, %d", len(r.all), len(r.parked), len(r.over), len(want), users*(rounds-kept))
+	if len(r.all) != len(want) || len(r.parked) != 0 || len(r.ended) != users*(rounds-kept) {
+		t.Errorf("%d entries, %d IDs parked, %d claims over; want %d, 0, %d", len(r.all), len(r.parked), len(r.ended), len(want), users*(rounds-kept))
 	}
 }
 

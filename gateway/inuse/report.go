@@ -65,7 +65,7 @@ func (r *Registry) Since(cursor uint64) Report {
 	return report
 }
 
-// setKnown says that Envoy's counts are known for so long; 0 = they are not.
+// setKnown notes that Envoy's counts are known for d from now; 0: they are not.
 func (r *Registry) setKnown(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

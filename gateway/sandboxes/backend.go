@@ -23,9 +23,9 @@ import (
 // Backend is what the REST API does to sandboxes: e2b.Sandboxes over the parts
 // of this gateway. It is safe for concurrent use.
 //
-// What it says of a sandbox it reads from the API server: one read for one
-// sandbox, out of the gateway's live reads; for a list the consistent list of the
-// namespace, which later pages of it use too (see List). The index would have to keep everybody's metadata for that, and would
+// It reads what it says of a sandbox from the API server: one of the gateway's live
+// reads for one sandbox; for a list the consistent list of the namespace, which later
+// pages use too (see List). The index would have to keep all metadata for that, and would
 // not show a sandbox that another gateway made a moment ago.
 type Backend struct {
 	api    client.Client
@@ -48,7 +48,7 @@ type Backend struct {
 	kept  keptLists
 	undos undos
 
-	logLimit rate.Sometimes // for what a client can cause in numbers
+	logLimit rate.Sometimes // for lines that a client can cause in numbers
 }
 
 var sandboxID = regexp.MustCompile(v1alpha1.IDPattern)
@@ -76,8 +76,8 @@ func (x *Backend) Get(ctx context.Context, namespace, id string) (e2b.Sandbox, e
 	return x.describe(s), nil
 }
 
-// get reads a sandbox that the namespace owns and that is not over, out of the live
-// reads of the caller's key.
+// get reads a sandbox of the namespace that has not ended, as one of the live reads of
+// the caller's key.
 func (x *Backend) get(ctx context.Context, namespace, id string) (*v1alpha1.Sandbox, error) {
 	return x.getBy(ctx, namespace, id, func(ctx context.Context, id string) (*v1alpha1.Sandbox, error) {
 		return x.live.Sandbox(ctx, readerOf(ctx, namespace), id)
@@ -101,13 +101,13 @@ func (x *Backend) getBy(ctx context.Context, namespace, id string, read func(con
 	if err != nil {
 		return nil, readError(err)
 	}
-	if s == nil || s.Spec.Namespace != namespace || over(s) {
+	if s == nil || s.Spec.Namespace != namespace || hasEnded(s) {
 		return nil, e2b.ErrNotFound
 	}
 	return s, nil
 }
 
-// readError says in e2b's words why a sandbox could not be read.
+// readError turns the error of a live read into package e2b's.
 func readError(err error) error {
 	if errors.Is(err, index.ErrLimited) {
 		return fmt.Errorf("%w: %w", e2b.ErrBusy, err)
@@ -115,8 +115,8 @@ func readError(err error) error {
 	return err
 }
 
-// over reports whether a sandbox has ended, or is due to.
-func over(s *v1alpha1.Sandbox) bool {
+// hasEnded reports whether a sandbox has ended, or is due to.
+func hasEnded(s *v1alpha1.Sandbox) bool {
 	at := s.Spec.Timeouts.EndAt
 	due := at != nil && !s.Spec.Paused && s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause && !time.Now().Before(at.Time)
 	return s.Spec.End != nil || s.DeletionTimestamp != nil || due

@@ -23,10 +23,9 @@ import (
 var errEndedMeanwhile = errors.New("the sandbox ended while it was made")
 
 // Create implements e2b.Sandboxes. The sandbox is made bound, in one write, and
-// its pod claimed and initialised, all by one activation that is its own. Whatever
-// fails then, what may have been made is ended before the error is returned; if
-// that cannot be done in time the error is ErrOutcomeUnknown, and it is gone on
-// with.
+// its pod claimed and initialised, all by one activation that is its own. If that fails,
+// a sandbox that may have been made is ended before the error is returned; if it cannot
+// be ended in time the error is ErrOutcomeUnknown, and ending it goes on.
 func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, error) {
 	m, err := x.makeOf(n)
 	if err != nil {
@@ -42,7 +41,7 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 		return e2b.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, err)
 	}
 	defer restore.Close()
-	var made *v1alpha1.Sandbox // written by the flight, which is over when Activate returns
+	var made *v1alpha1.Sandbox // written by the activation, which has ended when Activate returns
 	m.Ready = func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 		// In this order: nothing runs in a sandbox whose sandboxd was not initialised.
 		if err := x.restrict(ctx, s, n.Egress); err != nil {
@@ -66,7 +65,7 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 	switch {
 	case err != nil:
 	case ctx.Err() != nil:
-		err = ctx.Err() // nobody hears of it any more
+		err = ctx.Err() // the client has left, and does not learn the ID
 	case made == nil:
 		err = errEndedMeanwhile
 	default:
@@ -113,7 +112,7 @@ func (x *Backend) poolsOf(n e2b.NewSandbox) []index.PoolInfo {
 }
 
 // makeOf checks that the pool, or an env's members, which are all of one template, can
-// back such a sandbox, and says what it is.
+// back such a sandbox, and returns its activation.Make.
 func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 	pools := x.poolsOf(n)
 	if len(pools) == 0 {
@@ -148,8 +147,8 @@ func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 	return m, nil
 }
 
-// createError says in e2b's words why no sandbox was made, as docs/design/no-pod.md
-// lists it. What it does not know stays: a failure of ours.
+// createError turns the error of an activation into package e2b's, as
+// docs/design/no-pod.md lists them. Any other stays as it is: a failure of ours.
 func (x *Backend) createError(err error) error {
 	for _, m := range []struct{ from, to error }{
 		{activation.ErrNoCapacity, e2b.ErrNoCapacity},
@@ -160,7 +159,7 @@ func (x *Backend) createError(err error) error {
 			return fmt.Errorf("%w: %w", m.to, err)
 		}
 	}
-	// The errors' own texts name pods, which are nothing for clients.
+	// The errors' own texts name pods, which clients must not see.
 	switch {
 	case errors.Is(err, activation.ErrPoolNotFound):
 		return fmt.Errorf("%w: %w", e2b.Invalidf("the template's pool is gone"), err)

@@ -1,13 +1,13 @@
 // Package sandboxes is the backend of the REST API in a gateway: Backend does what
 // the API asks of sandboxes, Templates shows pools as the API's templates, NodeSize
-// knows what a sandbox without limits may use. Package e2b speaks with SDKs and
+// knows what a sandbox without limits may use. Package e2b serves the API and
 // calls it; package gateway makes it of the gateway's other parts.
 //
 // # Create
 //
 // A create is one activation of its own (activation.Make): the sandbox
-// is made bound, its pod claimed, sandboxd initialised, then the caller hears of
-// it. These are the ends of a create that does not succeed:
+// is made bound, its pod claimed, sandboxd initialised, then the caller is answered.
+// These are the ends of a create that does not succeed:
 //
 //	no pod by the deadline, pool's      nothing made, or ended: ErrNoCapacity
 //	queue full, gateway stops

@@ -183,8 +183,8 @@ func (x *Backend) write(ctx context.Context, s *v1alpha1.Sandbox, want *networki
 	return nil
 }
 
-// leaveBase has the base policy leave the sandbox's pod to its own policy, which is
-// written. A pod without the claim is that of a sandbox that is over.
+// leaveBase sets the label that takes the sandbox's pod out of the base policy; its own
+// policy is written. A pod without the claim is that of a sandbox that has ended.
 func (x *Backend) leaveBase(ctx context.Context, s *v1alpha1.Sandbox) error {
 	b := s.Spec.Binding
 	if b == nil {
@@ -223,7 +223,7 @@ func (x *Backend) policy(ctx context.Context, s *v1alpha1.Sandbox) (*networkingv
 	return nil, fmt.Errorf("%w: %s", ErrNotOurs, p.Name)
 }
 
-// policyOf says the rules in Kubernetes' words.
+// policyOf makes the NetworkPolicy of the rules.
 func policyOf(s *v1alpha1.Sandbox, e e2b.Egress, closed egress.Closed) *networkingv1.NetworkPolicy {
 	p := &networkingv1.NetworkPolicy{}
 	p.Namespace, p.Name = s.Spec.Namespace, policyName(s.Name)

@@ -51,7 +51,7 @@ func (x *Backend) list(ctx context.Context, namespace string) (*keptList, error)
 			l.version = page.ResourceVersion
 		}
 		for i := range page.Items {
-			if s := &page.Items[i]; !over(s) {
+			if s := &page.Items[i]; !hasEnded(s) {
 				l.sandboxes = append(l.sandboxes, x.describe(s))
 			}
 		}

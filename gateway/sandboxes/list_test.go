@@ -108,7 +108,7 @@ func TestPagesCostOnePass(t *testing.T) {
 	}
 }
 
-// A list is kept for a while, for those who need none newer.
+// A list is kept for a while, for requests that need none newer.
 func TestKeptLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, calls, version := manySandboxes(t, 3)

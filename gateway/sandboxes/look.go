@@ -21,8 +21,8 @@ const (
 	maxLogBytes    = 1 << 20
 )
 
-// Metrics implements e2b.Sandboxes: what sandboxd sees and has kept. A sandbox that
-// does not run has none.
+// Metrics implements e2b.Sandboxes: what sandboxd measures now, and its samples. A
+// sandbox that does not run has none.
 func (x *Backend) Metrics(ctx context.Context, namespace, id string, history bool) ([]e2b.Metric, error) {
 	token := x.cache.Begin(id)
 	a, err := x.locate(ctx, namespace, id)
@@ -51,8 +51,8 @@ func (x *Backend) Metrics(ctx context.Context, namespace, id string, history boo
 	return all, nil
 }
 
-// locate says where a sandbox of the namespace is: from the index, or by a live
-// read where that does not know it as running.
+// locate finds where a sandbox of the namespace runs: from the index, or by a live read
+// if the index does not show it running.
 func (x *Backend) locate(ctx context.Context, namespace, id string) (index.Answer, error) {
 	if !sandboxID.MatchString(id) {
 		return index.Answer{}, e2b.ErrNotFound

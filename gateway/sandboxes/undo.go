@@ -64,9 +64,9 @@ func (x *Backend) undo(n e2b.NewSandbox) bool {
 	}
 }
 
-// bury sees to it that there is no sandbox of this ID but an ended one, now and
-// later: a create whose answer was lost may still be on its way, so where there is
-// none an ended one is put in its place.
+// bury makes sure that there is no sandbox of this ID but an ended one, now and later: a
+// create whose answer was lost may still be on its way, so where there is none an ended
+// one is put in its place.
 func (x *Backend) bury(ctx context.Context, n e2b.NewSandbox) error {
 	for pauses := backoff.Doubling(undoMin, undoMax); ; {
 		err := x.buryOnce(ctx, n)

@@ -43,8 +43,8 @@ func (x *Backend) End(ctx context.Context, namespace, id string) error {
 // differ, and times are rounded.
 const endSlack = time.Minute
 
-// possibleEnd reports whether a sandbox that was made then may end at that time. The
-// REST API asks for no other; this holds whatever it has computed.
+// possibleEnd reports whether a sandbox made at `made` may end at `at`. The REST API
+// computes no other end; this check holds also if it errs.
 func possibleEnd(made, at time.Time) bool {
 	return !at.Before(made.Add(-endSlack)) && !at.After(made.Add(maxLifetime+endSlack))
 }
