@@ -165,7 +165,7 @@ func (c *Client) beginList() (number uint64) {
 
 // prune closes connections to addresses that no gateway of the list has. Several
 // lists run at a time and may end in another order, so a list says nothing of a
-// connection that a later one, or a call in flight, has taken since it began.
+// connection that a later one, or a call under way, has taken since it began.
 func (c *Client) prune(gateways []Gateway, list uint64) {
 	used := make(map[string]bool, len(gateways))
 	for _, g := range gateways {

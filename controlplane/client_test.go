@@ -29,7 +29,7 @@ func TestFenceAsksEveryGateway(t *testing.T) {
 	})
 }
 
-func TestFenceIsBatchedWhileARoundIsInFlight(t *testing.T) {
+func TestFenceIsBatchedWhileARoundIsUnderWay(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		g := s.run("g1", "a")
 		var lists atomic.Int32
@@ -45,7 +45,7 @@ func TestFenceIsBatchedWhileARoundIsInFlight(t *testing.T) {
 		for i := range n {
 			go func() { errs <- s.client.Fence(t.Context(), netip.AddrFrom4([4]byte{198, 18, 1, byte(i)}), 5) }()
 			if i == 0 {
-				after(time.Millisecond) // its round is in flight, and has nobody else's
+				after(time.Millisecond) // its round is under way, with this fence alone
 			}
 		}
 		after(time.Millisecond)

@@ -36,12 +36,12 @@ type Demand struct {
 	// Created is when the pool was last asked for a sandbox; zero if no gateway knows.
 	Created time.Time
 	// Known: every gateway that holds a lease has answered the last poll, and that was
-	// at most five seconds ago. Else Waiting is what is heard of at least, and nothing
-	// may shrink by it.
+	// at most five seconds ago. Else at least Waiting wait, and nothing may shrink
+	// by it.
 	Known bool
 }
 
-// Demands is what all gateways have told about what waits. It is a manager.Runnable
+// Demands holds the gateways' answers about what waits. It is a manager.Runnable
 // of the leader: Start polls each DemandInterval, and soon when asked to. All methods
 // are safe for concurrent use.
 //
@@ -57,7 +57,7 @@ type Demand struct {
 //
 // Demand is known while all listed gateways have answered. A list that fails makes it
 // unknown, since a gateway that is not on the last list may serve by now; so it is
-// until the first poll of a new leader is over.
+// until a new leader's first poll has ended.
 type Demands struct {
 	client  *Client
 	changed func(types.NamespacedName)
@@ -90,8 +90,8 @@ func (g *gatewayDemand) counts(now time.Time) bool {
 	return !g.asked.IsZero() && now.Sub(g.asked) <= demandFresh
 }
 
-// NewDemands returns what polls by the client. changed is told of each pool where
-// other sandboxes wait than before; it must not block, and may be nil.
+// NewDemands returns a Demands that polls by the client. changed is called for each pool
+// where other sandboxes wait than before; it must not block, and may be nil.
 func NewDemands(c *Client, changed func(types.NamespacedName)) *Demands {
 	if changed == nil {
 		changed = func(types.NamespacedName) {}
@@ -305,7 +305,7 @@ func (d *Demands) Of(pool types.NamespacedName) Demand {
 	return out
 }
 
-// Waiting is Of for a caller that only wants to know what waits.
+// Waiting returns the part of Of about what waits.
 func (d *Demands) Waiting(pool types.NamespacedName) (ids map[uint64]time.Time, known bool) {
 	of := d.Of(pool)
 	return of.Waiting, of.Known

@@ -159,7 +159,7 @@ func TestDemandOfANewLeader(t *testing.T) {
 	})
 }
 
-// A list that fails says nothing of who serves.
+// A list of leases that fails does not say which gateways serve.
 func TestDemandWithoutAList(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		a := s.run("g1", "a")
@@ -179,7 +179,7 @@ func TestDemandWithoutAList(t *testing.T) {
 	})
 }
 
-// A gateway whose lease is over can claim for nobody, also if its pod is there for
+// A gateway whose lease is over can claim no pod, also if its own pod is there for
 // hours: pools may shrink.
 func TestDemandOfAnExpiredGateway(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {

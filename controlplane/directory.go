@@ -89,7 +89,7 @@ type Gateway struct {
 //
 // What an expired gateway may be:
 //
-//	alive, without the API server    it answers: its Envoy's streams count as ever
+//	alive, without the API server    it answers: its Envoy's streams count as before
 //	alive, reached by none           unanswered: nothing is released for idleness
 //	dead or not to be started,       unanswered, until its process is back or its pod
 //	beside an Envoy that lives       is deleted

@@ -130,7 +130,7 @@ func TestExpiredGatewayIsWaitedForAsLongAsItsPod(t *testing.T) {
 	}
 }
 
-// One that is back owes fences again; one whose lease somebody has deleted does not.
+// An expired gateway that is back owes fences again; one whose lease was deleted does not.
 func TestExpiredGatewayComesBack(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		g := s.expire("g1", "a")

@@ -79,8 +79,8 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 	}
 	h, err := ParseHolder(holderOf(l))
 	if err != nil {
-		// Nobody of ours wrote that. It counts as no renewal, and as a holder that
-		// cannot answer until the gateway writes its own again.
+		// No process of ours writes such a holder. It counts as no renewal, and as one
+		// that cannot answer until the gateway writes its own again.
 		h = Holder{Mark: MarkRevoked, Instance: holderOf(l)}
 		if known {
 			h = e.Holder.with(MarkRevoked)

@@ -54,8 +54,8 @@ func TestALeaseIsNotOverBeforeItIsSealed(t *testing.T) {
 	})
 }
 
-// Somebody takes the label off a lease: no list shows it any more, and its gateway goes
-// on renewing. Both sides notice, and the gateway is asked for fences all the time.
+// A lease loses its label: no list shows it any more, and its gateway goes on renewing.
+// Both sides notice, and the gateway is asked for fences all the time.
 func TestALeaseWithoutItsLabelIsTakenUpAgain(t *testing.T) {
 	for name, revocations := range map[string]int{"the controller overwrites it": 1, "the gateway looks at its lease": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@
 // It is not the data plane: no request of a client passes here, no route is
 // ever pushed. It decides nothing about sandboxes; reconcilers call it.
 //
-// The states, and what happens when a step fails, stand with the types: of a gateway
-// in its own eyes with Membership, in a controller's with Directory, how a fence is
-// settled with Client.Fence, which peers are heard with MutualTLS.
+// The states, and what happens when a step fails, stand with the types: a gateway's own
+// view of its lease with Membership, a controller's with Directory, how a fence is settled
+// with Client.Fence, which peers may call with MutualTLS.
 package controlplane

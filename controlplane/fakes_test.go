@@ -94,8 +94,7 @@ func (f *fakeAPI) put(verb string, l *coordinationv1.Lease) *coordinationv1.Leas
 	return l.DeepCopy()
 }
 
-// stripped reports whether somebody took the label off a lease, so that no selector
-// finds it.
+// stripped reports whether a lease has lost its label, so that no selector finds it.
 func stripped(l *coordinationv1.Lease) bool {
 	return l.Labels != nil && l.Labels[v1alpha1.LabelGateway] == ""
 }

@@ -10,22 +10,22 @@ import (
 // use, so that nothing is lost with it and no idle time counts anew. It is safe for
 // concurrent use. Its states:
 //
-//	serving   answers say nothing of an end
-//	telling   HandOver was called: answers are final
-//	told      a controller has asked with the cursor of a final answer, so it has it
+//	serving       answers say nothing of an end
+//	telling       HandOver was called: answers are final
+//	acknowledged  a controller has asked with the cursor of a final answer, so it has it
 //
 // A final answer that is lost, or one that no controller asks for, leaves it telling:
 // the gateway gives up, and its stop raises the floor of idle time. So does a new
 // controller, which has not heard the answer: its floor is its first poll.
 type handOver struct {
-	mu      *sync.Mutex
-	telling bool            // guarded by mu
-	given   map[cursor]bool // of final answers; guarded by mu
-	told    chan struct{}   // closed by received, under mu
+	mu           *sync.Mutex
+	telling      bool            // guarded by mu
+	given        map[cursor]bool // of final answers; guarded by mu
+	acknowledged chan struct{}   // closed by received, under mu
 }
 
 func newHandOver() handOver {
-	return handOver{mu: &sync.Mutex{}, given: map[cursor]bool{}, told: make(chan struct{})}
+	return handOver{mu: &sync.Mutex{}, given: map[cursor]bool{}, acknowledged: make(chan struct{})}
 }
 
 func (h *handOver) begun() bool {
@@ -49,9 +49,9 @@ func (h *handOver) received(source string, value uint64) {
 		return
 	}
 	select {
-	case <-h.told:
+	case <-h.acknowledged:
 	default:
-		close(h.told)
+		close(h.acknowledged)
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *Server) HandOver(ctx context.Context) error {
 	s.last.telling = true
 	s.last.mu.Unlock()
 	select {
-	case <-s.last.told:
+	case <-s.last.acknowledged:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("telling a controller the last uses: %w", ctx.Err())

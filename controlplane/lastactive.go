@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
 )
 
-// activity is what the gateways have told about use.
+// activity holds the gateways' answers about use.
 type activity struct {
 	polling sync.Mutex // held during a poll: cursors only move forward
 
@@ -103,7 +103,7 @@ func (c *Client) Floor() time.Time {
 }
 
 // Retain forgets the claims that keep refuses. Call it now and then with the
-// claims that are not over; nothing else bounds what is remembered. The claim
+// claims that have not ended; nothing else bounds what is remembered. The claim
 // is empty for an ID that was parked before any claim of it was known.
 func (c *Client) Retain(keep func(id, claim string) bool) {
 	a := &c.activity
@@ -116,7 +116,7 @@ func (c *Client) Retain(keep func(id, claim string) bool) {
 	}
 }
 
-// pollOne asks a gateway, which is the place-th of so many by name.
+// pollOne asks one gateway, and tells it that it is number `place` of `of` by name.
 func (c *Client) pollOne(ctx context.Context, g Gateway, place, of int) error {
 	stub, err := c.gateway(g)
 	if err != nil {

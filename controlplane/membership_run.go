@@ -57,8 +57,8 @@ func (m *Membership) Start(ctx context.Context) error {
 	}
 }
 
-// rejoinDelay is how long to wait before joining, after so many losses with no
-// call of a controller in between: nothing at first, then 1 s, then 2 s.
+// rejoinDelay is how long to wait before joining, after that many losses without a call of
+// a controller in between: nothing at first, then 1 s, then 2 s.
 func rejoinDelay(losses int) time.Duration {
 	if losses < 2 {
 		return 0

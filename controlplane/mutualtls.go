@@ -155,8 +155,8 @@ func (c *MutualTLS) verify(shown []*x509.Certificate, usage x509.ExtKeyUsage) er
 	return nil
 }
 
-// identities are all that a certificate says its holder is. What it says of
-// addresses, and its subject, does not count.
+// identities returns the DNS names and URIs of a certificate. Its IP addresses and its
+// subject do not count.
 func identities(cert *x509.Certificate) []string {
 	names := slices.Clone(cert.DNSNames)
 	for _, uri := range cert.URIs {

@@ -60,7 +60,7 @@ func (s *said) String() string {
 
 // Anything but the other side is refused before a call of its is read. The fences stay
 // open meanwhile, and the gateway serves.
-func TestWhoIsRefused(t *testing.T) {
+func TestRefusedPeers(t *testing.T) {
 	ours, theirs := certs.New(t), certs.New(t)
 	over := time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC) // virtual time begins a day later
 	serverLeaf := func(change func(*certs.Leaf)) certs.Leaf { l := gatewayLeaf; change(&l); return l }
@@ -212,7 +212,7 @@ func TestLoadCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(startReal(t, c))
-	// What stands there while somebody replaces the file changes nothing.
+	// What stands there while the file is being replaced changes nothing.
 	if err := os.WriteFile(good.CA, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

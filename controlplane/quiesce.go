@@ -14,13 +14,13 @@ import (
 // quiesceTimeout is how long one gateway may take for a Quiesce: a few tries at a pod.
 const quiesceTimeout = 8 * time.Second
 
-// What a Quiesce fails with when a gateway has answered.
+// Errors of a Quiesce that a gateway has answered.
 var (
 	// ErrMoved: the sandbox is of another claim or generation, or has ended.
 	ErrMoved = errors.New("the sandbox has moved on")
 	// ErrNoFreezer: the sandbox's pod cannot be frozen.
 	ErrNoFreezer = errors.New("the sandbox's pod cannot be frozen")
-	// ErrNotDone: a gateway has tried, and failed. It may pass.
+	// ErrNotDone: a gateway has tried, and failed. Another try may succeed.
 	ErrNotDone = errors.New("the freezer did not carry it out")
 )
 

@@ -31,8 +31,8 @@ func TestPrepareReleaseAsksEveryGateway(t *testing.T) {
 	})
 }
 
-// Whoever cannot tell, does not answer, answers late, is cut off, or is another
-// process than the lease says, makes the whole answer unknown, until it is over.
+// A gateway that cannot tell, does not answer, answers late, is cut off, or is another
+// process than the lease says makes the whole answer unknown, until its lease is over.
 func TestPrepareReleaseUnanswered(t *testing.T) {
 	for name, trouble := range map[string]func(*simulation, *gateway) (repair func()){
 		"cannot read its Envoy": func(_ *simulation, g *gateway) func() {
@@ -85,7 +85,7 @@ func TestPrepareReleaseUnanswered(t *testing.T) {
 // A gateway that stops cleanly between the poll and the prepare is not asked, but
 // the floor says that something was forgotten. The same goes for one that was
 // replaced.
-func TestPrepareReleaseSeesWhoWent(t *testing.T) {
+func TestPrepareReleaseSeesAGatewayGo(t *testing.T) {
 	for name, goes := range map[string]func(*simulation, *gateway){
 		"stopped": func(s *simulation, g *gateway) {
 			if err := g.Leave(s.t.Context()); err != nil {

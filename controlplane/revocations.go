@@ -8,14 +8,14 @@ import (
 
 // When a gateway's lease is revoked.
 const (
-	// A gateway that has missed so many calls in a row, the first of them so long
-	// ago, is revoked. One slow second, of the controller or of gateways, is one miss.
+	// A gateway that has missed revokeAfterMisses calls in a row, the first of them
+	// revokeAfter ago or earlier, is revoked. One slow second is one miss.
 	revokeAfterMisses = 3
 	revokeAfter       = 2 * time.Second
-	// Of so many gateways one may be out at a time, and one in any case.
+	// One gateway in gatewaysForEachOut may be out at a time, and one in any case.
 	gatewaysForEachOut = 10
-	// A gateway that has joined again is out for this share of its lease more: it
-	// lists everything, and then serves for a while before it is revoked again.
+	// A gateway that has joined again stays out for its lease's duration divided by
+	// restShare: it lists everything, and serves for a while before it is revoked again.
 	restShare = 20
 	// sayEvery is the time between two log lines about one gateway that is silent.
 	sayEvery = time.Minute
@@ -42,10 +42,11 @@ const (
 //	out ─joined, rested─▶ trusted
 //	any ─its lease is over─▶ forgotten
 //
-// Who revokes notes it before the write, which may be applied though its answer was
+// A revocation is noted before its write, which may be applied though its answer was
 // an error. If a later list shows the old holder, the gateway stays out, for the
-// write may come yet, and is revoked again after its next miss; if it acknowledges
-// first it is trusted, and a write that comes yet makes one more than a tenth be out.
+// write may still be applied, and is revoked again after its next miss; if it
+// acknowledges first it is trusted, and a write that is applied later makes one more
+// than a tenth be out.
 //
 // It is safe for concurrent use.
 type revocations struct {

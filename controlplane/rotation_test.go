@@ -115,8 +115,8 @@ func (m *mounted) write(files map[string][]byte) {
 
 // Both sides get certificates of another authority while calls go on: at first
 // both trust both authorities, then one side after the other shows its new
-// certificate, then nobody trusts the old one any more. No process is started
-// again and no call fails; who shows an old certificate then is refused.
+// certificate, then both stop trusting the old one. No process is started again and no
+// call fails; a peer that shows an old certificate then is refused.
 func TestRotation(t *testing.T) {
 	before, next := certs.New(t), certs.New(t)
 	pair := func(by *certs.Authority, leaf certs.Leaf) map[string][]byte {

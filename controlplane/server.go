@@ -54,7 +54,7 @@ type Activity struct {
 type Member interface {
 	// Holder names this process and its epoch.
 	Holder() string
-	// Reached is told of every call.
+	// Reached is called for every call of a controller.
 	Reached()
 }
 
@@ -71,8 +71,8 @@ type ServerOptions struct {
 	Quiescer Quiescer
 	// Drain begins the gateway's drain and returns.
 	Drain func(ctx context.Context) error
-	// Placed is told which of how many gateways this one is, counted from 0, at
-	// each poll. It must not block. Nil means that it is not wanted.
+	// Placed is called at each poll: this gateway is number place, from 0, of gateways.
+	// It must not block. Nil: not called.
 	Placed func(place, gateways int)
 	// TLS says which peers may call. Without it, on a unix socket, its file mode does.
 	TLS *MutualTLS

@@ -319,7 +319,7 @@ func (f *fakeActivity) set(change func(*ActivityReport)) {
 
 var addr1 = netip.MustParseAddr("198.18.0.7")
 
-// wantUnanswered checks who is named; "" wants no error.
+// wantUnanswered checks which gateway the error names; "" wants no error.
 func (s *simulation) wantUnanswered(err error, want, when string) {
 	s.t.Helper()
 	var u *UnansweredError

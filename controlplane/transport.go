@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// connectionAge is how long a connection lasts: for so long a certificate that
+	// connectionAge is how long a connection lasts: until then a certificate that
 	// has expired since, or is not trusted any more, may still be in use.
 	connectionAge = 10 * time.Minute
 	// connectionGrace is what calls in progress get then; clients give up sooner.

@@ -70,7 +70,7 @@ func immediateAnswer(r *rejection, asHTML bool) *extprocv3.ProcessingResponse {
 	}
 }
 
-// waitAnswer makes Envoy wait for the answer for so long.
+// waitAnswer raises this request's message timeout in Envoy to d.
 func waitAnswer(d time.Duration) *extprocv3.ProcessingResponse {
 	return &extprocv3.ProcessingResponse{OverrideMessageTimeout: durationpb.New(d)}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// place is what authorisation looks at of a sandbox that exists.
+// place has the fields of an existing sandbox by which requests are authorised.
 type place struct {
 	// env is empty for one without, and for all that are in the cache.
 	namespace, env, pool string
@@ -27,7 +27,7 @@ func placeOf(r *Resolution) place {
 // admit says whether the request may reach an existing sandbox: it names no pool
 // and no key of another namespace (the sandbox is then not found), carries the
 // traffic token where one is needed, and shows what the sandbox's pool asks for
-// where the sandbox was made by name. On its own port sandboxd asks itself.
+// where the sandbox was made by name. On sandboxd's port sandboxd checks its own token.
 func (s *Server) admit(c *call, at place) error {
 	h := &c.headers
 	for _, named := range []struct {
@@ -87,17 +87,17 @@ func (s *Server) reach(at place) v1alpha1.FirstRequestReach {
 }
 
 // hasToken reports whether the request carries the traffic token of the sandbox with
-// that UID; nobody has one if it is nil.
+// that UID; no request does if it is nil.
 func (s *Server) hasToken(c *call, uid *types.UID) bool {
 	token := &c.headers.TrafficToken
 	return uid != nil && token.Count == 1 && s.o.Tokens.ValidTraffic(c.target.ID, *uid, token.Value)
 }
 
-// mayWake says whether a request that may reach a paused sandbox may also resume it: if
-// requests resume it at all (one that they do not is not found), and, on sandboxd's own
-// port, where otherwise sandboxd asks, if it shows the token that sandboxd asks for.
-// Nothing is written before.
-func (s *Server) mayWake(c *call, res Resolution) error {
+// mayResumePaused says whether a request that may reach a paused sandbox may also resume
+// it: the sandbox must be one that requests resume (any other is not found), and on
+// sandboxd's port, whose token otherwise sandboxd itself checks, the request must show
+// that token. Nothing is written before.
+func (s *Server) mayResumePaused(c *call, res Resolution) error {
 	if !res.Resumes {
 		return ErrNotFound
 	}
@@ -111,9 +111,9 @@ func (s *Server) mayWake(c *call, res Resolution) error {
 	return &rejection{reason: reasonEnvdToken, status: http.StatusForbidden, message: messageResumeDenied}
 }
 
-// mayResume says whether the request may activate a sandbox that exists and has
-// no pod: what its pool asks for.
-func (s *Server) mayResume(c *call, res Resolution) error {
+// mayActivate says whether the request may activate a sandbox that exists and has no
+// pod: it must show what the pool asks for.
+func (s *Server) mayActivate(c *call, res Resolution) error {
 	if err := s.admit(c, placeOf(&res)); err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (s *Server) mayResume(c *call, res Resolution) error {
 	}
 }
 
-// mayCreate says whether the request may make a sandbox that nobody has heard
-// of, and from which pool.
+// mayCreate says whether the request may make a sandbox of an ID that has none, and
+// from which pool.
 func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 	var none ActivationRequest
 	if isGenerated(c.target.ID) { // such IDs are ours alone
@@ -184,7 +184,7 @@ type origin struct {
 	member string
 }
 
-// String says which, for clients.
+// String names it for clients.
 func (o origin) String() string {
 	if o.env {
 		return "Env " + o.NamespacedName.String()
@@ -192,8 +192,8 @@ func (o origin) String() string {
 	return "Pool " + o.NamespacedName.String()
 }
 
-// access says who may claim from it by just sending a request; false if it does not
-// exist.
+// access says what a first request must show to claim from the pool or env; false if it
+// does not exist.
 func (s *Server) access(o origin) (v1alpha1.FirstRequestAccess, bool) {
 	if o.env {
 		return s.o.Pools.Env(o.Namespace, o.Name)
@@ -210,8 +210,8 @@ func forbidsFirstRequest(from origin) error {
 
 // wanted is what a new sandbox is to come from: the env that the request names, the
 // pool that it names, else the gateway's default. One that names both must name a
-// member of the env, and may get any. Whether it does is told only to those who may make a
-// sandbox of the env.
+// member of the env, and may get any. Only a request that may make a sandbox of the env
+// is told whether the pool is one.
 func (s *Server) wanted(c *call) (origin, error) {
 	h := &c.headers
 	if c.target.Form == FormHost || h.Env.Count == 0 && h.Pool.Count == 0 {
@@ -236,7 +236,7 @@ func (s *Server) wanted(c *call) (origin, error) {
 	return origin{env, true, pool.Name}, nil
 }
 
-// named is what a header names. A name without a namespace means the key's namespace,
+// named returns the pool or env that a header names. A name without a namespace means the key's namespace,
 // then the default pool's, then Kubernetes' default.
 func (s *Server) named(c *call, f Field, bad error) (types.NamespacedName, error) {
 	name, err := parsePool(f)
@@ -272,7 +272,7 @@ func parsePool(f Field) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// verify returns whom the request's API key belongs to, ErrBadKey if there is
+// verify returns the owner of the request's API key, ErrBadKey if there is
 // none or it is not valid.
 func (s *Server) verify(c *call) (KeyOwner, error) {
 	switch c.headers.APIKey.Count {

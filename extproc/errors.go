@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the parts behind this package's interfaces can say. An error may also
+// Errors of the parts behind this package's interfaces. An error may also
 // have a method RetryAfter() time.Duration, which a 503 or 429 then carries.
 var (
 	// ErrNotFound: the sandbox does not exist, has ended, or is not to be seen
@@ -41,8 +41,8 @@ var (
 	ErrDraining = errors.New("the gateway is stopping")
 )
 
-// InvalidError says that the API server refuses the sandbox, whenever and by whomever
-// it is asked for.
+// InvalidError says that the API server refuses the sandbox, whichever request asks for it
+// and when.
 type InvalidError struct {
 	// Reason is what it found wrong; the client reads it.
 	Reason string
@@ -50,7 +50,7 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return "the sandbox is invalid: " + e.Reason }
 
-// retryAfterDefault is what a client is told to wait where nothing better is known.
+// retryAfterDefault is the Retry-After of answers whose error names none.
 const retryAfterDefault = time.Second
 
 // rejectionOf maps an error to the answer for the client; docs/design/no-pod.md shows
@@ -144,7 +144,7 @@ const (
 	messageResumeDenied = "This sandbox can't be resumed with the credentials provided. Check your access token and try again."
 )
 
-// messageNoTarget shows the three forms to a person who found the gateway.
+// messageNoTarget shows the three forms of a target.
 var messageNoTarget = "No sandbox named. Name one in one of these forms: " + strings.Join(targetForms[:], "; ")
 
 var targetForms = [...]string{

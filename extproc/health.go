@@ -16,7 +16,7 @@ func (s *Server) Check(context.Context, *healthv1.HealthCheckRequest) (*healthv1
 	return &healthv1.HealthCheckResponse{Status: status}, nil
 }
 
-// Serving is what the health check says.
+// Serving reports whether the health check says SERVING.
 func (s *Server) Serving() bool {
 	return !s.draining.Load() && s.o.Lease.Held() && s.o.Ready()
 }

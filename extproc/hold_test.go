@@ -49,7 +49,7 @@ func TestHeldRequestIsAnsweredAsForAnEndedOne(t *testing.T) {
 	}
 }
 
-// While nobody knows what became of the release there is no route either.
+// While it is not known what became of the release there is no route either.
 func TestHeldRequestWithoutAnOutcome(t *testing.T) {
 	for name, await := range map[string]func(f *fixture) error{
 		"the API server is away": func(*fixture) error { return errors.New("no answer") },
@@ -69,7 +69,7 @@ func TestHeldRequestWithoutAnOutcome(t *testing.T) {
 	}
 }
 
-// Whoever sets the hold and then looks at the stamp sees the request, or the
+// A release that sets the hold and then reads the stamp sees the request, or the
 // request sees the hold: here the look comes at the last moment before the touch,
 // and at the first after the request was let through.
 func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {

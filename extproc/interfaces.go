@@ -10,16 +10,16 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// Availability is what a request for an ID can expect. It is more than the index's
-// State, which tells what records and pods show: a sandbox whose pod runs is not
-// reachable before its sandboxd was initialised.
+// Availability is what a request for an ID can expect. It is not the index's State, which
+// is what records and pods show: a sandbox whose pod runs is not reachable before its
+// sandboxd was initialised.
 type Availability uint8
 
 // What a request for an ID can expect.
 const (
 	// IDUnknown: there is no sandbox of that ID.
 	IDUnknown Availability = iota
-	// IDEnded: the sandbox is over and its record stays.
+	// IDEnded: the sandbox has ended and its record stays.
 	IDEnded
 	// IDNoPod: the sandbox exists and is bound to no pod.
 	IDNoPod
@@ -89,8 +89,8 @@ type Activator interface {
 	Activate(ctx context.Context, r ActivationRequest) error
 }
 
-// KeyOwner is whom an API key belongs to; of what package credentials knows, what
-// requests are authorised by.
+// KeyOwner is the owner of an API key: the part of what package credentials knows by
+// which requests are authorised.
 type KeyOwner struct{ Team, Namespace string }
 
 // Keys verifies API keys. Safe for concurrent use.
@@ -159,6 +159,6 @@ type Activity interface {
 	// Stamp returns the stamp of a claim, made if need be.
 	Stamp(id, claim string) *routecache.Stamp
 	// StreamEnded notes that the claim was in use until then. It must not make
-	// a stamp for a claim that is already over.
+	// a stamp for a claim that has ended.
 	StreamEnded(id, claim string, at time.Time)
 }

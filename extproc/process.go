@@ -21,7 +21,7 @@ type call struct {
 	headers   Headers
 	isHeaders bool // the message was request headers
 	target    Target
-	outcome   string // of a routing answer: how the route was come by
+	outcome   string // of a routing answer: where the route came from
 	waiting   bool   // Envoy was told to wait longer
 	held      string // the claim whose idle release this request has met, if any
 }
@@ -167,8 +167,8 @@ func (s *Server) recovered(v any) {
 	})
 }
 
-// errNoLease stops every answer while the gateway holds no lease: it cannot
-// know which claims are over.
+// errNoLease stops every answer while the gateway holds no lease: it cannot know which
+// claims have ended.
 var errNoLease = errors.New("this gateway holds no lease")
 
 // sendError is a broken stream: no answer can be sent.

@@ -15,10 +15,10 @@ import (
 const maxRounds = 6
 
 // miss resolves, authorises and activates until the route can be taken from the
-// cache. Whatever was read is only ever put into the cache, never answered
-// with: Put refuses what was over before it came.
+// cache. What was read is only put into the cache, never answered with: Put refuses a
+// route whose claim has ended meanwhile.
 func (s *Server) miss(ctx context.Context, c *call) error {
-	// What keeps the ID from here on must not keep the path, or the message, alive.
+	// Cloned, so that a map that keeps the ID does not keep the whole message in memory.
 	id := strings.Clone(c.target.ID)
 	c.target.ID = id
 	m := &missState{suspect: s.suspects.take(id, time.Now())}
@@ -60,8 +60,8 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 	return unavailable(reasonUnsettled, messageUnavailable, nil)
 }
 
-// awaitRelease parks the request until the idle release that it has met is over,
-// then answers if it was called off.
+// awaitRelease parks the request until the idle release that it has met is decided, then
+// answers if it was called off.
 func (s *Server) awaitRelease(ctx context.Context, c *call, m *missState) (answered bool, err error) {
 	claim := c.held
 	c.held, c.outcome = "", outcomeHeld
@@ -125,7 +125,7 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
 	s.metrics.resolved(sourceLive, start)
 	if err != nil && ctx.Err() == nil && m.suspect && running {
-		// Doubted, not refuted: nobody has read anything else, and the index's own
+		// The route is doubted, not refuted: no read says otherwise, and the index's own
 		// checks still hold, as they do for every request while the API server is away.
 		live, err = res, nil
 	}
@@ -155,7 +155,7 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 		}
 		c.outcome = outcomeClaimed
 	case IDNoPod:
-		if err := s.mayResume(c, res); err != nil {
+		if err := s.mayActivate(c, res); err != nil {
 			return err
 		}
 		r.MayClaim = true
@@ -164,14 +164,14 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 		if err := s.admit(c, placeOf(&res)); err != nil {
 			return err
 		}
-		r.MayClaim = s.mayResume(c, res) == nil
+		r.MayClaim = s.mayActivate(c, res) == nil
 		if c.outcome != outcomeClaimed {
 			c.outcome = outcomeParked
 		}
 	case IDPaused:
 		err := s.admit(c, placeOf(&res))
 		if err == nil {
-			err = s.mayWake(c, res)
+			err = s.mayResumePaused(c, res)
 		}
 		if err != nil {
 			if !m.indexBehind { // it may be resumed: the index can be behind

@@ -236,7 +236,7 @@ func TestStartingIsFollowed(t *testing.T) {
 	}
 }
 
-// Who follows an activation may only have a pod claimed if the pool lets it.
+// A request that follows an activation may only have a pod claimed if the pool lets it.
 func TestFollowersMayClaimWhatTheirPoolAllows(t *testing.T) {
 	for _, tt := range []struct {
 		pool    string

@@ -9,8 +9,8 @@ import (
 
 // suspects remembers the sandboxes whose upstream failed: the next resolve of
 // such an ID asks the API server, since the index may not have seen the pod die
-// yet. That is for the client's sake alone: what the index says is as safe to route
-// to as ever, and is what counts where the API server does not answer. An ID that
+// yet. That serves the client alone: a route of the index is as safe as before, and is
+// taken where the API server does not answer. An ID that
 // was just checked is not doubted again for recheckAfter, so
 // that a client that polls a closed port does not use up the live reads.
 //
@@ -39,7 +39,7 @@ func newSuspects() *suspects {
 	return &suspects{lru: lru}
 }
 
-// mark doubts the ID from now on.
+// mark makes the next resolve of the ID ask the API server.
 func (s *suspects) mark(id string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *suspects) mark(id string, now time.Time) {
 	s.lru.Add(id, v)
 }
 
-// take reports whether the ID is doubted, and ends the doubt.
+// take reports whether the ID is marked, and unmarks it.
 func (s *suspects) take(id string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // addresses. A fence reads the hashes from one end to the other, a few
 // microseconds for a shard of the default size, and looks at the routes that
 // match only; a map would cost four times the memory. Each route knows its place,
-// so that none is looked for when it goes. Guarded by the shard.
+// so that none has to be searched when it goes. Guarded by the shard.
 type addressList struct {
 	hashes []uint32
 	routes []*Route
@@ -34,11 +34,11 @@ func (l *addressList) remove(r *Route) {
 	l.hashes, l.routes = l.hashes[:last], l.routes[:last]
 }
 
-// older returns the routes that the fences say are over.
+// older returns the routes that the fences cover.
 func (l *addressList) older(f *fences) []*Route {
 	var over []*Route
 	for i, h := range l.hashes {
-		if f.maybe(h) && f.over(l.routes[i]) {
+		if f.maybe(h) && f.covers(l.routes[i]) {
 			over = append(over, l.routes[i])
 		}
 	}
@@ -72,8 +72,8 @@ func (f *fences) maybe(hash uint32) bool {
 	return f.bits[h/64]&(1<<(h%64)) != 0
 }
 
-// over reports whether the route comes from an older pod object than a fence.
-func (f *fences) over(r *Route) bool {
+// covers reports whether the route comes from an older pod object than a fence.
+func (f *fences) covers(r *Route) bool {
 	rv, ok := f.byAddr[r.Addr.Unmap()]
 	return ok && r.PodRV < rv
 }

@@ -95,7 +95,7 @@ func (c *Cache) Put(t Token, r *Route) bool {
 	return ok
 }
 
-// Admits reports whether Put would take r now. Whoever writes to r's address
+// Admits reports whether Put would take r now. Code that writes to r's address
 // before r is cached asks it first, and gives up within the time for which an
 // address rests after its fence: a fence that comes after the answer does not
 // wait for that write.

@@ -47,8 +47,8 @@ func (c *Cache) Fence(ctx context.Context, batch []Fence) error {
 }
 
 // WaitFlights returns nil when every handler that was in flight at the call has
-// left, and no one is about to use what the observer has shown before, or the
-// context's error.
+// left, and no reader of the observer is about to use what it has shown before, or
+// the context's error.
 func (c *Cache) WaitFlights(ctx context.Context) error {
 	if err := c.flights.wait(ctx); err != nil {
 		return fmt.Errorf("waiting for handlers in flight: %w", err)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// flightStripes is over how many counters the handlers of one epoch spread, so
-// that they do not fight for a cache line. A power of two.
+// flightStripes is the number of counters over which the handlers of one epoch spread,
+// so that they do not contend for a cache line. A power of two.
 const flightStripes = 16
 
 // flights counts the handlers in flight and waits for those of the past, with

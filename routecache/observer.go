@@ -14,7 +14,7 @@ type Observer interface {
 	Removed(*Route)
 	// Used reports whether the route was used where it is shown since the last call.
 	Used(*Route) bool
-	// Wait returns nil when no one is about to use a route that was removed before the
+	// Wait returns nil when no reader is about to use a route that was removed before the
 	// call, or the context's error.
 	Wait(context.Context) error
 }
@@ -41,7 +41,7 @@ func (c *Cache) Withdraw(id string) {
 	}
 }
 
-// WaitObserved returns nil when no one is about to use a route that the observer has
+// WaitObserved returns nil when no reader is about to use a route that the observer has
 // hidden before the call, or the context's error.
 func (c *Cache) WaitObserved(ctx context.Context) error {
 	if c.observer == nil {

@@ -3,7 +3,7 @@ package routecache
 import "testing"
 
 // An API server that goes back makes versions of before larger than those of now. After
-// a Rewind a fence of now holds as ever, and none of before stands.
+// a Rewind a new fence holds as before, and earlier fences do not.
 func TestRewind(t *testing.T) {
 	c := New(100)
 	c.PodsSeen(1000)

@@ -64,8 +64,9 @@ func (r *Route) Same(o *Route) bool {
 	return r == o || r.SandboxID == o.SandboxID && r.ClaimID == o.ClaimID && r.PodUID == o.PodUID
 }
 
-// Stamp is the last time at which a sandbox was seen in use, whether its
-// requests are held for an idle release, and whether it has as many open as it may. The zero value has never been touched. Safe for concurrent use.
+// Stamp is the last time at which a sandbox was seen in use, whether its requests are
+// held for an idle release, and whether it has as many open as it may. The zero value has
+// never been touched. Safe for concurrent use.
 type Stamp struct {
 	nanos atomic.Int64
 	flags atomic.Uint32

@@ -12,8 +12,7 @@ import (
 const stripesPerShard = 64
 
 // shard is one part of the cache. mu guards lru, addresses and generations, and is held
-// around the observer's calls; lru
-// and addresses hold the same routes.
+// around the observer's calls; lru and addresses hold the same routes.
 type shard struct {
 	mu        sync.Mutex
 	lru       *simplelru.LRU[string, *Route]
@@ -129,7 +128,7 @@ func (s *shard) dropAll() {
 	s.lru.Purge()
 }
 
-// dropOlder removes the routes that the fences say are over. The lock is held
+// dropOlder removes the routes that the fences cover. The lock is held
 // for one pass over the hashes of the shard's addresses.
 func (s *shard) dropOlder(f *fences) {
 	s.mu.Lock()

@@ -14,7 +14,7 @@ import (
 // world is a small cluster in which addresses change hands: claim after claim
 // runs on an address, ends, is fenced, and is followed by the next. A lagging
 // view stands for the index; handlers resolve from it or from the truth, slowly.
-// Sandbox watches lag for ever (nobody calls Invalidate): only fences protect.
+// Sandbox watches lag for ever (Invalidate is never called): only fences protect.
 type world struct {
 	cache *Cache
 	// fence and put are the steps under test; broken variants replace them.
@@ -70,7 +70,7 @@ func (w *world) write(addr int, claim int64, running bool) uint64 {
 	return w.rv
 }
 
-// run lets each address serve so many claims, under handlers.
+// run lets each address serve that many claims, one after another, under handlers.
 func (w *world) run(t *testing.T, claims int64) {
 	ctx, stop := context.WithCancel(t.Context())
 	var watch, owners, handlers sync.WaitGroup

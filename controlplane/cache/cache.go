@@ -61,7 +61,7 @@ func NewCache(mgr ctrl.Manager) (*Cache, error) {
 	return c, nil
 }
 
-// feed has the informer of a kind wake the tasks that wait for its objects.
+// feed makes the informer of a kind notify the tasks that wait for its objects.
 func (c *Cache) feed(o client.Object, kind string) error {
 	informer, err := c.mgr.GetCache().GetInformer(context.Background(), o, ctrlcache.BlockUntilSynced(false))
 	if err != nil {

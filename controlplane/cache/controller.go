@@ -35,7 +35,7 @@ func newController[T client.Object](mgr ctrl.Manager, name string, empty func() 
 }
 
 // AddHandler has h called for every object there is, and for each change from then on. A
-// handler that is added after others hears of an object at its next change alone.
+// handler that is added after others is called for an object at its next change only.
 func (x *Controller[T]) AddHandler(h Handler[T]) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -38,7 +38,7 @@ func Example() {
 	}
 	task, err := c.NewSandboxPauseTask(ctx, s)
 	if err != nil {
-		fmt.Println(err) // such as ErrWaitTaskConflict: somebody resumes it
+		fmt.Println(err) // such as ErrWaitTaskConflict: another task resumes it
 		return
 	}
 	defer task.Release()

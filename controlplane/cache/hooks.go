@@ -105,8 +105,8 @@ func (x *WaitHooks) next(h *hook) (changed <-chan struct{}, gone bool) {
 	return h.changed, h.gone
 }
 
-// wake tells the tasks that wait for an object that it has changed, or is gone.
-func (x *WaitHooks) wake(key WaitKey, gone bool) {
+// notify tells the tasks that wait for an object that it has changed, or is gone.
+func (x *WaitHooks) notify(key WaitKey, gone bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if h := x.open[key]; h != nil {
@@ -116,29 +116,29 @@ func (x *WaitHooks) wake(key WaitKey, gone bool) {
 	}
 }
 
-// handler wakes by an informer's events, which come after the informer's store has
+// handler notifies at an informer's events, which come after the informer's store has
 // changed.
 func (x *WaitHooks) handler(kind string) toolscache.ResourceEventHandler {
-	wake := func(obj any, gone bool) {
+	notify := func(obj any, gone bool) {
 		if o, ok := obj.(client.Object); ok {
-			x.wake(keyOf(kind, o), gone)
+			x.notify(keyOf(kind, o), gone)
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { wake(obj, false) },
+		AddFunc: func(obj any) { notify(obj, false) },
 		UpdateFunc: func(was, is any) {
 			a, aok := was.(client.Object)
 			b, bok := is.(client.Object)
 			if aok && bok && a.GetUID() != b.GetUID() {
-				wake(was, true) // it was deleted and made anew between two looks of the informer
+				notify(was, true) // it was deleted and made anew between two looks of the informer
 			}
-			wake(is, false)
+			notify(is, false)
 		},
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
-			wake(obj, true)
+			notify(obj, true)
 		},
 	}
 }

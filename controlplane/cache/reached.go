@@ -18,7 +18,7 @@ import (
 // pausedSince: all that runs in the sandbox is stopped.
 func pausedSince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	return func(s *v1alpha1.Sandbox) (bool, error) {
-		if err := over(s); err != nil {
+		if err := endedError(s); err != nil {
 			return false, err
 		}
 		if s.Generation < generation {
@@ -34,7 +34,7 @@ func pausedSince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 // resumedSince: it is not paused, ready, and known to run.
 func resumedSince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	return func(s *v1alpha1.Sandbox) (bool, error) {
-		if err := over(s); err != nil {
+		if err := endedError(s); err != nil {
 			return false, err
 		}
 		// Ready alone may be of a sandbox whose freezer was not asked yet: see Awake.
@@ -46,7 +46,7 @@ func resumedSince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 // readySince: it runs, as of its spec, and its claim has its address.
 func readySince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	return func(s *v1alpha1.Sandbox) (bool, error) {
-		if err := over(s); err != nil {
+		if err := endedError(s); err != nil {
 			return false, err
 		}
 		if s.Generation < generation || current(s, v1alpha1.SandboxConditionReady) == nil {
@@ -64,9 +64,9 @@ func readySince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	}
 }
 
-// over returns an error for a sandbox that has ended, or is being deleted: it comes to
+// endedError returns an error for a sandbox that has ended, or is being deleted: it comes to
 // nothing any more.
-func over(s *v1alpha1.Sandbox) error {
+func endedError(s *v1alpha1.Sandbox) error {
 	switch end := s.Spec.End; {
 	case end != nil:
 		return fmt.Errorf("%w: it has ended: %s", ErrFailed, strings.TrimSuffix(string(end.Reason)+": "+end.Message, ": "))

@@ -19,12 +19,12 @@ type WaitTask[T client.Object] struct {
 	key WaitKey
 	c   *Cache
 
-	mu       sync.Mutex // guards the rest
-	begun    bool       // Wait was called
-	over     bool
-	hook     *hook // while held
-	released chan struct{}
-	forget   func() bool // of the context's AfterFunc
+	mu         sync.Mutex // guards the rest
+	begun      bool       // Wait was called
+	isReleased bool
+	hook       *hook // while held
+	released   chan struct{}
+	forget     func() bool // of the context's AfterFunc
 }
 
 // waitKind is what tells the kinds of tasks apart.
@@ -77,10 +77,10 @@ func (t *WaitTask[T]) hold() error {
 func (t *WaitTask[T]) Release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over {
+	if t.isReleased {
 		return
 	}
-	t.over = true
+	t.isReleased = true
 	close(t.released)
 	if t.hook != nil {
 		t.c.hooks.release(t.key, t.hook)
@@ -117,7 +117,7 @@ func (t *WaitTask[T]) begin() (*hook, error) {
 	if t.ctx.Err() != nil { // which has released it
 		return nil, t.errorOf(t.ctx.Err())
 	}
-	if t.begun || t.over {
+	if t.begun || t.isReleased {
 		return nil, t.errorOf(ErrWaitTaskUsed)
 	}
 	t.begun = true

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// authenticate finds out whose key it is and counts the request against its
-// limit. The key itself goes nowhere else.
+// authenticate finds the owner of the request's API key and counts the request against
+// the key's limit. The key itself is not passed on.
 //
 // A source that sends wrong keys gets 429 instead of 401 once its budget is gone.
 // A valid key is let in even then: behind a load balancer many clients share one
@@ -66,7 +66,7 @@ func (s *Server) badKey(r *http.Request, c *call, message string) error {
 	return refuse(http.StatusUnauthorized, message)
 }
 
-// describe tells a client where it stands.
+// describe sets the headers that show a client its budget.
 func (b budget) describe(h http.Header) {
 	h.Set("RateLimit-Limit", strconv.Itoa(b.burst))
 	h.Set("RateLimit-Remaining", strconv.Itoa(b.left))

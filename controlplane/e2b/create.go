@@ -67,7 +67,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, n *api.NewSandbo
 			answer, err := s.make(r.Context(), c, n)
 			if err == nil && r.Context().Err() != nil {
 				// With a key the answer waits for the client's next try; without one
-				// nobody would ever know the sandbox.
+				// no client would ever know the sandbox.
 				if err = s.undo(r.Context(), c.identity.Namespace, c.sandboxID); err == nil {
 					err = r.Context().Err()
 				}
@@ -154,8 +154,8 @@ func (s *Server) start(ctx context.Context, n NewSandbox, timeout, longest time.
 	if err == nil {
 		return moved, nil
 	}
-	// Nobody knows of a sandbox that ends at another time than was said. The cause
-	// is only told: were it ErrNotFound, a create must not be answered with that.
+	// The client must not get a sandbox that ends at another time than it asked for. The
+	// cause is text alone: were it ErrNotFound, the create would be answered with that.
 	cause := fmt.Sprintf("set the end of new sandbox %s: %v", n.ID, err)
 	if err := s.undo(ctx, n.Namespace, n.ID); err != nil {
 		return Sandbox{}, fmt.Errorf("%w: %s; %w", ErrOutcomeUnknown, cause, err)
@@ -163,7 +163,7 @@ func (s *Server) start(ctx context.Context, n NewSandbox, timeout, longest time.
 	return Sandbox{}, errors.New(cause)
 }
 
-// undo ends a sandbox that nobody will know of.
+// undo ends a new sandbox whose ID no client has been told.
 func (s *Server) undo(ctx context.Context, namespace, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()

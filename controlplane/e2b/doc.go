@@ -3,7 +3,7 @@
 //
 // It is the wire contract (docs/design/e2b-contract.md chapters 1 and 3) and
 // nothing else: it holds no sandbox and no lock, talks to no API server and to
-// no pod. What it needs of the gateway it runs in stands in [Sandboxes],
+// no pod. What it needs of its gateway is behind the interfaces [Sandboxes],
 // [Templates], [Keys] and [Tokens]; package gateway/sandboxes implements them. Envoy
 // sends it what is not addressed to a sandbox, over a unix socket.
 //

@@ -111,7 +111,7 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	return e
 }
 
-// seconds rounds up, so that nobody comes back too early.
+// seconds rounds up, so that no client comes back too early.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
@@ -124,6 +124,6 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 func writeBytes(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	// The client may be gone; nobody is left to hear of it.
+	// The client may be gone: an error of the write is of no use to anything.
 	_, _ = w.Write(body)
 }

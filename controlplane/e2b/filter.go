@@ -11,7 +11,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b/api"
 )
 
-// filter says which sandboxes a list has. Its zero fields leave all.
+// filter selects the sandboxes of a list. A zero field selects all.
 type filter struct {
 	metadata     map[string]string
 	startedAfter *time.Time

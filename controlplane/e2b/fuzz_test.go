@@ -21,8 +21,8 @@ func escaped(pairs map[string]string) string {
 }
 
 // Whatever stands in a metadata filter: it is refused, or it means pairs which,
-// sent as the SDKs do, mean the same again. It matches who has them all and
-// nobody who lacks one.
+// sent as the SDKs do, mean the same again. It matches a sandbox that has them all and
+// none that lacks one.
 func FuzzMetadataFilter(f *testing.F) {
 	for _, seed := range []string{"", "a=b", "a%3Db%252520c%26k%25252F1%3Dv", "a=b=c", "=", "a", "%", "a%zz=1", "a=1&a=2", "&", "a=%00", "\xff=1"} {
 		f.Add(seed)

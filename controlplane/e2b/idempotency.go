@@ -24,10 +24,10 @@ const (
 
 var errAborted = errors.New("a create with this Idempotency-Key did not end in an answer")
 
-// answers are those that creates with an Idempotency-Key had. Per key: running,
-// done or forgotten; see create.go. What is running is not bounded
-// here, since it ends within the create's deadline; what is done is, by team, so
-// that no team pushes out another's: the answer used longest ago goes first.
+// answers holds the answers of creates with an Idempotency-Key. Each key is running, done
+// or forgotten; see create.go. Running ones are not bounded here, since they end within
+// the create's deadline; done ones are, by team, so that no team pushes out another's:
+// the answer used longest ago goes first.
 type answers struct {
 	mu      sync.Mutex // guards all below; not held while a sandbox is made
 	running map[answerKey]*making
@@ -49,7 +49,7 @@ type making struct {
 	ended   chan struct{}
 	body    []byte
 	err     error
-	// deserted: its client left, so that nothing is known of whether it would work.
+	// deserted: its client left, so it is not known whether it would have succeeded.
 	deserted bool
 }
 

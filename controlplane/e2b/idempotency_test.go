@@ -95,7 +95,7 @@ func TestKeysAreATeamsOwn(t *testing.T) {
 	}
 }
 
-// What failed is not remembered: those who wait get the failure, the next tries.
+// What failed is not remembered: requests that wait get the failure, the next one tries.
 func TestFailuresAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

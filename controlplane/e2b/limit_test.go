@@ -48,7 +48,7 @@ func TestKeyLimit(t *testing.T) {
 	})
 }
 
-// Who tries wrong keys is slowed down, by where the requests come from. What a
+// A client that tries wrong keys is slowed down, by where its requests come from. What a
 // client writes into X-Forwarded-For is not where it comes from, and a valid key
 // from the same source works on.
 func TestBadKeyLimit(t *testing.T) {

@@ -21,7 +21,7 @@ func (s *Server) updateNetwork(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// What is so already needs no change.
+	// A value that the sandbox has already needs no change.
 	if body.AllowPublicTraffic != nil && *body.AllowPublicTraffic == sandbox.Private {
 		return refuse(http.StatusBadRequest, "allowPublicTraffic: cannot be changed after the sandbox was created")
 	}
@@ -36,7 +36,8 @@ func (s *Server) updateNetwork(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Another's ID may come back for another sandbox, and would find the rules.
+	// An ID that was not generated may be used again, by a sandbox that would get these
+	// rules.
 	if egress.Restricted() && !generated.MatchString(sandbox.ID) {
 		return refuse(http.StatusBadRequest, "denyOut, allow_internet_access: a sandbox that a first request made can have no network rules")
 	}

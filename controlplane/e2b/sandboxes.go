@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What a [Sandboxes] says when it refuses. Anything else is a failure of ours.
+// Errors of a [Sandboxes] that refuses. Any other is a failure of ours.
 var (
 	// ErrNotFound: there is no such sandbox in the caller's namespace, or it has
 	// ended.
@@ -23,7 +23,7 @@ var (
 	ErrQuota = errors.New("the limit of sandboxes is reached")
 	// ErrPausedLimit: as many sandboxes of the template are paused as may be.
 	ErrPausedLimit = errors.New("the limit of paused sandboxes is reached")
-	// ErrBusy: this gateway reads too much already. Nothing was done.
+	// ErrBusy: the gateway's reads are used up for the moment. Nothing was done.
 	ErrBusy = errors.New("too much at once")
 	// ErrInvalid: the API server, or the pool, cannot take what was asked for. An
 	// InvalidError says why.
@@ -186,11 +186,11 @@ type Templates interface {
 	Templates(namespace string) []Template
 }
 
-// KeyOwner is whose an API key is. KeyID names the key in the audit log without
+// KeyOwner is the owner of an API key. KeyID names the key in the audit log without
 // being it.
 type KeyOwner struct{ Team, Namespace, KeyID string }
 
-// What [Keys] says when it refuses.
+// Errors of [Keys].
 var (
 	ErrKeyInvalid = errors.New("unknown API key")
 	// ErrKeysNotReady: the keys are not known yet; 503.

@@ -12,8 +12,8 @@ import (
 // in memory.
 const maxMetadata = 64 << 10
 
-// supported refuses what would not be done. A field that asks for what happens
-// anyway is accepted: SDKs send many of their defaults.
+// supported refuses fields that ask for what Sandlane does not do. A field that asks for
+// what happens anyway is accepted: SDKs send many of their defaults.
 func supported(n *api.NewSandbox) error {
 	for _, f := range []struct {
 		asked bool

@@ -120,8 +120,8 @@ func TestUnfencedPodIsEnded(t *testing.T) {
 	})
 }
 
-// A pod that was over when it was claimed has served nobody: the next one is taken,
-// and the dead one is ended. One that the feed shows so is not tried at all.
+// A pod that had finished when it was claimed has served no request: the next one is
+// taken, and the finished one is ended. One that the feed shows as finished is not tried.
 func TestPodThatIsOverIsNotGiven(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
 		bubble(t, func(t *testing.T, r *rig) {
@@ -141,7 +141,7 @@ func TestPodThatIsOverIsNotGiven(t *testing.T) {
 	}
 }
 
-// A pod that is over by the time that somebody looks who has it may have served.
+// A pod that has finished by the time its claim is read may have served.
 func TestClaimOnAPodThatIsOverIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.api.idle("p1")

@@ -20,7 +20,7 @@ import (
 // PATCH does not apply), ErrInvalid, ErrForbidden: the claim was not applied.
 // ErrThrottled: not applied, come back as apierrors.SuggestsClientDelay says.
 // ErrUnavailable: unknown; sending the same claim again finds out. ErrClaimOver:
-// applied once, and over. ErrUnfenced: applied, but the pod must not be reached
+// applied, and its pod is ending. ErrUnfenced: applied, but the pod must not be reached
 // (StopClaimed).
 func ApplyClaim(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, error) {
 	pod, _, err := apply(ctx, c, claim)
@@ -40,13 +40,13 @@ func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, json
 		}
 		return fenced(pod, v)
 	case jsonpatch.TestFailed:
-		return whose(ctx, c, claim)
+		return readOwner(ctx, c, claim)
 	}
 	return nil, v, asError(v, claim.doing(), err)
 }
 
-// whose reads the pod, live, after a write that tested for idle was refused.
-func whose(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, jsonpatch.Verdict, error) {
+// readOwner reads the pod, live, after a write that tested for idle was refused.
+func readOwner(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, jsonpatch.Verdict, error) {
 	pod := claim.object()
 	if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 		v := jsonpatch.Judge(err)

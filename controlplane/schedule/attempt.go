@@ -23,8 +23,8 @@ const (
 	// conflictLimit is how often a write that lost the API server's own races is
 	// sent again to one pod.
 	conflictLimit = 5
-	// refusalLimit is at which idle pod that refuses a request's claim it is
-	// taken for a bug. Each one before it is written to stopping.
+	// refusalLimit is the number of idle pods that refuse one request's claim from which
+	// on it is taken for a bug. Each pod before is written to stopping.
 	refusalLimit = 2
 	// retryMin and retryMax bound the waits between tries where the API server
 	// named none.
@@ -99,8 +99,8 @@ func (a *attempt) run() {
 	a.conclude(pod, err)
 }
 
-// unwanted says why not to begin: the request was answered, or its client has left,
-// since it was given the pod. Nothing is written then.
+// unwanted returns why the attempt must not begin, nil to begin: since the request was
+// given the pod it was answered, or its client has left. Nothing is written then.
 func (a *attempt) unwanted() error {
 	if err := a.stopReason(); err != nil {
 		return err
@@ -178,8 +178,8 @@ func (a *attempt) land() (*corev1.Pod, error) {
 	}
 }
 
-// leavesIdlePod reports whether the entry is to leave an idle pod for the next one,
-// after err, which the pod answered to its claim.
+// leavesIdlePod reports whether the entry, after err, is to leave an idle pod and take the
+// next one.
 func (a *attempt) leavesIdlePod(err error) bool {
 	switch {
 	case errors.Is(err, errUnsettled): // tried already
@@ -217,7 +217,7 @@ func settleOnce(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod,
 	case err == nil:
 		return nil, fmt.Errorf("%s: %w: %w", claim.doing(), errStopped, ErrPodTaken)
 	case errors.Is(err, ErrRefused):
-		pod, _, err := whose(ctx, c, claim)
+		pod, _, err := readOwner(ctx, c, claim)
 		return pod, err
 	}
 	return nil, err
@@ -244,7 +244,7 @@ func (a *attempt) conclude(pod *corev1.Pod, err error) {
 		a.again()
 	case errors.Is(err, ErrClaimOver):
 		// Whichever process sent the claim, the sandbox may have run there. Another pod
-		// would start it again, empty, without a word. So the binding stays, and the
+		// would start it again, empty, without notice. So the binding stays, and the
 		// sandbox waits for its end.
 		a.cool()
 		a.bound = nil

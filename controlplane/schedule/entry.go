@@ -40,11 +40,11 @@ type entry struct {
 	// The scheduler's mutex guards these.
 	answered   bool
 	place      *list.Element // in the waiting queue; nil while claiming
-	failure    error         // why the last pod was not to be had; explains a deadline
+	failure    error         // why the last pod was lost; explains a deadline
 	disarm     func()
 	dispatched bool
 
-	// Owned by the queue while the entry waits, else by the one attempt for it.
+	// Owned by the queue while the entry waits, else by its attempt.
 	bound    *corev1.Pod // the pod of the last successful Bind, while the sandbox names it
 	unfenced *Claim      // on the pod that bound names, which may not be reached; to be ended once bound does not
 	refusals int         // idle pods that did not take its claim

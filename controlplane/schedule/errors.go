@@ -33,7 +33,7 @@ var (
 	ErrRefused = errors.New("claim does not apply to an idle pod")
 	// ErrPodTaken: the pod has left idle without this claim.
 	ErrPodTaken = errors.New("pod is taken")
-	// ErrClaimOver: the claim was applied, by whomever, and its pod is ending. The
+	// ErrClaimOver: the claim was applied, by this or another process, and its pod is ending. The
 	// sandbox may have run there, so it ends with the pod and gets no other.
 	ErrClaimOver = errors.New("claim is over: its pod is ending")
 	// ErrPodGone: no pod of that name and UID exists.

@@ -141,7 +141,7 @@ func (f *fleet) gateway(i int) *PoolScheduler {
 	return s
 }
 
-// sees waits until every gateway has so many pods in its queue.
+// sees waits until every gateway has n pods in its queue.
 func (f *fleet) sees(n int) {
 	f.t.Helper()
 	kubetest.Eventually(f.t, time.Minute, "the gateways to see the stock", func() error {
@@ -170,7 +170,7 @@ func (f *fleet) ask(n int, gateways ...int) []*ClaimRequest {
 }
 
 // take collects results until n requests have been answered, and checks that
-// each has a pod of its own. It returns who still waits.
+// each has a pod of its own. It returns the requests that still wait.
 func (f *fleet) take(requests []*ClaimRequest, n int, served map[string]string) (waiting []*ClaimRequest) {
 	f.t.Helper()
 	type answer struct {

@@ -134,8 +134,8 @@ func (m *model) boundTo(q *asked) *corev1.Pod {
 	return q.binding
 }
 
-// claimsAreOwned: a claim that nobody's binding names is on no running pod, but
-// for what a crash left.
+// claimsAreOwned: a claim that no binding names is on no running pod, but for what a
+// crash left.
 func (m *model) claimsAreOwned() {
 	owners := map[string]*asked{}
 	for _, q := range m.all {

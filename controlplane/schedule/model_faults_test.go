@@ -63,8 +63,8 @@ var callFaults = []callFault{
 	{"slow", true, func(m *model, c call) error { <-time.After(m.pace.slow); return c.apply() }},
 }
 
-// invalid answers that what is asked for is invalid. Of a claim that holds whoever
-// sends it, so that nobody else's comes after it.
+// invalid answers that the call's object is invalid. A claim stays invalid whichever
+// gateway sends it, so no other one's may succeed after it.
 func (m *model) invalid(c call) error {
 	if c.verb != "claim" {
 		return invalidImage()

@@ -25,8 +25,8 @@ const (
 )
 
 // Whatever happens in whatever order: one pod for a sandbox and one sandbox for a
-// pod, one answer for a request and that in time, no pod for who has left, and
-// nothing lost for good. In virtual time, on a fake API server, where nothing but
+// pod, one answer for a request and that in time, no pod for a request that has left,
+// and nothing lost for good. In virtual time, on a fake API server, where nothing but
 // the plan decides what happens and rapid can shrink it.
 func TestModel(t *testing.T) {
 	total := newTally()

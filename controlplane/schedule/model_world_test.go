@@ -22,8 +22,8 @@ import (
 // world is where a model runs: an API server, and how time passes there.
 type world interface {
 	pace() pace
-	// through is the API server as schedulers reach it: answer is asked about each
-	// call. truth is how others do, whom nothing befalls.
+	// through is the API server as schedulers reach it: answer decides each call. truth
+	// reaches it without faults.
 	through(answer func(call) error) client.Client
 	truth() client.Client
 	namespace() string
@@ -75,7 +75,7 @@ type model struct {
 	calm       bool
 	busy       time.Time
 	afterRead  map[string][]func() error
-	owner      map[string]*asked // who last bound a pod
+	owner      map[string]*asked // the request that last bound a pod
 	broken     []string
 	claimed    map[types.UID]string // the claim that a pod was first seen with
 	claimedPod map[string]types.UID // and the pod, by claim
@@ -94,8 +94,8 @@ type asked struct {
 	leave  context.CancelFunc
 	faults map[string]bool
 
-	// following is held while somebody else sends its claim, or while that is found
-	// to be invalid: then never is set, which it guards.
+	// following is held while another gateway sends this request's claim, or finds it
+	// invalid: then never, which it guards, is set.
 	following sync.Mutex
 	never     bool
 
@@ -271,7 +271,7 @@ func (m *model) claimOf(q *asked, binding *corev1.Pod) Claim {
 	}
 }
 
-// follow is whoever saw the binding and sends the claim as well.
+// follow is a gateway that saw the binding and sends the claim as well.
 func (m *model) follow(q *asked, binding *corev1.Pod) {
 	q.following.Lock()
 	defer q.following.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// stocks are the views of so many gateways on pods that none of them has
+// stocks are the views of one gateway for each start on pods that none of them has
 // touched yet.
 func stocks(pods int, starts ...float64) []*stock {
 	var all []*stock
@@ -69,8 +69,8 @@ func TestGatewaysShareAPoolByTheirPlaces(t *testing.T) {
 	}
 }
 
-// A gateway reaches every pod of its view, wherever it starts: stock that is
-// nearer to others starves nobody.
+// A gateway reaches every pod of its view, wherever it starts: stock that is nearer to
+// other gateways is not out of its reach.
 func TestEveryPlaceReachesAllStock(t *testing.T) {
 	for _, start := range []float64{placed(0, 3), placed(1, 3), placed(2, 3), startOf(1), startOf(77)} {
 		view := stocks(100, start)[0]
@@ -102,7 +102,7 @@ func TestSeedsStartAtDifferentPods(t *testing.T) {
 
 // A request that lost its pod knows that its view is old. It waits until the
 // watch shows that loss, and so does not lose to all claims that came before it.
-func TestWhoLostAPodLooksBeforeItTriesTheNext(t *testing.T) {
+func TestRequestThatLostAPodLooksBeforeTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1", "p2", "p3", "p4")
 		for _, name := range []string{"p1", "p2", "p3"} {

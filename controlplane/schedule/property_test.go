@@ -47,8 +47,8 @@ func chaos(seed uint64) func(string, func() error) error {
 }
 
 // Whatever the API server does, every accepted request gets exactly one result
-// by its deadline, no pod serves two, and no claim is on a pod that was given
-// to nobody or to another.
+// by its deadline, no pod serves two, and a claim is only on the pod that its request
+// was given.
 func TestEveryRequestGetsOneResult(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

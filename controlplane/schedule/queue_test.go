@@ -54,7 +54,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 	}, WithQueueSize(2000))
 }
 
-// Whatever comes and goes, a tenant's requests are served in order, nobody waits
+// Whatever comes and goes, a tenant's requests are served in order, no tenant waits
 // for more than one pod for each other tenant, and no request is lost or served
 // twice.
 func TestTurnsAreFair(t *testing.T) {
@@ -104,8 +104,8 @@ func TestTurnsAreFair(t *testing.T) {
 	}
 }
 
-// flagged is a context that is done without having told anybody yet, from the
-// so-many-th look on.
+// flagged is a context whose Err says that it is done from the call number `after` on,
+// while its Done channel stays open.
 type flagged struct {
 	context.Context
 	looks, after int
@@ -290,7 +290,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 }
 
 // However many requests and pods there are, a bounded number of claims is under
-// way; who waits for a turn can leave, and all are served.
+// way; a request that waits for its turn can leave, and all others are served.
 func TestClaimsUnderWayAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		const n = 3 * maxClaims

@@ -29,9 +29,10 @@ func (a *attempt) cool() {
 	a.s.notify()
 }
 
-// catchUp reserves a pod that was lost to another, and waits until the feed shows that, for
-// viewLag at most. The feed is in order: what others claimed before it is out of
-// the queue by then too. A request that picked at once would meet them again.
+// catchUp keeps a pod that another claim has taken reserved, and waits until the feed
+// shows that, for viewLag at most. The feed is in order: by then pods that were claimed
+// before it are out of the queue too. A request that picked at once would meet the other
+// gateways again.
 func (a *attempt) catchUp() {
 	s := a.s
 	s.mu.Lock()

@@ -128,7 +128,7 @@ func TestFiftyWaitForTheRefill(t *testing.T) {
 
 // Stock that lies nearest to other gateways is not kept for them: one that has
 // all the requests gets all the pods.
-func TestNobodyStarvesBesideStock(t *testing.T) {
+func TestNoRequestStarvesBesideStock(t *testing.T) {
 	const n = 60
 	for asked := range 3 {
 		t.Run(fmt.Sprint("gateway ", asked), func(t *testing.T) {

@@ -22,8 +22,8 @@ const (
 // maxClaims bounds the claims under way in one scheduler. More at once would
 // not be served sooner, but wait inside the client or the API server while
 // their timeouts run, and a claim that times out costs its pod. A request
-// that waits for its turn here can still leave. Each is also a pod that other gateways do not
-// see taken yet: at the end of a pool's stock they meet there.
+// that waits for its turn here can still leave. Each claim under way also has a pod that
+// other gateways do not see taken yet: at the end of a pool's stock they try it too.
 const maxClaims = 12
 
 // PoolScheduler claims the idle pods of one pool for this gateway. Make it with
@@ -41,7 +41,7 @@ type PoolScheduler struct {
 
 	mu           sync.Mutex
 	closed       bool // no request is accepted, no goroutine started, any more
-	gone         bool // and that is since the pool is gone
+	gone         bool // closed because the pool is gone
 	waiting      *waiting
 	stock        *stock
 	poolNotified bool // the pool has the note that claims wait
@@ -122,11 +122,11 @@ func startOf(seed uint64) float64 {
 	return float64(seed*golden>>11) / (1 << 53)
 }
 
-// place puts a gateway that is one of several where it meets the others last:
-// all start at equal distances, the first at the oldest pod and the last at the
-// newest, and as each takes pods on both sides of its place in proportion, those
-// who ask for equally many share the pool without meeting. One alone takes the
-// oldest first.
+// place tells this gateway that it is number index of `of` gateways, and where it
+// therefore begins to take pods: all begin at equal distances, the first at the oldest
+// pod and the last at the newest. Each takes pods on both sides of its place in
+// proportion, so gateways that claim equally many never reach for one pod. A gateway
+// alone takes the oldest first.
 func (s *PoolScheduler) place(index, of int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,8 +225,8 @@ func (s *PoolScheduler) Spare() bool {
 func (s *PoolScheduler) spare() bool { return len(s.stock.queue) > s.waiting.len()+s.expected }
 
 // Expect counts one more request until arrived is called, if there is a pod to spare for
-// it; that may be done more than once. Requests that wait elsewhere leave their queues one
-// for each such pod, and not all of them for the first.
+// it; arrived may be called more than once. So of the requests that wait at other pools
+// one leaves its queue for each such pod, and not all of them for the first.
 func (s *PoolScheduler) Expect() (arrived func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,7 +294,7 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 	expired, next := s.stock.expire(now)
 	s.series.expired.Add(float64(expired))
 	for e := s.waiting.first(); e != nil && s.running < maxClaims; e = s.waiting.first() {
-		if err := e.tooLate(now); err != nil { // before its timer got to say so
+		if err := e.tooLate(now); err != nil { // perhaps before its timer fires
 			e.answer(ClaimResult{Err: err})
 			continue
 		}
@@ -334,8 +334,7 @@ func (s *PoolScheduler) measure() {
 	s.series.sizes(len(s.stock.queue), s.waiting.len(), s.stock.reserved())
 }
 
-// poolGone makes ErrPoolGone of what Shutdown answers with, if it is still to
-// come. The pool's metrics go at once: another scheduler may follow for the name.
+// poolGone makes a later Shutdown answer with ErrPoolGone. The pool's metrics go at once: another scheduler may follow for the name.
 func (s *PoolScheduler) poolGone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

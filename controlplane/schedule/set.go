@@ -27,8 +27,8 @@ type Set struct {
 
 	mu     sync.Mutex
 	closed bool
-	index  int // this gateway's place among
-	of     int // so many; 0: not told
+	index  int // this gateway is number index, from 0,
+	of     int // of that many; 0 until the controller has told it
 	pools  map[types.NamespacedName]*member
 }
 
@@ -44,14 +44,14 @@ func NewSet(c client.Client, opts ...Option) *Set {
 	return &Set{client: c, opts: opts, ctx: ctx, cancel: cancel, pools: make(map[types.NamespacedName]*member)}
 }
 
-// Place tells that this gateway is the index-th, from 0, of so many that share
-// the pools. It decides nothing but which request tries which pods first.
+// Place tells the set that this gateway is number index, from 0, of `of` gateways that
+// share the pools. It only decides which pods are tried first.
 //
 // Each has its own scheduler of a pool, and they know of each other only what
 // the watch shows: that pods leave idle. So that they seldom try the same pod at
-// the same time, each begins at a place of its own in the queue (Set.Place, told
-// by the controller with its polls; before the first, a seed of its name). The
-// place decides nothing else: every gateway reaches all stock that it sees. When
+// the same time, each begins at a place of its own in the queue: the controller tells it
+// with its polls, and before the first poll it comes from a hash of the gateway's name.
+// The place decides nothing else: every gateway reaches all stock that it sees. When
 // stock comes one by one to several gateways that wait for it, they do meet; the
 // gateway that loses tries the next pod, once the watch has shown it that the first is lost
 // (or viewLag is over): what others claimed before that is out of its view then.

@@ -37,7 +37,8 @@ func (a *shape) equal(b *shape) bool {
 	return a.hooks == b.hooks && slices.Equal(a.containers, b.containers)
 }
 
-// join counts a pod in and returns its shape: a known one that equals it, or it.
+// join counts a pod of this shape in and returns the shape to keep: a known one that
+// equals it, else this one.
 func (s *stock) join(of *shape) *shape {
 	for _, known := range s.shapes {
 		if known.equal(of) {

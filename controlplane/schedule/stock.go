@@ -17,7 +17,7 @@ import (
 // held and cooling together are the reservations. A held pod belongs to one
 // attempt, which is bounded by its own timeouts; a cooling one waits
 // for the watch to say that it has left idle, at most the reservation TTL. The
-// record is listed while the feed's last word was Offer; a pod that is still
+// record is listed while the feed's last call for it was Offer; a pod that is still
 // listed at the end of its reservation is ready again, so no stock is lost, and
 // claiming it is safe, since every claim tests the pod's phase and UID.
 type podRecord struct {
@@ -25,7 +25,7 @@ type podRecord struct {
 	uid    types.UID
 	shape  *shape
 	state  podState
-	listed bool          // the feed's last word was Offer
+	listed bool          // the feed's last call for it was Offer
 	until  time.Time     // end of a cooling record's reservation
 	seen   chan struct{} // closed when the feed has said that the pod left idle; nil if no goroutine waits for it
 }
@@ -85,7 +85,7 @@ func (s *stock) forget(uid types.UID) (dropped, evicted bool) {
 	}
 	rec.listed = false
 	switch rec.state {
-	case held: // until its claim is over
+	case held: // until its attempt gives it back
 		return false, false
 	case ready:
 		s.dequeue(slices.Index(s.queue, rec))
