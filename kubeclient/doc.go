@@ -3,5 +3,5 @@
 // one, a configuration whose watches come back within seconds of its return, and a
 // guard that ends a process whose caches are ahead of a server that was restored.
 //
-// It decides nothing and keeps nothing. Whoever makes a client calls it.
+// It decides nothing and keeps no state. Every process that makes a client calls it.
 package kubeclient

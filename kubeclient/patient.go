@@ -18,7 +18,7 @@ const (
 )
 
 // Patient returns a copy of the configuration for informers. Their own pauses
-// double up to a minute while the API server is away, and go on for so long once
+// double up to a minute while the API server is away, and last that long once
 // it is back. Here a read that cannot connect waits for the server
 // instead, so that an informer's list or watch is never refused. It waits until
 // the request's context ends: do not use it for what has to fail in time. Writes

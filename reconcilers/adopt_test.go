@@ -48,7 +48,7 @@ func TestAdoptedPool(t *testing.T) {
 	w.changeEnv("p", func(e *v1alpha1.SandboxEnv) { *e.Spec.Clusters[0].Members[0].Spec.Replicas = 9 })
 	w.awaitReplicas("p", 1)
 
-	// An env that somebody deletes takes nothing along, and is not made again.
+	// An env that is deleted takes nothing along, and is not made again.
 	if err := w.c.Delete(t.Context(), w.getEnv("p")); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func replicasOf(e *v1alpha1.SandboxEnv, member int) int32 {
 	return ptr.Deref(e.Spec.Clusters[0].Members[member].Spec.Replicas, -1)
 }
 
-// awaitReplicas waits until the env asks for so many replicas of its first member, and
+// awaitReplicas waits until the env asks for `want` replicas of its first member, and
 // its pool for the same.
 func (w *world) awaitReplicas(env string, want int32) {
 	w.t.Helper()
@@ -90,7 +90,7 @@ func (w *world) awaitReplicas(env string, want int32) {
 }
 
 // TestAutoscalerFollowsDemand: the buffer grows with what is claimed, is given up when
-// nobody has come for long, and stays while a gateway does not answer.
+// no request has come for long, and stays while a gateway does not answer.
 func TestAutoscalerFollowsDemand(t *testing.T) {
 	d := &sizing{known: true, created: time.Now()}
 	w := newWorld(t, sizedBy(d))

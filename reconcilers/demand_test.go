@@ -108,8 +108,8 @@ func TestPoolServesWaitingClaims(t *testing.T) {
 	}
 }
 
-// TestPoolKeepsItsStockWhileDemandIsUnknown: nobody knows what waits at a gateway that
-// is silent.
+// TestPoolKeepsItsStockWhileDemandIsUnknown: the controller does not know what waits at a
+// gateway that is silent.
 func TestPoolKeepsItsStockWhileDemandIsUnknown(t *testing.T) {
 	var waits *demand
 	w := newWorld(t, func(w *world) { waits = w.demand(); waits.unknown = true })

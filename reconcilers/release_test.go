@@ -219,9 +219,9 @@ func TestClaimedPodDeletedByForce(t *testing.T) {
 	w.awaitSandbox(s, v1alpha1.SandboxEnded)
 }
 
-// TestClaimedPodDeletedWhileNobodyLooks has no controller when the pod is
+// TestClaimedPodDeletedWithoutAController has no controller when the pod is
 // claimed and deleted: the finalizer alone keeps what must be known.
-func TestClaimedPodDeletedWhileNobodyLooks(t *testing.T) {
+func TestClaimedPodDeletedWithoutAController(t *testing.T) {
 	w := newWorld(t)
 	w.pool("p", 1, 0)
 	w.await("p", v1alpha1.PodIdle, 1)

@@ -156,7 +156,7 @@ func TestScaleWithALaggingWatch(t *testing.T) {
 	kubetest.Eventually(t, limit, "no unclaimed pod", func() error {
 		idle := w.pods("p", v1alpha1.PodIdle)
 		for i := range idle {
-			// Whom the controller has picked already is claimed first.
+			// Pods that the controller has picked already are claimed first.
 			_, marked := idle[i].Annotations[v1alpha1.AnnotationScaleDownProtected]
 			if marked && len(claimed) < claims && idle[i].DeletionTimestamp == nil {
 				s := w.newSandbox("p", &idle[i])

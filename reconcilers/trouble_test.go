@@ -320,7 +320,7 @@ func TestBindingWithoutClaim(t *testing.T) {
 
 // TestBoundAnewAfterAClaim: the first claim landed and was recorded, then its pod
 // was stopped and the sandbox bound to another. It does not end for that, and the
-// former address serves nobody before its fence, also for a controller that knows
+// former address serves no claim before its fence, also for a controller that knows
 // only the API, and after the record has the new address.
 func TestBoundAnewAfterAClaim(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.options.SweepInterval = 300 * time.Millisecond })

@@ -38,21 +38,21 @@ func holds(path string, value any) Test {
 	return func(p jsonpatch.Patch) jsonpatch.Patch { return p.Test(path, value) }
 }
 
-// OfClaim asks that the sandbox is still bound by this claim. Whoever ends a
-// sandbox because of what its pod does or did passes it.
+// OfClaim asks that the sandbox is still bound by this claim. Pass it to end a sandbox
+// because of what its pod does or did.
 func OfClaim(claimID string) Test { return holds("/spec/binding/claimID", claimID) }
 
-// Unbound asks that the sandbox still has no pod. Whoever ends a sandbox because it
-// has none passes it.
+// Unbound asks that the sandbox still has no pod. Pass it to end a sandbox because it
+// has none.
 func Unbound() Test { return holds("/spec/binding", nil) }
 
 // OfUID asks that the sandbox is still this object, not a later one of the
 // same ID.
 func OfUID(uid types.UID) Test { return holds("/metadata/uid", string(uid)) }
 
-// OfGeneration asks that the spec is still the one that was read. Whoever ends a
-// sandbox because of what its spec says passes it: what was read may be old, and
-// a client may have been told since that it says otherwise.
+// OfGeneration asks that the spec is still the one that was read. Pass it to end a
+// sandbox because of what its spec says: what was read may be old, and a client may have
+// been told since that the spec says otherwise.
 func OfGeneration(generation int64) Test { return holds("/metadata/generation", generation) }
 
 // OfRelease asks that the idle release with this token has not been called off.

@@ -1,5 +1,6 @@
-// Package address decides when a pod's address may serve a new claim: only
-// after every gateway knows that its last claim is over.
+// Package address decides when a pod's address may serve a new claim: only after every
+// gateway knows that the address's last claim has ended. Ask Rule.Check before a pod turns
+// idle; tell the Ledger of claims and fences.
 //
 // The rule has three sources, asked in this order:
 //
@@ -15,8 +16,8 @@
 // a reader that finds the pod gone and asks the ledger afterwards finds its entry;
 // the other way round both could be missed.
 //
-// A claim's entry in the ledger knows two states: held (from the first sight of
-// the claimed pod) and fenced (all gateways have acknowledged). It never goes
+// A claim's entry in the ledger has two states: held (from when the claimed pod was first
+// seen) and fenced (all gateways have acknowledged). It never goes
 // back. reconcilers/sandbox alone moves it, before it writes the address and
 // after it has written fencedAt. If the write of fencedAt fails the entry stays
 // held, which errs on the safe side, and the fence is sent again.

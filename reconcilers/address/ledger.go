@@ -28,7 +28,7 @@ type Ledger struct {
 	// claims and byAddress hold the same entries; both change under mu.
 	claims    map[string]*entry
 	byAddress map[string]map[string]*entry
-	// bySandbox holds those that are held, by sandbox ID; it changes under mu.
+	// bySandbox has the entries that are held, by sandbox ID; it changes under mu.
 	bySandbox map[string][]*entry
 	nextPrune time.Time
 }
@@ -68,14 +68,14 @@ func (l *Ledger) Had(claimID, sandboxID, address string) {
 	}
 }
 
-// Fenced notes that every gateway knows that the claim is over, from now on.
+// Fenced notes that from now on every gateway knows the end of the claim.
 func (l *Ledger) Fenced(claimID, address string) {
 	if claimID == "" || address == "" {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.over(l.put(claimID, "", address))
+	l.markFenced(l.put(claimID, "", address))
 	l.prune()
 }
 
@@ -85,12 +85,12 @@ func (l *Ledger) FencedOnRecord(claimID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.claims[claimID]; e != nil {
-		l.over(e)
+		l.markFenced(e)
 	}
 }
 
-// over notes that a claim is fenced from now on, if it was not. mu is held.
-func (l *Ledger) over(e *entry) {
+// markFenced notes that a claim is fenced from now on, if it was not. mu is held.
+func (l *Ledger) markFenced(e *entry) {
 	if !e.fencedAt.IsZero() {
 		return
 	}

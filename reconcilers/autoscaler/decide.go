@@ -149,7 +149,7 @@ func (g *group) bound() {
 	}
 }
 
-// inDemand: a buffer is worth having.
+// inDemand reports whether the member is to have a buffer.
 func (g *group) inDemand(m Member) bool {
 	window := g.s.Policy.QuietWindow
 	return m.Waiting > 0 || window == 0 || !m.LastCreate.IsZero() && g.s.Now.Sub(m.LastCreate) < window
@@ -188,9 +188,9 @@ func (g *group) ceiling(m Member) int {
 	}
 }
 
-// wants is how many replicas a member would grow to if nothing but its demand
-// counted, and why; 0 if it would not. The larger of both reasons counts: were it the
-// first that applies, one claim more that waits could lead to fewer replicas.
+// wants returns how many replicas a member would grow to by its demand alone, and why; 0
+// if it would not grow. The larger number of both reasons counts: if the first that
+// applies counted, one more waiting claim could lead to fewer replicas.
 func (g *group) wants(i int) (want int, why Reason) {
 	m, st, now := g.s.Members[i], g.next[i].State, g.next[i].Replicas
 	if b := g.buffer(m); b > now {
@@ -270,7 +270,7 @@ func (g *group) grow(i, want int, reason Reason) {
 	}
 }
 
-// saturate notes that a member cannot grow as it wants to.
+// saturate notes that a member cannot have the replicas that it needs.
 func (g *group) saturate(i int, message string) {
 	st := &g.next[i].State
 	st.LastAttempt, st.Result, st.Message = g.s.Now, v1alpha1.ScaleUpInsufficient, message

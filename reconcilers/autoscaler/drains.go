@@ -10,16 +10,18 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// stuckAfter is after what time a drain that does not end is told of, and how often.
+// stuckAfter is how long a drain may take before an Event says that it is stuck, and the
+// time between two such Events.
 const stuckAfter = 5 * time.Minute
 
 // drain is a step down whose pods are not gone yet. Further steps meanwhile belong to it.
 type drain struct {
-	// noticed is when it began, or was last called stuck.
+	// noticed is when it began, or when an Event last called it stuck.
 	noticed time.Time
 }
 
-// drains records, once each, that drains begin and end, and at times that one does not.
+// drains sends an Event when a drain begins, when it ends, and per stuckAfter if it does
+// not end.
 func (r *Reconciler) drains(env *v1alpha1.SandboxEnv, changes []change, now time.Time) {
 	for i := range changes {
 		c := &changes[i]
@@ -35,8 +37,8 @@ func (r *Reconciler) drains(env *v1alpha1.SandboxEnv, changes []change, now time
 	}
 }
 
-// drain moves on the drain of a pool that is to have so many replicas; steps: they were
-// just made fewer.
+// drain updates the drain of a pool that is to have that many replicas; steps: their
+// number was just lowered.
 func (m *memory) drain(pool *v1alpha1.SandboxPool, replicas int32, steps bool, now time.Time) (began, ended, stuck bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

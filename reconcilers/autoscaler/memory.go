@@ -10,8 +10,8 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// memory is what this process has written lately, which the caches may not show yet,
-// and which drains it has begun. It is no more than that: a new leader begins without.
+// memory holds what this process has written lately, which the caches may not show yet,
+// and the drains that it has begun. A new leader begins without it.
 // It is safe for concurrent use.
 type memory struct {
 	mu sync.Mutex

@@ -84,10 +84,10 @@ func (r *Reconciler) sized(m *v1alpha1.EnvMember, pool *v1alpha1.SandboxPool) si
 		s.Max = int(*c.MaxReplicas)
 	}
 	if r.Demand != nil {
-		// Polls know of those that wait, and are a second old; the pool leaves out those
-		// whose claims it has seen, and may not have heard of the newest. What only one of
-		// them counts is either served already, so that it is claimed too, or counted at the
-		// next look. Nothing shrinks meanwhile.
+		// Polls know which sandboxes wait, and are a second old; the pool leaves out those
+		// whose claims it has seen, and may not know of the newest. A sandbox that only one
+		// of the two counts is either served already, so that it counts as claimed, or is
+		// counted by both next time. Nothing shrinks meanwhile.
 		d := r.Demand.Of(client.ObjectKeyFromObject(pool))
 		s.Waiting, s.LastCreate = min(len(d.Waiting), int(st.WaitingClaims)), d.Created
 		s.known = d.Known && (len(d.Waiting) == 0) == (st.WaitingClaims == 0)

@@ -21,8 +21,8 @@ import (
 // another writer has changed it, and the cache shows it by then.
 const againAfter = time.Second
 
-// Demand tells what waits for pods, over all gateways: controlplane.Demands. It is safe
-// for concurrent use.
+// Demand returns what waits for pods, over all gateways; controlplane.Demands is one. It
+// is safe for concurrent use.
 type Demand interface {
 	Of(pool types.NamespacedName) controlplane.Demand
 }

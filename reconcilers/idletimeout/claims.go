@@ -9,10 +9,10 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// retainEvery is how often the source is told what it may forget.
+// retainEvery is the time between two calls of Memory.Retain.
 const retainEvery = time.Minute
 
-// tracked is a claim that is not over, as its Sandbox was last seen.
+// tracked is a claim that has not ended, as its Sandbox was last seen.
 type tracked struct {
 	key     claimKey
 	sandbox *v1alpha1.Sandbox // the cache's; never changed
@@ -21,8 +21,8 @@ type tracked struct {
 
 	// seen is when the claim was first seen running, zero before.
 	seen time.Time
-	// judge is when the claim is to be judged next: before that it is not idle for
-	// long enough whatever is heard of it.
+	// judge is when the claim is to be judged next: before that it cannot have been idle
+	// for its timeout, whatever gateways report of it.
 	judge time.Time
 	// starts is since when the claim has been seen to start; zero if it does not.
 	starts time.Time
@@ -30,12 +30,12 @@ type tracked struct {
 	saved, save time.Time
 }
 
-// claims are all that are not over, and the releases whose tokens show. One
+// claims are all that have not ended, and the releases whose tokens the cache shows. One
 // goroutine uses it.
 type claims struct {
 	byID map[string]*tracked
 	all  []*tracked // in no order
-	// starting are those whose Sandbox says so.
+	// starting are the claims whose Sandbox is in the phase Starting.
 	starting map[*tracked]struct{}
 	// releasing are the Sandboxes that have a token and no end.
 	releasing map[string]*v1alpha1.Sandbox
@@ -58,8 +58,8 @@ func newClaims() claims {
 	}
 }
 
-// sight takes in what has changed since the last look.
-func (r *IdleTimeoutReconciler) sight() {
+// takeChanges takes in the Sandboxes that have changed since the last check.
+func (r *IdleTimeoutReconciler) takeChanges() {
 	now := r.Clock.Now()
 	for name, s := range r.feed.Changed() {
 		r.claims.take(name, s, now)
@@ -122,14 +122,14 @@ func (c *claims) remove(t *tracked) {
 	}
 }
 
-// live reports whether the claim is not over. The claim "" stands for use of the
+// live reports whether the claim has not ended. The claim "" stands for use of the
 // ID before its claim was known.
 func (c *claims) live(id, claim string) bool {
 	t := c.byID[id]
 	return t != nil && (claim == "" || claim == t.key.claim)
 }
 
-// retain tells the source now and then what it may forget.
+// retain calls Memory.Retain once per retainEvery.
 func (r *IdleTimeoutReconciler) retain() {
 	m, ok := r.source.(Memory)
 	if now := r.Clock.Now(); ok && (r.retained.IsZero() || now.Sub(r.retained) >= retainEvery) {
@@ -138,7 +138,7 @@ func (r *IdleTimeoutReconciler) retain() {
 	}
 }
 
-// lookAtPools has the claims of a pool judged anew whose timeout has changed.
+// lookAtPools makes the claims of each pool whose timeout has changed be judged anew.
 func (r *IdleTimeoutReconciler) lookAtPools(ctx context.Context, timeouts *timeouts) error {
 	moved := map[types.NamespacedName]bool{}
 	for key, pool := range r.claims.pools {

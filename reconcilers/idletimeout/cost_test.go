@@ -50,7 +50,7 @@ func (e *events) Changed() map[string]*v1alpha1.Sandbox {
 	return changed
 }
 
-// fleet is a reconciler of so many running sandboxes that were used lately. step
+// fleet is a reconciler of `sandboxes` running sandboxes that were used lately. step
 // passes the time between two checks, in which one of a hundred is used and one of
 // a thousand changes.
 func fleet(tb testing.TB, sandboxes int) (r *IdleTimeoutReconciler, step func()) {

@@ -8,9 +8,9 @@ import (
 // never is later than any time that is compared with it.
 const never = 100 * 365 * 24 * time.Hour
 
-// pick returns those that are idle for at least their timeout, and notes of the
-// others when they are to be judged again. That time holds until the Sandbox or
-// its pool's timeout changes: what is heard of use only puts it off.
+// pick returns the claims that are idle for at least their timeout, and notes for each
+// other when it is to be judged again. That time holds until the Sandbox or its pool's
+// timeout changes: a report of use only puts it off.
 func (r *IdleTimeoutReconciler) pick(ctx context.Context, from []*tracked, timeouts *timeouts) ([]*tracked, error) {
 	var floor time.Time
 	if m, ok := r.source.(Memory); ok {
@@ -44,8 +44,8 @@ func (r *IdleTimeoutReconciler) pick(ctx context.Context, from []*tracked, timeo
 
 // idleAt is the decision: the claim is idle when the timeout (0 or less: never)
 // has passed since the latest of the times, of which zero ones do not count. A
-// claim that was never sighted is not idle. What is heard of it later, and a later
-// floor, can only put that off. It is pure.
+// claim that was never sighted is not idle. Later reports of use, and a later floor, can
+// only put that off. It is pure.
 func idleAt(timeout time.Duration, sighted, used, floor time.Time) (time.Time, bool) {
 	if timeout <= 0 || sighted.IsZero() {
 		return time.Time{}, false

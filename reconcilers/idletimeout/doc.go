@@ -1,7 +1,7 @@
 // Package idletimeout releases sandboxes that are not used, and those that do not
 // start.
 //
-// It is not the judge of what use is: the gateways are, and tell their ages
+// It does not judge what use is: gateways do, and report the age of each claim's last use
 // through LastActiveSource. It releases nothing itself: it writes spec.end, and
 // reconcilers/sandbox carries it out. Absolute ends (endAt) are not its
 // business. The controller (leader) runs one.

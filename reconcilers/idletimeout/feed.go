@@ -14,8 +14,8 @@ import (
 
 // feed tells which Sandboxes have changed, so that a check need not read them all.
 type feed interface {
-	// Start returns when all Sandboxes that there are will be told of. It is called
-	// once, before Changed.
+	// Start returns when Changed will return all Sandboxes that exist. It is called once,
+	// before Changed.
 	Start(ctx context.Context) error
 	// Changed returns the Sandboxes that have changed since the last call, by name, as
 	// they are now; nil for one that is gone. They must not be changed.

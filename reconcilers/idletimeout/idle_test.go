@@ -188,14 +188,14 @@ func TestNothingIsReleasedWhileAGatewayIsSilent(t *testing.T) {
 // ended in its place.
 func TestAnotherClaim(t *testing.T) {
 	r, clock, c := setup(t, &gateways{at: nobody}, running("s", 5*time.Second))
-	r.sight()
+	r.takeChanges()
 	clock.Step(time.Minute)
 	anew := read(t, c, "s")
 	anew.Spec.Binding.ClaimID = "another"
 	if err := c.Update(t.Context(), anew); err != nil {
 		t.Fatal(err)
 	}
-	r.sight()
+	r.takeChanges()
 	picked, err := r.pick(t.Context(), r.claims.all, newTimeouts(r.client))
 	if err != nil || len(picked) != 0 {
 		t.Errorf("picked %v, %v: idle time of another claim counts", picked, err)

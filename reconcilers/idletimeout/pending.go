@@ -26,7 +26,7 @@ import (
 // comes to the moment, not at the next check. Before that is written the pod is
 // read live, since a cache may lag behind its start. A new leader counts anew.
 func (r *IdleTimeoutReconciler) CheckAndReleasePendingSandboxes(ctx context.Context) error {
-	r.sight()
+	r.takeChanges()
 	now := r.Clock.Now()
 	r.due = time.Time{}
 	timeouts := newTimeouts(r.client)

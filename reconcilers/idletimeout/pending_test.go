@@ -33,7 +33,7 @@ func startingAt(id string, startup time.Duration, claimedAt string) (*v1alpha1.S
 }
 
 // A startup timeout comes to the second, wherever between two checks the claim
-// was made, and whatever the clock of whoever claimed says.
+// was made, and whatever the claiming gateway's clock says.
 func TestStartupTimeoutIsExact(t *testing.T) {
 	const startup = 5 * time.Second
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {

@@ -170,7 +170,7 @@ func (r *IdleTimeoutReconciler) checkStarts(ctx context.Context) {
 //     running (so never from before this leadership), its last use, and Floor,
 //     before which some gateway's memory is lost. Only this process's monotonic
 //     clock is asked.
-//  3. Whoever is idle for longer than its timeout is a candidate. A timeout of
+//  3. A claim that is idle for longer than its timeout is a candidate. A timeout of
 //     less than 4 s counts as 4 s (0 still means never): what the gateways know
 //     of an open but silent connection can be almost that old.
 //  4. Begin: a token is written on the Sandbox (spec.release), testing the claim.

@@ -57,10 +57,9 @@ type pending struct {
 //	                      do, for the requests that they let wait
 //
 // Only the process that wrote a token commits with it, and only in the same
-// check: a controller that wakes up late is refused once its successor has
-// looked. What is kept in memory is the first sight of each claim and when
-// lastActive was last written; a new leader starts without and so waits at least
-// a timeout more.
+// check: a controller that was suspended is refused once its successor has looked. Kept
+// in memory are when each claim was first seen and when its lastActive was last written;
+// a new leader begins without them and so waits at least a timeout more.
 // All state belongs to the one goroutine of Start, but for the Sandboxes that the
 // watch has shown since the last check (feed).
 func (r *IdleTimeoutReconciler) release(ctx context.Context, candidates []*tracked, timeouts *timeouts) error {
@@ -107,8 +106,8 @@ func (r *IdleTimeoutReconciler) releaseBatch(ctx context.Context, preparer Prepa
 	return errors.Join(beginErr, r.commit(ctx, commit), r.callOff(ctx, off))
 }
 
-// begin writes the tokens. Of a sandbox that has moved on nothing is returned,
-// nor of one whose write failed: should it have been applied, the next check
+// begin writes the tokens and returns the releases that have begun. A sandbox that has
+// changed is left out, and so is one whose write failed: should it have been applied, the next check
 // finds the token.
 func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*tracked, timeouts *timeouts) ([]pending, error) {
 	all := make([]pending, len(batch))
@@ -193,7 +192,7 @@ func (r *IdleTimeoutReconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, 
 	return r.client.Patch(ctx, out, p.Build())
 }
 
-// moved: the sandbox is no longer what the write believed.
+// moved reports whether a write failed because the sandbox has changed or gone.
 func moved(err error) bool { return jsonpatch.Refused(err) || apierrors.IsNotFound(err) }
 
 // each writes for all. What succeeded is dealt with, though the cache may show its

@@ -39,7 +39,7 @@ func idleNow(t *testing.T, g *gateways, ids ...string) (*IdleTimeoutReconciler, 
 }
 
 // The token is on the Sandbox before a gateway is asked, the end is written
-// after all were, and only for those that nobody uses.
+// after all were, and only for sandboxes that are not in use.
 func TestTwoSteps(t *testing.T) {
 	g := &gateways{}
 	r, _, c := idleNow(t, g, "unused", "used")
@@ -222,8 +222,8 @@ func TestLostAnswersOfTheSteps(t *testing.T) {
 	}
 }
 
-// The cache may show a token for a while after it is gone; that is nobody's
-// leftover. One that stays is.
+// The cache may show a token for a while after it is gone, which is no leftover of
+// another leader. One that stays is.
 func TestLaggingCacheIsNoLeftover(t *testing.T) {
 	g := &gateways{prepare: func([]controlplane.Release) (map[string]bool, error) { return map[string]bool{"s": true}, nil }}
 	r, _, c := idleNow(t, g, "s")

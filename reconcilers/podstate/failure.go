@@ -11,8 +11,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Failure tells whether the pod is beyond use, whatever its phase: over,
-// crashed, or at another address than the one it was fenced with; nil if it is not.
+// Failure returns why the pod cannot be used any more, whatever its phase: it has
+// finished, crashed, or is at another address than the one it was fenced with; nil if it
+// can.
 // It is pure.
 func Failure(pod *corev1.Pod) *PodStatusDetail { return failure(pod).of(pod) }
 
@@ -48,8 +49,8 @@ func failure(pod *corev1.Pod) *PodStatusDetail {
 	return nil
 }
 
-// lost tells of a container that ended after its pod was running: it takes the
-// sandbox's state with it, also if the kubelet starts it again.
+// lost returns a container that ended after its pod was running: the sandbox's state is
+// lost with it, also if the kubelet starts it again.
 func lost(pod *corev1.Pod) *PodStatusDetail {
 	if t := terminated(pod); t != nil {
 		return fromTerminated(t.name, t.state)
@@ -114,7 +115,7 @@ func fromRestarted(name string, t *corev1.ContainerStateTerminated) *PodStatusDe
 	return d
 }
 
-// hopeless finds an image that no later try can start.
+// hopeless returns an image error that no later try can mend.
 func hopeless(pod *corev1.Pod) *PodStatusDetail {
 	for _, c := range containerStatuses(pod) {
 		if w := c.State.Waiting; w != nil && (w.Reason == "InvalidImageName" || w.Reason == "ErrImageNeverPull") {

@@ -17,9 +17,9 @@ import (
 //
 // Deleting a pool ends its sandboxes, so a member's pool is deleted only when it has no
 // pods. Gateways claim nothing from a pool with the mark. A claim that was on its way
-// lands on a pod that exists, or not at all, since the pool with the mark makes none. That
-// it has seen the mark and has no pods left is said by its own reconciler, which
-// alone knows what it has made and not seen yet: the condition Available has the reason
+// lands on a pod that exists, or not at all, since the pool with the mark makes none. Only
+// the pool's own reconciler knows which pods it has made and not seen yet. So it says when
+// it has seen the mark and has no pods left: the condition Available has the reason
 // Drained, for the pool's generation.
 //
 // Deleting an env deletes its own pools by garbage collection, and with them their
@@ -28,8 +28,8 @@ import (
 // drain takes a pool that is no member any more one step further: no claims and no
 // idle pods, then, when it has no pod left, its end. Deleting it at once would end its
 // running sandboxes.
-func (r *SandboxEnvReconciler) drain(ctx context.Context, env *v1alpha1.SandboxEnv, pool *v1alpha1.SandboxPool) (sight, error) {
-	s := sight{name: pool.Name, state: v1alpha1.MemberDraining, pool: pool}
+func (r *SandboxEnvReconciler) drain(ctx context.Context, env *v1alpha1.SandboxEnv, pool *v1alpha1.SandboxPool) (memberView, error) {
+	s := memberView{name: pool.Name, state: v1alpha1.MemberDraining, pool: pool}
 	if pool.DeletionTimestamp != nil {
 		s.message = "the pool is being deleted"
 		return s, nil

@@ -34,13 +34,13 @@ import (
 // next look, 12 s later at the latest: each look begins from the objects alone. All that is
 // remembered between two is which versions of them needed no write (inline.go).
 
-// sight is what a look saw of one member.
-type sight struct {
+// memberView is what one reconcile saw of one member.
+type memberView struct {
 	name  string
 	state v1alpha1.MemberState
 	// pool is nil where there is none of the env's.
 	pool *v1alpha1.SandboxPool
-	// attempt is what a refused write was answered with; message says more of the state.
+	// attempt is the answer to a refused write; message says more of the state.
 	attempt, message string
 }
 
@@ -50,10 +50,10 @@ type refusal struct{ message string }
 
 func (e *refusal) Error() string { return e.message }
 
-// materialise makes or mends the pool of a member. A refusal is in the sight and no
+// materialise makes or mends the pool of a member. A refusal is in the memberView and is no
 // error: to try again at once would change nothing.
-func (r *SandboxEnvReconciler) materialise(ctx context.Context, env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, template *v1alpha1.SandboxTemplate) (sight, error) {
-	s := sight{name: member.Name, state: v1alpha1.MemberMissing}
+func (r *SandboxEnvReconciler) materialise(ctx context.Context, env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, template *v1alpha1.SandboxTemplate) (memberView, error) {
+	s := memberView{name: member.Name, state: v1alpha1.MemberMissing}
 	pool := &v1alpha1.SandboxPool{} // the cache's: it must not be changed
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: member.Name}, pool, client.UnsafeDisableDeepCopy)
 	switch {
@@ -122,7 +122,7 @@ func (r *SandboxEnvReconciler) isOurs(pool *v1alpha1.SandboxPool, env *v1alpha1.
 	return of == r.LocalClusterID || of != "" && !env.Spec.HasCluster(of)
 }
 
-// foreign says whose a pool is.
+// foreign returns the message that says whose a pool is.
 func foreign(pool *v1alpha1.SandboxPool) string {
 	if owner := metav1.GetControllerOf(pool); owner != nil {
 		return fmt.Sprintf("the pool of that name belongs to %s %s", owner.Kind, owner.Name)
@@ -180,7 +180,7 @@ func (r *SandboxEnvReconciler) update(ctx context.Context, env *v1alpha1.Sandbox
 	case err != nil:
 		return nil, err
 	}
-	// What the env said at the last look it says still: so the pool was changed.
+	// The env has not changed since the last reconcile: so the pool was changed.
 	if was := pool.Spec.Replicas; was != next.Spec.Replicas && env.Status.ObservedGeneration == env.Generation {
 		r.event(env, member.Name, corev1.EventTypeWarning, "PoolUpdated", "gave pool %s its %d replicas back; it had %d. Change members[].spec.replicas of the env, not the pool",
 			member.Name, next.Spec.Replicas, was)
@@ -200,7 +200,7 @@ func (r *SandboxEnvReconciler) patch(ctx context.Context, pool, next *v1alpha1.S
 	return nil
 }
 
-// refused makes an error a refusal. It is told of once, not at each look.
+// refused makes an error a refusal. Its Event is sent once, not at each reconcile.
 func (r *SandboxEnvReconciler) refused(env *v1alpha1.SandboxEnv, member string, err error) error {
 	no := &refusal{err.Error()}
 	if lastAttempt(env, r.LocalClusterID, member) != no.message {

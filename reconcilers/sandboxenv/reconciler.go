@@ -22,17 +22,17 @@ import (
 const (
 	// RequeueAfter is the resync period of an env.
 	RequeueAfter = 10 * time.Second
-	// RequeueJitter is the share by which it varies at random to both sides, so that envs
-	// do not march in step.
+	// RequeueJitter is the share by which it varies at random to both sides, so that not
+	// all envs are reconciled at once.
 	RequeueJitter = 0.20
 
 	// conflictPause is how long the cache is given to catch up after a conflict.
 	conflictPause = 200 * time.Millisecond
 )
 
-// EnvRouterSync is told of envs by a reconciler in its own process, for programs that
-// route by them there. OnEnvUpsert is called at the end of each look that succeeded;
-// it must return at once and not change the env.
+// EnvRouterSync is for programs that run the reconciler and route by envs in the same
+// process. OnEnvUpsert is called at the end of each reconcile that succeeded; it must
+// return at once and not change the env.
 type EnvRouterSync interface {
 	OnEnvUpsert(env *v1alpha1.SandboxEnv)
 }
@@ -60,7 +60,7 @@ type SandboxEnvReconciler struct {
 }
 
 // Reconcile brings the local pools of an env in line with it, then writes its status.
-// An env that is gone, or going, is no error; a conflict is a look soon after.
+// An env that is gone, or going, is no error; after a conflict it is reconciled soon again.
 func (r *SandboxEnvReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	env := &v1alpha1.SandboxEnv{} // the cache's: it must not be changed
 	if err := r.Client.Get(ctx, req.NamespacedName, env, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
@@ -78,7 +78,7 @@ func (r *SandboxEnvReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	}
 	seen, behind, err := r.members(ctx, env, template)
 	if !behind {
-		// What failed for one member keeps neither the others nor the status waiting.
+		// A failure of one member delays neither the others nor the status.
 		statusErr := r.writeStatus(ctx, env, template, seen)
 		behind = conflict(statusErr)
 		if !behind {
@@ -97,7 +97,7 @@ func (r *SandboxEnvReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	return ctrl.Result{RequeueAfter: jittered()}, nil
 }
 
-// jittered is the time until the next look.
+// jittered is the time until the next reconcile.
 func jittered() time.Duration {
 	const most = time.Duration(RequeueJitter * float64(RequeueAfter))
 	return resync.Between(RequeueAfter-most, RequeueAfter+most)
@@ -133,9 +133,9 @@ func MembersOf(env *v1alpha1.SandboxEnv, clusterID string) []v1alpha1.EnvMember 
 // members works on each member, and on each pool of the env that is no member any
 // more. It returns what it saw of all of them, whatever failed; behind: some write met
 // a conflict.
-func (r *SandboxEnvReconciler) members(ctx context.Context, env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate) (seen []sight, behind bool, err error) {
+func (r *SandboxEnvReconciler) members(ctx context.Context, env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate) (seen []memberView, behind bool, err error) {
 	var errs []error
-	add := func(s sight, err error) {
+	add := func(s memberView, err error) {
 		if seen = append(seen, s); conflict(err) {
 			behind = true
 		} else {

@@ -26,7 +26,7 @@ import (
 // writeStatus patches what has changed, and nothing if nothing has. It tests the
 // env's version, since a merge patch replaces the whole list of clusters: of two
 // controllers that write their entries at the same time one meets a conflict.
-func (r *SandboxEnvReconciler) writeStatus(ctx context.Context, env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate, seen []sight) error {
+func (r *SandboxEnvReconciler) writeStatus(ctx context.Context, env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate, seen []memberView) error {
 	seenNow := *env // shares all but the status with the cache
 	env.Status.DeepCopyInto(&seenNow.Status)
 	r.fillStatus(&seenNow, template, seen)
@@ -46,7 +46,7 @@ func (r *SandboxEnvReconciler) writeStatus(ctx context.Context, env *v1alpha1.Sa
 }
 
 // fillStatus derives the status; the times of conditions apart it is pure.
-func (r *SandboxEnvReconciler) fillStatus(env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate, seen []sight) {
+func (r *SandboxEnvReconciler) fillStatus(env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate, seen []memberView) {
 	s := &env.Status
 	s.ObservedGeneration = env.Generation
 	s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters), func(c v1alpha1.EnvClusterStatus) bool { return c.ClusterID == r.LocalClusterID })
@@ -67,7 +67,7 @@ func (r *SandboxEnvReconciler) fillStatus(env *v1alpha1.SandboxEnv, template *v1
 }
 
 // observe is what people see of a member.
-func observe(s sight, now time.Time) v1alpha1.ObservedMember {
+func observe(s memberView, now time.Time) v1alpha1.ObservedMember {
 	m := v1alpha1.ObservedMember{Name: s.name, State: s.state, LastAttempt: s.attempt, Message: s.message}
 	if s.pool == nil {
 		return m

@@ -22,7 +22,7 @@ const (
 //	         one turns idle.
 //
 // It also remembers how many pods of the template were Ready at a time, so that a
-// pool that was scaled to nothing need not earn its trust again; an unready pod
+// pool that was scaled to nothing makes as many at a time again; an unready pod
 // ends that. Another template clears all. It lives in memory: a new leader tries
 // once more. It is safe for concurrent use.
 type creationBackoff struct {

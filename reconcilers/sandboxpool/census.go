@@ -35,15 +35,14 @@ type counts struct {
 	// waiting are warming pods whose address is still not free after
 	// addressPatience, the oldest first. They are no stock, and not among warming.
 	waiting []*corev1.Pod
-	// stuck is what keeps one of the warming pods from its start, nil if nothing is
-	// known to.
+	// stuck is what keeps one of the warming pods from starting; nil if nothing is known.
 	stuck *podstate.PodStatusDetail
 }
 
 // unclaimed counts the pods that are or become stock.
 func (c counts) unclaimed() int { return c.warming + c.idle }
 
-// coming counts the pods that are or become stock, or perhaps do.
+// coming counts the pods that are or become stock, and those that may be recycled into it.
 func (c counts) coming() int { return c.unclaimed() + c.recycling }
 
 // available counts the pods that a claim can have now.

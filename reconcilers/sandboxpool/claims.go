@@ -16,10 +16,10 @@ import (
 // of a gateway counts.
 const servedKept = 10 * time.Second
 
-// claims are the sandboxes that have pods, by the claims that the watch has shown. What
-// gateways say of waiting sandboxes is up to a few seconds old, and one that has got
-// its pod since needs no other: each claim takes a pod from those that the pool counts
-// as unclaimed, so it must go from those that wait at the same time. The zero value is
+// claims are the sandboxes that have pods, by the claims that the watch has shown. The
+// gateways' reports of waiting sandboxes are up to a few seconds old, and a sandbox that
+// has got its pod since needs no other: each claim lowers the number of unclaimed pods, so
+// its sandbox must stop counting as waiting at the same time. The zero value is
 // ready. It is safe for concurrent use.
 //
 // An event is noted here before the roster has it: a decision that sees a pod claimed
@@ -32,7 +32,7 @@ type claims struct {
 // poolClaims are those of the pods of one pool name. Sandboxes stand by the hashes of
 // their IDs.
 type poolClaims struct {
-	byPod map[string]uint64 // whose claim is on the pod of the name, and not over
+	byPod map[string]uint64 // the sandbox whose claim is on the pod of the name and has not ended
 	pods  map[uint64]int    // how many such pods the sandbox has
 	// served is when a sandbox was last seen to get a pod, or to have none any more: an
 	// answer of a poll that began before does not say that it waits now.
@@ -100,7 +100,7 @@ func (p *poolClaims) remove(name string, now time.Time) {
 }
 
 // without counts those of the sandboxes that have no pod of the pool and had none since
-// the poll that heard of them.
+// the poll that reported them.
 func (c *claims) without(pool types.NamespacedName, ids map[uint64]time.Time) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -68,11 +68,11 @@ type scaling struct {
 	remove, replace int
 	// ordered of those to create are for claims that wait.
 	ordered int
-	// held: pods are too many, and stay since it is not known what waits.
+	// held: there are too many pods, and they stay since it is not known what waits.
 	held bool
 	// full: maxPods keeps the pool from having as many unclaimed pods as are wanted.
 	full bool
-	// short: more pods are wanted than are made now, for lack of trust.
+	// short: more pods are wanted than trust allows to make now.
 	short bool
 }
 

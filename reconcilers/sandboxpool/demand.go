@@ -30,15 +30,15 @@ import (
 type Demand interface {
 	// Waiting returns a hash of the ID of each sandbox that waits for a pod of the pool
 	// (schedule.HashID), and when the newest poll that heard of it began. known is false
-	// if a gateway has not answered: then it is what is heard of at least.
+	// if a gateway has not answered: then at least these wait.
 	Waiting(pool types.NamespacedName) (ids map[uint64]time.Time, known bool)
 	// Soon asks for a poll at once. It does not block.
 	Soon()
 }
 
 const (
-	// orderedStays is how long a pod that was made for a waiting claim stays idle at
-	// least, also when the claim has gone: the next one may come at once.
+	// orderedStays is how long a pod that was made for a waiting claim stays idle at least,
+	// also when the claim has gone: clients that give up often come back.
 	orderedStays = time.Minute
 	// mostUnclaimed bounds the unclaimed pods of a pool without maxPods, if its replicas
 	// do not ask for more.
@@ -61,8 +61,8 @@ func (r *SandboxPoolReconciler) demandOf(key types.NamespacedName) asked {
 	return asked{waiting: r.claims.without(key, ids), known: known}
 }
 
-// tidyNote takes away the note of gateways that claims wait, once none does; before
-// that it has the gateways asked. It returns when to look again.
+// tidyNote removes the annotation by which gateways say that claims wait, once none does;
+// before that it has the gateways polled. It returns when to look again.
 func (r *SandboxPoolReconciler) tidyNote(ctx context.Context, pool *v1alpha1.SandboxPool, a asked) (time.Duration, error) {
 	note, has := pool.Annotations[v1alpha1.AnnotationScaleUpPending]
 	if !has || r.Demand == nil {

@@ -13,8 +13,8 @@ import (
 const expectationTTL = 5 * time.Minute
 
 // PoolExpectations keeps a pool from scaling on a cache that does not show yet
-// what it created and deleted. Before a write it is told to expect it, the watch
-// (or the write's failure) takes the expectation away. It is safe for concurrent
+// what it created and deleted. An expectation is set before a write, and removed when the
+// watch shows the write, or when it fails. It is safe for concurrent
 // use.
 type PoolExpectations struct {
 	clock clock.PassiveClock

@@ -11,7 +11,7 @@ import (
 // The interfaces of this file are for programs that embed the reconcilers. Nothing in
 // this repository implements them: `sandlane controller` leaves their fields nil.
 
-// DigestResolver tells what an image name stands for. It is asked only when a
+// DigestResolver resolves an image name to digests. It is asked only when a
 // pod's status names an image otherwise than the pod's spec, at most once a
 // second for a container, and must honour ctx.
 type DigestResolver interface {
@@ -21,14 +21,14 @@ type DigestResolver interface {
 	ResolveDigests(ctx context.Context, image string) ([]string, error)
 }
 
-// SandboxReadyHook is told of each pod that turned from starting to running, in a
-// goroutine of its own, at most readyHookTime long. It may be told again of the
-// same claim, or not at all if the controller dies.
+// SandboxReadyHook is called for each pod that turned from starting to running, in a
+// goroutine of its own, at most readyHookTime long. It may be called again for the same
+// claim, or not at all if the controller dies.
 type SandboxReadyHook interface {
 	OnSandboxReady(ctx context.Context, pod *corev1.Pod)
 }
 
-// IdleNotifier is told of what this process did, for parts that run in it. Both
+// IdleNotifier is called for what this process did, for other parts that run in it. Both
 // calls must return at once.
 type IdleNotifier interface {
 	// NotifyIdleAvailable: a pod of the pool has turned idle.

@@ -12,7 +12,7 @@ import (
 )
 
 // TestStartupCountsFromTheFirstSight: a claim has all of its startup timeout
-// whatever the clock of who claimed says, and no more; so has a pod that warms,
+// whatever the claiming gateway's clock says, and no more; so has a pod that warms,
 // whatever the API server's clock says.
 func TestStartupCountsFromTheFirstSight(t *testing.T) {
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {

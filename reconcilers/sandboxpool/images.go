@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// resolveTime bounds one question for a digest, which holds a worker up.
+	// resolveTime bounds one call of the DigestResolver, during which a worker waits.
 	resolveTime  = 2 * time.Second
 	resolveAgain = time.Second
 )

@@ -243,7 +243,7 @@ func TestEventsBetweenTheLookAndTheDecision(t *testing.T) {
 	}
 }
 
-// TestScaleDownThatIsTakenBack: who was picked is not any more, and is protected
+// TestScaleDownThatIsTakenBack: a pod that was picked is picked no more, and is protected
 // anew when it is picked later.
 func TestScaleDownThatIsTakenBack(t *testing.T) {
 	l := newLagging(t, 1)

@@ -36,7 +36,7 @@ const (
 	// FinalizerName is on every pool pod from its creation on.
 	FinalizerName = v1alpha1.FinalizerPod
 	// RequeueAfter is the resync period of a pool; up to a fifth of it is added
-	// at random, so that pools do not march in step.
+	// at random, so that not all pools are reconciled at once.
 	RequeueAfter = 10 * time.Second
 )
 
@@ -51,8 +51,8 @@ type SandboxPoolReconciler struct {
 	// Clientset reads the Events of pods that never got Ready; nil leaves them out
 	// of messages.
 	Clientset kubernetes.Interface
-	// DigestResolver tells two names of one image; nil leaves it at what a pod's
-	// status says.
+	// DigestResolver finds out whether two names are of one image; nil: only the pod's
+	// status counts.
 	DigestResolver DigestResolver
 	// HookRunner runs post-start hooks; nil fails claims of pods that have any.
 	HookRunner poststarthooks.Runner
@@ -98,8 +98,8 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if pool == nil {
 		r.Metrics.gone(req.NamespacedName)
 	}
-	// Asked before the look: what the watch brings between the two would meet the
-	// expectations, and not be in what was looked at.
+	// Asked before the pods are read: an event between the two would meet the expectations,
+	// and its pod would not be among those that were read.
 	shown := r.expectations.Satisfied(req.NamespacedName)
 	var owner types.UID
 	if pool != nil && pool.DeletionTimestamp == nil {
@@ -127,8 +127,8 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if err != nil && !errors.As(err, &templateErr) {
 		return ctrl.Result{}, err
 	}
-	// One pod that cannot be moved keeps neither the others nor the stock waiting.
-	// After the look: a claim that the look shows has its sandbox served by now.
+	// One pod that cannot be moved delays neither the others nor the stock.
+	// The demand is read after the pods: a claim on one of them has its sandbox served.
 	found := outcome{census: census(pods, settled, tpl.hashOrEmpty(), pool, nil, r.now()), asked: r.demandOf(req.NamespacedName)}
 	lacking := pool != nil && found.census.coming() < limitsOf(pool, troubles{}, found.asked).wanted()
 	waited := r.firstSeen.update(req.NamespacedName, pods, r.now())

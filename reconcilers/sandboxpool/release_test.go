@@ -15,7 +15,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
-// TestReleaseSandboxPod has a claim released by somebody whose view is old.
+// TestReleaseSandboxPod has a claim released by a caller whose view is old.
 func TestReleaseSandboxPod(t *testing.T) {
 	l := newLagging(t, 1)
 	l.reconcile(1)

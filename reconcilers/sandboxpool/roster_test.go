@@ -54,7 +54,7 @@ func servingPod(pool *v1alpha1.SandboxPool, hash string, i int) *corev1.Pod {
 	return p
 }
 
-// large is a reconciler of a pool with so many claimed pods and a stock of a
+// large is a reconciler of a pool with that many claimed pods and a stock of a
 // hundred, and one event of one of its pods.
 func large(tb testing.TB, claimed int) (podEvent func()) {
 	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "pool"}}

@@ -76,7 +76,7 @@ func TestSlewIsFollowed(t *testing.T) {
 	}
 }
 
-// Keep notices a step though nobody else asks, and tells it once.
+// Keep notices a step though no other call reads the clock, and tells it once.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, step, told := time.Now(), atomic.Int64{}, atomic.Int64{}

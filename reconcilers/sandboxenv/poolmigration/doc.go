@@ -13,7 +13,7 @@
 //	the pool's env, and no annotation              notes the env's UID on the pool
 //	the pool's env, noted                          mirrors what has changed in the pool
 //	an env of that name that the pool does not own nothing
-//	noted, and the env is gone                     nothing: somebody has deleted it
+//	noted, and the env is gone                     nothing: a person has deleted it
 //
 // Each step is done again from the state that is found, so a controller that dies between
 // two goes on where it was. Until the note is there the env's member is Inconsistent, as
