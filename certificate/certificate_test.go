@@ -56,7 +56,7 @@ func TestNewAndBack(t *testing.T) {
 	}
 }
 
-// What is none is refused by its name, without a word of what it holds.
+// A file that is no certificate is refused by its name, and the error shows none of its content.
 func TestParseRefuses(t *testing.T) {
 	_, leaf := make2(t)
 	certText, keyText, err := leaf.PEM()

@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/backoff"
 )
 
-// Args returns the command line that runs a configuration file with so many
+// Args returns the command line that runs a configuration file with that many
 // worker threads.
 func Args(configFile string, workers int) []string {
 	return []string{

@@ -84,7 +84,7 @@ func TestAPIRoutes(t *testing.T) {
 		{"localhost", "/health", "", api},
 		{"localhost", "/x/../templates", "", api},
 		{"localhost", "//templates", "", api},
-		// Confusing, but nobody's sandbox: the API checks IDs and keys itself.
+		// Confusing, but no sandbox's: the API checks IDs and keys itself.
 		{"localhost", "/sandboxes/iabc%2F8000/", "", api},
 		{"localhost", "/templates/..%2Fsandboxes%2Fiabc%2F8000%2F", "", api},
 		{"api.example.com", "/sandboxes", "E2b-Sandbox-Id: iabc\nE2b-Sandbox-Port: 49983", api}, // ignored on this host
@@ -114,7 +114,7 @@ func TestAPIRoutes(t *testing.T) {
 		{"localhost", "/sandboxes/iabc/%38000/", "", extproc},
 		{"localhost", "/sandboxes/iabc/800x/", "", extproc},
 		{"localhost", "/sandboxes/ia%2F..%2Fbc/8000/", "", extproc},
-		// Nobody's: ExtProc says so.
+		// No sandbox's: ExtProc says so.
 		{"localhost", "/", "", extproc},
 		{"localhost", "/sandboxesx", "", extproc},
 		{"localhost", "/templatesx", "", extproc},

@@ -31,8 +31,8 @@ func unknownSandbox() *extprocv3.ProcessingResponse {
 	}}
 }
 
-// Answers to thousands of requests that reach Envoy in one piece cost nobody else
-// the answer: Envoy ends the gateway's stream of each with a frame, and all streams
+// Answers to thousands of requests that reach Envoy in one piece cost no other request
+// its answer: Envoy ends the gateway's stream of each with a frame, and all streams
 // of a worker share one connection.
 func TestBurstLosesNoParkedRequest(t *testing.T) {
 	for _, tc := range []struct {

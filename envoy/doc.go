@@ -14,7 +14,7 @@
 // # Decisions recorded here
 //
 //   - Escaped slashes (%2F) stay in the path (KEEP_UNCHANGED): servers in
-//     sandboxes use them in names. Who checks a path must decode and clean it
+//     sandboxes use them in names. Code that checks a path must decode and clean it
 //     first, as ExtProc does for the control paths of port 49983.
 //   - Headers with underscores pass: the servers behind are people's own, and
 //     nothing of ours reads a header under a name with an underscore.

@@ -93,7 +93,7 @@ func TestSlowReadersFitTheHeap(t *testing.T) {
 	}
 }
 
-// slowStreams opens n streams whose answers nobody reads.
+// slowStreams opens n streams and does not read their answers.
 func slowStreams(t *testing.T, w *world, n int, path string, body io.Reader) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)

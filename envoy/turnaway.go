@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// turnAway takes over the address of a listener with so many sockets, one per
+// turnAway takes over the address of a listener with as many sockets, one per
 // worker, and lets the kernel drop every attempt to connect until release is
 // called, once or again. Connections that the listener has, or whose handshake is under way,
 // are left alone. A client tries again after a second: by then there is no listener

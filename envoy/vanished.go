@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pod can vanish without a word: its machine dies, or its network goes while a
+// A pod can vanish without ending its connections: its machine dies, or its network goes while a
 // connection to it is half made. Envoy has no time limit of its own, for a request
 // may take as long as it likes, so the kernel must find out. There are two cases,
 // and it is to take half a minute in both:

@@ -168,7 +168,7 @@ func TestOtherRequestsAreNotLate(t *testing.T) {
 	})
 }
 
-// A closed watch ends its reader and the one who reads the connection; synctest
+// A closed watch ends both its readers, of events and of the connection; synctest
 // fails if a goroutine is left.
 func TestClosedWatchEnds(t *testing.T) {
 	for _, text := range []string{"delay 1h", ""} {

@@ -11,8 +11,8 @@ import (
 // names of their subcommands.
 const controlCA = "control-ca.crt"
 
-// controlSides are the two sides of the control plane: what they are called, and whom they
-// talk to, and what for.
+// controlSides are the two sides of the control plane: the name of each, of its peer, and
+// what its certificate is for.
 var controlSides = map[string]struct {
 	identity, peer string
 	usage          x509.ExtKeyUsage

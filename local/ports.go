@@ -33,8 +33,8 @@ func freePorts(n, taken int) ([]int, error) {
 	return nil, fmt.Errorf("no %d free ports between %d and %d on 127.0.0.1", n, firstPort, lastPort)
 }
 
-// checkPort says in words why a port cannot be had. Envoy itself would share
-// one with another Envoy without a word (SO_REUSEPORT).
+// checkPort returns why a port cannot be used. Envoy itself would share one with another
+// Envoy and report nothing (SO_REUSEPORT).
 func checkPort(port int) error {
 	err := listenable(port)
 	switch {

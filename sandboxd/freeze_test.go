@@ -104,8 +104,8 @@ func frozenAgent(t *testing.T) (*gateway, *agent, *stubFreezer) {
 	return g, a, f
 }
 
-// An order counts for one pod, process, sandbox, kind and generation; nobody in the
-// sandbox can make one, and without a key there are none.
+// An order counts for one pod, process, sandbox, kind and generation; no program in
+// the sandbox can make one, and without a key there are none.
 func TestOrdersAreSigned(t *testing.T) {
 	g, a, f := frozenAgent(t)
 	for what, headers := range map[string][]string{

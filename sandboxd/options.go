@@ -34,7 +34,7 @@ type Options struct {
 	Home string
 	// UserFiles is the directory of passwd and group; empty means /etc. For tests.
 	UserFiles string
-	// InitKey is the public key of gateways, who sign each /init for the pod with the
+	// InitKey is the public key of gateways, which sign each /init for the pod with the
 	// UID PodUID. Nil: anyone may make one.
 	InitKey ed25519.PublicKey
 	PodUID  string

@@ -156,7 +156,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	}
 	_ = s.http.Close()
-	s.rest.end() // what is stopped would not hear that it is to end
+	s.rest.end() // a stopped process would not see the signal to end
 	s.restoring.end()
 	stopRelay()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)

@@ -6,7 +6,7 @@
 // accessors. Every other package imports it; it imports Kubernetes types alone.
 //
 // Validation lives in the CRD schema (markers and CEL rules on the types), so
-// that the API server refuses nonsense whoever writes it.
+// that the API server refuses nonsense, whichever client writes it.
 //
 // +kubebuilder:object:generate=true
 // +groupName=sandlane.dev

@@ -13,7 +13,7 @@ import (
 )
 
 // A controller and a gateway that start while the API server is away stay and
-// wait for it: whoever starts them again would wait longer and longer. They end
+// wait for it: a supervisor would wait longer and longer before each restart. They end
 // when they are told to.
 func TestStartWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()                         // it waits more than it works

@@ -62,7 +62,7 @@ func TestCommandsOnACluster(t *testing.T) {
 	}
 }
 
-// A cluster is changed only by who names it.
+// A command changes a cluster only if its flags name it.
 func TestWhichCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", writeKubeconfig(t))
 	for line, want := range map[string]string{

@@ -13,7 +13,7 @@ import (
 // at least. A small one answers some 20,000 requests with it.
 const defaultHeapGrowth = 128 << 20
 
-// growHeap lets the heap grow by so many bytes before it is collected, also where
+// growHeap lets the heap grow by `bytes` before it is collected, also where
 // little of it is in use: Go collects when it has doubled, which for a small gateway
 // is many times a second, and each time slows the requests of that moment. A heap
 // that is larger than that doubles, as before. It does nothing for 0, or where $GOGC
@@ -58,8 +58,8 @@ func (t *heapTuner) stop() {
 	debug.SetGCPercent(goPercent)
 }
 
-// collected is garbage from the start. It has a pointer, so that it shares its
-// memory with nothing that lives on.
+// collected is an object that nothing refers to. It has a pointer, so that the allocator
+// does not put it into one block with others, which would keep it alive.
 type collected struct{ _ *byte }
 
 // goPercent is Go's own.

@@ -27,7 +27,7 @@ func TestHeapPercent(t *testing.T) {
 
 var keep []byte // allocated on the heap
 
-// collections says how often it was collected while so many bytes of garbage were
+// collections says how often it was collected while that many bytes of garbage were
 // made.
 func collections(garbage int) uint32 {
 	runtime.GC()

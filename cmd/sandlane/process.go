@@ -15,8 +15,8 @@ func kubeconfigFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVar(path, "kubeconfig", "", "kubeconfig of the cluster (default the pod's service account)")
 }
 
-// metricsAddress is a --metrics-address as the part that serves it knows it, where off
-// stands for nowhere. Users may say that in the words of either part.
+// metricsAddress translates a --metrics-address for the part that serves it, in which off
+// means nowhere. Users may write that as "" or as "0".
 func metricsAddress(address, off string) string {
 	if address == "" || address == "0" {
 		return off

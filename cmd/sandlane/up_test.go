@@ -12,8 +12,8 @@ import (
 	"github.com/sandlane/sandlane/local"
 )
 
-// The output of a detached `up` is a log that stays: the API key goes to whoever
-// detached it, and not there.
+// The output of a detached `up` is a log that stays: the API key goes to the terminal
+// that detached it, and not there.
 func TestDetachedUpKeepsTheKeyOutOfItsLog(t *testing.T) {
 	up := local.UpFile{GatewayURL: "http://127.0.0.1:1", APIKey: "e2b_secret"}
 	var screen, log bytes.Buffer

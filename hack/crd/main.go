@@ -3,7 +3,7 @@
 // the rules for their possible cost), and drops the descriptions of fields that
 // are Kubernetes' own, which make up two thirds of each file.
 //
-// It is called by `make generate` with the files to edit, and by nobody else.
+// `make generate` calls it, with the files to edit; no other program does.
 package main
 
 import (

@@ -130,7 +130,7 @@ func TestBaseSandboxOnAnImageRefused(t *testing.T) {
 	}
 }
 
-// An image without anything gets root and the user, and a word about bash.
+// An empty image gets root and the user, and a warning about bash.
 func TestBaseSandboxOnNothing(t *testing.T) {
 	registry := newRegistry(t)
 	pushBase(t, registry+"/nothing:1", true, nil, func(*v1.ConfigFile) {})

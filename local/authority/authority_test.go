@@ -79,7 +79,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// Whoever gets hold of the key cannot pretend to be others with it.
+// The key, if it is stolen, vouches for no names but the domain's.
 func TestVouchesForNothingElse(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -25,8 +25,8 @@ import (
 //	   └─ delete, node stop ──▲
 //
 // A container's goroutine alone starts and stops its process, and writes its
-// state under the pod's mutex. Everybody else asks: a changed image wakes the
-// goroutine, a deletion cancels the pod's stop context, the end of the grace
+// state under the pod's mutex. Other goroutines only signal it: a changed image by a
+// channel, a deletion cancels the pod's stop context, the end of the grace
 // period its kill context.
 //
 // A network that cannot be opened, an image that is not known and a program

@@ -86,9 +86,9 @@ func lives(c net.Conn) error {
 	return nil
 }
 
-// Who waits for a pod whose network goes without a word, neither end nor reset of
-// the connection, is told when the node has cleared the pod away. Who waits for
-// another pod is left alone.
+// A client that waits for a pod whose network goes without a word, neither end nor reset
+// of the connection, is told when the node has cleared the pod away. Clients of other
+// pods are left alone.
 func TestRequestToVanishedPod(t *testing.T) {
 	n := startNode(t, IsolationFull)
 	n.create(t, echoPod("a"), echoPod("b"))
@@ -124,8 +124,8 @@ func TestRequestToVanishedPod(t *testing.T) {
 	}
 }
 
-// A node that was killed has taken no network away. Its successor does, and tells
-// who waits for what was in it.
+// A node that was killed has taken no network away. Its successor does, and resets the
+// connections of clients that wait for what was in it.
 func TestCleanSevers(t *testing.T) {
 	needRoot(t)
 	state := t.TempDir()

@@ -63,8 +63,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// Who ends in order again and again is started again without a growing pause;
-// who fails is not.
+// A program that ends in order again and again is started again without a growing
+// pause; one that fails is not.
 func TestPauseAfterAnEnd(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"sleep": true, "sleep-fail": false} {
@@ -99,7 +99,7 @@ func TestPauseAfterAnEnd(t *testing.T) {
 	}
 }
 
-// onPause is a log handler that hears of pauses only.
+// onPause is a log handler that takes lines about pauses only.
 type onPause func(time.Duration)
 
 func (onPause) Enabled(context.Context, slog.Level) bool { return true }

@@ -364,7 +364,7 @@ func TestKilledSupervisorLeavesNoChild(t *testing.T) {
 	}
 }
 
-// running is false for a zombie, which nobody may be there to reap.
+// running is false for a zombie: there may be no process that reaps it.
 func running(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(b), ") Z ")

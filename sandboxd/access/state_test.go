@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A repeated /init sets the clock forward only: an old request sent again, by
-// whoever recorded it, changes nothing.
+// A repeated /init sets the clock forward only: an old request that was recorded and is
+// sent again changes nothing.
 func TestClock(t *testing.T) {
 	var set []string
 	s := New(Options{SetClock: func(at time.Time) error {

@@ -16,17 +16,17 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// nobody is a caller whose files are all below one folder.
-type nobody struct{ users.User }
+// confined is a caller whose files are all below one folder.
+type confined struct{ users.User }
 
-func (n nobody) Named(string) (users.User, error) { return n.User, nil }
-func (n nobody) Workdir() string                  { return n.Home }
+func (n confined) Named(string) (users.User, error) { return n.User, nil }
+func (n confined) Workdir() string                  { return n.Home }
 
 // home returns a service for a user whose home is a new folder, emptied by clear.
 func home(f *testing.F) (s *Service, dir string, clear func()) {
 	f.Helper()
 	dir = f.TempDir()
-	n := nobody{users.User{Name: "me", UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: filepath.Join(dir, "home")}}
+	n := confined{users.User{Name: "me", UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: filepath.Join(dir, "home")}}
 	clear = func() {
 		if err := os.RemoveAll(n.Home); err != nil {
 			panic(err)

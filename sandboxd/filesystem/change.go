@@ -114,7 +114,7 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	wanted := n.wanted(path)
 	var err error
 	if wanted {
-		err = n.watch(path) // before it is told of: a client that hears of it may write there at once
+		err = n.watch(path) // before its event is sent: a client that gets it may write there at once
 	}
 	n.tell(dir, path, mask, told)
 	n.prune(path) // it may have moved out of what any watcher covers

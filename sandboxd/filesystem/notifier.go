@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// watchMask is what is heard of a directory and of what is in it.
+	// watchMask has the events of a directory and of what is in it.
 	watchMask = unix.IN_CREATE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_DELETE_SELF |
 		unix.IN_MOVE_SELF | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	// moveWait is how long the second half of a move may take. The kernel queues
@@ -29,7 +29,7 @@ const (
 //
 // Directories are known by the number of their watch, which stays when they move; their
 // recorded path is rewritten then. A directory that arrives below a recursive watcher is
-// watched before its watchers hear of it, and then searched; one that leaves is
+// watched before its event is sent, and then searched; one that leaves is
 // forgotten with all below it. When the kernel lost events everything is watched
 // anew, and every watcher is told that events are missing.
 //
@@ -45,13 +45,14 @@ type notifier struct {
 	tree     tree
 	watchers map[*watcher]struct{}
 	moving   map[uint32]move // of watched directories, by cookie
-	// told are the entries that a search has told watchers of while events were unread,
-	// by path: the event of one's making may be among them, and is no second one.
+	// announced are the entries whose events a search has sent to watchers while events of
+	// the kernel were unread, by path: that of an entry's creation may be among them, and is
+	// not sent a second time.
 	announced map[string]map[*watcher]bool
 	closed    bool
 }
 
-// move is one whose first half was heard: where from, and when.
+// move is a rename whose first event has come: where from, and when.
 type move struct {
 	path string
 	at   time.Time

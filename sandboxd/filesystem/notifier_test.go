@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// anyone is a caller of whom nothing is known.
+// anyone is a caller that may do everything.
 type anyone struct{}
 
 func (anyone) Names(uint32, uint32) (string, string) { return "", "" }
@@ -115,7 +115,7 @@ func TestLostEventsWithTheUsersRights(t *testing.T) {
 	}
 }
 
-// A collecting watcher ends when nobody asks for its events, and not before.
+// A collecting watcher ends when no client asks for its events, and not before.
 func TestCollectingWatcherExpires(t *testing.T) {
 	s := New(anyone{})
 	defer s.Close()
@@ -146,7 +146,7 @@ func TestCollectingWatcherExpires(t *testing.T) {
 	if err := ask(kept); err != nil {
 		t.Errorf("the other: %v", err)
 	}
-	<-other.watcher.closed // asking began the time anew, and nobody asks again
+	<-other.watcher.closed // asking began the time anew, and no client asks again
 }
 
 func TestTree(t *testing.T) {

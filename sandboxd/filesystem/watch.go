@@ -19,7 +19,7 @@ import (
 const (
 	defaultKeepalive = 90 * time.Second
 	// expireAfter is how long a watcher of CreateWatcher collects without being asked:
-	// its client is gone without a word.
+	// its client is gone without having ended it.
 	expireAfter = time.Hour
 )
 

@@ -90,7 +90,7 @@ func onNetwork(path string) bool {
 // unfinished reports whether Move is still copying an entry.
 func unfinished(path string) bool { return strings.HasPrefix(filepath.Base(path), TempPrefix) }
 
-// covers reports whether the watcher hears of what is in a directory. Call it, and
+// covers reports whether the watcher gets the events of what is in a directory. Call it, and
 // nameOf, with the notifier's mutex held.
 func (w *watcher) covers(dir string) bool {
 	return dir == w.root || w.recursive && within(dir, w.root)

@@ -14,7 +14,7 @@
 // so already, since children are continued first. What has been stopped cannot start
 // processes, so the rounds end when one finds nothing new.
 //
-// A process that was stopped before is left alone both times: somebody in the sandbox
+// A process that was stopped before is left alone both times: a program in the sandbox
 // stopped it.
 //
 // # States

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Time that is held is nobody's: what is due passes as much later, also what was set
+// Held time counts for no deadline: what is due passes as much later, also what was set
 // meanwhile, and what was due already passes after.
 func TestHeldDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestForwardsSignals(t *testing.T) {
 	}
 }
 
-// A program that somebody stops goes on.
+// A program that is stopped by a signal goes on.
 func TestContinuesTheProgram(t *testing.T) {
 	cmd, out := first(t, `(kill -STOP $$; echo stopped) & wait; echo on; exit 5`)
 	for _, want := range []string{"stopped\n", "on\n"} {

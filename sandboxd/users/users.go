@@ -159,7 +159,7 @@ func (d Database) groupsOf(u User) []uint32 {
 	return groups
 }
 
-// records returns the fields of the lines that have at least so many. A missing
+// records returns the fields of the lines that have at least that many. A missing
 // file has no lines: minimal images have none.
 func (d Database) records(file string, fields int) [][]string {
 	text, err := os.ReadFile(filepath.Join(d.dir(), file))

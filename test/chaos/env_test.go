@@ -17,7 +17,7 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// env makes an env "env" whose members a and b keep so many pods each.
+// env makes an env "env" whose members a and b keep that many pods each.
 func env(t *testing.T, ns string, replicas int32) {
 	t.Helper()
 	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: *stack.EchoPool(ns, "x", 0).Spec.Template}

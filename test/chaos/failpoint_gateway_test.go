@@ -24,9 +24,9 @@ const (
 )
 
 // A gateway is killed with claims between the binding and the pod PATCH, and
-// with claims after the PATCH that nobody was told of. Its Envoy answers 503 and
+// with claims after the PATCH whose clients were not answered. Its Envoy answers 503 and
 // routes nothing, it serves again by itself, and each claim is found again: the
-// same claim on the same pod, whoever asks, and also if nobody does.
+// same claim on the same pod, whichever gateway is asked, and also if none is.
 func TestGatewayKilledAtTheClaim(t *testing.T) {
 	for _, at := range []struct {
 		point   string
@@ -75,7 +75,7 @@ func gatewayKilledAt(t *testing.T, point string, claimed bool) {
 		})
 		slowest = max(slowest, time.Since(killed))
 		last := claims[underWay-1]
-		if n%5 == 0 { // nobody asks for this one
+		if n%5 == 0 { // no request comes for this one
 			shared.Eventually(t, 20*time.Second, last.id+" to get its pod with nobody asking", func() (bool, string) {
 				return on(t, ns, last), "not claimed"
 			})

@@ -55,7 +55,7 @@ func set(process, point, what string) error {
 	file := pointFile(process, point)
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
 	if err == nil {
-		// Renamed, so that nobody reads half of it.
+		// Renamed, so that no process reads half of it.
 		err = errors.Join(os.WriteFile(file+".new", []byte(what), 0o600), os.Rename(file+".new", file))
 	}
 	if err != nil {
@@ -64,7 +64,7 @@ func set(process, point, what string) error {
 	return nil
 }
 
-// disarm lets who is held at the point go on.
+// disarm lets the goroutines that are held at the point go on.
 func disarm(t *testing.T, process, point string) {
 	t.Helper()
 	if err := unset(process, point); err != nil {

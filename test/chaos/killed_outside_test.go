@@ -21,7 +21,7 @@ const (
 	wantLateServed, wantLateOver = 100, 1000
 )
 
-// Pods die without anybody having asked Sandlane: their processes are killed,
+// Pods die without a request to Sandlane: their processes are killed,
 // their objects deleted with no grace, the whole node killed. Their addresses
 // serve others at once, and one gateway hears of it all five seconds late. No
 // answer comes from another sandbox's pod.

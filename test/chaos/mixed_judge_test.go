@@ -16,7 +16,7 @@ import (
 
 const (
 	// endLimit is how long the last sandboxes may take to be released, fenced and
-	// recorded when nobody asks any more: one that never got a pod lives for its
+	// recorded when no requests come any more: one that never got a pod lives for its
 	// startup timeout.
 	endLimit = v1alpha1.DefaultStartupTimeout + time.Minute
 	// sweepLimit is how long a claimed pod that no sandbox names may live: two looks
@@ -46,7 +46,7 @@ func (m *mixture) served(all *users) {
 	m.note("%s all sandboxes are served by all gateways", m.span(began, time.Now()))
 }
 
-// allEnded wants every sandbox of the run to end by itself, now that nobody asks:
+// allEnded wants every sandbox of the run to end by itself, now that no requests come:
 // one that does not is a claim that was lost.
 func (m *mixture) allEnded() {
 	m.t.Helper()

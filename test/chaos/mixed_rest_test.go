@@ -101,7 +101,7 @@ func (m *mixture) webSockets(rng *rand.Rand, prefix string) {
 			continue
 		}
 		s := session{id: id, gateway: g.Name, opened: time.Now()}
-		_, _, _ = ws.Read(ctx) // nothing comes; it returns when somebody closes
+		_, _, _ = ws.Read(ctx) // nothing comes; it returns when either side closes
 		_ = ws.CloseNow()
 		s.closed = time.Now()
 		m.mu.Lock()

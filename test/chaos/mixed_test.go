@@ -163,7 +163,7 @@ func (m *mixture) span(from, to time.Time) string {
 	return fmt.Sprintf("%5.1f s to %5.1f s:", from.Sub(m.began).Seconds(), to.Sub(m.began).Seconds())
 }
 
-// note keeps a line for whoever has to find out why a run failed.
+// note keeps a line for a person who looks for the cause of a failed run.
 func (m *mixture) note(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

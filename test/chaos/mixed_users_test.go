@@ -27,7 +27,7 @@ const (
 // longer than a gateway lets a first request wait.
 const claimLimit = 2 * time.Minute
 
-// users are all who ask.
+// users are all clients of the run.
 type users struct {
 	all   []*user
 	done  sync.WaitGroup // their lives

@@ -11,7 +11,7 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// stackOf starts a stack with so many gateways and a record of its claims, both until
+// stackOf starts a stack with that many gateways and a record of its claims, both until
 // the test ends.
 func stackOf(t *testing.T, gateways int) (*stack.Stack, *history.Recorder) {
 	t.Helper()

@@ -46,7 +46,7 @@ func waitReaped(t *testing.T, pid int) {
 	})
 }
 
-// signal sends a signal to a gateway of this stack, and to nobody else.
+// signal sends a signal to a gateway of this stack, and to no other process.
 func signal(t *testing.T, pid int, s syscall.Signal) {
 	t.Helper()
 	if err := signalOurs(pid, "gateway", s); err != nil {
@@ -55,7 +55,7 @@ func signal(t *testing.T, pid int, s syscall.Signal) {
 }
 
 // signalOurs sends a signal to a process of this stack that runs a command of
-// sandlane's, or any if that is empty, and to nobody else.
+// sandlane's, or any if that is empty, and to no other process.
 func signalOurs(pid int, command string, s syscall.Signal) error {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {

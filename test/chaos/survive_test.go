@@ -23,7 +23,7 @@ const (
 
 // A sandbox with one request a second and an idle timeout of three seconds
 // survives gateway rollouts one by one for a minute, and is released soon after
-// the requests end, as one that nobody uses is meanwhile.
+// the requests end, as one without requests is meanwhile.
 func TestSandboxSurvivesRollouts(t *testing.T) {
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "brief", survivors+1, stack.WithIdleTimeout(surviveIdle))

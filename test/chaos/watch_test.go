@@ -13,7 +13,7 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// delayWatches has a gateway see everything so much later, until the end of the
+// delayWatches makes a gateway see all events later by the delay, until the end of the
 // test. It returns when that has been seen to work.
 func delayWatches(t *testing.T, l *load, late, other stack.Gateway, d time.Duration) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 )
 
 // Rules for outgoing connections are a policy for the sandbox's pod, from the
-// create until nobody knows of the sandbox any more. That pods obey it is up to a
+// create until the sandbox's record goes. That pods obey it is up to a
 // cluster's network, which the local node has none of.
 func TestNetworkRules(t *testing.T) {
 	t.Parallel() // it waits more than it works

@@ -43,7 +43,7 @@ func TestHundredSandboxes(t *testing.T) { sandboxes(t, 2) }
 // The same twenty times each, which is too long for each change: `make test-all`.
 func TestThousandSandboxes(t *testing.T) { sandboxes(t, 20) }
 
-// sandboxes runs so many rounds a client.
+// sandboxes runs that many rounds for each client.
 func sandboxes(t *testing.T, perClient int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Whoever may open a gateway's control socket still needs the controller's
+// A process that may open a gateway's control socket still needs the controller's
 // certificate to be heard. That the controller is heard, every release shows.
 func TestControlPlaneIsClosed(t *testing.T) {
 	var leases coordinationv1.LeaseList

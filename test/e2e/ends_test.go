@@ -23,7 +23,7 @@ const obedient = `python3 -m http.server 8000 & while sleep 0.2; do if [ -e /tmp
 const fromOutside = ""
 
 // A sandbox whose process ends keeps a record of how, its pod is replaced, and
-// nobody is routed to it.
+// no request is routed to it.
 func TestHowSandboxesEnd(t *testing.T) {
 	t.Parallel()
 	ns := shared.Namespace(t)

@@ -20,7 +20,7 @@ type late struct {
 	sending  sync.WaitGroup
 }
 
-// straggler is a late write. Whoever takes it out of the map sends it.
+// straggler is a late write. The goroutine that takes it out of the map sends it.
 type straggler struct {
 	object   string
 	overtake int // calls about the object that are still to be answered first

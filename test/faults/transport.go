@@ -183,7 +183,7 @@ func (t *Transport) fate(s *Strike, f Fate) {
 	s.Fate = f
 }
 
-// drain reads an answer that nobody gets, to the end, so that its connection
+// drain reads an answer that no caller gets, to the end, so that its connection
 // can be used again.
 func drain(answer *http.Response) {
 	_, _ = io.Copy(io.Discard, answer.Body)

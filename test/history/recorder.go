@@ -176,11 +176,11 @@ func (r *Recorder) sandbox(s *v1alpha1.Sandbox, gone bool, at time.Time) {
 	if s.Status.FencedAt != nil {
 		over = s.Status.FencedAt.Time
 	}
-	r.over(string(s.UID), over, over)
+	r.recordEnd(string(s.UID), over, over)
 }
 
-// over notes that a Sandbox's claims are. mu is held.
-func (r *Recorder) over(sandboxUID string, from, at time.Time) {
+// recordEnd notes that a Sandbox's claims ended between from and at. mu is held.
+func (r *Recorder) recordEnd(sandboxUID string, from, at time.Time) {
 	for _, i := range r.claims {
 		if i.SandboxUID == sandboxUID && i.Over.IsZero() {
 			i.Over, i.overFrom = at, from

@@ -18,7 +18,7 @@ import (
 const childEnv = "KUBETEST_CHILD"
 
 // No API server is left behind by tests that were stopped with Ctrl-C, nor by those
-// that end without a word: by a panic, by the timeout of go test, by SIGKILL.
+// that end without cleaning up: by a panic, by the timeout of go test, by SIGKILL.
 func TestTheControlPlaneEndsWithItsTests(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		Config(t)

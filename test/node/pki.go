@@ -11,7 +11,7 @@ import (
 	"github.com/sandlane/sandlane/certificate"
 )
 
-// client is who shows a certificate to the API server.
+// client is the user and group in a certificate that a client shows to the API server.
 type client struct{ user, group string }
 
 // clients are the certificates that the node's programs have, by file name.

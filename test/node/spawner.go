@@ -10,7 +10,7 @@ import (
 )
 
 // spawner starts processes for PID 1, whose children are also the orphans of
-// others. reap alone waits for them; it tells whoever started one how it ended.
+// others. reap alone waits for them; it tells the caller that started one how it ended.
 type spawner struct {
 	// mu is held from a start until the child is in the map, so that reap does not
 	// meet a child that is not there yet.

@@ -89,7 +89,7 @@ func (s *Stack) Namespace(t testing.TB) string {
 	}
 	t.Cleanup(func() {
 		// The pools go first, so that the next test does not share the machine
-		// with pods that nobody needs.
+		// with pods that are not needed any more.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Client.DeleteAllOf(ctx, &v1alpha1.SandboxPool{}, client.InNamespace(ns.Name)); err != nil {

@@ -3,5 +3,5 @@
 // it is, imports only what its row in the table of the architecture allows, keeps
 // its files short, and does not sleep in tests; and that what pages lead to is there.
 //
-// Nobody imports it.
+// No package imports it.
 package structure
