@@ -15,12 +15,13 @@ import (
 // Freezer stops and continues all that runs in the sandbox but sandboxd. Safe for
 // concurrent use.
 type Freezer interface {
-	// Freeze returns when all is stopped, or an error when nothing is left stopped.
+	// Freeze returns when all is stopped, or an error when what it stopped is continued, as
+	// far as that goes: Thaw tries the rest again.
 	Freeze(ctx context.Context) error
 	// Refreeze stops what runs in spite of a Freeze, and reports whether there was
 	// something. After an error what is stopped stays so.
 	Refreeze(ctx context.Context) (escaped bool, err error)
-	// Thaw continues what Freeze stopped.
+	// Thaw continues what Freeze stopped, as far as that goes; another one the rest.
 	Thaw() error
 }
 
@@ -48,8 +49,9 @@ const (
 //	      ─▶ frozen: every process is stopped, and each second again if it was continued
 //
 // and back in the opposite one. A step that fails is undone with those before it, so
-// that the sandbox is awake after a freeze that failed; after an unfreeze that failed it
-// stays deaf, and the next one tries again. mu serialises the orders.
+// that the sandbox is awake after a freeze that failed, and what could not be continued is
+// tried again (continueLater); after an unfreeze that failed it stays deaf, and the next
+// one tries again. mu serialises the orders.
 //
 // Orders carry the generation of what they carry out. One that is older than the last,
 // or contradicts it, is refused: a freeze that was delayed must not stop a sandbox that
@@ -74,6 +76,7 @@ type rest struct {
 	closed     bool        // the process ends: no order is taken
 	looking    *time.Timer // while frozen: calls lookAgain
 	escapes    int         // looks in a row that found something running
+	leftover   *time.Timer // while something may be stopped that should run: calls continueLeftover
 }
 
 func newRest(freezer Freezer, processes holder, log io.Writer) *rest {
@@ -118,6 +121,7 @@ func (x *rest) freeze(ctx context.Context, generation int64) error {
 	if err := x.freezer.Freeze(ctx); err != nil {
 		x.processes.Release()
 		x.deaf.Store(false)
+		x.continueLater()
 		return err
 	}
 	x.frozen, x.escapes = true, 0
@@ -174,6 +178,11 @@ func (x *rest) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
+	if x.leftover != nil {
+		x.leftover.Stop()
+		x.leftover = nil
+		_ = x.freezer.Thaw()
+	}
 	if x.stilled() {
 		_ = x.freezer.Thaw()
 		x.goOn()

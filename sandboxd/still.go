@@ -14,7 +14,8 @@ var errStill = errors.New("the sandbox's files are being read")
 //	awake ─▶ held: requests wait, no process starts, no command's deadline passes
 //	      ─▶ still: every process is stopped; the function runs
 //
-// and back, also when the function fails or panics. Unlike a freeze it closes no
+// and back, also when the function fails or panics. What cannot be continued then is tried
+// again until it goes on (continueLater). Unlike a freeze it closes no
 // connection: it is short. What requests that had begun before write goes on. Orders are
 // refused meanwhile, and so is a second one of these.
 func (x *rest) still(ctx context.Context, do func(context.Context) error) error {
@@ -47,6 +48,7 @@ func (x *rest) hold(ctx context.Context) (release func(), err error) {
 	}
 	if err := x.freezer.Freeze(freezing); err != nil {
 		x.goOn()
+		x.continueLater()
 		return nil, err
 	}
 	return func() {
@@ -56,7 +58,8 @@ func (x *rest) hold(ctx context.Context) (release func(), err error) {
 			return
 		}
 		if err := x.freezer.Thaw(); err != nil {
-			x.log("sandboxd: /archive: going on: %v\n", err)
+			x.log("sandboxd: /archive: going on, which is tried again: %v\n", err)
+			x.continueLater()
 		}
 		x.goOn()
 	}, nil
