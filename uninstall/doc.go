@@ -7,13 +7,17 @@
 // # Empty, while controller and gateways run
 //
 //	a sandbox lives, and none may be ended    refused; nothing has been changed
+//	a snapshot is kept, and none may be       the same
+//	deleted
 //	otherwise                                 in rounds, until nothing is left: end
-//	                                          what lives, delete what has ended, give
-//	                                          envs and pools no replicas; then wait for the
-//	                                          controller to let pods and sandboxes go
+//	                                          what lives, delete what has ended and all
+//	                                          checkpoints, give envs and pools no
+//	                                          replicas; then wait for the controller to
+//	                                          let pods, sandboxes and checkpoints go
 //
-// Gateways serve meanwhile, so a sandbox may be made between two looks: the next
-// round ends it, or refuses. When the context ends the error says what is left, and
+// A checkpoint has a finalizer too, which only a controller with the folder of their data
+// takes off. Gateways serve meanwhile, so a sandbox or a snapshot may be made between two
+// looks: the next round ends it, or refuses. When the context ends the error says what is left, and
 // the release stays.
 //
 // # Leases, after both Deployments are deleted

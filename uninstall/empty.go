@@ -15,8 +15,13 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
-// ErrLive says that sandboxes live that may not be ended.
-var ErrLive = errors.New("sandboxes live")
+// What Empty refuses for, before it has changed anything.
+var (
+	// ErrLive: sandboxes live that may not be ended.
+	ErrLive = errors.New("sandboxes live")
+	// ErrKept: snapshots are kept that may not be deleted.
+	ErrKept = errors.New("snapshots are kept")
+)
 
 // Options of both steps.
 type Options struct {
@@ -24,6 +29,8 @@ type Options struct {
 	Client client.Client
 	// EndSandboxes allows Empty to end sandboxes that live.
 	EndSandboxes bool
+	// DeleteCheckpoints allows Empty to delete snapshots.
+	DeleteCheckpoints bool
 	// Namespace is the system namespace.
 	Namespace string
 	// Keys has Leases delete the gateways' own keys as well.
@@ -43,12 +50,19 @@ func (o *Options) complete() {
 	}
 }
 
-// Empty returns when no sandbox and no pod of a pool is left.
+// Empty returns when no sandbox, no checkpoint and no pod of a pool is left.
 func Empty(ctx context.Context, o Options) error {
 	o.complete()
 	return o.until(ctx, func() (left string, err error) {
+		checkpoints, err := o.checkpoints(ctx)
+		if err != nil {
+			return "", err
+		}
 		sandboxes, err := o.endSandboxes(ctx)
 		if err != nil {
+			return "", err
+		}
+		if err := o.deleteCheckpoints(ctx, checkpoints); err != nil {
 			return "", err
 		}
 		if err := o.settleEnvs(ctx); err != nil {
@@ -61,15 +75,19 @@ func Empty(ctx context.Context, o Options) error {
 		if err != nil {
 			return "", err
 		}
-		if sandboxes == 0 && pods == 0 {
+		if sandboxes == 0 && pods == 0 && len(checkpoints) == 0 {
 			return "", nil
 		}
-		return fmt.Sprintf("%d sandboxes and %d pods of pools", sandboxes, pods), nil
+		left = fmt.Sprintf("%d sandboxes and %d pods of pools", sandboxes, pods)
+		if n := len(checkpoints); n > 0 {
+			left += fmt.Sprintf(", and %d checkpoints, which a controller with --checkpoint-dir lets go", n)
+		}
+		return left, nil
 	})
 }
 
 // until calls look until nothing is left. Errors that the next look may not meet
-// again are tried again, but ErrLive.
+// again are tried again; a refusal is final.
 func (o *Options) until(ctx context.Context, look func() (left string, err error)) error {
 	tick := time.NewTicker(o.Every)
 	defer tick.Stop()
@@ -77,7 +95,7 @@ func (o *Options) until(ctx context.Context, look func() (left string, err error
 	for {
 		left, err := look()
 		switch {
-		case errors.Is(err, ErrLive):
+		case errors.Is(err, ErrLive), errors.Is(err, ErrKept):
 			return err
 		case err == nil && left == "":
 			return nil

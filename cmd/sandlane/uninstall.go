@@ -36,8 +36,9 @@ func newUninstall() *cobra.Command {
 			return run(ctx, o)
 		}}
 	}
-	empty := step("empty", "  sandlane uninstall empty --end-sandboxes", "Empty all pools, while controller and gateways run; refuse while sandboxes live", uninstall.Empty)
+	empty := step("empty", "  sandlane uninstall empty --end-sandboxes", "Empty all pools, while controller and gateways run; refuse while sandboxes live or snapshots are kept", uninstall.Empty)
 	empty.Flags().BoolVar(&o.EndSandboxes, "end-sandboxes", false, "end sandboxes that live, instead of refusing")
+	empty.Flags().BoolVar(&o.DeleteCheckpoints, "delete-checkpoints", false, "delete snapshots with their data, instead of refusing")
 	leases := step("leases", "  sandlane uninstall leases --system-namespace sandlane-system", "Delete the leases of gateways, once no gateway is left", uninstall.Leases)
 	leases.Flags().StringVar(&o.Namespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
 	leases.Flags().BoolVar(&o.Keys, "keys", false, "delete the gateways' own keys as well: what has a token of theirs loses its access")

@@ -22,6 +22,8 @@ var refused = []struct{ set, want string }{
 	{"gateway.extraEnv[0].value=1", "extraEnv"},
 	{"certificate.secretName=Two_Names", "certificate/secretName"},
 	{"ingress.host=example.com", "'host'"},
+	{"checkpoints.size=much", "checkpoints/size"},
+	{"checkpoints.maxPerKey=-1", "checkpoints/maxPerKey"},
 	// What no schema can say.
 	{"ingress.enabled=true", "gateway.domain must be set"},
 	{"httpRoute.enabled=true,gateway.domain=x.example", "httpRoute.parentRefs must name a Gateway"},

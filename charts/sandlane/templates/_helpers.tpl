@@ -70,6 +70,23 @@ projected:
 {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 
+{{- /* The volume of checkpoints: its claim, where it is mounted, and both for a pod. */ -}}
+{{- define "sandlane.checkpointClaim" -}}
+{{ .Values.checkpoints.existingClaim | default "sandlane-checkpoints" }}
+{{- end }}
+
+{{- define "sandlane.checkpointDir" -}}
+/var/lib/sandlane/checkpoints
+{{- end }}
+
+{{- define "sandlane.checkpointMount" -}}
+{name: checkpoints, mountPath: {{ include "sandlane.checkpointDir" . }}}
+{{- end }}
+
+{{- define "sandlane.checkpointVolume" -}}
+{name: checkpoints, persistentVolumeClaim: {claimName: {{ include "sandlane.checkpointClaim" . }}}}
+{{- end }}
+
 {{- /* Over zones and hosts, unless the values say something else. */ -}}
 {{- define "sandlane.spread" -}}
 {{- with .values.topologySpreadConstraints }}{{ toYaml . }}{{ else }}

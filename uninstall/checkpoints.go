@@ -1,0 +1,53 @@
+package uninstall
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// checkpoints lists all, or refuses for the snapshots among them. The others are a part of
+// their sandboxes.
+func (o *Options) checkpoints(ctx context.Context) ([]v1alpha1.Checkpoint, error) {
+	var all v1alpha1.CheckpointList
+	if err := o.Client.List(ctx, &all); err != nil {
+		if gone(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("list checkpoints: %w", err)
+	}
+	snapshots := 0
+	for i := range all.Items {
+		if cp := &all.Items[i]; cp.Spec.Cause == v1alpha1.CheckpointSnapshot && cp.DeletionTimestamp == nil {
+			snapshots++
+		}
+	}
+	if snapshots > 0 && !o.DeleteCheckpoints {
+		return nil, fmt.Errorf("%w (%d): delete them first (sandlane uninstall empty --delete-checkpoints), then uninstall again", ErrKept, snapshots)
+	}
+	return all.Items, nil
+}
+
+// deleteCheckpoints has the controller delete their data. Sandboxes that live have been
+// ended before.
+func (o *Options) deleteCheckpoints(ctx context.Context, all []v1alpha1.Checkpoint) error {
+	for i := range all {
+		cp := &all[i]
+		if cp.DeletionTimestamp != nil {
+			continue
+		}
+		err := o.Client.Delete(ctx, cp, client.Preconditions{UID: &cp.UID})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			continue // the next look
+		}
+		if err != nil {
+			return fmt.Errorf("delete checkpoint %s/%s: %w", cp.Namespace, cp.Name, err)
+		}
+		o.Progress(fmt.Sprintf("deleted the checkpoint %s/%s", cp.Namespace, cp.Name))
+	}
+	return nil
+}
