@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandlane/sandlane/failpoint"
 )
 
@@ -71,6 +73,9 @@ func (f *Folder) Put(ctx context.Context, id string, r io.Reader) (Info, error) 
 	}
 	if err != nil {
 		_ = f.root.Remove(partial) // else a Sweep does
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			err = fmt.Errorf("%w: %w", ErrFull, err)
+		}
 		return Info{}, fmt.Errorf("keep archive %s: %w", id, err)
 	}
 	failpoint.Hit("checkpoint/named") // the name is there, but may not be on the disk

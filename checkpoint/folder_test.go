@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -118,6 +119,9 @@ func TestFolderKeepsNothingOfAFailedPut(t *testing.T) {
 	}{
 		{"a reader that fails", t.Context(), io.MultiReader(strings.NewReader("second"), iotest.ErrReader(cause)), cause},
 		{"too large", t.Context(), io.LimitReader(zeros{}, testMax+1), ErrTooLarge},
+		// As a write to a disk without room fails.
+		{"full", t.Context(), iotest.ErrReader(&os.PathError{Op: "write", Path: "x", Err: unix.ENOSPC}), ErrFull},
+		{"over its quota", t.Context(), iotest.ErrReader(unix.EDQUOT), ErrFull},
 		{"given up", canceled, strings.NewReader("second"), context.Canceled},
 	} {
 		if _, err := f.Put(tc.ctx, "id", tc.r); !errors.Is(err, tc.want) {

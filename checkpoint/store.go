@@ -15,6 +15,8 @@ var (
 	ErrNotFound = errors.New("no such archive")
 	// ErrTooLarge: the archive is larger than the store's limit. Nothing is kept of it.
 	ErrTooLarge = errors.New("the archive is too large")
+	// ErrFull: the store has no room for the archive. Nothing is kept of it.
+	ErrFull = errors.New("the store of archives is full")
 	// ErrDamaged: what is kept is not what was put.
 	ErrDamaged = errors.New("the archive is damaged")
 	// ErrInvalidID: no archive can have that ID.

@@ -103,6 +103,9 @@ type Options struct {
 	CheckpointDir string
 	// MaxCheckpointBytes bounds the data of one checkpoint, DefaultMaxCheckpointBytes if 0.
 	MaxCheckpointBytes int64
+	// MaxSnapshots is how many snapshots a namespace keeps, MaxSnapshotsPerKey how many of
+	// them one API key has made; another one is refused with 429. 0 is no limit.
+	MaxSnapshots, MaxSnapshotsPerKey int
 	// Hurry ends the grace when it is closed. Nil never does.
 	Hurry <-chan struct{}
 	// Log is slog.Default() if nil.
@@ -117,6 +120,12 @@ const (
 
 // DefaultMaxCheckpointBytes is 1 GiB.
 const DefaultMaxCheckpointBytes = 1 << 30
+
+// The command line's limits of snapshots: no key takes all that its namespace has.
+const (
+	DefaultMaxSnapshots       = 1000
+	DefaultMaxSnapshotsPerKey = 500
+)
 
 // DefaultDomain is that of an Envoy on this machine with its default port.
 const DefaultDomain = "localhost:8080"
@@ -175,7 +184,7 @@ func (o *Options) Validate() error {
 		return errors.New("the fast path needs a folder")
 	case o.RunDir == "":
 		return errors.New("no run directory")
-	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0, o.MaxOpen < 0, o.MaxCheckpointBytes < 0:
+	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0, o.MaxOpen < 0, o.MaxCheckpointBytes < 0, o.MaxSnapshots < 0, o.MaxSnapshotsPerKey < 0:
 		return errors.New("negative size or duration")
 	case o.MaxWait > longestWait:
 		return fmt.Errorf("max wait %v: must be at most %v, since Envoy waits no longer than %v for an answer", o.MaxWait, longestWait, envoy.DefaultMaxMessageTimeout)

@@ -21,6 +21,7 @@ type keptFiles struct {
 }
 
 func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *agent.Agent) (*keptFiles, error) {
+	metrics := snapshots.NewMetrics(g.reg) // also without a folder: alerts and dashboards name them
 	if g.o.CheckpointDir == "" {
 		return nil, nil
 	}
@@ -28,7 +29,10 @@ func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *agent.Agen
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint folder: %w", err)
 	}
-	return &keptFiles{folder, snapshots.New(snapshots.Options{API: c, Live: live, Pods: agent.NewPods(c, g.cache), Agent: a, Store: folder, Log: g.o.Log})}, nil
+	return &keptFiles{folder, snapshots.New(snapshots.Options{
+		API: c, Live: live, Pods: agent.NewPods(c, g.cache), Agent: a, Store: folder, Exceeded: quota{}.Exceeded,
+		MaxInNamespace: g.o.MaxSnapshots, MaxByKey: g.o.MaxSnapshotsPerKey, Metrics: metrics, Log: g.o.Log,
+	})}, nil
 }
 
 // backend returns what the REST API keeps and lists snapshots with; nil without a folder.

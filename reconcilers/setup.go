@@ -164,8 +164,9 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			return err
 		}
 	}
+	kept := checkpoints.NewMetrics(o.Registerer) // also without a folder: alerts and dashboards name them
 	if o.Checkpoints != nil {
-		ends := &checkpoints.Reconciler{Client: mgr.GetClient(), Store: o.Checkpoints}
+		ends := &checkpoints.Reconciler{Client: mgr.GetClient(), Store: o.Checkpoints, Metrics: kept}
 		sweeper := &checkpoints.Sweeper{Live: mgr.GetAPIReader(), Store: o.Checkpoints, Partial: o.Checkpoints.Sweep}
 		if err := errors.Join(ends.SetupWithManager(mgr, o.Controller), sweeper.SetupWithManager(mgr)); err != nil {
 			return err

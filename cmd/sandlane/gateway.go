@@ -60,6 +60,8 @@ cluster; /readyz on the metrics address says when.`,
 	flags.IntVar(&o.MaxOpen, "max-open-per-sandbox", gateway.DefaultMaxOpen, "requests that one sandbox may have open; 0 is no limit")
 	flags.StringVar(&o.CheckpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the other gateways and the controller; without it there are no snapshots")
 	flags.Int64Var(&o.MaxCheckpointBytes, "max-checkpoint-bytes", gateway.DefaultMaxCheckpointBytes, "the most that one checkpoint may have")
+	flags.IntVar(&o.MaxSnapshots, "max-snapshots", gateway.DefaultMaxSnapshots, "snapshots that a namespace may keep; 0 is no limit")
+	flags.IntVar(&o.MaxSnapshotsPerKey, "max-snapshots-per-key", gateway.DefaultMaxSnapshotsPerKey, "snapshots of those that one API key may have made; 0 is no limit")
 	flags.Uint64Var(&heapGrowth, "heap-growth", defaultHeapGrowth, "bytes to allocate at least between two garbage collections, at most a quarter of $GOMEMLIMIT; 0, or with $GOGC, as Go does")
 	logs.flags(flags)
 	required(cmd, "name", "run-dir")

@@ -81,6 +81,10 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return refuse(http.StatusNotFound, "The snapshot doesn't exist or you don't have access to it")
 	case errors.Is(err, ErrSnapshotTooLarge):
 		return refuse(http.StatusInsufficientStorage, "The sandbox's files are more than a snapshot may have.")
+	case errors.Is(err, ErrSnapshotStoreFull):
+		return refuse(http.StatusInsufficientStorage, "There is no room for another snapshot here.")
+	case errors.Is(err, ErrSnapshotLimit):
+		return &refusal{status: http.StatusTooManyRequests, message: "As many snapshots of this team or API key are kept as may be: delete one.", noRetry: true}
 	case errors.Is(err, ErrSnapshotting):
 		return refuse(http.StatusConflict, fmt.Sprintf("The files of sandbox %s are being read already", callOf(r).sandboxID))
 	case errors.Is(err, ErrUnanswered):

@@ -21,6 +21,11 @@ var (
 	// ErrSnapshotTooLarge: the sandbox's files are more than one snapshot may have.
 	// Nothing was kept.
 	ErrSnapshotTooLarge = errors.New("the snapshot is too large")
+	// ErrSnapshotLimit: as many snapshots of the namespace, or of the API key, are kept as
+	// may be. Nothing was made.
+	ErrSnapshotLimit = errors.New("the limit of snapshots is reached")
+	// ErrSnapshotStoreFull: the store has no room for it. Nothing was kept.
+	ErrSnapshotStoreFull = errors.New("the store of snapshots is full")
 	// ErrSnapshotting: the sandbox's files are being read already.
 	ErrSnapshotting = errors.New("the sandbox is being snapshotted")
 )

@@ -153,7 +153,7 @@ func TestSnapshotPages(t *testing.T) {
 func TestSnapshotErrors(t *testing.T) {
 	s, _, kept := snapshotServer(t)
 	for err, want := range map[error]int{
-		ErrSnapshotTooLarge: 507, ErrSnapshotting: 409, ErrNotRunning: 409, ErrBusy: 503,
+		ErrSnapshotTooLarge: 507, ErrSnapshotStoreFull: 507, ErrSnapshotLimit: 429, ErrSnapshotting: 409, ErrNotRunning: 409, ErrBusy: 503,
 		Invalidf("no"): 400, errors.New("secret"): 500, context.DeadlineExceeded: 504,
 	} {
 		kept.creates = fmt.Errorf("snapshot: %w", err)

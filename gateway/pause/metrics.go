@@ -20,18 +20,37 @@ const (
 )
 
 // Metrics counts pauses and resumes.
-type Metrics struct{ seconds *prometheus.HistogramVec }
+type Metrics struct {
+	seconds *prometheus.HistogramVec
+	waits   prometheus.Histogram
+	waiting prometheus.Gauge
+}
 
 // NewMetrics registers the metrics with reg; nil registers them nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "sandlane", Subsystem: "pause", Name: "seconds",
-		Help: "Time of pauses and resumes by this gateway, by op (pause and resume of the REST API, wake by requests, " +
-			"repeat for the controller), mode and outcome (conflict: the sandbox was not as asked for).",
-		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20},
-	}, []string{"op", "mode", "outcome"})}
+	f := promauto.With(reg)
+	buckets := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}
+	m := &Metrics{
+		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "sandlane", Subsystem: "pause", Name: "seconds",
+			Help: "Time of pauses and resumes by this gateway, by op (pause and resume of the REST API, wake by requests, " +
+				"repeat for the controller), mode and outcome (conflict: the sandbox was not as asked for).",
+			Buckets: buckets,
+		}, []string{"op", "mode", "outcome"}),
+		waits: f.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "sandlane", Subsystem: "pause", Name: "wait_seconds",
+			Help:    "Time that one request waited for a paused sandbox to be resumed.",
+			Buckets: buckets,
+		}),
+		waiting: f.NewGauge(prometheus.GaugeOpts{
+			Namespace: "sandlane", Subsystem: "pause", Name: "waiting_requests",
+			Help: "Requests that wait for a paused sandbox to be resumed.",
+		}),
+	}
 	for _, op := range []string{opPause, opResume, opWake, opRepeat} {
-		m.seconds.WithLabelValues(op, string(v1alpha1.PauseFreeze), outcomeOf(nil))
+		for _, outcome := range []string{outcomeDone, outcomeFailed, outcomeUnanswered} {
+			m.seconds.WithLabelValues(op, string(v1alpha1.PauseFreeze), outcome)
+		}
 	}
 	return m
 }
@@ -41,22 +60,39 @@ func (m *Metrics) did(op string, begun time.Time, err error) {
 	m.seconds.WithLabelValues(op, string(v1alpha1.PauseFreeze), outcomeOf(err)).Observe(time.Since(begun).Seconds())
 }
 
+// wait counts a request that waits, until the end is called.
+func (m *Metrics) wait() (end func()) {
+	begun := time.Now()
+	m.waiting.Inc()
+	return func() {
+		m.waiting.Dec()
+		m.waits.Observe(time.Since(begun).Seconds())
+	}
+}
+
+// The outcomes that alerts ask for.
+const (
+	outcomeDone       = "done"
+	outcomeFailed     = "failed"
+	outcomeUnanswered = "unanswered"
+)
+
 // outcomeOf is the metric label of how a pause or a resume went.
 func outcomeOf(err error) string {
 	for _, o := range []struct {
 		err  error
 		name string
 	}{
-		{nil, "done"},
+		{nil, outcomeDone},
 		{ErrNotRunning, "conflict"},
 		{ErrChanged, "conflict"},
 		{ErrUnsupported, "unsupported"},
 		{agent.ErrNoFreezer, "unsupported"},
-		{ErrUnanswered, "unanswered"},
+		{ErrUnanswered, outcomeUnanswered},
 	} {
 		if errors.Is(err, o.err) {
 			return o.name
 		}
 	}
-	return "failed"
+	return outcomeFailed
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,3 +141,36 @@ func TestPauseOfWhatDoesNotRun(t *testing.T) {
 		}
 	}
 }
+
+// Each request that waits for a resume is counted for as long as it waits.
+func TestWaitsAreCounted(t *testing.T) {
+	reading, read := make(chan struct{}), make(chan struct{})
+	api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			close(reading)
+			<-read
+			return errAway
+		},
+	})
+	m := NewMetrics(nil)
+	p, err := New(api, routecache.New(10), nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- p.Wake(t.Context(), "s", "u") }()
+	<-reading
+	if n := testutil.ToFloat64(m.waiting); n != 1 {
+		t.Errorf("%v wait", n)
+	}
+	close(read)
+	if err := <-done; !errors.Is(err, errAway) {
+		t.Error(err)
+	}
+	var waits dto.Metric
+	if err := m.waits.Write(&waits); err != nil || waits.GetHistogram().GetSampleCount() != 1 || testutil.ToFloat64(m.waiting) != 0 {
+		t.Errorf("%v; %v, %v wait", err, waits.GetHistogram(), testutil.ToFloat64(m.waiting))
+	}
+}
+
+var errAway = errors.New("the API server is away")

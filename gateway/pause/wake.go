@@ -23,6 +23,7 @@ const wakeTimeout = 20 * time.Second
 // more; ErrChanged, that no request resumes it, or that the ID is of another sandbox than
 // this UID's, for which the request was not authorised: resolve again.
 func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
+	defer p.metrics.wait()()
 	done := p.wakes.DoChan(string(uid), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 		defer cancel()

@@ -32,6 +32,13 @@ const (
 
 // Create implements e2b.Snapshots.
 func (x *Snapshots) Create(ctx context.Context, who e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
+	begun := time.Now()
+	made, err := x.create(ctx, who, sandboxID, names)
+	x.o.Metrics.did(opCreate, begun, err)
+	return made, err
+}
+
+func (x *Snapshots) create(ctx context.Context, who e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
 	s, pod, err := x.running(ctx, who, sandboxID)
 	if err != nil {
 		return e2b.Snapshot{}, err
@@ -46,7 +53,7 @@ func (x *Snapshots) Create(ctx context.Context, who e2b.KeyOwner, sandboxID stri
 		SandboxID: s.Name, SandboxUID: string(s.UID), ClaimID: s.Spec.Binding.ClaimID,
 		Contents: []v1alpha1.CheckpointContent{v1alpha1.CheckpointFilesystem}, Cause: v1alpha1.CheckpointSnapshot, Names: names,
 	}
-	if err := x.o.API.Create(ctx, cp); err != nil {
+	if err := x.makeObject(ctx, who, cp); err != nil {
 		return e2b.Snapshot{}, fmt.Errorf("snapshot sandbox %s: %w", sandboxID, err)
 	}
 	failpoint.Hit("snapshots/created") // the object is there, and nothing is kept
@@ -55,6 +62,20 @@ func (x *Snapshots) Create(ctx context.Context, who e2b.KeyOwner, sandboxID stri
 		return e2b.Snapshot{}, fmt.Errorf("snapshot sandbox %s: %w", sandboxID, publicError(err))
 	}
 	return describe(cp), nil
+}
+
+// makeObject makes the object of a snapshot, if there may be one more.
+func (x *Snapshots) makeObject(ctx context.Context, who e2b.KeyOwner, cp *v1alpha1.Checkpoint) error {
+	end, err := x.reserve(ctx, who)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = x.o.API.Create(ctx, cp)
+	if err != nil && x.o.Exceeded(err) {
+		return fmt.Errorf("%w: %w", e2b.ErrSnapshotLimit, err)
+	}
+	return err
 }
 
 // newID is as a generated sandbox ID, with another first letter.
@@ -105,6 +126,7 @@ func (x *Snapshots) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alph
 	if err = errors.Join(err, archive.Close()); err != nil {
 		return err
 	}
+	x.o.Metrics.bytes.Add(float64(info.Bytes))
 	failpoint.Hit("snapshots/kept") // the data is in the store, and the object does not say so
 	return x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
 		Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,8 @@ type Restorer struct {
 	x  *Snapshots
 	cp *v1alpha1.Checkpoint
 
+	begun    time.Time // the first try; zero before
+	last     error     // of the last try
 	pod      types.UID // that it restores into, or has
 	restored bool
 	archive  io.ReadCloser
@@ -40,8 +43,15 @@ func (x *Snapshots) Restorer(ctx context.Context, namespace, id string) (*Restor
 	return &Restorer{x: x, cp: cp}, nil
 }
 
-// Close lets go of what is open.
+// Close lets go of what is open. Call it once, after the last Ready.
 func (r *Restorer) Close() {
+	r.closeArchive()
+	if !r.begun.IsZero() {
+		r.x.o.Metrics.did(opRestore, r.begun, r.last)
+	}
+}
+
+func (r *Restorer) closeArchive() {
 	if r.archive != nil {
 		_ = r.archive.Close() // it was only read
 		r.archive = nil
@@ -51,8 +61,16 @@ func (r *Restorer) Close() {
 // Ready restores the files of the sandbox's pod, in as many calls as it takes: it is a
 // part of an activation.Ready, and comes before /init.
 func (r *Restorer) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	if r.begun.IsZero() {
+		r.begun = time.Now()
+	}
+	r.last = r.restore(ctx, s, pod)
+	return r.last
+}
+
+func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	if r.pod != pod.UID {
-		r.Close()
+		r.closeArchive()
 		r.pod, r.restored, r.parts = pod.UID, false, nil
 	}
 	if r.restored {
@@ -71,7 +89,7 @@ func (r *Restorer) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.P
 	switch {
 	case err == nil:
 		r.restored = true
-		r.Close()
+		r.closeArchive()
 		return nil
 	case !errors.Is(err, activation.ErrUnusable) && (errors.Is(err, agent.ErrMore) || r.parts.Sent() > before):
 		return fmt.Errorf("%w: %w", activation.ErrAgain, err)
@@ -87,7 +105,7 @@ func (r *Restorer) open(ctx context.Context) error {
 	}
 	r.archive = archive
 	if info.Digest != r.cp.Status.Digest {
-		r.Close()
+		r.closeArchive()
 		return fmt.Errorf("%w: the archive of checkpoint %s is another than was put", activation.ErrUnusable, r.cp.Name)
 	}
 	r.parts = &agent.Restoring{ID: rand.Text(), Archive: archive}

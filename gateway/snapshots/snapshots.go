@@ -36,23 +36,33 @@ type Live interface {
 	Sandbox(ctx context.Context, reader, id string) (*v1alpha1.Sandbox, error)
 }
 
-// Options are the parts of the gateway that Snapshots work with. All are required.
+// Options are the parts of the gateway that Snapshots work with. All but the limits are
+// required.
 type Options struct {
 	API   client.Client // must not read from a cache
 	Live  Live
 	Pods  agent.Pods
 	Agent Agent
 	Store Store
-	Log   *slog.Logger
+	// Exceeded reports whether a ResourceQuota forbade a write.
+	Exceeded func(error) bool
+	// MaxInNamespace is how many snapshots a namespace keeps, MaxByKey how many of them
+	// one API key has made; 0 is no limit.
+	MaxInNamespace, MaxByKey int
+	Metrics                  *Metrics
+	Log                      *slog.Logger
 }
 
 // Snapshots are e2b.Snapshots over Checkpoint objects. Safe for concurrent use.
-type Snapshots struct{ o Options }
+type Snapshots struct {
+	o      Options
+	making making
+}
 
 var _ e2b.Snapshots = (*Snapshots)(nil)
 
 // New makes Snapshots of the parts.
-func New(o Options) *Snapshots { return &Snapshots{o} }
+func New(o Options) *Snapshots { return &Snapshots{o: o} }
 
 var idPattern = regexp.MustCompile(v1alpha1.IDPattern)
 
@@ -129,6 +139,7 @@ func describe(cp *v1alpha1.Checkpoint) e2b.Snapshot {
 func publicError(err error) error {
 	for _, m := range []struct{ from, to error }{
 		{checkpoint.ErrTooLarge, e2b.ErrSnapshotTooLarge},
+		{checkpoint.ErrFull, e2b.ErrSnapshotStoreFull},
 		{agent.ErrBusy, e2b.ErrSnapshotting},
 		{agent.ErrNotInitialised, e2b.ErrNotRunning},
 	} {

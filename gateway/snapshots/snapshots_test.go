@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -27,6 +28,8 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
+var errQuota = errors.New("exceeded quota")
+
 var alpha = e2b.KeyOwner{Team: "alpha", Namespace: "ns", KeyID: "k1"}
 
 // world is an API server, a pod's sandboxd and a store.
@@ -38,6 +41,8 @@ type world struct {
 	folder  *checkpoint.Folder
 	x       *Snapshots
 	patched func() // before each write of a status
+	listed  func() // after each list
+	quota   bool   // no object may be made any more
 
 	files    io.Reader // that an archive has
 	refuses  error
@@ -60,13 +65,22 @@ func newWorld(t *testing.T) *world {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	uids := 0
+	var uids atomic.Int64
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Checkpoint{}).WithObjects(w.pod).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-				uids++
-				obj.SetUID(types.UID(fmt.Sprintf("uid-%d", uids)))
+				if w.quota {
+					return errQuota
+				}
+				obj.SetUID(types.UID(fmt.Sprintf("uid-%d", uids.Add(1))))
 				return c.Create(ctx, obj, opts...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				err := c.List(ctx, list, opts...)
+				if w.listed != nil {
+					w.listed()
+				}
+				return err
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 				if w.patched != nil {
@@ -82,7 +96,10 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = w.folder.Close() })
 	cache := routecache.New(10)
 	cache.PodsSeen(1 << 40)
-	w.x = New(Options{API: w.client, Live: w, Pods: agent.NewPods(w.client, cache), Agent: w, Store: w.folder, Log: slog.New(slog.DiscardHandler)})
+	w.x = New(Options{
+		API: w.client, Live: w, Pods: agent.NewPods(w.client, cache), Agent: w, Store: w.folder,
+		Exceeded: func(err error) bool { return errors.Is(err, errQuota) }, Metrics: NewMetrics(nil), Log: slog.New(slog.DiscardHandler),
+	})
 	return w
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +36,8 @@ type Store interface {
 type Reconciler struct {
 	client.Client
 	Store Store
+	// Metrics may be nil.
+	Metrics *Metrics
 	// Clock is the real one if nil.
 	Clock clock.Clock
 }
@@ -56,8 +59,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) er
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cp := &v1alpha1.Checkpoint{}
 	if err := r.Get(ctx, req.NamespacedName, cp); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Metrics.saw(req.NamespacedName, nil)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	r.Metrics.saw(req.NamespacedName, cp)
 	if cp.DeletionTimestamp != nil {
 		return ctrl.Result{}, r.finish(ctx, cp)
 	}

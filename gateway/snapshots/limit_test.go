@@ -1,0 +1,164 @@
+package snapshots
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+)
+
+// put makes a Checkpoint beside the package.
+func (w *world) put(namespace, key string, cause v1alpha1.CheckpointCause, phase v1alpha1.CheckpointPhase) {
+	w.t.Helper()
+	cp := &v1alpha1.Checkpoint{}
+	cp.Namespace, cp.Name, cp.Annotations = namespace, newID(), map[string]string{v1alpha1.AnnotationOwner: key}
+	cp.Spec.Cause, cp.Status.Phase = cause, phase
+	if err := w.client.Create(w.t.Context(), cp); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// take makes a snapshot with an API key.
+func (w *world) take(key string) error {
+	w.files = strings.NewReader("files")
+	_, err := w.x.Create(w.t.Context(), e2b.KeyOwner{Team: "alpha", Namespace: "ns", KeyID: key}, "i0", nil)
+	return err
+}
+
+// A namespace, and each API key in it, keeps as many snapshots as it may, and what is
+// refused leaves nothing. What is no snapshot of theirs does not count.
+func TestLimits(t *testing.T) {
+	w := newWorld(t)
+	w.x.o.MaxInNamespace, w.x.o.MaxByKey = 3, 2
+	for range 3 {
+		w.put("other", "k1", v1alpha1.CheckpointSnapshot, v1alpha1.CheckpointSucceeded)
+		w.put("ns", "k1", v1alpha1.CheckpointPause, v1alpha1.CheckpointSucceeded)
+		w.put("ns", "k1", v1alpha1.CheckpointSnapshot, v1alpha1.CheckpointFailed)
+	}
+	others := len(w.objects())
+	for i, step := range []struct {
+		key  string
+		want error
+	}{{"k1", nil}, {"k1", nil}, {"k1", e2b.ErrSnapshotLimit}, {"k2", nil}, {"k2", e2b.ErrSnapshotLimit}, {"", e2b.ErrSnapshotLimit}} {
+		if err := w.take(step.key); !errors.Is(err, step.want) {
+			t.Errorf("%d, by %q: %v, want %v", i, step.key, err, step.want)
+		}
+	}
+	all, err := w.x.List(t.Context(), "ns")
+	if err != nil || len(all) != 3 || len(w.objects()) != others+3 {
+		t.Fatalf("%d snapshots, %d objects more, %v", len(all), len(w.objects())-others, err)
+	}
+	if err := w.x.Delete(t.Context(), "ns", all[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.take("k3"); err != nil {
+		t.Errorf("after a deletion: %v", err)
+	}
+	w.x.o.MaxInNamespace, w.x.o.MaxByKey = 0, 0
+	if err := w.take("k3"); err != nil {
+		t.Errorf("without a limit: %v", err)
+	}
+	w.quota = true
+	if err := w.take("k3"); !errors.Is(err, e2b.ErrSnapshotLimit) {
+		t.Errorf("beyond a quota: %v", err)
+	}
+	if len(w.x.making.now) > 0 {
+		t.Errorf("it still counts %v", w.x.making.now)
+	}
+}
+
+// Of many at once no more are made than may be: all of them list what there is before the
+// first one is made.
+func TestLimitOfManyAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.x.o.MaxInNamespace = 5
+	const many = 20
+	var listing, done sync.WaitGroup
+	listing.Add(many)
+	w.listed = func() { listing.Done(); listing.Wait() }
+	made := make(chan bool, many)
+	for range many {
+		done.Go(func() {
+			cp := &v1alpha1.Checkpoint{}
+			cp.Namespace, cp.Name, cp.Spec.Cause = "ns", newID(), v1alpha1.CheckpointSnapshot
+			err := w.x.makeObject(t.Context(), alpha, cp)
+			if err != nil && !errors.Is(err, e2b.ErrSnapshotLimit) {
+				t.Error(err)
+			}
+			made <- err == nil
+		})
+	}
+	done.Wait()
+	close(made)
+	n := 0
+	for one := range made {
+		if one {
+			n++
+		}
+	}
+	if n != 5 {
+		t.Errorf("%d were made", n)
+	}
+}
+
+// Each snapshot and each restore counts once, by what became of it.
+func TestMetrics(t *testing.T) {
+	w := newWorld(t)
+	reg := prometheus.NewRegistry()
+	w.x.o.Metrics, w.x.o.MaxInNamespace = NewMetrics(reg), 1
+	made, err := w.x.Create(t.Context(), alpha, "i0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = w.take("k1")
+	w.sandbox.Spec.Paused = true
+	_ = w.take("k1")
+	s := &v1alpha1.Sandbox{}
+	s.Name = "i9"
+	for _, damaged := range []bool{false, true} {
+		if damaged {
+			if err := w.folder.Delete(t.Context(), string(w.objects()[0].UID)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := w.x.Restorer(t.Context(), "ns", made.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_ = r.Ready(t.Context(), s, w.pod)
+		}
+		r.Close()
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "sandlane_snapshot_bytes_total" {
+				got["bytes"] = uint64(m.GetCounter().GetValue())
+				continue
+			}
+			got[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetHistogram().GetSampleCount()
+		}
+	}
+	want := map[string]uint64{
+		"bytes": 5, "create done": 1, "create limit": 1, "create conflict": 1, "create failed": 0, "create full": 0,
+		"restore done": 1, "restore failed": 1,
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v\nwant %v", got, want)
+	}
+	if o := outcomeOf(publicError(fmt.Errorf("x: %w", checkpoint.ErrFull))); o != outcomeFull {
+		t.Errorf("a full store is %q", o)
+	}
+}
