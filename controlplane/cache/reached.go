@@ -49,7 +49,7 @@ func readySince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 		if err := endedError(s); err != nil {
 			return false, err
 		}
-		if s.Generation < generation || current(s, v1alpha1.SandboxConditionReady) == nil {
+		if s.Generation < generation || s.Status.ObservedGeneration < s.Generation {
 			return false, nil
 		}
 		if c := current(s, v1alpha1.SandboxConditionReady); c != nil && c.Reason == v1alpha1.ReasonStartContainerFailed {

@@ -16,6 +16,7 @@ func running(changes ...change) *v1alpha1.Sandbox {
 	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s", Generation: 3}}
 	s.Spec.Binding, s.Spec.PauseMode = &v1alpha1.Binding{ClaimID: "c"}, v1alpha1.PauseFreeze
 	s.Status.Phase, s.Status.Address, s.Status.AddressClaim = v1alpha1.SandboxRunning, "10.0.0.1", "c"
+	s.Status.ObservedGeneration = 3
 	cond(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, "Running", 3)(s)
 	cond(v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonResumed, 3)(s)
 	for _, c := range changes {
@@ -46,10 +47,11 @@ func cond(kind string, status metav1.ConditionStatus, reason string, generation 
 	}
 }
 
-func ended(s *v1alpha1.Sandbox)    { s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased} }
-func deleted(s *v1alpha1.Sandbox)  { at := metav1.Now(); s.DeletionTimestamp = &at }
-func changed(s *v1alpha1.Sandbox)  { s.Generation++ }
-func unpaused(s *v1alpha1.Sandbox) { s.Spec.Paused = false }
+func ended(s *v1alpha1.Sandbox)      { s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased} }
+func deleted(s *v1alpha1.Sandbox)    { at := metav1.Now(); s.DeletionTimestamp = &at }
+func changed(s *v1alpha1.Sandbox)    { s.Generation++ }
+func unobserved(s *v1alpha1.Sandbox) { s.Status.ObservedGeneration-- }
+func unpaused(s *v1alpha1.Sandbox)   { s.Spec.Paused = false }
 
 type verdict string
 
@@ -91,6 +93,7 @@ func TestReached(t *testing.T) {
 		"resumed, status behind":      {running(changed), waits, waits, waits},
 		"ready before it is awake":    {running(cond(v1alpha1.SandboxConditionPaused, metav1.ConditionUnknown, v1alpha1.ReasonResuming, 3)), waits, waits, waits},
 		"awake, not ready":            {running(cond(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, "Starting", 3)), waits, waits, comes},
+		"not observed yet":            {running(unobserved), waits, comes, waits},
 		"of an older generation":      {running(func(s *v1alpha1.Sandbox) { s.Generation = 2 }), waits, waits, waits},
 		"starting":                    {running(func(s *v1alpha1.Sandbox) { s.Status.Phase = v1alpha1.SandboxStarting }), waits, comes, waits},
 		"at no address":               {running(func(s *v1alpha1.Sandbox) { s.Status.Address = "" }), waits, comes, waits},
@@ -99,7 +102,7 @@ func TestReached(t *testing.T) {
 		"being updated":               {running(cond(v1alpha1.SandboxConditionInplaceUpdated, metav1.ConditionFalse, v1alpha1.ReasonInplaceUpdating, 3)), waits, comes, waits},
 		"updated":                     {running(cond(v1alpha1.SandboxConditionInplaceUpdated, metav1.ConditionTrue, v1alpha1.ReasonInplaceUpdated, 3)), waits, comes, comes},
 		"not started":                 {running(cond(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed, 3)), waits, waits, fails},
-		"not started before":          {running(cond(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed, 2)), waits, waits, waits},
+		"not started before":          {running(cond(v1alpha1.SandboxConditionReady, metav1.ConditionFalse, v1alpha1.ReasonStartContainerFailed, 2), unobserved), waits, waits, waits},
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, x := range []struct {

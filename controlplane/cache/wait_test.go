@@ -34,6 +34,7 @@ func (x controller) report(ctx context.Context, id string) error {
 	}
 	ready, paused := condition(s, v1alpha1.SandboxConditionReady, metav1.ConditionTrue, "Running"),
 		condition(s, v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonResumed)
+	s.Status.ObservedGeneration = s.Generation
 	s.Status.Phase, s.Status.Address, s.Status.AddressClaim = v1alpha1.SandboxRunning, "10.0.0.1", s.Spec.Binding.ClaimID
 	if s.Spec.Paused {
 		s.Status.Phase = v1alpha1.SandboxPaused
