@@ -85,7 +85,7 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	a := Answer{
 		UID: s.uid, Namespace: s.namespace.Value(), Env: s.env.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private, Unsecured: s.unsecured,
 		Guarded: p != nil && p.sandboxd && !s.unsecured,
-		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID, Generation: s.generation, Resumes: s.resumes,
+		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID, Generation: int64(s.generation), Resumes: s.resumes,
 	}
 	switch {
 	case s.ended:

@@ -31,7 +31,7 @@ func (x *Index) Life(id string) Life {
 	}
 	l := Life{Known: true, UID: s.uid, ClaimID: s.claim, Ended: s.ended, Paused: s.paused}
 	if s.endAt != 0 {
-		l.EndAt = time.Unix(s.endAt, 0)
+		l.EndAt = time.Unix(int64(s.endAt), 0)
 	}
 	return l
 }

@@ -56,6 +56,26 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// recordBytes is what the record of a sandbox took before there were pauses, and the 8
+// bytes that these may take.
+const recordBytes = 128 + 8
+
+// The record of a sandbox takes no more than that of the memory, texts apart: the
+// allocator rounds up.
+func TestRecordOfASandbox(t *testing.T) {
+	records := make([]*sandbox, many)
+	start := heapInUse()
+	for i := range records {
+		records[i] = new(sandbox)
+	}
+	each := float64(heapInUse()-start) / many
+	runtime.KeepAlive(records)
+	t.Logf("%.0f bytes", each)
+	if each > recordBytes {
+		t.Errorf("%.0f bytes, want at most %d", each, recordBytes)
+	}
+}
+
 func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()
