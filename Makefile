@@ -69,7 +69,7 @@ test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first wh
 .PHONY: test-all
 test-all: $(GOTESTSUM) $(PROMTOOL) $(CONTROLLER_GEN) ## the same and all that takes longer: storms, chaos in both modes, mutants; needs root, takes two hours
 	@hack/test.sh unit e2e e2b storm chaos fastpath mutants bench-once
-	@hack/helm-test.sh chart node
+	@hack/helm-test.sh chart node fastpath
 
 .PHONY: unit
 unit: $(GOTESTSUM) ## run the tests that need no root
@@ -92,8 +92,8 @@ helm-test: $(PROMTOOL) $(CONTROLLER_GEN) ## test the Helm chart on a real node i
 	@hack/helm-test.sh chart
 
 .PHONY: node-test
-node-test: $(PROMTOOL) $(CONTROLLER_GEN) ## break pods and kill processes of the chart on that node, under load; needs root
-	@hack/helm-test.sh node
+node-test: $(PROMTOOL) $(CONTROLLER_GEN) ## break pods and kill processes of the chart on that node, under load, also with hits answered inside Envoy; needs root
+	@hack/helm-test.sh node fastpath
 
 .PHONY: mutants
 mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes half an hour, writes docs/mutants.md

@@ -3,7 +3,7 @@
 # (test/node, test/helm): it says first what the machine lacks, then builds or
 # finds the node's programs, Envoy and the images, and prints how long each part
 # took. Its arguments are the parts: "chart" installs, upgrades and uninstalls,
-# "node" breaks pods and processes. It needs root. Nothing is left but what is in the user's cache and in bin/.
+# "node" breaks pods and processes, "fastpath" has Envoy answer hits by itself. It needs root. Nothing is left but what is in the user's cache and in bin/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,8 +55,9 @@ for part in "${@:-chart}"; do
 		step "chart" go test -count=1 -timeout 15m -v -run '^Test(Rules|Chart)$' ./test/helm
 		;;
 	node) step "broken pods, killed processes" go test -count=1 -timeout 20m -v -run '^TestNode$' ./test/helm ;;
+	fastpath) step "hits answered inside Envoy" go test -count=1 -timeout 10m -v -run '^TestFastPath$' ./test/helm ;;
 	*)
-		echo "helm-test: there is no part $part: chart, node" >&2
+		echo "helm-test: there is no part $part: chart, node, fastpath" >&2
 		exit 2
 		;;
 	esac

@@ -2,7 +2,8 @@
 // of one installation: what its values render to, `helm test`, E2B's Python SDK and a
 // first request against it, an upgrade and an uninstallation. TestNode is what happens
 // to one: pods that break, processes that are killed, rollouts while requests
-// flow and WebSockets are open. The package has no code of its own. `make helm-test` and `make
+// flow and WebSockets are open. TestFastPath is an Envoy that answers hits by itself. The
+// package has no code of its own. `make helm-test` and `make
 // node-test` run it (hack/helm-test.sh), which build what it needs and say where that
 // is; it needs root.
 //
