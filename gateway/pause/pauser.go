@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/kubeclient/pausing"
@@ -124,11 +125,14 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) (err error) {
 	if err := p.probe(ctx, s); err != nil {
 		return err
 	}
+	failpoint.Hit("pause/probed") // the freezer answers, nothing is written
 	was := s.Spec.Timeouts.EndAt
 	if err := p.write(ctx, s, true, pausing.Pause(s)); err != nil {
 		return err
 	}
+	failpoint.Hit("pause/written") // the pause is written, nothing of it is carried out
 	err = p.order(ctx, s, p.orders.Freeze)
+	failpoint.Hit("pause/frozen")                          // all is stopped, the client does not know
 	if err == nil || errors.Is(err, agent.ErrSuperseded) { // then it was paused, and is resumed already
 		return nil
 	}
@@ -171,7 +175,9 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	if err := p.write(ctx, s, false, pausing.Resume(s, endAt)); err != nil {
 		return err
 	}
+	failpoint.Hit("pause/resumed") // it is written, nothing runs
 	err := p.order(ctx, s, p.orders.Unfreeze)
+	failpoint.Hit("pause/thawed") // all runs, the client does not know
 	if err == nil {
 		p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, awake: true})
 		return nil

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/failpoint"
 )
 
 // Quiescer has the freezer of a sandbox's pod carry out what the sandbox's spec asks for,
@@ -143,6 +144,9 @@ func (x *quiets) next() {
 // try asks once, and notes what was answered.
 func (x *quiets) try(ctx context.Context, o *quiet) {
 	err := x.quiescer.Quiesce(ctx, o.of)
+	if err == nil {
+		failpoint.Hit("sandbox/quiesced") // the freezer has answered, the status does not say so
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.cancel(o.of.SandboxID)
