@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/sandlane/sandlane/test/stack"
@@ -17,31 +16,20 @@ const restLife = "300"
 
 // rest asks the REST API of a gateway.
 func (m *mixture) rest(g stack.Gateway, method, path, body string) (stack.Answer, error) {
-	req, err := http.NewRequestWithContext(m.ctx, method, g.URL+path, strings.NewReader(body))
-	if err != nil {
-		return stack.Answer{}, err
-	}
-	req.Header.Set("X-API-Key", m.key)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
 	// A create may wait for a pod for 50 s, and longer than that behind a gateway
 	// that stands still.
-	a, err := stack.Send(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: claimLimit}, req)
-	if err != nil {
-		return a, fmt.Errorf("%s of %s %s: %w", method, g.Name, path, err)
-	}
-	return a, nil
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: claimLimit}
+	return g.REST(m.ctx, c, m.key, method, path, body)
 }
 
 // create makes a sandbox by the REST API of some gateway. It tries until one says
 // that it did: what others may have made, and could not say, is idle. Empty
 // if the run is over.
-func (u *user) create() string {
+func (u *user) create(template string) string {
 	m, from := u.m, u.rng.IntN(len(shared.Up.Gateways))
 	for try := 0; m.ctx.Err() == nil; try++ {
 		g := shared.Up.Gateways[(from+try)%len(shared.Up.Gateways)]
-		a, err := m.rest(g, http.MethodPost, "/v2/sandboxes", `{"templateID":"made","timeout":`+restLife+`}`)
+		a, err := m.rest(g, http.MethodPost, "/v2/sandboxes", `{"templateID":"`+template+`","timeout":`+restLife+`}`)
 		var made struct{ SandboxID string }
 		switch {
 		case err != nil && m.ctx.Err() == nil:

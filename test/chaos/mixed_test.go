@@ -34,8 +34,8 @@ const (
 
 // enough is what a mixed run must have done at least.
 type enough struct {
-	answers, claims, idle, ended, killed, deleted, created, returns int
-	faults, long                                                    int // of each kind; long ones
+	answers, claims, idle, ended, killed, deleted, created, returns, paused int
+	faults, long                                                            int // of each kind; long ones
 }
 
 // All faults at once, as they come: gateways are killed, stopped and cut off, the
@@ -44,19 +44,19 @@ type enough struct {
 //
 // TestSecondsOfChaos is the short form, for each change.
 func TestSecondsOfChaos(t *testing.T) {
-	mixed(t, 30*time.Second, shortLanes, enough{answers: 500, claims: 15, killed: 1, created: 1, faults: 1})
+	mixed(t, 30*time.Second, shortLanes, enough{answers: 500, claims: 15, killed: 1, created: 1, paused: 1, faults: 1})
 }
 
 // TestMinuteOfChaos and TestTenMinutesOfChaos are those of `make chaos`.
 func TestMinuteOfChaos(t *testing.T) {
 	mixed(t, time.Minute, lanes, enough{
-		answers: 1500, claims: 40, idle: 8, ended: 4, killed: 1, deleted: 1, created: 4, returns: 3, faults: 1, long: 1,
+		answers: 1500, claims: 40, idle: 8, ended: 4, killed: 1, deleted: 1, created: 4, returns: 3, paused: 5, faults: 1, long: 1,
 	})
 }
 
 func TestTenMinutesOfChaos(t *testing.T) {
 	mixed(t, 10*time.Minute, longLanes, enough{
-		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, faults: 6, long: 3,
+		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, paused: 60, faults: 6, long: 3,
 	})
 }
 
@@ -76,7 +76,8 @@ type mixture struct {
 	notes   []string
 	created []string  // by the REST API, which said so
 	opened  []session // of WebSockets
-	lost    []string  // what had no answer
+	paused  []rested
+	lost    []string // what had no answer
 }
 
 func mixed(t *testing.T, length time.Duration, lanes [][]string, least enough) {
@@ -128,13 +129,13 @@ func newMixture(t *testing.T) *mixture {
 	ns := shared.Namespace(t)
 	m := &mixture{t: t, ctx: t.Context(), ns: ns, load: newLoad(t, ns+"/first"), probe: ns + "-probe", count: map[string]int{}}
 	m.faults = newFaults(m)
-	out, err := shared.Run(t.Context(), "apikey", "create", "--team", ns, "--namespace", ns)
-	if err != nil {
-		t.Fatalf("make a key: %v\n%s", err, out)
+	var err error
+	if m.key, err = shared.Key(t.Context(), ns); err != nil {
+		t.Fatal(err)
 	}
-	m.key, _, _ = strings.Cut(out, "\n")
 	shared.Pool(t, ns, "first", firstStock, stack.WithIdleTimeout(mixedIdle))
 	shared.Pool(t, ns, "made", madeStock, stack.WithIdleTimeout(mixedIdle), withSandboxd)
+	shared.Pool(t, ns, "resting", restingStock, stack.WithIdleTimeout(mixedIdle), withPauses)
 	shared.Pool(t, ns, "kept", 1, stack.WithIdleTimeout(0))
 	shared.Touch(t, m.probe, ns+"/kept")
 	m.began = time.Now()

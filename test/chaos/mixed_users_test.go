@@ -69,6 +69,9 @@ func (m *mixture) use(ctx context.Context, seed uint64) *users {
 	for i := range mixedActive {
 		add("active", i, activeEvery, (*user).keep)
 	}
+	for i := range mixedResting {
+		add("resting", i, askEvery, (*user).pauses)
+	}
 	for i := range mixedOpen {
 		rng := rand.New(rand.NewPCG(seed, uint64(1000+i)))
 		m.load.done.Go(func() { m.webSockets(rng, fmt.Sprintf("%s-socket-%d", m.ns, i)) })
@@ -117,7 +120,7 @@ func (u *user) life(ctx context.Context) {
 		use, fate := between(u.rng, 500*time.Millisecond, 5*time.Second), u.rng.IntN(10)
 		u.endedOnes()
 		if made {
-			if id = u.create(); id == "" {
+			if id = u.create("made"); id == "" {
 				return // the run's time is over
 			}
 		}
