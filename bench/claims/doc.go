@@ -9,6 +9,9 @@
 //	           the Sandbox with its binding, then the pod's PATCH
 //	create-N   N creates of the E2B API at once through Envoy, over 1 gateway, beside
 //	           the same two writes; a create calls the pod's sandboxd besides
+//	pause      a pause, a resume, and (wake) the first request for a paused sandbox,
+//	resume     each beside one bare PATCH of a pod; over 1 gateway. All go to a
+//	wake       sandboxd that stops nothing
 //	handover   a pod comes while a claim waits for it: from the pod to the answer of
 //	           the scheduler, beside the PATCH alone; and from the write that makes
 //	           the pod ready to the first byte of a parked request, beside that

@@ -49,6 +49,9 @@ var budgets = func() []budget {
 			budget{name(32) + "vs-bare", true, 0.8}, budget{name(300) + "vs-bare", true, 0.8})
 	}
 	return append(all,
+		budget{"claims/pause/ratio/p50-vs-bare", false, 4},
+		budget{"claims/resume/ratio/p50-vs-bare", false, 5},
+		budget{"claims/wake/sandlane/p95", false, 100},
 		budget{"claims/release/sandlane/p99", false, 50},
 		budget{"idle/poll-100000/sandlane/cpu", false, 50},
 		budget{"idle/index/sandlane/pod", false, 600},

@@ -74,6 +74,11 @@ var reasons = []struct {
 		"The difference is everything but the writes.",
 	},
 	{
+		"/sandlane/p95",
+		[]string{"-/sandlane/latency", "-/bare/latency"},
+		"The resume is one write, and an order to sandboxd before and after.",
+	},
+	{
 		"/ratio/vs-bare",
 		[]string{"-/sandlane/cpu-*", "-/bare/cpu-*", "-/sandlane/tries"},
 		"CPU of all programs: the ratio of both sides is what CPU alone would give. Tries above 1 are gateways that reached for one pod.",
