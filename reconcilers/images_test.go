@@ -40,8 +40,8 @@ func (w *world) runs(pod *corev1.Pod, id, image, imageID string, restarts int32)
 
 // changing is a pool of one pod that may be used again, and a sandbox that
 // claimed it with another image.
-func changing(t *testing.T) (*world, *v1alpha1.Sandbox, *corev1.Pod) {
-	w := newWorld(t, func(w *world) { w.options.DigestResolver = registry{} })
+func changing(t *testing.T, recycleAfter time.Duration) (*world, *v1alpha1.Sandbox, *corev1.Pod) {
+	w := newWorld(t, func(w *world) { w.options.DigestResolver, w.options.RecycleAfter = registry{}, recycleAfter })
 	w.pool("p", 1, 1, func(p *v1alpha1.SandboxPool) {
 		p.Spec.RecyclePolicy = v1alpha1.RecycleInPlace
 		p.Spec.StartupTimeout = &metav1.Duration{Duration: 20 * time.Second}
@@ -74,7 +74,7 @@ func (w *world) stays(pod *corev1.Pod, phase v1alpha1.PodPhase, what string) {
 // back, as containerd reports it: the pod is running, and later warming, only once
 // another container runs the image.
 func TestImageChangeAndRecyclingByAKubelet(t *testing.T) {
-	w, s, pod := changing(t)
+	w, s, pod := changing(t, 0)
 	w.runs(pod, "containerd://1", "docker.io/local/next:latest", "docker.io/local/echo@"+digests["local/echo"], 0)
 	w.stays(pod, v1alpha1.PodStarting, "the old container is reported under the new tag")
 	w.runs(pod, "containerd://2", "docker.io/local/twin:1", "docker.io/local/twin@"+digests["local/echo"], 1)
@@ -107,11 +107,36 @@ func TestImageChangeAndRecyclingByAKubelet(t *testing.T) {
 	}
 }
 
+// TestPodThatStartedItsImageLatelyIsNotRecycled: its kubelet would pause before it starts
+// the same image there for the next claim.
+func TestPodThatStartedItsImageLatelyIsNotRecycled(t *testing.T) {
+	w, s, pod := changing(t, time.Hour)
+	w.runs(pod, "containerd://2", "docker.io/local/next:latest", "docker.io/local/next@"+digests["local/next"], 1)
+	s = w.awaitSandbox(s, v1alpha1.SandboxRunning)
+	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, soon, "the end of its pod", func() error {
+		p := w.pod(pod)
+		if p == nil || p.DeletionTimestamp != nil {
+			return nil
+		}
+		if since, ok := p.Annotations[v1alpha1.AnnotationRecycling]; ok {
+			t.Fatalf("the pod is used again since %s", since)
+		}
+		return errors.New(string(phaseOf(p)))
+	})
+	w.awaitGone(pod)
+	if next := w.await("p", v1alpha1.PodIdle, 1)[0]; next.UID == pod.UID {
+		t.Errorf("stock is the pod %s again", next.Name)
+	}
+}
+
 // TestImageThatCannotBePulled ends with the kubelet's words.
 func TestImageThatCannotBePulled(t *testing.T) {
 	for reason, want := range map[string]string{"InvalidImageName": "InvalidImageName", "ErrImagePull": "StartupTimeout"} {
 		t.Run(reason, func(t *testing.T) {
-			w, s, pod := changing(t)
+			w, s, pod := changing(t, 0)
 			w.setStatus(pod, func(s *corev1.PodStatus) {
 				c := &s.ContainerStatuses[0]
 				c.Ready = false

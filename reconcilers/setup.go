@@ -59,6 +59,8 @@ type Options struct {
 	SandboxReadyHook sandboxpool.SandboxReadyHook
 	IdleNotifier     sandboxpool.IdleNotifier
 	PluginManager    sandboxpool.PluginManager
+	// RecycleAfter: see sandboxpool.SandboxPoolReconciler.
+	RecycleAfter time.Duration
 	// Demand and Woken: see sandboxpool.SandboxPoolReconciler.
 	Demand sandboxpool.Demand
 	Woken  <-chan event.GenericEvent
@@ -118,6 +120,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		SandboxReadyHook: o.SandboxReadyHook,
 		IdleNotifier:     o.IdleNotifier,
 		PluginManager:    o.PluginManager,
+		RecycleAfter:     o.RecycleAfter,
 		Demand:           o.Demand,
 		Woken:            o.Woken,
 		InitKey:          o.InitKey,

@@ -66,6 +66,7 @@ type controllerOptions struct {
 	recordCap       int
 	recordNameHold  time.Duration
 	idleCheck       time.Duration
+	recycleAfter    time.Duration
 	leaseGrace      time.Duration
 	controlTLS      controlplane.TLSFiles
 	clusterID       string
@@ -94,6 +95,7 @@ func newController() *cobra.Command {
 	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps, besides those that --record-name-hold keeps")
 	flags.DurationVar(&o.recordNameHold, "record-name-hold", sandboxpool.DefaultNameHold, "how long an ended sandbox whose ID is not of the REST API's making is kept whatever the cap, so that no request makes it anew; at most --record-ttl")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
+	flags.DurationVar(&o.recycleAfter, "recycle-after", sandboxpool.DefaultRecycleAfter, "how long ago a sandbox must have started for an InPlace pool to use its pod again; 0s where kubelets restart changed containers without a pause")
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
 	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
 	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
@@ -103,6 +105,9 @@ func newController() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.recordTTL <= 0 || o.recordCap <= 0 || o.recordNameHold <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
 			return errors.New("--record-ttl, --record-cap, --record-name-hold, --idle-check-interval and --lease-grace must be more than 0")
+		}
+		if o.recycleAfter < 0 {
+			return errors.New("--recycle-after must not be less than 0")
 		}
 		if problems := validation.IsDNS1123Label(o.clusterID); len(problems) > 0 {
 			return fmt.Errorf("--cluster-id %q: %s", o.clusterID, problems[0])
@@ -213,6 +218,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		RecordCap:         o.recordCap,
 		RecordNameHold:    o.recordNameHold,
 		IdleCheckInterval: o.idleCheck,
+		RecycleAfter:      o.recycleAfter,
 		ClusterID:         o.clusterID,
 		AdoptPools:        o.adoptPools,
 		Registerer:        metrics.Registry,

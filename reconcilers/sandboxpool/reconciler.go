@@ -67,6 +67,9 @@ type SandboxPoolReconciler struct {
 	Demand Demand
 	// Woken asks for pools whose demand has changed; nil asks for none.
 	Woken <-chan event.GenericEvent
+	// RecycleAfter is how long ago a sandbox must have started for its pod to be used
+	// again: see rested. 0 is at once.
+	RecycleAfter time.Duration
 	// Ledger is shared with reconcilers/sandbox.
 	Ledger *address.Ledger
 	// Clock is nil for the real one.

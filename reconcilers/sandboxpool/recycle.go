@@ -16,6 +16,10 @@ import (
 // fencePatience is how long a pod that could be recycled waits for its fence.
 const fencePatience = 30 * time.Second
 
+// DefaultRecycleAfter is longer than a kubelet remembers by default that it has started
+// an image in a pod.
+const DefaultRecycleAfter = 11 * time.Minute
+
 // decideRecycle takes a stopped pod of an InPlace pool one step back to warming,
 // or deletes it. It is pure.
 //
@@ -96,6 +100,18 @@ func recyclable(pod *corev1.Pod, own []corev1.Container) bool {
 		}
 	}
 	return true
+}
+
+// rested reports whether a kubelet starts the images that the pod ran at once. Once it
+// has started a container with an image, it waits before it starts one with that image
+// in the pod again: 10 s, then twice as long each time, until 10 minutes have passed
+// since the last start. The pod would be no stock for so long, and no other were made.
+func (r *SandboxPoolReconciler) rested(pod *corev1.Pod) bool {
+	if r.RecycleAfter <= 0 {
+		return true
+	}
+	started, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationStartedAt])
+	return err == nil && r.now().Sub(started) >= r.RecycleAfter
 }
 
 // recycle gives a stopped pod its own images back, and notes what ran until now.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
@@ -68,6 +69,30 @@ func TestRecyclable(t *testing.T) {
 	} {
 		if got := recyclable(changedPod(tt.change).pod, own); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+// A pod is used again once its kubelet does not remember its last start of the claim's
+// image; at once where kubelets do not pause; never if it is not known when that was.
+func TestRested(t *testing.T) {
+	for _, tt := range []struct {
+		after   time.Duration
+		started string
+		want    bool
+	}{
+		{DefaultRecycleAfter, now.Add(-DefaultRecycleAfter).Format(time.RFC3339Nano), true},
+		{DefaultRecycleAfter, now.Add(-DefaultRecycleAfter + time.Second).Format(time.RFC3339Nano), false},
+		{DefaultRecycleAfter, now.Add(time.Hour).Format(time.RFC3339Nano), false},
+		{DefaultRecycleAfter, "", false},
+		{0, now.Format(time.RFC3339Nano), true},
+		{0, "", true},
+	} {
+		pod := changedPod().pod
+		pod.Annotations[v1alpha1.AnnotationStartedAt] = tt.started
+		r := &SandboxPoolReconciler{RecycleAfter: tt.after, Clock: clocktesting.NewFakePassiveClock(now)}
+		if got := r.rested(pod); got != tt.want {
+			t.Errorf("after %s, started at %q: %v", tt.after, tt.started, got)
 		}
 	}
 }
