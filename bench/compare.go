@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -32,11 +33,12 @@ Mann-Whitney U test. Rows with fewer than %d samples on a side get no verdict.`,
 }
 
 func newRender() *cobra.Command {
-	var docs string
+	var docs, node string
 	cmd := &cobra.Command{
 		Use: "render A.json", Short: "Write performance.md, scale.md and their plots from a result", Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&docs, "docs", "docs", "folder for the pages")
+	cmd.Flags().StringVar(&node, "node", "", "result of a real node (SANDLANE_NODE_RESULT=… make node-test); default the last of "+nodeRuns)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := result.Load(args[0])
 		if err != nil {
@@ -45,7 +47,26 @@ func newRender() *cobra.Command {
 		if err := os.MkdirAll(docs, 0o755); err != nil {
 			return fmt.Errorf("make the folder for pages: %w", err)
 		}
-		return report.Pages(r, docs)
+		onNode, err := loadNode(node)
+		if err != nil {
+			return err
+		}
+		return report.Pages(r, onNode, docs)
 	}
 	return cmd
+}
+
+// nodeRuns are the results of real nodes; their names begin with the date.
+const nodeRuns = "bench/runs/*-node.json"
+
+// loadNode reads the result of a real node, by default the last; nil where there is none.
+func loadNode(path string) (*result.Result, error) {
+	if path == "" {
+		all, err := filepath.Glob(nodeRuns)
+		if err != nil || len(all) == 0 {
+			return nil, err
+		}
+		path = all[len(all)-1]
+	}
+	return result.Load(path)
 }

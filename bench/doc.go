@@ -36,6 +36,10 @@
 // are objects in a real API server without a node; all addresses are served by
 // one small server on the loopback interface.
 //
+// What takes a kubelet is timed by test/helm on a real node: with SANDLANE_NODE_RESULT,
+// the name of a file, `make node-test` writes a result there, and render puts the last
+// of bench/runs/*-node.json onto the page.
+//
 // Package result says what a row and a sample are and how they are judged. Client,
 // Envoy, gateway, API server and upstream share the machine's cores and its loopback,
 // and etcd does not wait for its disk: ratios, CPU per request and allocations carry

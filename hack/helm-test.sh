@@ -3,7 +3,8 @@
 # (test/node, test/helm): it says first what the machine lacks, then builds or
 # finds the node's programs, Envoy and the images, and prints how long each part
 # took. Its arguments are the parts: "chart" installs, upgrades and uninstalls,
-# "node" breaks pods and processes, "fastpath" has Envoy answer hits by itself. It needs root. Nothing is left but what is in the user's cache and in bin/.
+# "node" breaks pods and processes, rolls, rotates and times, "fastpath" has Envoy answer
+# hits by itself. It needs root. Nothing is left but what is in the user's cache and in bin/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,23 +39,24 @@ variables() {
 
 images() {
 	go run -C hack/image . -root "$PWD" -version test -tag test -envoy "$ENVOY_BIN" -out "$SANDLANE_IMAGES" \
-		-images sandlane-gateway,sandlane-controller,sandlane-test-envoy,sandlane-test-base,sandlane-test-echo,sandlane-test-pause
+		-images sandlane-gateway,sandlane-controller,sandlane-test-envoy,sandlane-test-base,sandlane-test-echo,sandlane-test-idle,sandlane-test-pause
 }
 
 export PROMTOOL=${PROMTOOL:?it is set by make: run make helm-test}
-export SANDLANE_IMAGES=$PWD/bin/test-images SANDLANE_BIN=$PWD/bin/sandlane CGO_ENABLED=0
+export SANDLANE_IMAGES=$PWD/bin/test-images SANDLANE_BIN=$PWD/bin/sandlane SANDLANE_REGISTRY=$PWD/bin/test-registry CGO_ENABLED=0
 step "build" make --no-print-directory build
 step "Kubernetes and Envoy" variables bin/sandlane prepare
 step "node and Helm" variables hack/node/build.sh
 step "definitions of other operators" variables hack/crds/build.sh
 step "images" images
+step "registry" go build -C hack/image -trimpath -o "$SANDLANE_REGISTRY" ./registry
 for part in "${@:-chart}"; do
 	case $part in
 	chart)
 		step "node" go test -count=1 -timeout 10m -v ./test/node
-		step "chart" go test -count=1 -timeout 15m -v -run '^Test(Rules|Chart)$' ./test/helm
+		step "chart" go test -count=1 -timeout 15m -v -run '^Test(Rules|TableOfPolicies|Chart)$' ./test/helm
 		;;
-	node) step "broken pods, killed processes" go test -count=1 -timeout 20m -v -run '^TestNode$' ./test/helm ;;
+	node) step "broken pods, killed processes" go test -count=1 -timeout 30m -v -run '^TestNode$' ./test/helm ;;
 	fastpath) step "hits answered inside Envoy" go test -count=1 -timeout 10m -v -run '^TestFastPath$' ./test/helm ;;
 	*)
 		echo "helm-test: there is no part $part: chart, node, fastpath" >&2

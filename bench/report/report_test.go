@@ -148,7 +148,7 @@ func TestComparisonWithholdsVerdicts(t *testing.T) {
 
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
-	if err := Pages(sample(), dir); err != nil {
+	if err := Pages(sample(), nil, dir); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
@@ -194,10 +194,42 @@ func TestFastPathTable(t *testing.T) {
 	}
 }
 
+// The page has a line for each row of the run on a node, beside the row of one without,
+// and no section without such a run.
+func TestOnNode(t *testing.T) {
+	if text := onNode(sample(), nil); text != "" {
+		t.Errorf("without a run: %q", text)
+	}
+	node := &result.Result{Started: time.Unix(1700000000, 0).UTC(), Version: "v", Machine: result.Machine{CPU: "a processor", Cores: 2, LoadAverage: "9 9 9"}}
+	node.Add(result.NodeClaim, "ms", "less", 11, 12, 13, 14, 15, 16, 17)
+	node.Add(result.NodeCreatedToIdle, "ms", "less", 2000)
+	text := onNode(sample(), node)
+	for _, want := range []string{
+		"a processor, 2 cores, 2023-11-14. v. Load average at the start: 9 9 9 (not quiet, so less sure).",
+		"| 14.00 ms | 11.00 – 17.00 | 17.00 | 7 | 4000 x (`claims/first-1-gateways-1/sandlane/latency`) |",
+		"| 2000 ms |  | 2000 | 1 | no kubelet",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the section lacks %q:\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "\n| "); n != 3 { // the head and two rows
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+	dir := t.TempDir()
+	if err := Pages(sample(), node, dir); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "performance.md"))
+	if err != nil || !strings.Contains(string(page), text) {
+		t.Errorf("the page lacks the section: %v", err)
+	}
+}
+
 func TestPagesSayWhatIsMissing(t *testing.T) {
 	r := sample()
 	r.Row("idle/index/sandlane/pod").Samples = nil
-	if err := Pages(r, t.TempDir()); err == nil || !strings.Contains(err.Error(), "idle/index/sandlane/pod") {
+	if err := Pages(r, nil, t.TempDir()); err == nil || !strings.Contains(err.Error(), "idle/index/sandlane/pod") {
 		t.Errorf("%v", err)
 	}
 }

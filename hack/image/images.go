@@ -27,7 +27,7 @@ const (
 var (
 	allNames  = []string{"sandlane-gateway", "sandlane-controller", "sandlane-base"}
 	envoyName = "sandlane-envoy"
-	testNames = []string{"sandlane-test-envoy", "sandlane-test-base", "sandlane-test-echo", "sandlane-test-pause"}
+	testNames = []string{"sandlane-test-envoy", "sandlane-test-base", "sandlane-test-echo", "sandlane-test-idle", "sandlane-test-pause"}
 )
 
 // recipes make the images.
@@ -50,10 +50,14 @@ var recipes = map[string]func(context.Context, *builder, v1.Platform) (v1.Image,
 	"sandlane-test-envoy": func(_ context.Context, b *builder, p v1.Platform) (v1.Image, error) { return b.testEnvoy(p) },
 	"sandlane-test-base":  func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) { return b.testBase(ctx, p) },
 	"sandlane-test-echo": func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) {
-		return b.testProgram(ctx, p, "test/echo")
+		return b.testProgram(ctx, p, "test/echo", "sandlane-test-echo")
+	},
+	// What a pool's pods run until a claim changes their image.
+	"sandlane-test-idle": func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) {
+		return b.testProgram(ctx, p, "test/echo", "sandlane-test-idle")
 	},
 	"sandlane-test-pause": func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) {
-		return b.testProgram(ctx, p, "test/node/pause")
+		return b.testProgram(ctx, p, "test/node/pause", "sandlane-test-pause")
 	},
 }
 

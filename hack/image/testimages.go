@@ -17,7 +17,7 @@ import (
 )
 
 // testTools are the programs that test sandboxes have besides sandboxd.
-var testTools = []string{"bash", "cat", "ls", "mkdir", "rm", "sleep", "id"}
+var testTools = []string{"bash", "cat", "chmod", "grep", "head", "id", "ls", "ln", "mkdir", "rm", "sleep", "stat", "stty", "tr", "tty"}
 
 // testEnvoy is Envoy's binary with this machine's C library, for tests: users take
 // Envoy's own image.
@@ -39,9 +39,14 @@ func (b *builder) testEnvoy(p v1.Platform) (v1.Image, error) {
 	}, "sandlane-test-envoy")
 }
 
-// testBase is a base sandbox with bash and a few tools of this machine.
+// testBase is a base sandbox with bash and a few tools of this machine, sandboxd's
+// sudo, and `webserver PORT`, which serves the folder that it is started in.
 func (b *builder) testBase(ctx context.Context, p v1.Platform) (v1.Image, error) {
 	agent, err := b.program(ctx, "cmd/sandboxd", p)
+	if err != nil {
+		return nil, err
+	}
+	server, err := b.program(ctx, "test/echo", p)
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +56,8 @@ func (b *builder) testBase(ctx context.Context, p v1.Platform) (v1.Image, error)
 	}
 	entries := append(rootFS(),
 		entry{path: programs + "/sandboxd", mode: 0o755, file: agent},
+		entry{path: programs + "/sudo", mode: 0o755, file: agent},
+		entry{path: programs + "/webserver", mode: 0o755, file: server},
 		entry{path: "etc/passwd", mode: 0o644, text: passwd},
 		entry{path: "etc/group", mode: 0o644, text: group},
 		folder("home", 0o755),
@@ -66,8 +73,9 @@ func (b *builder) testBase(ctx context.Context, p v1.Platform) (v1.Image, error)
 	return b.testImage(p, entries, asSandbox, "sandlane-test-base")
 }
 
-// testProgram is one static program of the repository, named by its folder.
-func (b *builder) testProgram(ctx context.Context, p v1.Platform, dir string) (v1.Image, error) {
+// testProgram is one static program of the repository, named by its folder. The title
+// is part of the image: two of one program have two digests.
+func (b *builder) testProgram(ctx context.Context, p v1.Platform, dir, title string) (v1.Image, error) {
 	binary, err := b.program(ctx, dir, p)
 	if err != nil {
 		return nil, err
@@ -76,7 +84,7 @@ func (b *builder) testProgram(ctx context.Context, p v1.Platform, dir string) (v
 	return b.testImage(p, []entry{{path: name, mode: 0o755, file: binary}}, func(c *v1.Config) {
 		c.Entrypoint = []string{"/" + name}
 		c.User = serviceUser
-	}, "sandlane-test-"+name)
+	}, title)
 }
 
 func (b *builder) testImage(p v1.Platform, entries []entry, set func(*v1.Config), title string) (v1.Image, error) {

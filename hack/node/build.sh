@@ -61,8 +61,8 @@ unpack() {
 	[[ -d $dir/debian ]] && return
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail "install runc and nftables: they are not on PATH, and this is no Debian to get them from"
 	say "getting runc and nftables from Debian"
-	local tmp
 	tmp=$(mktemp -d)
+	trap 'rm -rf "$tmp"' EXIT
 	chmod 755 "$tmp"
 	local packages=(runc nftables libnftables1 libnftnl11 libseccomp2 libmnl0 libjansson4 libxtables12 libedit2)
 	(cd "$tmp" && apt-get download "${packages[@]}" >/dev/null 2>&1) || {
@@ -71,7 +71,6 @@ unpack() {
 	}
 	rm -rf "$dir/debian.new"
 	for package in "$tmp"/*.deb; do dpkg-deb --extract "$package" "$dir/debian.new"; done
-	rm -rf "$tmp"
 	mv "$dir/debian.new" "$dir/debian"
 }
 

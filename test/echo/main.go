@@ -5,6 +5,9 @@
 // It listens on $POD_IP:8000 where the local node sets SANDLANE_ADDRESS (a
 // node without isolation, where all pods share the machine's addresses), else
 // on all addresses.
+//
+// With a port as its argument it listens there, and serves the folder that it was
+// started in.
 package main
 
 import (
@@ -24,7 +27,11 @@ const port = "8000"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, net.JoinHostPort(listenHost(os.Getenv), port)); err != nil {
+	at, handler := port, newHandler(os.Getenv("POD_NAME"), os.Getenv("POD_UID"))
+	if len(os.Args) == 2 {
+		at, handler = os.Args[1], http.FileServer(http.Dir("."))
+	}
+	if err := run(ctx, net.JoinHostPort(listenHost(os.Getenv), at), handler); err != nil {
 		fmt.Fprintln(os.Stderr, "echo:", err)
 		os.Exit(1)
 	}
@@ -38,9 +45,9 @@ func listenHost(getenv func(string) string) string {
 	return "0.0.0.0"
 }
 
-func run(ctx context.Context, address string) error {
+func run(ctx context.Context, address string, handler http.Handler) error {
 	server := &http.Server{
-		Addr: address, Handler: newHandler(os.Getenv("POD_NAME"), os.Getenv("POD_UID")),
+		Addr: address, Handler: handler,
 		ReadHeaderTimeout: time.Minute,
 		Protocols:         new(http.Protocols),
 	}

@@ -25,19 +25,25 @@ func (c *cluster) idlePod(t *testing.T, pool string) (name, uid string) {
 	return name, uid
 }
 
-// kill signals the processes of the node whose command line has a text, of the pod
+// processes are the IDs of those on the node whose command line has a text, of the pod
 // with the UID alone if one is given.
-func (c *cluster) kill(t *testing.T, command, podUID, signal string) {
+func (c *cluster) processes(t *testing.T, command, podUID string) []string {
 	t.Helper()
-	out := c.run(t, "sh", "-c", `for p in /proc/[0-9]*; do
+	return strings.Fields(c.run(t, "sh", "-c", `for p in /proc/[0-9]*; do
 		[ "$p" = "/proc/$$" ] && continue
 		tr '\0' ' ' <"$p/cmdline" 2>/dev/null | grep -q -- "$0" || continue
-		grep -q -- "$1" "$p/cgroup" || continue
-		kill "-$2" "${p#/proc/}" && echo "$p"
-	done`, command, podUID, signal)
-	if out == "" {
+		grep -q -- "$1" "$p/cgroup" && echo "${p#/proc/}"
+	done; true`, command, podUID))
+}
+
+// kill signals those processes.
+func (c *cluster) kill(t *testing.T, command, podUID, signal string) {
+	t.Helper()
+	pids := c.processes(t, command, podUID)
+	if len(pids) == 0 {
 		t.Fatalf("no process has %q in its command line (pod %q)", command, podUID)
 	}
+	c.run(t, "kill", append([]string{"-" + signal}, pids...)...)
 }
 
 // A pool whose image is not there says so, costs no other pool anything, and works as

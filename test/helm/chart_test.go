@@ -51,7 +51,12 @@ func TestChart(t *testing.T) {
 func (c *cluster) install(t *testing.T) {
 	c.kubectl(t, "create", "namespace", system)
 	c.kubectl(t, "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted")
-	c.run(t, "helm", "install", "sandlane", c.chart, "-n", system, "-f", testdata(t, "values.yaml"), "--wait", "--timeout", "180s")
+	notes := c.run(t, "helm", "install", "sandlane", c.chart, "-n", system, "-f", testdata(t, "values.yaml"), "--wait", "--timeout", "180s")
+	for _, want := range []string{"export E2B_DOMAIN=sandlane.test\n", " https://sandbox.sandlane.test/\n"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes lack %q:\n%s", want, notes)
+		}
+	}
 	for _, deployment := range []string{"sandlane-gateway", "sandlane-controller"} {
 		c.kubectl(t, "-n", system, "rollout", "status", "deployment/"+deployment, "--timeout=5s")
 	}
@@ -60,7 +65,7 @@ func (c *cluster) install(t *testing.T) {
 // team installs the tenants' chart with pools, a key made beside the cluster, and
 // limits. Each pool gets its warm pods, by their real readiness probes.
 func (c *cluster) team(t *testing.T) {
-	dir := t.TempDir()
+	dir := c.tempDir(t)
 	keys, said := filepath.Join(dir, "keys.yaml"), filepath.Join(dir, "said")
 	c.run(t, "sh", "-c", `exec "$0" apikey values >"$1" 2>"$2"`, c.sandlane, keys, said)
 	c.key, _, _ = strings.Cut(text(t, said), "\n")
@@ -84,7 +89,7 @@ func (c *cluster) gateway(t *testing.T) string {
 // helmTest: the chart's own test passes with a good key, fails with another, and
 // leaves nothing.
 func (c *cluster) helmTest(t *testing.T) {
-	wrong := filepath.Join(t.TempDir(), "wrong")
+	wrong := filepath.Join(c.tempDir(t), "wrong")
 	if err := os.WriteFile(wrong, []byte("e2b_0000000000000000000000000000000000000000"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +124,7 @@ func (c *cluster) sdk(t *testing.T, python string) { c.python(t, python, "sdk.py
 // they printed.
 func (c *cluster) keyFile(t *testing.T) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "key")
+	file := filepath.Join(c.tempDir(t), "key")
 	if err := os.WriteFile(file, []byte(c.key), 0o600); err != nil {
 		t.Fatal(err)
 	}

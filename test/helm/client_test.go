@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,9 @@ const opened = "open"
 // clients are what it can be. Each prints one line of JSON at the end.
 var clients = map[string]func(ctx context.Context, args []string) (any, error){
 	"sockets": holdSockets,
+	"leaf":    readLeaf,
+	"claims":  timeRounds,
+	"enforce": enforce,
 }
 
 // runClient does not return in a process that is a client.
@@ -43,8 +47,9 @@ func runClient() {
 	os.Exit(0)
 }
 
-// onNode is a running client.
+// onNode is a running client. To close its standard input tells it to end.
 type onNode struct {
+	io.Closer
 	cmd *exec.Cmd
 	out *bufio.Reader
 }
@@ -59,14 +64,15 @@ func (c *cluster) startClient(t *testing.T, role string, args ...string) *onNode
 	cmd := c.Command(t.Context(), self, args...)
 	cmd.Env = append(cmd.Env, clientEnv+"="+role)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return &onNode{cmd: cmd, out: bufio.NewReader(out)}
+	return &onNode{Closer: in, cmd: cmd, out: bufio.NewReader(out)}
 }
 
 // open waits until it has opened all.

@@ -97,7 +97,7 @@ func (c *cluster) killController(t *testing.T) {
 // roll upgrades the release with a change of one Deployment's pods.
 func (c *cluster) roll(t *testing.T, value string) {
 	t.Helper()
-	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "--reuse-values", "--set", value, "--wait", "--timeout", "180s")
+	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "--reset-then-reuse-values", "--set", value, "--wait", "--timeout", "180s")
 }
 
 // rolled has two WebSockets open through each gateway while something replaces both,
@@ -121,6 +121,11 @@ func (c *cluster) rolled(t *testing.T, happens func()) {
 
 func (c *cluster) rollGateways(t *testing.T) {
 	c.rolled(t, func() { c.roll(t, "gateway.podAnnotations.test=rolled") })
+}
+
+// A rollback is a roll like any other.
+func (c *cluster) rollBack(t *testing.T) {
+	c.rolled(t, func() { c.run(t, "helm", "rollback", "sandlane", "-n", system, "--wait", "--timeout", "180s") })
 }
 
 func (c *cluster) rollControllers(t *testing.T) {

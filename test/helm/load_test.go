@@ -34,7 +34,7 @@ done`
 // during has three clients ask a sandbox while something happens.
 func (c *cluster) during(t *testing.T, id string, happens func()) answers {
 	t.Helper()
-	stop := filepath.Join(t.TempDir(), "stop")
+	stop := filepath.Join(c.tempDir(t), "stop")
 	url := c.gateway(t) + "/"
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

@@ -65,6 +65,16 @@ func boot(t *testing.T) *cluster {
 	return c
 }
 
+// tempDir is a folder that goes with the node, also when the test is killed.
+func (c *cluster) tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := c.TempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // run runs a command on the node; its failure is the test's.
 func (c *cluster) run(t *testing.T, name string, args ...string) string {
 	t.Helper()

@@ -3,6 +3,8 @@ package helm
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -147,4 +149,24 @@ func livedOn(t *testing.T, sockets []socket, deleted map[string]time.Time) {
 			t.Errorf("%+v lived on for %s, want about %s and no wrong message", s, lived, socketGrace)
 		}
 	}
+}
+
+// readLeaf reads the certificate that the TLS server at args[0] shows.
+func readLeaf(ctx context.Context, args []string) (any, error) {
+	var leaf string
+	d := tls.Dialer{Config: &tls.Config{
+		InsecureSkipVerify: true, // it is looked at, not trusted
+		VerifyConnection: func(s tls.ConnectionState) error {
+			leaf = hex.EncodeToString(s.PeerCertificates[0].SerialNumber.Bytes())
+			return nil
+		},
+	}}
+	conn, err := d.DialContext(ctx, "tcp", args[0])
+	if err == nil {
+		_ = conn.Close()
+	}
+	if leaf == "" {
+		return nil, fmt.Errorf("%s showed no certificate: %w", args[0], err)
+	}
+	return leaf, nil // it may refuse a client without a certificate
 }

@@ -61,7 +61,7 @@ func (c *cluster) static(t *testing.T) {
 	}
 	for _, values := range matrix {
 		rendered := c.run(t, "helm", "template", "sandlane", c.chart, "-n", dry, "--set", "keyNamespace.name="+keys, "-f", testdata(t, "matrix/"+filepath.Base(values)))
-		file := filepath.Join(t.TempDir(), "rendered.yaml")
+		file := filepath.Join(c.tempDir(t), "rendered.yaml")
 		if err := os.WriteFile(file, []byte(rendered), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -53,8 +53,10 @@ current-context: node
 }
 
 // kubeletConfig: without clusterDNS pods use this machine's resolv.conf. A full
-// disk evicts nothing and removes no image. Of a container whose memory is used up
-// one process ends and not all, as docs/operations.md asks of nodes.
+// disk evicts nothing and removes no image. An image that is pulled may have been
+// imported by another name, which stays good. Of a container whose memory is used up
+// one process ends and not all, and pauses before restarts are short, as
+// docs/operations.md asks of nodes.
 func (n *Node) kubeletConfig() string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -69,6 +71,8 @@ podLogsDir: %q
 volumePluginDir: %q
 failSwapOn: false
 singleProcessOOMKill: true
+imagePullCredentialsVerificationPolicy: NeverVerify
+crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi}
 nodeStatusUpdateFrequency: 2s

@@ -189,6 +189,10 @@ func (n *Node) Run(ctx context.Context, name string, args ...string) (string, er
 	return string(out), nil
 }
 
+// TempDir makes a folder that goes with the node, also when the test is killed. Root
+// alone may read it.
+func (n *Node) TempDir() (string, error) { return os.MkdirTemp(n.state, "test-") }
+
 // Kubeconfig is the administrator's, on the node.
 func (n *Node) Kubeconfig() string { return n.file("admin.conf") }
 

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -92,21 +93,39 @@ func TestNodeRunsPods(t *testing.T) {
 	}
 }
 
-// A test that is killed leaves nothing either.
+// A test that is killed, or interrupted by Ctrl-C, leaves nothing either.
 func TestKilledTestLeavesNothing(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
-		n, err := Start(t.Context(), options(t))
+		o := options(t)
+		o.Images = nil
+		n, err := Start(t.Context(), o)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.TempDir(); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("\nnode", n.state)
 		select {} // until it is killed
 	}
 	options(t)
+	for name, signal := range map[string]func(group int) error{
+		"kill -9": func(group int) error { return syscall.Kill(group, syscall.SIGKILL) },
+		"Ctrl-C":  func(group int) error { return syscall.Kill(-group, syscall.SIGINT) }, // as a terminal does
+	} {
+		t.Run(name, func(t *testing.T) { endChild(t, signal) })
+	}
+}
+
+// endChild starts a child, which leads a group of processes, and ends it once its node
+// runs.
+func endChild(t *testing.T, signal func(group int) error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bootTimeout)
 	defer cancel()
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestKilledTestLeavesNothing$", "-test.v")
 	child.Env = append(os.Environ(), childEnv+"=1")
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +139,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 			state = at
 		}
 	}
-	if err := child.Process.Kill(); err != nil {
+	if err := signal(child.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	_ = child.Wait()

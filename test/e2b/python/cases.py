@@ -23,6 +23,9 @@ SYNC = sys.argv[1] == "sync"
 Sandbox = e2b.Sandbox if SYNC else e2b.AsyncSandbox
 GATEWAY = os.environ["E2B_SANDBOX_URL"]
 ELSEWHERE = os.environ["TEST_ELSEWHERE_URL"]  # the gateway, seen from another address
+# The domain that gateways say, and a web server that is in sandboxes.
+DOMAIN = os.environ.get("TEST_DOMAIN", "localhost:" + GATEWAY.rsplit(":")[-1])
+SERVER = os.environ.get("TEST_SERVER", "python3 -m http.server")
 PARALLEL = 50
 BIG = 10 << 20
 CASES = []
@@ -94,7 +97,7 @@ def fetch(host, path="/", headers=None):
 
 async def serve(sbx, port):
     """Starts a web server in the sandbox and waits until it listens."""
-    await a(sbx.commands.run(f"python3 -m http.server {port}", background=True, cwd="/home/user"))
+    await a(sbx.commands.run(f"{SERVER} {port}", background=True, cwd="/home/user"))
     await a(sbx.commands.run(f"until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.05; done", timeout=10))
 
 
@@ -468,8 +471,7 @@ async def metrics(sbx):
 
 @case
 async def host_name(sbx):
-    port = GATEWAY.rsplit(":")[-1]
-    equal(sbx.get_host(3000), f"3000-{sbx.sandbox_id}.localhost:{port}")
+    equal(sbx.get_host(3000), f"3000-{sbx.sandbox_id}.{DOMAIN}")
 
 
 @case

@@ -1,0 +1,62 @@
+package helm
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// notHere are the cases of test/e2b that this installation cannot have, and why.
+var notHere = map[string]string{
+	"snapshots": "its values name no volume for checkpoints",
+}
+
+// byEnv is the env that the cases name: two pools like base, which keep no pods.
+const byEnv = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"SandboxTemplate","metadata":{"name":"by-env"},"spec":{"template":{"spec":{
+"automountServiceAccountToken":false,"enableServiceLinks":false,"terminationGracePeriodSeconds":1,"containers":[{"name":"main","image":"sandlane-test-base:test",
+"imagePullPolicy":"IfNotPresent","ports":[{"name":"envd","containerPort":49983}],"readinessProbe":{"httpGet":{"path":"/health","port":49983},"periodSeconds":1}}]}}}}
+{"apiVersion":"sandlane.dev/v1alpha1","kind":"SandboxEnv","metadata":{"name":"by-env","namespace":"default"},"spec":{"templateRef":{"name":"by-env"},
+"clusters":[{"clusterID":"local","members":[{"name":"by-env-a","spec":{"replicas":0}},{"name":"by-env-b","spec":{"replicas":0}}]}]}}`
+
+// cases runs what test/e2b runs of E2B's Python SDK against this installation.
+func (c *cluster) cases(t *testing.T, python string) {
+	c.apply(t, byEnv)
+	c.eventually(t, func(out string) bool { return len(strings.Fields(out)) == 2 }, "kubectl", "get", "sandboxpools", "-l", "sandlane.dev/env=by-env", "-o", "name")
+	script, err := filepath.Abs("../e2b/python/cases.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All through one gateway, as there: another one hears of an end a moment later. Wrong
+	// keys are counted by each gateway, and the case of too many uses up the other's.
+	gateways := c.addresses(t, "sandlane-gateway")
+	out := c.run(t, "sh", "-c", `export E2B_API_KEY="$(cat "$0")" E2B_SANDBOX_URL="http://$1:8080" E2B_API_URL="http://$1:8080" TEST_ELSEWHERE_URL="http://$2:8080" \
+		TEST_DOMAIN=sandlane.test TEST_SERVER=webserver; exec "$3" "$4" sync`, c.keyFile(t), gateways[0], gateways[1], python, script)
+	worked := 0
+	for line := range strings.Lines(out) {
+		var r struct {
+			Name, Error string
+			OK          bool
+			MS          float64
+		}
+		if json.Unmarshal([]byte(line), &r) != nil || r.Name == "" {
+			continue
+		}
+		why, excused := notHere[r.Name]
+		switch {
+		case r.OK && excused:
+			t.Errorf("%s works, and is said not to since %s", r.Name, why)
+		case r.OK:
+			worked++
+		case !excused:
+			t.Errorf("%s: %s", r.Name, r.Error)
+		}
+	}
+	fmt.Printf("      %d cases of E2B's SDK worked, %d cannot be had\n", worked, len(notHere))
+	if worked < 35 {
+		t.Errorf("only %d cases worked:\n%s", worked, out)
+	}
+	c.kubectl(t, "delete", "sandboxenv", "by-env", "--timeout=60s")
+	c.kubectl(t, "delete", "sandboxtemplate", "by-env", "--timeout=60s")
+}
