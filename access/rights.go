@@ -103,7 +103,7 @@ func gatewayRights() []Right {
 func controllerRights() []Right {
 	return []Right{
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"list", "watch", "patch", "delete"}, For: "the cache; carrying out ends, idle releases, deleting records"},
-		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"get"}, For: "live reads of the sweep", When: suspectClaim},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"get"}, For: "live reads of the sweep, and before what hibernates gives up its pod or its files", When: suspectClaim},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes/status", Verbs: []string{"patch"}, For: "what is known of a sandbox"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"watch"}, For: "the cache"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"watch"}, For: "the cache"},

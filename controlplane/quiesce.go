@@ -11,8 +11,12 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 )
 
-// quiesceTimeout is how long one gateway may take for a Quiesce: a few tries at a pod.
-const quiesceTimeout = 8 * time.Second
+const (
+	// quiesceTimeout is how long one gateway may take for a Quiesce: a few tries at a pod.
+	quiesceTimeout = 8 * time.Second
+	// saveTimeout is the same for one that keeps files.
+	saveTimeout = time.Minute
+)
 
 // Errors of a Quiesce that a gateway has answered.
 var (
@@ -29,7 +33,10 @@ var (
 type Quiesce struct {
 	SandboxID, ClaimID string
 	Freeze             bool
-	Generation         int64
+	// Saves: the sandbox is to hibernate, so that the gateway keeps its files as well and
+	// gives its pod up, which takes longer. The gateway reads that from the spec.
+	Saves      bool
+	Generation int64
 }
 
 // Quiescer carries it out at a gateway. It returns ErrMoved, ErrNoFreezer, or why it
@@ -70,7 +77,11 @@ func (c *Client) quiesceAt(ctx context.Context, g Gateway, q Quiesce) (*controlp
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, quiesceTimeout)
+	limit := quiesceTimeout
+	if q.Saves {
+		limit = saveTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r, err := stub.Quiesce(ctx, &controlplanepb.QuiesceRequest{
 		SandboxId: q.SandboxID, ClaimId: q.ClaimID, Freeze: q.Freeze, Generation: q.Generation,

@@ -33,7 +33,14 @@ func (a activator) Activate(ctx context.Context, r extproc.ActivationRequest) er
 // meanwhile, extproc resolves again.
 func (a activator) resume(ctx context.Context, r extproc.ActivationRequest) error {
 	err := a.pauser.Wake(ctx, r.ID, r.UID)
+	var hibernates *pause.HibernatedError
 	switch {
+	case errors.As(err, &hibernates):
+		deadline, _ := ctx.Deadline()
+		return translate(a.Activator.Activate(ctx, activation.Request{
+			ID: r.ID, Namespace: r.Namespace, Env: r.Env, Pool: r.Pool, Team: r.Team, MayClaim: true, Deadline: deadline,
+			Resume: activation.Resume{UID: r.UID, Lifetime: hibernates.Lifetime},
+		}))
 	case errors.Is(err, pause.ErrChanged):
 		return nil
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/sandboxes"
+	"github.com/sandlane/sandlane/gateway/snapshots"
 )
 
 // apiPart is the REST API in this gateway: its server on a unix socket, to which Envoy
@@ -43,8 +44,12 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, l
 	s := sandboxes.New(sandboxes.Options{
 		Restorer: kept.restorer(),
 		API:      c, Pods: clientset, Index: g.index, Live: live, Cache: g.cache, Endings: g.own, Activation: g.wake,
-		Agent: a, Pauser: g.own.pauser, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
+		Agent: a, Pauser: g.own.pauser, Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 	})
+	if kept != nil {
+		g.paused = snapshots.NewPaused(kept.Snapshots, a, s.KeepEgress)
+		g.own.pauser.SetKeeper(g.paused)
+	}
 	server, err := e2b.NewServer(e2b.Options{
 		Sandboxes: s, Templates: sandboxes.NewTemplates(g.index, node), Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
 		Snapshots: kept.backend(),

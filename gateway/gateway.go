@@ -28,6 +28,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/gateway/snapshots"
 	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -63,6 +64,7 @@ type gateway struct {
 	creates    *lastcreate.Tracker
 	readiness  *agent.Readiness
 	own        ownWrites
+	paused     *snapshots.Paused // nil: no sandbox hibernates here
 	api        *apiPart
 	metrics    net.Listener // nil serves no metrics
 	drain      *drain

@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/pause"
@@ -34,9 +36,30 @@ func (g *gateway) firstRequestTimeouts(namespace, pool string) (t v1alpha1.Sandb
 	return t
 }
 
-// makeReady is activation's Ready: the pod must not be frozen, and its sandboxd have
-// been initialised.
+// errNoStore: a sandbox that hibernates cannot be restored here.
+var errNoStore = errors.New("this gateway has no folder of checkpoints (--checkpoint-dir)")
+
+// fits is activation's Fits.
+func (g *gateway) fits(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error {
+	if g.paused == nil {
+		return fmt.Errorf("%w: %w", activation.ErrNotReady, errNoStore)
+	}
+	return g.paused.Fits(ctx, s, pod)
+}
+
+// makeReady is activation's Ready: the pod must have the files that it is to have, not be
+// frozen, and its sandboxd have been initialised.
 func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	if s.Spec.Restore != nil {
+		if g.paused == nil {
+			return fmt.Errorf("restore sandbox %s: %w: %w", s.Name, activation.ErrNotReady, errNoStore)
+		}
+		restored, err := g.paused.Ready(ctx, s, pod)
+		if err == nil {
+			g.own.pauser.Restored(restored)
+		}
+		return err
+	}
 	if err := g.own.pauser.Awake(ctx, s, pod); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 		Cache:   g.cache, Stamp: g.usage.Stamp, Ready: ready,
 		Asked:    func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
 		Timeouts: g.firstRequestTimeouts,
-		Known:    g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
+		Fits:     g.fits, Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
 	})
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,

@@ -53,7 +53,7 @@ func (g *gateway) route(t *testing.T, w *world, id string) error {
 func TestPauseAndResume(t *testing.T) {
 	w, d, g, other, id := made(t)
 	x, ctx := g.api.sandboxes, t.Context()
-	if err := x.Pause(ctx, w.ns, id); err != nil {
+	if err := x.Pause(ctx, w.ns, id, true); err != nil {
 		t.Fatal(err)
 	}
 	s := w.sandbox(id)
@@ -77,8 +77,8 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("%s: activating it: %v, and the route is %v", what, err, g.cache.Get(id))
 		}
 	}
-	wantError(t, "pausing it again", x.Pause(ctx, w.ns, id), e2b.ErrNotRunning)
-	wantError(t, "pausing it from another namespace", x.Pause(ctx, "default", id), e2b.ErrNotFound)
+	wantError(t, "pausing it again", x.Pause(ctx, w.ns, id, true), e2b.ErrNotRunning)
+	wantError(t, "pausing it from another namespace", x.Pause(ctx, "default", id, true), e2b.ErrNotFound)
 	_, err := x.SetEnd(ctx, w.ns, id, time.Now().Add(time.Minute), true)
 	wantError(t, "setting its end", err, e2b.ErrPaused)
 	if m, err := x.Metrics(ctx, w.ns, id, false); err != nil || len(m) != 0 {
@@ -121,7 +121,7 @@ func TestPauseAndResume(t *testing.T) {
 func TestAwakeByStatus(t *testing.T) {
 	w, d, g, _, id := made(t)
 	x, ctx := g.api.sandboxes, t.Context()
-	if err := x.Pause(ctx, w.ns, id); err != nil {
+	if err := x.Pause(ctx, w.ns, id, true); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := x.Resume(ctx, w.ns, id, 10*time.Minute); err != nil {
@@ -166,7 +166,7 @@ func TestFailedPauseIsUndone(t *testing.T) {
 	d.mu.Lock()
 	d.freezeStatus = http.StatusInternalServerError
 	d.mu.Unlock()
-	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id); err == nil {
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id, true); err == nil {
 		t.Fatal("it succeeds")
 	}
 	s := w.sandbox(id)
@@ -196,7 +196,7 @@ func TestUnfreezablePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	generation := w.sandbox(n.ID).Generation
-	wantError(t, "pausing it", g.api.sandboxes.Pause(t.Context(), w.ns, n.ID), e2b.ErrInvalid)
+	wantError(t, "pausing it", g.api.sandboxes.Pause(t.Context(), w.ns, n.ID, true), e2b.ErrInvalid)
 	if s := w.sandbox(n.ID); s.Generation != generation || len(d.carriedOut()) != 0 {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, d.carriedOut())
 	}
@@ -214,7 +214,7 @@ func TestPauseAsksFirst(t *testing.T) {
 		d.mu.Lock()
 		d.unfreezeStatus = status
 		d.mu.Unlock()
-		wantError(t, fmt.Sprint(status), g.api.sandboxes.Pause(t.Context(), w.ns, id), want)
+		wantError(t, fmt.Sprint(status), g.api.sandboxes.Pause(t.Context(), w.ns, id, true), want)
 		if s := w.sandbox(id); s.Generation != generation || s.Spec.PauseMode != "" || len(d.carriedOut()) != 0 {
 			t.Errorf("%d: the spec is %+v, the freezer was asked to %v", status, s.Spec, d.carriedOut())
 		}
@@ -224,7 +224,7 @@ func TestPauseAsksFirst(t *testing.T) {
 // An order of the controller is carried out only for the sandbox that it is about.
 func TestQuiesce(t *testing.T) {
 	w, d, g, _, id := made(t)
-	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id); err != nil {
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id, true); err != nil {
 		t.Fatal(err)
 	}
 	s, q := w.sandbox(id), quiescer{g.own.pauser}
@@ -260,7 +260,7 @@ func TestWake(t *testing.T) {
 	if _, err := g.create(t, n); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.api.sandboxes.Pause(t.Context(), w.ns, n.ID); err != nil {
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, n.ID, true); err != nil {
 		t.Fatal(err)
 	}
 	was, begun := w.sandbox(n.ID), time.Now()
@@ -297,7 +297,7 @@ func TestWake(t *testing.T) {
 // A request does not resume what does not ask for it, whatever extproc was told.
 func TestWakeOfWhatDoesNot(t *testing.T) {
 	w, d, g, _, id := made(t)
-	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id); err != nil {
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id, true); err != nil {
 		t.Fatal(err)
 	}
 	r := extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team", Resume: true, UID: w.sandbox(id).UID}
@@ -334,7 +334,7 @@ func TestPauseOfThePool(t *testing.T) {
 	if o := s.Spec.Timeouts; o.OnTimeout != v1alpha1.TimeoutPause || o.AutoResume != v1alpha1.AutoResumeAlways || w.sandbox(second.ID).Spec.Timeouts.OnTimeout != "" {
 		t.Errorf("the first request's has %+v, the other %+v", o, w.sandbox(second.ID).Spec.Timeouts)
 	}
-	if err := g.api.sandboxes.Pause(ctx, w.ns, first); err != nil {
+	if err := g.api.sandboxes.Pause(ctx, w.ns, first, true); err != nil {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, 20*time.Second, "the gateway to see it", func() error {
@@ -344,11 +344,11 @@ func TestPauseOfThePool(t *testing.T) {
 		return nil
 	})
 	generation := w.sandbox(second.ID).Generation
-	wantError(t, "one too many", g.api.sandboxes.Pause(ctx, w.ns, second.ID), e2b.ErrPausedLimit)
+	wantError(t, "one too many", g.api.sandboxes.Pause(ctx, w.ns, second.ID, true), e2b.ErrPausedLimit)
 	if w.sandbox(second.ID).Generation != generation || len(d.carriedOut()) != 0 {
 		t.Errorf("it was written; the freezer was asked to %v", d.carriedOut())
 	}
-	wantError(t, "the paused one", g.api.sandboxes.Pause(ctx, w.ns, first), e2b.ErrNotRunning)
+	wantError(t, "the paused one", g.api.sandboxes.Pause(ctx, w.ns, first, true), e2b.ErrNotRunning)
 	r := extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", Resume: true, UID: s.UID}
 	if err := (activator{g.wake, g.own.pauser}).Activate(ctx, r); err != nil || g.cache.Get(first) == nil {
 		t.Errorf("resuming it: %v, and the route is %v", err, g.cache.Get(first))

@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/agent"
@@ -55,6 +56,14 @@ func (k *keptFiles) restorer() func(ctx context.Context, namespace, snapshot str
 		}
 		return r, nil
 	}
+}
+
+// rehibernate takes a resume back that was not completed.
+func (g *gateway) rehibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
+	if g.paused == nil {
+		return nil
+	}
+	return g.paused.Rehibernate(ctx, s.Name, s.UID)
 }
 
 // close closes the folder, when no request is answered any more.

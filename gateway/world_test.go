@@ -145,6 +145,7 @@ type sandboxd struct {
 	orders                       []string
 	generation                   int
 	freezeStatus, unfreezeStatus int
+	files                        files
 }
 
 type initBody struct {
@@ -247,11 +248,13 @@ func (w *world) sandboxd() *sandboxd {
 		w.t.Fatal("no loopback address has the port free")
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /init", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, `{"nonce":"n"}`) })
+	mux.HandleFunc("GET /init", d.challenge)
 	mux.HandleFunc("POST /init", d.init)
 	mux.HandleFunc("GET /metrics", d.metrics)
 	mux.HandleFunc("POST /freeze", d.order)
 	mux.HandleFunc("POST /unfreeze", d.order)
+	mux.HandleFunc("POST /archive", d.archive)
+	mux.HandleFunc("POST /restore", d.restore)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(l) }()

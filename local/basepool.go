@@ -42,7 +42,9 @@ func basePool(replicas int, isolation node.Isolation) *v1alpha1.SandboxPool {
 	} else {
 		main.Args = []string{"--sudo"} // as E2B's templates have one
 	}
-	return newPool(baseName, replicas, nil, main)
+	pool := newPool(baseName, replicas, nil, main)
+	pool.Spec.Pause = &v1alpha1.PoolPause{Modes: []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate}}
+	return pool
 }
 
 // baseImageEnv are the variables of the image, and the names of those that

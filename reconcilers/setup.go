@@ -136,6 +136,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Ledger:        ledger,
 		ApplyClaim:    o.ApplyClaim,
 		Quiescer:      o.Quiescer,
+		Hibernates:    o.Checkpoints != nil,
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
 		Metrics:       sandbox.NewMetrics(o.Registerer, poolMetrics),
@@ -149,7 +150,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	idle := idletimeout.NewIdleTimeoutReconciler(mgr.GetClient(),
 		idletimeout.NewSandboxStore(mgr.GetClient()), o.IdleCheckInterval, o.LastActive)
 	idle.APIReader = mgr.GetAPIReader()
-	idle.Metrics = idletimeout.NewMetrics(o.Registerer)
+	idle.Metrics, idle.Hibernates = idletimeout.NewMetrics(o.Registerer), o.Checkpoints != nil
 	envs := &sandboxenv.SandboxEnvReconciler{
 		Client: mgr.GetClient(), Scheme: mgr.GetScheme(),
 		LocalClusterID: o.ClusterID, PluginManager: o.PluginManager, EnvRouterSync: o.EnvRouterSync,
@@ -169,7 +170,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	kept := checkpoints.NewMetrics(o.Registerer) // also without a folder: alerts and dashboards name them
 	if o.Checkpoints != nil {
-		ends := &checkpoints.Reconciler{Client: mgr.GetClient(), Store: o.Checkpoints, Metrics: kept}
+		ends := &checkpoints.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Store: o.Checkpoints, Metrics: kept}
 		sweeper := &checkpoints.Sweeper{Live: mgr.GetAPIReader(), Store: o.Checkpoints, Partial: o.Checkpoints.Sweep}
 		if err := errors.Join(ends.SetupWithManager(mgr, o.Controller), sweeper.SetupWithManager(mgr)); err != nil {
 			return err

@@ -27,6 +27,9 @@ var errNoLayer = errors.New("the files of this sandbox cannot be kept: sandboxd 
 type archiveArguments struct {
 	// EmptyDirs are where the pod's emptyDir volumes are mounted.
 	EmptyDirs []string `json:"emptyDirs"`
+	// Environment asks for a first line, before the archive, with the environment that
+	// /init set, as a JSON object.
+	Environment bool `json:"environment"`
 }
 
 // archive serves POST /archive: the sandbox is held still, and the answer is the archive
@@ -85,6 +88,11 @@ func (s *Server) writeArchive(ctx context.Context, caller *caller, w *statusWrit
 		w.Header().Set("Content-Type", "application/x-tar")
 		w.Header().Set("Cache-Control", "no-store")
 		buffer := bufio.NewWriterSize(statusOnWrite{w}, archiveBuffer)
+		if order.Environment {
+			if err := json.NewEncoder(buffer).Encode(caller.State.Env()); err != nil { // with the end of the line
+				return err
+			}
+		}
 		if err := archive.Write(ctx, buffer, tree); err != nil {
 			return err
 		}

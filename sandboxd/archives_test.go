@@ -107,6 +107,9 @@ func TestArchiveAndRestore(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, len(text), err)
 		}
 	}
+	if _, answer := b.do("GET", "/init", ""); !strings.Contains(answer, `"restored":"r1"`) {
+		t.Errorf("GET /init does not tell what was restored: %s", answer)
+	}
 	g.init(b, 204, "", `{}`)
 	if status, answer := part(0, false, data[:third]); status != 409 || !strings.Contains(answer, "initialised") {
 		t.Errorf("a late part: %d %s", status, answer)
@@ -120,6 +123,9 @@ func TestInitAfterHalfARestore(t *testing.T) {
 		t.Fatalf("%d %s", status, answer)
 	}
 	g.init(a, 409, "being restored", `{}`)
+	if _, answer := a.do("GET", "/init", ""); strings.Contains(answer, "r1") {
+		t.Errorf("GET /init tells what is not restored: %s", answer)
+	}
 	eventually(t, "the restore to fail", func() bool {
 		status, _ := g.command(a, "restore", `{"id":"r1","offset":512,"last":true}`, strings.Repeat("x", 512))
 		return status == 422
@@ -217,8 +223,60 @@ func TestStill(t *testing.T) {
 	if status := g.order(a, "freeze", 2); status != 204 {
 		t.Errorf("a freeze afterwards: %d", status)
 	}
-	if status, _ := g.command(a, "archive", emptyDirs, ""); status != 409 {
-		t.Errorf("an archive while frozen: %d", status)
+}
+
+// What is frozen stays so while its files are read; the environment is before them.
+func TestArchiveOfAFrozenSandbox(t *testing.T) {
+	f := &stubFreezer{}
+	g, a, base := layered(t, f)
+	g.init(a, 204, "", `{"envVars":{"MINE":"mine"}}`)
+	if err := os.WriteFile(filepath.Join(base, "f"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status := g.order(a, "freeze", 2); status != 204 {
+		t.Fatalf("the freeze: %d", status)
+	}
+	f.forget()
+	status, data := g.command(a, "archive", `{"emptyDirs":["/data"],"environment":true}`, "")
+	line, rest, _ := strings.Cut(data, "\n")
+	if status != 200 || line != `{"MINE":"mine"}` || len(rest) == 0 {
+		t.Errorf("%d, the first line is %q", status, line)
+	}
+	if slices.Contains(f.orders(), "thaw") || slices.Contains(f.orders(), "freeze") {
+		t.Errorf("the freezer was asked for %v", f.orders())
+	}
+	if status, plain := g.command(a, "archive", emptyDirs, ""); status != 200 || plain != rest {
+		t.Errorf("without the environment: %d", status)
+	}
+	if status := g.order(a, "unfreeze", 3); status != 204 || !slices.Contains(f.orders(), "thaw") {
+		t.Errorf("the unfreeze: %d, the freezer was asked for %v", status, f.orders())
+	}
+}
+
+// A resume comes before the reading of a frozen sandbox's files, which breaks off.
+func TestUnfreezeEndsAnArchive(t *testing.T) {
+	f := &stubFreezer{}
+	x := New(Options{Freezer: f}).rest
+	if err := x.freeze(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	err := x.still(t.Context(), func(ctx context.Context) error {
+		if err := x.still(ctx, nil); !errors.Is(err, errStill) {
+			t.Errorf("a second reader: %v", err)
+		}
+		if err := x.freeze(ctx, 1); err != nil || ctx.Err() != nil {
+			t.Errorf("the freeze again: %v, %v", err, ctx.Err())
+		}
+		if err := x.unfreeze(ctx, 2); !errors.Is(err, errStill) || ctx.Err() == nil {
+			t.Errorf("an unfreeze: %v, %v", err, ctx.Err())
+		}
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) || slices.Contains(f.orders(), "thaw") {
+		t.Errorf("%v, the freezer was asked for %v", err, f.orders())
+	}
+	if err := x.unfreeze(t.Context(), 2); err != nil || !slices.Contains(f.orders(), "thaw") {
+		t.Errorf("the unfreeze again: %v, the freezer was asked for %v", err, f.orders())
 	}
 }
 

@@ -77,6 +77,8 @@ type rest struct {
 	looking    *time.Timer // while frozen: calls lookAgain
 	escapes    int         // looks in a row that found something running
 	leftover   *time.Timer // while something may be stopped that should run: calls continueLeftover
+	// stopReading ends the reading of files of a frozen sandbox; nil if none is under way.
+	stopReading context.CancelFunc
 }
 
 func newRest(freezer Freezer, processes holder, log io.Writer) *rest {
@@ -93,6 +95,9 @@ func (x *rest) take(generation int64, freeze bool) error {
 	case x.closed, generation < x.generation, generation == x.generation && freeze != x.wantFrozen:
 		return errOlder
 	case x.stilled():
+		return errStill
+	case x.stopReading != nil && !freeze:
+		x.stopReading() // the order is given again
 		return errStill
 	}
 	x.generation, x.wantFrozen = generation, freeze

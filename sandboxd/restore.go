@@ -167,6 +167,23 @@ func (x *restoring) pass(ctx context.Context, part []byte, last bool) error {
 	return nil
 }
 
+// restored returns the ID of the restore that was completed; empty if none was.
+func (x *restoring) restored() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.id == "" {
+		return ""
+	}
+	select {
+	case <-x.done:
+		if x.err == nil {
+			return x.id
+		}
+	default:
+	}
+	return ""
+}
+
 // end gives up what is under way, and returns when nothing is written any more.
 func (x *restoring) end() {
 	x.cancel()

@@ -68,7 +68,7 @@ func New(options Options) *Server {
 		settings.SetClock = setClock
 	}
 	restoring := newRestoring()
-	settings.Begins = restoring.seal
+	settings.Begins, settings.Restored = restoring.seal, restoring.restored
 	state := access.New(settings)
 	id := identity.New(options.RunDir)
 	if err := id.Write(); err != nil {

@@ -18,8 +18,13 @@ var errStill = errors.New("the sandbox's files are being read")
 // again until it goes on (continueLater). Unlike a freeze it closes no
 // connection: it is short. What requests that had begun before write goes on. Orders are
 // refused meanwhile, and so is a second one of these.
+//
+// What is frozen is still already, and stays so. There an unfreeze comes first: it cancels
+// the function's context.
 func (x *rest) still(ctx context.Context, do func(context.Context) error) error {
-	release, err := x.hold(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	release, err := x.hold(ctx, cancel)
 	if err != nil {
 		return err
 	}
@@ -27,16 +32,23 @@ func (x *rest) still(ctx context.Context, do func(context.Context) error) error 
 	return do(ctx)
 }
 
-func (x *rest) hold(ctx context.Context) (release func(), err error) {
+func (x *rest) hold(ctx context.Context, cancel context.CancelFunc) (release func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case x.freezer == nil:
 		return nil, errNoFreezer
-	case x.closed, x.frozen:
+	case x.closed, x.frozen && !x.wantFrozen:
 		return nil, errOlder
-	case x.stilled():
+	case x.stilled(), x.stopReading != nil:
 		return nil, errStill
+	case x.frozen:
+		x.stopReading = cancel
+		return func() {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.stopReading = nil
+		}, nil
 	}
 	over := make(chan struct{})
 	x.waiting.Store(&over)

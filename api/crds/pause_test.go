@@ -23,19 +23,64 @@ func TestSandboxPause(t *testing.T) {
 		{"auto-resume without a pause", `{"spec":{"timeouts":{"autoResume":"Always"}}}`, "needs onTimeout: Pause"},
 		{"auto-resume and a kill", `{"spec":{"timeouts":{"autoResume":"Always","onTimeout":"Kill"}}}`, "needs onTimeout: Pause"},
 		{"auto-resume", `{"spec":{"timeouts":{"autoResume":"WithMemory","onTimeout":"Pause","lifetime":"90s"}}}`, ""},
+		{"a mode and a kill", `{"spec":{"timeouts":{"onTimeoutMode":"Hibernate","onTimeout":"Kill","autoResume":null}}}`, "onTimeoutMode needs onTimeout: Pause"},
 		{"no lifetime", `{"spec":{"timeouts":{"lifetime":"0s"}}}`, "not a duration"},
 		{"bind", `{"spec":{"binding":{"claimID":"c1","podName":"p","podUID":"u"}}}`, ""},
 		{"without a mode", `{"spec":{"paused":true}}`, "paused needs pauseMode"},
-		{"a mode that is not there", `{"spec":{"paused":true,"pauseMode":"Hibernate"}}`, "Unsupported value"},
+		{"a mode that is not there", `{"spec":{"paused":true,"pauseMode":"Sleep"}}`, "Unsupported value"},
+		{"a restore of one that runs", `{"spec":{"restore":{"checkpoint":"c"},"pauseMode":"Hibernate"}}`, "restore is set in the write"},
 		{"pause", paused, ""},
 		{"another binding while paused", `{"spec":{"binding":{"claimID":"c2","podName":"p2","podUID":"u2"}}}`, "keeps its binding"},
 		{"no binding while paused", `{"spec":{"binding":null}}`, "paused"},
+		{"another mode without a pause", `{"spec":{"paused":null,"pauseMode":"Hibernate"}}`, "pauseMode changes only"},
+		{"have the frozen one hibernate", `{"spec":{"pauseMode":"Hibernate"}}`, ""},
+		{"freeze what hibernates", `{"spec":{"pauseMode":"Freeze"}}`, "pauseMode changes only"},
 		{"resume without a mark", `{"spec":{"paused":null,"pauseMode":null}}`, "pauseMode stays"},
 		{"resume", `{"spec":{"paused":null}}`, ""},
 		{"take the mark away", `{"spec":{"pauseMode":null}}`, "pauseMode stays"},
 		{"another binding", `{"spec":{"binding":{"claimID":"c2","podName":"p2","podUID":"u2"}}}`, ""},
 		{"pause again", paused, ""},
 		{"end while paused", `{"spec":{"end":{"reason":"Released","at":"2026-01-01T00:00:00Z"}}}`, ""},
+	} {
+		err := kubetest.Client(t).Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(step.patch)))
+		if step.refusal == "" && err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		if step.refusal != "" && (!apierrors.IsInvalid(err) || !strings.Contains(messages(t, err), step.refusal)) {
+			t.Errorf("%s: %v, want %q", step.name, err, step.refusal)
+		}
+	}
+}
+
+// A sandbox that hibernates gives its pod up in the write that says what is kept of it,
+// which stays as it is until it is restored in another pod.
+func TestSandboxHibernation(t *testing.T) {
+	obj, err := create(t, "Sandbox", "", kubetest.Name("s"), sandboxSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ name, patch, refusal string }{
+		{"bind", `{"spec":{"binding":{"claimID":"c1","podName":"p","podUID":"u"}}}`, ""},
+		{"freeze", `{"spec":{"paused":true,"pauseMode":"Freeze"}}`, ""},
+		{"give the pod of a frozen one up", `{"spec":{"binding":null,"restore":{"checkpoint":"c"}}}`, "restore needs pauseMode: Hibernate"},
+		{"resume", `{"spec":{"paused":null}}`, ""},
+		{"hibernate at once", `{"spec":{"paused":true,"pauseMode":"Hibernate","binding":null,"restore":{"checkpoint":"c"}}}`, "restore is set in the write"},
+		{"hibernate", `{"spec":{"paused":true,"pauseMode":"Hibernate"}}`, ""},
+		{"restore with its pod", `{"spec":{"restore":{"checkpoint":"c"}}}`, "paused needs pauseMode"},
+		{"no checkpoint", `{"spec":{"binding":null,"restore":{"checkpoint":""}}}`, "should match"},
+		{"give the pod up", `{"spec":{"binding":null,"restore":{"checkpoint":"c"}}}`, ""},
+		{"another checkpoint", `{"spec":{"restore":{"checkpoint":"d"}}}`, "restore cannot change"},
+		{"forget what is kept", `{"spec":{"paused":null,"restore":null}}`, "restore goes only while"},
+		{"another pod while paused", `{"spec":{"binding":{"claimID":"c2","podName":"p2","podUID":"u2"}}}`, "a paused sandbox keeps its binding"},
+		{"resume without its files", `{"spec":{"paused":null,"restore":null,"binding":{"claimID":"c2","podName":"p2","podUID":"u2"}}}`, "restore goes only while"},
+		{"resume", `{"spec":{"paused":null,"binding":{"claimID":"c2","podName":"p2","podUID":"u2"}}}`, ""},
+		{"pause before the files are there", `{"spec":{"paused":true}}`, "paused needs pauseMode"},
+		{"freeze before the files are there", `{"spec":{"paused":true,"pauseMode":"Freeze"}}`, "restore needs pauseMode"},
+		{"take the resume back", `{"spec":{"paused":true,"binding":null}}`, ""},
+		{"resume again", `{"spec":{"paused":null,"binding":{"claimID":"c3","podName":"p3","podUID":"u3"}}}`, ""},
+		{"lose the pod and what is kept", `{"spec":{"binding":null,"restore":null}}`, "restore goes only while"},
+		{"restored", `{"spec":{"restore":null}}`, ""},
+		{"freeze again", `{"spec":{"paused":true,"pauseMode":"Freeze"}}`, ""},
 	} {
 		err := kubetest.Client(t).Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(step.patch)))
 		if step.refusal == "" && err != nil {

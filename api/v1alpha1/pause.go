@@ -11,12 +11,18 @@ import (
 )
 
 // PauseMode says what is kept of a paused sandbox.
-// +kubebuilder:validation:Enum=Freeze
+// +kubebuilder:validation:Enum=Freeze;Hibernate
 type PauseMode string
 
-// PauseFreeze keeps all: memory, processes, files, address and pod. Only the processor
-// is given up.
-const PauseFreeze PauseMode = "Freeze"
+// The pause modes.
+const (
+	// PauseFreeze keeps all: memory, processes, files, address and pod. Only the
+	// processor is given up.
+	PauseFreeze PauseMode = "Freeze"
+	// PauseHibernate keeps the files and what the sandbox was made with: ID, tokens,
+	// environment and rules. Memory, processes, address and pod are given up.
+	PauseHibernate PauseMode = "Hibernate"
+)
 
 // TimeoutAction says what becomes of a sandbox whose time is up.
 // +kubebuilder:validation:Enum=Kill;Pause
@@ -47,6 +53,33 @@ const minAutoLifetime = 5 * time.Minute
 // its memory.
 func ResumesBy(a AutoResume) bool { return a == AutoResumeWithMemory || a == AutoResumeAlways }
 
+// ResumedByRequests reports whether a request may resume the sandbox if it is paused: one
+// that hibernates has no memory.
+func ResumedByRequests(s *Sandbox) bool {
+	if s.Spec.PauseMode == PauseHibernate {
+		return s.Spec.Timeouts.AutoResume == AutoResumeAlways
+	}
+	return ResumesBy(s.Spec.Timeouts.AutoResume)
+}
+
+// TimeoutMode is what is kept of a sandbox that a timeout pauses.
+func TimeoutMode(s *Sandbox) PauseMode {
+	if m := s.Spec.Timeouts.OnTimeoutMode; m != "" {
+		return m
+	}
+	return PauseFreeze
+}
+
+// Hibernated reports whether the sandbox is paused without a pod: its files are in the
+// checkpoint that it names.
+func Hibernated(s *Sandbox) bool {
+	return s.Spec.Paused && s.Spec.Restore != nil && s.Spec.Binding == nil
+}
+
+// Restoring reports whether the sandbox is resumed and its files are not restored yet, in
+// a pod that it has or is to get. No request may reach it.
+func Restoring(s *Sandbox) bool { return !s.Spec.Paused && s.Spec.Restore != nil }
+
 // AutoLifetime is how long a sandbox may run after a request has resumed it.
 func AutoLifetime(s *Sandbox) time.Duration {
 	if l := s.Spec.Timeouts.Lifetime; l != nil {
@@ -65,6 +98,12 @@ const (
 	ReasonFreezing  = "Freezing"
 	ReasonFrozen    = "Frozen"
 	ReasonNoFreezer = "NoFreezer"
+	// ReasonSaving: its files are being kept, or will be; ReasonHibernated: they are, and
+	// its pod is given up; ReasonSaveFailed: they could not be kept for a minute, and it
+	// is tried again.
+	ReasonSaving     = "Saving"
+	ReasonHibernated = "Hibernated"
+	ReasonSaveFailed = "SaveFailed"
 	// ReasonFreezeFailed: the freezer has failed for so long that a sandbox whose
 	// timeout paused it ends.
 	ReasonFreezeFailed = "FreezeFailed"
@@ -91,11 +130,11 @@ func NotFreezing(s *Sandbox) string {
 }
 
 // Awake reports whether the sandbox's processes are known to run, by its status alone:
-// it was never paused, or all that was stopped was continued since its spec is what it
-// is. Any later change of the spec may have been a pause and a resume, of which the
+// it was never paused, or all that was stopped was continued, or restored, since its spec
+// is what it is. Any later change of the spec may have been a pause and a resume, of which the
 // second is not carried out yet.
 func Awake(s *Sandbox) bool {
-	return !EverPaused(s) || !s.Spec.Paused && pausedAs(s, metav1.ConditionFalse, ReasonResumed)
+	return !EverPaused(s) || !s.Spec.Paused && s.Spec.Restore == nil && pausedAs(s, metav1.ConditionFalse, ReasonResumed)
 }
 
 func pausedAs(s *Sandbox, status metav1.ConditionStatus, reason string) bool {

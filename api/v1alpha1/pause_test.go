@@ -21,11 +21,16 @@ func TestFrozenAndAwake(t *testing.T) {
 		s             *Sandbox
 		frozen, awake bool
 	}{
-		"never paused":                   {&Sandbox{}, false, true},
-		"frozen":                         {at(true, PauseFreeze, metav1.ConditionTrue, ReasonFrozen, 3), true, false},
-		"frozen, as of then":             {at(true, PauseFreeze, metav1.ConditionTrue, ReasonFrozen, 2), false, false},
-		"freezing":                       {at(true, PauseFreeze, metav1.ConditionFalse, ReasonFreezing, 3), false, false},
-		"resumed":                        {at(false, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 3), false, true},
+		"never paused":       {&Sandbox{}, false, true},
+		"frozen":             {at(true, PauseFreeze, metav1.ConditionTrue, ReasonFrozen, 3), true, false},
+		"frozen, as of then": {at(true, PauseFreeze, metav1.ConditionTrue, ReasonFrozen, 2), false, false},
+		"freezing":           {at(true, PauseFreeze, metav1.ConditionFalse, ReasonFreezing, 3), false, false},
+		"resumed":            {at(false, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 3), false, true},
+		"resumed, without its files": {func() *Sandbox {
+			s := at(false, PauseHibernate, metav1.ConditionFalse, ReasonResumed, 3)
+			s.Spec.Restore = &Restore{Checkpoint: "c"}
+			return s
+		}(), false, false},
 		"resumed, then":                  {at(false, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 2), false, false},
 		"resuming":                       {at(false, PauseFreeze, metav1.ConditionUnknown, ReasonResuming, 3), false, false},
 		"resumed, says the status alone": {at(true, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 3), false, false},
@@ -92,6 +97,39 @@ func TestPoolPause(t *testing.T) {
 		most, limited := MaxPaused(c.pool)
 		if got := PausedFor(s, c.pool); got != c.lasts || limited != c.limited || limited && most != c.most || PausesBy(c.pool, PauseFreeze) != c.freezes {
 			t.Errorf("%s: for %s, %d, %v, frozen: %v", what, got, most, limited, PausesBy(c.pool, PauseFreeze))
+		}
+	}
+}
+
+// What has no memory is resumed by no request that counts on it, and may rest for ever.
+func TestHibernating(t *testing.T) {
+	hour := &metav1.Duration{Duration: time.Hour}
+	for what, c := range map[string]struct {
+		mode    PauseMode
+		resume  AutoResume
+		pool    *PoolPause
+		resumes bool
+		lasts   time.Duration
+	}{
+		"with memory, frozen":      {PauseFreeze, AutoResumeWithMemory, nil, true, DefaultPausedFor},
+		"with memory, hibernating": {PauseHibernate, AutoResumeWithMemory, nil, false, 0},
+		"always, frozen":           {PauseFreeze, AutoResumeAlways, nil, true, DefaultPausedFor},
+		"always, hibernating":      {PauseHibernate, AutoResumeAlways, &PoolPause{PausedFor: hour}, true, time.Hour},
+		"never, hibernating":       {PauseHibernate, AutoResumeNever, nil, false, 0},
+	} {
+		s := &Sandbox{}
+		s.Spec.Paused, s.Spec.PauseMode, s.Spec.Timeouts.AutoResume = true, c.mode, c.resume
+		if s.Spec.Binding = (&Binding{}); c.mode == PauseHibernate {
+			s.Spec.Binding, s.Spec.Restore = nil, &Restore{Checkpoint: "c"}
+		}
+		if got, lasts := ResumedByRequests(s), PausedFor(s, &SandboxPoolSpec{Pause: c.pool}); got != c.resumes || lasts != c.lasts {
+			t.Errorf("%s: requests resume it: %v; it lasts for %s", what, got, lasts)
+		}
+		if Hibernated(s) != (c.mode == PauseHibernate) || Restoring(s) {
+			t.Errorf("%s: it hibernates: %v, is restored: %v", what, Hibernated(s), Restoring(s))
+		}
+		if s.Spec.Paused = false; Restoring(s) != (c.mode == PauseHibernate) || Hibernated(s) {
+			t.Errorf("%s, resumed: it hibernates: %v, is restored: %v", what, Hibernated(s), Restoring(s))
 		}
 	}
 }

@@ -42,9 +42,14 @@ type Sandbox struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(self.end) && self.end == oldSelf.end)",message="end is final"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.end) || (has(oldSelf.binding) == has(self.binding) && (!has(self.binding) || self.binding == oldSelf.binding))",message="binding cannot change once the sandbox has ended"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.createdAt) == has(self.createdAt) && (!has(self.createdAt) || self.createdAt == oldSelf.createdAt)",message="createdAt is immutable"
-// +kubebuilder:validation:XValidation:rule="!has(self.paused) || !self.paused || has(self.pauseMode) && has(self.binding)",message="paused needs pauseMode, and a sandbox that is bound to a pod"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.paused) || !oldSelf.paused || !has(self.paused) || !self.paused || has(self.binding) == has(oldSelf.binding) && (!has(self.binding) || self.binding == oldSelf.binding)",message="a paused sandbox keeps its binding"
+// +kubebuilder:validation:XValidation:rule="!has(self.paused) || !self.paused || has(self.pauseMode) && has(self.binding) != has(self.restore)",message="paused needs pauseMode, and a sandbox that is bound to a pod, or has no pod and restore"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.paused) || !oldSelf.paused || !has(self.paused) || !self.paused || has(self.binding) == has(oldSelf.binding) && (!has(self.binding) || self.binding == oldSelf.binding) || !has(self.binding) && has(self.restore)",message="a paused sandbox keeps its binding, unless restore is set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.pauseMode) || has(self.pauseMode)",message="pauseMode stays once it is set: it says that the sandbox may be frozen"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.pauseMode) || !has(self.pauseMode) || self.pauseMode == oldSelf.pauseMode || has(self.paused) && self.paused && !has(oldSelf.restore) && (self.pauseMode == 'Hibernate' || !has(oldSelf.paused) || !oldSelf.paused)",message="pauseMode changes only in the write that pauses the sandbox, or to Hibernate while it is frozen"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || has(self.pauseMode) && self.pauseMode == 'Hibernate'",message="restore needs pauseMode: Hibernate"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.restore) || !has(self.restore) || self.restore == oldSelf.restore",message="restore cannot change: it goes once it is done"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.restore) || !has(self.restore) || has(oldSelf.paused) && oldSelf.paused && has(oldSelf.binding) && has(self.paused) && self.paused && !has(self.binding)",message="restore is set in the write that takes the binding of a paused sandbox away"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.restore) || has(self.restore) || has(self.binding) && has(oldSelf.binding) && self.binding == oldSelf.binding && (!has(self.paused) || !self.paused)",message="restore goes only while the sandbox is bound and not paused"
 type SandboxSpec struct {
 	// Namespace is where the sandbox's pod lives, and whose API keys see it.
 	// +kubebuilder:validation:MinLength=1
@@ -96,6 +101,10 @@ type SandboxSpec struct {
 	// PauseMode says what is kept while it is paused. It is set with paused and stays.
 	// +optional
 	PauseMode PauseMode `json:"pauseMode,omitempty"`
+	// Restore names what the sandbox's next pod is to get before it is reached. It is set
+	// when the sandbox's pod is given up by a pause, and goes once that is restored.
+	// +optional
+	Restore *Restore `json:"restore,omitempty"`
 	// Release is the idle release in progress.
 	// +optional
 	Release *Release `json:"release,omitempty"`
@@ -107,11 +116,16 @@ type SandboxSpec struct {
 // SandboxTimeouts bound a sandbox's life. Unset means the pool's defaults.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.autoResume) || self.autoResume == 'Never' || has(self.onTimeout) && self.onTimeout == 'Pause'",message="autoResume needs onTimeout: Pause"
+// +kubebuilder:validation:XValidation:rule="!has(self.onTimeoutMode) || has(self.onTimeout) && self.onTimeout == 'Pause'",message="onTimeoutMode needs onTimeout: Pause"
 type SandboxTimeouts struct {
 	// OnTimeout says what becomes of the sandbox when EndAt has come or it was idle for
 	// too long. Unset means Kill. What does not run then ends either way.
 	// +optional
 	OnTimeout TimeoutAction `json:"onTimeout,omitempty"`
+	// OnTimeoutMode says what is kept of the sandbox if it is paused then. Unset means
+	// Freeze.
+	// +optional
+	OnTimeoutMode PauseMode `json:"onTimeoutMode,omitempty"`
 	// AutoResume says whether a request resumes the sandbox while it is paused. Unset
 	// means Never.
 	// +optional
@@ -123,7 +137,7 @@ type SandboxTimeouts struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	Lifetime *metav1.Duration `json:"lifetime,omitempty"`
-	// PausedFor is how long the sandbox may be frozen before it ends. Unset means the
+	// PausedFor is how long the sandbox may be paused before it ends. Unset means the
 	// pool's; 0s means for ever.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -177,6 +191,13 @@ type Release struct {
 	Token string `json:"token"`
 	// +kubebuilder:validation:MaxLength=63
 	ClaimID string `json:"claimID"`
+}
+
+// Restore is what was kept of a sandbox whose pod was given up.
+type Restore struct {
+	// Checkpoint is the name of a Checkpoint in the sandbox's namespace, of this sandbox.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$`
+	Checkpoint string `json:"checkpoint"`
 }
 
 // End says why and when a sandbox was ended.

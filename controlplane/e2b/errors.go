@@ -77,6 +77,8 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return notFound(callOf(r).sandboxID)
 	case errors.Is(err, ErrNotRunning):
 		return refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is not running: it is paused already, or is being started, paused or ended", callOf(r).sandboxID))
+	case errors.Is(err, ErrNoStore):
+		return noStore()
 	case errors.Is(err, ErrNoSnapshot):
 		return refuse(http.StatusNotFound, "The snapshot doesn't exist or you don't have access to it")
 	case errors.Is(err, ErrSnapshotTooLarge):

@@ -36,6 +36,8 @@ type fake struct {
 	// setEnd, if set, fails SetEnd; pausing makes its next call find it paused just now.
 	setEnd  error
 	pausing bool
+	// noStore: nothing can be kept of a sandbox.
+	noStore bool
 	metrics []Metric
 	lines   []LogLine
 	// version is that of all lists. One that is asked for it lacks madeSince.
@@ -138,7 +140,7 @@ func (f *fake) SetEnd(ctx context.Context, namespace, id string, at time.Time, s
 	return sandbox, nil
 }
 
-func (f *fake) Pause(ctx context.Context, namespace, id string) error {
+func (f *fake) Pause(ctx context.Context, namespace, id string, memory bool) error {
 	sandbox, err := f.Get(ctx, namespace, id)
 	if err != nil {
 		return err
@@ -148,7 +150,10 @@ func (f *fake) Pause(ctx context.Context, namespace, id string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	sandbox.Paused, sandbox.EndAt = true, time.Now()
+	if f.noStore && !memory {
+		return ErrNoStore
+	}
+	sandbox.Paused, sandbox.Frozen, sandbox.EndAt = true, memory, time.Now()
 	f.sandboxes[id] = sandbox
 	return nil
 }
@@ -160,7 +165,7 @@ func (f *fake) Resume(ctx context.Context, namespace, id string, timeout time.Du
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	sandbox.Paused, sandbox.EndAt = false, time.Now().Add(timeout)
+	sandbox.Paused, sandbox.Frozen, sandbox.EndAt = false, false, time.Now().Add(timeout)
 	f.sandboxes[id] = sandbox
 	return sandbox, true, nil
 }

@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -9,25 +10,26 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b/api"
 )
 
-// messageNoHibernation refuses what would keep files alone.
-const messageNoHibernation = "memory: a pause that gives the memory up is not supported; leave it out or set it to true"
-
-// transitionTimeout bounds a pause or a resume once it has begun: it goes on when the
-// client leaves, so that it is not left half done.
+// transitionTimeout bounds a pause that keeps the memory, once it has begun: it goes on
+// when the client leaves, so that it is not left half done.
 const transitionTimeout = 20 * time.Second
+
+// ErrNoStore: the gateway has no folder for what is kept of sandboxes.
+var ErrNoStore = errors.New("there is no folder for the files of sandboxes")
 
 // PauseSandbox is POST /sandboxes/{sandboxID}/pause.
 func (s *Server) PauseSandbox(w http.ResponseWriter, r *http.Request, _ string) {
 	var body api.SandboxPause
 	err := decode(r, &body)
-	if err == nil && is(body.Memory, false) {
-		err = refuse(http.StatusBadRequest, messageNoHibernation)
-	}
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), transitionTimeout)
+		limit := transitionTimeout
+		if is(body.Memory, false) {
+			limit = snapshotTimeout
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), limit)
 		defer cancel()
 		c := callOf(r)
-		err = s.o.Sandboxes.Pause(ctx, c.identity.Namespace, c.sandboxID)
+		err = s.o.Sandboxes.Pause(ctx, c.identity.Namespace, c.sandboxID, !is(body.Memory, false))
 	}
 	s.done(w, r, err)
 }
@@ -66,10 +68,11 @@ func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string)
 
 // resume resumes a sandbox; was is false if it was not paused any more.
 func (s *Server) resume(r *http.Request, sandbox Sandbox, timeout time.Duration, memory *bool) (resumed Sandbox, was bool, err error) {
-	if is(memory, false) { // it has its memory
-		return Sandbox{}, false, refuse(http.StatusBadRequest, messageNoHibernation)
+	if is(memory, false) && sandbox.Frozen {
+		return Sandbox{}, false, refuse(http.StatusBadRequest, "memory: the sandbox was paused with its memory; leave it out or set it to true")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), transitionTimeout)
+	// One that has no pod may wait for one, as a create does.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), createDeadline)
 	defer cancel()
 	return s.o.Sandboxes.Resume(ctx, sandbox.Namespace, sandbox.ID, timeout)
 }

@@ -18,7 +18,7 @@ func TestPauseAnswers(t *testing.T) {
 		status             int
 		text               string
 	}{
-		{"POST", "/sandboxes/{id}/pause", `{"memory":false}`, 400, "memory"},
+		{"POST", "/sandboxes/nosuch/pause", `{"memory":false}`, 404, "doesn't exist"},
 		{"POST", "/sandboxes/nosuch/pause", `{}`, 404, "doesn't exist"},
 		{"POST", "/sandboxes/{id}/resume", `{}`, 409, "already running"},
 		{"POST", "/sandboxes/{id}/pause", ``, 204, ""},
@@ -37,6 +37,10 @@ func TestPauseAnswers(t *testing.T) {
 		{"POST", "/sandboxes/{id}/pause", `{}`, 204, ""},
 		{"POST", "/sandboxes/{id}/resume", `{"timeout":60,"autoPause":true}`, 400, "autoPause"},
 		{"POST", "/sandboxes/{id}/resume", `{"timeout":60}`, 201, `"sandboxID":"{id}"`},
+		{"POST", "/sandboxes/{id}/pause", `{"memory":false}`, 204, ""},
+		{"POST", "/sandboxes/{id}/pause", `{"memory":false}`, 409, "not running"},
+		{"GET", "/sandboxes/{id}", ``, 200, `"state":"paused"`},
+		{"POST", "/sandboxes/{id}/connect", `{"timeout":60,"memory":false}`, 201, `"sandboxID":"{id}"`},
 		{"POST", "/sandboxes/{id}/pause", `{}`, 204, ""},
 		{"DELETE", "/sandboxes/{id}", ``, 204, ""},
 		{"POST", "/sandboxes/{id}/pause", `{}`, 404, "doesn't exist"},
@@ -49,6 +53,20 @@ func TestPauseAnswers(t *testing.T) {
 		if c.status >= 400 && read[api.Error](t, w).Code != c.status {
 			t.Errorf("%d: %s does not repeat the code", i, w.Body)
 		}
+	}
+}
+
+// Without a folder for files a pause that gives the memory up is not supported.
+func TestPauseWithoutAStore(t *testing.T) {
+	f := newFake()
+	f.noStore = true
+	s := newServer(t, f, nil)
+	w := ask(t, s, "POST", "/sandboxes/"+idA+"/pause", keyA, `{"memory":false}`)
+	if w.Code != 501 || !strings.Contains(w.Body.String(), "--checkpoint-dir") || f.sandboxes[idA].Paused {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/pause", keyA, `{}`); w.Code != 204 {
+		t.Errorf("with the memory: %d %s", w.Code, w.Body)
 	}
 }
 

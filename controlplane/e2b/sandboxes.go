@@ -65,7 +65,9 @@ type NewSandbox struct {
 	// AutoPause pauses it when it would end, and AutoResume lets requests resume it, for
 	// Lifetime.
 	AutoPause, AutoResume bool
-	Lifetime              time.Duration
+	// AutoPauseFiles: that pause gives the memory up.
+	AutoPauseFiles bool
+	Lifetime       time.Duration
 }
 
 // Sandbox is one that runs, or is about to.
@@ -80,8 +82,10 @@ type Sandbox struct {
 	StartedAt, EndAt time.Time
 	// ResumedAt is when it was last resumed, zero if it never was: its longest life
 	// counts from then.
-	ResumedAt             time.Time
-	Paused                bool
+	ResumedAt time.Time
+	Paused    bool
+	// Frozen, of a paused one: it has its memory.
+	Frozen                bool
 	AutoPause, AutoResume bool
 	Metadata              map[string]string
 	Private, Secure       bool
@@ -140,11 +144,13 @@ type Sandboxes interface {
 	// SetEnd moves the end of a sandbox, to an earlier time only if shorten.
 	// It returns the sandbox with the end it has now, and ErrPaused for a paused one.
 	SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (Sandbox, error)
-	// Pause stops all that runs in a sandbox, and returns when it is stopped. Until it is
-	// resumed it has no end, and no request reaches it. ErrPausedLimit: nothing was done.
-	Pause(ctx context.Context, namespace, id string) error
+	// Pause stops all that runs in a sandbox, and returns when it is stopped, or, without
+	// memory, when its files are kept and its pod is given up. Until it is resumed it has
+	// no end, and no request reaches it. ErrPausedLimit, ErrNoStore: nothing was done.
+	Pause(ctx context.Context, namespace, id string, memory bool) error
 	// Resume continues a paused sandbox, to end a timeout from now. was is false if it
-	// was not paused, and nothing was done.
+	// was not paused, and nothing was done. One that has no pod waits for one until ctx's
+	// deadline; after an error it is paused as before.
 	Resume(ctx context.Context, namespace, id string, timeout time.Duration) (sandbox Sandbox, was bool, err error)
 	// SetEgress replaces the rules for outgoing connections. They hold, as far as
 	// the cluster can hold them, when it returns nil.
@@ -170,8 +176,8 @@ type Template struct {
 	CreatedAt time.Time
 	// MaxLifetime bounds how long after its start a sandbox may end.
 	MaxLifetime time.Duration
-	// Pausable: sandboxes of it can be paused.
-	Pausable bool
+	// Pausable: sandboxes of it can be paused; Hibernates: without their memory.
+	Pausable, Hibernates bool
 	// AutoPause and AutoResume are those of a sandbox whose create does not say.
 	AutoPause, AutoResume      bool
 	CPUCount, MemoryMB, DiskMB int

@@ -57,7 +57,7 @@ type Snapshots interface {
 
 // noStore refuses what needs a store for snapshots.
 func noStore() *refusal {
-	return refuse(http.StatusNotImplemented, "Snapshots are not supported here: the gateways have no folder for them (--checkpoint-dir).")
+	return refuse(http.StatusNotImplemented, "Snapshots, and pauses without the memory, are not supported here: the gateways have no folder for them (--checkpoint-dir).")
 }
 
 // CreateSnapshot is POST /sandboxes/{sandboxID}/snapshots.

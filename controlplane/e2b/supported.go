@@ -19,7 +19,7 @@ func supported(n *api.NewSandbox) error {
 		asked bool
 		what  string
 	}{
-		{is(n.AutoPauseMemory, false), "autoPauseMemory: a pause that gives the memory up is not supported; leave it out or set it to true"},
+		{is(n.AutoPauseMemory, false) && autoResumes(n), "autoPauseMemory: without the memory no request resumes the sandbox; leave autoResume out"},
 		{autoResumes(n) && !is(n.AutoPause, true), "autoResume: needs autoPause"},
 		{filled(n.VolumeMounts), "volumeMounts: volumes are not supported"},
 		{n.Mcp != nil && len(*n.Mcp) > 0, "mcp: MCP servers are not supported"},

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -37,12 +39,36 @@ type Request struct {
 	// binding's pod is lost. Without it the sandbox's activation by another is
 	// followed, and ErrExists says that there is none. New implies it.
 	MayClaim bool
+	// Resume, with MayClaim, resumes a sandbox that hibernates.
+	Resume Resume
 	// Make, with New, makes a sandbox that no first request asked for. Activate
 	// then returns when its activation is over, also if ctx was done long before.
 	Make *Make
 	// Deadline is when the request is answered at the latest. Zero means the
 	// context's, else DefaultPatience from now.
 	Deadline time.Time
+}
+
+// Resume says which sandbox is to be resumed if it hibernates; the zero value none. It is
+// resumed in the write that binds it to a pod, so that one that finds no pod hibernates
+// on, and by no other request.
+type Resume struct {
+	UID types.UID
+	// Lifetime is how long it is to run from then on; 0 is no end.
+	Lifetime time.Duration
+}
+
+// resumes reports whether the sandbox is one that is to be resumed.
+func (r Resume) resumes(s *v1alpha1.Sandbox) bool {
+	return r.UID != "" && r.UID == s.UID && v1alpha1.Hibernated(s)
+}
+
+// endAt is when a sandbox that is resumed now is to end; nil is no end.
+func (r Resume) endAt() *metav1.Time {
+	if r.Lifetime == 0 {
+		return nil
+	}
+	return new(metav1.NewTime(time.Now().Add(r.Lifetime).UTC().Truncate(time.Second).Add(time.Second)))
 }
 
 // Options of an Activator. Client, Schedulers, Cache and Stamp are required.
@@ -60,6 +86,9 @@ type Options struct {
 	// Ready makes a sandbox's pod ready before a route to it is cached. Nil means
 	// that a pod which runs is ready.
 	Ready Ready
+	// Fits returns nil if a sandbox that is to be restored may be, in this pod, which is
+	// idle: else nothing is written, and its error is the flight's. Nil: it may, in any.
+	Fits func(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error
 	// Known returns what this gateway knows of a sandbox whose pod runs, without asking
 	// anybody; nil if it knows none. Nil means that it never knows.
 	Known func(id string) *Known

@@ -14,6 +14,7 @@ import (
 	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/pausing"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -36,6 +37,11 @@ type binder struct {
 // Every write is conditional, and tells by the claim ID in it whether it was
 // applied, so one whose answer was lost is followed by a look.
 func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
+	if s := b.sandbox; s != nil && s.Spec.Restore != nil && b.a.o.Fits != nil {
+		if err := b.a.o.Fits(ctx, s, client.ObjectKeyFromObject(pod)); err != nil {
+			return fmt.Errorf("restore sandbox %s in pod %s: %w", b.ID, pod.Name, err)
+		}
+	}
 	b.waiting.Store(nil)
 	b.tried = true
 	began := time.Now()
@@ -103,6 +109,9 @@ func (b *binder) checkBinding(ctx context.Context, want *v1alpha1.Binding) (done
 		return false, err
 	}
 	b.sandbox = s
+	if s.Spec.Paused && !b.Resume.resumes(s) {
+		return false, schedule.ErrBindLost
+	}
 	switch has := s.Spec.Binding; {
 	case has == nil:
 		b.replaces = ""
@@ -145,6 +154,12 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		p = p.Test("/spec/binding", nil)
 	} else {
 		p = p.Test("/spec/binding/claimID", b.replaces)
+	}
+	switch {
+	case v1alpha1.Hibernated(b.sandbox):
+		p = pausing.Rebind(p, b.sandbox, b.Resume.endAt())
+	case b.sandbox.Spec.Restore != nil: // it may hibernate again since
+		p = p.Test("/metadata/generation", b.sandbox.Generation)
 	}
 	if b.sandbox.Spec.Pool != b.pool { // of an env: the pool changes with the binding, and in no other write
 		p = b.setIdle(p.Set("/spec/pool", b.pool))

@@ -15,7 +15,8 @@ import (
 //	no such pool                        ErrPoolNotFound
 //	scheduler's queue full, deadline    ErrNoCapacity
 //	sandbox has ended, or is ending     ErrEnded
-//	sandbox is paused                   nil: resolve again
+//	sandbox is paused                   nil: resolve again; with Resume, and it
+//	                                    hibernates, it is resumed as it is bound
 //	sandbox of another namespace,       ErrOtherTenant
 //	pool or team
 //	New, and it exists without a pod,   ErrExists: authorise again, by what it is

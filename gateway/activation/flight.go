@@ -157,7 +157,7 @@ func (act *activation) activate() error {
 		if err != nil {
 			return err
 		}
-		if s.Spec.Paused { // its caller resolves again, and finds it paused
+		if s.Spec.Paused && !act.Resume.resumes(s) { // its caller resolves again, and finds it paused
 			return nil
 		}
 		if s.Spec.Binding == nil {

@@ -40,11 +40,21 @@ const (
 // It may take longer than other calls: it changes nothing, and what comes over its
 // connection is from the process that took the signature.
 func (a *Agent) Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
+	return a.archive(ctx, id, pod, false)
+}
+
+// ArchiveAll is Archive with a line before it: the environment that the sandbox was
+// initialised with, as a JSON object. The sandbox may be frozen.
+func (a *Agent) ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
+	return a.archive(ctx, id, pod, true)
+}
+
+func (a *Agent) archive(ctx context.Context, id string, pod *corev1.Pod, environment bool) (io.ReadCloser, error) {
 	c, err := a.reach(pod)
 	if err != nil {
 		return nil, fmt.Errorf("keep the files of pod %s: %w", pod.Name, err)
 	}
-	arguments, err := json.Marshal(map[string]any{"emptyDirs": v1alpha1.EmptyDirs(&pod.Spec)})
+	arguments, err := json.Marshal(map[string]any{"emptyDirs": v1alpha1.EmptyDirs(&pod.Spec), "environment": environment})
 	if err != nil {
 		return nil, fmt.Errorf("keep the files of pod %s: %w", pod.Name, err)
 	}
@@ -122,7 +132,11 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 		return fmt.Errorf("restore the files of pod %s: %w", pod.Name, err)
 	}
 	defer c.close()
-	nonce, err := a.nonce(ctx, c, pod)
+	sandboxd, err := a.challenge(ctx, c, pod)
+	nonce := sandboxd.Nonce
+	if err == nil && sandboxd.Restored == r.ID { // by another gateway, or its answer was lost
+		return nil
+	}
 	for err == nil {
 		if err = r.fill(); err != nil {
 			err = fmt.Errorf("%w: %w", activation.ErrUnusable, err)

@@ -94,25 +94,35 @@ func (a *Agent) signBy(ctx context.Context, c *connection, pod *corev1.Pod, head
 
 // nonce asks the pod's sandboxd for the nonce that signatures must include.
 func (a *Agent) nonce(ctx context.Context, c *connection, pod *corev1.Pod) (string, error) {
+	answer, err := a.challenge(ctx, c, pod)
+	return answer.Nonce, err
+}
+
+// challenge is sandboxd's answer to GET /init.
+type challenge struct {
+	Nonce string `json:"nonce"`
+	// Restored is the ID of the restore that its files come from; empty without one.
+	Restored string `json:"restored"`
+}
+
+func (a *Agent) challenge(ctx context.Context, c *connection, pod *corev1.Pod) (challenge, error) {
+	var out challenge
 	if pod.Labels[v1alpha1.LabelInitKey] == "" {
-		return "", fmt.Errorf("%w: it has no label %s, which the controller gives to pods that it makes", errUnsigned, v1alpha1.LabelInitKey)
+		return out, fmt.Errorf("%w: it has no label %s, which the controller gives to pods that it makes", errUnsigned, v1alpha1.LabelInitKey)
 	}
 	status, answer, err := c.call(ctx, http.MethodGet, "/init", nil, nil)
 	if err != nil {
-		return "", err
-	}
-	var challenge struct {
-		Nonce string `json:"nonce"`
+		return out, err
 	}
 	switch {
 	case status != http.StatusOK && lasting(status):
-		return "", fmt.Errorf("%w: GET /init is answered with %d; is its sandboxd of an older version?", errUnsigned, status)
+		return out, fmt.Errorf("%w: GET /init is answered with %d; is its sandboxd of an older version?", errUnsigned, status)
 	case status != http.StatusOK:
-		return "", fmt.Errorf("GET /init: status %d", status)
-	case json.Unmarshal(answer, &challenge) != nil || challenge.Nonce == "":
-		return "", fmt.Errorf("%w: GET /init is answered without a nonce", errUnsigned)
+		return out, fmt.Errorf("GET /init: status %d", status)
+	case json.Unmarshal(answer, &out) != nil || out.Nonce == "":
+		return out, fmt.Errorf("%w: GET /init is answered without a nonce", errUnsigned)
 	}
-	return challenge.Nonce, nil
+	return out, nil
 }
 
 // signNonce adds the signature of a message with the pod's nonce in it.

@@ -38,7 +38,8 @@ const (
 	// Paused means: the sandbox is paused. No request is routed to it.
 	Paused
 	// Waking means: the sandbox was paused once, and this view does not show that its
-	// processes run again. It is Running once its freezer was asked to let it run.
+	// processes run again. It is Running once its freezer was asked to let it run, or its
+	// files were restored.
 	Waking
 )
 

@@ -54,8 +54,15 @@ func TestDecide(t *testing.T) {
 		"paused once, nothing known since": {func(s *v1alpha1.Sandbox) { s.Spec.PauseMode = v1alpha1.PauseFreeze }, nil, Waking},
 		"resumed":                          {resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, Running},
 		"resumed, and changed since":       {resumed(4, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, Waking},
-		"still frozen":                     {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, Waking},
-		"being resumed":                    {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, Waking},
+		"resumed, without its files": {func(s *v1alpha1.Sandbox) {
+			resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed)(s)
+			s.Spec.Restore = &v1alpha1.Restore{Checkpoint: "c"}
+		}, nil, Waking},
+		"hibernating": {func(s *v1alpha1.Sandbox) {
+			s.Spec.Paused, s.Spec.Binding, s.Spec.Restore = true, nil, &v1alpha1.Restore{Checkpoint: "c"}
+		}, nil, Paused},
+		"still frozen":  {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, Waking},
+		"being resumed": {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, Waking},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := goodSandbox.DeepCopy(), goodPod.DeepCopy()

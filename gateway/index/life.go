@@ -15,7 +15,7 @@ type Life struct {
 	ClaimID string
 	// Ended: it has ended, or is being deleted.
 	Ended bool
-	// Paused: it is paused.
+	// Paused: it is paused, or its files are not restored yet.
 	Paused bool
 	// EndAt is when it ends at the latest; zero if no time is set.
 	EndAt time.Time
@@ -29,7 +29,7 @@ func (x *Index) Life(id string) Life {
 	if s == nil {
 		return Life{}
 	}
-	l := Life{Known: true, UID: s.uid, ClaimID: s.claim, Ended: s.ended, Paused: s.paused}
+	l := Life{Known: true, UID: s.uid, ClaimID: s.claim, Ended: s.ended, Paused: s.paused || s.restoring}
 	if s.endAt != 0 {
 		l.EndAt = time.Unix(int64(s.endAt), 0)
 	}

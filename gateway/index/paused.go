@@ -1,6 +1,6 @@
 package index
 
-// Paused returns how many sandboxes of a pool are paused, by the watch.
+// Paused returns how many sandboxes of a pool are paused and keep their pods, by the watch.
 func (x *Index) Paused(namespace, pool string) int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -27,7 +27,7 @@ func (x *Index) countPaused(old, new *sandbox) {
 
 // pausedIn is the pool that a sandbox is paused in; zero if it is not.
 func pausedIn(s *sandbox) poolKey {
-	if s == nil || s.ended || !s.paused {
+	if s == nil || s.ended || !s.paused || s.claim == "" {
 		return poolKey{}
 	}
 	return poolKey{s.namespace.Value(), s.pool.Value()}

@@ -107,6 +107,7 @@ type sandbox struct {
 	everPaused             bool // it may be frozen although it is not paused, unless it is awake
 	awake                  bool // its status shows that it is not frozen, as of generation
 	resumes                bool // a request resumes it
+	restoring              bool // its files are not restored yet
 	// Both are half of an int64, by which the whole takes 128 bytes: the next that the
 	// allocator has is 144.
 	endAt      uint32 // when it ends at the latest, in seconds since 1970, until 2106; 0: no time is set
@@ -119,7 +120,7 @@ func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 		private: s.Spec.Network.Private, unsecured: s.Spec.Network.Unsecured,
 		ended:  s.Spec.End != nil || s.DeletionTimestamp != nil,
 		paused: s.Spec.Paused, everPaused: v1alpha1.EverPaused(s), awake: v1alpha1.Awake(s), generation: uint32(s.Generation),
-		resumes: v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume),
+		resumes: v1alpha1.ResumedByRequests(s), restoring: v1alpha1.Restoring(s),
 	}
 	if b := s.Spec.Binding; b != nil {
 		r.claim, r.podName, r.podUID = b.ClaimID, b.PodName, b.PodUID

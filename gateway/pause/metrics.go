@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -29,7 +30,7 @@ type Metrics struct {
 // NewMetrics registers the metrics with reg; nil registers them nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
-	buckets := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}
+	buckets := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 60}
 	m := &Metrics{
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "pause", Name: "seconds",
@@ -52,12 +53,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			m.seconds.WithLabelValues(op, string(v1alpha1.PauseFreeze), outcome)
 		}
 	}
+	for _, op := range []string{opPause, opRepeat} { // a resume of it is an activation
+		m.seconds.WithLabelValues(op, string(v1alpha1.PauseHibernate), outcomeOf(nil))
+	}
 	return m
 }
 
 // did notes what one call came to that began then.
-func (m *Metrics) did(op string, begun time.Time, err error) {
-	m.seconds.WithLabelValues(op, string(v1alpha1.PauseFreeze), outcomeOf(err)).Observe(time.Since(begun).Seconds())
+func (m *Metrics) did(op string, mode v1alpha1.PauseMode, begun time.Time, err error) {
+	mode = cmp.Or(mode, v1alpha1.PauseFreeze)
+	m.seconds.WithLabelValues(op, string(mode), outcomeOf(err)).Observe(time.Since(begun).Seconds())
 }
 
 // wait counts a request that waits, until the end is called.
@@ -87,6 +92,7 @@ func outcomeOf(err error) string {
 		{ErrNotRunning, "conflict"},
 		{ErrChanged, "conflict"},
 		{ErrUnsupported, "unsupported"},
+		{ErrNoStore, "unsupported"},
 		{agent.ErrNoFreezer, "unsupported"},
 		{ErrUnanswered, outcomeUnanswered},
 	} {

@@ -29,6 +29,8 @@ var (
 	// ErrNotRunning: the sandbox does not run, so that it cannot be paused: it starts,
 	// is paused already, or is about to end.
 	ErrNotRunning = errors.New("the sandbox is not running")
+	// ErrNoStore: there is nowhere to keep the files of a sandbox that is to hibernate.
+	ErrNoStore = errors.New("there is no store for the files of sandboxes")
 	// ErrUnsupported: the sandbox's pod cannot be frozen.
 	ErrUnsupported = errors.New("the sandbox's pod cannot be frozen")
 	// ErrChanged: the sandbox is not as it was when it was read.
@@ -43,6 +45,9 @@ const (
 	orderTimeout = 2 * time.Second
 	// orderTries is how often an order is given before its failure counts.
 	orderTries = 3
+	// busyTries is how often a resume is tried again while the sandbox's files are read.
+	busyTries = 20
+	busyWait  = 100 * time.Millisecond
 	// undoTimeout bounds what follows a pause that failed.
 	undoTimeout = 5 * time.Second
 	// maxOwn bounds the own writes that are remembered until the watch brings them.
@@ -64,7 +69,9 @@ type Pauser struct {
 	pods    agent.Pods
 	orders  Orders
 	metrics *Metrics
+	keeper  Keeper             // nil: nothing hibernates
 	wakes   singleflight.Group // by sandbox UID
+	saves   singleflight.Group // by claim ID and generation
 
 	remembering sync.Mutex                // makes a look at own and the write one step
 	own         *lru.Cache[string, write] // by claim ID
@@ -105,13 +112,17 @@ func (p *Pauser) Correct(a index.Answer) index.Answer {
 }
 
 // Pause pauses a sandbox that was read just now, and returns when all that runs in it is
-// stopped. Its freezer is asked first whether it can, and nothing is written if not. An
-// error that is none of this package's means that it was tried: the sandbox runs again
-// then, or the controller finishes what this gateway could not.
-func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) (err error) {
-	defer func(begun time.Time) { p.metrics.did(opPause, begun, err) }(time.Now())
-	if s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Release != nil {
+// stopped, and, if it hibernates, its files are kept and its pod is given up. Its freezer
+// is asked first whether it can, and nothing is written if not. An error that is none of
+// this package's means that it was tried: the sandbox runs again then, or the controller
+// finishes what this gateway could not.
+func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (err error) {
+	defer func(begun time.Time) { p.metrics.did(opPause, mode, begun, err) }(time.Now())
+	switch {
+	case s.Spec.Paused || s.Spec.Restore != nil || s.Spec.Binding == nil || s.Spec.Release != nil:
 		return ErrNotRunning
+	case mode == v1alpha1.PauseHibernate && p.keeper == nil:
+		return ErrNoStore
 	}
 	pod, err := p.pods.Backing(ctx, s)
 	switch {
@@ -127,20 +138,30 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox) (err error) {
 	}
 	failpoint.Hit("pause/probed") // the freezer answers, nothing is written
 	was := s.Spec.Timeouts.EndAt
-	if err := p.write(ctx, s, true, pausing.Pause(s)); err != nil {
+	if err := p.write(ctx, s, true, pausing.PauseAs(s, mode)); err != nil {
 		return err
 	}
 	failpoint.Hit("pause/written") // the pause is written, nothing of it is carried out
 	err = p.order(ctx, s, p.orders.Freeze)
-	failpoint.Hit("pause/frozen")                          // all is stopped, the client does not know
-	if err == nil || errors.Is(err, agent.ErrSuperseded) { // then it was paused, and is resumed already
+	failpoint.Hit("pause/frozen") // all is stopped, the client does not know
+	if err == nil && mode == v1alpha1.PauseHibernate {
+		err = p.hibernate(ctx, s)
+	}
+	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, ErrChanged) { // then it was paused, and is resumed already
 		return nil
 	}
 	// It runs again, also for a client that has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
-	if undo := p.resume(ctx, s, was); undo != nil && !errors.Is(undo, ErrChanged) {
+	undo := p.resume(ctx, s, was)
+	switch {
+	case undo == nil:
+	case errors.Is(undo, ErrChanged):
+		if p.hibernates(ctx, s) { // another gateway has carried it out
+			return nil
+		}
+	default:
 		err = errors.Join(err, undo)
 	}
 	return err
@@ -167,7 +188,7 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox) error {
 func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
 	begun := time.Now()
 	err := p.resume(ctx, s, endAt)
-	p.metrics.did(opResume, begun, err)
+	p.metrics.did(opResume, v1alpha1.PauseFreeze, begun, err)
 	return err
 }
 
@@ -177,6 +198,12 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	}
 	failpoint.Hit("pause/resumed") // it is written, nothing runs
 	err := p.order(ctx, s, p.orders.Unfreeze)
+	for range busyTries { // its files are being read, which this order ends
+		if !errors.Is(err, agent.ErrBusy) || !backoff.Sleep(ctx, busyWait) {
+			break
+		}
+		err = p.order(ctx, s, p.orders.Unfreeze)
+	}
 	failpoint.Hit("pause/thawed") // all runs, the client does not know
 	if err == nil {
 		p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, awake: true})
@@ -208,14 +235,13 @@ func (p *Pauser) Awake(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod
 // sandbox is not of this claim and generation any more, or asks for the opposite;
 // agent.ErrNoFreezer, that its pod cannot be frozen.
 func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
-	begun := time.Now()
-	err := p.quiesce(ctx, id, claim, freeze, generation)
-	p.metrics.did(opRepeat, begun, err)
+	begun, s := time.Now(), &v1alpha1.Sandbox{}
+	err := p.quiesce(ctx, s, id, claim, freeze, generation)
+	p.metrics.did(opRepeat, s.Spec.PauseMode, begun, err)
 	return err
 }
 
-func (p *Pauser) quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
-	s := &v1alpha1.Sandbox{}
+func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim string, freeze bool, generation int64) error {
 	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -231,6 +257,9 @@ func (p *Pauser) quiesce(ctx context.Context, id, claim string, freeze bool, gen
 		give = p.orders.Freeze
 	}
 	err = p.order(ctx, s, give)
+	if err == nil && freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate {
+		err = p.hibernate(ctx, s)
+	}
 	if errors.Is(err, agent.ErrSuperseded) {
 		return ErrChanged
 	}

@@ -134,9 +134,10 @@ func TestPauseOfWhatDoesNotRun(t *testing.T) {
 	for what, spec := range map[string]v1alpha1.SandboxSpec{
 		"unbound":        {},
 		"paused already": {Binding: bound, Paused: true},
+		"not restored":   {Binding: bound, Restore: &v1alpha1.Restore{Checkpoint: "c"}},
 		"being released": {Binding: bound, Release: &v1alpha1.Release{}},
 	} {
-		if err := p.Pause(t.Context(), &v1alpha1.Sandbox{Spec: spec}); !errors.Is(err, ErrNotRunning) {
+		if err := p.Pause(t.Context(), &v1alpha1.Sandbox{Spec: spec}, v1alpha1.PauseFreeze); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -21,7 +21,8 @@ const wakeTimeout = 20 * time.Second
 // idle timeout alone. All requests of this gateway for it
 // share one resume; of several gateways one writes it. nil says that it is not paused any
 // more; ErrChanged, that no request resumes it, or that the ID is of another sandbox than
-// this UID's, for which the request was not authorised: resolve again.
+// this UID's, for which the request was not authorised: resolve again. A HibernatedError
+// says that it needs a pod, which is not this package's to find.
 func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
 	defer p.metrics.wait()()
 	done := p.wakes.DoChan(string(uid), func() (any, error) {
@@ -29,7 +30,7 @@ func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
 		defer cancel()
 		begun := time.Now()
 		err := p.wake(ctx, id, uid)
-		p.metrics.did(opWake, begun, err)
+		p.metrics.did(opWake, v1alpha1.PauseFreeze, begun, err)
 		return nil, err
 	})
 	select {
@@ -48,16 +49,23 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 		return ErrChanged
 	case err != nil:
 		return fmt.Errorf("reading sandbox %s: %w", id, err)
-	case s.UID != uid, s.Spec.Binding == nil, s.Spec.End != nil:
+	case s.UID != uid, s.Spec.End != nil:
 		return ErrChanged
 	case !s.Spec.Paused:
 		return nil
-	case !v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume):
+	case !v1alpha1.ResumedByRequests(s):
 		return ErrChanged
 	}
+	lifetime := v1alpha1.AutoLifetime(s)
+	if s.Spec.FirstRequest && s.Spec.Timeouts.Lifetime == nil { // it has its idle timeout alone, as before
+		lifetime = 0
+	}
+	if v1alpha1.Hibernated(s) {
+		return &HibernatedError{Lifetime: lifetime}
+	}
 	var end *metav1.Time
-	if !s.Spec.FirstRequest || s.Spec.Timeouts.Lifetime != nil { // else it has its idle timeout alone, as before
-		end = new(metav1.NewTime(time.Now().Add(v1alpha1.AutoLifetime(s)).UTC().Truncate(time.Second).Add(time.Second)))
+	if lifetime > 0 {
+		end = new(metav1.NewTime(time.Now().Add(lifetime).UTC().Truncate(time.Second).Add(time.Second)))
 	}
 	if err := p.resume(ctx, s, end); err != nil && !errors.Is(err, ErrChanged) {
 		return err

@@ -12,6 +12,7 @@ import (
 func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, patch jsonpatch.Patch) error {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
+	claim := s.Spec.Binding.ClaimID
 	err := p.api.Patch(ctx, out, patch.Build())
 	switch jsonpatch.Judge(err) {
 	case jsonpatch.Applied:
@@ -21,7 +22,7 @@ func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, pa
 		return fmt.Errorf("writing that sandbox %s is to be paused or resumed: %w", s.Name, err)
 	}
 	*s = *out
-	p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, paused: paused})
+	p.remember(claim, write{generation: s.Generation, paused: paused})
 	p.cache.Invalidate(s.Name) // after that: a request that resolves from now on finds it so
 	return nil
 }

@@ -37,6 +37,7 @@ type Backend struct {
 	wake   *activation.Activator
 	agent  Agent
 	pauser Pauser
+	again  func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
 	quota  Quota
 	node   *NodeSize
 	closed egress.Closed
@@ -59,7 +60,7 @@ var _ e2b.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, wake: o.Activation,
-		agent: o.Agent, pauser: o.Pauser, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
+		agent: o.Agent, pauser: o.Pauser, again: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
 		restorer: o.Restorer,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}
@@ -118,7 +119,7 @@ func readError(err error) error {
 // hasEnded reports whether a sandbox has ended, or is due to.
 func hasEnded(s *v1alpha1.Sandbox) bool {
 	at := s.Spec.Timeouts.EndAt
-	due := at != nil && !s.Spec.Paused && s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause && !time.Now().Before(at.Time)
+	due := at != nil && !s.Spec.Paused && s.Spec.Restore == nil && s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause && !time.Now().Before(at.Time)
 	return s.Spec.End != nil || s.DeletionTimestamp != nil || due
 }
 
@@ -141,8 +142,9 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	if v1alpha1.EverPaused(s) {
 		d.ResumedAt = lifeSince(s)
 	}
-	if s.Spec.Paused {
+	if s.Spec.Paused || v1alpha1.Restoring(s) {
 		d.Paused, d.EndAt = true, pausedAt(s)
+		d.Frozen = s.Spec.Restore == nil && s.Spec.PauseMode == v1alpha1.PauseFreeze
 	}
 	var template *v1alpha1.SandboxTemplateSpec
 	if pool, ok := x.index.Pool(s.Spec.Namespace, s.Spec.Pool); ok {

@@ -134,6 +134,9 @@ func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 	if n.AutoPause {
 		m.Timeouts.OnTimeout, m.Timeouts.Lifetime = v1alpha1.TimeoutPause, &metav1.Duration{Duration: n.Lifetime}
 	}
+	if n.AutoPauseFiles {
+		m.Timeouts.OnTimeoutMode = v1alpha1.PauseHibernate
+	}
 	if n.AutoResume {
 		m.Timeouts.AutoResume = v1alpha1.AutoResumeWithMemory
 	}

@@ -158,6 +158,19 @@ func (x *Backend) restrict(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egres
 	return x.leaveBase(ctx, s)
 }
 
+// KeepEgress has the rules that a sandbox has, if any, hold for the pod that it is bound
+// to: of a sandbox that is resumed, in another pod. It may be repeated.
+func (x *Backend) KeepEgress(ctx context.Context, s *v1alpha1.Sandbox) error {
+	if !v1alpha1.GeneratedID(s.Name) {
+		return nil
+	}
+	is, err := x.policy(ctx, s)
+	if err != nil || is == nil {
+		return err
+	}
+	return x.leaveBase(ctx, s)
+}
+
 // write makes the policy the sandbox's.
 func (x *Backend) write(ctx context.Context, s *v1alpha1.Sandbox, want *networkingv1.NetworkPolicy) error {
 	var err error

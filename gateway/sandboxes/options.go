@@ -39,8 +39,9 @@ type Agent interface {
 
 // Pauser pauses and resumes sandboxes that were read just now.
 type Pauser interface {
-	// Pause returns when all that runs in the sandbox is stopped.
-	Pause(ctx context.Context, s *v1alpha1.Sandbox) error
+	// Pause returns when all that runs in the sandbox is stopped, or its files are kept and
+	// its pod is given up.
+	Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error
 	// Resume returns when it runs again, to end at that time.
 	Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error
 }
@@ -69,10 +70,12 @@ type Options struct {
 	Activation *activation.Activator
 	Agent      Agent
 	Pauser     Pauser
-	Quota      Quota
-	Node       *NodeSize
-	Closed     egress.Closed // what no sandbox may connect to
-	Log        *slog.Logger
+	// Rehibernate takes a resume of a sandbox back that was not completed.
+	Rehibernate func(ctx context.Context, s *v1alpha1.Sandbox) error
+	Quota       Quota
+	Node        *NodeSize
+	Closed      egress.Closed // what no sandbox may connect to
+	Log         *slog.Logger
 	// Restorer returns one for a snapshot of a namespace. It may be nil where there are no
 	// snapshots.
 	Restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)

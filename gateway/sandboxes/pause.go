@@ -10,7 +10,9 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/pause"
+	"github.com/sandlane/sandlane/gateway/snapshots"
 )
 
 // pauseTries bounds how often a pause or a resume starts over because the sandbox
@@ -18,17 +20,23 @@ import (
 const pauseTries = 5
 
 // Pause implements e2b.Sandboxes.
-func (x *Backend) Pause(ctx context.Context, namespace, id string) error {
+func (x *Backend) Pause(ctx context.Context, namespace, id string, memory bool) error {
+	mode := v1alpha1.PauseFreeze
+	if !memory {
+		mode = v1alpha1.PauseHibernate
+	}
 	for range pauseTries {
 		s, err := x.get(ctx, namespace, id)
 		if err != nil {
 			return err
 		}
-		if err := x.mayPause(s); err != nil {
+		if err := x.mayPause(s, mode); err != nil {
 			return err
 		}
-		err = x.pauser.Pause(ctx, s)
+		err = x.pauser.Pause(ctx, s, mode)
 		switch {
+		case errors.Is(err, pause.ErrNoStore):
+			return fmt.Errorf("%w: %w", e2b.ErrNoStore, err)
 		case errors.Is(err, pause.ErrChanged):
 			continue
 		case errors.Is(err, pause.ErrNotRunning):
@@ -45,10 +53,17 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string) error {
 
 // mayPause says whether the sandbox's pool lets one more be paused. What other gateways
 // write at the same moment is not counted yet.
-func (x *Backend) mayPause(s *v1alpha1.Sandbox) error {
+func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
-	if !v1alpha1.PausesBy(pool.Spec, v1alpha1.PauseFreeze) {
+	switch {
+	case v1alpha1.PausesBy(pool.Spec, mode):
+	case mode == v1alpha1.PauseHibernate:
+		return e2b.Invalidf("memory: its pool does not let sandboxes hibernate (spec.pause.modes); leave it out or set it to true")
+	default:
 		return e2b.Invalidf("its pool does not let sandboxes be frozen")
+	}
+	if mode == v1alpha1.PauseHibernate { // it gives its pod up
+		return nil
 	}
 	if most, limited := v1alpha1.MaxPaused(pool.Spec); limited && !s.Spec.Paused && x.index.Paused(s.Spec.Namespace, s.Spec.Pool) >= most {
 		return fmt.Errorf("pause sandbox %s: %w", s.Name, e2b.ErrPausedLimit)
@@ -63,8 +78,15 @@ func (x *Backend) Resume(ctx context.Context, namespace, id string, timeout time
 		if err != nil {
 			return e2b.Sandbox{}, false, err
 		}
-		if !s.Spec.Paused {
-			return x.describe(s), false, nil
+		switch {
+		case v1alpha1.Hibernated(s), v1alpha1.Restoring(s):
+			if err := x.restoreNow(ctx, s, timeout); err != nil {
+				return e2b.Sandbox{}, false, err
+			}
+			was = was || v1alpha1.Hibernated(s)
+			continue // to what has come of it
+		case !s.Spec.Paused:
+			return x.describe(s), was, nil
 		}
 		end := time.Now().Add(timeout).Truncate(time.Second).Add(time.Second)
 		err = x.pauser.Resume(ctx, s, new(metav1.NewTime(end.UTC())))
@@ -76,6 +98,37 @@ func (x *Backend) Resume(ctx context.Context, namespace, id string, timeout time
 		}
 	}
 	return e2b.Sandbox{}, false, fmt.Errorf("resume sandbox %s: %w", id, errChanged)
+}
+
+// undoTimeoutOfResume bounds the write that takes a resume back.
+const undoTimeoutOfResume = 5 * time.Second
+
+// restoreNow resumes a sandbox that hibernates, to run for that long, or waits for the
+// resume that is under way. If that fails the sandbox hibernates again.
+func (x *Backend) restoreNow(ctx context.Context, s *v1alpha1.Sandbox, timeout time.Duration) error {
+	r := activation.Request{ID: s.Name, Namespace: s.Spec.Namespace, Env: s.Spec.Env, Pool: s.Spec.Pool, Team: s.Spec.Team, MayClaim: true}
+	if v1alpha1.Hibernated(s) {
+		r.Resume = activation.Resume{UID: s.UID, Lifetime: max(timeout, 1)} // 0 were no end
+	}
+	err := x.wake.Activate(ctx, r)
+	if err == nil {
+		return nil
+	}
+	if r.Resume.UID != "" {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeoutOfResume)
+		defer cancel()
+		if undo := x.again(ctx, s); undo != nil {
+			err = errors.Join(err, undo) // the controller sees to it
+		}
+	}
+	deadline, _ := ctx.Deadline()
+	switch {
+	case errors.Is(err, snapshots.ErrSaveMismatch):
+		return fmt.Errorf("%w: %w", e2b.Invalidf("%s", snapshots.ErrSaveMismatch.Error()), err)
+	case errors.Is(err, activation.ErrNotReady) && time.Until(deadline) > time.Second: // refused, and not late
+		return fmt.Errorf("resume sandbox %s: %s", s.Name, err.Error())
+	}
+	return fmt.Errorf("resume sandbox %s: %w", s.Name, x.createError(err))
 }
 
 // lifeSince is what a sandbox's longest life counts from: since it was made, or, paused

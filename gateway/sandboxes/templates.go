@@ -104,6 +104,10 @@ func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 		Pausable: spec != nil && v1alpha1.Freezable(&spec.Template.Spec),
 	}
+	members := t.index.Members(env.Namespace, env.Name)
+	d.Hibernates = d.Pausable && len(members) > 0 && !slices.ContainsFunc(members, func(m index.Member) bool {
+		return !v1alpha1.PausesBy(m.Spec, v1alpha1.PauseHibernate)
+	})
 	if pool, ok := t.index.Pool(env.Namespace, env.Name); ok && env.Owner != "" && env.Owner == pool.UID {
 		d.Aliases, d.Adopted = pool.Aliases, pool.Name
 	}
@@ -118,7 +122,8 @@ func (t *Templates) describe(pool index.PoolInfo) e2b.Template {
 	return e2b.Template{
 		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: maxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
-		Pausable:  spec != nil && v1alpha1.Freezable(&spec.Template.Spec) && v1alpha1.PausesBy(pool.Spec, v1alpha1.PauseFreeze),
-		AutoPause: d.OnTimeout == v1alpha1.TimeoutPause, AutoResume: v1alpha1.ResumesBy(d.AutoResume),
+		Pausable:   spec != nil && v1alpha1.Freezable(&spec.Template.Spec) && v1alpha1.PausesBy(pool.Spec, v1alpha1.PauseFreeze),
+		Hibernates: spec != nil && v1alpha1.Freezable(&spec.Template.Spec) && v1alpha1.PausesBy(pool.Spec, v1alpha1.PauseHibernate),
+		AutoPause:  d.OnTimeout == v1alpha1.TimeoutPause, AutoResume: v1alpha1.ResumesBy(d.AutoResume),
 	}
 }

@@ -1,7 +1,8 @@
 // Package snapshots keeps files of sandboxes and restores them, for one gateway: it makes
 // the Checkpoint object, has the pod's sandboxd read the files (package agent), and puts
 // them into the checkpoint store. Snapshots is the backend of the REST API's snapshots; a
-// Restorer is what the REST API's create uses for a sandbox that begins with one.
+// Restorer is what the REST API's create uses for a sandbox that begins with one. Paused
+// does both for sandboxes that hibernate.
 //
 // It deletes no data: the controller does (reconcilers/checkpoint), also of what a gateway
 // left half done. docs/design/checkpoints.md has the states and what happens when a step

@@ -12,20 +12,25 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
-// Pause pauses a sandbox that is bound, if it is as it was read: of the same claim, not
+// Pause freezes a sandbox that is bound, if it is as it was read: of the same claim, not
 // ended, and not about to be. Its end time goes: paused time uses no timeout.
-func Pause(s *v1alpha1.Sandbox) jsonpatch.Patch {
+func Pause(s *v1alpha1.Sandbox) jsonpatch.Patch { return PauseAs(s, v1alpha1.PauseFreeze) }
+
+// PauseAs is Pause in a mode. One that hibernates is frozen too, until its files are kept
+// and GiveUpPod is written.
+func PauseAs(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) jsonpatch.Patch {
 	p := asRead(s).
 		Test("/spec/release", nil).
+		Test("/spec/restore", nil).
 		Set("/spec/paused", true).
-		Set("/spec/pauseMode", v1alpha1.PauseFreeze)
+		Set("/spec/pauseMode", mode)
 	if s.Spec.Timeouts.EndAt != nil {
 		p = p.Remove("/spec/timeouts/endAt")
 	}
 	return p
 }
 
-// PauseIdle pauses a sandbox by the idle release that has this token, which it takes
+// PauseIdle pauses a sandbox, in the mode of its timeouts, by the idle release that has this token, which it takes
 // away: if that has not been called off, of the same claim.
 func PauseIdle(s *v1alpha1.Sandbox, token string) jsonpatch.Patch {
 	p := jsonpatch.For(s.UID).
@@ -33,9 +38,10 @@ func PauseIdle(s *v1alpha1.Sandbox, token string) jsonpatch.Patch {
 		Test("/spec/end", nil).
 		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
 		Test("/spec/release/token", token).
+		Test("/spec/restore", nil).
 		Remove("/spec/release").
 		Set("/spec/paused", true).
-		Set("/spec/pauseMode", v1alpha1.PauseFreeze)
+		Set("/spec/pauseMode", v1alpha1.TimeoutMode(s))
 	if s.Spec.Timeouts.EndAt != nil {
 		p = p.Remove("/spec/timeouts/endAt")
 	}
@@ -58,9 +64,13 @@ func Resume(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
 // asRead tests that the sandbox is the one that was read. The generation counts the
 // changes of its spec.
 func asRead(s *v1alpha1.Sandbox) jsonpatch.Patch {
+	return unchanged(s).Test("/spec/binding/claimID", s.Spec.Binding.ClaimID)
+}
+
+// unchanged is asRead of a sandbox that may have no binding.
+func unchanged(s *v1alpha1.Sandbox) jsonpatch.Patch {
 	return jsonpatch.For(s.UID).
 		Test("/metadata/generation", s.Generation).
 		Test("/metadata/deletionTimestamp", nil).
-		Test("/spec/end", nil).
-		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID)
+		Test("/spec/end", nil)
 }

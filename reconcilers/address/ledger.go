@@ -103,6 +103,14 @@ func (l *Ledger) markFenced(e *entry) {
 	}
 }
 
+// IsFenced reports whether the claim was fenced, as far as this process knows.
+func (l *Ledger) IsFenced(claimID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.claims[claimID]
+	return e != nil && !e.fencedAt.IsZero()
+}
+
 // SafelyFenced reports whether the claim was fenced at least Hold ago, as far
 // as this process knows.
 func (l *Ledger) SafelyFenced(claimID string) bool {

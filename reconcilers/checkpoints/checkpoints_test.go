@@ -51,7 +51,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Cleanup(func() { _ = folder.Close() })
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Checkpoint{}).WithObjects(objects...).Build()
 	w := &world{t: t, client: c, store: folder, clock: testingclock.NewFakeClock(start)}
-	w.r = &Reconciler{Client: c, Store: folder, Clock: w.clock}
+	w.r = &Reconciler{Client: c, Live: c, Store: folder, Clock: w.clock}
 	return w
 }
 

@@ -17,10 +17,12 @@ func TestMetrics(t *testing.T) {
 	first := one("a", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded, Bytes: 5})
 	first.Spec.Cause = v1alpha1.CheckpointSnapshot
 	second := one("b", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded, Bytes: 7})
-	second.Spec.Cause = v1alpha1.CheckpointPause
+	second.Spec.Cause, second.Spec.SandboxID, second.Spec.SandboxUID = v1alpha1.CheckpointPause, "s", "u"
+	rests := &v1alpha1.Sandbox{Spec: v1alpha1.SandboxSpec{Paused: true, Restore: &v1alpha1.Restore{Checkpoint: "b"}}}
+	rests.Name, rests.UID = "s", "u"
 	third := one("c", v1alpha1.CheckpointStatus{})
 	third.Spec.Cause = v1alpha1.CheckpointSnapshot
-	w := newWorld(t, first, second, third)
+	w := newWorld(t, first, second, third, rests)
 	reg := prometheus.NewRegistry()
 	w.r.Metrics = NewMetrics(reg)
 	want := func(what string, snapshots, snapshotBytes, pauses, pauseBytes, pending int) {

@@ -24,6 +24,8 @@ const (
 	createPatience = 3 * time.Minute
 	// failedTTL is how long one that failed is kept, for people.
 	failedTTL = time.Hour
+	// pausePoll is the time between two looks at whether a sandbox needs what a pause kept.
+	pausePoll = time.Minute
 )
 
 // Store deletes archives. A checkpoint.Store does.
@@ -35,6 +37,8 @@ type Store interface {
 // Reconciler ends Checkpoints.
 type Reconciler struct {
 	client.Client
+	// Live must not read from a cache.
+	Live  client.Reader
 	Store Store
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -65,10 +69,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Metrics.saw(req.NamespacedName, cp)
+	what, in := due(cp, r.Clock.Now())
+	if cp.Spec.Cause == v1alpha1.CheckpointPause && cp.Status.Phase == v1alpha1.CheckpointSucceeded {
+		needed, err := r.needed(ctx, cp)
+		if err != nil || needed {
+			return ctrl.Result{RequeueAfter: pausePoll}, err
+		}
+		what, in = remove, 0
+	}
 	if cp.DeletionTimestamp != nil {
 		return ctrl.Result{}, r.finish(ctx, cp)
 	}
-	what, in := due(cp, r.Clock.Now())
 	if what == nothing || in > 0 {
 		return ctrl.Result{RequeueAfter: in}, nil
 	}

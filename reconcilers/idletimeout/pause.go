@@ -16,7 +16,7 @@ import (
 // pausesInstead reports whether an idle sandbox is paused and not ended: it asks for
 // that, its pod can be frozen, and its pool has room for one more that is paused.
 func (r *IdleTimeoutReconciler) pausesInstead(ctx context.Context, s *v1alpha1.Sandbox) (bool, error) {
-	if s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause {
+	if s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause || v1alpha1.TimeoutMode(s) == v1alpha1.PauseHibernate && !r.Hibernates {
 		return false, nil
 	}
 	pod := &corev1.Pod{}

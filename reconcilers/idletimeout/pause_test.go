@@ -16,17 +16,22 @@ func TestIdleSandboxIsPaused(t *testing.T) {
 	for what, c := range map[string]struct {
 		used, freezer bool
 		most          int32
+		mode          v1alpha1.PauseMode
+		store         bool
 		ends, paused  bool
 	}{
-		"idle":            {false, true, 1, false, true},
-		"in use":          {true, true, 1, false, false},
-		"without freezer": {false, false, 1, true, false},
-		"without room":    {false, true, 0, true, false},
+		"idle":                    {false, true, 1, "", false, false, true},
+		"in use":                  {true, true, 1, "", false, false, false},
+		"without freezer":         {false, false, 1, "", false, true, false},
+		"without room":            {false, true, 0, "", false, true, false},
+		"hibernates":              {false, true, 0, v1alpha1.PauseHibernate, true, false, true},
+		"hibernates, in use":      {true, true, 0, v1alpha1.PauseHibernate, true, false, false},
+		"hibernates, but nowhere": {false, true, 1, v1alpha1.PauseHibernate, false, true, false},
 	} {
 		g := &gateways{prepare: func([]controlplane.Release) (map[string]bool, error) { return map[string]bool{"s": c.used}, nil }}
 		r, clock, api := idleNow(t, g, "s")
 		s := read(t, api, "s")
-		s.Spec.Timeouts.OnTimeout = v1alpha1.TimeoutPause
+		s.Spec.Timeouts.OnTimeout, s.Spec.Timeouts.OnTimeoutMode, r.Hibernates = v1alpha1.TimeoutPause, c.mode, c.store
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "n", Name: "pod", UID: "u",
 			Labels: map[string]string{v1alpha1.LabelSandboxID: "s"}, Annotations: map[string]string{v1alpha1.AnnotationClaim: "c-s"},
@@ -35,7 +40,7 @@ func TestIdleSandboxIsPaused(t *testing.T) {
 			pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
 		}
 		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
-		pool.Spec.Pause = &v1alpha1.PoolPause{MaxPaused: &c.most}
+		pool.Spec.Pause = &v1alpha1.PoolPause{MaxPaused: &c.most, Modes: []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate}}
 		for _, err := range []error{api.Update(t.Context(), s), api.Create(t.Context(), pod), api.Create(t.Context(), pool)} {
 			if err != nil {
 				t.Fatal(err)
@@ -43,7 +48,7 @@ func TestIdleSandboxIsPaused(t *testing.T) {
 		}
 		r.check(t.Context())
 		got := read(t, api, "s").Spec
-		if got.Paused != c.paused || (got.End != nil) != c.ends || got.Release != nil && got.End == nil || (got.PauseMode != "") != c.paused {
+		if got.Paused != c.paused || (got.End != nil) != c.ends || got.Release != nil && got.End == nil || (got.PauseMode != "") != c.paused || c.paused && got.PauseMode != v1alpha1.TimeoutMode(s) {
 			t.Errorf("%s: %+v", what, got)
 		}
 		// Paused, it is not idle, however long it is not used.

@@ -62,6 +62,8 @@ type IdleTimeoutReconciler struct {
 	Clock clock.WithTicker
 	// Metrics is nil for none.
 	Metrics *Metrics
+	// Hibernates: there is a store for the files of sandboxes that hibernate.
+	Hibernates bool
 
 	feed   feed
 	claims claims

@@ -26,6 +26,10 @@ const (
 	stepPause
 	// stepResume: resume it, since what it was paused for cannot be carried out.
 	stepResume
+	// stepHibernate: take back a resume that has not restored the sandbox's files.
+	stepHibernate
+	// stepGiveUpMemory: have it hibernate, as it was frozen for so long.
+	stepGiveUpMemory
 	// stepConfirm: the cache shows a pod that went; ask the API server first.
 	stepConfirm
 )
@@ -47,6 +51,10 @@ type view struct {
 	startup, grace time.Duration
 	// pausedFor is how long it may be paused; 0 is for ever.
 	pausedFor time.Duration
+	// hibernateAfter is how long it may be frozen before it hibernates; 0 is for ever.
+	hibernateAfter time.Duration
+	// restoringFor is how long this process has seen that its files are to be restored.
+	restoringFor time.Duration
 }
 
 // decision is what becomes of a live sandbox: its phase, and perhaps a step.
@@ -62,11 +70,17 @@ type decision struct {
 // decide is the state machine of a sandbox that has not ended; it is pure.
 func decide(v view, now time.Time) decision {
 	s := v.sandbox
+	switch {
+	case v1alpha1.Hibernated(s):
+		return pausedTooLong(v, decision{phase: v1alpha1.SandboxPaused}, now)
+	case v1alpha1.Restoring(s):
+		return decideRestoring(v, now)
+	}
 	d := forgetting(v, decidePod(v))
 	if s.Spec.Paused && d.step == stepUnbind { // what is paused keeps its binding: its pod was all it had
 		d = failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " never ran, or is gone, and it is paused")
 	}
-	d = pausedTooLong(v, notFreezing(s, d), now)
+	d = frozenTooLong(v, pausedTooLong(v, notFreezing(s, d), now), now)
 	if at := s.Spec.Timeouts.EndAt; at != nil && !s.Spec.Paused { // paused time uses no timeout
 		left := at.Sub(now)
 		if left <= 0 && pausesInstead(v, d) {

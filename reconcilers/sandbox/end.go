@@ -44,14 +44,14 @@ import (
 // 2 and 3.
 func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	if s.Status.Phase == v1alpha1.SandboxEnded {
-		r.fences.forget(s.Name)
+		r.fences.forget(fenceKey{id: s.Name})
 		if served(s) && s.Status.FencedAt != nil {
 			r.Ledger.FencedOnRecord(s.Spec.Binding.ClaimID)
 		}
 		return r.keep(ctx, s)
 	}
 	// One that waits for gateways reads nothing.
-	f, begun := r.fences.progress(s.Name, s.UID)
+	f, begun := r.fences.progress(fenceKey{id: s.Name}, s.UID)
 	if !begun {
 		return r.close(ctx, s)
 	}
@@ -73,7 +73,14 @@ func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result,
 // close stops the pod and asks for the fence. What the status must say before the
 // pod can go is written first, if it does not say so already.
 func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
-	failpoint.Hit("sandbox/ending") // the end is written, nothing of it carried out
+	failpoint.Hit("sandbox/ending")                     // the end is written, nothing of it carried out
+	if s.Spec.Restore != nil && s.Spec.Binding == nil { // pods that its pause gave up
+		if wait, err := r.letPodsGo(ctx, s); err != nil || wait > 0 {
+			result, err := again(err)
+			result.RequeueAfter = sooner(result.RequeueAfter, wait)
+			return result, err
+		}
+	}
 	pod, err := boundPod(ctx, r.APIReader, s)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -97,7 +104,7 @@ func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("the sandbox's address: %w", err)
 	}
-	r.fences.begin(s.Name, s.UID, addr, rv, rec)
+	r.fences.begin(fenceKey{id: s.Name}, openFence{of: s.UID, addr: addr, rv: rv, record: rec})
 	return ctrl.Result{RequeueAfter: quickFence}, nil
 }
 
@@ -134,7 +141,8 @@ func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
 func (rec record) with(s *v1alpha1.Sandbox, phase v1alpha1.SandboxPhase) *v1alpha1.Sandbox {
 	next := s.DeepCopy()
 	next.Status.Phase, next.Status.Reason = phase, string(s.Spec.End.Reason)
-	next.Status.Address, next.Status.AddressClaim, next.Status.Stop = rec.address, rec.claim, rec.stop
+	setAddress(next, rec.address, rec.claim)
+	next.Status.Stop = rec.stop
 	if next.Status.EndedAt == nil {
 		at := s.Spec.End.At
 		next.Status.EndedAt = &at

@@ -37,9 +37,9 @@ func (r *Reconciler) attempt(ctx context.Context, addr netip.Addr, rv uint64) er
 	return err
 }
 
-// fences are the ends' fences. Each attempt is a goroutine of its own, which costs
-// no worker: the Fencer puts those together that it is given at a time. When one is
-// over the end's sandbox is looked at. It is safe for concurrent use.
+// fences are those of ends, and of claims that a pause gave up. Each attempt is a
+// goroutine of its own, which costs no worker: the Fencer puts those together that it is
+// given at a time. When one is over the sandbox is looked at. It is safe for concurrent use.
 //
 //	none ─begin─▶ asking ─all have acknowledged─▶ done ─forget─▶ none
 //	                │  ▲
@@ -53,9 +53,13 @@ type fences struct {
 	mu      sync.Mutex
 	ctx     context.Context // of the attempts
 	requeue func(id string)
-	open    map[string]*openFence
+	open    map[fenceKey]*openFence
 	asking  int // attempts on their way
 }
+
+// fenceKey is what a fence is for: the end of a sandbox, or a claim of it that a pause gave
+// up.
+type fenceKey struct{ id, claim string }
 
 // openFence is a fence that was asked for and whose Sandbox is not Ended yet, as
 // far as the cache shows. All is guarded by fences.mu.
@@ -66,6 +70,7 @@ type openFence struct {
 	addr     netip.Addr
 	rv       uint64
 	record   record
+	over     func() // nil, or called once all gateways have acknowledged it
 	begun    time.Time
 	asking   bool
 	attempts int
@@ -74,7 +79,7 @@ type openFence struct {
 }
 
 func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64) error) *fences {
-	return &fences{clock: c, attempt: attempt, ctx: context.Background(), requeue: func(string) {}, open: map[string]*openFence{}}
+	return &fences{clock: c, attempt: attempt, ctx: context.Background(), requeue: func(string) {}, open: map[fenceKey]*openFence{}}
 }
 
 // run is called before the workers begin: attempts end with ctx, and wake by queue.
@@ -86,16 +91,17 @@ func (f *fences) run(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// begin asks for the fence of an end, for the first time.
-func (f *fences) begin(id string, uid types.UID, addr netip.Addr, rv uint64, rec record) {
+// begin asks for a fence for the first time: of, addr, rv and perhaps record and over are
+// set.
+func (f *fences) begin(key fenceKey, o openFence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if o := f.open[id]; o != nil && o.of == uid {
+	if was := f.open[key]; was != nil && was.of == o.of {
 		return
 	}
-	o := &openFence{of: uid, addr: addr, rv: rv, record: rec, begun: f.clock.Now()}
-	f.open[id] = o
-	f.ask(id, o)
+	o.begun = f.clock.Now()
+	f.open[key] = &o
+	f.ask(key, &o)
 }
 
 // fenceView is how far the fence of an end has come.
@@ -108,16 +114,16 @@ type fenceView struct {
 
 // progress returns how far the fence is, and asks again if its time has come; false if
 // none was begun by this process: then the end is to be carried out from its start.
-func (f *fences) progress(id string, uid types.UID) (fenceView, bool) {
+func (f *fences) progress(key fenceKey, uid types.UID) (fenceView, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	o := f.open[id]
+	o := f.open[key]
 	if o == nil || o.of != uid {
 		return fenceView{}, false
 	}
 	now := f.clock.Now()
 	if !o.done && !o.asking && !o.next.After(now) {
-		f.ask(id, o)
+		f.ask(key, o)
 	}
 	v := fenceView{record: o.record, done: o.done, age: now.Sub(o.begun), wait: mostFenceWait}
 	if !o.asking {
@@ -127,7 +133,7 @@ func (f *fences) progress(id string, uid types.UID) (fenceView, bool) {
 }
 
 // ask begins an attempt, if there is room. mu is held.
-func (f *fences) ask(id string, o *openFence) {
+func (f *fences) ask(key fenceKey, o *openFence) {
 	if f.asking >= mostAsking {
 		o.next = f.clock.Now().Add(jitter.Jitter(noRoomWait, 0.5))
 		return
@@ -141,21 +147,26 @@ func (f *fences) ask(id string, o *openFence) {
 		requeue := f.requeue
 		f.asking--
 		o.asking = false
+		over := o.over
 		if err == nil {
 			o.done = true
 		} else {
+			over = nil
 			wait := min(time.Second<<o.attempts, mostFenceWait)
 			o.attempts = min(o.attempts+1, 10)
 			o.next = f.clock.Now().Add(wait)
 			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", wait, "cause", err.Error())
 		}
 		f.mu.Unlock()
-		requeue(id)
+		if over != nil {
+			over()
+		}
+		requeue(key.id)
 	})
 }
 
-func (f *fences) forget(id string) {
+func (f *fences) forget(key fenceKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.open, id)
+	delete(f.open, key)
 }

@@ -22,35 +22,38 @@ func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
 			return answer
 		})
 		f.requeue = func(string) { woken++ }
-		addr := netip.MustParseAddr("10.0.0.1")
-		f.begin("s", "u", addr, 7, record{})
+		addr, key := netip.MustParseAddr("10.0.0.1"), fenceKey{id: "s"}
+		f.begin(key, openFence{of: "u", addr: addr, rv: 7})
 		for n, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
 			synctest.Wait()
 			want *= time.Second
 			// Looks in between do not make it ask sooner, nor wait longer.
-			f.begin("s", "u", addr, 9, record{})
-			if v, ok := f.progress("s", "u"); !ok || v.done || v.wait != want || len(versions) != n+1 || woken != n+1 {
+			f.begin(key, openFence{of: "u", addr: addr, rv: 9})
+			if v, ok := f.progress(key, "u"); !ok || v.done || v.wait != want || len(versions) != n+1 || woken != n+1 {
 				t.Errorf("%+v, %v after %d attempts, want a wait of %v", v, ok, len(versions), want)
 			}
 			time.Sleep(want)
-			f.progress("s", "u")
+			f.progress(key, "u")
 		}
 		synctest.Wait()
 		answer = nil
 		time.Sleep(mostFenceWait)
-		f.progress("s", "u")
+		f.progress(key, "u")
 		synctest.Wait()
-		if v, ok := f.progress("s", "u"); !ok || !v.done {
+		if v, ok := f.progress(key, "u"); !ok || !v.done {
 			t.Errorf("%+v, %v after all have acknowledged", v, ok)
 		}
 		if slices.ContainsFunc(versions, func(rv uint64) bool { return rv != 7 }) {
 			t.Errorf("asked with versions %v", versions)
 		}
-		if _, ok := f.progress("s", "a later one of this ID"); ok {
+		if _, ok := f.progress(key, "a later one of this ID"); ok {
 			t.Error("another sandbox's fence is this one's")
 		}
-		f.forget("s")
-		if _, ok := f.progress("s", "u"); ok {
+		if _, ok := f.progress(fenceKey{"s", "c"}, "u"); ok {
+			t.Error("the fence of an end is that of a claim")
+		}
+		f.forget(key)
+		if _, ok := f.progress(key, "u"); ok {
 			t.Error("remembers what was to be forgotten")
 		}
 	})

@@ -40,12 +40,20 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	} else {
 		r.podless.forget(s.Name)
 	}
+	if v1alpha1.Restoring(s) {
+		v.restoringFor = r.restoring.since(s.Name, string(s.UID))
+	} else {
+		r.restoring.forget(s.Name)
+	}
 	if s.Spec.Paused {
 		pool, err := pausecount.Pool(ctx, r.Client, s)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
 		v.pausedFor = v1alpha1.PausedFor(s, pool)
+		if r.Hibernates {
+			v.hibernateAfter = v1alpha1.HibernateAfter(pool)
+		}
 	}
 	d := decide(v, r.now())
 	if d.step == stepConfirm {
@@ -63,6 +71,13 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	if err := r.apply(ctx, s, v.pod, d); err != nil {
 		return ctrl.Result{}, err
 	}
+	if s.Spec.Restore != nil && s.Spec.Binding == nil {
+		wait, err := r.letPodsGo(ctx, s)
+		if err != nil {
+			return again(err)
+		}
+		d.recheck = sooner(d.recheck, wait)
+	}
 	return ctrl.Result{RequeueAfter: d.recheck}, nil
 }
 
@@ -70,21 +85,33 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	switch d.step {
 	case stepEnd:
 		return r.finish(ctx, s, d.reason, d.message)
+	case stepGiveUpMemory:
+		if err := r.patch(ctx, s, pausing.HibernateFrozen(s)); err != nil {
+			return fmt.Errorf("having it hibernate: %w", err)
+		}
+		return nil
 	case stepPause:
+		mode := v1alpha1.TimeoutMode(s)
 		room, err := pausecount.Room(ctx, r.Client, s)
 		if err != nil {
 			return err
 		}
-		if !room {
-			return r.finish(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may")
+		if !room || mode == v1alpha1.PauseHibernate && !r.Hibernates {
+			return r.finish(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may, or none of them may be paused so")
 		}
-		if err := r.patch(ctx, s, pausing.Pause(s)); err != nil {
+		if err := r.patch(ctx, s, pausing.PauseAs(s, mode)); err != nil {
 			return fmt.Errorf("pausing it at its end time: %w", err)
 		}
 		return nil
 	case stepResume:
 		if err := r.patch(ctx, s, pausing.Resume(s, r.endAfterPause(s))); err != nil {
 			return fmt.Errorf("resuming it as it cannot be frozen: %w", err)
+		}
+		return nil
+	case stepHibernate:
+		log.FromContext(ctx).Info("taking back a resume: the sandbox hibernates again", "reason", d.message)
+		if err := r.patch(ctx, s, pausing.Rehibernate(s)); err != nil {
+			return fmt.Errorf("taking back a resume: %w", err)
 		}
 		return nil
 	case stepApply:

@@ -48,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer, pools *sandboxpool.Metrics) *Metrics 
 		}),
 		pauses: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "sandbox", Name: "pause_changes_total",
-			Help: "Changes of sandboxes' condition Paused, by its new reason: Frozen, Resumed, or why a pause was not carried out.",
+			Help: "Changes of sandboxes' condition Paused, by its new reason: Frozen, Hibernated, Resumed, or why a pause was not carried out.",
 		}, []string{"reason"}),
 	}
 	for _, reason := range pauseReasons {
@@ -61,7 +61,10 @@ func NewMetrics(reg prometheus.Registerer, pools *sandboxpool.Metrics) *Metrics 
 }
 
 // pauseReasons are those that a pause or a resume ends with.
-var pauseReasons = []string{v1alpha1.ReasonFrozen, v1alpha1.ReasonResumed, v1alpha1.ReasonNoFreezer, v1alpha1.ReasonFreezeFailed}
+var pauseReasons = []string{
+	v1alpha1.ReasonFrozen, v1alpha1.ReasonHibernated, v1alpha1.ReasonResumed,
+	v1alpha1.ReasonNoFreezer, v1alpha1.ReasonFreezeFailed, v1alpha1.ReasonSaveFailed,
+}
 
 // pauseChanged counts that the condition Paused has another reason.
 func (m *Metrics) pauseChanged(reason string) {

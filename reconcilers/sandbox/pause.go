@@ -14,6 +14,8 @@ import (
 // that is known to be carried out.
 func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
 	switch {
+	case v1alpha1.Restoring(s):
+		return v1alpha1.SandboxResuming
 	case v1alpha1.Frozen(s):
 		return v1alpha1.SandboxPaused
 	case s.Spec.Paused:
@@ -32,14 +34,25 @@ func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
 // quiesce has a sandbox's freezer carry out what its spec asks for, and notes in next,
 // the status to be written, how far that is. It returns when to look again.
 func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) {
-	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) {
+	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) || s.Spec.Restore != nil {
 		return 0
 	}
+	saves := s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate
 	o := r.quiets.look(controlplane.Quiesce{
-		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: s.Spec.Paused, Generation: s.Generation,
+		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: s.Spec.Paused, Saves: saves, Generation: s.Generation,
 	})
 	status, reason := metav1.ConditionFalse, v1alpha1.ReasonFreezing
+	if saves {
+		reason = v1alpha1.ReasonSaving
+	}
 	switch {
+	case saves && o.done:
+		// The gateway has written that the pod is given up, which is yet to be seen; or it
+		// is of a version that freezes alone: another is asked then.
+		r.quiets.forget(s.Name)
+		o.wait = quiesceWait
+	case saves && o.late: // frozen it stays, and is tried again: its files are not to be lost
+		reason = v1alpha1.ReasonSaveFailed
 	case s.Spec.Paused && o.done:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
 	case s.Spec.Paused && o.noFreezer:
@@ -104,6 +117,21 @@ func pausedTooLong(v view, d decision, now time.Time) decision {
 	return d
 }
 
+// frozenTooLong has a sandbox hibernate that was frozen for as long as its pool lets its
+// memory be taken.
+func frozenTooLong(v view, d decision, now time.Time) decision {
+	s := v.sandbox
+	if d.step != stepNone || v.hibernateAfter == 0 || s.Spec.PauseMode != v1alpha1.PauseFreeze || !v1alpha1.Frozen(s) || s.Status.PausedAt == nil {
+		return d
+	}
+	left := s.Status.PausedAt.Add(v.hibernateAfter).Sub(now)
+	if left <= 0 {
+		return decision{phase: d.phase, step: stepGiveUpMemory}
+	}
+	d.recheck = sooner(d.recheck, min(left, maxPausedRecheck))
+	return d
+}
+
 // samePause reports whether the status of a paused sandbox is about the pause that its
 // spec asks for: of another generation it may be about one before.
 func samePause(s *v1alpha1.Sandbox) bool {
@@ -136,6 +164,10 @@ func (r *Reconciler) pauseChanged(s *v1alpha1.Sandbox, reason string) {
 		if s.Status.Phase != v1alpha1.SandboxRunning {
 			r.event(s, "Normal", "Resumed", "Resuming", "the sandbox runs again")
 		}
+	case v1alpha1.ReasonHibernated:
+		r.event(s, "Normal", "Paused", "Pausing", "the sandbox's files are kept, and its pod is given up")
+	case v1alpha1.ReasonSaveFailed:
+		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's files were not kept for a minute: it stays frozen, and it is tried again")
 	case v1alpha1.ReasonNoFreezer:
 		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's pod cannot be frozen: it runs on, or ends if its timeout paused it")
 	case v1alpha1.ReasonFreezeFailed:

@@ -31,8 +31,12 @@ const quiesceWait = 2 * time.Second
 // answer counts: while none answers nothing is known of the sandbox.
 const quiescePatience = time.Minute
 
-// maxQuiesces bounds the tries under way of all sandboxes together.
-const maxQuiesces = 64
+const (
+	// maxQuiesces bounds the tries under way of all sandboxes together, maxSaves those of
+	// them that keep files, which take long.
+	maxQuiesces = 64
+	maxSaves    = 16
+)
 
 // quiets are the sandboxes whose freezers are asked. Each try is a goroutine of its own,
 // which costs no worker; when it is over the sandbox is looked at. Of a sandbox one try is
@@ -56,6 +60,7 @@ type quiets struct {
 	open   map[string]*quiet
 	queue  []*quiet                      // some may be replaced, or forgotten, since
 	asking map[string]context.CancelFunc // the tries under way, by sandbox
+	saving int                           // those of them that keep files
 	tries  sync.WaitGroup                // the same; tests wait for them
 }
 
@@ -130,9 +135,13 @@ func (x *quiets) next() {
 		x.queue = x.queue[1:]
 		switch {
 		case x.open[o.of.SandboxID] != o: // replaced or forgotten
-		case x.asking[o.of.SandboxID] != nil: // a try for what it replaces is not over
+		case x.asking[o.of.SandboxID] != nil, // a try for what it replaces is not over
+			o.of.Saves && x.saving == maxSaves:
 			later = append(later, o)
 		default:
+			if o.of.Saves {
+				x.saving++
+			}
 			ctx, cancel := context.WithCancel(x.ctx)
 			x.asking[o.of.SandboxID] = cancel
 			x.tries.Go(func() { x.try(ctx, o) })
@@ -151,6 +160,9 @@ func (x *quiets) try(ctx context.Context, o *quiet) {
 	defer x.mu.Unlock()
 	x.cancel(o.of.SandboxID)
 	delete(x.asking, o.of.SandboxID)
+	if o.of.Saves {
+		x.saving--
+	}
 	o.begun = false
 	switch now := x.clock.Now(); {
 	case err == nil, errors.Is(err, controlplane.ErrNoFreezer):

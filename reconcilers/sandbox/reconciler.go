@@ -58,6 +58,9 @@ type Reconciler struct {
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 	// Quiescer reaches freezers; nil: no sandbox can be paused.
 	Quiescer Quiescer
+	// Hibernates: there is a store for the files of sandboxes, so that timeouts may have
+	// them hibernate.
+	Hibernates bool
 	// SandboxStore keeps the records of ended sandboxes; nil keeps none.
 	SandboxStore sandboxpool.SandboxStore
 	// FenceTimeout bounds one attempt to reach all gateways. It keeps no worker.
@@ -77,7 +80,9 @@ type Reconciler struct {
 	quiets  *quiets
 	unbound *firstSeen
 	podless *firstSeen
-	written *ownWrites
+	// restoring are the sandboxes that are resumed without their files yet.
+	restoring *firstSeen
+	written   *ownWrites
 	// suspects are the sandboxes that the next sweep looks at.
 	suspects *suspects
 }
@@ -92,7 +97,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		r.unbound.forget(req.Name)
 		r.podless.forget(req.Name)
-		r.fences.forget(req.Name)
+		r.restoring.forget(req.Name)
+		r.fences.forget(fenceKey{id: req.Name})
 		r.quiets.forget(req.Name)
 		r.written.forget(req.Name)
 		return ctrl.Result{}, nil
@@ -106,6 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.quiets.forget(req.Name)
 		r.unbound.forget(req.Name)
 		r.podless.forget(req.Name)
+		r.restoring.forget(req.Name)
 		return r.end(ctx, s)
 	}
 	if s.DeletionTimestamp != nil {
@@ -135,7 +142,7 @@ func (r *Reconciler) adopt(ctx context.Context, s *v1alpha1.Sandbox) error {
 // carries it out.
 func (r *Reconciler) finish(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string) error {
 	tests := []ending.Test{ending.OfUID(s.UID)}
-	if reason == v1alpha1.EndEndAt || reason == v1alpha1.EndIdleTimeout {
+	if reason == v1alpha1.EndEndAt || reason == v1alpha1.EndIdleTimeout || reason == v1alpha1.EndPauseTimeout {
 		// The view may lack an extension, or a resume, that its writer has been told
 		// stands.
 		tests = append(tests, ending.OfGeneration(s.Generation))

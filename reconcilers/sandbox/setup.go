@@ -106,6 +106,7 @@ func (r *Reconciler) complete() {
 	r.quiets = newQuiets(c, r.Quiescer)
 	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.podless = &firstSeen{clock: c, at: map[string]sighting{}}
+	r.restoring = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.written = newOwnWrites()
 	r.suspects = &suspects{ids: map[string]struct{}{}}
 }

@@ -42,7 +42,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		// keeps its finalizer until the sweep has fenced it.
 		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
 		if addr := v1alpha1.FencedAddress(pod); addr != "" {
-			next.Status.Address, next.Status.AddressClaim = addr, s.Spec.Binding.ClaimID
+			setAddress(next, addr, s.Spec.Binding.ClaimID)
 		}
 		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && next.Status.StartedAt == nil {
 			next.Status.StartedAt = r.startedAt(pod)
@@ -52,11 +52,20 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		}
 		setInplaceUpdated(next, pod)
 	}
+	r.setHibernating(s, next)
 	setReady(next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return 0, nil, err
 	}
 	return recheck, next, nil
+}
+
+// setAddress notes whose address the sandbox has or had. A fence was of the claim before.
+func setAddress(s *v1alpha1.Sandbox, addr, claim string) {
+	if s.Status.AddressClaim != claim {
+		s.Status.FencedAt = nil
+	}
+	s.Status.Address, s.Status.AddressClaim = addr, claim
 }
 
 // writeStatus patches what changed, if anything did. The patch carries the

@@ -41,6 +41,10 @@ const addressPatience = 10 * time.Second
 // for longer.
 const waitingPoll = time.Second
 
+// fencePoll is how soon to ask again whether the claim of a pod that no sandbox names is
+// fenced.
+const fencePoll = time.Second
+
 // unreadyPatience is how long an idle pod may be unready before it is replaced.
 const unreadyPatience = 30 * time.Second
 
@@ -104,8 +108,11 @@ func decide(v view, now time.Time) decision {
 	pod, phase := v.pod, v1alpha1.PhaseOf(v.pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
-		if hasFinalizer(pod) && recorded(v) {
+		switch {
+		case hasFinalizer(pod) && recorded(v):
 			return decision{step: stepForget}
+		case hasFinalizer(pod) && orphan(v): // the fence of its claim is no event of the pool
+			return decision{recheck: fencePoll}
 		}
 		return decision{}
 	case phase == v1alpha1.PodStopping, phase == v1alpha1.PodFailed:

@@ -21,11 +21,18 @@ const maxInitBody = 4 << 20
 
 // Challenge serves GET /init: the nonce that the signature of POST /init must be
 // over. It is random and of this process, so that a signed request for the sandbox
-// that was here before a restart is worth nothing after it.
+// that was here before a restart is worth nothing after it. What was restored is told, so
+// that a gateway goes on where another has stopped.
 func (s *State) Challenge(w http.ResponseWriter, _ *http.Request) {
+	answer := map[string]string{"nonce": s.nonce}
+	if s.options.Restored != nil {
+		if id := s.options.Restored(); id != "" {
+			answer["restored"] = id
+		}
+	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(map[string]string{"nonce": s.nonce})
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 // Init serves POST /init.

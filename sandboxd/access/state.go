@@ -35,6 +35,9 @@ type Options struct {
 	// Begins is called before the first /init counts; with an error it is refused. It must
 	// not call the State. Nil admits it.
 	Begins func() error
+	// Restored returns the ID of the restore that the files come from; empty without one.
+	// Nil: there is none.
+	Restored func() string
 	// Now is time.Now unless set.
 	Now func() time.Time
 }

@@ -94,7 +94,7 @@ func (e GetSandboxLogsV2ParamsDirection) Valid() bool {
 
 // ConnectSandbox defines model for ConnectSandbox.
 type ConnectSandbox struct {
-	// Memory How to resume a paused sandbox. One that was paused has its memory, so false is refused.
+	// Memory How to resume a paused sandbox. False is refused for one that was paused with its memory.
 	Memory *bool `json:"memory,omitempty"`
 
 	// Timeout In how many seconds the sandbox ends, if it ended sooner otherwise.
@@ -103,7 +103,7 @@ type ConnectSandbox struct {
 
 // ConnectSandboxV2 defines model for ConnectSandboxV2.
 type ConnectSandboxV2 struct {
-	// Memory How to resume a paused sandbox. One that was paused has its memory, so false is refused.
+	// Memory How to resume a paused sandbox. False is refused for one that was paused with its memory.
 	Memory *bool `json:"memory,omitempty"`
 
 	// Timeout In how many seconds the sandbox ends, if it ended sooner otherwise.
@@ -151,7 +151,7 @@ type NewSandbox struct {
 	// AutoPause Pauses the sandbox when it would end.
 	AutoPause *bool `json:"autoPause,omitempty"`
 
-	// AutoPauseMemory Only true is supported.
+	// AutoPauseMemory Whether that pause keeps the memory. Without it no request resumes the sandbox.
 	AutoPauseMemory *bool `json:"autoPauseMemory,omitempty"`
 	AutoResume      *struct {
 		// Enabled Lets requests resume the sandbox. Needs autoPause.
@@ -189,7 +189,7 @@ type NewSandboxV2 struct {
 	// AutoPause Pauses the sandbox when it would end.
 	AutoPause *bool `json:"autoPause,omitempty"`
 
-	// AutoPauseMemory Only true is supported.
+	// AutoPauseMemory Whether that pause keeps the memory. Without it no request resumes the sandbox.
 	AutoPauseMemory *bool `json:"autoPauseMemory,omitempty"`
 	AutoResume      *struct {
 		// Enabled Lets requests resume the sandbox. Needs autoPause.
@@ -380,7 +380,7 @@ type SandboxNetworkUpdate struct {
 
 // SandboxPause defines model for SandboxPause.
 type SandboxPause struct {
-	// Memory Whether the memory is kept. False is not supported.
+	// Memory Whether the memory is kept. Without it only files stay; the sandbox's pool must allow that.
 	Memory *bool `json:"memory,omitempty"`
 }
 

@@ -1,4 +1,4 @@
-// Package pausecount counts the paused sandboxes of a pool in the manager's cache, and says
+// Package pausecount counts the paused sandboxes of a pool that keep their pods in the manager's cache, and says
 // whether one more may be: the reconcilers of sandboxes and of idleness ask before a
 // timeout pauses one, that of pools for its status. AddIndex comes first.
 //
@@ -16,13 +16,13 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// IndexPool is the field index of paused Sandboxes by their pool.
+// IndexPool is the field index of paused Sandboxes that keep their pods, by their pool.
 const IndexPool = "paused.pool"
 
 // PoolsOf are the values of IndexPool.
 func PoolsOf(o client.Object) []string {
 	s := o.(*v1alpha1.Sandbox)
-	if !s.Spec.Paused || s.Spec.End != nil {
+	if !s.Spec.Paused || s.Spec.End != nil || s.Spec.Binding == nil {
 		return nil
 	}
 	return []string{key(s.Spec.Namespace, s.Spec.Pool)}
@@ -48,18 +48,19 @@ func Count(ctx context.Context, cache client.Reader, namespace, pool string) (in
 	return len(all.Items), nil
 }
 
-// Room reports whether a timeout may freeze the sandbox: its pool allows that mode, and
-// has fewer paused sandboxes than it may.
+// Room reports whether a timeout may pause the sandbox in the mode of its timeouts: its
+// pool allows that mode, and, if it keeps its pod, has fewer paused sandboxes than it may.
 func Room(ctx context.Context, cache client.Reader, s *v1alpha1.Sandbox) (bool, error) {
 	pool, err := Pool(ctx, cache, s)
 	if err != nil {
 		return false, err
 	}
 	most, limited := v1alpha1.MaxPaused(pool)
+	mode := v1alpha1.TimeoutMode(s)
 	switch {
-	case !v1alpha1.PausesBy(pool, v1alpha1.PauseFreeze):
+	case !v1alpha1.PausesBy(pool, mode):
 		return false, nil
-	case !limited:
+	case !limited, mode == v1alpha1.PauseHibernate:
 		return true, nil
 	}
 	n, err := Count(ctx, cache, s.Spec.Namespace, s.Spec.Pool)

@@ -6,6 +6,7 @@
 // it and knows which cases there must be.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import http from 'node:http'
 import { createRequire } from 'node:module'
 import path from 'node:path'
@@ -43,6 +44,32 @@ async function fails(error, call) {
 // gone expects what the SDK says of a sandbox that has ended.
 function gone(err) {
   assert(err instanceof e2b.TimeoutError || err instanceof e2b.NotFoundError, `${err.name}: ${err.message}`)
+}
+
+// The SDKs that can give the memory up; for the others the REST API is asked.
+const [, minor] = JSON.parse(readFileSync(path.join(folder, 'node_modules/e2b/package.json'))).version.split('.').map(Number)
+const keepsFiles = minor >= 50
+
+async function post(at, body) {
+  return fetch(process.env.E2B_API_URL + at, {
+    method: 'POST', body: JSON.stringify(body), headers: { 'X-API-KEY': process.env.E2B_API_KEY, 'Content-Type': 'application/json' },
+  })
+}
+
+// pauseFiles pauses without the memory.
+async function pauseFiles(s) {
+  if (keepsFiles) return s.pause({ keepMemory: false })
+  const answer = await post(`/sandboxes/${s.sandboxId}/pause`, { memory: false })
+  assert([204, 409].includes(answer.status), `pause: ${answer.status} ${await answer.text()}`)
+  return answer.status === 204
+}
+
+// createPausingFiles makes a sandbox that is paused so at its timeout.
+async function createPausingFiles() {
+  if (keepsFiles) return Sandbox.create({ timeoutMs: 120_000, lifecycle: { onTimeout: { action: 'pause', keepMemory: false } } })
+  const answer = await post('/v2/sandboxes', { templateID: 'base', timeout: 120, autoPause: true, autoPauseMemory: false })
+  assert.equal(answer.status, 201)
+  return Sandbox.connect((await answer.json()).sandboxID)
 }
 
 // made gives use a sandbox and ends it afterwards.
@@ -267,6 +294,25 @@ const cases = {
     assert.equal(await Sandbox.kill(s.sandboxId), false)
     await fails(e2b.SandboxError, () => Sandbox.connect(s.sandboxId))
   },
+  // The memory is given up: files and variables are in another pod, the process is not.
+  async pause_files() {
+    await made({ timeoutMs: 120_000, envs: { MINE: 'mine' } }, async (s) => {
+      await s.files.write('kept/file.txt', 'kept')
+      const h = await s.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
+      h.wait().catch(() => {}) // its stream is cut off
+      assert.equal(await pauseFiles(s), true)
+      assert.equal(await pauseFiles(s), false)
+      assert.equal((await Sandbox.getInfo(s.sandboxId)).state, 'paused')
+      gone(await fails(e2b.SandboxError, () => s.commands.run('true')))
+      const again = await Sandbox.connect(s.sandboxId, { timeoutMs: 300_000 })
+      assert.equal((await again.getInfo()).state, 'running')
+      assert.equal((await again.commands.run('cat kept/file.txt; echo $MINE')).stdout, 'keptmine\n')
+      assert.equal((await again.commands.list()).length, 0)
+      assert.equal(await pauseFiles(again), true, 'it is paused a second time')
+      await Sandbox.kill(s.sandboxId)
+      await fails(e2b.SandboxError, () => Sandbox.connect(s.sandboxId))
+    })
+  },
   async snapshots() {
     await made({ timeoutMs: 120_000, envs: { MINE: 'first' } }, async (s) => {
       await s.files.write('kept/deep/file.txt', 'kept')
@@ -308,6 +354,19 @@ const cases = {
       await until('the pause', () => paused(s), 30)
       gone(await fails(e2b.SandboxError, () => s.commands.run('true')))
     })
+  },
+  async auto_pause_files() {
+    const s = await createPausingFiles()
+    try {
+      await s.files.write('kept.txt', 'kept')
+      await s.setTimeout(1000)
+      await until('the pause', async () => (await Sandbox.getInfo(s.sandboxId)).state === 'paused', 60)
+      const again = await Sandbox.connect(s.sandboxId, { timeoutMs: 300_000 })
+      assert.equal(await again.files.read('kept.txt'), 'kept')
+      assert.equal((await again.commands.list()).length, 0)
+    } finally {
+      await s.kill()
+    }
   },
   async list_state() {
     const mine = { set: 'states', by: String(process.pid) }

@@ -372,6 +372,25 @@ async def pause_twice(sbx):
 
 
 @case
+async def pause_files(sbx):
+    """The memory is given up: files and variables are in another pod, the process is not."""
+    async with made(timeout=120, envs={"MINE": "mine"}) as s:
+        await a(s.files.write("kept/file.txt", "kept"))
+        await a(s.commands.run("sleep 1000", background=True, timeout=0))
+        assert await a(s.pause(keep_memory=False))
+        assert not await a(s.pause(keep_memory=False))
+        equal((await a(Sandbox.get_info(s.sandbox_id))).state.value, "paused")
+        gone(await fails(e2b.SandboxException, lambda: s.commands.run("true")))
+        again = await a(Sandbox.connect(s.sandbox_id, timeout=300))
+        equal((await a(again.get_info())).state.value, "running")
+        equal((await a(again.commands.run("cat kept/file.txt; echo $MINE"))).stdout, "keptmine\n")
+        equal(await a(again.commands.list()), [])
+        assert await a(again.pause(keep_memory=False)), "it is paused a second time"
+        assert await a(Sandbox.kill(s.sandbox_id))
+        await fails(e2b.SandboxException, lambda: Sandbox.connect(s.sandbox_id))
+
+
+@case
 async def snapshots(sbx):
     """Another sandbox begins with the files, and with variables of its own."""
     async with made(timeout=120, envs={"MINE": "first"}) as s:
@@ -405,6 +424,16 @@ async def auto_pause_resume(sbx):
     async with made(timeout=3, lifecycle={"on_timeout": "pause", "auto_resume": False}) as s:
         await until("the pause", lambda: paused(s), seconds=30)
         gone(await fails(e2b.SandboxException, lambda: s.commands.run("true")))
+
+
+@case
+async def auto_pause_files(sbx):
+    async with made(timeout=5, lifecycle={"on_timeout": {"action": "pause", "keep_memory": False}}) as s:
+        await a(s.files.write("kept.txt", "kept"))
+        await until("the pause", lambda: paused(s), seconds=60)
+        again = await a(Sandbox.connect(s.sandbox_id, timeout=300))
+        equal(await a(again.files.read("kept.txt")), "kept")
+        equal(await a(again.commands.list()), [])
 
 
 async def paused(s):

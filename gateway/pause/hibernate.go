@@ -1,0 +1,111 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/kubeclient/pausing"
+)
+
+// saveTimeout bounds the keeping of one sandbox's files, however many wait for it.
+const saveTimeout = 45 * time.Second
+
+// Keeper keeps the files of a frozen sandbox as a Checkpoint. *snapshots.Paused is one.
+type Keeper interface {
+	// Keep returns the Checkpoint's name once all is kept and was read back. After an error
+	// nothing is.
+	Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error)
+}
+
+// HibernatedError: the sandbox has no pod, and may be resumed, to run for Lifetime; 0 is
+// no end.
+type HibernatedError struct{ Lifetime time.Duration }
+
+// Error implements error.
+func (e *HibernatedError) Error() string { return "the sandbox hibernates" }
+
+// SetKeeper lets sandboxes hibernate. Call it before the Pauser is used.
+func (p *Pauser) SetKeeper(k Keeper) { p.keeper = k }
+
+// hibernate keeps the files of a frozen sandbox, which was read or written just now, and
+// gives its pod up. All of this gateway that want the same share one. It is nil also if
+// another gateway has done it; ErrChanged says that the sandbox is not to hibernate any
+// more.
+func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
+	if p.keeper == nil {
+		return ErrNoStore
+	}
+	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ; {
+		done := p.saves.DoChan(fmt.Sprintf("%s/%d", s.Spec.Binding.ClaimID, s.Generation), func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+			defer cancel()
+			return nil, p.save(ctx, s.DeepCopy())
+		})
+		var err error
+		select {
+		case r := <-done:
+			err = r.Err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, ErrChanged) && !errors.Is(err, agent.ErrBusy) && !errors.Is(err, agent.ErrRouteMoved):
+			return err
+		}
+		// Another gateway reads the files, or has written something.
+		live := &v1alpha1.Sandbox{}
+		if err := p.api.Get(ctx, types.NamespacedName{Name: s.Name}, live); err != nil {
+			return fmt.Errorf("reading sandbox %s: %w", s.Name, err)
+		}
+		switch {
+		case live.UID == s.UID && v1alpha1.Hibernated(live):
+			return nil
+		case live.UID != s.UID || live.Generation != s.Generation:
+			return ErrChanged
+		case !backoff.Sleep(ctx, pauses.Step()):
+			return err
+		}
+	}
+}
+
+// save keeps the files once, and writes that the pod is given up.
+func (p *Pauser) save(ctx context.Context, s *v1alpha1.Sandbox) error {
+	pod, err := p.pods.Callable(ctx, p.pods.Begin(s.Name), s)
+	if err != nil {
+		return err
+	}
+	checkpoint, err := p.keeper.Keep(ctx, s, pod)
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("pause/kept") // the files are kept, and the sandbox has its pod
+	// Refused, the controller deletes the checkpoint, which no sandbox names; so it does if
+	// the answer was lost and the write was not applied.
+	err = p.write(ctx, s, true, pausing.GiveUpPod(s, checkpoint))
+	failpoint.Hit("pause/given-up") // the pod is given up, and runs frozen
+	return err
+}
+
+// hibernates reports whether the sandbox hibernates by now.
+func (p *Pauser) hibernates(ctx context.Context, s *v1alpha1.Sandbox) bool {
+	live := &v1alpha1.Sandbox{}
+	err := p.api.Get(ctx, types.NamespacedName{Name: s.Name}, live)
+	return err == nil && live.UID == s.UID && live.Spec.End == nil && v1alpha1.Hibernated(live)
+}
+
+// Restored notes that this gateway has initialised the sandbox's new pod: what runs there
+// was never frozen.
+func (p *Pauser) Restored(s *v1alpha1.Sandbox) {
+	p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, awake: true})
+}

@@ -1,0 +1,154 @@
+package snapshots
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/gateway/agent"
+)
+
+// maxEnvironment bounds the line with the environment before an archive: sandboxd takes
+// 4 MiB in one /init.
+const maxEnvironment = 8 << 20
+
+// errNoEnvironment: an archive does not begin with the environment.
+var errNoEnvironment = errors.New("the archive does not begin with the sandbox's environment")
+
+// PauseAgent is what Paused need of a pod's sandboxd. *agent.Agent does it.
+type PauseAgent interface {
+	// ArchiveAll returns the archive of the files of a sandbox, which may be frozen, after
+	// a line with its environment.
+	ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
+	// Restore sends what is left of an archive.
+	Restore(ctx context.Context, id string, pod *corev1.Pod, r *agent.Restoring) error
+	// Init gives sandboxd the sandbox's token and environment.
+	Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error
+}
+
+// Paused keeps the files of sandboxes that are paused to hibernate, and restores them in
+// their next pods. Make it with NewPaused. Safe for concurrent use.
+type Paused struct {
+	x     *Snapshots
+	agent PauseAgent
+	// rules has the rules for outgoing connections hold for the sandbox's new pod.
+	rules func(ctx context.Context, s *v1alpha1.Sandbox) error
+
+	restores restores
+}
+
+// NewPaused makes one over the parts of Snapshots. rules is called for a new pod before
+// anything runs in it.
+func NewPaused(x *Snapshots, a PauseAgent, rules func(context.Context, *v1alpha1.Sandbox) error) *Paused {
+	return &Paused{x: x, agent: a, rules: rules, restores: restores{byClaim: map[string]*restoring{}}}
+}
+
+// Keep keeps the files of a frozen sandbox in its pod as a Checkpoint, reads them back,
+// and returns its name. After an error nothing is kept, or the controller deletes it.
+func (p *Paused) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error) {
+	if !identified(pod) {
+		return "", fmt.Errorf("%w: its node does not tell the digests of its images", agent.ErrNoArchive)
+	}
+	cp := &v1alpha1.Checkpoint{}
+	cp.Namespace, cp.Name = s.Spec.Namespace, newID()
+	cp.Finalizers = []string{v1alpha1.FinalizerCheckpoint}
+	if owner := s.Annotations[v1alpha1.AnnotationOwner]; owner != "" {
+		cp.Annotations = map[string]string{v1alpha1.AnnotationOwner: owner}
+	}
+	cp.Spec = v1alpha1.CheckpointSpec{
+		SandboxID: s.Name, SandboxUID: string(s.UID), ClaimID: s.Spec.Binding.ClaimID,
+		Contents: []v1alpha1.CheckpointContent{v1alpha1.CheckpointFilesystem}, Cause: v1alpha1.CheckpointPause,
+	}
+	if err := p.x.o.API.Create(ctx, cp); err != nil {
+		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, err)
+	}
+	failpoint.Hit("snapshots/pausing") // the object is there, and nothing is kept
+	if err := p.save(ctx, cp, s, pod); err != nil {
+		p.x.discard(ctx, cp, err)
+		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, publicError(err))
+	}
+	return cp.Name, nil
+}
+
+// save takes a Checkpoint from its creation to Succeeded.
+func (p *Paused) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	err := p.x.setStatus(ctx, cp, "", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating})
+	if err != nil {
+		return err
+	}
+	archive, err := p.agent.ArchiveAll(ctx, s.Name, pod)
+	if err != nil {
+		return err
+	}
+	info, err := p.x.o.Store.Put(ctx, string(cp.UID), archive)
+	if err = errors.Join(err, archive.Close()); err != nil {
+		return err
+	}
+	if err := p.verify(ctx, cp, info.Digest); err != nil {
+		return err
+	}
+	return p.x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
+		Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),
+		Pool: s.Spec.Pool, Images: v1alpha1.ImageDigests(pod), TemplateHash: pod.Annotations[v1alpha1.AnnotationTemplateHash],
+	})
+}
+
+// verify reads what was kept from the store, to its end: the pod with the only other copy
+// is given up for it.
+func (p *Paused) verify(ctx context.Context, cp *v1alpha1.Checkpoint, digest string) error {
+	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = archive.Close() }() // it was only read
+	if info.Digest != digest {
+		return fmt.Errorf("the store has another archive than was put, of checkpoint %s", cp.Name)
+	}
+	text := bufio.NewReader(archive)
+	if _, err := environment(text); err != nil {
+		return fmt.Errorf("%w: %w", agent.ErrNoArchive, err)
+	}
+	_, err = io.Copy(io.Discard, text)
+	return err
+}
+
+// environment reads the line before an archive.
+func environment(archive *bufio.Reader) (map[string]string, error) {
+	var line []byte
+	for {
+		part, err := archive.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			env := map[string]string{}
+			if json.Unmarshal(line, &env) != nil {
+				return nil, errNoEnvironment
+			}
+			return env, nil
+		case !errors.Is(err, bufio.ErrBufferFull) && !errors.Is(err, io.EOF):
+			return nil, err
+		case errors.Is(err, io.EOF), len(line) > maxEnvironment:
+			return nil, errNoEnvironment
+		}
+	}
+}
+
+// identified reports whether the digests of all images that the pod runs are known: only
+// then can another pod be compared with it.
+func identified(pod *corev1.Pod) bool {
+	digests := v1alpha1.ImageDigests(pod)
+	for i := range pod.Spec.Containers {
+		if digests[pod.Spec.Containers[i].Name] == "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,327 @@
+package snapshots
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/pausing"
+)
+
+const (
+	// forgetAfter is how long a restore that no request goes on with keeps its file open.
+	forgetAfter = time.Minute
+	// giveUpTimeout bounds the write that takes a resume back.
+	giveUpTimeout = 5 * time.Second
+)
+
+var (
+	// ErrSaveMismatch: the pod runs other images than the one whose files were kept. The
+	// sandbox hibernates again.
+	ErrSaveMismatch = errors.New("SaveMismatch: the pool's images are not those that the sandbox's files were kept with")
+	// errLost: what was kept of the sandbox is not there, or is not of it.
+	errLost = errors.New("what was kept of the sandbox is not there")
+	// errUnderWay: another of this gateway's requests restores the sandbox.
+	errUnderWay = errors.New("the sandbox is being restored")
+)
+
+// restores are the restores under way at this gateway, by claim.
+type restores struct {
+	mu      sync.Mutex
+	byClaim map[string]*restoring // guarded by mu
+}
+
+// restoring is one of them. Its mutex is held for each try and guards all of it; other
+// requests wait for the next one.
+type restoring struct {
+	mu      sync.Mutex
+	used    time.Time // guarded by restores.mu
+	archive io.Closer // nil until it is open
+	env     map[string]string
+	parts   *agent.Restoring
+	done    bool // all files are restored
+}
+
+// of returns the restore of a claim, and forgets those that no request goes on with.
+func (x *restores) of(claim string) *restoring {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	for other, old := range x.byClaim {
+		if now.Sub(old.used) > forgetAfter && old.mu.TryLock() {
+			old.close()
+			old.mu.Unlock()
+			delete(x.byClaim, other)
+		}
+	}
+	t := x.byClaim[claim]
+	if t == nil {
+		t = &restoring{}
+		x.byClaim[claim] = t
+	}
+	t.used = now
+	return t
+}
+
+func (x *restores) forget(claim string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.byClaim, claim)
+}
+
+func (t *restoring) close() {
+	if t.archive != nil {
+		_ = t.archive.Close() // it was only read
+	}
+	t.archive, t.env, t.parts, t.done = nil, nil, nil, false
+}
+
+// Ready restores the files of a sandbox that is resumed into its new pod, initialises
+// sandboxd with the environment that was kept, and writes that this is done. It is an
+// activation.Ready: one try of at most two seconds, which any gateway may repeat. It
+// returns the sandbox as written.
+//
+// In this order, each of which may be repeated: the pod's images are compared, its rules
+// hold, the archive is pushed in parts, /init, spec.restore goes. Requests reach the pod
+// after the last one alone. A try that cannot help (another image, a damaged archive, a
+// pod that refuses) takes the resume back: the sandbox hibernates again, and its pod is
+// given up.
+func (p *Paused) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
+	claim := s.Spec.Binding.ClaimID
+	t := p.restores.of(claim)
+	if !t.mu.TryLock() {
+		return nil, errUnderWay
+	}
+	defer t.mu.Unlock()
+	out, err := p.try(ctx, t, s, pod)
+	if err == nil || errors.Is(err, activation.ErrUnusable) {
+		t.close()
+		p.restores.forget(claim)
+	}
+	if err == nil || !errors.Is(err, activation.ErrUnusable) {
+		return out, err
+	}
+	live, again := p.giveUp(ctx, s)
+	if live != nil { // another gateway has restored it
+		return live, nil
+	}
+	if again != nil {
+		return nil, errors.Join(again, errors.New(err.Error())) // not ErrUnusable: to be tried again
+	}
+	p.x.o.Log.Warn("a resume is taken back: the sandbox hibernates again", "sandbox", s.Name, "pod", pod.Name, "reason", message(err))
+	return nil, fmt.Errorf("%w: %w", activation.ErrNotReady, withoutUnusable{err})
+}
+
+// withoutUnusable is an error that is no activation.ErrUnusable: its sandbox is not ended.
+type withoutUnusable struct{ err error }
+
+func (e withoutUnusable) Error() string { return e.err.Error() }
+
+// Is reports whether the error within is of another kind.
+func (e withoutUnusable) Is(target error) bool {
+	return !errors.Is(target, activation.ErrUnusable) && errors.Is(e.err, target)
+}
+
+func (p *Paused) try(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
+	if t.parts == nil {
+		if err := p.open(ctx, t, s, pod); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.rules(ctx, s); err != nil {
+		return nil, err
+	}
+	if !t.done {
+		before := t.parts.Sent()
+		err := p.agent.Restore(ctx, s.Name, pod, t.parts)
+		if errors.Is(err, activation.ErrUnusable) { // unless another gateway has just completed it
+			err = p.agent.Restore(ctx, s.Name, pod, t.parts)
+		}
+		switch {
+		case err == nil:
+			t.done = true
+		case !errors.Is(err, activation.ErrUnusable) && (errors.Is(err, agent.ErrMore) || t.parts.Sent() > before):
+			return nil, fmt.Errorf("%w: %w", activation.ErrAgain, err)
+		default:
+			return nil, err
+		}
+		failpoint.Hit("snapshots/restored") // the files are there, sandboxd is not initialised
+	}
+	if err := p.agent.Init(ctx, s, pod, t.env); err != nil {
+		return nil, err
+	}
+	failpoint.Hit("snapshots/initialised") // sandboxd answers, and the sandbox says that it is not restored
+	return p.finish(ctx, s)
+}
+
+// Fits returns nil if the sandbox can be restored in an idle pod, as far as can be told
+// before it has the pod: a pod of other images is not taken. It is an activation's Fits.
+func (p *Paused) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
+	cp, err := p.kept(ctx, s)
+	if errors.Is(err, errLost) {
+		return fmt.Errorf("%w: %w", activation.ErrNotReady, err)
+	}
+	if err != nil || len(s.Spec.Images) > 0 { // the claim changes them
+		return err
+	}
+	pod := &corev1.Pod{}
+	if err := p.x.o.API.Get(ctx, name, pod); err != nil {
+		return client.IgnoreNotFound(err) // the claim finds out
+	}
+	if !runsImagesOf(pod, cp) {
+		return fmt.Errorf("%w: %w", activation.ErrNotReady, ErrSaveMismatch)
+	}
+	return nil
+}
+
+// runsImagesOf reports whether a pod runs the images that files were kept with.
+func runsImagesOf(pod *corev1.Pod, cp *v1alpha1.Checkpoint) bool {
+	return identified(pod) && maps.Equal(v1alpha1.ImageDigests(pod), cp.Status.Images)
+}
+
+// kept reads what was kept of the sandbox. errLost: there is nothing that can be restored.
+func (p *Paused) kept(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Checkpoint, error) {
+	cp := &v1alpha1.Checkpoint{}
+	err := p.x.o.API.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Restore.Checkpoint}, cp)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%w: there is no checkpoint %s", errLost, s.Spec.Restore.Checkpoint)
+	case err != nil:
+		return nil, fmt.Errorf("read checkpoint %s: %w", s.Spec.Restore.Checkpoint, err)
+	case !keptOf(cp, s):
+		return nil, fmt.Errorf("%w: checkpoint %s is of another sandbox, or did not succeed", errLost, cp.Name)
+	}
+	return cp, nil
+}
+
+// open opens what was kept of the sandbox, if it is of this sandbox and of such a pod.
+func (p *Paused) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	cp, err := p.kept(ctx, s)
+	switch {
+	case errors.Is(err, errLost):
+		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+	case err != nil:
+		return err
+	case !runsImagesOf(pod, cp):
+		return fmt.Errorf("%w: %w", activation.ErrUnusable, ErrSaveMismatch)
+	}
+	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
+	if err != nil {
+		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+	}
+	text := bufio.NewReaderSize(archive, 64<<10)
+	env, err := environment(text)
+	if err == nil && info.Digest != cp.Status.Digest {
+		err = fmt.Errorf("the archive of checkpoint %s is another than was put", cp.Name)
+	}
+	if err != nil {
+		_ = archive.Close()
+		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+	}
+	t.archive, t.env = archive, env
+	// The same at every gateway: what one has sent another goes on with.
+	t.parts = &agent.Restoring{ID: string(cp.UID), Archive: text}
+	return nil
+}
+
+// keptOf reports whether a Checkpoint is what a pause has kept of the sandbox.
+func keptOf(cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox) bool {
+	return cp.Spec.Cause == v1alpha1.CheckpointPause && cp.Spec.SandboxID == s.Name && cp.Spec.SandboxUID == string(s.UID) &&
+		cp.Status.Phase == v1alpha1.CheckpointSucceeded
+}
+
+// finish writes that the sandbox is restored.
+func (p *Paused) finish(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	out := &v1alpha1.Sandbox{}
+	out.Name = s.Name
+	err := p.x.o.API.Patch(ctx, out, pausing.Restored(s).Build())
+	switch jsonpatch.Judge(err) {
+	case jsonpatch.Applied:
+		return out, nil
+	case jsonpatch.TestFailed, jsonpatch.Conflict:
+		live, err := p.restored(ctx, s)
+		if live == nil && err == nil {
+			err = errors.New("the sandbox has changed meanwhile")
+		}
+		return live, err
+	}
+	return nil, fmt.Errorf("writing that sandbox %s is restored: %w", s.Name, err)
+}
+
+// restored returns the sandbox if it is restored for the same claim; nil if it is not.
+func (p *Paused) restored(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	live, err := p.read(ctx, s.Name, s.UID)
+	if live == nil || live.Spec.Paused || live.Spec.Restore != nil || live.Spec.Binding == nil || live.Spec.Binding.ClaimID != s.Spec.Binding.ClaimID {
+		return nil, err
+	}
+	return live, nil
+}
+
+// read reads a sandbox that has not ended; nil if there is none of this UID.
+func (p *Paused) read(ctx context.Context, id string, uid types.UID) (*v1alpha1.Sandbox, error) {
+	s := &v1alpha1.Sandbox{}
+	err := p.x.o.API.Get(ctx, client.ObjectKey{Name: id}, s)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading sandbox %s: %w", id, err)
+	case s.UID != uid, s.Spec.End != nil, s.DeletionTimestamp != nil:
+		return nil, nil
+	}
+	return s, nil
+}
+
+// giveUp takes the resume back that bound s. It returns the sandbox if that was restored
+// by another gateway, and an error if it could not be found out.
+func (p *Paused) giveUp(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
+	defer cancel()
+	if live, err := p.restored(ctx, s); live != nil || err != nil {
+		return live, err
+	}
+	return nil, p.rehibernate(ctx, s.Name, s.UID, s.Spec.Binding.ClaimID)
+}
+
+// Rehibernate takes a resume back that was not completed, if there is one under way: the
+// sandbox hibernates again, and its pod, if it has one, is given up.
+func (p *Paused) Rehibernate(ctx context.Context, id string, uid types.UID) error {
+	return p.rehibernate(ctx, id, uid, "")
+}
+
+// rehibernate is Rehibernate of one claim's resume; an empty claim is any.
+func (p *Paused) rehibernate(ctx context.Context, id string, uid types.UID, claim string) error {
+	for range writeTries {
+		s, err := p.read(ctx, id, uid)
+		if err != nil {
+			return err
+		}
+		if s == nil || !v1alpha1.Restoring(s) || claim != "" && (s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim) {
+			return nil
+		}
+		err = p.x.o.API.Patch(ctx, s, pausing.Rehibernate(s).Build())
+		switch jsonpatch.Judge(err) {
+		case jsonpatch.Applied, jsonpatch.Gone:
+			return nil
+		case jsonpatch.TestFailed, jsonpatch.Conflict:
+			continue
+		}
+		return fmt.Errorf("writing that sandbox %s hibernates again: %w", id, err)
+	}
+	return fmt.Errorf("writing that sandbox %s hibernates again: it keeps changing", id)
+}

@@ -1,0 +1,73 @@
+package pausing
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+)
+
+const restorePath = "/spec/restore/checkpoint"
+
+// HibernateFrozen has a sandbox that is frozen hibernate, if it is as it was read.
+func HibernateFrozen(s *v1alpha1.Sandbox) jsonpatch.Patch {
+	return asRead(s).
+		Test("/spec/paused", true).
+		Test("/spec/pauseMode", v1alpha1.PauseFreeze).
+		Set("/spec/pauseMode", v1alpha1.PauseHibernate)
+}
+
+// GiveUpPod takes the pod of a sandbox away that is paused to hibernate, now that its
+// files are kept in the checkpoint: if it is as it was read, of the same claim and still
+// to hibernate.
+func GiveUpPod(s *v1alpha1.Sandbox, checkpoint string) jsonpatch.Patch {
+	return asRead(s).
+		Test("/spec/paused", true).
+		Test("/spec/pauseMode", v1alpha1.PauseHibernate).
+		Remove("/spec/binding").
+		Set("/spec/restore", v1alpha1.Restore{Checkpoint: checkpoint})
+}
+
+// Rebind adds to a patch, which binds a hibernated sandbox to a pod, that it is resumed,
+// to end at that time; nil is no end. restore stays until it is done.
+func Rebind(p jsonpatch.Patch, s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
+	p = p.Test("/metadata/generation", s.Generation).
+		Test("/spec/paused", true).
+		Test(restorePath, s.Spec.Restore.Checkpoint).
+		Remove("/spec/paused")
+	switch {
+	case endAt == nil:
+		return p
+	case s.Spec.Timeouts == (v1alpha1.SandboxTimeouts{}): // there may be no object to add to
+		return p.Set("/spec/timeouts", v1alpha1.SandboxTimeouts{EndAt: endAt})
+	}
+	return p.Set("/spec/timeouts/endAt", endAt)
+}
+
+// Restored says that the pod of the sandbox's claim has its files: requests may reach it.
+func Restored(s *v1alpha1.Sandbox) jsonpatch.Patch {
+	return jsonpatch.For(s.UID).
+		Test("/metadata/deletionTimestamp", nil).
+		Test("/spec/end", nil).
+		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
+		Test(restorePath, s.Spec.Restore.Checkpoint).
+		Remove("/spec/restore")
+}
+
+// Rehibernate takes a resume back that has not restored the sandbox's files, if the
+// sandbox is as it was read: the pod, if it has one, is given up.
+func Rehibernate(s *v1alpha1.Sandbox) jsonpatch.Patch {
+	p := unchanged(s).
+		Test(restorePath, s.Spec.Restore.Checkpoint).
+		Set("/spec/paused", true)
+	if s.Spec.Binding != nil {
+		p = p.Remove("/spec/binding")
+	}
+	if s.Spec.Release != nil {
+		p = p.Remove("/spec/release")
+	}
+	if s.Spec.Timeouts.EndAt != nil {
+		p = p.Remove("/spec/timeouts/endAt")
+	}
+	return p
+}

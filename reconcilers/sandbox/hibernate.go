@@ -1,0 +1,183 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+)
+
+// restorePatience is how long a resume may take to restore the sandbox's files: longer
+// than requests wait for one. Then the sandbox hibernates again.
+const restorePatience = 5 * time.Minute
+
+// decideRestoring judges a sandbox that is resumed and whose files are not restored yet.
+// It has never run since its pause, so that nothing ends it but an end that is written:
+// where another would end, also at its end time, its resume is taken back, and what was
+// kept stays.
+func decideRestoring(v view, now time.Time) decision {
+	s := v.sandbox
+	d := decidePod(v)
+	back := func(reason string) decision {
+		return decision{phase: v1alpha1.SandboxResuming, step: stepHibernate, message: reason}
+	}
+	left := restorePatience - v.restoringFor
+	if at := s.Spec.Timeouts.EndAt; at != nil {
+		left = min(left, at.Sub(now))
+	}
+	switch {
+	case d.step == stepEnd:
+		return back(d.message)
+	case left <= 0:
+		return back("its files were not restored in time")
+	}
+	d.phase = v1alpha1.SandboxResuming
+	d.recheck = sooner(d.recheck, left)
+	return d
+}
+
+// setHibernating notes in next, the status to be written, that the sandbox has no pod and
+// its files are kept, or that they are being restored.
+func (r *Reconciler) setHibernating(s, next *v1alpha1.Sandbox) {
+	c := metav1.Condition{Type: v1alpha1.SandboxConditionPaused, ObservedGeneration: s.Generation}
+	switch {
+	case v1alpha1.Hibernated(s):
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHibernated
+		switch s.Status.Phase {
+		case v1alpha1.SandboxPausing, v1alpha1.SandboxPaused: // since its processes were stopped
+		default:
+			next.Status.PausedAt = nil
+		}
+		if next.Status.PausedAt == nil {
+			next.Status.PausedAt = new(metav1.NewTime(r.now()))
+		}
+	case v1alpha1.Restoring(s):
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
+	default:
+		return
+	}
+	r.pauseChanged(s, c.Reason)
+	meta.SetStatusCondition(&next.Status.Conditions, c)
+}
+
+// former is a claim that a sandbox had. pod is nil if there is none any more.
+type former struct {
+	address string // empty: it was never reachable
+	pod     *corev1.Pod
+}
+
+// letPodsGo ends the claims of a sandbox without a binding that a pause, or a resume that
+// was taken back, gave up: each of its pods is stopped, and its address fenced, as at an
+// end, before it may serve again. The fence of a claim goes on when the sandbox is bound
+// anew meanwhile; what this process does not finish the sweep does, since the pod keeps
+// its claim, and its finalizer until that is fenced. wait is when to look again; 0 if
+// nothing is left to do.
+func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait time.Duration, err error) {
+	if s.Status.FencedAt == nil {
+		r.Ledger.Had(s.Status.AddressClaim, s.Name, s.Status.Address)
+	}
+	claims, err := r.formerClaims(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if len(claims) == 0 {
+		return r.markFenced(ctx, s)
+	}
+	// The view may be older than a new binding, whose claim is on a pod already. A claim is
+	// bound before it is on a pod, and never again once it is not.
+	live := &v1alpha1.Sandbox{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s), live); err != nil {
+		return 0, fmt.Errorf("reading the sandbox: %w", err)
+	}
+	if live.UID != s.UID || live.Spec.Binding != nil {
+		return retrySoon, nil
+	}
+	for claim, f := range claims {
+		next, err := r.letGo(ctx, s, claim, f)
+		if err != nil {
+			return 0, err
+		}
+		wait = sooner(wait, next)
+	}
+	return wait, nil
+}
+
+// formerClaims are those that the sandbox had, as far as their pods or the ledger show, and
+// that are not over: not stopped, or not fenced.
+func (r *Reconciler) formerClaims(ctx context.Context, s *v1alpha1.Sandbox) (map[string]former, error) {
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(s.Spec.Namespace), client.MatchingFields{indexSandboxID: s.Name}); err != nil {
+		return nil, fmt.Errorf("listing the pods that name the sandbox: %w", err)
+	}
+	claims := map[string]former{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		claim, addr := pod.Annotations[v1alpha1.AnnotationClaim], pod.Annotations[v1alpha1.AnnotationAddress]
+		if claim == "" || r.Ledger.IsFenced(claim) || addr == "" && stopped(pod) {
+			continue
+		}
+		r.Ledger.Had(claim, s.Name, addr)
+		claims[claim] = former{addr, pod}
+	}
+	for _, held := range r.Ledger.HeldBy(s.Name) {
+		if _, there := claims[held.ClaimID]; !there {
+			claims[held.ClaimID] = former{address: held.Address}
+		}
+	}
+	return claims, nil
+}
+
+func stopped(pod *corev1.Pod) bool {
+	phase := v1alpha1.PhaseOf(pod)
+	return phase == v1alpha1.PodStopping || phase == v1alpha1.PodFailed || pod.DeletionTimestamp != nil
+}
+
+// letGo stops the pod of one former claim, and has its address fenced.
+func (r *Reconciler) letGo(ctx context.Context, s *v1alpha1.Sandbox, claim string, f former) (wait time.Duration, err error) {
+	key := fenceKey{s.Name, claim}
+	if v, begun := r.fences.progress(key, s.UID); begun {
+		return max(v.wait, retrySoon), nil
+	}
+	var rv uint64
+	switch {
+	case f.pod == nil:
+		rv, err = r.podListRV(ctx)
+	case stopped(f.pod):
+		rv, err = parseRV(f.pod.ResourceVersion)
+	default:
+		failpoint.Hit("sandbox/giving-up") // the files are kept, the pod runs
+		rv, err = releasePod(ctx, r.Client, f.pod, sandboxpool.ReleaseSandboxPodOptions{DisableRetry: true})
+	}
+	if err != nil || f.address == "" {
+		return 0, err
+	}
+	addr, err := netip.ParseAddr(f.address)
+	if err != nil {
+		return 0, fmt.Errorf("the claim's address: %w", err)
+	}
+	r.fences.begin(key, openFence{of: s.UID, addr: addr, rv: rv, over: func() {
+		r.Ledger.Fenced(claim, f.address)
+		r.fences.forget(key)
+	}})
+	return quickFence, nil
+}
+
+// markFenced writes that the address on record, of a claim that is over, is fenced, if it
+// does not say so.
+func (r *Reconciler) markFenced(ctx context.Context, s *v1alpha1.Sandbox) (wait time.Duration, err error) {
+	if s.Status.Address == "" || s.Status.FencedAt != nil || !r.Ledger.IsFenced(s.Status.AddressClaim) {
+		return 0, nil
+	}
+	next := s.DeepCopy()
+	next.Status.FencedAt = new(metav1.NewMicroTime(r.now()))
+	return retrySoon, r.writeStatus(ctx, s, next)
+}
