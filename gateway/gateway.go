@@ -44,20 +44,20 @@ const (
 // gateway is one running gateway process. All its parts are made before any is
 // started.
 type gateway struct {
-	o        Options
-	reg      *prometheus.Registry
-	cache    *routecache.Cache
-	fast     *fastPath
-	usage    *inuse.Registry
-	poller   *inuse.EnvoyPoller
-	index    *index.Index
-	keys     *credentials.Verifier
-	tokens   *tokens
-	initKeys *initKeys
-	set      *schedule.Set
-	wake     *activation.Activator
-	member   *controlplane.Membership
-	control  *controlplane.Server
+	o         Options
+	reg       *prometheus.Registry
+	cache     *routecache.Cache
+	fast      *fastPath
+	usage     *inuse.Registry
+	poller    *inuse.EnvoyPoller
+	index     *index.Index
+	keys      *credentials.Verifier
+	tokens    *tokens
+	initKeys  *initKeys
+	set       *schedule.Set
+	activator *activation.Activator
+	member    *controlplane.Membership
+	control   *controlplane.Server
 	// controlTLS is nil on a unix socket without TLS.
 	controlTLS *controlplane.MutualTLS
 	extproc    *extproc.Server
@@ -145,7 +145,7 @@ func (g *gateway) run(ctx context.Context) error {
 		defer close(settled)
 		// Both at once: an activation waits for its scheduler's answer.
 		var both sync.WaitGroup
-		both.Go(g.wake.Shutdown)
+		both.Go(g.activator.Shutdown)
 		both.Go(g.set.Shutdown)
 		both.Wait()
 	}()
@@ -240,7 +240,7 @@ func assemble(o Options) (*gateway, error) {
 	}
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
-		Resolver: &resolver{g.index, live, g.readiness, g.own}, Activator: activator{g.wake, g.own.pauser}, Pools: pools{g.index},
+		Resolver: &resolver{g.index, live, g.readiness, g.own}, Activator: activator{g.activator, g.own.pauser}, Pools: pools{g.index},
 		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: &holds{usage: g.usage, cache: g.cache, client: c}, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,

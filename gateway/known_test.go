@@ -63,7 +63,7 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 	id := kubetest.Name("unmet")
 	r := w.request(id, "base")
 	r.New = true
-	if err := (activator{Activator: one.wake}).Activate(t.Context(), r); err != nil {
+	if err := (activator{Activator: one.activator}).Activate(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, 10*time.Second, "the index to show the pod", func() error {
@@ -79,7 +79,7 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := (activator{Activator: two.wake}).Activate(ctx, w.request(id, "base")); err != nil {
+	if err := (activator{Activator: two.activator}).Activate(ctx, w.request(id, "base")); err != nil {
 		t.Fatal(err)
 	}
 	token := w.tokens.Envd(id, w.sandbox(id).UID)
@@ -91,7 +91,7 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 		t.Errorf("it is %v, route %+v", a.Availability, two.cache.Get(id))
 	}
 	other := w.request(id, "other")
-	if err := (activator{Activator: two.wake}).Activate(ctx, other); err == nil {
+	if err := (activator{Activator: two.activator}).Activate(ctx, other); err == nil {
 		t.Error("a request that expects another pool is served by what is known")
 	}
 }

@@ -52,7 +52,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 		info, ok := g.index.Pool(pool.Namespace, pool.Name)
 		return info.LastCreate, ok
 	})
-	g.wake = activation.New(activation.Options{
+	g.activator = activation.New(activation.Options{
 		Client: c, Schedulers: g.set.Get,
 		Members: func(namespace, env string) []activation.Member { return pools{g.index}.members(namespace, env) },
 		Cache:   g.cache, Stamp: g.usage.Stamp, Ready: ready,
@@ -70,7 +70,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 			g.fast.poolChanged(namespace, name, exists)
 			g.set.PoolChanged(namespace, name, exists)
 		},
-		ClaimSettled: g.wake.Settled,
+		ClaimSettled: g.activator.Settled,
 		ClaimEnded:   g.usage.ClaimEnded,
 		ReleaseBegun: func(id, claim, token string) {
 			g.usage.Hold(id, claim, token)

@@ -45,7 +45,7 @@ func (g *gateway) lookup(id string) extproc.Availability {
 // route activates the sandbox as a request that finds it starting does.
 func (g *gateway) route(t *testing.T, w *world, id string) error {
 	t.Helper()
-	return activator{g.wake, g.own.pauser}.Activate(t.Context(), extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
+	return activator{g.activator, g.own.pauser}.Activate(t.Context(), extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
 }
 
 // A pause takes the route and the end away before the freezer is asked; a resume gives
@@ -265,7 +265,7 @@ func TestWake(t *testing.T) {
 	}
 	was, begun := w.sandbox(n.ID), time.Now()
 	wake := func(at *gateway, uid types.UID) error {
-		return activator{at.wake, at.own.pauser}.Activate(t.Context(),
+		return activator{at.activator, at.own.pauser}.Activate(t.Context(),
 			extproc.ActivationRequest{ID: n.ID, Namespace: w.ns, Pool: "base", Team: "team", Resume: true, UID: uid})
 	}
 	if err := wake(g, "another"); err != nil || !w.sandbox(n.ID).Spec.Paused {
@@ -301,7 +301,7 @@ func TestWakeOfWhatDoesNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team", Resume: true, UID: w.sandbox(id).UID}
-	if err := (activator{g.wake, g.own.pauser}).Activate(t.Context(), r); err != nil {
+	if err := (activator{g.activator, g.own.pauser}).Activate(t.Context(), r); err != nil {
 		t.Error(err)
 	}
 	if s := w.sandbox(id); !s.Spec.Paused || len(d.carriedOut()) != 2 {
@@ -321,7 +321,7 @@ func TestPauseOfThePool(t *testing.T) {
 	first, second := kubetest.Name("first"), w.new(newID())
 	second.Pool = "resting"
 	w.pod("resting", w.sandboxd().addr, nil)
-	err := activator{g.wake, g.own.pauser}.Activate(ctx, extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", New: true, MayClaim: true})
+	err := activator{g.activator, g.own.pauser}.Activate(ctx, extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", New: true, MayClaim: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestPauseOfThePool(t *testing.T) {
 	}
 	wantError(t, "the paused one", g.api.sandboxes.Pause(ctx, w.ns, first, true), e2b.ErrNotRunning)
 	r := extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", Resume: true, UID: s.UID}
-	if err := (activator{g.wake, g.own.pauser}).Activate(ctx, r); err != nil || g.cache.Get(first) == nil {
+	if err := (activator{g.activator, g.own.pauser}).Activate(ctx, r); err != nil || g.cache.Get(first) == nil {
 		t.Errorf("resuming it: %v, and the route is %v", err, g.cache.Get(first))
 	}
 	if s := w.sandbox(first); s.Spec.Paused || s.Spec.Timeouts.EndAt != nil {

@@ -32,7 +32,7 @@ func TestFirstRequestInitialises(t *testing.T) {
 	id := kubetest.Name("first")
 	r := w.request(id, "base")
 	r.New = true
-	if err := (activator{Activator: one.wake}).Activate(t.Context(), r); err != nil {
+	if err := (activator{Activator: one.activator}).Activate(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	if calls := d.calls(); len(calls) != 1 || calls[0].Token != w.tokens.Envd(id, w.sandbox(id).UID) || len(calls[0].Env) != 0 {
@@ -65,7 +65,7 @@ func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 		w.t.Errorf("before it was initialised it is, live, %+v, %v", a, err)
 	}
 	for range 2 {
-		if err := (activator{Activator: g.wake}).Activate(w.t.Context(), w.request(id, "base")); err != nil {
+		if err := (activator{Activator: g.activator}).Activate(w.t.Context(), w.request(id, "base")); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestAPISandboxIsNotInitialisedByOthers(t *testing.T) {
 	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id); a.Availability != extproc.IDReachable {
 		t.Errorf("it is %+v", a)
 	}
-	if err := (activator{Activator: g.wake}).Activate(t.Context(), w.request(id, "base")); err != nil {
+	if err := (activator{Activator: g.activator}).Activate(t.Context(), w.request(id, "base")); err != nil {
 		t.Fatal(err)
 	}
 	if calls := d.calls(); len(calls) != 0 {
@@ -135,7 +135,7 @@ func TestFirstRequestWithBadSandboxd(t *testing.T) {
 	id := kubetest.Name("refused")
 	r := w.request(id, "base")
 	r.New = true
-	err := (activator{Activator: g.wake}).Activate(t.Context(), r)
+	err := (activator{Activator: g.activator}).Activate(t.Context(), r)
 	wantError(t, "Activate", err, extproc.ErrNotFound)
 	if e := w.sandbox(id).Spec.End; e == nil || e.Reason != v1alpha1.EndFailed || e.Message == "" {
 		t.Errorf("the end is %+v", e)
@@ -185,7 +185,7 @@ func TestRunningSandboxThatRefusesIsLeftAlone(t *testing.T) {
 			return nil
 		})
 		for n := range int32(2) {
-			err := (activator{Activator: g.wake}).Activate(t.Context(), w.request(id, "base"))
+			err := (activator{Activator: g.activator}).Activate(t.Context(), w.request(id, "base"))
 			wantError(t, "Activate", err, activation.ErrNotReady)
 			if d.refused.Load() != 2*(n+1) {
 				t.Errorf("%d: sandboxd was asked %d times by %d requests", status, d.refused.Load(), n+1)
@@ -212,7 +212,7 @@ func TestPoolWithoutSandboxd(t *testing.T) {
 	id := kubetest.Name("plain")
 	r := w.request(id, "plain")
 	r.New = true
-	if err := (activator{Activator: g.wake}).Activate(t.Context(), r); err != nil {
+	if err := (activator{Activator: g.activator}).Activate(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	if calls := d.calls(); len(calls) != 0 || g.cache.Get(id) == nil {

@@ -26,7 +26,7 @@ func TestTokensOfAnEarlierSandboxOfTheName(t *testing.T) {
 		r := w.request(id, "base")
 		r.New = true
 		kubetest.Eventually(t, 10*time.Second, "the name to be free and claimed", func() error {
-			return (activator{Activator: one.wake}).Activate(t.Context(), r)
+			return (activator{Activator: one.activator}).Activate(t.Context(), r)
 		})
 		s := w.sandbox(id)
 		w.follows(two, id, d, 2)

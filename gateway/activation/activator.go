@@ -87,10 +87,10 @@ type Options struct {
 	// that a pod which runs is ready.
 	Ready Ready
 	// Fits returns nil if a sandbox that is to be restored may be, in this pod, which is
-	// idle: else nothing is written, and its error is the flight's. Nil: it may, in any.
+	// idle: else nothing is written, and its error is the activation's. Nil: it may, in any.
 	Fits func(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error
-	// Known returns what this gateway knows of a sandbox whose pod runs, without asking
-	// anybody; nil if it knows none. Nil means that it never knows.
+	// Known returns what this gateway knows of a sandbox whose pod runs, from memory;
+	// nil if it knows none. Nil means that it never knows.
 	Known func(id string) *Known
 	// Asked is called for each request for a new sandbox, whatever becomes of it. It must
 	// not block. Nil: not called.

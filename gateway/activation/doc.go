@@ -13,6 +13,6 @@
 // whose sandbox has no running pod; it returns when there is one, or with an error of
 // errors.go. Feed it with Settled what the watches show.
 //
-// The states of an activation stand in flight.go, and what it ends with when a step
+// The states of an activation stand in activation.go, and what it ends with when a step
 // fails in errors.go.
 package activation

@@ -28,20 +28,20 @@ import (
 // pages use too (see List). The index would have to keep all metadata for that, and would
 // not show a sandbox that another gateway made a moment ago.
 type Backend struct {
-	api    client.Client
-	pods   kubernetes.Interface // for logs
-	index  *index.Index
-	live   *index.Live
-	cache  *routecache.Cache
-	ended  Endings
-	wake   *activation.Activator
-	agent  Agent
-	pauser Pauser
-	again  func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
-	quota  Quota
-	node   *NodeSize
-	closed egress.Closed
-	log    *slog.Logger
+	api       client.Client
+	pods      kubernetes.Interface // for logs
+	index     *index.Index
+	live      *index.Live
+	cache     *routecache.Cache
+	ended     Endings
+	activator *activation.Activator
+	agent     Agent
+	pauser    Pauser
+	again     func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
+	quota     Quota
+	node      *NodeSize
+	closed    egress.Closed
+	log       *slog.Logger
 
 	restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
 
@@ -59,7 +59,7 @@ var _ e2b.Sandboxes = (*Backend)(nil)
 // New makes a Backend of the parts.
 func New(o Options) *Backend {
 	x := &Backend{
-		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, wake: o.Activation,
+		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, activator: o.Activation,
 		agent: o.Agent, pauser: o.Pauser, again: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
 		restorer: o.Restorer,
 		logLimit: rate.Sometimes{Interval: time.Second},

@@ -59,7 +59,7 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 		}
 		return err
 	}
-	err = x.wake.Activate(ctx, activation.Request{
+	err = x.activator.Activate(ctx, activation.Request{
 		ID: n.ID, Namespace: n.Namespace, Env: n.SandboxEnv, Pool: n.Pool, Team: n.Team, New: true, Make: m,
 	})
 	switch {

@@ -110,7 +110,7 @@ func (x *Backend) restoreNow(ctx context.Context, s *v1alpha1.Sandbox, timeout t
 	if v1alpha1.Hibernated(s) {
 		r.Resume = activation.Resume{UID: s.UID, Lifetime: max(timeout, 1)} // 0 were no end
 	}
-	err := x.wake.Activate(ctx, r)
+	err := x.activator.Activate(ctx, r)
 	if err == nil {
 		return nil
 	}
