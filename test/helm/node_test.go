@@ -41,12 +41,14 @@ func (c *cluster) steps(python string) []step {
 		{"images pulled by digest", c.pulled},
 		{"network policies enforced", func(t *testing.T) { c.policies(t, python) }},
 		{"uninstall that ends sandboxes", c.endAndUninstall},
+		{"upgrade of the first CRDs", c.upgradeCRDs},
+		{"uninstall that keeps nothing", c.uninstallAll},
 	}
 }
 
 // TestNode is what happens to an installation on a real node: pods that break,
 // processes that are killed, rollouts and rotations while requests flow. `make
-// node-test` runs it. Its steps need the first two;
+// node-test` runs it. Its steps need the first two, and the last three each other;
 // the others leave things as they were.
 func TestNode(t *testing.T) {
 	lock, err := filepath.Abs("../e2b/python/e2b-2.63.0.lock")
