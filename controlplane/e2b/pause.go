@@ -14,7 +14,7 @@ import (
 // when the client leaves, so that it is not left half done.
 const transitionTimeout = 20 * time.Second
 
-// ErrNoStore: the gateway has no folder for what is kept of sandboxes.
+// ErrNoStore says that the gateway has no folder for what is kept of sandboxes.
 var ErrNoStore = errors.New("there is no folder for the files of sandboxes")
 
 // PauseSandbox is POST /sandboxes/{sandboxID}/pause.

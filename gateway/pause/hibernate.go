@@ -26,7 +26,7 @@ type Keeper interface {
 	Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error)
 }
 
-// HibernatedError: the sandbox has no pod, and may be resumed, to run for Lifetime; 0 is
+// HibernatedError says that the sandbox has no pod, and may be resumed, to run for Lifetime; 0 is
 // no end.
 type HibernatedError struct{ Lifetime time.Duration }
 

@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	// ErrSaveMismatch: the pod runs other images than the one whose files were kept. The
+	// ErrSaveMismatch says that the pod runs other images than the one whose files were kept. The
 	// sandbox hibernates again.
 	ErrSaveMismatch = errors.New("SaveMismatch: the pool's images are not those that the sandbox's files were kept with")
 	// errLost: what was kept of the sandbox is not there, or is not of it.
