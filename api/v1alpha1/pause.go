@@ -54,9 +54,9 @@ const minAutoLifetime = 5 * time.Minute
 func ResumesBy(a AutoResume) bool { return a == AutoResumeWithMemory || a == AutoResumeAlways }
 
 // ResumedByRequests reports whether a request may resume the sandbox if it is paused: one
-// that hibernates has no memory.
+// that hibernates has no memory. While its files are being kept it has.
 func ResumedByRequests(s *Sandbox) bool {
-	if s.Spec.PauseMode == PauseHibernate {
+	if s.Spec.PauseMode == PauseHibernate && s.Spec.Restore != nil {
 		return s.Spec.Timeouts.AutoResume == AutoResumeAlways
 	}
 	return ResumesBy(s.Spec.Timeouts.AutoResume)

@@ -128,6 +128,13 @@ func TestHibernating(t *testing.T) {
 		if Hibernated(s) != (c.mode == PauseHibernate) || Restoring(s) {
 			t.Errorf("%s: it hibernates: %v, is restored: %v", what, Hibernated(s), Restoring(s))
 		}
+		if rest := s.Spec.Restore; rest != nil {
+			s.Spec.Binding, s.Spec.Restore = &Binding{}, nil
+			if got := ResumedByRequests(s); got != ResumesBy(c.resume) {
+				t.Errorf("%s, its files are being kept: requests resume it: %v", what, got)
+			}
+			s.Spec.Binding, s.Spec.Restore = nil, rest
+		}
 		if s.Spec.Paused = false; Restoring(s) != (c.mode == PauseHibernate) || Hibernated(s) {
 			t.Errorf("%s, resumed: it hibernates: %v, is restored: %v", what, Hibernated(s), Restoring(s))
 		}

@@ -55,6 +55,10 @@ func OfUID(uid types.UID) Test { return holds("/metadata/uid", string(uid)) }
 // been told since that the spec says otherwise.
 func OfGeneration(generation int64) Test { return holds("/metadata/generation", generation) }
 
+// NotRestoring asks that the sandbox's files are not still to be restored. Pass it to end a
+// sandbox because of what it did, or did not do: such a one has not run since its pause.
+func NotRestoring() Test { return holds("/spec/restore", nil) }
+
 // OfRelease asks that the idle release with this token has not been called off.
 func OfRelease(token string) Test { return holds("/spec/release/token", token) }
 

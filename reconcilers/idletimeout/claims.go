@@ -92,7 +92,8 @@ func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
 		}
 		pool.claims++
 	}
-	t.sandbox, t.running = s, s.Status.Phase == v1alpha1.SandboxRunning && !s.Spec.Paused
+	// The status may be older than a resume that is to restore its files.
+	t.sandbox, t.running = s, s.Status.Phase == v1alpha1.SandboxRunning && !s.Spec.Paused && s.Spec.Restore == nil
 	if v1alpha1.EverPaused(s) && !t.running {
 		t.seen = time.Time{} // idle time counts anew from when it runs again
 	}

@@ -59,3 +59,32 @@ func TestIdleSandboxIsPaused(t *testing.T) {
 		}
 	}
 }
+
+// A sandbox whose files are being restored is not idle, though its status says Running of a
+// time before its pause; nor is it ended if it has come to be so while gateways were asked.
+func TestARestoringSandboxIsNotIdle(t *testing.T) {
+	for what, after := range map[string]bool{"before the check": false, "after the token": true} {
+		g := &gateways{}
+		r, _, api := idleNow(t, g, "s")
+		restore := func() {
+			s := read(t, api, "s")
+			s.Spec.PauseMode, s.Spec.Restore = v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "cp"}
+			if err := api.Update(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.prepare = func([]controlplane.Release) (map[string]bool, error) {
+			if after {
+				restore()
+			}
+			return map[string]bool{"s": false}, nil
+		}
+		if !after {
+			restore()
+		}
+		r.check(t.Context())
+		if s := read(t, api, "s").Spec; s.End != nil || s.Restore == nil || after != (len(g.prepared) == 1) {
+			t.Errorf("%s: asked %+v, %+v", what, g.prepared, s)
+		}
+	}
+}

@@ -146,7 +146,7 @@ func (r *IdleTimeoutReconciler) commit(ctx context.Context, all []pending) error
 		if pause {
 			return r.pause(ctx, p)
 		}
-		return r.end(ctx, p.sandbox, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", p.Idle), ending.OfRelease(p.Token))
+		return r.end(ctx, p.sandbox, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", p.Idle), ending.OfRelease(p.Token), ending.NotRestoring())
 	})
 }
 

@@ -44,7 +44,7 @@ import (
 // 2 and 3.
 func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	if s.Status.Phase == v1alpha1.SandboxEnded {
-		r.fences.forget(fenceKey{id: s.Name})
+		r.fences.forgetAll(s.Name)
 		if served(s) && s.Status.FencedAt != nil {
 			r.Ledger.FencedOnRecord(s.Spec.Binding.ClaimID)
 		}

@@ -54,7 +54,8 @@ type fences struct {
 	ctx     context.Context // of the attempts
 	requeue func(id string)
 	open    map[fenceKey]*openFence
-	asking  int // attempts on their way
+	claims  map[string]map[string]struct{} // the claims that are open, by the sandbox's ID
+	asking  int                            // attempts on their way
 }
 
 // fenceKey is what a fence is for: the end of a sandbox, or a claim of it that a pause gave
@@ -79,7 +80,7 @@ type openFence struct {
 }
 
 func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64) error) *fences {
-	return &fences{clock: c, attempt: attempt, ctx: context.Background(), requeue: func(string) {}, open: map[fenceKey]*openFence{}}
+	return &fences{clock: c, attempt: attempt, ctx: context.Background(), requeue: func(string) {}, open: map[fenceKey]*openFence{}, claims: map[string]map[string]struct{}{}}
 }
 
 // run is called before the workers begin: attempts end with ctx, and wake by queue.
@@ -101,6 +102,12 @@ func (f *fences) begin(key fenceKey, o openFence) {
 	}
 	o.begun = f.clock.Now()
 	f.open[key] = &o
+	if key.claim != "" {
+		if f.claims[key.id] == nil {
+			f.claims[key.id] = map[string]struct{}{}
+		}
+		f.claims[key.id][key.claim] = struct{}{}
+	}
 	f.ask(key, &o)
 }
 
@@ -168,5 +175,24 @@ func (f *fences) ask(key fenceKey, o *openFence) {
 func (f *fences) forget(key fenceKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.drop(key)
+}
+
+// forgetAll forgets all fences of a sandbox that is over: the attempts of its claims that
+// are on their way count, and what they leave the sweep finds.
+func (f *fences) forgetAll(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for claim := range f.claims[id] {
+		f.drop(fenceKey{id, claim})
+	}
+	f.drop(fenceKey{id: id})
+}
+
+// drop forgets one fence. mu is held.
+func (f *fences) drop(key fenceKey) {
 	delete(f.open, key)
+	if delete(f.claims[key.id], key.claim); len(f.claims[key.id]) == 0 {
+		delete(f.claims, key.id)
+	}
 }

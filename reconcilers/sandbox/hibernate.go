@@ -122,7 +122,8 @@ func (r *Reconciler) formerClaims(ctx context.Context, s *v1alpha1.Sandbox) (map
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		claim, addr := pod.Annotations[v1alpha1.AnnotationClaim], pod.Annotations[v1alpha1.AnnotationAddress]
-		if claim == "" || r.Ledger.IsFenced(claim) || addr == "" && stopped(pod) {
+		// A fence that came before the pod was seen has not stopped it.
+		if claim == "" || stopped(pod) && (addr == "" || r.Ledger.IsFenced(claim)) {
 			continue
 		}
 		r.Ledger.Had(claim, s.Name, addr)

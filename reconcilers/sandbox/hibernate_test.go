@@ -46,8 +46,13 @@ func TestSavingStatus(t *testing.T) {
 	})
 	g.settle(t)
 	g.want(t, "not answered", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
-	for _, at := range []time.Duration{quiesceWait, quiescePatience + quiesceWait, 2 * quiescePatience} {
-		g.clock.SetTime(now.Add(at))
+	for n, wait := range []time.Duration{2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		wait *= time.Second
+		g.clock.SetTime(g.clock.Now().Add(wait - time.Second))
+		if again := g.settle(t); again != time.Second || len(q.asked) != n+1 {
+			t.Errorf("after %d tries it looks again in %s, asked %d times", n+1, again, len(q.asked))
+		}
+		g.clock.SetTime(g.clock.Now().Add(time.Second))
 		g.settle(t)
 	}
 	if s := g.want(t, "for a minute", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaveFailed); s.Spec.End != nil || !s.Spec.Paused {
@@ -56,7 +61,7 @@ func TestSavingStatus(t *testing.T) {
 	q.answer = nil // of a gateway that freezes alone
 	asked := len(q.asked)
 	for i := range 3 {
-		g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+		g.clock.SetTime(g.clock.Now().Add(mostSaveWait))
 		g.settle(t)
 		g.want(t, "done, and the pod is not given up", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
 		if len(q.asked) < asked+i+1 {
@@ -67,6 +72,11 @@ func TestSavingStatus(t *testing.T) {
 		if !o.Saves || !o.Freeze {
 			t.Errorf("asked for %+v", o)
 		}
+	}
+	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotDone)
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
+	if wait := g.settle(t); wait != quiesceWait {
+		t.Errorf("of another generation it looks again in %s", wait)
 	}
 }
 
@@ -100,7 +110,7 @@ func TestHibernated(t *testing.T) {
 	if v := g.Ledger.Free("10.0.0.1"); !v.Free {
 		t.Errorf("the address: %+v", v)
 	}
-	if wait := g.look(t); wait != 0 {
+	if wait := g.look(t); wait != maxPausedRecheck {
 		t.Errorf("it looks again in %s", wait)
 	}
 }
@@ -254,6 +264,35 @@ func TestAFenceOutlivesTheNextBinding(t *testing.T) {
 	g.fences.asks.Wait()
 	if !g.Ledger.IsFenced("c") {
 		t.Error("the former claim is not fenced")
+	}
+}
+
+// Each resume has its whole time to restore the files, also if this process has not seen
+// that the one before was taken back.
+func TestEachResumeHasItsOwnTime(t *testing.T) {
+	g, _ := pausable(t)
+	_, next := bound()
+	next.Name, next.UID, next.ResourceVersion = "pod2", "u2", ""
+	next.Annotations[v1alpha1.AnnotationClaim] = "c2"
+	if err := g.Client.Create(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	g.spec(t, func(s *v1alpha1.SandboxSpec) {
+		s.PauseMode, s.Restore = v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "cp"}
+	})
+	g.settle(t)
+	g.clock.SetTime(now.Add(restorePatience - time.Second))
+	g.spec(t, func(s *v1alpha1.SandboxSpec) {
+		s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
+	})
+	g.settle(t)
+	g.clock.SetTime(now.Add(restorePatience + time.Second))
+	if g.look(t); !v1alpha1.Restoring(g.sandbox(t)) {
+		t.Errorf("two seconds later: %+v", g.sandbox(t).Spec)
+	}
+	g.clock.SetTime(now.Add(2*restorePatience - time.Second))
+	if g.look(t); !v1alpha1.Hibernated(g.sandbox(t)) {
+		t.Errorf("in the end: %+v", g.sandbox(t).Spec)
 	}
 }
 

@@ -41,7 +41,11 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 		r.podless.forget(s.Name)
 	}
 	if v1alpha1.Restoring(s) {
-		v.restoringFor = r.restoring.since(s.Name, string(s.UID))
+		of := string(s.UID)
+		if b := s.Spec.Binding; b != nil { // the resume before may have been taken back since the last look
+			of = b.ClaimID
+		}
+		v.restoringFor = r.restoring.since(s.Name, of)
 	} else {
 		r.restoring.forget(s.Name)
 	}

@@ -106,10 +106,13 @@ const maxPausedRecheck = 10 * time.Minute
 // pausedTooLong ends a sandbox that was paused for as long as it may be.
 func pausedTooLong(v view, d decision, now time.Time) decision {
 	s := v.sandbox
-	if d.step != stepNone || v.pausedFor == 0 || !s.Spec.Paused || !samePause(s) || s.Status.PausedAt == nil {
+	if d.step != stepNone || !s.Spec.Paused || !samePause(s) || s.Status.PausedAt == nil {
 		return d
 	}
-	left := s.Status.PausedAt.Add(v.pausedFor).Sub(now)
+	left := maxPausedRecheck // for ever, as the pool says it now
+	if v.pausedFor != 0 {
+		left = s.Status.PausedAt.Add(v.pausedFor).Sub(now)
+	}
 	if left <= 0 {
 		return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndPauseTimeout, message: "it was paused for " + v.pausedFor.String()}
 	}

@@ -288,6 +288,34 @@ func TestPausedForTooLong(t *testing.T) {
 			t.Errorf("%s: the end is %+v; it looks again in %s", what, end, wait)
 		}
 	}
+	// What its pool says only now counts too, also for what hibernates.
+	for what, spec := range map[string]func(*v1alpha1.SandboxSpec){"frozen": paused, "hibernating": hibernated} {
+		g, _ := pausable(t)
+		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		pool.Spec.Pause = &v1alpha1.PoolPause{PausedFor: &metav1.Duration{}}
+		if what == "hibernating" {
+			pool.Spec.Pause = nil
+		}
+		if err := g.Client.Create(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		g.spec(t, spec)
+		g.step(t)
+		g.settle(t)
+		g.clock.SetTime(now.Add(1000 * time.Hour))
+		wait := g.look(t)
+		if s := g.sandbox(t); wait != maxPausedRecheck || s.Spec.End != nil {
+			t.Errorf("%s for ever: the end is %+v; it looks again in %s", what, s.Spec.End, wait)
+		}
+		pool.Spec.Pause = &v1alpha1.PoolPause{PausedFor: &hour}
+		if err := g.Client.Update(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		g.look(t)
+		if end := g.sandbox(t).Spec.End; end == nil || end.Reason != v1alpha1.EndPauseTimeout {
+			t.Errorf("%s for an hour: the end is %+v", what, end)
+		}
+	}
 	g, _ := pausable(t)
 	g.spec(t, paused)
 	g.settle(t)

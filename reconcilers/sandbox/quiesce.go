@@ -24,8 +24,12 @@ type Quiescer interface {
 	Quiesce(ctx context.Context, q controlplane.Quiesce) error
 }
 
-// quiesceWait is the pause between two tries that failed.
-const quiesceWait = 2 * time.Second
+// quiesceWait is the pause between two tries that failed. Of those that keep files, each of
+// which moves them whole, it is that of the first, and doubles up to mostSaveWait.
+const (
+	quiesceWait  = 2 * time.Second
+	mostSaveWait = 5 * time.Minute
+)
 
 // quiescePatience is how long tries may fail before an order is late. Only what gateways
 // answer counts: while none answers nothing is known of the sandbox.
@@ -45,7 +49,7 @@ const (
 //
 //	none ─look─▶ queued ─its turn─▶ asking ─answered─▶ settled
 //	               ▲                  │
-//	               └─look, after 2 s──┘ failed
+//	               └─look, after 2 s──┘ failed; to keep files after 2, 4, 8 s … 5 min
 //
 // A look of another claim or generation begins anew, and a sandbox that ends or goes is
 // forgotten: the context of the try under way is cancelled then, and the sandbox's next
@@ -70,9 +74,10 @@ type quiet struct {
 	begun   bool  // a try is queued or under way
 	settled error // once answered: nil or ErrNoFreezer
 	done    bool
-	next    time.Time // of the next try
-	failing time.Time // of the first try that a gateway answered and that failed
-	late    bool      // one failed quiescePatience later, too
+	next    time.Time     // of the next try
+	wait    time.Duration // of the last pause between two, of an order that keeps files
+	failing time.Time     // of the first try that a gateway answered and that failed
+	late    bool          // one failed quiescePatience later, too
 }
 
 // outcome is what is known of an order.
@@ -174,7 +179,12 @@ func (x *quiets) try(ctx context.Context, o *quiet) {
 		o.late = now.Sub(o.failing) >= quiescePatience
 		fallthrough
 	default:
-		o.next = now.Add(quiesceWait)
+		wait := quiesceWait
+		if o.of.Saves {
+			wait = min(max(2*o.wait, wait), mostSaveWait)
+			o.wait = wait
+		}
+		o.next = now.Add(wait)
 	}
 	x.next()
 	if x.open[o.of.SandboxID] == o {

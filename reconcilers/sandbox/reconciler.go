@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.unbound.forget(req.Name)
 		r.podless.forget(req.Name)
 		r.restoring.forget(req.Name)
-		r.fences.forget(fenceKey{id: req.Name})
+		r.fences.forgetAll(req.Name)
 		r.quiets.forget(req.Name)
 		r.written.forget(req.Name)
 		return ctrl.Result{}, nil

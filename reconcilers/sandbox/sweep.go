@@ -175,7 +175,7 @@ func (r *Reconciler) strays(id string, s *v1alpha1.Sandbox, pods []corev1.Pod) [
 	for i := range pods {
 		pod := &pods[i]
 		claim := pod.Annotations[v1alpha1.AnnotationClaim]
-		if claim == "" || claim == owned || r.Ledger.SafelyFenced(claim) {
+		if claim == "" || claim == owned || stopped(pod) && r.Ledger.SafelyFenced(claim) {
 			continue
 		}
 		claims[claim] = true

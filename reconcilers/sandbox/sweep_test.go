@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/address"
 )
 
 // A claim without a sandbox is ended by the second look in a row that finds it:
@@ -57,6 +58,26 @@ func (g *rig) suspectNow(t *testing.T, id string) {
 	s := &v1alpha1.Sandbox{}
 	if err := g.suspect(t.Context(), id, s, g.Client.Get(t.Context(), client.ObjectKey{Name: id}, s)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The pod of a claim that is fenced is swept too while it runs.
+func TestAFencedStrayThatRunsIsStopped(t *testing.T) {
+	_, pod := bound()
+	pod.Labels[v1alpha1.LabelPool] = "p"
+	g := newRig(t, pod)
+	w := &sweeper{r: g.Reconciler}
+	g.Ledger.Had("c", "s", "10.0.0.1")
+	g.Ledger.Fenced("c", "10.0.0.1")
+	g.clock.SetTime(now.Add(address.Hold))
+	for range 3 {
+		g.suspectNow(t, "s")
+		if err := w.sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping || len(g.asked) != 1 {
+		t.Errorf("the pod is %s, asked %v", phase, g.asked)
 	}
 }
 

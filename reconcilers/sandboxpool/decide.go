@@ -93,6 +93,9 @@ const (
 	stepRecord
 	// stepEnd: end the pod's sandbox, since the pool goes.
 	stepEnd
+	// stepHibernate: take back the resume of the pod's sandbox, since the pool goes: its
+	// files are not restored yet, and stay.
+	stepHibernate
 )
 
 // decision is a pod's next step. recheck, if not 0, is when time alone may
@@ -125,6 +128,8 @@ func decide(v view, now time.Time) decision {
 		return decision{}
 	case v.drain && !claimed(pod):
 		return decision{step: stepDelete, reason: "PoolDeleted"}
+	case v.drain && !orphan(v) && v.sandbox.Spec.End == nil && v1alpha1.Restoring(v.sandbox):
+		return decision{step: stepHibernate}
 	case v.drain && !orphan(v) && v.sandbox.Spec.End == nil:
 		return decision{step: stepEnd, message: "its pool was deleted"}
 	}

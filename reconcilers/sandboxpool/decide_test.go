@@ -67,6 +67,9 @@ func draining(v *view) { v.drain = true }
 func noSandbox(v *view) {
 	v.sandbox = nil
 }
+func restoring(v *view) {
+	v.sandbox.Spec.PauseMode, v.sandbox.Spec.Restore = v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "cp"}
+}
 func end(v *view) { v.sandbox.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased} }
 func endOnRecord(v *view) {
 	end(v)
@@ -136,6 +139,9 @@ func TestDecide(t *testing.T) {
 		{name: "drained, warming", view: newTestPod(v1alpha1.PodWarming, draining), want: stepDelete, reason: "PoolDeleted"},
 		{name: "drained, idle", view: newTestPod(v1alpha1.PodIdle, draining), want: stepDelete, reason: "PoolDeleted"},
 		{name: "drained, running", view: claimedPod(v1alpha1.PodRunning, draining), want: stepEnd},
+		{name: "drained, restoring", view: claimedPod(v1alpha1.PodRunning, draining, restoring), want: stepHibernate},
+		{name: "drained, restoring, ended", view: claimedPod(v1alpha1.PodRunning, draining, restoring, end)},
+		{name: "drained, saving", view: claimedPod(v1alpha1.PodRunning, draining, func(v *view) { v.sandbox.Spec.Paused, v.sandbox.Spec.PauseMode = true, v1alpha1.PauseHibernate }), want: stepEnd},
 		{name: "drained, ended", view: claimedPod(v1alpha1.PodRunning, draining, end)},
 		{name: "drained, no sandbox", view: claimedPod(v1alpha1.PodRunning, draining, noSandbox)},
 	} {

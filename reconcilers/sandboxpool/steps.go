@@ -19,6 +19,8 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/pausing"
 )
 
 // parallel bounds the writes that one pool has on their way at once.
@@ -140,6 +142,14 @@ func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.Sandbo
 		err := ending.EndSandbox(ctx, r.Client, v.sandbox.Name, v1alpha1.EndDeleted, d.message,
 			ending.OfUID(v.sandbox.UID), ending.OfClaim(pod.Annotations[v1alpha1.AnnotationClaim]))
 		return 0, ignoreMoved(err)
+	case stepHibernate:
+		log.FromContext(ctx).Info("taking back the resume of a sandbox of a deleted pool", "sandbox", v.sandbox.Name)
+		out := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: v.sandbox.Name}}
+		err := r.Client.Patch(ctx, out, pausing.Rehibernate(v.sandbox).Build())
+		if err != nil && !jsonpatch.Refused(err) && !apierrors.IsNotFound(err) {
+			return 0, fmt.Errorf("taking back the resume of sandbox %s: %w", v.sandbox.Name, err)
+		}
+		return 0, nil
 	default:
 		return 0, nil
 	}

@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+// A fence that is over before the cache shows its claim's pod has not stopped that: it is
+// stopped when it is seen, and its address fenced anew.
+func TestAFencedClaimsPodIsStopped(t *testing.T) {
+	g, _ := pausable(t)
+	g.Ledger.Had("c", "s", "10.0.0.1")
+	g.Ledger.Fenced("c", "10.0.0.1")
+	g.spec(t, hibernated)
+	g.step(t)
+	if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping || !slices.Equal(g.asked, []string{"10.0.0.1"}) {
+		t.Errorf("the pod is %s, asked %v", phase, g.asked)
+	}
+	if g.step(t); len(g.asked) != 1 {
+		t.Errorf("asked %v", g.asked)
+	}
+}
+
+// Nothing is kept of the fences of a sandbox that is over, also of claims that it had.
+func TestFencesOfWhatIsOver(t *testing.T) {
+	for what, end := range map[string]func(*testing.T, *rig){
+		"it is gone": func(t *testing.T, g *rig) {
+			s := g.sandbox(t)
+			s.Finalizers = nil
+			for _, err := range []error{g.Client.Update(t.Context(), s), g.Client.Delete(t.Context(), s)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"it has ended": func(t *testing.T, g *rig) {
+			g.spec(t, func(s *v1alpha1.SandboxSpec) {
+				s.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)}
+			})
+			s := g.sandbox(t)
+			s.Status.Phase = v1alpha1.SandboxEnded
+			if err := g.Client.Status().Update(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		g, _ := pausable(t)
+		g.fence = errors.New("a gateway is away")
+		for _, claim := range []string{"", "a", "b"} {
+			g.fences.begin(fenceKey{"s", claim}, openFence{of: "s-uid", addr: netip.MustParseAddr("10.0.0.9"), rv: 1})
+			g.fences.asks.Wait()
+		}
+		end(t, g)
+		if g.look(t); len(g.fences.open)+len(g.fences.claims) != 0 {
+			t.Errorf("%s: left are %v, %v", what, g.fences.open, g.fences.claims)
+		}
+	}
+}
