@@ -117,6 +117,8 @@ type Restoring struct {
 	offset int64  // of part
 	last   bool
 	buf    []byte
+
+	process string // the nonce of the sandboxd that has all of it; empty before
 }
 
 // Sent is how many bytes of the archive were taken.
@@ -135,6 +137,7 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 	sandboxd, err := a.challenge(ctx, c, pod)
 	nonce := sandboxd.Nonce
 	if err == nil && sandboxd.Restored == r.ID { // by another gateway, or its answer was lost
+		r.process = nonce
 		return nil
 	}
 	for err == nil {
@@ -144,6 +147,7 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 		}
 		var restored bool
 		if restored, err = a.restorePart(ctx, c, id, pod, nonce, r); restored {
+			r.process = nonce // that of the signature which was taken
 			return nil
 		}
 		if err == nil && ctx.Err() != nil {

@@ -18,6 +18,10 @@ import (
 	"github.com/sandlane/sandlane/gateway/activation"
 )
 
+// errOtherProcess: the files were restored by another process of the pod's sandboxd, and
+// have gone with it.
+var errOtherProcess = errors.New("its container has restarted since the files were restored")
+
 // errUnsigned: this gateway cannot sign an /init that the pod accepts, and never will.
 var errUnsigned = errors.New("it cannot be signed")
 
@@ -25,6 +29,17 @@ var errUnsigned = errors.New("it cannot be signed")
 // it answers no request. It may be repeated with the same ones. An
 // activation.ErrUnusable says that repeating it is of no use.
 func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error {
+	return a.init(ctx, s, pod, env, nil)
+}
+
+// InitRestored is Init of the process of sandboxd that an archive was restored by, and of
+// no other: after a restart of its container the pod has lost those files, and is refused
+// with an activation.ErrUnusable. Nil is no archive.
+func (a *Agent) InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *Restoring) error {
+	return a.init(ctx, s, pod, env, r)
+}
+
+func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *Restoring) error {
 	if !v1alpha1.RunsSandboxd(&pod.Spec) {
 		return fmt.Errorf("%w: no container of pod %s has sandboxd's port %d", activation.ErrUnusable, pod.Name, v1alpha1.SandboxdPort)
 	}
@@ -47,8 +62,8 @@ func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	header := http.Header{"Content-Type": {"application/json"}}
 	header.Set(sandboxHeader, s.Name)
 	header.Set(templateHeader, cmp.Or(s.Spec.Env, s.Spec.Pool))
-	switch err := a.sign(ctx, c, pod, header, body); {
-	case errors.Is(err, errUnsigned):
+	switch err := a.sign(ctx, c, pod, header, body, r); {
+	case errors.Is(err, errUnsigned), errors.Is(err, errOtherProcess):
 		return fmt.Errorf("%w: pod %s: %w", activation.ErrUnusable, pod.Name, err)
 	case err != nil:
 		return fmt.Errorf("initialise sandboxd of pod %s: %w", pod.Name, err)
@@ -76,11 +91,17 @@ func lasting(status int) bool {
 
 // sign adds the signature of an /init to its header: with the key that the pod
 // carries, over the pod's UID and the nonce that its sandboxd made at its start, so
-// that no other pod takes it, and not this one after a restart either.
-func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, body []byte) error {
-	return a.signBy(ctx, c, pod, header, func(nonce string) []byte {
-		return initMessage(string(pod.UID), nonce, header.Get(sandboxHeader), header.Get(templateHeader), body)
-	})
+// that no other pod takes it, and not this one after a restart either. After a restore the
+// nonce must be that of the process which has the files.
+func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, body []byte, r *Restoring) error {
+	nonce, err := a.nonce(ctx, c, pod)
+	switch {
+	case err != nil:
+		return err
+	case r != nil && (r.process == "" || r.process != nonce):
+		return errOtherProcess
+	}
+	return a.signNonce(ctx, pod, header, initMessage(string(pod.UID), nonce, header.Get(sandboxHeader), header.Get(templateHeader), body))
 }
 
 // signBy adds the signature of the message that the pod's nonce makes.

@@ -153,3 +153,31 @@ func TestInitThatCannotBeSigned(t *testing.T) {
 		}
 	}
 }
+
+// A sandboxd that has restored files is initialised alone while it is the same process: its
+// container's next one has not got them.
+func TestInitRestored(t *testing.T) {
+	const addr = "127.83.4.1"
+	_, private, _ := ed25519.GenerateKey(nil)
+	a := New(fakeTokens{}, signer{private: private}, func() bool { return true })
+	process, restored := "n1", "r"
+	got := serve(t, addr, func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"nonce": process, "restored": restored})
+	})
+	s, pod := podAt(addr)
+	r := &Restoring{ID: "r"}
+	if err := a.InitRestored(t.Context(), s, pod, nil, r); !errors.Is(err, activation.ErrUnusable) || got.header != nil {
+		t.Errorf("before the restore: %v, sent %v", err, got.header)
+	}
+	if err := a.Restore(t.Context(), "i0", pod, r); err != nil { // another gateway has
+		t.Fatal(err)
+	}
+	process, restored = "n2", ""
+	if err := a.InitRestored(t.Context(), s, pod, nil, r); !errors.Is(err, activation.ErrUnusable) || got.header != nil {
+		t.Errorf("after a restart: %v, sent %v", err, got.header)
+	}
+	process, restored = "n1", "r"
+	if err := a.InitRestored(t.Context(), s, pod, nil, r); err != nil || got.header == nil {
+		t.Errorf("the process that has them: %v", err)
+	}
+}

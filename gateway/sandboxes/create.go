@@ -15,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/snapshots"
 )
@@ -53,7 +54,7 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 		if err := restore.Ready(ctx, s, pod); err != nil {
 			return err
 		}
-		err := x.agent.Init(ctx, s, pod, n.Env)
+		err := x.agent.InitRestored(ctx, s, pod, n.Env, restore.Restored())
 		if err == nil {
 			made = s
 		}
@@ -92,6 +93,7 @@ func (x *Backend) restoreOf(ctx context.Context, n e2b.NewSandbox) (Restorer, er
 type noFiles struct{}
 
 func (noFiles) Ready(context.Context, *v1alpha1.Sandbox, *corev1.Pod) error { return nil }
+func (noFiles) Restored() *agent.Restoring                                  { return nil }
 func (noFiles) Close()                                                      {}
 
 // poolsOf are the pools that may give the sandbox its pod: that which is named, or the

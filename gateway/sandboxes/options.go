@@ -30,8 +30,9 @@ type Endings interface {
 
 // Agent speaks to the sandboxd of a pod.
 type Agent interface {
-	// Init gives it the sandbox's token and environment.
-	Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error
+	// InitRestored gives it the sandbox's token and environment, if it is the process that has
+	// restored the archive; nil is none.
+	InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *agent.Restoring) error
 	// Metrics asks the one at an address what its sandbox uses, and with history what
 	// it has used, oldest first.
 	Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID, history bool) ([]agent.Metrics, error)
@@ -50,6 +51,8 @@ type Pauser interface {
 type Restorer interface {
 	// Ready is an activation.Ready, to be called before sandboxd is initialised.
 	Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
+	// Restored is the archive that the last Ready restored the files of; nil is none.
+	Restored() *agent.Restoring
 	Close()
 }
 

@@ -30,8 +30,9 @@ type PauseAgent interface {
 	ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
 	// Restore sends what is left of an archive.
 	Restore(ctx context.Context, id string, pod *corev1.Pod, r *agent.Restoring) error
-	// Init gives sandboxd the sandbox's token and environment.
-	Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error
+	// InitRestored gives the process of sandboxd that has restored the archive the sandbox's
+	// token and environment.
+	InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *agent.Restoring) error
 }
 
 // Paused keeps the files of sandboxes that are paused to hibernate, and restores them in

@@ -162,7 +162,7 @@ func (p *Paused) try(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod
 		}
 		failpoint.Hit("snapshots/restored") // the files are there, sandboxd is not initialised
 	}
-	if err := p.agent.Init(ctx, s, pod, t.env); err != nil {
+	if err := p.agent.InitRestored(ctx, s, pod, t.env, t.parts); err != nil {
 		return nil, err
 	}
 	failpoint.Hit("snapshots/initialised") // sandboxd answers, and the sandbox says that it is not restored

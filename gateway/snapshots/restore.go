@@ -68,6 +68,10 @@ func (r *Restorer) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.P
 	return r.last
 }
 
+// Restored is the archive that the last Ready restored the files of; sandboxd is to be
+// initialised with it.
+func (r *Restorer) Restored() *agent.Restoring { return r.parts }
+
 func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	if r.pod != pod.UID {
 		r.closeArchive()
