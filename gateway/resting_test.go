@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +24,12 @@ type files struct {
 	id       string
 	done     bool
 	refuse   int // the answer to a restore, if not 0
-	archive  func()
+	restarts int // of its container
+	// restartsAtInit has it restart at the next /init, which gets no answer of use.
+	restartsAtInit atomic.Bool
+	// restoresFrom is when it begins to answer restores.
+	restoresFrom time.Time
+	archive      func()
 }
 
 func (d *sandboxd) archive(rw http.ResponseWriter, r *http.Request) {
@@ -55,6 +62,8 @@ func (d *sandboxd) restore(rw http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil || json.Unmarshal([]byte(r.Header.Get("Sandlane-Arguments")), &order) != nil:
 		rw.WriteHeader(http.StatusBadRequest)
+	case time.Now().Before(d.files.restoresFrom):
+		rw.WriteHeader(http.StatusServiceUnavailable)
 	case d.files.refuse != 0:
 		rw.WriteHeader(d.files.refuse)
 	case len(d.inits) > 0:
@@ -72,11 +81,18 @@ func (d *sandboxd) restore(rw http.ResponseWriter, r *http.Request) {
 func (d *sandboxd) challenge(rw http.ResponseWriter, _ *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	answer := map[string]string{"nonce": "n"}
+	answer := map[string]string{"nonce": fmt.Sprint("n", d.files.restarts)}
 	if d.files.done {
 		answer["restored"] = d.files.id
 	}
 	_ = json.NewEncoder(rw).Encode(answer)
+}
+
+// restart has the container begin anew, without the files.
+func (d *sandboxd) restart() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files.restarts, d.files.restored, d.files.done, d.inits = d.files.restarts+1, "", false, nil
 }
 
 // resting is a world whose pool lets sandboxes hibernate, with gateways that share a

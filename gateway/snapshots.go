@@ -58,7 +58,16 @@ func (k *keptFiles) restorer() func(ctx context.Context, namespace, snapshot str
 	}
 }
 
-// rehibernate takes a resume back that was not completed.
+// mayKeep returns what says whether the files of one more sandbox may be kept; nil without
+// a folder.
+func (k *keptFiles) mayKeep() func(ctx context.Context, s *v1alpha1.Sandbox) error {
+	if k == nil {
+		return nil
+	}
+	return k.MayKeep
+}
+
+// rehibernate takes a resume back that has no pod.
 func (g *gateway) rehibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if g.paused == nil {
 		return nil

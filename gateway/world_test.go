@@ -170,6 +170,11 @@ func (d *sandboxd) init(rw http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
+	if d.files.restartsAtInit.CompareAndSwap(true, false) {
+		d.restart()
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	if s := d.status.Load(); s != 0 {
 		d.refused.Add(1)
 		rw.WriteHeader(int(s))

@@ -79,6 +79,10 @@ func TestConnectOfWhatIsPausedMeanwhile(t *testing.T) {
 	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/timeout", keyA, `{"timeout":600}`); w.Code != 404 {
 		t.Errorf("timeout: %d %s", w.Code, w.Body)
 	}
+	f.setEnd = fmt.Errorf("set the end: %w", ErrResuming)
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/timeout", keyA, `{"timeout":600}`); w.Code != 409 {
+		t.Errorf("while it is resumed: %d %s", w.Code, w.Body)
+	}
 	f = newFake()
 	s = newServer(t, f, nil)
 	f.pausing = true

@@ -160,6 +160,9 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		p = pausing.Rebind(p, b.sandbox, b.Resume.endAt())
 	case b.sandbox.Spec.Restore != nil: // it may hibernate again since
 		p = p.Test("/metadata/generation", b.sandbox.Generation)
+		if end := b.Resume.endAt(); end != nil && b.Resume.UID == b.sandbox.UID && b.sandbox.Spec.Timeouts.EndAt != nil {
+			p = p.Set("/spec/timeouts/endAt", end) // it counts from the binding that stands
+		}
 	}
 	if b.sandbox.Spec.Pool != b.pool { // of an env: the pool changes with the binding, and in no other write
 		p = b.setIdle(p.Set("/spec/pool", b.pool))

@@ -37,6 +37,8 @@ type Backend struct {
 	activator *activation.Activator
 	agent     Agent
 	pauser    Pauser
+	mayKeep   func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.MayKeep
+	restores  bool
 	again     func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
 	quota     Quota
 	node      *NodeSize
@@ -60,7 +62,7 @@ var _ e2b.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, activator: o.Activation,
-		agent: o.Agent, pauser: o.Pauser, again: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
+		agent: o.Agent, pauser: o.Pauser, mayKeep: o.MayKeep, restores: o.Restores, again: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
 		restorer: o.Restorer,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}

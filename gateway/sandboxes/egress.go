@@ -197,9 +197,24 @@ func (x *Backend) write(ctx context.Context, s *v1alpha1.Sandbox, want *networki
 }
 
 // leaveBase sets the label that takes the sandbox's pod out of the base policy; its own
-// policy is written. A pod without the claim is that of a sandbox that has ended.
+// policy is written. A pod without the claim is that of a sandbox that has ended. A
+// sandbox that hibernates has no pod: KeepEgress labels its next one.
 func (x *Backend) leaveBase(ctx context.Context, s *v1alpha1.Sandbox) error {
 	b := s.Spec.Binding
+	if b == nil && s.Spec.Restore != nil {
+		// It may have got one for which KeepEgress did not see the policy yet.
+		live := &v1alpha1.Sandbox{}
+		err := x.api.Get(ctx, client.ObjectKey{Name: s.Name}, live)
+		switch {
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("read sandbox %s: %w", s.Name, err)
+		case err != nil, live.UID != s.UID, live.Spec.End != nil:
+			return e2b.ErrNotFound
+		case live.Spec.Binding == nil && live.Spec.Restore != nil:
+			return nil
+		}
+		b = live.Spec.Binding
+	}
 	if b == nil {
 		return e2b.ErrNotFound
 	}

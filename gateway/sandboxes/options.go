@@ -73,7 +73,12 @@ type Options struct {
 	Activation *activation.Activator
 	Agent      Agent
 	Pauser     Pauser
-	// Rehibernate takes a resume of a sandbox back that was not completed.
+	// MayKeep says whether the files of one more sandbox may be kept; e2b.ErrSnapshotLimit if
+	// not. Nil: there is no limit.
+	MayKeep func(ctx context.Context, s *v1alpha1.Sandbox) error
+	// Restores: this gateway can restore sandboxes that hibernate.
+	Restores bool
+	// Rehibernate takes a resume of a sandbox back that has no pod.
 	Rehibernate func(ctx context.Context, s *v1alpha1.Sandbox) error
 	Quota       Quota
 	Node        *NodeSize

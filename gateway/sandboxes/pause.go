@@ -30,7 +30,7 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string, memory bool) 
 		if err != nil {
 			return err
 		}
-		if err := x.mayPause(s, mode); err != nil {
+		if err := x.mayPause(ctx, s, mode); err != nil {
 			return err
 		}
 		err = x.pauser.Pause(ctx, s, mode)
@@ -51,9 +51,9 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string, memory bool) 
 	return fmt.Errorf("pause sandbox %s: %w", id, errChanged)
 }
 
-// mayPause says whether the sandbox's pool lets one more be paused. What other gateways
-// write at the same moment is not counted yet.
-func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
+// mayPause says whether the sandbox's pool lets one more be paused, and whether its files
+// may be kept. What other gateways write at the same moment is not counted yet.
+func (x *Backend) mayPause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
 	switch {
 	case v1alpha1.PausesBy(pool.Spec, mode):
@@ -63,7 +63,10 @@ func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
 		return e2b.Invalidf("its pool does not let sandboxes be frozen")
 	}
 	if mode == v1alpha1.PauseHibernate { // it gives its pod up
-		return nil
+		if s.Spec.Paused || x.mayKeep == nil {
+			return nil
+		}
+		return x.mayKeep(ctx, s)
 	}
 	if most, limited := v1alpha1.MaxPaused(pool.Spec); limited && !s.Spec.Paused && x.index.Paused(s.Spec.Namespace, s.Spec.Pool) >= most {
 		return fmt.Errorf("pause sandbox %s: %w", s.Name, e2b.ErrPausedLimit)
@@ -78,8 +81,10 @@ func (x *Backend) Resume(ctx context.Context, namespace, id string, timeout time
 		if err != nil {
 			return e2b.Sandbox{}, false, err
 		}
-		switch {
-		case v1alpha1.Hibernated(s), v1alpha1.Restoring(s):
+		switch hibernates := s.Spec.Restore != nil; {
+		case hibernates && !x.restores:
+			return e2b.Sandbox{}, false, fmt.Errorf("resume sandbox %s: %w", id, e2b.ErrNoStore)
+		case hibernates:
 			if err := x.restoreNow(ctx, s, timeout); err != nil {
 				return e2b.Sandbox{}, false, err
 			}
@@ -104,7 +109,8 @@ func (x *Backend) Resume(ctx context.Context, namespace, id string, timeout time
 const undoTimeoutOfResume = 5 * time.Second
 
 // restoreNow resumes a sandbox that hibernates, to run for that long, or waits for the
-// resume that is under way. If that fails the sandbox hibernates again.
+// resume that is under way. If that fails and the sandbox has no pod it hibernates again;
+// one that is bound goes on.
 func (x *Backend) restoreNow(ctx context.Context, s *v1alpha1.Sandbox, timeout time.Duration) error {
 	r := activation.Request{ID: s.Name, Namespace: s.Spec.Namespace, Env: s.Spec.Env, Pool: s.Spec.Pool, Team: s.Spec.Team, MayClaim: true}
 	if v1alpha1.Hibernated(s) {

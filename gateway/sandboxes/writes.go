@@ -64,6 +64,9 @@ func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time
 		if s.Spec.Paused {
 			return e2b.Sandbox{}, e2b.ErrPaused
 		}
+		if s.Spec.Restore != nil { // its end is set when it runs
+			return e2b.Sandbox{}, e2b.ErrResuming
+		}
 		if !possibleEnd(lifeSince(s), at) {
 			return e2b.Sandbox{}, e2b.Invalidf("it cannot end at %s", at.UTC().Format(time.RFC3339))
 		}

@@ -44,6 +44,7 @@ type Paused struct {
 	rules func(ctx context.Context, s *v1alpha1.Sandbox) error
 
 	restores restores
+	refusals refusals
 }
 
 // NewPaused makes one over the parts of Snapshots. rules is called for a new pod before

@@ -11,6 +11,16 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 )
 
+// MayKeep says whether the files of one more sandbox may be kept for its pause, which
+// counts as a snapshot of its namespace and API key; e2b.ErrSnapshotLimit if not.
+func (x *Snapshots) MayKeep(ctx context.Context, s *v1alpha1.Sandbox) error {
+	end, err := x.reserve(ctx, e2b.KeyOwner{Team: s.Spec.Team, Namespace: s.Spec.Namespace, KeyID: s.Annotations[v1alpha1.AnnotationOwner]})
+	if err == nil {
+		end()
+	}
+	return err
+}
+
 // owner is whose snapshots are counted together: a namespace's, or those of one API key
 // in it.
 type owner struct{ namespace, key string }
@@ -76,7 +86,7 @@ func (x *Snapshots) reserve(ctx context.Context, who e2b.KeyOwner) (end func(), 
 	}
 	for i := range all.Items {
 		cp := &all.Items[i]
-		if cp.Spec.Cause != v1alpha1.CheckpointSnapshot || cp.DeletionTimestamp != nil || cp.Status.Phase == v1alpha1.CheckpointFailed {
+		if cp.DeletionTimestamp != nil || cp.Status.Phase == v1alpha1.CheckpointFailed {
 			continue
 		}
 		count[owner{namespace: who.Namespace}]++

@@ -39,7 +39,7 @@ func TestLimits(t *testing.T) {
 	w.x.o.MaxInNamespace, w.x.o.MaxByKey = 3, 2
 	for range 3 {
 		w.put("other", "k1", v1alpha1.CheckpointSnapshot, v1alpha1.CheckpointSucceeded)
-		w.put("ns", "k1", v1alpha1.CheckpointPause, v1alpha1.CheckpointSucceeded)
+		w.put("ns", "k1", v1alpha1.CheckpointPause, v1alpha1.CheckpointFailed)
 		w.put("ns", "k1", v1alpha1.CheckpointSnapshot, v1alpha1.CheckpointFailed)
 	}
 	others := len(w.objects())
@@ -72,6 +72,45 @@ func TestLimits(t *testing.T) {
 	if len(w.x.making.now) > 0 {
 		t.Errorf("it still counts %v", w.x.making.now)
 	}
+}
+
+// What is kept of a sandbox that hibernates counts as a snapshot, and is refused as one.
+func TestLimitOfWhatHibernates(t *testing.T) {
+	w := newWorld(t)
+	w.x.o.MaxInNamespace, w.x.o.MaxByKey = 3, 2
+	s, others := w.sandbox, w.sandbox.DeepCopy()
+	s.Annotations, others.Annotations = map[string]string{v1alpha1.AnnotationOwner: "k1"}, map[string]string{v1alpha1.AnnotationOwner: "k2"}
+	for i, want := range []struct{ first, second error }{
+		{}, {}, {first: e2b.ErrSnapshotLimit}, {e2b.ErrSnapshotLimit, e2b.ErrSnapshotLimit},
+	} {
+		if err := w.x.MayKeep(t.Context(), s); !errors.Is(err, want.first) {
+			t.Errorf("with %d, of the key: %v, want %v", i, err, want.first)
+		}
+		if err := w.x.MayKeep(t.Context(), others); !errors.Is(err, want.second) {
+			t.Errorf("with %d, of another key: %v, want %v", i, err, want.second)
+		}
+		if err := w.take("k2"); i == 3 && !errors.Is(err, e2b.ErrSnapshotLimit) {
+			t.Errorf("a snapshot: %v", err)
+		} else if err == nil {
+			if err := w.x.Delete(t.Context(), "ns", w.newest()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.put("ns", "k1", v1alpha1.CheckpointPause, v1alpha1.CheckpointSucceeded)
+	}
+	if len(w.x.making.now) > 0 {
+		t.Errorf("it still counts %v", w.x.making.now)
+	}
+}
+
+// newest is the ID of the only snapshot.
+func (w *world) newest() string {
+	w.t.Helper()
+	all, err := w.x.List(w.t.Context(), "ns")
+	if err != nil || len(all) != 1 {
+		w.t.Fatalf("%d snapshots, %v", len(all), err)
+	}
+	return all[0].ID
 }
 
 // Of many at once no more are made than may be: all of them list what there is before the

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,6 +114,9 @@ func (p *Paused) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod
 		t.close()
 		p.restores.forget(claim)
 	}
+	if err == nil {
+		p.refusals.forget(s)
+	}
 	if err == nil || !errors.Is(err, activation.ErrUnusable) {
 		return out, err
 	}
@@ -123,6 +127,7 @@ func (p *Paused) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod
 	if again != nil {
 		return nil, errors.Join(again, errors.New(err.Error())) // not ErrUnusable: to be tried again
 	}
+	p.refusals.note(s, time.Now())
 	p.x.o.Log.Warn("a resume is taken back: the sandbox hibernates again", "sandbox", s.Name, "pod", pod.Name, "reason", message(err))
 	return nil, fmt.Errorf("%w: %w", activation.ErrNotReady, withoutUnusable{err})
 }
@@ -166,18 +171,46 @@ func (p *Paused) try(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod
 		return nil, err
 	}
 	failpoint.Hit("snapshots/initialised") // sandboxd answers, and the sandbox says that it is not restored
-	return p.finish(ctx, s)
+	return p.finish(ctx, s, newEnd(s, pod, time.Now()))
+}
+
+// newEnd is when a sandbox that runs from now on is to end: its end time was set at its
+// binding, of which the claim is, and not for the time of its restore. A length that
+// cannot be told is that of a resume by a request. Nil: it has no end.
+func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
+	at := s.Spec.Timeouts.EndAt
+	if at == nil {
+		return nil
+	}
+	lifetime := v1alpha1.AutoLifetime(s)
+	claimed, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationClaimedAt])
+	if err == nil && at.After(claimed) {
+		lifetime = at.Sub(claimed)
+	}
+	return new(metav1.NewTime(now.Add(lifetime).UTC().Truncate(time.Second).Add(time.Second)))
 }
 
 // Fits returns nil if the sandbox can be restored in an idle pod, as far as can be told
-// before it has the pod: a pod of other images is not taken. It is an activation's Fits.
+// before it has the pod: a pod of other images is not taken, nor any for files that are
+// lost, or that several pods could not be given. It is an activation's Fits.
 func (p *Paused) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
 	cp, err := p.kept(ctx, s)
 	if errors.Is(err, errLost) {
 		return fmt.Errorf("%w: %w", activation.ErrNotReady, err)
 	}
-	if err != nil || len(s.Spec.Images) > 0 { // the claim changes them
+	if err != nil {
 		return err
+	}
+	if wait := p.refusals.wait(s, time.Now()); wait > 0 {
+		return fmt.Errorf("%w: its files could not be restored in several pods, and are not tried for another %s", activation.ErrNotReady, wait.Round(time.Second))
+	}
+	archive, err := p.archive(ctx, cp)
+	if err != nil {
+		return fmt.Errorf("%w: %w", activation.ErrNotReady, err)
+	}
+	_ = archive.Close()         // nothing was read
+	if len(s.Spec.Images) > 0 { // the claim changes them
+		return nil
 	}
 	pod := &corev1.Pod{}
 	if err := p.x.o.API.Get(ctx, name, pod); err != nil {
@@ -220,15 +253,12 @@ func (p *Paused) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, po
 	case !runsImagesOf(pod, cp):
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, ErrSaveMismatch)
 	}
-	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
+	archive, err := p.archive(ctx, cp)
 	if err != nil {
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 	}
 	text := bufio.NewReaderSize(archive, 64<<10)
 	env, err := environment(text)
-	if err == nil && info.Digest != cp.Status.Digest {
-		err = fmt.Errorf("the archive of checkpoint %s is another than was put", cp.Name)
-	}
 	if err != nil {
 		_ = archive.Close()
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
@@ -239,17 +269,30 @@ func (p *Paused) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, po
 	return nil
 }
 
+// archive opens the archive of a checkpoint, if it is the one that was put.
+func (p *Paused) archive(ctx context.Context, cp *v1alpha1.Checkpoint) (io.ReadCloser, error) {
+	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
+	if err != nil {
+		return nil, err
+	}
+	if info.Digest != cp.Status.Digest {
+		_ = archive.Close() // nothing was read
+		return nil, fmt.Errorf("the archive of checkpoint %s is another than was put", cp.Name)
+	}
+	return archive, nil
+}
+
 // keptOf reports whether a Checkpoint is what a pause has kept of the sandbox.
 func keptOf(cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox) bool {
 	return cp.Spec.Cause == v1alpha1.CheckpointPause && cp.Spec.SandboxID == s.Name && cp.Spec.SandboxUID == string(s.UID) &&
 		cp.Status.Phase == v1alpha1.CheckpointSucceeded
 }
 
-// finish writes that the sandbox is restored.
-func (p *Paused) finish(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+// finish writes that the sandbox is restored, and when it ends.
+func (p *Paused) finish(ctx context.Context, s *v1alpha1.Sandbox, end *metav1.Time) (*v1alpha1.Sandbox, error) {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
-	err := p.x.o.API.Patch(ctx, out, pausing.Restored(s).Build())
+	err := p.x.o.API.Patch(ctx, out, pausing.Restored(s, end).Build())
 	switch jsonpatch.Judge(err) {
 	case jsonpatch.Applied:
 		return out, nil
@@ -287,6 +330,14 @@ func (p *Paused) read(ctx context.Context, id string, uid types.UID) (*v1alpha1.
 	return s, nil
 }
 
+// claimOf is the claim of the sandbox's binding; empty without one.
+func claimOf(s *v1alpha1.Sandbox) string {
+	if s.Spec.Binding == nil {
+		return ""
+	}
+	return s.Spec.Binding.ClaimID
+}
+
 // giveUp takes the resume back that bound s. It returns the sandbox if that was restored
 // by another gateway, and an error if it could not be found out.
 func (p *Paused) giveUp(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
@@ -298,20 +349,22 @@ func (p *Paused) giveUp(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.San
 	return nil, p.rehibernate(ctx, s.Name, s.UID, s.Spec.Binding.ClaimID)
 }
 
-// Rehibernate takes a resume back that was not completed, if there is one under way: the
-// sandbox hibernates again, and its pod, if it has one, is given up.
+// Rehibernate takes a resume back that has no pod, if there is one: the sandbox hibernates
+// again. One that is bound goes on, for it may be another request's: what cannot complete
+// it gives its own claim up.
 func (p *Paused) Rehibernate(ctx context.Context, id string, uid types.UID) error {
 	return p.rehibernate(ctx, id, uid, "")
 }
 
-// rehibernate is Rehibernate of one claim's resume; an empty claim is any.
+// rehibernate takes one claim's resume back, and its pod is given up; an empty claim is
+// that of a resume without a binding.
 func (p *Paused) rehibernate(ctx context.Context, id string, uid types.UID, claim string) error {
 	for range writeTries {
 		s, err := p.read(ctx, id, uid)
 		if err != nil {
 			return err
 		}
-		if s == nil || !v1alpha1.Restoring(s) || claim != "" && (s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim) {
+		if s == nil || !v1alpha1.Restoring(s) || claimOf(s) != claim {
 			return nil
 		}
 		err = p.x.o.API.Patch(ctx, s, pausing.Rehibernate(s).Build())

@@ -45,13 +45,18 @@ func Rebind(p jsonpatch.Patch, s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatc
 }
 
 // Restored says that the pod of the sandbox's claim has its files: requests may reach it.
-func Restored(s *v1alpha1.Sandbox) jsonpatch.Patch {
-	return jsonpatch.For(s.UID).
+// It is to end at that time; nil leaves its end time as it is.
+func Restored(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
+	p := jsonpatch.For(s.UID).
 		Test("/metadata/deletionTimestamp", nil).
 		Test("/spec/end", nil).
 		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
 		Test(restorePath, s.Spec.Restore.Checkpoint).
 		Remove("/spec/restore")
+	if endAt == nil {
+		return p
+	}
+	return p.Set("/spec/timeouts/endAt", endAt)
 }
 
 // Rehibernate takes a resume back that has not restored the sandbox's files, if the

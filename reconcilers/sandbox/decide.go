@@ -74,7 +74,7 @@ func decide(v view, now time.Time) decision {
 	case v1alpha1.Hibernated(s):
 		return pausedTooLong(v, decision{phase: v1alpha1.SandboxPaused}, now)
 	case v1alpha1.Restoring(s):
-		return decideRestoring(v, now)
+		return decideRestoring(v)
 	}
 	d := forgetting(v, decidePod(v))
 	if s.Spec.Paused && d.step == stepUnbind { // what is paused keeps its binding: its pod was all it had

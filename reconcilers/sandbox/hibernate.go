@@ -22,18 +22,14 @@ const restorePatience = 5 * time.Minute
 
 // decideRestoring judges a sandbox that is resumed and whose files are not restored yet.
 // It has never run since its pause, so that nothing ends it but an end that is written:
-// where another would end, also at its end time, its resume is taken back, and what was
-// kept stays.
-func decideRestoring(v view, now time.Time) decision {
-	s := v.sandbox
+// where another would end its resume is taken back, and what was kept stays. Its end time
+// says how long it is to run, and counts once it does.
+func decideRestoring(v view) decision {
 	d := decidePod(v)
 	back := func(reason string) decision {
 		return decision{phase: v1alpha1.SandboxResuming, step: stepHibernate, message: reason}
 	}
 	left := restorePatience - v.restoringFor
-	if at := s.Spec.Timeouts.EndAt; at != nil {
-		left = min(left, at.Sub(now))
-	}
 	switch {
 	case d.step == stepEnd:
 		return back(d.message)

@@ -212,7 +212,7 @@ func TestDecideRestoring(t *testing.T) {
 		"it has none yet":         {func(v *view) { v.sandbox.Spec.Binding, v.pod = nil, nil }, stepNone},
 		"for too long":            {func(v *view) { v.restoringFor = restorePatience }, back},
 		"no pod for too long":     {func(v *view) { v.sandbox.Spec.Binding, v.pod, v.restoringFor = nil, nil, restorePatience }, back},
-		"its end time has come":   {func(v *view) { v.sandbox.Spec.Timeouts.EndAt = &at }, back},
+		"its end time has come":   {func(v *view) { v.sandbox.Spec.Timeouts.EndAt = &at }, stepNone},
 		"its pod failed":          {func(v *view) { setPhase(v.pod, v1alpha1.PodFailed) }, back},
 		"its pod was stopped":     {func(v *view) { setPhase(v.pod, v1alpha1.PodStopping) }, back},
 		"its pod went":            {func(v *view) { v.pod, v.confirmed = nil, true }, back},
@@ -238,8 +238,17 @@ func TestDecideRestoring(t *testing.T) {
 		s.PauseMode, s.Restore, s.Timeouts.EndAt = v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "cp"}, &at
 	})
 	g.look(t)
-	if s := g.sandbox(t); !v1alpha1.Hibernated(s) || s.Spec.End != nil || s.Spec.Timeouts.EndAt != nil {
+	if s := g.sandbox(t); s.Spec.Binding == nil || s.Spec.Restore == nil || s.Spec.End != nil || !s.Spec.Timeouts.EndAt.Equal(&at) {
 		t.Errorf("the spec is %+v", s.Spec)
+	}
+	pod := g.pod(t, "pod")
+	setPhase(pod, v1alpha1.PodFailed)
+	if err := g.Client.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	g.look(t)
+	if s := g.sandbox(t); !v1alpha1.Hibernated(s) || s.Spec.End != nil || s.Spec.Timeouts.EndAt != nil {
+		t.Errorf("its pod failed: the spec is %+v", s.Spec)
 	}
 }
 

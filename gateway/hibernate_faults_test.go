@@ -1,0 +1,187 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+// A container that restarts between the restore and /init has lost the files: nothing is
+// initialised there, the resume is taken back, and the next one restores them elsewhere.
+func TestRestartAfterTheRestore(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.pause()
+	w.hibernates("paused")
+	d := w.next("sha256:1")
+	d.files.restartsAtInit.Store(true)
+	x := w.gateways[0].api.sandboxes
+	if _, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil || errors.Is(err, activation.ErrUnusable) {
+		t.Errorf("the resume: %v", err)
+	}
+	s := w.hibernates("after a restart")
+	if len(d.calls()) != 0 || len(w.checkpoints()) != 1 || w.checkpoints()[0].Name != s.Spec.Restore.Checkpoint {
+		t.Errorf("initialised with %+v, kept: %d", d.calls(), len(w.checkpoints()))
+	}
+	next := w.next("sha256:1")
+	if _, was, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err != nil || !was || next.files.restored != "the files" {
+		t.Errorf("in the next pod: %v, %v, restored %q", was, err, next.files.restored)
+	}
+}
+
+// resumes takes paused off, as the write that binds the sandbox does, without a pod.
+func (w *resting) resumes() *v1alpha1.Sandbox {
+	w.t.Helper()
+	s := w.hibernates("before its resume")
+	base := s.DeepCopy()
+	s.Spec.Paused = false
+	if err := w.c.Patch(w.t.Context(), s, client.MergeFrom(base)); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// The time to run counts from the end of the restore, however long that takes.
+func TestTheTimeToRunBeginsAfterTheRestore(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.pause()
+	w.hibernates("paused")
+	d := w.next("sha256:1")
+	d.files.restoresFrom = time.Now().Add(3 * time.Second)
+	got, was, err := w.gateways[0].api.sandboxes.Resume(t.Context(), w.ns, w.id, time.Second)
+	if err != nil || !was || !got.EndAt.After(d.files.restoresFrom) {
+		t.Errorf("%v, %v: it ends %v after the restore", was, err, got.EndAt.Sub(d.files.restoresFrom))
+	}
+}
+
+// A request that fails takes no resume back that has a pod: it may be another's. One that
+// has none would wait for the controller.
+func TestRehibernateIsOfWhatHasNoPod(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.pause()
+	g := w.gateways[0]
+	s := w.resumes()
+	if err := g.rehibernate(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	w.hibernates("without a pod")
+	s = w.resumes()
+	base := s.DeepCopy()
+	s.Spec.Binding = &v1alpha1.Binding{ClaimID: "anothers", PodName: "p", PodUID: "u"}
+	if err := w.c.Patch(t.Context(), s, client.MergeFrom(base)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.rehibernate(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.sandbox(w.id); s.Spec.Paused || s.Spec.Binding == nil {
+		t.Errorf("another's resume was taken back: %+v", s.Spec)
+	}
+}
+
+// The end of a sandbox whose files are being restored is not moved: with one it would be
+// bound to end before it runs.
+func TestEndOfWhatIsRestored(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.pause()
+	s := w.resumes()
+	for _, shorten := range []bool{true, false} {
+		_, err := w.gateways[0].api.sandboxes.SetEnd(t.Context(), w.ns, w.id, time.Now().Add(time.Minute), shorten)
+		wantError(t, "moving it", err, e2b.ErrResuming)
+	}
+	if now := w.sandbox(w.id); now.Generation != s.Generation {
+		t.Errorf("it was written: %+v", now.Spec)
+	}
+}
+
+// Rules of a sandbox that hibernates are those of its next pod.
+func TestRulesOfWhatHibernates(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.pause()
+	w.hibernates("paused")
+	x := w.gateways[0].api.sandboxes
+	wantError(t, "setting them", x.SetEgress(t.Context(), w.ns, w.id, rules("", "10.0.0.0/8")), nil)
+	if got := said(w.policyOfSandbox(w.id)); got != but("10.0.0.0/8 ") {
+		t.Errorf("the rules are %q", got)
+	}
+	w.next("sha256:1")
+	if _, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if pod := w.last(); pod.Labels[v1alpha1.LabelRules] != v1alpha1.RulesOwn {
+		t.Errorf("its pod's labels are %v", pod.Labels)
+	}
+}
+
+// A gateway without a store says so before it takes a pod.
+func TestResumeWithoutAStore(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.pause()
+	generation := w.hibernates("paused").Generation
+	w.next("sha256:1")
+	without := w.gateway()
+	_, _, err := without.api.sandboxes.Resume(t.Context(), w.ns, w.id, time.Minute)
+	wantError(t, "a resume", err, e2b.ErrNoStore)
+	if s := w.hibernates("after it"); s.Generation != generation || v1alpha1.PhaseOf(w.last()) != v1alpha1.PodIdle {
+		t.Errorf("it was written: %+v", s.Spec)
+	}
+}
+
+// What cannot be restored takes no pod: files that are lost none at all, those that pods
+// refuse two.
+func TestWhatCannotBeRestoredEmptiesNoPool(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.pause()
+	w.hibernates("paused")
+	x := w.gateways[0].api.sandboxes
+	for i := range 3 {
+		w.next("sha256:1").files.refuse = http.StatusUnprocessableEntity
+		if _, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil {
+			t.Error("it is resumed")
+		}
+		w.hibernates("refused")
+		if idle := v1alpha1.PhaseOf(w.last()) == v1alpha1.PodIdle; idle != (i == 2) {
+			t.Errorf("resume %d: the pod is %s", i, v1alpha1.PhaseOf(w.last()))
+		}
+	}
+	lost := newResting(t, 1, nil)
+	lost.pause()
+	lost.hibernates("paused")
+	if err := os.Remove(filepath.Join(lost.folder, string(lost.checkpoints()[0].UID))); err != nil {
+		t.Fatal(err)
+	}
+	lost.next("sha256:1")
+	if _, _, err := lost.gateways[0].api.sandboxes.Resume(t.Context(), lost.ns, lost.id, time.Minute); err == nil {
+		t.Error("what is lost is resumed")
+	}
+	if v1alpha1.PhaseOf(lost.last()) != v1alpha1.PodIdle {
+		t.Errorf("the pod is %s", v1alpha1.PhaseOf(lost.last()))
+	}
+}
+
+// No more sandboxes hibernate by the REST API than snapshots may be kept: nothing is written.
+func TestLimitOfHibernations(t *testing.T) {
+	w := newResting(t, 1, nil)
+	limited := w.gatewayWith(kubetest.Config(t), func(o *Options) { o.CheckpointDir, o.MaxSnapshots = w.folder, 1 })
+	cp := &v1alpha1.Checkpoint{}
+	cp.Namespace, cp.Name = w.ns, newID()
+	cp.Spec.SandboxID, cp.Spec.SandboxUID, cp.Spec.ClaimID, cp.Spec.Cause = "another", "u", "c", v1alpha1.CheckpointPause
+	cp.Spec.Contents = []v1alpha1.CheckpointContent{v1alpha1.CheckpointFilesystem}
+	if err := w.c.Create(t.Context(), cp); err != nil {
+		t.Fatal(err)
+	}
+	generation := w.sandbox(w.id).Generation
+	wantError(t, "a pause", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrSnapshotLimit)
+	if s := w.sandbox(w.id); s.Generation != generation || len(w.first.carriedOut()) != 0 {
+		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, w.first.carriedOut())
+	}
+}

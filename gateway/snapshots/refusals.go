@@ -1,0 +1,80 @@
+package snapshots
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
+
+const (
+	// firstRefusal and longestRefusal are how long no pod is taken for a sandbox whose files
+	// two pods, or many, could not be given.
+	firstRefusal, longestRefusal = 10 * time.Second, 5 * time.Minute
+	// forgetRefusals is how long after that they count.
+	forgetRefusals = 10 * time.Minute
+)
+
+// refusals are the sandboxes whose resumes this gateway had to take back. Each of those
+// took a pod, so that requests for what cannot be restored would empty the pool. Safe for
+// concurrent use.
+type refusals struct {
+	mu sync.Mutex
+	of map[refused]*refusal // guarded by mu
+}
+
+// refused is what was not restored. A sandbox that is paused anew has another checkpoint.
+type refused struct {
+	sandbox    types.UID
+	checkpoint string
+}
+
+type refusal struct {
+	times int
+	until time.Time
+}
+
+// note notes a resume that was taken back. The first one costs no time: the pod may be to
+// blame.
+func (r *refusals) note(s *v1alpha1.Sandbox, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[refused]*refusal{}
+	}
+	for other, old := range r.of {
+		if now.Sub(old.until) > forgetRefusals {
+			delete(r.of, other)
+		}
+	}
+	what := refused{s.UID, s.Spec.Restore.Checkpoint}
+	was := r.of[what]
+	if was == nil {
+		r.of[what] = &refusal{1, now}
+		return
+	}
+	wait := longestRefusal
+	if doubled := firstRefusal << min(was.times-1, 10); doubled < wait {
+		wait = doubled
+	}
+	was.times, was.until = was.times+1, now.Add(wait)
+}
+
+// forget notes that the sandbox is restored.
+func (r *refusals) forget(s *v1alpha1.Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, refused{s.UID, s.Spec.Restore.Checkpoint})
+}
+
+// wait is for how long no pod is to be taken for the sandbox.
+func (r *refusals) wait(s *v1alpha1.Sandbox, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if was := r.of[refused{s.UID, s.Spec.Restore.Checkpoint}]; was != nil {
+		return max(was.until.Sub(now), 0)
+	}
+	return 0
+}
