@@ -123,6 +123,7 @@ func controllerRights() []Right {
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs/status", Verbs: []string{"patch"}, For: "what is known of an env", When: envs},
 		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"patch", "delete"}, For: "ending checkpoints", When: checkpoints},
 		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "what became of a checkpoint", When: checkpoints},
+		{Scope: Pools, Resource: "namespaces", Verbs: []string{"get"}, For: "whether a checkpoint that is deleted goes with its namespace", When: checkpoints},
 		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "create", "patch", "delete"}, For: "making, stopping, recycling and deleting pods"},
 		{Scope: Pools, Resource: "pods/exec", Verbs: []string{"create"}, For: "postStartHooks"},
 		{Scope: Pools, Resource: "events", Verbs: []string{"list"}, For: "why a pod never got Ready"},

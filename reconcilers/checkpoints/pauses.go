@@ -2,17 +2,20 @@ package checkpoints
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
-// needed reports whether a sandbox needs what a pause has kept of it: it names the
-// checkpoint, or may be about to. Only a live read says that it does not.
-func (r *Reconciler) needed(ctx context.Context, cp *v1alpha1.Checkpoint) (bool, error) {
+// neededBy is the sandbox that needs what a pause has kept of it, nil if none does: it names
+// the checkpoint, or may be about to. Only a live read says that it does not.
+func (r *Reconciler) neededBy(ctx context.Context, cp *v1alpha1.Checkpoint) (*v1alpha1.Sandbox, error) {
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		s := &v1alpha1.Sandbox{}
 		err := reader.Get(ctx, client.ObjectKey{Name: cp.Spec.SandboxID}, s)
@@ -20,13 +23,35 @@ func (r *Reconciler) needed(ctx context.Context, cp *v1alpha1.Checkpoint) (bool,
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("reading the sandbox of checkpoint %s: %w", cp.Name, err)
+			return nil, fmt.Errorf("reading the sandbox of checkpoint %s: %w", cp.Name, err)
 		}
 		if needs(s, cp) {
-			return true, nil
+			return s, nil
 		}
 	}
-	return false, nil
+	return nil, nil
+}
+
+// endWithNamespace ends the sandbox that needs a checkpoint which is being deleted, if that
+// goes with its namespace: else the namespace never went. It returns the sandbox if that
+// needs the checkpoint still.
+func (r *Reconciler) endWithNamespace(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+	ns := &corev1.Namespace{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: cp.Namespace}, ns); err != nil {
+		return s, fmt.Errorf("reading the namespace of checkpoint %s: %w", cp.Name, err)
+	}
+	if ns.DeletionTimestamp == nil {
+		return s, nil
+	}
+	err := ending.EndSandbox(ctx, r.Client, s.Name, v1alpha1.EndDeleted, "its namespace is being deleted",
+		ending.OfUID(s.UID), ending.OfGeneration(s.Generation))
+	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
+		return s, nil // the view was old: it is looked at again
+	}
+	if err != nil {
+		return s, err
+	}
+	return nil, nil
 }
 
 // needs reports whether the sandbox needs what a pause has kept, as it was read. While it

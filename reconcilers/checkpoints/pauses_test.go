@@ -1,10 +1,16 @@
 package checkpoints
 
 import (
+	"context"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
@@ -60,7 +66,8 @@ func TestWhatPausesKept(t *testing.T) {
 			}
 			w := newWorld(t, objects...)
 			if c.live != nil {
-				w.r.Live = fake.NewClientBuilder().WithScheme(w.client.Scheme()).WithObjects(read(c.live)).Build()
+				ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}
+				w.r.Live = fake.NewClientBuilder().WithScheme(w.client.Scheme()).WithObjects(ns, read(c.live)).Build()
 			}
 			w.keep("a")
 			if deleted {
@@ -86,5 +93,65 @@ func TestPauseThatKeptNothing(t *testing.T) {
 	}
 	if phase, _ := w.reconcile("a"); phase != "" {
 		t.Errorf("it is kept: %q", phase)
+	}
+}
+
+// A namespace that is being deleted takes the sandboxes along whose files it has: else what
+// they need would keep it. A view that is behind ends nothing.
+func TestWhatPausesKeptGoesWithItsNamespace(t *testing.T) {
+	for what, c := range map[string]struct {
+		cp, ns bool // is being deleted
+		behind bool
+		ends   bool
+	}{
+		"all are deleted":             {true, true, false, true},
+		"the checkpoint alone":        {true, false, false, false},
+		"not the checkpoint yet":      {false, true, false, false},
+		"the view is behind a resume": {true, true, true, false},
+	} {
+		cp := one("a", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded})
+		cp.Spec.Cause, cp.Spec.SandboxID, cp.Spec.SandboxUID, cp.Spec.ClaimID = v1alpha1.CheckpointPause, "s", "u", "c"
+		s := &v1alpha1.Sandbox{}
+		s.Name, s.UID, s.Generation = "s", "u", 3
+		s.Spec.Paused, s.Spec.PauseMode, s.Spec.Restore = true, v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "a"}
+		now := s.DeepCopy()
+		if c.behind {
+			now.Generation++
+		}
+		w := newWorld(t, cp, now)
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Finalizers: []string{"test/holds"}}}
+		if c.ns {
+			ns.DeletionTimestamp = new(metav1.NewTime(start))
+		}
+		w.r.Live = fake.NewClientBuilder().WithScheme(w.client.Scheme()).WithObjects(ns, s).Build()
+		w.r.Client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, real client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if into, ok := o.(*v1alpha1.Sandbox); ok {
+					s.DeepCopyInto(into)
+					return nil
+				}
+				return real.Get(ctx, key, o, opts...)
+			},
+			Patch: func(ctx context.Context, real client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				err := real.Patch(ctx, o, p, opts...)
+				if err != nil && strings.Contains(err.Error(), "test failed") { // as the API server says it
+					return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Code: 422, Message: err.Error()}}
+				}
+				return err
+			},
+		})
+		w.keep("a")
+		if c.cp {
+			if err := w.client.Delete(t.Context(), cp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		phase, _ := w.reconcile("a")
+		if err := w.client.Get(t.Context(), client.ObjectKey{Name: "s"}, now); err != nil {
+			t.Fatal(err)
+		}
+		if e := now.Spec.End; (e != nil) != c.ends || c.ends && (e.Reason != v1alpha1.EndDeleted || phase != "") || !c.ends && phase != v1alpha1.CheckpointSucceeded {
+			t.Errorf("%s: the end is %+v, the checkpoint is %q", what, e, phase)
+		}
 	}
 }

@@ -71,8 +71,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.Metrics.saw(req.NamespacedName, cp)
 	what, in := due(cp, r.Clock.Now())
 	if cp.Spec.Cause == v1alpha1.CheckpointPause && cp.Status.Phase == v1alpha1.CheckpointSucceeded {
-		needed, err := r.needed(ctx, cp)
-		if err != nil || needed {
+		s, err := r.neededBy(ctx, cp)
+		if err == nil && s != nil && cp.DeletionTimestamp != nil {
+			s, err = r.endWithNamespace(ctx, cp, s)
+		}
+		if err != nil || s != nil {
 			return ctrl.Result{RequeueAfter: pausePoll}, err
 		}
 		what, in = remove, 0
