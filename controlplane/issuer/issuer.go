@@ -89,7 +89,7 @@ func (i *Issuer) Ensure(ctx context.Context) ([]string, error) {
 
 // authority returns the authority, and whether it was made now.
 func (i *Issuer) authority(ctx context.Context, sides []side) (*certificate.Pair, bool, error) {
-	made := false
+	made, suspected := false, false
 	for range attempts {
 		secret, err := i.read(ctx, AuthoritySecret)
 		switch {
@@ -105,13 +105,18 @@ func (i *Issuer) authority(ctx context.Context, sides []side) (*certificate.Pair
 			}
 			return ca, made, nil
 		}
-		for _, s := range sides {
-			if leaf, err := i.read(ctx, s.secret); err != nil {
-				return nil, false, err
-			} else if leaf != nil {
-				return nil, false, fmt.Errorf("the Secret %s is gone, and %s has a certificate of it: restore it, or delete %s and %s as well",
-					AuthoritySecret, s.secret, GatewaySecret, ControllerSecret)
-			}
+		orphan, err := i.orphan(ctx, sides)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case orphan != "" && suspected:
+			return nil, false, fmt.Errorf("the Secret %s is gone, and %s has a certificate of it: restore it, or delete %s and %s as well",
+				AuthoritySecret, orphan, GatewaySecret, ControllerSecret)
+		case orphan != "":
+			// Another may have made both since the authority was looked for, the authority
+			// first: so it is looked for once more.
+			suspected = true
+			continue
 		}
 		data, err := newAuthority(i.Now())
 		if err != nil {
@@ -122,6 +127,16 @@ func (i *Issuer) authority(ctx context.Context, sides []side) (*certificate.Pair
 		}
 	}
 	return nil, false, fmt.Errorf("the Secret %s is written by others all the time", AuthoritySecret)
+}
+
+// orphan returns the name of a side's Secret that is there, empty if none is.
+func (i *Issuer) orphan(ctx context.Context, sides []side) (string, error) {
+	for _, s := range sides {
+		if leaf, err := i.read(ctx, s.secret); err != nil || leaf != nil {
+			return s.secret, err
+		}
+	}
+	return "", nil
 }
 
 // certificate makes a side's certificate unless it is good for long enough.

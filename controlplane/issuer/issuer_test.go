@@ -1,17 +1,21 @@
 package issuer
 
 import (
+	"context"
 	"crypto/x509"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 const ns = "sandlane-system"
@@ -119,6 +123,25 @@ func TestEnsureMakesNoSecondAuthority(t *testing.T) {
 	f.now = f.now.Add(authorityLife)
 	if _, err := f.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "run out") {
 		t.Errorf("with an authority that has run out: %v", err)
+	}
+}
+
+// One that finds no authority, and then a certificate that another has made since, has
+// nothing to do.
+func TestEnsureBesideAnother(t *testing.T) {
+	f := newFixture()
+	i := *f.Issuer
+	var once sync.Once
+	i.Client = interceptor.NewClient(f.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if key.Name == GatewaySecret {
+				once.Do(func() { f.ensure(t, AuthoritySecret, GatewaySecret, ControllerSecret) })
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	if wrote, err := i.Ensure(t.Context()); err != nil || len(wrote) > 0 {
+		t.Errorf("wrote %v, %v", wrote, err)
 	}
 }
 
