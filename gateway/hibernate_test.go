@@ -182,7 +182,7 @@ func TestResumeOfAnotherGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := w.sandbox(w.id)
-	// As if the last write had not been made: the API server lets nobody set it back.
+	// As if the last write had not been made: the API server refuses to set it back.
 	behind := now.DeepCopy()
 	behind.Spec.Restore = s.Spec.Restore
 	pod := &corev1.Pod{}
