@@ -90,7 +90,9 @@ func (x *Snapshots) reserve(ctx context.Context, who e2b.KeyOwner) (end func(), 
 			continue
 		}
 		count[owner{namespace: who.Namespace}]++
-		count[owner{who.Namespace, cp.Annotations[v1alpha1.AnnotationOwner]}]++
+		if key := cp.Annotations[v1alpha1.AnnotationOwner]; key != "" { // owner with no key is the namespace
+			count[owner{who.Namespace, key}]++
+		}
 	}
 	for o, most := range limits {
 		if count[o] > most {

@@ -103,6 +103,17 @@ func TestLimitOfWhatHibernates(t *testing.T) {
 	}
 }
 
+// What was made with no API key counts once for its namespace.
+func TestLimitOfWhatHasNoKey(t *testing.T) {
+	w := newWorld(t)
+	w.x.o.MaxInNamespace = 3
+	for i, want := range []error{nil, nil, nil, e2b.ErrSnapshotLimit} {
+		if err := w.take(""); !errors.Is(err, want) {
+			t.Errorf("with %d: %v, want %v", i, err, want)
+		}
+	}
+}
+
 // newest is the ID of the only snapshot.
 func (w *world) newest() string {
 	w.t.Helper()
