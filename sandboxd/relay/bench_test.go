@@ -75,3 +75,17 @@ func BenchmarkPass(b *testing.B) {
 	_ = e.listener.Close()
 	serving.Wait()
 }
+
+// BenchmarkScan is one look at what listens, and the one of a container that may not ask
+// the kernel.
+func BenchmarkScan(b *testing.B) {
+	for name, look := range map[string]func() ([]netip.AddrPort, error){"diag": diag, "files": files} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := look(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
