@@ -84,7 +84,7 @@ chaos: $(GOTESTSUM) ## kill and stop processes under load, with three gateways; 
 	@hack/test.sh chaos
 
 .PHONY: fastpath
-fastpath: $(GOTESTSUM) ## run the end-to-end tests and chaos with hits answered inside Envoy, and fuzz its module; needs root, takes an hour
+fastpath: $(GOTESTSUM) ## run the end-to-end tests and chaos with the fast path off, and fuzz its module; needs root, takes an hour
 	@hack/test.sh fastpath
 
 .PHONY: helm-test

@@ -63,7 +63,7 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Isolation is auto, full or none; default auto.
 	Isolation string
-	// FastPath is auto or off; default off. See docs/design/fastpath.md.
+	// FastPath is auto or off; default auto. See docs/design/fastpath.md.
 	FastPath string
 	// Test is for tests.
 	Test TestOptions
@@ -123,7 +123,7 @@ func (o *Options) Complete() error {
 		o.Isolation = IsolationAuto
 	}
 	if o.FastPath == "" {
-		o.FastPath = FastPathOff
+		o.FastPath = FastPathAuto
 	}
 	if o.Self == "" {
 		if o.Self, err = os.Executable(); err != nil {

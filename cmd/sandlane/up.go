@@ -50,7 +50,7 @@ This is for development: it is no boundary against hostile code.`,
 	flags.IntVar(&o.BasePoolSize, "base-pool-size", local.DefaultBasePoolSize, "idle pods that the pool base keeps, which E2B's SDKs get their sandboxes from")
 	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release sandboxes of the pool echo after this long without use; 0 is never")
 	flags.StringVar(&o.Isolation, "isolation", local.IsolationAuto, "keep sandboxes apart: auto, full (needs root) or none")
-	flags.StringVar(&o.FastPath, "fast-path", local.FastPathOff, "let Envoy answer requests with known routes by itself: auto (where it can; experimental) or off")
+	flags.StringVar(&o.FastPath, "fast-path", local.FastPathAuto, "let Envoy answer requests with known routes by itself: auto (where it can) or off")
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
 	flags.DurationVar(&o.Test.LeaseRenewEvery, "lease-renew-every", 0, "time between renewals (for tests)")
