@@ -185,3 +185,36 @@ func TestLimitOfHibernations(t *testing.T) {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, w.first.carriedOut())
 	}
 }
+
+// What could not be restored, since nobody would know what its images were, is refused before
+// it is frozen.
+func TestHibernationWithoutDigests(t *testing.T) {
+	w := newResting(t, 1, nil)
+	pod, generation := w.last(), w.sandbox(w.id).Generation
+	pod.Status.ContainerStatuses = nil
+	if err := w.c.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, "a pause", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrInvalid)
+	if s := w.sandbox(w.id); s.Generation != generation || len(w.first.carriedOut()) != 0 {
+		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, w.first.carriedOut())
+	}
+	wantError(t, "freezing it", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, true), nil)
+}
+
+// A pause that fails gives its place among the kept files back.
+func TestLimitAfterAHibernationThatFails(t *testing.T) {
+	w := newResting(t, 1, nil)
+	limited := w.gatewayWith(kubetest.Config(t), func(o *Options) { o.CheckpointDir, o.MaxSnapshots = w.folder, 1 })
+	w.first.mu.Lock()
+	w.first.unfreezeStatus = http.StatusNotImplemented
+	w.first.mu.Unlock()
+	for range 3 {
+		wantError(t, "what cannot be frozen", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrInvalid)
+	}
+	w.first.mu.Lock()
+	w.first.unfreezeStatus = 0
+	w.first.mu.Unlock()
+	wantError(t, "in the end", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), nil)
+	w.hibernates("in the end")
+}

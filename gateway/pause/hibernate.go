@@ -21,6 +21,8 @@ const saveTimeout = 45 * time.Second
 
 // Keeper keeps the files of a frozen sandbox as a Checkpoint. *snapshots.Paused is one.
 type Keeper interface {
+	// Keepable returns nil if the files of a pod can be kept, as far as its object shows.
+	Keepable(pod *corev1.Pod) error
 	// Keep returns the Checkpoint's name once all is kept and was read back. After an error
 	// nothing is.
 	Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,9 @@ const (
 	orderTimeout = 2 * time.Second
 	// orderTries is how often an order is given before its failure counts.
 	orderTries = 3
+	// movesAtOnce is how often an order is tried again at once because the route has moved
+	// meanwhile: by this gateway's own write, and by the status that is written of it.
+	movesAtOnce = 2
 	// busyTries is how often a resume is tried again while the sandbox's files are read.
 	busyTries = 20
 	busyWait  = 100 * time.Millisecond
@@ -124,16 +128,7 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	case mode == v1alpha1.PauseHibernate && p.keeper == nil:
 		return ErrNoStore
 	}
-	pod, err := p.pods.Backing(ctx, s)
-	switch {
-	case errors.Is(err, agent.ErrPodGone):
-		return ErrNotRunning
-	case err != nil:
-		return err
-	case v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning || v1alpha1.FencedAddress(pod) == "":
-		return ErrNotRunning
-	}
-	if err := p.probe(ctx, s); err != nil {
+	if err := p.probe(ctx, s, mode); err != nil {
 		return err
 	}
 	failpoint.Hit("pause/probed") // the freezer answers, nothing is written
@@ -167,12 +162,22 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	return err
 }
 
-// probe returns nil if the sandbox's freezer can be expected to freeze it.
-func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox) error {
-	err := p.order(ctx, s, p.orders.Probe)
+// probe returns nil if the sandbox's pod runs, and can be expected to be paused so.
+func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
+	err := p.order(ctx, s, func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
+		if v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning {
+			return ErrNotRunning
+		}
+		if mode == v1alpha1.PauseHibernate {
+			if err := p.keeper.Keepable(pod); err != nil {
+				return fmt.Errorf("%w: %w", ErrUnsupported, err)
+			}
+		}
+		return p.orders.Probe(ctx, id, pod, generation)
+	})
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, ErrNotRunning), errors.Is(err, ErrUnsupported):
+		return err
 	case errors.Is(err, agent.ErrSuperseded):
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	case errors.Is(err, agent.ErrNoFreezer):
@@ -274,20 +279,27 @@ type give func(ctx context.Context, id string, pod *corev1.Pod, generation int64
 func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
 	var err error
 	pauses := backoff.Doubling(10*time.Millisecond, time.Second)
-	for tries := 0; tries < orderTries; {
+	for tries, moved := 0, 0; tries < orderTries; {
 		if err = p.orderOnce(ctx, s, give); err == nil {
 			return nil
 		}
 		// Nothing was sent then: the watch may just have shown this gateway's own write.
 		if !errors.Is(err, agent.ErrRouteMoved) {
 			tries++
+		} else if moved++; moved <= movesAtOnce {
+			continue
 		}
-		final := errors.Is(err, agent.ErrNoFreezer) || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, agent.ErrPodGone)
-		if final || !backoff.Sleep(ctx, pauses.Step()) {
+		if final(err) || !backoff.Sleep(ctx, pauses.Step()) {
 			return err
 		}
 	}
 	return err
+}
+
+// final reports whether an order that failed so would fail again.
+func final(err error) bool {
+	return slices.ContainsFunc([]error{agent.ErrNoFreezer, agent.ErrSuperseded, agent.ErrPodGone, ErrNotRunning, ErrUnsupported},
+		func(one error) bool { return errors.Is(err, one) })
 }
 
 func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, give give) error {

@@ -94,17 +94,16 @@ func (o *stubOrders) Unfreeze(context.Context, string, *corev1.Pod, int64) error
 	return nil
 }
 
+func (o *stubOrders) Probe(context.Context, string, *corev1.Pod, int64) error {
+	o.given++
+	return nil
+}
+
 // The watch may show this gateway's own write between the look at the pod and the order:
 // the order is given all the same, however often that happens, or what was written to be
 // resumed would stay frozen.
 func TestOrderOutlastsTheWatch(t *testing.T) {
-	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
-	s.Spec.Namespace, s.Spec.Binding = "n", &v1alpha1.Binding{ClaimID: "c", PodName: "pod", PodUID: "u"}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "n", Name: "pod", UID: "u", Labels: map[string]string{v1alpha1.LabelSandboxID: "s"},
-		Annotations: map[string]string{v1alpha1.AnnotationClaim: "c", v1alpha1.AnnotationAddress: "10.0.0.1"},
-	}}
-	pod.Status.PodIP = "10.0.0.1"
+	s, pod := runs()
 	cache, reads := routecache.New(10), 0
 	api := interceptor.NewClient(fake.NewClientBuilder().WithObjects(pod).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -141,6 +140,52 @@ func TestPauseOfWhatDoesNotRun(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// A sandbox whose pod starts, stops or is gone is not paused: its freezer is asked for
+// nothing, and nothing is written.
+func TestPauseOfAPodThatDoesNotRun(t *testing.T) {
+	for what, change := range map[string]func(*corev1.Pod){
+		"starts":         func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodStarting) },
+		"stops":          func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodStopping) },
+		"has no address": func(pod *corev1.Pod) { delete(pod.Annotations, v1alpha1.AnnotationAddress) },
+		"is another's":   func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationClaim] = "another" },
+	} {
+		s, pod := runs()
+		change(pod)
+		reads := 0
+		api := interceptor.NewClient(fake.NewClientBuilder().WithObjects(pod).Build(), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				reads++
+				return c.Get(ctx, key, o, opts...)
+			},
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				t.Errorf("%s: it is written", what)
+				return nil
+			},
+		})
+		orders := &stubOrders{}
+		p, err := New(api, routecache.New(10), orders, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Pause(t.Context(), s, v1alpha1.PauseFreeze); !errors.Is(err, ErrNotRunning) || orders.given != 0 || reads != 1 {
+			t.Errorf("%s: %v; %d orders were given, its pod was read %d times", what, err, orders.given, reads)
+		}
+	}
+}
+
+// runs is a sandbox that runs, and its pod.
+func runs() (*v1alpha1.Sandbox, *corev1.Pod) {
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s.Spec.Namespace, s.Spec.Binding = "n", &v1alpha1.Binding{ClaimID: "c", PodName: "pod", PodUID: "u"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: "pod", UID: "u",
+		Labels:      map[string]string{v1alpha1.LabelSandboxID: "s", v1alpha1.LabelPhase: string(v1alpha1.PodRunning)},
+		Annotations: map[string]string{v1alpha1.AnnotationClaim: "c", v1alpha1.AnnotationAddress: "10.0.0.1"},
+	}}
+	pod.Status.PodIP = "10.0.0.1"
+	return s, pod
 }
 
 // Each request that waits for a resume is counted for as long as it waits.

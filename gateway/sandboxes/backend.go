@@ -37,7 +37,7 @@ type Backend struct {
 	activator *activation.Activator
 	agent     Agent
 	pauser    Pauser
-	mayKeep   func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.MayKeep
+	mayKeep   func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) // Options.MayKeep
 	restores  bool
 	again     func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
 	quota     Quota

@@ -73,9 +73,9 @@ type Options struct {
 	Activation *activation.Activator
 	Agent      Agent
 	Pauser     Pauser
-	// MayKeep says whether the files of one more sandbox may be kept; e2b.ErrSnapshotLimit if
-	// not. Nil: there is no limit.
-	MayKeep func(ctx context.Context, s *v1alpha1.Sandbox) error
+	// MayKeep takes a place for the files of a sandbox that is to hibernate, until end is
+	// called; e2b.ErrSnapshotLimit if there is none. Nil: there is no limit.
+	MayKeep func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error)
 	// Restores: this gateway can restore sandboxes that hibernate.
 	Restores bool
 	// Rehibernate takes a resume of a sandbox back that has no pod.

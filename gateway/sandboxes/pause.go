@@ -30,10 +30,7 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string, memory bool) 
 		if err != nil {
 			return err
 		}
-		if err := x.mayPause(ctx, s, mode); err != nil {
-			return err
-		}
-		err = x.pauser.Pause(ctx, s, mode)
+		err = x.pauseOnce(ctx, s, mode)
 		switch {
 		case errors.Is(err, pause.ErrNoStore):
 			return fmt.Errorf("%w: %w", e2b.ErrNoStore, err)
@@ -51,9 +48,24 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string, memory bool) 
 	return fmt.Errorf("pause sandbox %s: %w", id, errChanged)
 }
 
-// mayPause says whether the sandbox's pool lets one more be paused, and whether its files
-// may be kept. What other gateways write at the same moment is not counted yet.
-func (x *Backend) mayPause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
+// pauseOnce pauses a sandbox, as it was read, if that may be.
+func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
+	if err := x.mayPause(s, mode); err != nil {
+		return err
+	}
+	if mode == v1alpha1.PauseHibernate && !s.Spec.Paused && x.mayKeep != nil {
+		end, err := x.mayKeep(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	return x.pauser.Pause(ctx, s, mode)
+}
+
+// mayPause says whether the sandbox's pool lets one more be paused. What other gateways
+// write at the same moment is not counted yet.
+func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
 	switch {
 	case v1alpha1.PausesBy(pool.Spec, mode):
@@ -63,10 +75,7 @@ func (x *Backend) mayPause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alph
 		return e2b.Invalidf("its pool does not let sandboxes be frozen")
 	}
 	if mode == v1alpha1.PauseHibernate { // it gives its pod up
-		if s.Spec.Paused || x.mayKeep == nil {
-			return nil
-		}
-		return x.mayKeep(ctx, s)
+		return nil
 	}
 	if most, limited := v1alpha1.MaxPaused(pool.Spec); limited && !s.Spec.Paused && x.index.Paused(s.Spec.Namespace, s.Spec.Pool) >= most {
 		return fmt.Errorf("pause sandbox %s: %w", s.Name, e2b.ErrPausedLimit)

@@ -53,11 +53,19 @@ func NewPaused(x *Snapshots, a PauseAgent, rules func(context.Context, *v1alpha1
 	return &Paused{x: x, agent: a, rules: rules, restores: restores{byClaim: map[string]*restoring{}}}
 }
 
+// Keepable returns nil if the files of a pod can be kept, as far as its object shows.
+func (p *Paused) Keepable(pod *corev1.Pod) error {
+	if !identified(pod) {
+		return fmt.Errorf("%w: its node does not tell the digests of its images", agent.ErrNoArchive)
+	}
+	return nil
+}
+
 // Keep keeps the files of a frozen sandbox in its pod as a Checkpoint, reads them back,
 // and returns its name. After an error nothing is kept, or the controller deletes it.
 func (p *Paused) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error) {
-	if !identified(pod) {
-		return "", fmt.Errorf("%w: its node does not tell the digests of its images", agent.ErrNoArchive)
+	if err := p.Keepable(pod); err != nil {
+		return "", err
 	}
 	cp := &v1alpha1.Checkpoint{}
 	cp.Namespace, cp.Name = s.Spec.Namespace, newID()
@@ -69,7 +77,9 @@ func (p *Paused) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod)
 		SandboxID: s.Name, SandboxUID: string(s.UID), ClaimID: s.Spec.Binding.ClaimID,
 		Contents: []v1alpha1.CheckpointContent{v1alpha1.CheckpointFilesystem}, Cause: v1alpha1.CheckpointPause,
 	}
-	if err := p.x.o.API.Create(ctx, cp); err != nil {
+	err = p.x.o.API.Create(ctx, cp)
+	p.x.making.made(claimOf(s))
+	if err != nil {
 		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, err)
 	}
 	failpoint.Hit("snapshots/pausing") // the object is there, and nothing is kept

@@ -11,14 +11,16 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 )
 
-// MayKeep says whether the files of one more sandbox may be kept for its pause, which
-// counts as a snapshot of its namespace and API key; e2b.ErrSnapshotLimit if not.
-func (x *Snapshots) MayKeep(ctx context.Context, s *v1alpha1.Sandbox) error {
-	end, err := x.reserve(ctx, e2b.KeyOwner{Team: s.Spec.Team, Namespace: s.Spec.Namespace, KeyID: s.Annotations[v1alpha1.AnnotationOwner]})
-	if err == nil {
-		end()
+// MayKeep takes a place for the files of a sandbox that is to hibernate, which count as a
+// snapshot of its namespace and API key; e2b.ErrSnapshotLimit if there is none. The place is
+// taken until Keep has made the sandbox's object, which counts from then on, or until end is
+// called, which must follow.
+func (x *Snapshots) MayKeep(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) {
+	end, err = x.reserve(ctx, e2b.KeyOwner{Team: s.Spec.Team, Namespace: s.Spec.Namespace, KeyID: s.Annotations[v1alpha1.AnnotationOwner]})
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return x.making.hold(claimOf(s), end), nil
 }
 
 // owner is whose snapshots are counted together: a namespace's, or those of one API key
@@ -29,8 +31,43 @@ type owner struct{ namespace, key string }
 // two at once do not both take the last place. What other gateways make at the same moment
 // is not counted yet: together they may make a few more than the limit.
 type making struct {
-	mu  sync.Mutex // guards the rest
-	now map[owner]int
+	mu   sync.Mutex // guards the rest
+	now  map[owner]int
+	held map[string]*hold // by claim
+}
+
+// hold counts what the pause of a claim's sandbox is about to keep, until end is called.
+type hold struct{ end func() }
+
+// hold notes the claim whose pause end ends the count of, and returns what ends both.
+func (m *making) hold(claim string, end func()) func() {
+	h := &hold{end}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held == nil {
+		m.held = map[string]*hold{}
+	}
+	m.held[claim] = h
+	return func() {
+		m.mu.Lock()
+		if m.held[claim] == h {
+			delete(m.held, claim)
+		}
+		m.mu.Unlock()
+		end()
+	}
+}
+
+// made ends the count of what the claim's pause is about to keep, if there is one: its
+// object is there.
+func (m *making) made(claim string) {
+	m.mu.Lock()
+	h := m.held[claim]
+	delete(m.held, claim)
+	m.mu.Unlock()
+	if h != nil {
+		h.end()
+	}
 }
 
 // begin counts one more of each, until end is called, and returns how many there are with

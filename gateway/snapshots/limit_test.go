@@ -1,17 +1,21 @@
 package snapshots
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/gateway/agent"
 )
 
 // put makes a Checkpoint beside the package.
@@ -83,11 +87,14 @@ func TestLimitOfWhatHibernates(t *testing.T) {
 	for i, want := range []struct{ first, second error }{
 		{}, {}, {first: e2b.ErrSnapshotLimit}, {e2b.ErrSnapshotLimit, e2b.ErrSnapshotLimit},
 	} {
-		if err := w.x.MayKeep(t.Context(), s); !errors.Is(err, want.first) {
-			t.Errorf("with %d, of the key: %v, want %v", i, err, want.first)
-		}
-		if err := w.x.MayKeep(t.Context(), others); !errors.Is(err, want.second) {
-			t.Errorf("with %d, of another key: %v, want %v", i, err, want.second)
+		for of, want := range map[*v1alpha1.Sandbox]error{s: want.first, others: want.second} {
+			end, err := w.x.MayKeep(t.Context(), of)
+			if !errors.Is(err, want) {
+				t.Errorf("with %d, of %v: %v, want %v", i, of.Annotations, err, want)
+			}
+			if err == nil {
+				end()
+			}
 		}
 		if err := w.take("k2"); i == 3 && !errors.Is(err, e2b.ErrSnapshotLimit) {
 			t.Errorf("a snapshot: %v", err)
@@ -101,6 +108,59 @@ func TestLimitOfWhatHibernates(t *testing.T) {
 	if len(w.x.making.now) > 0 {
 		t.Errorf("it still counts %v", w.x.making.now)
 	}
+}
+
+// Of many pauses at once no more may keep files than there is room for: each has its place
+// until its object is made, which counts from then on, or until it has failed.
+func TestLimitOfManyPausesAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.x.o.MaxInNamespace = 2
+	may := func(claim string) (end func(), err error) {
+		s := w.sandbox.DeepCopy()
+		s.Spec.Binding.ClaimID = claim
+		return w.x.MayKeep(t.Context(), s)
+	}
+	first, err := may("c1") // of the sandbox of this world
+	second, err2 := may("c2")
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	full := func(what string) {
+		t.Helper()
+		if _, err := may("another"); !errors.Is(err, e2b.ErrSnapshotLimit) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	full("while two have their places")
+	w.files = strings.NewReader("{}\nfiles")
+	made, err := NewPaused(w.x, pauseAgent{w}, nil).Keep(t.Context(), w.sandbox, w.pod)
+	if err != nil || made == "" {
+		t.Fatal(made, err)
+	}
+	full("with the object of the first, and the place of the second")
+	second()
+	third, err := may("c3") // the first counts once
+	if err != nil {
+		t.Errorf("when the second has failed: %v", err)
+	} else {
+		full("again")
+		third()
+	}
+	first()
+	if len(w.x.making.now)+len(w.x.making.held) > 0 {
+		t.Errorf("it still counts %v, and holds %v", w.x.making.now, w.x.making.held)
+	}
+}
+
+// pauseAgent is the PauseAgent of a world, as far as files are kept.
+type pauseAgent struct{ *world }
+
+func (p pauseAgent) ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
+	return p.Archive(ctx, id, pod)
+}
+
+func (pauseAgent) InitRestored(context.Context, *v1alpha1.Sandbox, *corev1.Pod, map[string]string, *agent.Restoring) error {
+	return errors.New("not initialised")
 }
 
 // What was made with no API key counts once for its namespace.
