@@ -36,6 +36,8 @@ type fake struct {
 	// setEnd, if set, fails SetEnd; pausing makes its next call find it paused just now.
 	setEnd  error
 	pausing bool
+	// anothers, if set, is the timeout of the resume that Resume meets.
+	anothers time.Duration
 	// noStore: nothing can be kept of a sandbox.
 	noStore bool
 	metrics []Metric
@@ -165,6 +167,9 @@ func (f *fake) Resume(ctx context.Context, namespace, id string, timeout time.Du
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.anothers != 0 {
+		timeout = f.anothers
+	}
 	sandbox.Paused, sandbox.Frozen, sandbox.EndAt = false, false, time.Now().Add(timeout)
 	f.sandboxes[id] = sandbox
 	return sandbox, true, nil

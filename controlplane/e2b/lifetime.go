@@ -44,7 +44,8 @@ func (s *Server) ConnectSandboxV2(w http.ResponseWriter, r *http.Request, _ stri
 // since it was looked at.
 const connectTries = 3
 
-// connect resumes a paused sandbox, with exactly the timeout, and extends another.
+// connect resumes a paused sandbox, with exactly the timeout unless another request does so
+// at the same time, and extends another.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, timeout int64, memory *bool) {
 	status := http.StatusOK
 	sandbox, template, err := s.find(r)
@@ -68,7 +69,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, timeout int64, 
 func (s *Server) resumeOrExtend(r *http.Request, sandbox Sandbox, template Template, d time.Duration, memory *bool) (now Sandbox, resumed bool, err error) {
 	for range connectTries {
 		if sandbox.Paused {
-			if sandbox, resumed, err = s.resume(r, sandbox, d, memory); err != nil || resumed {
+			if sandbox, resumed, err = s.resume(r, sandbox, template, d, memory); err != nil || resumed {
 				return sandbox, resumed, err
 			}
 		}

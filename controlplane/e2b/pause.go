@@ -54,7 +54,7 @@ func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string)
 	}
 	was := false
 	if err == nil {
-		sandbox, was, err = s.resume(r, sandbox, d, nil)
+		sandbox, was, err = s.resume(r, sandbox, template, d, nil)
 	}
 	if err == nil && !was {
 		err = refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is already running", sandbox.ID))
@@ -66,13 +66,24 @@ func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string)
 	writeJSON(w, http.StatusCreated, s.sandboxView(sandbox, template))
 }
 
-// resume resumes a sandbox; was is false if it was not paused any more.
-func (s *Server) resume(r *http.Request, sandbox Sandbox, timeout time.Duration, memory *bool) (resumed Sandbox, was bool, err error) {
+// resume resumes a sandbox, which gets the timeout at least: one that another request has
+// resumed meanwhile is extended, as one that runs is. was is false if it was not paused any
+// more, and nothing was done.
+func (s *Server) resume(r *http.Request, sandbox Sandbox, template Template, timeout time.Duration, memory *bool) (resumed Sandbox, was bool, err error) {
 	if is(memory, false) && sandbox.Frozen {
 		return Sandbox{}, false, refuse(http.StatusBadRequest, "memory: the sandbox was paused with its memory; leave it out or set it to true")
 	}
 	// One that has no pod may wait for one, as a create does.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), createDeadline)
 	defer cancel()
-	return s.o.Sandboxes.Resume(ctx, sandbox.Namespace, sandbox.ID, timeout)
+	begun := time.Now()
+	resumed, was, err = s.o.Sandboxes.Resume(ctx, sandbox.Namespace, sandbox.ID, timeout)
+	if err != nil || !was || !resumed.EndAt.Before(earlier(begun.Add(timeout), latestEnd(resumed, template))) {
+		return resumed, was, err
+	}
+	extended, err := s.extend(ctx, resumed, template, timeout)
+	if errors.Is(err, ErrNotFound) { // paused again, or ended: it was resumed all the same
+		return resumed, true, nil
+	}
+	return extended, true, err
 }

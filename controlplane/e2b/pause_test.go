@@ -116,6 +116,27 @@ func TestResumeGivesTheTimeout(t *testing.T) {
 	}
 }
 
+// A connect, or a resume, that meets the resume of another request gives the sandbox its own
+// timeout too, and takes nothing from the other's.
+func TestResumesThatMeet(t *testing.T) {
+	for _, call := range []string{"connect", "resume"} {
+		for anothers, want := range map[time.Duration]time.Duration{time.Minute: 10 * time.Minute, time.Hour: time.Hour} {
+			f := newFake()
+			s := newServer(t, f, nil)
+			sandbox := f.sandboxes[idA]
+			sandbox.Paused, f.anothers = true, anothers
+			f.sandboxes[idA] = sandbox
+			w := ask(t, s, "POST", "/sandboxes/"+idA+"/"+call, keyA, `{"timeout":600}`)
+			if left := time.Until(f.sandboxes[idA].EndAt); w.Code != 201 || left < want-10*time.Second || left > want+2*time.Second {
+				t.Errorf("%s beside one for %s: %d %s, and it ends in %s", call, anothers, w.Code, w.Body, left)
+			}
+			if moved := len(f.moved); (moved > 0) != (anothers < want) {
+				t.Errorf("%s beside one for %s: its end was moved %d times", call, anothers, moved)
+			}
+		}
+	}
+}
+
 // Pages of a state are whole, in order, and without those of the other.
 func TestPagesByState(t *testing.T) {
 	f := newFake()
