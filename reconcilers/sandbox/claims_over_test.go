@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,6 +25,29 @@ func TestAFencedClaimsPodIsStopped(t *testing.T) {
 	}
 	if g.step(t); len(g.asked) != 1 {
 		t.Errorf("asked %v", g.asked)
+	}
+}
+
+// One that ends while the claims that it gave up are not fenced is seen to end, and has ended
+// when they are.
+func TestEndOfWhatIsNotFenced(t *testing.T) {
+	g, _ := pausable(t)
+	g.fence = errors.New("a gateway is away")
+	g.spec(t, hibernated)
+	g.step(t)
+	g.spec(t, func(s *v1alpha1.SandboxSpec) {
+		s.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)}
+	})
+	g.look(t)
+	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnding || s.Status.FencedAt != nil || s.Status.EndedAt == nil || s.Status.AddressClaim != "c" {
+		t.Errorf("not fenced: %+v", s.Status)
+	}
+	g.fence = nil
+	g.clock.SetTime(now.Add(time.Minute))
+	g.step(t)
+	g.step(t)
+	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil || !g.Ledger.IsFenced("c") {
+		t.Errorf("fenced: %+v", s.Status)
 	}
 }
 

@@ -75,7 +75,11 @@ func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result,
 func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	failpoint.Hit("sandbox/ending")                     // the end is written, nothing of it carried out
 	if s.Spec.Restore != nil && s.Spec.Binding == nil { // pods that its pause gave up
-		if wait, err := r.letPodsGo(ctx, s); err != nil || wait > 0 {
+		wait, err := r.letPodsGo(ctx, s)
+		if err == nil && wait > quickFence && s.Status.Phase != v1alpha1.SandboxEnding {
+			_, err = r.markEnding(ctx, s, r.capture(s, nil)) // gateways may take long
+		}
+		if err != nil || wait > 0 {
 			result, err := again(err)
 			result.RequeueAfter = sooner(result.RequeueAfter, wait)
 			return result, err
