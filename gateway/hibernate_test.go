@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -109,6 +110,16 @@ func TestSaveMismatch(t *testing.T) {
 	wantError(t, "in a pod that it has", err, activation.ErrNotReady)
 	if errors.Is(err, activation.ErrUnusable) || other.files.restored != "" || len(other.calls()) != 0 {
 		t.Errorf("%v, restored %q, initialised with %+v", err, other.files.restored, other.calls())
+	}
+	// A claim changes the idle image of a pod, so what it runs before says nothing.
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	wantError(t, "a pod of the pool", w.gateways[0].paused.Fits(t.Context(), s, name), snapshots.ErrSaveMismatch)
+	pod.Annotations[v1alpha1.AnnotationImage] = "a"
+	if err := w.c.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.gateways[0].paused.Fits(t.Context(), s, name); err != nil {
+		t.Errorf("a pod with an idle image: %v", err)
 	}
 }
 

@@ -45,6 +45,10 @@ const (
 	// AnnotationPostStartHooks is the template's postStartHooks, as JSON: those of
 	// the template that the pod was made from. Absent without any.
 	AnnotationPostStartHooks = "sandlane.dev/post-start-hooks"
+	// AnnotationImage is the template's image of the first container, on a pod that was
+	// made with the template's idleImage: a claim gives it this image, unless its
+	// sandbox names another. Absent on others.
+	AnnotationImage = "sandlane.dev/image"
 	// AnnotationRecycling is the RFC 3339 time with nanoseconds at which a stopped
 	// pod was given its own images back, AnnotationRecycled that at which it turned
 	// warming again.

@@ -50,7 +50,8 @@ type SandboxPoolSpec struct {
 	// Template is a template of the pool's own.
 	// +optional
 	Template *SandboxTemplateSpec `json:"template,omitempty"`
-	// PodCreationImagePolicy says which image a pod is created with.
+	// PodCreationImagePolicy says which image a pod's first container is created with:
+	// IdleImage is the template's idleImage, if it has one.
 	// +optional
 	// +kubebuilder:default=PoolDefaultImage
 	PodCreationImagePolicy PodCreationImagePolicy `json:"podCreationImagePolicy,omitempty"`

@@ -69,8 +69,10 @@ type SandboxTemplateSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=5
 	Allow []NodeAccess `json:"allow,omitempty"`
-	// IdleImage is what the first container runs until it is claimed. Empty
-	// means the template's own image.
+	// IdleImage is what the first container runs until it is claimed, in pools whose
+	// podCreationImagePolicy is IdleImage. A claim changes it to the template's image,
+	// or to the one that the sandbox names, and waits until that runs. Empty means the
+	// template's image.
 	// +optional
 	IdleImage string `json:"idleImage,omitempty"`
 	// Runtimes lists the images a sandbox may ask for, by name. Nothing uses it yet.

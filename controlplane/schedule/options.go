@@ -13,7 +13,8 @@ import (
 // ClaimOptions say what a claim changes on its pod. The zero value changes
 // nothing but the claim itself.
 type ClaimOptions struct {
-	// ContainerImages are images by container name.
+	// ContainerImages are images by container name. The first container of a pod with
+	// AnnotationImage gets that one unless it is named here.
 	ContainerImages map[string]string
 	// Labels and Annotations are written with the claim. Sandlane's own keys are
 	// refused (ErrInvalid), but for the env label.
@@ -27,13 +28,17 @@ type ClaimOptions struct {
 // reserved is the prefix of the keys that a claim must not be able to set.
 const reserved = "sandlane.dev/"
 
-// container is what a claim needs to know of a pod's container.
-type container struct{ name, image string }
+// container is what a claim needs to know of a pod's container: claimed is the image
+// that a claim gives it unless it is told another, empty for the one that it has.
+type container struct{ name, image, claimed string }
 
 func containersOf(pod *corev1.Pod) []container {
 	all := make([]container, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
-		all[i] = container{pod.Spec.Containers[i].Name, pod.Spec.Containers[i].Image}
+		all[i] = container{name: pod.Spec.Containers[i].Name, image: pod.Spec.Containers[i].Image}
+	}
+	if len(all) > 0 {
+		all[0].claimed = pod.Annotations[v1alpha1.AnnotationImage]
 	}
 	return all
 }
@@ -61,17 +66,21 @@ func (o ClaimOptions) claim(of *shape) (Claim, error) {
 	return Claim{Phase: phase, Images: images, Labels: o.Labels, Annotations: o.Annotations}, nil
 }
 
-// imageChanges lists the containers whose image differs from what is wanted, in
-// the pod's order.
+// imageChanges lists the containers whose image differs from what is wanted, or from
+// what any claim gives them, in the pod's order.
 func imageChanges(containers []container, want map[string]string) ([]ImageChange, error) {
 	var changes []ImageChange
 	known := 0
 	for i, c := range containers {
 		image, ok := want[c.name]
-		if !ok {
+		switch {
+		case ok:
+			known++
+		case c.claimed != "":
+			image = c.claimed
+		default:
 			continue
 		}
-		known++
 		if image != c.image {
 			changes = append(changes, ImageChange{Index: i, Container: c.name, Image: image})
 		}

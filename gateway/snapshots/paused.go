@@ -216,7 +216,7 @@ func (p *Paused) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.Names
 	if err := p.x.o.API.Get(ctx, name, pod); err != nil {
 		return client.IgnoreNotFound(err) // the claim finds out
 	}
-	if !runsImagesOf(pod, cp) {
+	if pod.Annotations[v1alpha1.AnnotationImage] == "" && !runsImagesOf(pod, cp) { // with it, the same
 		return fmt.Errorf("%w: %w", activation.ErrNotReady, ErrSaveMismatch)
 	}
 	return nil

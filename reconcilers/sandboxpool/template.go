@@ -28,6 +28,9 @@ type poolTemplate struct {
 	// pod is the template with the defaults of pool pods, and hash its identity.
 	pod  corev1.PodTemplateSpec
 	hash string
+	// claimed is the image that a claim gives the first container; empty if that is
+	// created with it.
+	claimed string
 }
 
 func (t *poolTemplate) hashOrEmpty() string {
@@ -103,8 +106,9 @@ func render(spec *v1alpha1.SandboxTemplateSpec, policy v1alpha1.PodCreationImage
 	t.Spec.TerminationGracePeriodSeconds = or(t.Spec.TerminationGracePeriodSeconds, 1)
 	t.Spec.EnableServiceLinks = or(t.Spec.EnableServiceLinks, false)
 	t.Spec.AutomountServiceAccountToken = or(t.Spec.AutomountServiceAccountToken, false)
-	if policy == v1alpha1.ImagePolicyIdle && spec.IdleImage != "" {
-		t.Spec.Containers[0].Image = spec.IdleImage
+	claimed := ""
+	if first := &t.Spec.Containers[0]; policy == v1alpha1.ImagePolicyIdle && spec.IdleImage != "" && spec.IdleImage != first.Image {
+		claimed, first.Image = first.Image, spec.IdleImage
 	}
 	raw, err := json.Marshal(t)
 	if err != nil {
@@ -113,8 +117,9 @@ func render(spec *v1alpha1.SandboxTemplateSpec, policy v1alpha1.PodCreationImage
 	if len(spec.PostStartHooks) > 0 {
 		raw = append(raw, encodeHooks(spec.PostStartHooks)...)
 	}
+	raw = append(raw, claimed...)
 	sum := sha256.Sum256(raw)
-	return &poolTemplate{spec: spec, pod: t, hash: hex.EncodeToString(sum[:8])}, nil
+	return &poolTemplate{spec: spec, pod: t, hash: hex.EncodeToString(sum[:8]), claimed: claimed}, nil
 }
 
 func or[T any](p *T, fallback T) *T {
@@ -149,6 +154,9 @@ func newPod(pool *v1alpha1.SandboxPool, t *poolTemplate) *corev1.Pod {
 	pod.Annotations[v1alpha1.AnnotationTemplateHash] = t.hash
 	if len(t.spec.PostStartHooks) > 0 {
 		pod.Annotations[v1alpha1.AnnotationPostStartHooks] = encodeHooks(t.spec.PostStartHooks)
+	}
+	if t.claimed != "" {
+		pod.Annotations[v1alpha1.AnnotationImage] = t.claimed
 	}
 	return pod
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,9 +18,14 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
+// imageTable is held while the node's table of images is written.
+var imageTable sync.Mutex
+
 // addImage gives the local node another name for the echo server.
 func addImage(t *testing.T, name, digest string) {
 	t.Helper()
+	imageTable.Lock()
+	defer imageTable.Unlock()
 	file := filepath.Join(shared.State, "cluster", "images.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -97,6 +103,34 @@ func TestPostStartHooks(t *testing.T) {
 		stop := sb.Status.Stop
 		return stop != nil && stop.FailureReason == "PostStartHookFailed" && strings.Contains(stop.FailureMessage, "refuse"), fmt.Sprintf("%+v", stop)
 	})
+}
+
+// A sandbox that names no image runs its template's, also in a pool whose pods run
+// another one until they are claimed.
+func TestIdleImage(t *testing.T) {
+	t.Parallel()
+	ns := shared.Namespace(t)
+	addImage(t, "local/waits", "sha256:"+strings.Repeat("cd", 32))
+	shared.Pool(t, ns, "pool", 1, func(p *v1alpha1.SandboxPool) {
+		p.Spec.PodCreationImagePolicy, p.Spec.Template.IdleImage = v1alpha1.ImagePolicyIdle, "local/waits"
+	})
+	idle := shared.PodsOf(t, ns)[0]
+	e := shared.Touch(t, "not-idle", ns+"/pool")
+	if e.PodUID != string(idle.UID) {
+		t.Fatalf("pod %s answers, want %s", e.PodUID, idle.UID)
+	}
+	for _, pod := range shared.PodsOf(t, ns) {
+		want := "local/waits"
+		if pod.UID == idle.UID {
+			want = "local/echo"
+		}
+		if got := pod.Spec.Containers[0].Image; got != want {
+			t.Errorf("the %s pod %s runs %s, want %s", v1alpha1.PhaseOf(&pod), pod.Name, got, want)
+		}
+	}
+	if was := idle.Spec.Containers[0].Image; was != "local/waits" {
+		t.Errorf("before it was claimed the pod ran %s", was)
+	}
 }
 
 // A claim that changes the image is one write; the sandbox answers once the new

@@ -10,12 +10,12 @@ import (
 // recycledPool uses its pods again. What containers of a pod share must not be
 // writable, /dev/shm included.
 const recycledPool = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"SandboxPool","metadata":{"name":"recycled","namespace":"default"},"spec":{"replicas":1,"maxPods":1,
-"recyclePolicy":"InPlace","firstRequest":{"access":"Public"},"template":{"template":{"spec":{"terminationGracePeriodSeconds":1,
+"recyclePolicy":"InPlace","firstRequest":{"access":"Public"},"podCreationImagePolicy":"IdleImage","template":{"idleImage":%q,"template":{"spec":{"terminationGracePeriodSeconds":1,
 "automountServiceAccountToken":false,"containers":[{"name":"main","image":%q,"imagePullPolicy":"IfNotPresent",
 "readinessProbe":{"httpGet":{"path":"/","port":8000},"periodSeconds":1},"volumeMounts":[{"name":"shm","mountPath":"/dev/shm","readOnly":true}]}],
 "volumes":[{"name":"shm","emptyDir":{}}]}}}}}`
 
-// withImage is a sandbox of that pool, which runs another image than the pool's.
+// withImage is a sandbox of that pool, which names its image.
 const withImage = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"Sandbox","metadata":{"name":%q},"spec":{"namespace":"default","pool":"recycled","images":{"main":%q}}}`
 
 // kubeletPause is what a kubelet waits, unless the node's says otherwise, before it
@@ -35,20 +35,24 @@ func (c *cluster) container(t *testing.T, pod string) container {
 	return container{f[0], f[1][strings.LastIndex(f[1], "@")+1:], f[2]}
 }
 
-// A claim changes a pod's image in place, to one of another digest; after the end the
-// pod gets its own image back and is stock again. Each time it is a new container, of
-// the digest that the registry has. So no process answers for two sandboxes.
+// A claim changes a pod's image in place, from the idle one to the template's, or to the
+// one that the sandbox names; after the end the pod gets the idle one back and is stock
+// again. Each time it is a new container, of the digest that the registry has. So no
+// process answers for two sandboxes.
 func (c *cluster) recycleInPlace(t *testing.T) {
 	c.startRegistry(t, "sandlane-test-idle", "sandlane-test-echo")
 	idle, used := c.digest(t, "sandlane-test-idle"), c.digest(t, "sandlane-test-echo")
-	c.apply(t, fmt.Sprintf(recycledPool, registryAddress+"/sandlane-test-idle@"+idle))
+	image := registryAddress + "/sandlane-test-echo@" + used
+	c.apply(t, fmt.Sprintf(recycledPool, registryAddress+"/sandlane-test-idle@"+idle, image))
 	pod, uid := c.idlePod(t, "recycled")
 	seen := map[string]bool{}
-	for _, id := range []string{"recycled-1", "recycled-2", "recycled-3"} {
+	for i, id := range []string{"recycled-1", "recycled-2", "recycled-3"} {
 		before := c.container(t, pod)
-		c.apply(t, fmt.Sprintf(withImage, id, registryAddress+"/sandlane-test-echo@"+used))
+		if i == 0 {
+			c.apply(t, fmt.Sprintf(withImage, id, image))
+		}
 		began := time.Now()
-		process := c.process(t, id)
+		process := c.process(t, id, "-H", "X-Sandbox-Pool: default/recycled")
 		claim := time.Since(began)
 		if _, of := c.podOf(t, id); of != uid {
 			t.Errorf("%s has the pod %s, want the same %s", id, of, uid)
