@@ -67,7 +67,7 @@ test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first wh
 	@hack/test.sh unit e2e e2b
 
 .PHONY: test-all
-test-all: $(GOTESTSUM) $(PROMTOOL) $(CONTROLLER_GEN) ## the same and all that takes longer: storms, chaos in both modes, mutants; needs root, takes two hours
+test-all: $(GOTESTSUM) ## the same and all that takes longer: storms, chaos in both modes, mutants; needs root, takes two hours
 	@hack/test.sh unit e2e e2b storm chaos fastpath mutants bench-once
 	@hack/helm-test.sh chart node fastpath
 
@@ -88,11 +88,11 @@ fastpath: $(GOTESTSUM) ## run the end-to-end tests and chaos with the fast path 
 	@hack/test.sh fastpath
 
 .PHONY: helm-test
-helm-test: $(PROMTOOL) $(CONTROLLER_GEN) ## test the Helm chart on a real node in namespaces of this machine; needs root
+helm-test: ## test the Helm chart on a real node in namespaces of this machine; needs root
 	@hack/helm-test.sh chart
 
 .PHONY: node-test
-node-test: $(PROMTOOL) $(CONTROLLER_GEN) ## break pods and kill processes of the chart on that node, under load, also with hits answered inside Envoy; needs root
+node-test: ## break pods and kill processes of the chart on that node, under load, also with hits answered inside Envoy; needs root
 	@hack/helm-test.sh node fastpath
 
 .PHONY: mutants

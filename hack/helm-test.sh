@@ -42,8 +42,9 @@ images() {
 		-images sandlane-gateway,sandlane-controller,sandlane-test-envoy,sandlane-test-base,sandlane-test-echo,sandlane-test-idle,sandlane-test-pause
 }
 
-export PROMTOOL=${PROMTOOL:?it is set by make: run make helm-test}
+: "${PROMTOOL:?it is set by make: run make helm-test}" "${CONTROLLER_GEN:?it is set by make: run make helm-test}"
 export SANDLANE_IMAGES=$PWD/bin/test-images SANDLANE_BIN=$PWD/bin/sandlane SANDLANE_REGISTRY=$PWD/bin/test-registry CGO_ENABLED=0
+step "promtool and controller-gen" make --no-print-directory --silent "$PROMTOOL" "$CONTROLLER_GEN"
 step "build" make --no-print-directory build
 step "Kubernetes and Envoy" variables bin/sandlane prepare
 step "node and Helm" variables hack/node/build.sh

@@ -15,11 +15,7 @@ import (
 // TestChart is the life of one installation. Its steps need each other, so the
 // first that fails ends it.
 func TestChart(t *testing.T) {
-	lock, err := filepath.Abs("../e2b/python/e2b-2.63.0.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	python := filepath.Join(sdkenv.Python(t.Context(), t, lock), "python")
+	python := pythonSDK(t)
 	c := boot(t)
 	for _, step := range []struct {
 		name string
@@ -28,12 +24,15 @@ func TestChart(t *testing.T) {
 		{"static checks", c.static},
 		{"install", c.install},
 		{"team", c.team},
+		{"page", c.page},
 		{"helm test", c.helmTest},
 		{"SDK", func(t *testing.T) { c.sdk(t, python) }},
 		{"first request", func(t *testing.T) { c.firstRequest(t) }},
 		{"metrics", c.metrics},
 		{"log level", c.logLevel},
+		{"hibernation", func(t *testing.T) { c.hibernate(t, python) }},
 		{"upgrade", c.upgrade},
+		{"resume after the upgrade", func(t *testing.T) { c.resume(t, python) }},
 		{"SDK after the upgrade", func(t *testing.T) { c.sdk(t, python) }},
 		{"refused uninstall", c.refuseUninstall},
 		{"uninstall", c.uninstall},
@@ -46,11 +45,26 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// pythonSDK installs E2B's Python SDK into the user's cache, if it is not there, and
+// returns the interpreter that has it.
+func pythonSDK(t *testing.T) string {
+	t.Helper()
+	lock, err := filepath.Abs("../e2b/python/e2b-2.63.0.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	bin := sdkenv.Python(t.Context(), t, lock)
+	fmt.Printf("    E2B's Python SDK %5.1f s\n", time.Since(began).Seconds())
+	return filepath.Join(bin, "python")
+}
+
 // The API server refuses every pod in the system namespace that is not
 // "restricted".
 func (c *cluster) install(t *testing.T) {
 	c.kubectl(t, "create", "namespace", system)
 	c.kubectl(t, "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted")
+	c.makeVolume(t)
 	notes := c.run(t, "helm", "install", "sandlane", c.chart, "-n", system, "-f", testdata(t, "values.yaml"), "--wait", "--timeout", "180s")
 	for _, want := range []string{"export E2B_DOMAIN=sandlane.test\n", " https://sandbox.sandlane.test/\n"} {
 		if !strings.Contains(notes, want) {
@@ -131,14 +145,16 @@ func (c *cluster) keyFile(t *testing.T) string {
 	return file
 }
 
-// python runs a program of testdata that uses the SDK.
-func (c *cluster) python(t *testing.T, python, program string) {
+// python runs a program of testdata that uses the SDK, and returns what it printed.
+func (c *cluster) python(t *testing.T, python, program string, args ...string) string {
 	t.Helper()
-	out := c.run(t, "sh", "-c", `export E2B_API_KEY="$(cat "$0")" E2B_API_URL="$1" E2B_SANDBOX_URL="$1"; exec "$2" "$3"`,
-		c.keyFile(t), c.gateway(t), python, testdata(t, program))
+	line := append([]string{"-c", `export E2B_API_KEY="$(cat "$0")" E2B_API_URL="$1" E2B_SANDBOX_URL="$1"; shift; exec "$@"`,
+		c.keyFile(t), c.gateway(t), python, testdata(t, program)}, args...)
+	out := c.run(t, "sh", line...)
 	if !strings.Contains(out, "passed") {
 		t.Errorf("the SDK's program printed %q", out)
 	}
+	return out
 }
 
 // process asks a sandbox that its first request makes, and returns which process
@@ -206,7 +222,7 @@ func (c *cluster) refuseUninstall(t *testing.T) {
 }
 
 // After an uninstallation nothing is left but what docs/install.md names: the CRDs,
-// pools without pods, the namespace of API keys, and Secrets.
+// pools without pods, the namespace of API keys, the claim of checkpoints, and Secrets.
 func (c *cluster) uninstall(t *testing.T) {
 	// Helm upgrades no release whose uninstallation was refused, so the value
 	// uninstall.endSandboxes cannot be set now; the command does the same.
@@ -232,6 +248,9 @@ func (c *cluster) uninstall(t *testing.T) {
 	}
 	if len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+	if claim := c.kubectl(t, "-n", system, "get", "persistentvolumeclaim", "sandlane-checkpoints", "-o", "jsonpath={.status.phase}"); claim != "Bound" {
+		t.Errorf("the claim of checkpoints is %q, want it kept", claim)
 	}
 	leases := c.kubectl(t, "-n", system, "get", "leases", "-l", "sandlane.dev/gateway", "-o", "name")
 	if leases != "" {

@@ -29,6 +29,9 @@ type cluster struct {
 	sandlane string // the binary
 	chart    string
 	key      string // an API key of the team
+	volume   string // the folder of checkpoints, which gateways and controllers mount
+	// hibernated is the ID of the sandbox that the step hibernate leaves.
+	hibernated string
 }
 
 // boot starts a node with the images of hack/helm-test.sh; it ends with the test.

@@ -2,11 +2,8 @@ package helm
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/sandlane/sandlane/test/sdkenv"
 )
 
 // step is one that a test of a node takes.
@@ -51,11 +48,7 @@ func (c *cluster) steps(python string) []step {
 // node-test` runs it. Its steps need the first two, and the last three each other;
 // the others leave things as they were.
 func TestNode(t *testing.T) {
-	lock, err := filepath.Abs("../e2b/python/e2b-2.63.0.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	python := filepath.Join(sdkenv.Python(t.Context(), t, lock), "python")
+	python := pythonSDK(t)
 	c := boot(t)
 	for i, step := range c.steps(python) {
 		began := time.Now()

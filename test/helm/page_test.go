@@ -1,0 +1,37 @@
+package helm
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// page: what docs/install.md has users apply is taken, and its pool gets its warm pods.
+// Only image and name are others here.
+func (c *cluster) page(t *testing.T) {
+	dir, blocks := c.tempDir(t), yamlBlock.FindAllStringSubmatch(text(t, "../../docs/install.md"), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("docs/install.md has %d blocks of YAML, want a pool and a team's values", len(blocks))
+	}
+	write := func(name, content string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	here := strings.NewReplacer("registry.example/team/sandlane-base:v1", "sandlane-test-base:test", "name: base,", "name: page,")
+	c.kubectl(t, "apply", "--validate=strict", "-f", write("pool.yaml", here.Replace(blocks[0][1])))
+	c.eventually(t, func(out string) bool { return out == "2" }, "kubectl", "get", "sandboxpool", "page", "-o", "jsonpath={.status.idle}")
+	c.kubectl(t, "delete", "sandboxpool", "page", "--timeout=60s")
+	team := c.run(t, "helm", "template", "blue", c.chart+"-tenant", "-n", "default", "-f", write("blue.yaml", blocks[1][1]))
+	c.kubectl(t, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", write("team.yaml", team))
+	made := c.run(t, c.sandlane, "apikey", "create", "--kubeconfig", c.Kubeconfig(), "--namespace", "default")
+	if !strings.HasPrefix(made, "e2b_") {
+		t.Error("apikey create has printed no key")
+	}
+}
