@@ -252,6 +252,10 @@ func (c *cluster) uninstall(t *testing.T) {
 	if claim := c.kubectl(t, "-n", system, "get", "persistentvolumeclaim", "sandlane-checkpoints", "-o", "jsonpath={.status.phase}"); claim != "Bound" {
 		t.Errorf("the claim of checkpoints is %q, want it kept", claim)
 	}
+	// The controller has deleted what hibernate left, within a minute or now.
+	if on := c.archives(t); len(on) != 0 {
+		t.Errorf("on the volume are still %q", on)
+	}
 	leases := c.kubectl(t, "-n", system, "get", "leases", "-l", "sandlane.dev/gateway", "-o", "name")
 	if leases != "" {
 		t.Errorf("leases of gateways are left:\n%s", leases)
