@@ -12,8 +12,8 @@
 //
 // # Floors
 //
-// Each figure of Sandlane stands beside that of something that does less, measured
-// in turns with it:
+// Each figure of Sandlane stands beside the figure of something that does less, measured in
+// turns with it:
 //
 //	dataplane  plain Envoy to a static cluster; and the same Envoy configuration
 //	           as Sandlane's but for the socket, with a do-nothing ext_proc server
@@ -28,7 +28,7 @@
 //	routes     golang-lru, and a map under a mutex
 //	claims     the same writes sent bare to the same API server, to objects that
 //	           no gateway watches
-//	idle       none: unit costs, that docs/scale.md is computed from
+//	idle       none: unit costs, from which docs/scale.md is computed
 //	control    none: the reconcilers' own benchmarks and counts, for their budgets
 //
 // Sandlane is the real `sandlane gateway` with the flags that it ships with: its

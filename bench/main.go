@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// What suite starts dies with the thread that started it.
+// Processes that suite starts die with the thread that started them.
 func init() { runtime.LockOSThread() }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// Of `make bench | tee log` an interrupt ends both: what is started here must be
-	// stopped all the same, without a word.
+	// With `make bench | tee log` an interrupt ends tee too. The processes that were
+	// started here must be stopped although nothing can be printed any more.
 	signal.Ignore(syscall.SIGPIPE)
 	log.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
 	if err := newRoot().ExecuteContext(ctx); err != nil {

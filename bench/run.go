@@ -84,11 +84,11 @@ func run(cmd *cobra.Command, plan suite.Plan, only []string, out string) error {
 			if cmd.Context().Err() != nil {
 				return failed
 			}
-			// What the others measure is worth half an hour of somebody's time.
+			// The other sections go on: a run takes half an hour.
 			e.Progress("%v", err)
 			e.Note("the section %s ended early: its rows are not all there", s.Name)
 		}
-		debug.FreeOSMemory() // what one section held must not press on the next
+		debug.FreeOSMemory() // the memory of one section must not slow the next
 	}
 	report.Judge(e.Result)
 	e.SetHeadline(dataplane.HeadlineVsDoNothing, dataplane.HeadlineVsPlain)
@@ -118,7 +118,7 @@ func find(ctx context.Context, e *suite.Env) (err error) {
 		return err
 	}
 	e.Version = result.Output(e.Sandlane, "version")
-	// Before this word Envoy names its own path, which is nobody's business.
+	// Before this word Envoy prints its path, which does not belong into a result.
 	_, version, _ := strings.Cut(result.Output(e.Envoy, "--version"), "version: ")
 	e.Machine.Envoy = "envoy " + version
 	e.Machine.Load = "the generator of package load"
@@ -135,8 +135,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// unused adds a number to a name that there is already: a result is never
-// overwritten, since what is to be compared is often of one day.
+// unused adds a number to the name of a file that exists already: a result is never
+// overwritten, since results that are compared are often of the same day.
 func unused(base string) string {
 	name := base
 	for n := 2; ; n++ {

@@ -16,12 +16,13 @@ import (
 	"github.com/sandlane/sandlane/bench/upstream"
 )
 
-// sections are all of them, in the order in which they run.
+// sections are all sections, in the order in which they run.
 func sections() []suite.Section {
 	return []suite.Section{dataplane.Section(), dataplane.FastSection(), socket.Section(), routes.Section(), claims.Section(), idle.Section(), control.Section()}
 }
 
-// helpers are what this program starts itself as, to be processes of their own.
+// helpers are hidden commands: this program starts itself with one for each process that
+// it needs beside it.
 func helpers() []*cobra.Command {
 	server := listening("upstream", "Serve as every sandbox", upstream.Serve)
 	agent := listening("agent", "Answer as every pod's sandboxd", upstream.ServeAgent)

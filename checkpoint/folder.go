@@ -22,8 +22,8 @@ import (
 const (
 	// partialPrefix begins the name of an archive that is being written. No ID does.
 	partialPrefix = ".partial-"
-	// partialPatience is how long a partial archive may be unchanged before a Sweep
-	// takes its writer for gone: longer than a Put can wait for its reader.
+	// partialPatience is how long a partial archive may be unchanged before a Sweep removes
+	// it: longer than a Put can wait for its reader.
 	partialPatience = time.Hour
 	// copySize is how much is read at once.
 	copySize = 256 << 10
@@ -57,7 +57,7 @@ func OpenFolder(path string, max int64) (*Folder, error) {
 	return &Folder{root: root, max: max}, nil
 }
 
-// Close closes the folder. What is open of it stays so.
+// Close closes the folder. Archives that are open stay open.
 func (f *Folder) Close() error { return f.root.Close() }
 
 // Put implements Store.

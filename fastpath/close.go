@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Close lets the folder go: another process may settle it. The mappings stay, since a
-// late call may still write; they end with the process.
+// Close unlocks the folder, so that another process may settle it. The mappings stay until
+// the process ends, since a late call may still write.
 func (t *Table) Close() error {
 	t.Distrust(true)
 	return t.control.close()
 }
 
-// SettleFolder is for a gateway without a table: it makes sure that no Envoy answers
-// from one that a process before it left, in whatever layout. Of a folder that has none
-// there is nothing to settle. If the table cannot be settled it waits until trust in it
-// must have ended, and returns nil all the same, unless ctx ends first.
+// SettleFolder is for a gateway without a table: it makes sure that no Envoy answers from
+// a table that an earlier process left in the folder, whatever its layout. Without such a
+// table it returns at once. If the table cannot be settled it waits until trust in it must
+// have ended, and returns nil all the same, unless ctx ends first.
 func SettleFolder(ctx context.Context, folder string) error {
 	c, err := openControl(folder, false)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,13 +18,13 @@ import (
 
 const tmpfsMagic = 0x01021994
 
-// control is the control file: the head, which only this process writes, and the
-// worker slots, which Envoy does.
+// control is the control file: the head, which only this process writes, and the worker
+// slots, which only Envoy writes.
 type control struct {
 	file  *os.File
 	bytes []byte
-	// fresh: the file was not there, or empty, so nothing is known of one before it.
-	fresh bool
+	// created: the file was missing or empty, so nothing is known of an earlier table.
+	created bool
 }
 
 // openControl opens, makes if asked to, and locks the folder's control file. The
@@ -64,10 +64,11 @@ func openControl(folder string, create bool) (_ *control, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &control{file: f, bytes: b, fresh: st.Size() == 0}, nil
+	return &control{file: f, bytes: b, created: st.Size() == 0}, nil
 }
 
-// lockByte says that this process is the folder's gateway, until it ends.
+// lockByte locks the gateway's byte: until this process ends no other is the folder's
+// gateway.
 func lockByte(f *os.File) error {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: lockGateway, Len: 1}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
@@ -129,11 +130,11 @@ func u32(b []byte, off int) *uint32 { return (*uint32)(unsafe.Pointer(&b[off : o
 func (c *control) load(off int) uint64     { return atomic.LoadUint64(u64(c.bytes, off)) }
 func (c *control) store(off int, v uint64) { atomic.StoreUint64(u64(c.bytes, off), v) }
 
-// seq is the worker's; odd while it is in a flight.
+// seq is a worker's counter of flights, odd during one.
 func (c *control) seq(worker int) uint64 { return c.load(offWorkers + worker*workerSize) }
 
-// envoyLives reports whether a process holds Envoy's byte. What cannot be read counts
-// as alive.
+// envoyLives reports whether a process holds Envoy's byte; it does too where that cannot
+// be read.
 func (c *control) envoyLives() bool {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: lockEnvoy, Len: 1}
 	if err := unix.FcntlFlock(c.file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
@@ -142,10 +143,10 @@ func (c *control) envoyLives() bool {
 	return lock.Type != unix.F_UNLCK
 }
 
-// waitWorkers returns nil once every flight that was under way at the call is over,
-// or the context's error. A flight is over when its worker's seq has changed, and when
-// no Envoy holds the lock: it was held all through the flight. See "A flight" in
-// docs/design/fastpath.md.
+// waitWorkers returns nil once every flight that was under way at the call is over, or the
+// context's error. A flight is over when its worker's seq has changed, or when no Envoy
+// holds the lock, which an Envoy holds throughout its flights. docs/design/fastpath.md,
+// "Why a fence holds", has the argument.
 func (c *control) waitWorkers(ctx context.Context) error {
 	const spins = 100
 	for w := range workers {
@@ -186,7 +187,7 @@ func (c *control) describe(generation, key uint64, g geometry, inodes [2]uint64)
 	c.store(offGeneration, generation)
 }
 
-// described reports whether the head is that of a generation of this geometry.
+// described reports whether the head describes a generation of this geometry.
 func (c *control) described(g geometry) bool {
 	return c.load(offMagic) == magic && c.load(offLayout) == layout && c.load(offGeneration) != 0 &&
 		c.load(offEntries) == g.entries && c.load(offBuckets) == g.buckets

@@ -11,27 +11,29 @@ import (
 
 const (
 	beatEvery = 250 * time.Millisecond
-	// askTimeout bounds the question for Envoy's version: trust ends meanwhile.
+	// askTimeout bounds a request for Envoy's version. No heartbeat renews trust meanwhile.
 	askTimeout = time.Second
-	// askAgain is the pause after an Envoy that could not be asked.
+	// askAgain is the pause after a request for Envoy's version that failed.
 	askAgain = time.Second
 )
 
-// trust says until when Envoy may answer. mu is held from the look at the lease until
-// trust is written, so that a loss, which takes mu afterwards, has the last word.
+// trust says until when Envoy may answer. mu is held from reading the lease until trust is
+// written. Distrust takes mu after the lease is lost, so that no renewal comes after it.
 type trust struct {
 	mu      sync.Mutex
 	control *control
-	closed  bool // nothing is trusted any more
-	// claim is the Envoy whose version was tested; 0: none. The heartbeat's alone.
+	closed  bool // trust is never given again
+	// claim is the claim of the Envoy that may be trusted, since its version was tested;
+	// 0: none. Only the heartbeat uses it.
 	claim uint64
-	// refused is one whose version was not, or could not be asked until again.
+	// refused is the claim of an Envoy whose version was not tested or is not known; it is
+	// asked anew at again.
 	refused uint64
 	again   time.Time
 }
 
-// Start keeps trust alive, folds marks and frees entries until ctx ends; then nothing
-// is trusted any more. Call it once, after Settle.
+// Start is the heartbeat: it renews trust, folds marks and frees entries until ctx ends.
+// Then trust ends for good. Call it once, after Settle.
 func (t *Table) Start(ctx context.Context) error {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -47,8 +49,8 @@ func (t *Table) Start(ctx context.Context) error {
 }
 
 // Distrust makes every flight that begins from now on answer nothing, until the next
-// heartbeat that finds a lease; for good if it is final. Call it once the right to
-// route is gone, and then Wait.
+// heartbeat that finds a lease; if final, for good. Call it after the right to route is
+// lost, and then Wait.
 func (t *Table) Distrust(final bool) {
 	t.trust.mu.Lock()
 	defer t.trust.mu.Unlock()
@@ -57,7 +59,7 @@ func (t *Table) Distrust(final bool) {
 }
 
 func (t *Table) beat(ctx context.Context) {
-	t.meet(ctx)
+	t.checkEnvoy(ctx)
 	t.renew()
 	t.Fold()
 	t.count()
@@ -71,8 +73,8 @@ func (t *Table) beat(ctx context.Context) {
 	}
 }
 
-// renew gives trust for as long as the lease lasts, at most longestTrust. The clocks
-// are read before the lease, so that no delay in between adds to it.
+// renew renews trust for as long as the lease lasts, at most longestTrust. The clocks are
+// read before the lease, so that a delay in between shortens trust.
 func (t *Table) renew() {
 	t.trust.mu.Lock()
 	defer t.trust.mu.Unlock()
@@ -87,9 +89,9 @@ func (t *Table) renew() {
 	t.control.store(offTrustBoot, boot+uint64(left))
 }
 
-// meet asks an Envoy that is new here for its version. Trust is for the Envoy that
-// was asked: one that claims the table meanwhile has another number.
-func (t *Table) meet(ctx context.Context) {
+// checkEnvoy asks an Envoy that has newly claimed the table for its version. Trust is for
+// that claim alone: an Envoy that claims the table meanwhile has another number.
+func (t *Table) checkEnvoy(ctx context.Context) {
 	claim := t.control.load(offClaims)
 	if claim == t.trust.claim || claim == t.trust.refused && time.Now().Before(t.trust.again) {
 		return

@@ -17,11 +17,11 @@ const (
 	indexBits = 24
 	indexMask = 1<<indexBits - 1
 
-	flagOpen    = 1 // any port is answered
-	flagGuarded = 2 // port 49983 is
+	flagOpen    = 1 // requests for any port are answered
+	flagGuarded = 2 // requests for port 49983 are answered
 
-	// longestTrust is how far ahead trust may lie: the time for which Envoy may answer
-	// after this process stopped.
+	// longestTrust is how far ahead trust may lie, and so for how long Envoy may answer
+	// after this process has stopped.
 	longestTrust = time.Second
 )
 
@@ -36,7 +36,7 @@ const (
 	offEntries    = 48
 	offBuckets    = 56
 	offKey        = 64
-	// What the module does not read: which files the generation's are.
+	// Inodes of the generation's files; the module does not read them.
 	offRoutesInode = 72
 	offMarksInode  = 80
 
@@ -46,7 +46,7 @@ const (
 	controlSize = 16384
 )
 
-// Bytes of the control file whose locks say who lives.
+// Bytes of the control file; a lock on one says that the gateway or an Envoy lives.
 const (
 	lockGateway = 0
 	lockEnvoy   = 1
@@ -55,8 +55,8 @@ const (
 // geometry is how large the table is.
 type geometry struct{ entries, buckets uint64 }
 
-// geometryFor fits a cache of about size routes: an eighth more entries, for those
-// that rest, and buckets that are half full at most on average.
+// geometryFor returns the size of a table for a cache of about size routes: an eighth more
+// entries, for those that are resting, and buckets that are half full at most on average.
 func geometryFor(size int) geometry {
 	entries := uint64(size) + uint64(size)/8 + 256
 	return geometry{entries: entries, buckets: 1 << bits.Len64((entries-1)/(ways/2))}
@@ -70,7 +70,8 @@ func mix(h, word uint64) uint64 {
 	return h ^ h>>32
 }
 
-// hashID hashes an ID: the low bits pick the bucket, the high 40 stand in its word.
+// hashID hashes an ID: the low bits pick the bucket, and the 40 high bits are stored in
+// its word.
 func hashID(key uint64, id string) uint64 {
 	h := key ^ uint64(len(id))*0x9e3779b97f4a7c15
 	var word [8]byte
@@ -84,7 +85,7 @@ func hashID(key uint64, id string) uint64 {
 	return mix(mix(h, binary.LittleEndian.Uint64(word[:])), 0x94d049bb133111eb)
 }
 
-// checkEntry is the checksum of an entry at its place.
+// checkEntry is the checksum of the entry with this index.
 func checkEntry(key, index uint64, e []byte) uint64 {
 	h := key + index
 	for i := 8; i < entrySize; i += 8 {

@@ -125,8 +125,8 @@ func TestSecondEnvoyAnswersNothing(t *testing.T) {
 	})
 }
 
-// Without heartbeats, without a lease, and with a version that was not tested nothing
-// is answered.
+// Envoy answers nothing without heartbeats, without a lease, or if its version was not
+// tested.
 func TestTrust(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")
@@ -168,8 +168,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// Trust further ahead than the longest is none that a gateway wrote, and trust for
-// another Envoy is not this one's.
+// Envoy refuses trust that lies further ahead than longestTrust, which no gateway wrote,
+// and trust for another Envoy.
 func TestTrustOfAnother(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")
@@ -202,8 +202,8 @@ func TestUntestedEnvoyIsNotTrusted(t *testing.T) {
 	}
 }
 
-// The next gateway process settles the table beside a living Envoy: nothing of the
-// former one is answered, and new routes are, also when the table has another size.
+// The next gateway process settles the table beside a living Envoy: routes of the former
+// process are not answered, and new ones are, also when the table has another size.
 func TestNextGatewaySettles(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")
@@ -222,7 +222,7 @@ func TestNextGatewaySettles(t *testing.T) {
 	}
 }
 
-// A gateway does not settle while a worker is in a flight of the former one's.
+// Settle waits for a worker whose flight began under the former gateway process.
 func TestSettleWaitsForAFlight(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
@@ -246,8 +246,8 @@ func TestSettleWaitsForAFlight(t *testing.T) {
 	}
 }
 
-// Without a table there is nothing to settle; with one that cannot be locked the
-// longest trust is waited for.
+// SettleFolder returns at once without a table, and waits for the longest trust if the
+// table cannot be locked.
 func TestSettleFolder(t *testing.T) {
 	if err := SettleFolder(t.Context(), filepath.Join(t.TempDir(), "none")); err != nil {
 		t.Error(err)

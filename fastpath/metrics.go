@@ -17,13 +17,14 @@ const (
 // results are in the order of a worker slot's counters.
 var results = [...]string{resultHit, resultUnfit, resultAbsent, resultUntrusted}
 
-// maxPerBeat bounds what a counter is believed to have grown between two heartbeats.
+// maxPerBeat is by how much a counter may grow between two heartbeats; a counter that grew
+// more was overwritten.
 const maxPerBeat = 10_000_000
 
 type metrics struct {
 	requests *prometheus.CounterVec
 	wait     prometheus.Histogram
-	// last are the workers' counters as they were counted last. The heartbeat's alone.
+	// last are the workers' counters at the last heartbeat. Only the heartbeat uses them.
 	last [workers][len(results)]uint64
 }
 
@@ -42,8 +43,8 @@ func newMetrics() *metrics {
 	}
 }
 
-// baseline takes the counters as they stand: what was counted before this process is
-// not this process's.
+// baseline notes the counters as they are when this process starts: what an earlier
+// process counted is not counted again.
 func (t *Table) baseline() {
 	for w := range workers {
 		for i := range results {
@@ -56,8 +57,8 @@ func (t *Table) counter(worker, i int) uint64 {
 	return t.control.load(offWorkers + worker*workerSize + 8 + 8*i)
 }
 
-// count adds what the workers have counted since the last time. A counter that went
-// back, or grew more than it can, was written by something else, and counts nothing.
+// count adds what the workers have counted since the last heartbeat. A counter that went
+// back, or grew by more than maxPerBeat, was overwritten, and counts nothing.
 func (t *Table) count() {
 	for i, result := range results {
 		var sum uint64

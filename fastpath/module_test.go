@@ -17,17 +17,19 @@ func rounds(few, many string) string {
 	return few
 }
 
-// Garbage in the routes makes no answer but the right one, and no read out of bounds.
+// With garbage in the routes the module gives the right answer or none, and reads nothing
+// out of bounds.
 func TestGarbageInTheRoutes(t *testing.T) {
 	w := newWorld(t, 100)
 	w.put(t, route(generatedID, "10.0.0.5"))
 	program := cmodule.Build(t, cmodule.Sanitized...)
-	// The program claims the table with its first request, which asks nothing of it yet.
+	// The program claims the table with its first request; it has no trust for that yet.
 	envoy := cmodule.Start(t, program, "run", w.folder)
 	envoy.Ask(t, request("nobody", "80")...)
 	_ = envoy.Cmd.Process.Kill()
 	_ = envoy.Cmd.Wait()
-	// It will be the second: trust is for that one, for as long as a test may take.
+	// The next program's claim has the next number: trust that one, for as long as a test
+	// may take.
 	w.table.trust.claim = w.table.control.load(offClaims) + 1
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -54,9 +56,9 @@ func TestGarbageInTheRoutes(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// Whenever the gateway takes a route or trust away and its wait for the worker is over,
-// the flight answers nothing any more: at each step of a flight, with its stores as late
-// as a processor may show them.
+// Once the gateway has taken a route or trust away and has waited for the worker, the
+// flight answers nothing from it. The gateway acts at each step of a flight, whose stores
+// are shown as late as a processor may show them.
 func TestOrderOfAFlight(t *testing.T) {
 	out, err := exec.Command(cmodule.Order(t)).CombinedOutput()
 	if err != nil {
@@ -65,8 +67,8 @@ func TestOrderOfAFlight(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// Flights against removals and waits in earnest. It can find a missing fence only where
-// two processors run at once.
+// Flights run beside removals and waits. A missing memory fence shows only where two
+// processors run at once.
 func TestTorture(t *testing.T) {
 	out, err := exec.Command(cmodule.Build(t), "torture", rounds("1", "60")).CombinedOutput()
 	if err != nil {

@@ -22,8 +22,8 @@ type Options struct {
 	Folder string
 	// Size is the cache's.
 	Size int
-	// Lease returns how much longer this gateway may answer; 0 or less means not at
-	// all. It is called under the mutex of trust, and takes no lock of its own.
+	// Lease returns how much longer this gateway may answer; 0 or less means that it may
+	// not. It is called under the mutex of trust, and must take no lock.
 	Lease func() time.Duration
 	// Open reports whether requests for any port of the route's sandbox are answered
 	// without a token and a key. It is asked under a lock of the cache.
@@ -61,21 +61,21 @@ type Table struct {
 	resting []resting
 	// removals counts the entries that were taken out.
 	removals uint64
-	full     uint64 // routes without a place in their bucket
-	scarce   uint64 // routes without an entry
+	full     uint64 // routes that found no place in their bucket
+	scarce   uint64 // routes that found no free entry
 
 	trust   trust
 	metrics *metrics
 }
 
-// slot is what this process knows of an entry.
+// slot is this process's own record of an entry.
 type slot struct {
-	stamp *routecache.Stamp // nil: free or never used
-	word  uint32            // where its word lies: bucket × ways + way
-	seen  int64             // the stamp at the last second chance
+	stamp *routecache.Stamp // of the entry's route; nil: the entry is free
+	word  uint32            // which word names the entry: bucket × ways + way
+	seen  int64             // the stamp at the last call of Used
 }
 
-// resting is an entry that may be in a worker's hands.
+// resting is an entry that was taken out and that a worker may still read.
 type resting struct {
 	entry   uint32
 	removal uint64
@@ -110,9 +110,10 @@ func Open(o Options) (*Table, error) {
 	return t, nil
 }
 
-// mapRoutes maps the generation that is there if it is of the right size and its files
-// are those that Envoy may have mapped. Else it makes another, and removes the files of
-// the one before: an Envoy that has them mapped keeps them, and finds out.
+// mapRoutes maps the generation that the head names, if it has the right size and its
+// files are the ones that Envoy may have mapped. Else it makes a new generation and removes
+// the files of the former one; an Envoy that has mapped those sees the new generation in
+// the head.
 func (t *Table) mapRoutes() error {
 	generation := t.control.load(offGeneration)
 	if t.control.described(t.g) {
@@ -152,14 +153,14 @@ func (t *Table) mapGeneration(generation uint64, create int) (inodes [2]uint64, 
 	return inodes, nil
 }
 
-// Fresh reports whether there was no table before: a process before this one may have
-// had one all the same, which was removed, and an Envoy may answer from it until trust
-// in it has ended.
-func (t *Table) Fresh() bool { return t.control.fresh }
+// Created reports whether Open found no table and made one. An earlier process may have
+// had a table all the same, whose files were removed: an Envoy may answer from it until
+// trust in it has ended.
+func (t *Table) Created() bool { return t.control.created }
 
-// Settle makes the table one of this process: no worker answers from what the process
-// before it wrote. Until then nothing is published. It must have returned before the
-// lease is written, and waits for as long as a worker is stuck.
+// Settle takes the table over: afterwards no worker answers from what an earlier process
+// wrote. Until then nothing is published. It must have returned before the lease is
+// written, and waits for as long as a worker is stuck.
 func (t *Table) Settle(ctx context.Context) error {
 	t.control.distrust()
 	if err := t.control.waitWorkers(ctx); err != nil {
@@ -173,8 +174,8 @@ func (t *Table) Settle(ctx context.Context) error {
 	return nil
 }
 
-// Added implements routecache.Observer: it publishes r unless it must not be, or finds
-// no place. Under the lock of r's shard.
+// Added implements routecache.Observer: it publishes r, unless Envoy must not answer from
+// it or the table has no place. It is called under the lock of r's shard.
 func (t *Table) Added(r *routecache.Route) {
 	flags := t.flags(r)
 	if flags == 0 || !t.settled.Load() || r.Stamp.Held() || r.Stamp.Full() {
@@ -206,8 +207,8 @@ func (t *Table) Added(r *routecache.Route) {
 	atomic.StoreUint64(u64(t.buckets, int(word)*8), h&^indexMask|uint64(i+1)) // published
 }
 
-// Removed implements routecache.Observer: it takes r out. No flight that begins after
-// it finds r; Wait waits for the others. Under the lock of r's shard.
+// Removed implements routecache.Observer: it takes r out. No flight that begins afterwards
+// finds r; Wait waits for earlier ones. It is called under the lock of r's shard.
 func (t *Table) Removed(r *routecache.Route) {
 	if r.Mark() == 0 {
 		return
@@ -218,13 +219,13 @@ func (t *Table) Removed(r *routecache.Route) {
 	defer t.mu.Unlock()
 	word := t.slots[i].word
 	atomic.StoreUint64(u64(t.buckets, int(word)*8), 0)
-	t.taken[word] = false // another entry may be named there: this one rests
+	t.taken[word] = false // the word may name another entry from now on
 	t.removals++
 	t.resting = append(t.resting, resting{i, t.removals})
 }
 
-// Used implements routecache.Observer: it reports whether Envoy has answered from r
-// since the last time that Used was asked. Under the lock of r's shard.
+// Used implements routecache.Observer: it reports whether Envoy has answered from r since
+// the last call of Used for r. It is called under the lock of r's shard.
 func (t *Table) Used(r *routecache.Route) bool {
 	if r.Mark() == 0 {
 		return false
@@ -250,7 +251,8 @@ func (t *Table) Wait(ctx context.Context) error {
 	return nil
 }
 
-// reclaim waits for the workers, then folds and frees the entries that rested before.
+// reclaim waits for the workers, then folds the marks of the entries that were resting
+// before the wait, and frees them.
 func (t *Table) reclaim(ctx context.Context) error {
 	t.mu.Lock()
 	before := t.removals
@@ -274,7 +276,7 @@ func (t *Table) reclaim(ctx context.Context) error {
 	return nil
 }
 
-// Fold notes all use that Envoy has marked in the routes' stamps.
+// Fold moves all marks of use that Envoy has set into the routes' stamps.
 func (t *Table) Fold() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -285,8 +287,8 @@ func (t *Table) Fold() {
 	}
 }
 
-// fold touches the stamp of an entry that has its mark: at the present time, which is
-// later than the use. Under mu.
+// fold clears an entry's mark and stamps its route with the present time, which is later
+// than the use. mu is held.
 func (t *Table) fold(i uint32) {
 	mark := u32(t.marks, int(i)*4)
 	if atomic.LoadUint32(mark) != 0 && atomic.SwapUint32(mark, 0) != 0 {
@@ -295,7 +297,7 @@ func (t *Table) fold(i uint32) {
 }
 
 // destinationOf is the address with a colon, to which the module adds the port. It is
-// empty for one that has a zone.
+// empty for an address with a zone.
 func destinationOf(r *routecache.Route) string {
 	var buf [len("[2001:db8:ffff:ffff:ffff:ffff:255.255.255.255]:")]byte
 	switch {
@@ -322,7 +324,7 @@ func fits(texts ...string) bool {
 	return sum <= textSize
 }
 
-// flags says what is answered from r; 0 is nothing.
+// flags says for which ports Envoy answers from r; 0: for none.
 func (t *Table) flags(r *routecache.Route) byte {
 	var flags byte
 	if r.Guarded {
@@ -334,7 +336,7 @@ func (t *Table) flags(r *routecache.Route) byte {
 	return flags
 }
 
-// place finds a free word in the bucket. Under mu.
+// place finds a free word in the bucket. mu is held.
 func (t *Table) place(h uint64) (word uint32, ok bool) {
 	first := uint32(h&(t.g.buckets-1)) * ways
 	for w := first; w < first+ways; w++ {
@@ -345,7 +347,7 @@ func (t *Table) place(h uint64) (word uint32, ok bool) {
 	return 0, false
 }
 
-// writeEntry writes an entry that is free.
+// writeEntry writes an entry, which must be free.
 func writeEntry(e []byte, key, index uint64, flags byte, texts ...string) {
 	clear(e)
 	at := 16

@@ -9,8 +9,8 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// What the module sets is what ExtProc would: the destination as Go writes it, and the
-// texts of the route.
+// The module sets the metadata that ExtProc would: the destination as Go writes it, and
+// the texts of the route.
 func TestModuleAnswersFromTheTable(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")
@@ -62,7 +62,8 @@ func TestRemovedRouteIsNotAnswered(t *testing.T) {
 	}
 }
 
-// What is not published, and what ExtProc's next hit publishes.
+// Routes that must not be published are not, and ExtProc's next hit publishes a route that
+// may be since.
 func TestWhatIsPublished(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")
@@ -147,7 +148,7 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// The size that the design promises, and how many routes find no place.
+// A table has the size that the design promises, and few routes find no place in it.
 func TestGeometry(t *testing.T) {
 	g := geometryFor(routecache.DefaultSize)
 	if size := g.routesSize() + g.marksSize() + controlSize; size > 40<<20 {

@@ -12,8 +12,8 @@ import (
 	"github.com/sandlane/sandlane/test/cmodule"
 )
 
-// A hit in Envoy is use: it is noted by a fold, when the route goes, and never before
-// it was.
+// A hit in Envoy is use of the sandbox. It is stamped by a fold and when the route is
+// removed, never with a time before the hit.
 func TestUseIsNoted(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")
@@ -39,7 +39,7 @@ func TestUseIsNoted(t *testing.T) {
 	}
 }
 
-// A use whose flight is not over when the route is removed is noted by the wait.
+// A hit whose flight is not over when its route is removed is stamped by the wait.
 func TestUseOfALateFlightIsNoted(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
@@ -56,7 +56,7 @@ func TestUseOfALateFlightIsNoted(t *testing.T) {
 	}
 }
 
-// What is used in Envoy alone is not evicted for what nobody uses.
+// A route that has hits in Envoy alone is not evicted while there are routes without hits.
 func TestEvictionSparesWhatIsUsed(t *testing.T) {
 	w := newWorld(t, 64)
 	envoy := w.envoy(t, "run")
@@ -72,8 +72,8 @@ func TestEvictionSparesWhatIsUsed(t *testing.T) {
 	}
 }
 
-// Requests are counted by what became of them, those before this process are not, and
-// a counter that was overwritten counts nothing.
+// Requests are counted by their result. Requests before this process started are not
+// counted, and neither is a counter that was overwritten.
 func TestCounts(t *testing.T) {
 	w := newWorld(t, 100)
 	var hits uint64

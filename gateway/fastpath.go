@@ -60,8 +60,8 @@ func (g *gateway) assembleFastPath() {
 	g.usage.Before(table.Fold)
 }
 
-// settle makes sure that Envoy answers from nothing that the process before this one
-// has left. It must have returned before the lease is written.
+// settle makes sure that Envoy answers from no table that an earlier process has left. It
+// must have returned before the lease is written.
 func (f *fastPath) settle(ctx context.Context, admin envoy.Admin) error {
 	switch {
 	case f.folder == "":
@@ -69,7 +69,7 @@ func (f *fastPath) settle(ctx context.Context, admin envoy.Admin) error {
 	case f.Table == nil:
 		return fastpath.SettleFolder(ctx, f.folder)
 	}
-	if f.Fresh() {
+	if f.Created() {
 		if gone, err := admin.Gone(ctx); err != nil || !gone { // a table may have been removed beside it
 			if err := fastpath.WaitTrust(ctx); err != nil {
 				return err

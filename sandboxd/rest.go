@@ -44,21 +44,21 @@ const (
 
 // rest freezes and unfreezes the sandbox, in this order:
 //
-//	awake ─▶ held: no process starts, no command's deadline passes
-//	      ─▶ deaf: requests are refused, and every client's connection is closed
-//	      ─▶ frozen: every process is stopped, and each second again if it was continued
+//	running ─▶ held: no process starts, no command's deadline passes
+//	        ─▶ deaf: requests are refused, and every client's connection is closed
+//	        ─▶ frozen: every process is stopped, and each second again if it was continued
 //
 // and back in the opposite one. A step that fails is undone with those before it, so
-// that the sandbox is awake after a freeze that failed, and what could not be continued is
-// tried again (continueLater); after an unfreeze that failed it stays deaf, and the next
-// one tries again. mu serialises the orders.
+// that the sandbox runs after a freeze that failed, and processes that could not be
+// continued are tried again (continueLater); after an unfreeze that failed it stays deaf,
+// and the next unfreeze tries again. mu serialises the orders.
 //
-// Orders carry the generation of what they carry out. One that is older than the last,
-// or contradicts it, is refused: a freeze that was delayed must not stop a sandbox that
-// was resumed since. The same freeze again looks at all processes again.
+// An order carries the Sandbox's generation. One that is older than the last order, or
+// contradicts it, is refused: a freeze that was delayed must not stop a sandbox that was
+// resumed since. The same freeze again looks at all processes again.
 //
-// A sandbox in which something runs at maxEscapes looks in a row is not kept: it has seen
-// to it that it is continued again and again, and sandboxd ends, and with it its container.
+// If something runs at maxEscapes looks in a row, code in the sandbox continues itself
+// again and again: sandboxd ends, and with it the container.
 type rest struct {
 	freezer     Freezer // nil: none
 	processes   holder
@@ -71,7 +71,7 @@ type rest struct {
 
 	mu         sync.Mutex // guards the rest
 	generation int64      // of the last order
-	wantFrozen bool       // what that was
+	wantFrozen bool       // the last order was to freeze
 	frozen     bool
 	closed     bool        // the process ends: no order is taken
 	looking    *time.Timer // while frozen: calls lookAgain
@@ -173,7 +173,7 @@ func (x *rest) thaw() error {
 	if err := x.freezer.Thaw(); err != nil {
 		return err
 	}
-	x.wake()
+	x.markThawed()
 	x.deaf.Store(false)
 	return nil
 }
@@ -193,21 +193,21 @@ func (x *rest) end() {
 		x.goOn()
 	}
 	if x.frozen {
-		_ = x.freezer.Thaw() // what is left stopped is killed
-		x.wake()
+		_ = x.freezer.Thaw() // processes that stay stopped are killed
+		x.markThawed()
 	}
 }
 
-// wake notes that the sandbox is frozen no more. mu is held.
-func (x *rest) wake() {
+// markThawed notes that the sandbox is not frozen any more. mu is held.
+func (x *rest) markThawed() {
 	x.frozen = false
 	x.looking.Stop()
 	x.processes.Release()
 }
 
-// guard refuses, while the sandbox is frozen, everything but what its control plane
-// asks, and lets it wait while the sandbox is held still. Gateways send nothing to a
-// frozen sandbox; this is for what was on its way.
+// guard refuses clients' requests while the sandbox is frozen, and makes them wait while it
+// is held still; calls of gateways pass. Gateways route no request to a frozen sandbox:
+// the refused ones were on their way when it was frozen.
 func (x *rest) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

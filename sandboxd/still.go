@@ -11,8 +11,8 @@ var errStill = errors.New("the sandbox's files are being read")
 
 // still runs a function while nothing in the sandbox runs or is asked of it:
 //
-//	awake ─▶ held: requests wait, no process starts, no command's deadline passes
-//	      ─▶ still: every process is stopped; the function runs
+//	running ─▶ held: requests wait, no process starts, no command's deadline passes
+//	        ─▶ still: every process is stopped; the function runs
 //
 // and back, also when the function fails or panics. What cannot be continued then is tried
 // again until it goes on (continueLater). Unlike a freeze it closes no

@@ -17,12 +17,12 @@ func Backs(pod *corev1.Pod, s *Sandbox) bool {
 		pod.Annotations[AnnotationClaim] == b.ClaimID && pod.Labels[LabelSandboxID] == s.Name
 }
 
-// Over reports whether Kubernetes says that the pod's containers have ended for
-// good: evicted, out of resources, or done. It may be so long before a process of
-// ours has written another phase, and never changes back. No request may be sent to
-// such a pod, nor get it. What it served before stays true, so FencedAddress does
-// not ask.
-func Over(pod *corev1.Pod) bool {
+// Finished reports whether Kubernetes says that the pod's containers have ended for
+// good: evicted, out of resources, or completed. That never changes back, and may be so
+// long before a process of ours has written another phase. No request may be routed to
+// such a pod, and no claim may take it. FencedAddress does not ask for it, since the pod
+// may have served at its address before.
+func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 

@@ -60,7 +60,7 @@ func run(ctx context.Context, e *suite.Env) error {
 	return nil
 }
 
-// many makes so many pods, a few at a time.
+// many calls one n times, a few at a time, and returns the pods.
 func many(ctx context.Context, n int, one func(context.Context) (*corev1.Pod, error)) ([]*corev1.Pod, error) {
 	pods := make([]*corev1.Pod, n)
 	return pods, suite.Each(ctx, n, func(ctx context.Context, i int) (err error) {
@@ -69,12 +69,12 @@ func many(ctx context.Context, n int, one func(context.Context) (*corev1.Pod, er
 	})
 }
 
-// pods makes so many that can be claimed.
+// pods makes n pods that can be claimed.
 func (b *bench) pods(ctx context.Context, pool string, n int) ([]*corev1.Pod, error) {
 	return many(ctx, n, func(ctx context.Context) (*corev1.Pod, error) { return b.cluster.MakeIdle(ctx, pool) })
 }
 
-// unwatched makes so many that the bare writes beside gateways claim.
+// unwatched makes n pods for the bare writes beside gateways.
 func (b *bench) unwatched(ctx context.Context, pool string, n int) ([]*corev1.Pod, error) {
 	return many(ctx, n, func(ctx context.Context) (*corev1.Pod, error) {
 		pod, err := b.cluster.MakeUnwatched(ctx, pool)
@@ -85,7 +85,7 @@ func (b *bench) unwatched(ctx context.Context, pool string, n int) ([]*corev1.Po
 	})
 }
 
-// claim is the one that a scheduler would send for the pod.
+// claim is the claim that a scheduler would send for the pod.
 func claim(pod *corev1.Pod) schedule.Claim {
 	return schedule.Claim{
 		SandboxID: "x" + string(uuid.NewUUID()), ClaimID: schedule.NewClaimID(),
@@ -145,7 +145,7 @@ func (b *bench) scheduler(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			for _, p := range pods[:count] { // as the watch would have told: they are no stock
+			for _, p := range pods[:count] { // in place of the watch: bare claims have taken these
 				s.Forget(p.UID)
 			}
 		}

@@ -57,7 +57,7 @@ func (b *bench) create(ctx context.Context) error {
 		}
 		return err
 	}
-	return b.asked(ctx, f, way{rows: "create-%d", pool: agentPool, ask: ask, bare: func(s *v1alpha1.Sandbox) {
+	return b.measureWay(ctx, f, way{rows: "create-%d", pool: agentPool, ask: ask, bare: func(s *v1alpha1.Sandbox) {
 		s.Spec.Pool, s.Spec.Team = agentPool, team
 		s.Spec.Timeouts.EndAt = new(metav1.NewTime(time.Now().Add(timeout * time.Second).Truncate(time.Second)))
 		s.Spec.Timeouts.Idle = &metav1.Duration{}

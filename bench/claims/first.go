@@ -11,7 +11,7 @@ import (
 	"github.com/sandlane/sandlane/bench/suite"
 )
 
-// writes are the two of a claim over HTTP, sent bare to objects that no gateway
+// writes sends the two writes of a claim over HTTP bare, to objects that no gateway
 // watches. more completes the sandbox.
 func (b *bench) writes(ctx context.Context, pod *corev1.Pod, more func(*v1alpha1.Sandbox)) error {
 	c := claim(pod)
@@ -44,7 +44,7 @@ func (b *bench) firstOver(ctx context.Context, n int) error {
 		return err
 	}
 	id := func(i int) string { return fmt.Sprintf("first%d-%d", n, i) }
-	err = b.asked(ctx, f, way{
+	err = b.measureWay(ctx, f, way{
 		rows: fmt.Sprintf("first-%%d-gateways-%d", n), pool: suite.Pool,
 		ask:  func(ctx context.Context, i int) error { return b.must(ctx, f.urls[i%n], id(i)) },
 		bare: firstRequest,
@@ -55,16 +55,16 @@ func (b *bench) firstOver(ctx context.Context, n int) error {
 	return b.release(ctx, f, id)
 }
 
-// way is one of asking for a sandbox over HTTP that claims a pod.
+// way is a kind of HTTP request that claims a pod.
 type way struct {
 	rows string // format of the rows' names, with the number at once
 	pool string
-	ask  func(ctx context.Context, i int) error // the i-th of all
-	bare func(*v1alpha1.Sandbox)                // makes a bare sandbox like one of these
+	ask  func(ctx context.Context, i int) error // sends the i-th request
+	bare func(*v1alpha1.Sandbox)                // completes the sandbox of the bare writes alike
 }
 
-// asked measures a way one by one and in bursts, in turns with the bare writes.
-func (b *bench) asked(ctx context.Context, f *fronts, w way) error {
+// measureWay measures a way one by one and in bursts, in turns with the bare writes.
+func (b *bench) measureWay(ctx context.Context, f *fronts, w way) error {
 	made := 0
 	for _, burst := range append([]int{1}, b.Bursts...) {
 		count, rounds := burst, b.Judged
@@ -97,8 +97,8 @@ func (b *bench) asked(ctx context.Context, f *fronts, w way) error {
 	return nil
 }
 
-// burst measures so many at once, and how many pods gateways tried for each: those
-// that reach for the same pod at once lose all but one of their writes.
+// burst measures n requests at once, and how many pods gateways tried for each request: of
+// gateways that try the same pod at once all but one lose their write.
 func (b *bench) burst(ctx context.Context, f *fronts, name string, n int, ours, bare func(context.Context, int) error) error {
 	if err := f.connect(ctx, n); err != nil { // or a burst would measure connects
 		return err

@@ -83,10 +83,10 @@ func (b *bench) startFronts(ctx context.Context, name string, n int) (*fronts, e
 	return f, suite.Place(ctx, f.gateways)
 }
 
-// client keeps its connections: what is measured is no connect.
+// client keeps its connections, so that connecting is not measured.
 var client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 400, DisableCompression: true}}
 
-// get asks for a sandbox and returns the status.
+// get sends a request to a sandbox and returns the status.
 func (b *bench) get(ctx context.Context, url, id string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -110,7 +110,7 @@ func status(req *http.Request) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// must asks and wants the sandbox's answer.
+// must sends a request to a sandbox; any answer but the sandbox's is an error.
 func (b *bench) must(ctx context.Context, url, id string) error {
 	status, err := b.get(ctx, url, id)
 	if err == nil && status != http.StatusOK {
@@ -119,9 +119,8 @@ func (b *bench) must(ctx context.Context, url, id string) error {
 	return err
 }
 
-// connect opens so many connections, spread over all Envoys, and leaves them for
-// the requests that follow: none is answered before all are open, so that none is
-// used twice.
+// connect opens n connections, spread over all Envoys, for the requests that follow. No
+// request is answered before all connections are open, so that none is used twice.
 func (f *fronts) connect(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()

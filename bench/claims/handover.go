@@ -53,8 +53,8 @@ func (b *bench) offered(ctx context.Context) error {
 	return b.oneByOne(ctx, "handover", b.Claims, ours, bare)
 }
 
-// parked has requests wait in a gateway whose pool is empty. Bare are the same
-// three writes, by none that waits: ready, Sandbox, claim.
+// parked measures requests that wait in a gateway whose pool is empty. The bare side sends
+// the same three writes with no request waiting: ready, Sandbox, claim.
 func (b *bench) parked(ctx context.Context) error {
 	f, err := b.startFronts(ctx, "handover", 1)
 	defer f.stop()

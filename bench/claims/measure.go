@@ -12,7 +12,7 @@ import (
 	"github.com/sandlane/sandlane/bench/suite"
 )
 
-// oneByOne times both one after the other, in turns.
+// oneByOne times single calls of ours and bare, in turns.
 func (b *bench) oneByOne(ctx context.Context, name string, n int, ours, bare func(context.Context, int) error) error {
 	var took [2][]float64
 	timed := func(into *[]float64, f func(context.Context, int) error) func(context.Context, int) error {
@@ -31,7 +31,7 @@ func (b *bench) oneByOne(ctx context.Context, name string, n int, ours, bare fun
 		b.Add(row+side+"/latency", "µs", "less", took[i]...)
 		b.Add(row+side+"/p99", "µs", "less", result.Quantile(took[i], 0.99))
 	}
-	// Pairs of medians of tens: single writes differ by more than what is asked.
+	// A pair is two medians of ten: single writes differ by more than the ratio in question.
 	for from := 0; from+10 <= n; from += 10 {
 		b.Add(row+"ratio/p50-vs-bare", "ratio", "less", result.Median(took[1][from:from+10])/result.Median(took[0][from:from+10]))
 	}
@@ -40,8 +40,7 @@ func (b *bench) oneByOne(ctx context.Context, name string, n int, ours, bare fun
 	return nil
 }
 
-// atOnce adds one sample of n at once to each side; which begins alternates
-// over the samples.
+// atOnce adds one sample of n calls at once to each side; the side that begins alternates.
 func (b *bench) atOnce(ctx context.Context, name string, n int, ours, bare func(context.Context, int) error) error {
 	row := "claims/" + name + "/"
 	sides := []struct {
@@ -53,8 +52,8 @@ func (b *bench) atOnce(ctx context.Context, name string, n int, ours, bare func(
 	}
 	rate := map[string]float64{}
 	for _, side := range sides {
-		// The API server's heap is large: a collection that falls into a burst doubles
-		// what that burst takes, wherever the garbage is from.
+		// The API server's heap is large: a garbage collection during a burst doubles the
+		// burst's time, whichever side made the garbage.
 		if err := b.cluster.CollectGarbage(ctx); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ const restingPool = "resting"
 
 // pause measures pauses and resumes of the E2B API and first requests for paused
 // sandboxes, through one gateway's Envoy, each beside one bare PATCH. Their sandboxd is
-// one small server, which stops nothing: what a freeze takes there is not in it.
+// one small server, which stops nothing: the time that a freeze takes is not measured.
 func (b *bench) pause(ctx context.Context) error {
 	agent, err := b.Start(ctx, "claims-freezer", []string{"GOMAXPROCS=1"}, suite.Answers("tcp", fmt.Sprintf("127.0.0.1:%d", v1alpha1.SandboxdPort)),
 		b.Self, "agent", "--port", strconv.Itoa(v1alpha1.SandboxdPort))
@@ -87,8 +87,8 @@ func (p *pauses) make(ctx context.Context) error {
 	return nil
 }
 
-// measure times one step of each sandbox in turns with one bare PATCH; before it comes,
-// untimed, what makes the sandbox ready for it.
+// measure times one step of each sandbox in turns with one bare PATCH. before prepares the
+// sandbox for the step and is not timed.
 func (p *pauses) measure(ctx context.Context, name string, before, ours func(ctx context.Context, id string) error) error {
 	bares, err := p.unwatched(ctx, restingPool, len(p.ids))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
-// refusals is how many in a row, after the last routed request, make sure that a
-// gateway routes no more.
+// refusals is how many refused requests in a row show that a gateway does not route to the
+// sandbox any more.
 const refusals = 3
 
 // release ends sandboxes that every gateway routes to.
@@ -46,7 +46,7 @@ func (b *bench) releaseOne(ctx context.Context, f *fronts, id string) (sent, wri
 	}
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
-	answered := make([]time.Time, len(f.urls)) // by the sandbox, the last time
+	answered := make([]time.Time, len(f.urls)) // when the sandbox last answered, by gateway
 	asking, done := make(chan struct{}, len(f.urls)), make(chan error, 1)
 	go func() {
 		_, err := together(ctx, len(f.urls), func(ctx context.Context, g int) error {
@@ -73,9 +73,9 @@ func (b *bench) releaseOne(ctx context.Context, f *fronts, id string) (sent, wri
 	return sent, written, slices.MaxFunc(append(answered, sent), time.Time.Compare), err
 }
 
-// askUntilGone asks for a sandbox until it is said often enough that there is none,
-// and notes when the sandbox itself last answered. Any other answer is an error, and
-// so is one of the sandbox after it was gone.
+// askUntilGone sends requests to a sandbox until enough in a row were refused because there
+// is no such sandbox, and notes when the sandbox itself last answered. Any other answer is
+// an error, and so is an answer of the sandbox after a refusal.
 func (b *bench) askUntilGone(ctx context.Context, url, id string, answered *time.Time, asking chan<- struct{}) error {
 	for first, gone := true, 0; gone < refusals; first = false {
 		code, err := b.get(ctx, url, id)

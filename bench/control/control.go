@@ -62,10 +62,10 @@ func costs(ctx context.Context, e *suite.Env, program, benchmark, row string) er
 	return nil
 }
 
-// round is what a benchmark says of one operation.
+// round is the cost of one operation, as a benchmark printed it.
 type round struct{ seconds, bytes float64 }
 
-// parse reads what a benchmark printed; none of its name is an error.
+// parse reads what a benchmark printed; it is an error if there is no line with its name.
 func parse(out []byte, benchmark string) (rounds []round, err error) {
 	lines := benchfmt.NewReader(bytes.NewReader(out), benchmark)
 	for lines.Scan() {
@@ -89,14 +89,14 @@ func parse(out []byte, benchmark string) (rounds []round, err error) {
 	return rounds, nil
 }
 
-// The test that counts, and the attribute by which it says what it counted.
+// The test that counts writes, and the attribute with which it prints them.
 const (
 	lifeTest      = "TestWritesOfALife"
 	lifeAttribute = "writes-a-life"
 )
 
-// writes are those of one sandbox's life, by the API server's own metrics: the same
-// in each round, if the controller does its work in the same order.
+// writes adds a row for the writes of one sandbox's life, as the API server's metrics count
+// them: the same in each round, if the controller does its work in the same order.
 func writes(ctx context.Context, e *suite.Env) error {
 	out, err := output(ctx, e, writeProgram, "-test.run=^"+lifeTest+"$", "-test.v", "-test.timeout=2m")
 	if err != nil {

@@ -2,7 +2,7 @@ package control
 
 import "testing"
 
-// The numbers are those that the programs print, in the units of the rows.
+// parse returns the numbers that the programs print, in the units of the rows.
 func TestParse(t *testing.T) {
 	const out = "goos: linux\npkg: example\n" +
 		"BenchmarkPodEvent/10000-2 \t 20\t 98765 ns/op\t 27001 B/op\t 123 allocs/op\n" +

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	lookTime  = 3 * time.Second // for the looks of all that are parked
+	checkTime = 3 * time.Second // in which each parked request checks its sandbox once
 	parked    = 500
 	perSecond = 200 // sandboxes made, and as many deleted
 )
@@ -46,9 +46,9 @@ func (w *world) busy(ctx context.Context) error {
 	if err := w.gateway.AwaitParked(ctx, parked); err != nil {
 		return err
 	}
-	// A second after it has begun each of them looks once whether its sandbox has a
-	// pod elsewhere: all at once here, and never so in life.
-	if _, err := w.closed(ctx, w.ours, w.single(connections), lookTime); err != nil {
+	// A second after it began to wait each parked request checks whether another gateway
+	// gave its sandbox a pod. Here all do that at once, which does not happen in practice.
+	if _, err := w.closed(ctx, w.ours, w.single(connections), checkTime); err != nil {
 		return err
 	}
 	background.Go(func() { c.run(ctx) })
@@ -62,7 +62,7 @@ func (w *world) busy(ctx context.Context) error {
 	if err := c.err.Load(); err != nil {
 		return *err
 	}
-	// One whose time is over asks again: all of them must be waiting, or do so soon.
+	// A request whose time is over is sent again: all must be waiting, or do so soon.
 	if err := w.gateway.AwaitParked(ctx, parked); err != nil {
 		return fmt.Errorf("after the rounds: %w", err)
 	}
@@ -86,7 +86,7 @@ func (w *world) park(ctx context.Context, i int) {
 	}
 }
 
-// churn makes and deletes sandboxes whose pods stand ready.
+// churn makes and deletes sandboxes whose pods were made before.
 type churn struct {
 	w      *world
 	pods   []v1alpha1.Binding
@@ -105,8 +105,8 @@ func (w *world) prepareChurn(ctx context.Context) (*churn, error) {
 	return c, err
 }
 
-// run makes a sandbox and deletes it again, so many times a second; what the API
-// server cannot keep up with is left out, and the result says what it did.
+// run makes and deletes perSecond sandboxes a second. Where the API server cannot keep up
+// it makes fewer, and the result says how many.
 func (c *churn) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second / perSecond)
 	defer tick.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/bench/load"
 )
 
-// one connection: how long a request takes when it is the only one.
+// one measures how long a request takes when it is the only one: one connection.
 func (w *world) one(ctx context.Context) error {
 	return w.both(ctx, "one", w.Rounds, func(ctx context.Context, s *side) (measured, error) {
 		return w.closed(ctx, s, w.single(1), w.RoundTime)
@@ -60,8 +60,8 @@ func (w *world) twoWorkers(ctx context.Context) error {
 	return nil
 }
 
-// fleets goes round over many sandboxes: first each once, with every process just
-// started, then as fast as it goes. The largest fleet has the budgets.
+// fleets sends requests round over many sandboxes: first one to each, with every process
+// just started, then as fast as it can. The budgets are those of the largest fleet.
 func (w *world) fleets(ctx context.Context) error {
 	for i, count := range w.Fleets {
 		hosts, err := w.cluster.Fleet(ctx, count)
@@ -113,7 +113,7 @@ func (w *world) fleet(ctx context.Context, name string, t load.Target, n int) er
 	return nil
 }
 
-// touch is one sample of first requests on either side; which begins alternates.
+// touch is one sample of first requests on either side; the side that begins alternates.
 func (w *world) touch(ctx context.Context, t load.Target, round int) error {
 	name := fmt.Sprintf("dataplane/touch-%d/", len(t.Hosts))
 	rate := map[*side]float64{}
@@ -142,9 +142,9 @@ func (w *world) touch(ctx context.Context, t load.Target, round int) error {
 // hot is how many sandboxes get the hits of the case with misses.
 const hot = 10
 
-// misses has a route cache for an eighth of the sandboxes. Most requests go to a
-// few, so that these stay; one of a hundred goes on over the others, from where the
-// last round ended, and finds no route.
+// misses measures a gateway whose route cache holds an eighth of the sandboxes. Most
+// requests go to a few sandboxes, whose routes stay; one request of a hundred goes to the
+// next of the others, from where the last round ended, and finds no route.
 func (w *world) misses(ctx context.Context) error {
 	count := w.Fleets[len(w.Fleets)-1]
 	hosts, err := w.cluster.Fleet(ctx, count)

@@ -58,12 +58,12 @@ func run(ctx context.Context, e *suite.Env) error {
 	return nil
 }
 
-// single asks one sandbox over so many connections.
+// single is one sandbox, asked over so many connections.
 func (w *world) single(connections int) load.Target {
 	return load.Target{Hosts: []string{w.cluster.Host("b0")}, Connections: connections}
 }
 
-// tune finds what suits the floor best.
+// tune finds the settings under which the floor is the fastest.
 func (w *world) tune(ctx context.Context) (err error) {
 	w.tuning, err = w.TuneFloor(ctx, section, func(ctx context.Context, name string, env []string) (suite.Tried, error) {
 		s, err := w.startFloor(ctx, name, 1, 1, env)

@@ -1,8 +1,8 @@
 // Package dataplane measures requests through a real Envoy: plain, with a
 // do-nothing ext_proc server, and with Sandlane. bench runs it.
 //
-// All three Envoys, the gateway, the API server, the sandboxes' server and the
-// load generator run at once, and only the side whose turn it is has load. Cases:
+// All three Envoys, the gateway, the API server, the sandboxes' server and the load
+// generator run at once, and only the side whose turn it is gets requests. Cases:
 //
 //	hit          one sandbox, 32 connections, plain Envoy as well: the headline
 //	one          one connection: latency without queues
@@ -12,16 +12,16 @@
 //	             only where it is asked for (--cases settings)
 //	fleet-N      requests go round over N sandboxes, and over one of them in turns
 //	touch-N      the first request to each of N sandboxes, everything started anew
-//	in-use-N     the gateway's look at Envoy for what is in use, over N addresses
+//	in-use-N     the gateway's poll of Envoy for open requests, over N addresses
 //	sparse-R     R requests a second to each sandbox of the largest fleet, or of as many
 //	             as half of what the do-nothing server reaches allows, at fixed times
-//	intervals    the same with other times for which Envoy keeps an address that rests;
-//	             only where it is asked for
+//	intervals    the same with other times for which Envoy keeps an unused address; only
+//	             where it is asked for
 //	misses       one request of a hundred misses the route cache and is resolved
 //	             from the index
 //	busy         hits while 500 requests are parked on claims, and sandboxes are
-//	             made and deleted; the floor has the same going on beside it, so
-//	             that the ratio does not say what parking costs: the CPU rows do
+//	             made and deleted; the same goes on beside the floor's rounds, so the
+//	             ratio does not say what parking costs: the CPU rows do
 //
 // A round in which a request fails is no measurement: the section ends with the
 // error.

@@ -18,7 +18,8 @@ import (
 //	hit          one sandbox, 32 connections
 //	one          one connection
 //	left         requests that the module leaves to ExtProc, which has their route
-//	misses       requests whose routes neither has: each is resolved from the index
+//	misses       requests whose route neither module nor ExtProc has: each is resolved
+//	             from the index
 //	fleet-N      requests go round over N sandboxes, beside an Envoy without ExtProc
 //	             that takes the address from the request's host
 //	workers2     Envoy with two workers, where a third core exists
@@ -142,7 +143,7 @@ func (w *fastWorld) startFast(ctx context.Context, workers int, args ...string) 
 	})
 }
 
-// fastEnded says that the fourth side is gone, if it is.
+// fastEnded is an error if a process of the fourth side has ended.
 func (w *fastWorld) fastEnded() error {
 	if w.fast == nil {
 		return nil

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// looks counts what became of the requests that the module saw.
-func (w *fastWorld) looks(ctx context.Context) (map[string]float64, error) {
+// results counts the requests that the module has seen, by result.
+func (w *fastWorld) results(ctx context.Context) (map[string]float64, error) {
 	return w.fastGateway.Metric(ctx, "sandlane_fastpath_requests_total", "result")
 }
 
-// counted runs a case and adds the share of its requests that Envoy answered by
-// itself. It is an error if that is not between least and most percent: the case has
-// measured something else.
+// counted runs a case and adds the share of its requests that Envoy answered by itself. It
+// is an error if that is not between least and most percent: then the case has measured
+// something else than its name says.
 func (w *fastWorld) counted(ctx context.Context, name string, least, most float64, run func(context.Context) error) error {
-	before, err := w.looks(ctx)
+	before, err := w.results(ctx)
 	if err != nil {
 		return err
 	}
 	if err := run(ctx); err != nil {
 		return err
 	}
-	after, err := w.looks(ctx)
+	after, err := w.results(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (w *fastWorld) counted(ctx context.Context, name string, least, most float6
 	return nil
 }
 
-// spent is the CPU time of Envoy and of what stands behind it, a request.
+// spent is the CPU time of Envoy and of the server behind it for one request.
 func (m measured) spent() float64 { return float64(m.envoyCPU + m.serverCPU) }
 
 // fastHit is the headline: all four sides in turns.
@@ -71,7 +71,7 @@ func (w *fastWorld) fastHit(ctx context.Context) error {
 	})
 }
 
-// fastOne is how long a request takes when nobody else is there.
+// fastOne measures how long a request takes when it is the only one.
 func (w *fastWorld) fastOne(ctx context.Context) error {
 	return w.counted(ctx, "one", 99, 100, func(ctx context.Context) error {
 		rounds, err := w.turns(ctx, "one", w.Judged, []*side{w.plain, w.floor, w.ours, w.fast}, func(ctx context.Context, s *side) (measured, error) {

@@ -20,8 +20,8 @@ const (
 	missFleet = 2_000
 )
 
-// left asks by an ID of E2B's former form, with a suffix, which the module leaves to
-// ExtProc: what it costs that the module looked.
+// left names the sandbox by an ID of E2B's former form, with a suffix, which the module
+// leaves to ExtProc. It measures what the module's work costs such a request.
 func (w *fastWorld) left(ctx context.Context) error {
 	binding, err := w.cluster.MakeClaimed(ctx, generatedID)
 	if err != nil {
@@ -36,8 +36,8 @@ func (w *fastWorld) left(ctx context.Context) error {
 	return w.withAndWithout(ctx, "left", t)
 }
 
-// fastMisses has a route cache for an eighth of the sandboxes, and goes round over
-// all: every route has been evicted when it is asked for again.
+// fastMisses goes round over all sandboxes with a route cache for an eighth of them: every
+// route has been evicted when its sandbox is asked for again.
 func (w *fastWorld) fastMisses(ctx context.Context) error {
 	count := min(missFleet, w.Fleets[len(w.Fleets)-1])
 	hosts, err := w.cluster.Fleet(ctx, count)
@@ -84,7 +84,7 @@ func (w *fastWorld) fastFleet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.stopSides() // their connections would be too many beside these
+	w.stopSides() // with their connections there would be too many
 	if err := w.startFast(ctx, 1); err != nil {
 		return err
 	}

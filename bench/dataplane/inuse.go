@@ -15,13 +15,12 @@ import (
 	"github.com/sandlane/sandlane/gateway/inuse"
 )
 
-// polls is how many looks are behind one sample: one alone is at the mercy of what
-// else runs.
+// polls is how many polls make one sample: a single one varies with what else runs.
 const polls = 10
 
-// inUse measures the look at Envoy for what is in use, when Envoy knows so many
-// addresses: the gateway's poller itself, in this process, and what it makes Envoy
-// do. Nothing is open but what the gateway's own poller asks once a second.
+// inUse measures one poll of Envoy for open requests, when Envoy knows the target's
+// addresses: the CPU of the gateway's poller, which runs in this process, and of Envoy. No
+// request is open but the gateway's own poll, once a second.
 func (w *world) inUse(ctx context.Context, t load.Target) error {
 	count := len(t.Hosts)
 	// Envoy forgets addresses that were not used for a while: each is used now.
@@ -59,7 +58,7 @@ func (w *world) inUse(ctx context.Context, t load.Target) error {
 		w.Add(row+"envoy/cpu", "ms", "less", millis(after-before))
 		w.Add(row+"both/time", "ms", "less", millis(took))
 	}
-	w.Progress("a look at %d addresses: %.1f ms of CPU here, %.1f ms of Envoy's", count, w.Row(row+"sandlane/cpu").Summary().Median, w.Row(row+"envoy/cpu").Summary().Median)
+	w.Progress("a poll of %d addresses: %.1f ms of CPU here, %.1f ms of Envoy's", count, w.Row(row+"sandlane/cpu").Summary().Median, w.Row(row+"envoy/cpu").Summary().Median)
 	return nil
 }
 

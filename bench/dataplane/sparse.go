@@ -51,8 +51,8 @@ func (w *world) sparse(ctx context.Context) error {
 	return nil
 }
 
-// intervals compares how long Envoy keeps addresses that rest (cleanup_interval),
-// beside the do-nothing server, and says what one that it keeps costs in memory.
+// intervals compares times for which Envoy keeps unused addresses (cleanup_interval),
+// beside the do-nothing server, and measures the memory of an address that it keeps.
 func (w *world) intervals(ctx context.Context) error {
 	hosts, err := w.largest(ctx)
 	if err != nil {
@@ -126,14 +126,14 @@ func (w *world) interval(ctx context.Context, server *suite.Process, extProc str
 // fleet is a target with many hosts.
 type fleet struct{ load.Target }
 
-// upTo is the same with n hosts at most.
+// upTo returns the fleet with n hosts at most.
 func (t fleet) upTo(n float64) fleet {
 	t.Hosts = t.Hosts[:min(len(t.Hosts), max(1, int(n)))]
 	return t
 }
 
-// capacity is half of what a side answers a second for one sandbox: what an open loop
-// may ask for.
+// capacity is half of the requests that a side answers in a second for one sandbox: the
+// highest rate of an open loop.
 func (w *world) capacity(ctx context.Context, s *side) (float64, error) {
 	m, err := w.closed(ctx, s, w.single(connections), max(time.Second, w.RoundTime/4))
 	return m.PerSecond() / 2, err

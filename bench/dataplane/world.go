@@ -152,8 +152,8 @@ func (w *world) measure(s *side, run func() (load.Report, error)) (measured, err
 	return measured{Report: r, envoyCPU: per(0), serverCPU: per(1)}, nil
 }
 
-// ended says which process under test is gone, if one is: then it is why requests
-// failed.
+// ended is an error that names a process under test which has ended, since that is why
+// requests failed; nil if all run.
 func (w *world) ended() error {
 	processes := []*suite.Process{w.upstreams.plain.Process, w.upstreams.floor.Process, w.upstreams.ours.Process}
 	for _, s := range []*side{w.plain, w.floor, w.ours} {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The floor must not do less than it says, nor grow.
+// The floor answers with the fields that it claims to, and its memory does not grow.
 func TestFloor(t *testing.T) {
 	m := answer("b7", netip.MustParseAddr("127.1.0.7"), 8000)
 	fields := m.GetDynamicMetadata().GetFields()["sandlane"].GetStructValue().GetFields()

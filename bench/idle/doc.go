@@ -1,7 +1,7 @@
-// Package idle measures what sandboxes cost while they are not used: the
-// controller's poll for use, the stamp of a request, and the memory of the index,
-// beside that of client-go's informer, and of the activity registry. bench runs
-// it, and docs/scale.md is computed from its rows.
+// Package idle measures what sandboxes cost while they are not used: the controller's poll
+// for use, the stamp of a request, and the memory of the activity registry and of the
+// index, beside the memory of client-go's informer. bench runs it, and docs/scale.md is
+// computed from its rows.
 //
 // There is no cluster: the index gets its objects, with texts of real lengths,
 // from a stand-in for the API server's watch (fleet). Sizes on the wire are those

@@ -105,7 +105,7 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
 func sandboxID(i int) string { return fmt.Sprintf("i%020d", i) }
 
-// pod is the i-th, in memory of its own like every one that a watch decodes.
+// pod is the i-th pod, in memory of its own like every object that a watch decodes.
 func pod(i int) *corev1.Pod {
 	text, err := suite.RunningPod(sandboxID(i), i).Marshal()
 	if err != nil {
@@ -119,7 +119,7 @@ func pod(i int) *corev1.Pod {
 	return p
 }
 
-// sandbox is the i-th, bound to the i-th pod.
+// sandbox is the i-th sandbox, bound to the i-th pod.
 func sandbox(i int) *v1alpha1.Sandbox {
 	text, err := json.Marshal(suite.RunningSandbox(sandboxID(i), i))
 	if err != nil {

@@ -34,7 +34,7 @@ func run(ctx context.Context, e *suite.Env) error {
 
 func claim(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i) }
 
-// stamps is what noting its use costs a request.
+// stamps measures what stamping the use of its sandbox costs a request.
 func stamps(e *suite.Env) {
 	const touches = 100_000
 	r := inuse.NewRegistry(nil)
@@ -93,7 +93,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// sizes are those of an object in an event of a watch.
+// sizes adds the bytes of an object in an event of a watch.
 func sizes(e *suite.Env) error {
 	p, err := pod(1).Marshal()
 	if err != nil {

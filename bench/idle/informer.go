@@ -13,10 +13,10 @@ import (
 	"github.com/sandlane/sandlane/bench/suite"
 )
 
-// informerMemory is what the same pods cost in client-go's informer, which keeps
-// them whole: what a gateway would hold without an index of its own. Its two rows
-// are of all that the API server sends, and of that less managedFields, which many
-// controllers drop.
+// informerMemory measures the memory of the same pods in client-go's informer, which keeps
+// them whole: a gateway without an index of its own would need that. Of its two rows one
+// has all that the API server sends, the other leaves out managedFields, as many
+// controllers do.
 func informerMemory(ctx context.Context, e *suite.Env) error {
 	strip := func(o any) (any, error) {
 		m, err := meta.Accessor(o)

@@ -16,9 +16,9 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// poll is the controller's question what was used since it last asked, when one
-// sandbox of a hundred was: the gateway's side of the call, from the request to the
-// encoded answer. What is left out is the socket.
+// poll measures a gateway's answer to the controller's question which sandboxes were used
+// since its last poll, when one of a hundred was: from the request to the encoded answer,
+// without the socket.
 func poll(ctx context.Context, e *suite.Env) error {
 	before := heap()
 	r := inuse.NewRegistry(nil)

@@ -134,7 +134,7 @@ func (c *connection) run(ctx context.Context, s schedule) error {
 			continue
 		}
 		c.good++
-		_ = c.latency.RecordValue(max(time.Since(from).Microseconds(), lowest)) // what is beyond highest has met the deadline
+		_ = c.latency.RecordValue(max(time.Since(from).Microseconds(), lowest)) // a latency above highest has met the deadline
 	}
 }
 

@@ -3,8 +3,8 @@
 // coordinated omission). It knows nothing of sandboxes: callers say which hosts
 // to name.
 //
-// The generator speaks just enough HTTP/1.1 for answers with a Content-Length:
-// on two cores a full client would take what the server is to be measured with.
+// The generator speaks just enough HTTP/1.1 for answers with a Content-Length: on two cores
+// a full client would take the CPU time that the server needs.
 package load
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Target says what to ask for.
+// Target says where requests go.
 type Target struct {
 	// Address is host:port of an HTTP/1.1 server without TLS.
 	Address string
@@ -42,7 +42,7 @@ type Report struct {
 // PerSecond is the rate of good answers.
 func (r Report) PerSecond() float64 { return float64(r.Requests) / r.Took.Seconds() }
 
-// Check is an error if the round is no measurement: nothing, or failures.
+// Check is an error if the round is no measurement: no request was answered, or some failed.
 func (r Report) Check() error {
 	if r.Requests == 0 {
 		return errors.New("no request was answered")

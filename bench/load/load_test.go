@@ -45,7 +45,7 @@ func TestOnceAsksEachHostOnce(t *testing.T) {
 	}
 }
 
-// Rare hosts come one after the other, from where the caller says.
+// Rare hosts are named one after the other, beginning with RareFrom.
 func TestRareHostsGoOn(t *testing.T) {
 	c := &connection{t: Target{Hosts: []string{"c"}, Rare: []string{"r0", "r1", "r2"}, RareEvery: 2, RareFrom: 4}, next: new(atomic.Int64)}
 	var got []string
@@ -69,8 +69,8 @@ func TestOpenKeepsItsRate(t *testing.T) {
 	}
 }
 
-// A server that stops for a while makes all requests late that were due then, not
-// only the one that met it.
+// If a server stops for a while, all requests that were due meanwhile are late, not only
+// the one that was under way.
 func TestOpenCountsFromWhenARequestWasDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -13,8 +13,8 @@ type budget struct {
 	than float64
 }
 
-// budgets are all of them. One whose row a run lacks is shown as not measured, so
-// that none is lost with a case that failed or was left out.
+// budgets are all budgets. A budget whose row a run lacks is shown as not measured, so that
+// none is lost with a case that failed or was left out.
 var budgets = func() []budget {
 	all := []budget{
 		{"dataplane/hit/ratio/vs-do-nothing", true, 0.95},
@@ -73,7 +73,7 @@ func Judge(r *result.Result) {
 	}
 }
 
-// verdict says whether a budget holds, and how sure that is.
+// verdict says whether a budget holds, or that the run does not decide it.
 func verdict(row *result.Row) string {
 	s := row.Summary()
 	word := "missed"

@@ -19,17 +19,16 @@ type costs struct {
 	polled                                         float64
 	requests                                       []requestCost
 	base, known, whole, wholeRoutes                float64 // MB of a gateway: with one sandbox, with many, with their routes too
-	lookMillis, looked                             float64 // CPU of a look at Envoy with so many addresses
+	inUseMillis, inUseAddresses                    float64 // CPU of a poll of Envoy for open requests, with so many addresses
 }
 
-// requestCost is the CPU of Envoy and gateway for a hit where they have so many
-// sandboxes.
+// requestCost is the CPU of Envoy and gateway for a hit when they know that many sandboxes.
 type requestCost struct {
 	sandboxes int
 	micros    float64
 }
 
-// unitCosts reads them; an error names the row that is missing.
+// unitCosts reads the unit costs from a result; an error names a missing row.
 func unitCosts(r *result.Result) (costs, error) {
 	var c costs
 	var missing []string
@@ -58,8 +57,8 @@ func unitCosts(r *result.Result) (costs, error) {
 		return 0
 	}
 	c.burst = largest("claims/burst-%d/bare/rate")
-	polled, whole, looked := largest("idle/poll-%d/sandlane/cpu"), largest("socket/gateway-%d/sandlane/memory"), largest("dataplane/in-use-%d/sandlane/cpu")
-	c.polled, c.wholeRoutes, c.looked = float64(polled), float64(whole), float64(looked)
+	polled, whole, addresses := largest("idle/poll-%d/sandlane/cpu"), largest("socket/gateway-%d/sandlane/memory"), largest("dataplane/in-use-%d/sandlane/cpu")
+	c.polled, c.wholeRoutes, c.inUseAddresses = float64(polled), float64(whole), float64(addresses)
 	find(&c.podBytes, "idle/index/sandlane/pod")
 	find(&c.sandboxBytes, "idle/index/sandlane/sandbox")
 	find(&c.informerBytes, "idle/index/informer/pod")
@@ -82,8 +81,8 @@ func unitCosts(r *result.Result) (costs, error) {
 	find(&c.base, "dataplane/hit/sandlane/server-memory")
 	find(&c.known, fmt.Sprintf("socket/gateway-%d/sandlane/memory-without-routes", whole))
 	find(&c.whole, fmt.Sprintf("socket/gateway-%d/sandlane/memory", whole))
-	find(&c.lookMillis, fmt.Sprintf("dataplane/in-use-%d/sandlane/cpu", looked))
-	find(&c.lookMillis, fmt.Sprintf("dataplane/in-use-%d/envoy/cpu", looked))
+	find(&c.inUseMillis, fmt.Sprintf("dataplane/in-use-%d/sandlane/cpu", addresses))
+	find(&c.inUseMillis, fmt.Sprintf("dataplane/in-use-%d/envoy/cpu", addresses))
 	if len(missing) > 0 {
 		return c, fmt.Errorf("docs/scale.md needs the rows %s; run all sections", strings.Join(missing, ", "))
 	}
@@ -96,8 +95,8 @@ type unit struct {
 	unit  string
 }
 
-// request is the cost of one where Envoy has so many sandboxes: of the smallest
-// number measured that is no less, or of the largest.
+// request is the cost of a request when Envoy knows so many sandboxes: as measured with the
+// smallest number that is no less, or with the largest.
 func (c costs) request(sandboxes float64) requestCost {
 	for _, r := range c.requests {
 		if float64(r.sandboxes) >= sandboxes {
@@ -123,7 +122,7 @@ func (c costs) table() []unit {
 		{"watch event, a sandbox", c.sandboxWire, "bytes"},
 		{fmt.Sprintf("bare writes of pods, %d at once, with an etcd that does not wait for its disk", c.burst), c.writeRate, "a second"},
 		{fmt.Sprintf("poll of %.0f claims, 1 %% used", c.polled), c.pollMillis, "ms of CPU"},
-		{fmt.Sprintf("look at Envoy with %.0f addresses, gateway and Envoy", c.looked), c.lookMillis, "ms of CPU"},
+		{fmt.Sprintf("look at Envoy with %.0f addresses, gateway and Envoy", c.inUseAddresses), c.inUseMillis, "ms of CPU"},
 	}
 	for _, r := range c.requests {
 		all = append(all, unit{fmt.Sprintf("a request, where Envoy has %d sandboxes; Envoy and gateway", r.sandboxes), r.micros, "µs of CPU"})

@@ -7,15 +7,14 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// reasons are the rows that say why a budget is missed. Nothing here is known
-// beforehand: a row that the run lacks is left out, and without any of them the
-// page says that the miss is not explained.
+// reasons are the rows that explain why a budget is missed. A row that the run lacks is
+// left out; if it lacks all, the page says that the miss is not explained.
 var reasons = []struct {
 	// suffix is the end of the budget's row; "-" in beside stands for what comes
 	// before it. A name that ends with "*" is the sum of all rows that begin so.
 	suffix string
 	beside []string
-	// says is what to read out of the rows.
+	// says is a sentence on how to read the rows.
 	says string
 }{
 	{

@@ -8,8 +8,8 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// nodeRows are what is timed on a real node, and the row without one that asks the
-// same; empty if there is none.
+// nodeRows are the rows that are timed on a real node, each with the row that answers the
+// same question without a node; empty if there is none.
 var nodeRows = []struct{ row, what, without string }{
 	{result.NodeClaim, "a claim: a first request until it is answered, by a warm pod", "claims/first-1-gateways-1/sandlane/latency"},
 	{result.NodeCreatedToIdle, "a pod created, until it is stock", ""},

@@ -7,8 +7,8 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// peer is a figure that others have published, and the row of ours that asks
-// the nearest question.
+// peer is a figure that another project has published, and our row that comes nearest to
+// it.
 type peer struct {
 	what, figure string
 	source, date string
@@ -16,9 +16,9 @@ type peer struct {
 	row          string // empty if we have none
 }
 
-// peers were looked up on 2026-11-21. Only figures with a description of how they
-// came about are here; E2B's and other vendors' own start times, of which none was
-// found with one, are not.
+// peers were looked up on 2026-11-21. A figure is here only if its source says how it was
+// measured. E2B's and other vendors' own start times are not, since no such source was
+// found.
 var peers = []peer{
 	{
 		"a claim from a warm pool, one after the other", "p50 50 and 64 ms, p95 80 ms (two runs)",

@@ -56,11 +56,11 @@ func (c costs) of(sandboxes float64) load {
 	l.perSecond = sandboxes / life
 	l.writes = l.perSecond*(pod+sandbox) + useWrites
 	l.gateways = math.Max(minGateways, math.Ceil(active/activePods))
-	// Every gateway knows all, and any may come to route to all that are active.
+	// Every gateway knows all sandboxes, and may have to route to all active ones.
 	l.memory = c.base + sandboxes*(c.known-c.base)/c.wholeRoutes + active*(c.whole-c.known)/c.wholeRoutes
 	l.watch = l.perSecond * (pod*c.podWire + sandbox*c.sandboxWire)
 	l.poll = c.pollMillis * active / c.polled
-	l.cores = active*rate*c.request(active/l.gateways).micros/1e6 + l.gateways*c.lookMillis/1000*math.Min(1, active/l.gateways/c.looked)
+	l.cores = active*rate*c.request(active/l.gateways).micros/1e6 + l.gateways*c.inUseMillis/1000*math.Min(1, active/l.gateways/c.inUseAddresses)
 	return l
 }
 
@@ -99,7 +99,7 @@ func scale(r *result.Result, c costs) string {
 	return b.String()
 }
 
-// limits says what is met first, and what is done about it.
+// limits says which limit is met first, and what to do then.
 func limits(c costs) string {
 	l := c.of(1_000_000)
 	full := c.request(activePods)

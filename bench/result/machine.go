@@ -25,7 +25,7 @@ type Machine struct {
 	LoadAverage string `json:"load_average"`
 }
 
-// ThisMachine says what can be found out; what cannot is empty.
+// ThisMachine describes this machine; a field that cannot be found out is empty.
 func ThisMachine() Machine {
 	return Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(),

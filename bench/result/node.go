@@ -1,8 +1,8 @@
 package result
 
-// Rows that test/helm times on a real node, where bench has none.
+// Names of the rows that test/helm times on a real node, since bench has no node.
 const (
-	// NodeClaim is a first request until it is answered, by a warm pod.
+	// NodeClaim is the time of a first request that a warm pod answers.
 	NodeClaim = "node/claim/sandlane/latency"
 	// NodeCreatedToIdle is from a pod's creation until it is stock.
 	NodeCreatedToIdle = "node/created-idle/sandlane/time"

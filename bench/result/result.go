@@ -1,6 +1,6 @@
-// Package result is what a run of the benchmarks leaves: rows of samples, facts
-// of the machine, and the headline, as JSON. It says what a row's samples amount
-// to and what moved between two results. It measures nothing and draws nothing.
+// Package result is the result of a run of the benchmarks: rows of samples, facts of the
+// machine, and the headline, kept as JSON. It summarises a row's samples and compares two
+// results. It measures nothing and draws nothing.
 package result
 
 import (
@@ -25,7 +25,7 @@ type Result struct {
 	Stolen   float64  `json:"cpu_stolen"`
 	Headline Headline `json:"headline"`
 	Rows     []*Row   `json:"rows"`
-	// Notes are what a reader must know: what was chosen, what could not be had.
+	// Notes are for the reader: which settings were chosen, what was not measured.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -43,7 +43,7 @@ type Row struct {
 	// Name is section/case/side/figure.
 	Name string `json:"name"`
 	Unit string `json:"unit"`
-	// Better is "more", "less", or empty for what is neither.
+	// Better is "more", "less", or empty if neither is better.
 	Better  string    `json:"better,omitempty"`
 	Samples []float64 `json:"samples"`
 	// Budget is what docs/design, chapter 7, asks of the median.

@@ -55,8 +55,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// A machine that had more to run than half its cores is not quiet; one that does not
-// say is not accused.
+// A machine with more to run than half of its cores is crowded; one whose load is not known
+// is not.
 func TestCrowded(t *testing.T) {
 	for load, want := range map[string]bool{"0.94 3.74 4.58": false, "1.01 0.1 0.1": true, "": false} {
 		if got := (Machine{Cores: 2, LoadAverage: load}).Crowded(); got != want {

@@ -9,13 +9,13 @@ import (
 
 // Rows and samples:
 //
-// A row is section/case/side/figure, such as dataplane/hit/sandlane/rps, and keeps
-// every sample. One sample is one round. The rounds of both sides of a ratio alternate,
-// and so does which side begins, so that what else the machine does meets both; a
-// ratio's samples are those of the pairs, never the ratio of two averages. What is
-// shown is the median, with the interval that holds it with 95 % confidence and assumes
-// no distribution (golang.org/x/perf/benchmath). It takes six samples to have one; a row
-// with fewer has no interval, and a comparison gives no verdict on it.
+// A row is section/case/side/figure, such as dataplane/hit/sandlane/rps, and keeps every
+// sample. One sample is one round. The rounds of both sides of a ratio alternate, and so
+// does the side that begins, so that other work of the machine meets both. A ratio's
+// samples are the ratios of the pairs, never the ratio of two averages. Shown is the median
+// with its 95 % confidence interval, which assumes no distribution
+// (golang.org/x/perf/benchmath) and takes six samples. A row with fewer has no interval,
+// and a comparison gives no verdict on it.
 //
 // Requests/s are of a closed loop of connections (wrk, or package load; the result says
 // which). It leaves out the time that requests would have waited to be sent; wrk
@@ -28,13 +28,12 @@ import (
 // median holds.
 
 const (
-	// MinSamples is how many samples it takes to say anything about a row but
-	// its median.
+	// MinSamples is how many samples an interval or a verdict takes.
 	MinSamples = 6
 	confidence = 0.95
 )
 
-// Summary is what samples amount to.
+// Summary is the median of a row's samples and its interval.
 type Summary struct {
 	Median float64
 	// Low and High hold the median with 95 % confidence, if Known.

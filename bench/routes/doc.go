@@ -3,8 +3,8 @@
 // golang-lru and beside a map under a mutex; and what an entry costs in memory.
 // bench runs it.
 //
-// The others know no fences, tokens or addresses, and the map evicts nothing (its
-// "evict" deletes a random entry, so that it stays the same size): they are
-// floors, not rivals. A hit of the route cache is the whole of what a request
-// does: enter a flight, get, leave.
+// The other two know no fences, tokens or addresses, and the map evicts nothing (its
+// "evict" deletes a random entry, so that it stays the same size): they are floors, not
+// rivals. A hit of the route cache is all that a request does there: enter a flight, get,
+// leave.
 package routes

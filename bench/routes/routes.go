@@ -15,8 +15,8 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// hot is how many routes get the hits of the operation of that name: what is in use
-// now is less than what is kept.
+// hot is how many routes get the hits of the operation "hot": fewer routes are in use than
+// are kept.
 const hot = 1000
 
 // goroutines is how many there are at once, in turns.
@@ -52,12 +52,11 @@ func run(ctx context.Context, e *suite.Env) error {
 	return nil
 }
 
-// headers are those of an ID's text in the route, in the list and in the map: the
-// key, and no cost beyond it.
+// headers is the size of an ID's string headers in the route, in the list and in the map.
 const headers = 3 * 16
 
-// memory adds what an entry costs with its route, but without the text of its ID,
-// which the caller has as well.
+// memory adds the bytes of an entry with its route, but without the text of its ID, which
+// the caller has as well.
 func memory(e *suite.Env, size int, kind string, perEntry float64, id int) {
 	row := fmt.Sprintf("routes/%d/%s/", size, kind)
 	e.Add(row+"memory", "bytes an entry", "less", perEntry)
@@ -75,9 +74,8 @@ func many(prefix string, n int) []*routecache.Route {
 	return all
 }
 
-// fill makes a store with room for all routes, and some: the route cache evicts
-// by shard. It gets routes of its own with the same IDs, so that what it costs is
-// seen whole.
+// fill makes a store with room for more than all routes, since the route cache evicts by
+// shard. It gets routes of its own with the same IDs, so that their memory is counted too.
 func fill(k kind, routes []*routecache.Route) (store, float64) {
 	before := heap()
 	s := k.make(len(routes) + len(routes)/8 + 1024)
@@ -101,7 +99,7 @@ func measure(ctx context.Context, e *suite.Env, size int, stores []store, stored
 	names := kinds()
 	operations := []struct {
 		name string
-		do   func(s store, r *rand.Rand) bool // whether all was as it must be
+		do   func(s store, r *rand.Rand) bool // false is a failure
 	}{
 		{"hot", func(s store, r *rand.Rand) bool { return s.get(stored[r.IntN(min(hot, len(stored)))].SandboxID) }},
 		{"hit", func(s store, r *rand.Rand) bool { return s.get(stored[r.IntN(len(stored))].SandboxID) }},
@@ -128,8 +126,8 @@ func measure(ctx context.Context, e *suite.Env, size int, stores []store, stored
 	return nil
 }
 
-// evict puts new routes into stores that are full: of a ring of twice as many as
-// fit, always the one that was put, or not yet, the longest time ago.
+// evict puts new routes into stores that are full, one after the other from a ring of twice
+// as many as fit: a route was evicted long before its turn comes again.
 func evict(ctx context.Context, e *suite.Env, size int) error {
 	ring := many("evict-", 2*size)
 	next := make([]atomic.Int64, len(kinds()))
@@ -160,9 +158,9 @@ func evict(ctx context.Context, e *suite.Env, size int) error {
 	return nil
 }
 
-// each runs do in so many goroutines for a hundredth of a round, which is a million
-// hits, and adds the time of one operation as one goroutine sees it. It fails if one
-// was not as it must be.
+// each runs do in so many goroutines for a hundredth of a round, which is a million hits,
+// and adds the time of one operation as one goroutine sees it. It is an error if do returns
+// false.
 func each(e *suite.Env, row string, goroutines int, do func(r *rand.Rand) bool) error {
 	var (
 		all          sync.WaitGroup
@@ -173,7 +171,7 @@ func each(e *suite.Env, row string, goroutines int, do func(r *rand.Rand) bool) 
 	for i := range goroutines {
 		all.Go(func() {
 			r, n, bad := rand.New(rand.NewPCG(1, uint64(i))), int64(0), int64(0)
-			// Once at least: a busy machine may begin it after its time.
+			// At least one batch: on a busy machine the goroutine may begin after its time.
 			for n == 0 || time.Since(start) < d {
 				for range batch {
 					if !do(r) {

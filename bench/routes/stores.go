@@ -63,7 +63,7 @@ func (s *mapMutex) put(r *routecache.Route) {
 	}
 }
 
-// kinds are the stores, made for so many routes.
+// kinds are the kinds of stores; make makes one for so many routes.
 func kinds() []kind {
 	return []kind{
 		{"sandlane", func(size int) store { return sandlane{routecache.New(size)} }},
@@ -83,13 +83,13 @@ type kind struct {
 	make func(size int) store
 }
 
-// stamp is that of all routes: it is a cost of the activity registry.
+// stamp is shared by all routes, since a stamp is a cost of the activity registry.
 var stamp routecache.Stamp
 
 var pool = routecache.PoolOf(suite.Namespace, "echo")
 
-// route returns one to the i-th address. Its other texts are the same for all: the
-// index holds those, a route only points there.
+// route returns a route to the i-th address. Its other texts are the same for all, since a
+// route only points to those of the index.
 func route(id string, i int) *routecache.Route {
 	return &routecache.Route{
 		SandboxID: id, Pool: pool, ClaimID: "00000000-0000-4000-8000-000000000001",

@@ -105,7 +105,7 @@ func (c *client) once(ctx context.Context, streams int) (load.Report, error) {
 	return load.Report{Requests: int64(len(c.requests)), Took: time.Since(start)}, errors.Join(errs...)
 }
 
-// destination is the field that a route has and an error has not.
+// destination is a field of an answer with a route; an error does not have it.
 var destination = []byte("destination")
 
 var process = &grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}

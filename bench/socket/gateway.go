@@ -25,7 +25,7 @@ func gateway(ctx context.Context, e *suite.Env, requests [][]byte) error {
 		return err
 	}
 	start := time.Now()
-	// A cache of exactly n would evict from the shards that got more than their share.
+	// A cache for exactly n routes would evict from shards that get more than their share.
 	g, err := cluster.StartGateway(ctx, "whole", nil, "--cache-size", fmt.Sprint(n+n/8+1024))
 	if err != nil {
 		return err

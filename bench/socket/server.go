@@ -26,8 +26,8 @@ type Options struct {
 	Routes int
 }
 
-// Serve runs the ExtProc server until ctx ends. Each line that it reads from in it
-// answers with how often it has allocated so far.
+// Serve runs the ExtProc server until ctx ends. For each line that it reads from in it
+// writes the number of its allocations so far to out.
 func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	cache, usage := routecache.New(2*o.Routes+1024), inuse.NewRegistry(nil)
 	for i := range o.Routes {
@@ -58,7 +58,7 @@ func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	return s.Start(ctx)
 }
 
-// nothing stands for all that a hit never asks.
+// nothing takes the place of the parts that a hit never calls.
 type nothing struct{}
 
 func (nothing) Lookup(string) extproc.Resolution { return extproc.Resolution{} }

@@ -142,7 +142,7 @@ func (c *Cluster) MakeIdle(ctx context.Context, pool string) (*corev1.Pod, error
 	return pod, c.MakeReady(ctx, pod)
 }
 
-// MakeUnready makes one that lacks only MakeReady.
+// MakeUnready makes a pod that can be claimed after MakeReady.
 func (c *Cluster) MakeUnready(ctx context.Context, pool string) (*corev1.Pod, error) {
 	return c.makePod(ctx, pool, idleName(), func(*corev1.Pod) {})
 }
@@ -182,8 +182,8 @@ func (c *Cluster) MakeReady(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// MakeClaimed makes a running pod that names a sandbox which there is not yet,
-// and returns the binding that the sandbox must have.
+// MakeClaimed makes a running pod that names a sandbox which does not exist yet, and
+// returns the binding that the sandbox must have.
 func (c *Cluster) MakeClaimed(ctx context.Context, id string) (v1alpha1.Binding, error) {
 	claim := string(uuid.NewUUID())
 	pod, err := c.makePod(ctx, Pool, id, func(p *corev1.Pod) {
@@ -196,8 +196,8 @@ func (c *Cluster) MakeClaimed(ctx context.Context, id string) (v1alpha1.Binding,
 	return v1alpha1.Binding{ClaimID: claim, PodName: pod.Name, PodUID: string(pod.UID)}, c.MakeReady(ctx, pod)
 }
 
-// Fleet makes the sandboxes b<n> from the first that there is not up to count,
-// and returns the hosts of all.
+// Fleet makes those of the sandboxes b0 to b<count-1> that do not exist yet, and returns
+// the hosts of all.
 func (c *Cluster) Fleet(ctx context.Context, count int) ([]string, error) {
 	from := c.fleet
 	if count > from {
@@ -260,7 +260,7 @@ func (c *Cluster) StartGateway(ctx context.Context, name string, env []string, a
 	return g, err
 }
 
-// Place tells gateways that they are those who share the pools, as a controller
+// Place tells each gateway its number among those that share the pools, as a controller
 // does with its polls.
 func Place(ctx context.Context, gateways []*Gateway) error {
 	for i, g := range gateways {

@@ -18,8 +18,8 @@ func (p Plan) Files() uint64 { return uint64(p.largest()) + spareFiles }
 func (p Plan) largest() int { return slices.Max(append([]int{0}, p.Fleets...)) }
 
 // raiseFiles raises this process's limit of open files to what it may have, and
-// with it that of the processes that it starts. A limit that is too low for the
-// plan is an error now: met in the middle of a run, it shows as requests that fail.
+// with it that of the processes that it starts. A limit that is too low for the plan is an
+// error here; in the middle of a run it would show as failed requests.
 func raiseFiles(p Plan) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -63,7 +63,7 @@ func (g *Gateway) Parked(ctx context.Context) (int, error) {
 	return int(all[""]), err
 }
 
-// AwaitParked waits until so many do.
+// AwaitParked waits until that many requests wait in the gateway.
 func (g *Gateway) AwaitParked(ctx context.Context, want int) error {
 	return Await(ctx, func(ctx context.Context) error {
 		n, err := g.Parked(ctx)

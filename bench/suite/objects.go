@@ -62,7 +62,7 @@ func RunningPod(id string, i int) *corev1.Pod {
 	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: began})
 	}
-	// Who wrote which field is half of a real pod.
+	// managedFields are half of a real pod.
 	for manager, fields := range map[string]string{"sandlane": managedBySandlane, "kubelet": managedByKubelet} {
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &began,
@@ -72,7 +72,7 @@ func RunningPod(id string, i int) *corev1.Pod {
 	return pod
 }
 
-// RunningSandbox is the one that the i-th pod of a fleet backs.
+// RunningSandbox is the sandbox of the i-th pod of a fleet.
 func RunningSandbox(id string, i int) *v1alpha1.Sandbox {
 	s := &v1alpha1.Sandbox{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Sandbox"},

@@ -38,8 +38,8 @@ type Process struct {
 	err  error
 }
 
-// Start runs a program until Stop, with more environment, and waits until ready
-// returns nil. What it prints is for Ask.
+// Start runs a program until Stop, with more environment, and waits until ready returns nil.
+// Ask reads what the program prints.
 func (e *Env) Start(ctx context.Context, name string, env []string, ready func(context.Context) error, path string, args ...string) (*Process, error) {
 	p := &Process{Name: name, cmd: exec.Command(path, args...), log: filepath.Join(e.Dir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -127,7 +127,7 @@ func (p *Process) Stop() {
 	_ = p.pipe.Close()
 }
 
-// Ask sends an empty line and reads a number: for programs that answer so.
+// Ask sends an empty line to the program and reads a number from it.
 func (p *Process) Ask() (float64, error) {
 	if _, err := io.WriteString(p.in, "\n"); err != nil {
 		return 0, fmt.Errorf("ask %s: %w", p.Name, err)
@@ -162,7 +162,7 @@ func (p *Process) tail() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// Answers is a readiness: the address takes connections.
+// Answers returns a readiness check: the address takes connections.
 func Answers(network, address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -173,7 +173,7 @@ func Answers(network, address string) func(context.Context) error {
 	}
 }
 
-// Get is a readiness: the URL answers 200.
+// Get returns a readiness check: the URL answers with 200.
 func Get(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

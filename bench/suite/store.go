@@ -36,7 +36,7 @@ var pods = sync.OnceValue(func() *protobuf.Serializer {
 	return protobuf.NewSerializer(scheme, scheme)
 })
 
-// stored is how the API server keeps an object in etcd.
+// stored encodes an object as the API server does for etcd.
 func stored(o runtime.Object) (put, error) {
 	var (
 		p    put
@@ -57,10 +57,10 @@ func stored(o runtime.Object) (put, error) {
 	return p, err
 }
 
-// storeFleet writes sandboxes b<from> to b<to-1> and their pods into etcd, past the
-// API server, which sees them as it sees what another API server writes: so a
-// hundred thousand take seconds, and not the minutes of as many creates. What is
-// timed is never written this way.
+// storeFleet writes sandboxes b<from> to b<to-1> and their pods directly into etcd. The API
+// server sees them like writes of another API server. So a hundred thousand take seconds
+// instead of the minutes of as many creates. Objects whose writes are timed are never
+// written this way.
 func (c *Cluster) storeFleet(ctx context.Context, from, to int) error {
 	batches := (to - from + perTransaction/2 - 1) / (perTransaction / 2)
 	if batches <= 0 {
@@ -84,7 +84,7 @@ func (c *Cluster) storeFleet(ctx context.Context, from, to int) error {
 	if err != nil {
 		return err
 	}
-	// Whatever comes next is not to be charged for the API server's reading of them.
+	// The API server reads them now, so that its work for that is in no measurement.
 	cached := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
 	return Await(ctx, func(ctx context.Context) error {
 		err := c.Client.Get(ctx, client.ObjectKey{Name: fmt.Sprintf("b%d", to-1)}, &v1alpha1.Sandbox{}, cached)

@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-// What is put into etcd is what the API server would read from there.
+// Objects in etcd are encoded so that the API server reads them as they were made.
 func TestStored(t *testing.T) {
 	p, err := stored(RunningPod("b7", 7))
 	if err != nil {

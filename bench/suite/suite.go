@@ -1,11 +1,11 @@
-// Package suite is what the sections of the benchmarks have in common: how long
-// to measure, where samples go, the processes under test, and a cluster of
-// sandboxes without nodes. It decides nothing about what is measured; bench puts
-// an Env together and hands it to one section after the other.
+// Package suite is what the sections of the benchmarks have in common: how long to measure,
+// where samples go, the processes under test, and a cluster of sandboxes without nodes.
+// bench makes an Env and hands it to one section after the other; the sections decide what
+// is measured.
 //
-// Every process that an Env starts dies with this one, also when it is killed:
-// they must be started by the goroutine that main runs on, which is locked to a
-// thread that lives as long as the process.
+// Every process that an Env starts dies with this one, also if this one is killed. Start
+// them on the goroutine of main, which is locked to a thread that lives as long as the
+// process.
 package suite
 
 import (
@@ -32,25 +32,25 @@ type Section struct {
 // Plan says how much to measure.
 type Plan struct {
 	Name string
-	// Pairs of PairTime are what ratios with a verdict come from.
+	// Ratios with a verdict come from Pairs pairs of rounds of PairTime.
 	Pairs    int
 	PairTime time.Duration
-	// Judged is how many rounds the other rows with a budget get, of RoundTime as
-	// well; Rounds are for those without.
+	// Judged is how many rounds of RoundTime the other rows with a budget get; Rounds is
+	// that of rows without one.
 	Judged    int
 	Rounds    int
 	RoundTime time.Duration
-	// Fleets are how many sandboxes the rows with many have.
+	// Fleets are the numbers of sandboxes of the cases with many.
 	Fleets []int
-	// Claims are timed one by one; Bursts are how many come at once.
+	// Claims is how many claims are timed one by one; Bursts are how many come at once.
 	Claims int
 	Bursts []int
-	// Entries are the sizes of the caches that are compared, Objects how many
-	// objects the idle section holds in memory.
+	// Entries are the sizes of the caches that are compared. Objects is how many objects
+	// the idle section holds in memory.
 	Entries []int
 	Objects int
-	// Cases are those to run of a section that has cases; nil is all but those that
-	// have to be named.
+	// Cases are the cases to run, of a section that has cases; nil means all but those that
+	// run only where they are named.
 	Cases []string
 }
 
@@ -102,7 +102,7 @@ type Env struct {
 	Wrk string
 	// Dir is for sockets and files; short enough for a socket's path.
 	Dir string
-	// Out is told of progress.
+	// Out gets lines about the progress.
 	Out io.Writer
 
 	began  time.Time
@@ -139,7 +139,7 @@ func (e *Env) Progress(format string, args ...any) {
 	fmt.Fprintf(e.Out, "%5s  %s\n", time.Since(e.began).Round(time.Second), fmt.Sprintf(format, args...))
 }
 
-// Note adds what a reader of the result must know.
+// Note adds a note for the reader of the result.
 func (e *Env) Note(format string, args ...any) {
 	note := fmt.Sprintf(format, args...)
 	e.Notes = append(e.Notes, note)
@@ -155,8 +155,8 @@ func (e *Env) Folder(name string) (string, error) {
 	return dir, nil
 }
 
-// InTurns runs the sides n times, each time beginning with the next one, so that
-// what else the machine does meets all of them.
+// InTurns runs the sides n times, each time beginning with the next one, so that other work
+// of the machine meets all of them.
 func InTurns(ctx context.Context, n int, sides ...func(ctx context.Context, round int) error) error {
 	for round := range n {
 		for i := range sides {

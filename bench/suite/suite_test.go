@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Whoever is second in one round is first in the next.
+// The side that is second in one round is first in the next.
 func TestInTurns(t *testing.T) {
 	var order strings.Builder
 	side := func(name string) func(context.Context, int) error {
@@ -97,7 +97,7 @@ func TestCPU(t *testing.T) {
 		}
 		steps = append(steps, clock()-before)
 	}
-	// The kernel adds up what getrusage tells a little later.
+	// The kernel updates what getrusage returns a little later.
 	if got := slices.Min(steps); got < spin/2 {
 		t.Errorf("the clock went on by %v in %v of work", got, spin)
 	}
@@ -109,7 +109,7 @@ func TestCPU(t *testing.T) {
 	}
 }
 
-// What the hypervisor gave to others is told as a share of all time.
+// The time that the hypervisor gave to others is a share of all time.
 func TestStolen(t *testing.T) {
 	from := procfs.CPUStat{User: 10, System: 5, Idle: 20, Steal: 5}
 	to := procfs.CPUStat{User: 60, System: 15, Idle: 40, Steal: 25}
@@ -124,7 +124,7 @@ func TestStolen(t *testing.T) {
 	}
 }
 
-// The floor reckons the same addresses.
+// The floor computes the same addresses.
 func TestAddress(t *testing.T) {
 	for i, want := range map[uint32]string{0: "127.1.0.0", 255: "127.1.0.255", 65_536: "127.2.0.0", largestFleet: "127.17.0.0"} {
 		if got := Address(i); got != netip.MustParseAddr(want) {

@@ -17,8 +17,8 @@ type Tried struct {
 
 // TuneFloor starts the do-nothing server of a section with each of a few settings of its Go
 // runtime, measures them in turns, stops them, and returns the fastest by its
-// median. The caller measures Sandlane against that one. What a section has found in
-// this run it is told again.
+// median. The caller measures Sandlane against that one. A second call for the same section
+// in a run returns the settings that the first one found.
 func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx context.Context, name string, env []string) (Tried, error)) ([]string, error) {
 	if found := e.tuned[section]; found != nil {
 		return slices.Clone(found), nil
@@ -26,7 +26,7 @@ func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx cont
 	settings := [][]string{
 		{"GOMAXPROCS=1", "GOGC=100"}, {"GOMAXPROCS=1", "GOGC=400"}, {"GOMAXPROCS=2", "GOGC=100"}, {"GOMAXPROCS=2", "GOGC=400"},
 	}
-	rounds := e.Judged // budgets hang on the choice
+	rounds := e.Judged // budgets depend on the choice
 	rates := make([][]float64, len(settings))
 	var turns []func(context.Context, int) error
 	for i, env := range settings {
@@ -47,14 +47,14 @@ func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx cont
 	if err := InTurns(ctx, rounds, turns...); err != nil {
 		return nil, err
 	}
-	best, told := 0, []string{}
+	best, rated := 0, []string{}
 	for i, env := range settings {
 		if result.Median(rates[i]) > result.Median(rates[best]) {
 			best = i
 		}
-		told = append(told, fmt.Sprintf("%s %.0f/s", strings.Join(env, " "), result.Median(rates[i])))
+		rated = append(rated, fmt.Sprintf("%s %.0f/s", strings.Join(env, " "), result.Median(rates[i])))
 	}
-	e.Note("%s: the do-nothing server runs with %s, the fastest of those tried here in %d rounds in turns: %s", section, strings.Join(settings[best], " "), rounds, strings.Join(told, ", "))
+	e.Note("%s: the do-nothing server runs with %s, the fastest of those tried here in %d rounds in turns: %s", section, strings.Join(settings[best], " "), rounds, strings.Join(rated, ", "))
 	if e.tuned == nil {
 		e.tuned = map[string][]string{}
 	}

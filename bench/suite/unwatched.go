@@ -22,7 +22,7 @@ const (
 	unwatchedPlural = "baresandboxes"
 )
 
-// AllowUnwatched makes the API server know the copy of the Sandbox.
+// AllowUnwatched installs the copy of the Sandbox's definition.
 func (c *Cluster) AllowUnwatched() error {
 	all, err := crds.All()
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *Cluster) AllowUnwatched() error {
 	return fmt.Errorf("there is no definition of Sandboxes to copy")
 }
 
-// CreateUnwatched creates the same as a Sandbox would be.
+// CreateUnwatched creates an object of the copy with the contents of a Sandbox.
 func (c *Cluster) CreateUnwatched(ctx context.Context, s *v1alpha1.Sandbox) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *Cluster) CreateUnwatched(ctx context.Context, s *v1alpha1.Sandbox) erro
 	return c.Client.Create(ctx, u)
 }
 
-// MakeUnwatched makes a pod that lacks only MakeReady and belongs to no pool, else
-// like those of one.
+// MakeUnwatched makes a pod like one of a pool that lacks only MakeReady, but which belongs
+// to no pool.
 func (c *Cluster) MakeUnwatched(ctx context.Context, pool string) (*corev1.Pod, error) {
 	return c.makePod(ctx, pool, idleName(), func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelPool) })
 }

@@ -41,9 +41,9 @@ func (p *Process) stat() (procfs.ProcStat, error) {
 	return stat, nil
 }
 
-// cpu reads the clock of a process's own, which counts nanoseconds; /proc counts
-// hundredths of a second. Its number is made of the process's as Linux does it
-// (clock_getcpuclockid in glibc): the bits inverted, above the kind of clock.
+// cpu reads the CPU clock of a process, which counts nanoseconds, where /proc counts
+// hundredths of a second. The clock's number is made of the process's as in glibc's
+// clock_getcpuclockid: its bits inverted, above the kind of clock.
 func cpu(pid int) (time.Duration, error) {
 	const all = 2 // threads, as the scheduler counts them
 	var t unix.Timespec
@@ -62,9 +62,8 @@ func OwnCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// CPUByProgram returns the processor time so far of this process, which is the
-// client, and of all that it started and that still run, added up by what they
-// are.
+// CPUByProgram returns the processor time so far of this process, which is the client, and
+// of all processes that it started and that still run, added up by program.
 func CPUByProgram() (map[string]time.Duration, error) {
 	procs, err := procfs.AllProcs()
 	if err != nil {
@@ -97,9 +96,9 @@ func machineTimes() procfs.CPUStat {
 	return stat.CPUTotal
 }
 
-// Stolen begins to count. What it returns says which share of the processors' time
-// since then the hypervisor gave to others, from 0 to 1; 0 also where the kernel does
-// not know.
+// Stolen begins to count. The function that it returns gives the share of the processors'
+// time since then that the hypervisor gave to others, from 0 to 1; 0 also where the kernel
+// does not know.
 func Stolen() func() float64 {
 	from := machineTimes()
 	return func() float64 { return stolen(from, machineTimes()) }
@@ -118,8 +117,8 @@ func stolen(from, to procfs.CPUStat) float64 {
 	return (to.Steal - from.Steal) / all
 }
 
-// program says what runs under a name of at most 15 letters, as the kernel tells
-// it.
+// program names the program of a process by the kernel's name for it, which has at most 15
+// letters.
 func program(comm string) string {
 	switch {
 	case strings.HasPrefix(comm, "envoy"): // its file has its version

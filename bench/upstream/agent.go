@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// ServeAgent answers as the sandboxd of every pod does when it is given its
-// sandbox's token: a nonce for the signature, which it does not check, then nothing,
-// and all is well. It ends when the listener is closed.
+// ServeAgent answers /init as the sandboxd of every pod: first a nonce for the signature,
+// which it does not check, then success. It ends when the listener is closed.
 func ServeAgent(l net.Listener) error {
 	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {

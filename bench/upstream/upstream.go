@@ -21,8 +21,8 @@ var (
 	endOfHead = []byte("\r\n\r\n")
 )
 
-// Listen listens on a port of every loopback address, and of no other: so one
-// server is the sandbox behind thousands of addresses.
+// Listen listens on a port of every loopback address, and of no other, so that one server
+// is the sandbox behind thousands of addresses.
 func Listen(ctx context.Context, port int) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		bind := func(fd uintptr) { err = unix.BindToDevice(int(fd), "lo") }

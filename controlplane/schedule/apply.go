@@ -34,7 +34,7 @@ func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, json
 	v := jsonpatch.Judge(err)
 	switch v {
 	case jsonpatch.Applied:
-		if v1alpha1.Over(pod) {
+		if v1alpha1.Finished(pod) {
 			// It was before it was claimed, so it has served no sandbox.
 			return pod, v, fmt.Errorf("pod %s/%s was over when it was claimed: %w", pod.Namespace, pod.Name, ErrUnfenced)
 		}
@@ -74,7 +74,7 @@ func readOwner(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, 
 func fenced(pod *corev1.Pod, v jsonpatch.Verdict) (*corev1.Pod, jsonpatch.Verdict, error) {
 	switch {
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping, v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed,
-		pod.DeletionTimestamp != nil, v1alpha1.Over(pod):
+		pod.DeletionTimestamp != nil, v1alpha1.Finished(pod):
 		// Claimed, and over already: no other sandbox gets it any more.
 		return nil, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrClaimOver)
 	case v1alpha1.FencedAddress(pod) == "":

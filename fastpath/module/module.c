@@ -25,8 +25,8 @@ enum { RETRY_SECONDS = 1 };
 #define TEXT(s) ((text){(s), sizeof(s) - 1})
 #define HIT TEXT("x-envoy-sandlane") // Envoy drops x-envoy-* of clients first
 
-// view is one generation of the routes, mapped and never unmapped. Its figures are
-// copies: what the file says later is not believed.
+// view is one generation of the routes, mapped and never unmapped. Its sizes are copies
+// that were checked: a later change of them in the file has no effect.
 typedef struct {
   uint64_t generation, key, entry_count, bucket_mask;
   const bucket *buckets;
@@ -34,7 +34,7 @@ typedef struct {
   uint32_t *marks;
 } view;
 
-// state is what this process has of one folder; it lives as long as the process.
+// state is this process's state for one folder; it lives as long as the process.
 typedef struct {
   char folder[MAX_FOLDER];
   bool attaching;        // one thread at a time
@@ -126,8 +126,8 @@ static void attach(state *s) {
   __atomic_store_n(&s->current, &s->views[s->view_count++], __ATOMIC_RELEASE);
 }
 
-// trusted: the gateway lives, holds its lease, and knows this Envoy. A time further
-// ahead than the longest trust is none that a gateway wrote.
+// trusted says whether the gateway lives, holds its lease, and has tested this Envoy. No
+// gateway writes a time that is further ahead than the longest trust.
 static bool trusted(const state *s) {
   uint64_t boot = __atomic_load_n(&s->head->trust_boot, __ATOMIC_ACQUIRE);
   uint64_t wall = __atomic_load_n(&s->head->trust_wall, __ATOMIC_ACQUIRE);
@@ -171,8 +171,8 @@ static void answer(void *request, const target *t, const entry *e) {
 
 static void count(uint64_t *counter) { __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); }
 
-// fly is one look at the table, during which the gateway reuses no entry. The filter
-// counts hits: another before it may refuse the request.
+// fly is one flight: it looks the sandbox up, and the gateway reuses no entry meanwhile.
+// The filter counts the hit, since another filter before it may refuse the request.
 static void fly(void *request, state *s, const view *v, worker_slot *w, const target *t) {
   entry e;
   uint64_t index, seq = (w->seq + 1) | 1; // odd whatever it was
@@ -191,7 +191,7 @@ static void fly(void *request, state *s, const view *v, worker_slot *w, const ta
   __atomic_store_n(&w->seq, seq + 1, __ATOMIC_RELEASE);
 }
 
-// A thread of Envoy's: each that has had a request has a slot of its own.
+// Of each thread of Envoy: its slot, from its first request on.
 static _Thread_local struct {
   uint32_t number; // from 1 on; 0: none yet
   worker_slot *slot;
@@ -222,7 +222,7 @@ bool HOOK(early_header_mutation_mutate)(const void *config, void *request) {
     fly(request, s, v, w, &t);
   else
     count(&w->unfit);
-  return true; // what else changes headers goes on
+  return true; // other header mutations go on
 }
 
 // The filter runs on the route of hits alone, in the thread and the turn of its event

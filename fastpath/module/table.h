@@ -1,6 +1,6 @@
-// The files in shared memory; docs/design/fastpath.md says who may change what.
-// Little-endian, 64 bits. Package fastpath (layout.go) has the same figures, and a
-// test compares them.
+// The files in shared memory, little-endian, in words of 64 bits. docs/design/fastpath.md
+// says what the gateway and Envoy may change in them. Package fastpath (layout.go) has the
+// same figures, and a test compares them.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static inline uint64_t hash_id(uint64_t key, const char *id, size_t n) {
 #define INDEX_BITS 24
 #define INDEX_MASK ((1ull << INDEX_BITS) - 1)
 
-// check_entry is the checksum of an entry at its place.
+// check_entry is the checksum of the entry with this index.
 static inline uint64_t check_entry(uint64_t key, uint64_t index, const entry *e) {
   uint64_t h = key + index, word;
   for (size_t i = 8; i < sizeof *e; i += 8) {

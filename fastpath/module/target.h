@@ -1,5 +1,5 @@
-// Which sandbox and port a request names. What this file says yes to, package
-// extproc parses to the same target; what it is unsure of it says no to.
+// Which sandbox and port a request names. A request that this file accepts has the same
+// target in package extproc; a request that is unusual or unclear it leaves to extproc.
 #pragma once
 #include "abi.h"
 #include <string.h>
@@ -38,7 +38,7 @@ static inline int parse_port(text s) {
   return n <= 65535 ? n : 0;
 }
 
-// generated: i and 20 of a-z and 0-9.
+// generated says whether s begins like a generated ID: i and 20 of a-z and 0-9.
 static inline bool generated(const char *s) {
   if (s[0] != 'i') return false;
   for (int i = 1; i < GENERATED_ID; i++)
@@ -46,8 +46,8 @@ static inline bool generated(const char *s) {
   return true;
 }
 
-// valid_id says no to an ID in the generated form that goes on after a dash:
-// extproc cuts the rest off.
+// valid_id refuses an ID in the generated form that goes on after a dash, since extproc
+// cuts the rest off.
 static inline bool valid_id(text s) {
   if (s.size < 1 || s.size > MAX_ID || s.data[0] == '-' || s.data[s.size - 1] == '-') return false;
   for (size_t i = 0; i < s.size; i++)
@@ -70,7 +70,7 @@ static inline bool ipv4(text s) {
   return i == s.size;
 }
 
-// labels: one or more DNS labels.
+// labels says whether s is one or more DNS labels.
 static inline bool labels(text s) {
   int n = 0;
   for (size_t i = 0; i < s.size; i++) {
@@ -88,7 +88,7 @@ static inline bool labels(text s) {
 
 enum host { HOST_UNSURE, HOST_SHARED, HOST_SANDBOX };
 
-// classify says what kind of host it is, and of a sandbox's host its first label.
+// classify returns the kind of host, and the first label of a sandbox's host.
 static inline enum host classify(text authority, text *label) {
   text name = authority;
   const char *colon = authority.size ? memchr(authority.data, ':', authority.size) : NULL;
@@ -106,7 +106,7 @@ static inline enum host classify(text authority, text *label) {
   return IS_WORD(*label, "sandbox") ? HOST_SHARED : HOST_SANDBOX;
 }
 
-// plain_path: nothing in it that extproc would refuse, decode or clean.
+// plain_path says whether the path has nothing that extproc would refuse, decode or clean.
 static inline bool plain_path(text path, int port) {
   if (path.size == 0 || path.data[0] != '/') return false;
   for (size_t i = 0; i < path.size; i++) {
@@ -157,7 +157,7 @@ static inline bool parse_target(const header *headers, size_t count, target *t) 
     case 'x':
       if (IS(name, n, "x-sandbox-id")) take(&x_id, h);
       else if (IS(name, n, "x-sandbox-port")) take(&x_port, h);
-      else if (n > 10 && !memcmp(name, "x-sandbox-", 10)) return false; // a key, a pool, an env
+      else if (n > 10 && !memcmp(name, "x-sandbox-", 10)) return false; // names a key, a pool or an env
       break;
     case 'e':
       if (IS(name, n, "e2b-sandbox-id")) take(&e_id, h);

@@ -97,10 +97,11 @@ func newActivation(a *Activator, r Request) *activation {
 	return act
 }
 
-// serves reports whether the activation does what the request asks. Requests of
-// different tenants, or with different permissions, do not share one: one that may claim is not held up by an activation that may not, and one that may
-// not hears at once that there is nothing to follow, and does not wait for the
-// pod that another's activation was granted. Each follows what the other binds.
+// serves reports whether the request may share the activation. Requests of different
+// tenants, or with different permissions, do not: a request that may claim is not held up
+// by an activation that may not, and a request that may not learns at once that there is
+// no binding to follow, instead of waiting for another request's pod. Each activation
+// follows a binding that another one writes.
 func (act *activation) serves(r Request) bool {
 	r.Deadline = act.Deadline
 	return act.Request == r
@@ -157,7 +158,7 @@ func (act *activation) activate() error {
 		if err != nil {
 			return err
 		}
-		if s.Spec.Paused && !act.Resume.resumes(s) { // its caller resolves again, and finds it paused
+		if s.Spec.Paused && !act.Resume.resumes(s) { // the caller resolves again, and finds it paused
 			return nil
 		}
 		if s.Spec.Binding == nil {
@@ -184,9 +185,9 @@ func (act *activation) readSandbox() (*v1alpha1.Sandbox, error) {
 	return s, err
 }
 
-// admit says why the activation must leave the sandbox alone, if it must. A new request is
-// not for a sandbox that was there before and has no pod; it is for one whose activation
-// was under way, also if its binding was taken back meanwhile.
+// admit returns why the activation must not touch the sandbox; nil if it may. A request
+// for a new sandbox may not have one that existed before and has no pod; it may have one
+// whose activation was under way, also if its binding was taken back meanwhile.
 func (act *activation) admit(s *v1alpha1.Sandbox) error {
 	switch {
 	case s.Spec.Namespace != act.Namespace, s.Spec.Env != act.Env, act.Env == "" && s.Spec.Pool != act.Pool, s.Spec.Team != act.Team:

@@ -117,7 +117,7 @@ var scheduleErrors = []struct {
 	{schedule.ErrThrottled, ErrUnavailable, true},
 	{schedule.ErrDeadline, ErrNoCapacity, true},
 	{schedule.ErrPoolGone, ErrPoolNotFound, false},
-	{schedule.ErrShutdown, ErrPoolNotFound, false}, // fly tells the gateway's own stop apart
+	{schedule.ErrShutdown, ErrPoolNotFound, false}, // run returns ErrShutdown instead if the gateway stops
 }
 
 // fromSchedule says what a scheduler's error means for the activation. Errors of

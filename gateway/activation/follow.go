@@ -30,8 +30,8 @@ type following struct {
 	*activation
 	claimID string
 	since   time.Time // when that claim was first seen
-	// rest is how long the last wait for the claim's pod to start was; zero if there
-	// was none, or the index ended it.
+	// rest is how long the last wait for the claim's pod to start was; zero if there was
+	// no wait, or a change in the index ended it.
 	rest    time.Duration
 	refused string // the claim whose PATCH was answered that the pod is taken or gone
 }
@@ -54,7 +54,7 @@ func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
 	if pod == nil || string(pod.UID) != s.Spec.Binding.PodUID {
 		return claimLost
 	}
-	phase, going := v1alpha1.PhaseOf(pod), pod.DeletionTimestamp != nil || v1alpha1.Over(pod)
+	phase, going := v1alpha1.PhaseOf(pod), pod.DeletionTimestamp != nil || v1alpha1.Finished(pod)
 	switch backs := v1alpha1.Backs(pod, s); {
 	case !backs && phase == v1alpha1.PodIdle && !going:
 		return claimPending
@@ -114,7 +114,7 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 	case err == nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning:
 		return w.finish(token, s, pod)
 	case errors.Is(err, schedule.ErrPodTaken), errors.Is(err, schedule.ErrPodGone), errors.Is(err, schedule.ErrClaimOver):
-		if w.refused == claim.ClaimID { // and yet the pod was read idle again
+		if w.refused == claim.ClaimID { // the PATCH was refused before, but the pod was read idle again
 			return w.pause()
 		}
 		w.refused = claim.ClaimID

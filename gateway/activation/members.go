@@ -17,8 +17,8 @@ type Member struct {
 	Saturated bool
 }
 
-// candidate is a member with what this gateway's scheduler of it knows. stocked: it has
-// a pod for one more claim than wait there.
+// candidate is a member with the state of this gateway's scheduler for it. stocked: it has
+// more idle pods than claims that wait.
 type candidate struct {
 	Member
 	stocked bool
@@ -44,8 +44,8 @@ func order(all []candidate) []candidate {
 	return all
 }
 
-// errElsewhere: the request has left its queue, without a claim, for a member that is
-// better.
+// errElsewhere: the request has left its queue without a claim, to join that of a better
+// member.
 var errElsewhere = errors.New("another member of the env is to serve")
 
 // claimOfEnv gets a pod for a sandbox of an env: it stands in the queue of one member,
@@ -123,7 +123,7 @@ func (act *activation) better(env string, tried map[string]bool, pool string) (t
 func isBetter(ordered []candidate, pool string) bool {
 	i := slices.IndexFunc(ordered, func(c candidate) bool { return c.Pool == pool })
 	if i <= 0 {
-		return i < 0 && len(ordered) > 0 // it is no member any more
+		return i < 0 && len(ordered) > 0 // the pool is no member any more
 	}
 	first := ordered[0]
 	return first.stocked || ordered[i].Saturated && !first.Saturated

@@ -59,7 +59,7 @@ func New(tokens Tokens, signer Signer, held func() bool) *Agent {
 	return &Agent{tokens: tokens, signer: signer, held: held}
 }
 
-// token is what sandboxd asks for in this sandbox; empty if for nothing.
+// token is the token that requests to sandboxd in this sandbox need; empty if none.
 func (a *Agent) token(s *v1alpha1.Sandbox) string {
 	if s.Spec.Network.Unsecured {
 		return ""

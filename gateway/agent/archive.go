@@ -28,8 +28,8 @@ var (
 
 const (
 	argumentsHeader = "Sandlane-Arguments"
-	// chunkSize is how much of an archive goes in one request. At a thousandth of what a
-	// disk writes it takes less than a call may.
+	// chunkSize is how much of an archive is sent in one request. Even at a thousandth of a
+	// disk's speed it takes less time than a call has.
 	chunkSize = 1 << 20
 )
 
@@ -37,8 +37,8 @@ const (
 // the sandbox goes on at the archive's end. Until io.EOF nothing read may be relied on.
 // Close it.
 //
-// It may take longer than other calls: it changes nothing, and what comes over its
-// connection is from the process that took the signature.
+// It may take longer than other calls, since it changes nothing, and the bytes on its
+// connection come from the process that accepted the signature.
 func (a *Agent) Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
 	return a.archive(ctx, id, pod, false)
 }
@@ -124,10 +124,10 @@ type Restoring struct {
 // Sent is how many bytes of the archive were taken.
 func (r *Restoring) Sent() int64 { return r.offset }
 
-// Restore sends what is left of an archive to the sandboxd of a pod that is not
-// initialised yet. ErrMore says that it was not all, and that another call goes on; an
-// activation.ErrUnusable, that the pod is of no use any more. Any other error may pass.
-// It is not safe for concurrent use of one Restoring.
+// Restore sends the rest of an archive to the sandboxd of a pod that is not initialised
+// yet. ErrMore says that some is left for another call; an activation.ErrUnusable, that the
+// pod cannot be used any more. Any other error may pass. Calls with the same Restoring must
+// not run at once.
 func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Restoring) error {
 	c, err := a.reach(pod)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// What the pod of a sandbox cannot be called for.
+// Why the pod of a sandbox cannot be called.
 var (
 	// ErrPodGone: no pod backs the sandbox, or its pod ends. The controller ends the
 	// sandbox.
 	ErrPodGone = errors.New("the sandbox's pod is gone")
-	// ErrRouteMoved: what was read of the sandbox and its pod may be old. Nothing may be
-	// sent; read both again.
+	// ErrRouteMoved: the sandbox or its pod may have changed since they were read. Nothing
+	// was sent; read both again.
 	ErrRouteMoved = errors.New("the route to the sandbox has changed meanwhile")
 )
 
@@ -50,7 +50,7 @@ func (p Pods) Backing(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, er
 		return nil, ErrPodGone
 	case err != nil:
 		return nil, fmt.Errorf("reading the pod of sandbox %s: %w", s.Name, err)
-	case !v1alpha1.Backs(pod, s) || pod.DeletionTimestamp != nil || v1alpha1.Over(pod):
+	case !v1alpha1.Backs(pod, s) || pod.DeletionTimestamp != nil || v1alpha1.Finished(pod):
 		return nil, ErrPodGone
 	}
 	return pod, nil

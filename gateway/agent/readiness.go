@@ -19,8 +19,8 @@ import (
 const (
 	// endTimeout bounds the write that ends a sandbox whose pod is of no use.
 	endTimeout = 5 * time.Second
-	// freshFor is how long after its claim a pod that refuses counts as one that was
-	// never of use, if nothing else says that it was.
+	// freshFor is how long after its claim a pod that refuses counts as one that never
+	// served its sandbox, unless the sandbox's record says that it did.
 	freshFor = time.Minute
 	// maxRefusals bounds the claims whose refusal is remembered as logged.
 	maxRefusals = 1024

@@ -51,7 +51,7 @@ func newPod(p *corev1.Pod) (*pod, error) {
 		name: p.Name, uid: string(p.UID),
 		claim: p.Annotations[v1alpha1.AnnotationClaim], sandbox: p.Labels[v1alpha1.LabelSandboxID],
 		namespace: unique.Make(p.Namespace), pool: unique.Make(p.Labels[v1alpha1.LabelPool]),
-		rv: rv, deleting: p.DeletionTimestamp != nil, finished: v1alpha1.Over(p), sandboxd: v1alpha1.RunsSandboxd(&p.Spec),
+		rv: rv, deleting: p.DeletionTimestamp != nil, finished: v1alpha1.Finished(p), sandboxd: v1alpha1.RunsSandboxd(&p.Spec),
 		initKey: unique.Make(p.Labels[v1alpha1.LabelInitKey]),
 	}
 	if addr, err := netip.ParseAddr(v1alpha1.FencedAddress(p)); err == nil {

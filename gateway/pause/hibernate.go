@@ -39,9 +39,9 @@ func (e *HibernatedError) Error() string { return "the sandbox hibernates" }
 func (p *Pauser) SetKeeper(k Keeper) { p.keeper = k }
 
 // hibernate keeps the files of a frozen sandbox, which was read or written just now, and
-// gives its pod up. All of this gateway that want the same share one. It is nil also if
-// another gateway has done it; ErrChanged says that the sandbox is not to hibernate any
-// more.
+// gives its pod up. Calls for the same claim and generation share one attempt. It returns
+// nil also if another gateway has done it, and ErrChanged if the sandbox's spec asks for
+// something else by now.
 func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if p.keeper == nil {
 		return ErrNoStore
@@ -92,8 +92,8 @@ func (p *Pauser) save(ctx context.Context, s *v1alpha1.Sandbox) error {
 		return err
 	}
 	failpoint.Hit("pause/kept") // the files are kept, and the sandbox has its pod
-	// Refused, the controller deletes the checkpoint, which no sandbox names; so it does if
-	// the answer was lost and the write was not applied.
+	// If this write is refused, or its answer is lost and it was not applied, no sandbox
+	// names the checkpoint, and the controller deletes it.
 	err = p.write(ctx, s, true, pausing.GiveUpPod(s, checkpoint))
 	failpoint.Hit("pause/given-up") // the pod is given up, and runs frozen
 	return err
@@ -106,8 +106,8 @@ func (p *Pauser) hibernates(ctx context.Context, s *v1alpha1.Sandbox) bool {
 	return err == nil && live.UID == s.UID && live.Spec.End == nil && v1alpha1.Hibernated(live)
 }
 
-// Restored notes that this gateway has initialised the sandbox's new pod: what runs there
-// was never frozen.
+// Restored notes that this gateway has initialised the sandbox's new pod, whose processes
+// were never frozen.
 func (p *Pauser) Restored(s *v1alpha1.Sandbox) {
 	p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, awake: true})
 }

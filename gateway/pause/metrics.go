@@ -53,19 +53,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			m.seconds.WithLabelValues(op, string(v1alpha1.PauseFreeze), outcome)
 		}
 	}
-	for _, op := range []string{opPause, opRepeat} { // a resume of it is an activation
+	for _, op := range []string{opPause, opRepeat} { // a hibernated sandbox is resumed by an activation
 		m.seconds.WithLabelValues(op, string(v1alpha1.PauseHibernate), outcomeOf(nil))
 	}
 	return m
 }
 
-// did notes what one call came to that began then.
+// did counts one call that began at begun and ended with err.
 func (m *Metrics) did(op string, mode v1alpha1.PauseMode, begun time.Time, err error) {
 	mode = cmp.Or(mode, v1alpha1.PauseFreeze)
 	m.seconds.WithLabelValues(op, string(mode), outcomeOf(err)).Observe(time.Since(begun).Seconds())
 }
 
-// wait counts a request that waits, until the end is called.
+// wait counts a request as waiting, until end is called.
 func (m *Metrics) wait() (end func()) {
 	begun := time.Now()
 	m.waiting.Inc()

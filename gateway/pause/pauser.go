@@ -25,7 +25,7 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// What a pause or a resume is refused for. The sandbox is then as it was.
+// Why a pause or a resume is refused. The sandbox is then as it was.
 var (
 	// ErrNotRunning: the sandbox does not run, so that it cannot be paused: it starts,
 	// is paused already, or is about to end.
@@ -41,8 +41,8 @@ var (
 )
 
 const (
-	// orderTimeout bounds one order, as an address rests only a little longer after
-	// its fence (docs/design 4.2).
+	// orderTimeout bounds one order. It is below the three seconds for which an address
+	// serves nobody after its fence (docs/design 4.2).
 	orderTimeout = 2 * time.Second
 	// orderTries is how often an order is given before its failure counts.
 	orderTries = 3
@@ -52,9 +52,10 @@ const (
 	// busyTries is how often a resume is tried again while the sandbox's files are read.
 	busyTries = 20
 	busyWait  = 100 * time.Millisecond
-	// undoTimeout bounds what follows a pause that failed.
+	// undoTimeout bounds the resume that undoes a failed pause.
 	undoTimeout = 5 * time.Second
-	// maxOwn bounds the own writes that are remembered until the watch brings them.
+	// maxOwn bounds the writes of this gateway that are remembered until the watch shows
+	// them.
 	maxOwn = 4096
 )
 
@@ -73,19 +74,19 @@ type Pauser struct {
 	pods    agent.Pods
 	orders  Orders
 	metrics *Metrics
-	keeper  Keeper             // nil: nothing hibernates
+	keeper  Keeper             // nil: no sandbox can hibernate
 	wakes   singleflight.Group // by sandbox UID
 	saves   singleflight.Group // by claim ID and generation
 
-	remembering sync.Mutex                // makes a look at own and the write one step
+	remembering sync.Mutex                // held from reading own until it is written
 	own         *lru.Cache[string, write] // by claim ID
 }
 
-// write is what this gateway has written of a claim's sandbox.
+// write is the last pause or resume that this gateway has written for a claim's sandbox.
 type write struct {
 	generation int64
 	paused     bool
-	awake      bool // and its freezer has let it run since
+	awake      bool // its freezer has let it run since the write
 }
 
 // New makes a Pauser. Nil metrics count nowhere.
@@ -100,8 +101,8 @@ func New(api client.Client, cache *routecache.Cache, orders Orders, metrics *Met
 	return &Pauser{api: api, cache: cache, pods: agent.NewPods(api, cache), orders: orders, metrics: metrics, own: own}, nil
 }
 
-// Correct turns the answer of an index that is behind what this gateway has written of
-// the sandbox into what it was written to be.
+// Correct replaces the state in an index's answer by the one that this gateway has written,
+// if the index has not seen that write yet.
 func (p *Pauser) Correct(a index.Answer) index.Answer {
 	if a.ClaimID == "" || a.State == index.Ended {
 		return a
@@ -115,11 +116,11 @@ func (p *Pauser) Correct(a index.Answer) index.Answer {
 	return a
 }
 
-// Pause pauses a sandbox that was read just now, and returns when all that runs in it is
-// stopped, and, if it hibernates, its files are kept and its pod is given up. Its freezer
-// is asked first whether it can, and nothing is written if not. An error that is none of
-// this package's means that it was tried: the sandbox runs again then, or the controller
-// finishes what this gateway could not.
+// Pause pauses a sandbox that was read just now. It returns when all its processes are
+// stopped and, if it hibernates, its files are kept and its pod is given up. Its freezer
+// is asked first whether it can freeze; if not, nothing is written. After an error that is
+// none of this package's the pause had begun: this gateway has resumed the sandbox, or the
+// controller finishes what its spec says.
 func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (err error) {
 	defer func(begun time.Time) { p.metrics.did(opPause, mode, begun, err) }(time.Now())
 	switch {
@@ -138,14 +139,14 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	}
 	failpoint.Hit("pause/written") // the pause is written, nothing of it is carried out
 	err = p.order(ctx, s, p.orders.Freeze)
-	failpoint.Hit("pause/frozen") // all is stopped, the client does not know
+	failpoint.Hit("pause/frozen") // all is stopped, the client has no answer yet
 	if err == nil && mode == v1alpha1.PauseHibernate {
 		err = p.hibernate(ctx, s)
 	}
-	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, ErrChanged) { // then it was paused, and is resumed already
+	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, ErrChanged) { // with the last two it was paused, and another call has resumed it already
 		return nil
 	}
-	// It runs again, also for a client that has left.
+	// The pause is undone, also if the client has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
@@ -153,7 +154,7 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	switch {
 	case undo == nil:
 	case errors.Is(undo, ErrChanged):
-		if p.hibernates(ctx, s) { // another gateway has carried it out
+		if p.hibernates(ctx, s) { // another gateway has finished the pause
 			return nil
 		}
 	default:
@@ -188,8 +189,8 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	return fmt.Errorf("%w: %w", ErrUnanswered, err)
 }
 
-// Resume continues a paused sandbox that was read just now, to end at that time, and
-// returns when it runs. nil is no end. After ErrChanged nothing was done.
+// Resume continues a paused sandbox that was read just now and sets its end time; a nil
+// endAt sets none. It returns when the sandbox runs. After ErrChanged nothing was written.
 func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
 	begun := time.Now()
 	err := p.resume(ctx, s, endAt)
@@ -201,15 +202,15 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	if err := p.write(ctx, s, false, pausing.Resume(s, endAt)); err != nil {
 		return err
 	}
-	failpoint.Hit("pause/resumed") // it is written, nothing runs
+	failpoint.Hit("pause/resumed") // the resume is written, all is still stopped
 	err := p.order(ctx, s, p.orders.Unfreeze)
-	for range busyTries { // its files are being read, which this order ends
+	for range busyTries { // sandboxd was reading the files, and stops that at this order
 		if !errors.Is(err, agent.ErrBusy) || !backoff.Sleep(ctx, busyWait) {
 			break
 		}
 		err = p.order(ctx, s, p.orders.Unfreeze)
 	}
-	failpoint.Hit("pause/thawed") // all runs, the client does not know
+	failpoint.Hit("pause/thawed") // all runs, the client has no answer yet
 	if err == nil {
 		p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, awake: true})
 		return nil
@@ -220,8 +221,9 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	return fmt.Errorf("unfreeze sandbox %s: %w", s.Name, err)
 }
 
-// Awake returns nil once what runs in a sandbox's pod is known not to be frozen. It is
-// part of what makes a pod ready (activation.Ready).
+// Awake returns nil once it is known that the processes in a sandbox's pod are not frozen;
+// where that is not known it orders the freezer to continue them. It is a part of
+// activation.Ready.
 func (p *Pauser) Awake(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	switch {
 	case s.Spec.Paused:
@@ -230,14 +232,14 @@ func (p *Pauser) Awake(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod
 		return nil
 	}
 	err := p.orders.Unfreeze(ctx, s.Name, pod, s.Generation)
-	if errors.Is(err, agent.ErrNoFreezer) { // so nothing ever froze it
+	if errors.Is(err, agent.ErrNoFreezer) { // without a freezer it was never frozen
 		return nil
 	}
 	return err
 }
 
-// Quiesce carries out again what the sandbox's spec asks for. ErrChanged says that the
-// sandbox is not of this claim and generation any more, or asks for the opposite;
+// Quiesce repeats the order that the sandbox's spec asks for. ErrChanged says that the
+// sandbox has another claim or generation by now, or asks for the opposite;
 // agent.ErrNoFreezer, that its pod cannot be frozen.
 func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
 	begun, s := time.Now(), &v1alpha1.Sandbox{}
@@ -274,8 +276,9 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 // give gives one order to the freezer of a pod.
 type give func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
 
-// order gives the order of the sandbox's generation to its pod's freezer, under the
-// checks of every call to a pod: the route to it stands, and the call is short.
+// order gives an order, with the sandbox's generation, to its pod's freezer, under the
+// checks of every call to a pod: the route cache still admits its address, and the call is
+// short.
 func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
 	var err error
 	pauses := backoff.Doubling(10*time.Millisecond, time.Second)

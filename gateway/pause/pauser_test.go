@@ -18,7 +18,8 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// An index that is behind this gateway's own write is not believed; one that is not, is.
+// The state in an index's answer is replaced while the index has not seen this gateway's
+// own write, and kept once it has.
 func TestCorrect(t *testing.T) {
 	p, err := New(nil, routecache.New(10), nil, nil)
 	if err != nil {
@@ -57,8 +58,8 @@ func TestLaterWriteIsRemembered(t *testing.T) {
 	}
 }
 
-// That this gateway has had the freezer let a sandbox run spares it the question only while
-// the spec stays as it is.
+// This gateway's order to run counts for the generation that it was given for, and for no
+// other.
 func TestWoke(t *testing.T) {
 	p, err := New(nil, routecache.New(10), nil, nil)
 	if err != nil {

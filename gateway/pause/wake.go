@@ -13,16 +13,19 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// wakeTimeout bounds a resume that requests wait for. It goes on when they have left.
+// wakeTimeout bounds a resume that requests wait for. The resume goes on after they have
+// left.
 const wakeTimeout = 20 * time.Second
 
-// Wake resumes a paused sandbox because an authorised request asks for it, if its record
-// allows that, for as long as its lifetime says; one that a first request made ends by its
-// idle timeout alone. All requests of this gateway for it
-// share one resume; of several gateways one writes it. nil says that it is not paused any
-// more; ErrChanged, that no request resumes it, or that the ID is of another sandbox than
-// this UID's, for which the request was not authorised: resolve again. A HibernatedError
-// says that it needs a pod, which is not this package's to find.
+// Wake resumes a paused sandbox for an authorised request, if the sandbox allows that
+// (autoResume), and sets its end to its lifetime from now; a sandbox that a first request
+// made gets no end, only its idle timeout. All requests of this gateway for it share one
+// resume; of several gateways one writes it.
+//
+// It returns nil if the sandbox is not paused any more, and a HibernatedError if it needs a
+// new pod, which the caller has to find. After ErrChanged the caller resolves again: the
+// sandbox does not allow it, or the ID belongs to another sandbox than the one with this
+// UID, for which the request was authorised.
 func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
 	defer p.metrics.wait()()
 	done := p.wakes.DoChan(string(uid), func() (any, error) {
@@ -57,7 +60,7 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 		return ErrChanged
 	}
 	lifetime := v1alpha1.AutoLifetime(s)
-	if s.Spec.FirstRequest && s.Spec.Timeouts.Lifetime == nil { // it has its idle timeout alone, as before
+	if s.Spec.FirstRequest && s.Spec.Timeouts.Lifetime == nil { // only its idle timeout ends it, as before the pause
 		lifetime = 0
 	}
 	if v1alpha1.Hibernated(s) {

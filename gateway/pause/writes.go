@@ -8,7 +8,8 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
-// write sends the patch, remembers what it says, and makes s the sandbox as written.
+// write sends the patch, remembers it as this gateway's own write, and sets s to the
+// sandbox as written.
 func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, patch jsonpatch.Patch) error {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
@@ -23,12 +24,12 @@ func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, pa
 	}
 	*s = *out
 	p.remember(claim, write{generation: s.Generation, paused: paused})
-	p.cache.Invalidate(s.Name) // after that: a request that resolves from now on finds it so
+	p.cache.Invalidate(s.Name) // after remember: a request that resolves from now on sees the write
 	return nil
 }
 
-// remember notes a write of the claim's sandbox. Of two that follow each other closely
-// the answer to the first may come last.
+// remember notes a write of the claim's sandbox, unless a later one was noted: the answers
+// to two writes may come in the opposite order.
 func (p *Pauser) remember(claim string, w write) {
 	p.remembering.Lock()
 	defer p.remembering.Unlock()
@@ -38,8 +39,8 @@ func (p *Pauser) remember(claim string, w write) {
 	}
 }
 
-// woke reports whether this gateway has had the freezer let the sandbox run since its
-// spec is what it is.
+// woke reports whether this gateway's order to run was carried out for the sandbox's
+// present generation.
 func (p *Pauser) woke(s *v1alpha1.Sandbox) bool {
 	if s.Spec.Binding == nil {
 		return false

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// discardTimeout bounds what follows a snapshot that failed.
+	// discardTimeout bounds the deletion of a failed snapshot's Checkpoint.
 	discardTimeout = 5 * time.Second
 	// writeTries bounds how often a write starts over because the object changed.
 	writeTries = 5
@@ -78,10 +78,11 @@ func (x *Snapshots) makeObject(ctx context.Context, who e2b.KeyOwner, cp *v1alph
 	return err
 }
 
-// newID is as a generated sandbox ID, with another first letter.
+// newID makes a name like a generated sandbox ID, with another first letter.
 func newID() string { return "s" + strings.ToLower(rand.Text()[:20]) }
 
-// running reads a sandbox of the caller that runs, and its pod, which may be called.
+// running reads a sandbox of the caller's namespace and its pod. It is an error if the
+// sandbox does not run, or its pod may not be called.
 func (x *Snapshots) running(ctx context.Context, who e2b.KeyOwner, id string) (*v1alpha1.Sandbox, *corev1.Pod, error) {
 	reader := e2b.KeyOf(ctx)
 	if reader == "" {
@@ -134,10 +135,12 @@ func (x *Snapshots) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alph
 	})
 }
 
-// errTaken: the controller has judged the Checkpoint meanwhile, or it is being deleted.
+// errTaken: the controller has written Failed meanwhile, or the Checkpoint is being
+// deleted.
 var errTaken = errors.New("the checkpoint was given up meanwhile")
 
-// setStatus replaces the status of a Checkpoint that is in a phase.
+// setStatus replaces the status of a Checkpoint whose phase is from; errTaken if it is in
+// another one.
 func (x *Snapshots) setStatus(ctx context.Context, cp *v1alpha1.Checkpoint, from v1alpha1.CheckpointPhase, to v1alpha1.CheckpointStatus) error {
 	var err error
 	for range writeTries {
@@ -161,7 +164,8 @@ func (x *Snapshots) setStatus(ctx context.Context, cp *v1alpha1.Checkpoint, from
 	return nil
 }
 
-// discard deletes a Checkpoint that came to nothing. If that fails the controller does.
+// discard deletes the Checkpoint of a snapshot that failed. If that fails too, the
+// controller deletes it.
 func (x *Snapshots) discard(ctx context.Context, cp *v1alpha1.Checkpoint, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()

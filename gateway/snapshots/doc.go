@@ -4,7 +4,7 @@
 // Restorer is what the REST API's create uses for a sandbox that begins with one. Paused
 // does both for sandboxes that hibernate.
 //
-// It deletes no data: the controller does (reconcilers/checkpoint), also of what a gateway
-// left half done. docs/design/checkpoints.md has the states and what happens when a step
-// fails.
+// It deletes no data: the controller does (reconcilers/checkpoints), also that of
+// Checkpoints which a gateway left unfinished. docs/design/checkpoints.md has the states
+// and what happens when a step fails.
 package snapshots

@@ -28,7 +28,7 @@ type PauseAgent interface {
 	// ArchiveAll returns the archive of the files of a sandbox, which may be frozen, after
 	// a line with its environment.
 	ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
-	// Restore sends what is left of an archive.
+	// Restore sends the parts of an archive that were not sent yet.
 	Restore(ctx context.Context, id string, pod *corev1.Pod, r *agent.Restoring) error
 	// InitRestored gives the process of sandboxd that has restored the archive the sandbox's
 	// token and environment.
@@ -40,7 +40,7 @@ type PauseAgent interface {
 type Paused struct {
 	x     *Snapshots
 	agent PauseAgent
-	// rules has the rules for outgoing connections hold for the sandbox's new pod.
+	// rules makes the sandbox's rules for outgoing connections hold for its new pod.
 	rules func(ctx context.Context, s *v1alpha1.Sandbox) error
 
 	restores restores
@@ -113,8 +113,8 @@ func (p *Paused) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.
 	})
 }
 
-// verify reads what was kept from the store, to its end: the pod with the only other copy
-// is given up for it.
+// verify reads the archive back from the store, to its end: the pod, which has the only
+// other copy of the files, is given up next.
 func (p *Paused) verify(ctx context.Context, cp *v1alpha1.Checkpoint, digest string) error {
 	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
 	if err != nil {
@@ -153,8 +153,8 @@ func environment(archive *bufio.Reader) (map[string]string, error) {
 	}
 }
 
-// identified reports whether the digests of all images that the pod runs are known: only
-// then can another pod be compared with it.
+// identified reports whether the digests of all images that the pod runs are known.
+// Without them no other pod could be compared with it, and nothing could be restored.
 func identified(pod *corev1.Pod) bool {
 	digests := v1alpha1.ImageDigests(pod)
 	for i := range pod.Spec.Containers {

@@ -94,8 +94,8 @@ func (m *making) begin(of ...owner) (now map[owner]int, end func()) {
 	})
 }
 
-// reserve makes room for one more snapshot of a caller, or says e2b.ErrSnapshotLimit. end
-// must be called once its object is made, or was not.
+// reserve takes a place for one more snapshot of a caller, or returns
+// e2b.ErrSnapshotLimit. Call end once the Checkpoint is created, or will not be.
 func (x *Snapshots) reserve(ctx context.Context, who e2b.KeyOwner) (end func(), err error) {
 	limits := map[owner]int{}
 	if n := x.o.MaxInNamespace; n > 0 {
@@ -111,7 +111,7 @@ func (x *Snapshots) reserve(ctx context.Context, who e2b.KeyOwner) (end func(), 
 	for o := range limits {
 		of = append(of, o)
 	}
-	count, made := x.making.begin(of...) // before the list, which may have some of them already
+	count, made := x.making.begin(of...) // before the list: a Checkpoint that is created meanwhile may count twice, never not at all
 	defer func() {
 		if err != nil {
 			made()
@@ -127,7 +127,7 @@ func (x *Snapshots) reserve(ctx context.Context, who e2b.KeyOwner) (end func(), 
 			continue
 		}
 		count[owner{namespace: who.Namespace}]++
-		if key := cp.Annotations[v1alpha1.AnnotationOwner]; key != "" { // owner with no key is the namespace
+		if key := cp.Annotations[v1alpha1.AnnotationOwner]; key != "" { // without a key it would count for the namespace again
 			count[owner{who.Namespace, key}]++
 		}
 	}

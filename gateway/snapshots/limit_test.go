@@ -36,8 +36,8 @@ func (w *world) take(key string) error {
 	return err
 }
 
-// A namespace, and each API key in it, keeps as many snapshots as it may, and what is
-// refused leaves nothing. What is no snapshot of theirs does not count.
+// A namespace, and each API key in it, keeps no more snapshots than its limit, and a
+// refused one leaves no object. Checkpoints that are not theirs do not count.
 func TestLimits(t *testing.T) {
 	w := newWorld(t)
 	w.x.o.MaxInNamespace, w.x.o.MaxByKey = 3, 2
@@ -78,7 +78,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What is kept of a sandbox that hibernates counts as a snapshot, and is refused as one.
+// The files of a sandbox that hibernates count as a snapshot, and are refused as one.
 func TestLimitOfWhatHibernates(t *testing.T) {
 	w := newWorld(t)
 	w.x.o.MaxInNamespace, w.x.o.MaxByKey = 3, 2
@@ -184,8 +184,8 @@ func (w *world) newest() string {
 	return all[0].ID
 }
 
-// Of many at once no more are made than may be: all of them list what there is before the
-// first one is made.
+// Of many snapshots at once no more are made than the limit allows, although all of them
+// list the Checkpoints before the first one is created.
 func TestLimitOfManyAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.x.o.MaxInNamespace = 5

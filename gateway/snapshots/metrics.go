@@ -48,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// did notes what a call came to that began then.
+// did counts a call that began at begun and ended with err.
 func (m *Metrics) did(op string, begun time.Time, err error) {
 	m.seconds.WithLabelValues(op, outcomeOf(err)).Observe(time.Since(begun).Seconds())
 }

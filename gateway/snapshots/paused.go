@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// forgetAfter is how long a restore that no request goes on with keeps its file open.
+	// forgetAfter is how long the archive of a restore stays open after the last call of
+	// Ready for it.
 	forgetAfter = time.Minute
 	// giveUpTimeout bounds the write that takes a resume back.
 	giveUpTimeout = 5 * time.Second
@@ -35,7 +36,7 @@ var (
 	// ErrSaveMismatch says that the pod runs other images than the one whose files were kept. The
 	// sandbox hibernates again.
 	ErrSaveMismatch = errors.New("SaveMismatch: the pool's images are not those that the sandbox's files were kept with")
-	// errLost: what was kept of the sandbox is not there, or is not of it.
+	// errLost: the sandbox's Checkpoint is not there, or belongs to another sandbox.
 	errLost = errors.New("what was kept of the sandbox is not there")
 	// errUnderWay: another of this gateway's requests restores the sandbox.
 	errUnderWay = errors.New("the sandbox is being restored")
@@ -47,8 +48,8 @@ type restores struct {
 	byClaim map[string]*restoring // guarded by mu
 }
 
-// restoring is one of them. Its mutex is held for each try and guards all of it; other
-// requests wait for the next one.
+// restoring is the restore of one claim. A try holds its mutex, which guards all fields
+// but used; other requests for the sandbox get errUnderWay and try again.
 type restoring struct {
 	mu      sync.Mutex
 	used    time.Time // guarded by restores.mu
@@ -58,7 +59,8 @@ type restoring struct {
 	done    bool // all files are restored
 }
 
-// of returns the restore of a claim, and forgets those that no request goes on with.
+// of returns the restore of a claim, and forgets restores that Ready was not called for
+// within forgetAfter.
 func (x *restores) of(claim string) *restoring {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -97,11 +99,11 @@ func (t *restoring) close() {
 // activation.Ready: one try of at most two seconds, which any gateway may repeat. It
 // returns the sandbox as written.
 //
-// In this order, each of which may be repeated: the pod's images are compared, its rules
-// hold, the archive is pushed in parts, /init, spec.restore goes. Requests reach the pod
-// after the last one alone. A try that cannot help (another image, a damaged archive, a
-// pod that refuses) takes the resume back: the sandbox hibernates again, and its pod is
-// given up.
+// The steps, each of which may be repeated: compare the pod's images, make its network
+// rules hold, push the archive in parts, call /init, remove spec.restore. Requests reach
+// the pod only after the last one. Where another try cannot help (other images, a damaged
+// archive, a pod that refuses it) the resume is taken back: the sandbox hibernates again,
+// and its pod is given up.
 func (p *Paused) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
 	claim := s.Spec.Binding.ClaimID
 	t := p.restores.of(claim)
@@ -154,7 +156,7 @@ func (p *Paused) try(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod
 	if !t.done {
 		before := t.parts.Sent()
 		err := p.agent.Restore(ctx, s.Name, pod, t.parts)
-		if errors.Is(err, activation.ErrUnusable) { // unless another gateway has just completed it
+		if errors.Is(err, activation.ErrUnusable) { // the pod may refuse because another gateway has just completed the restore: ask once more
 			err = p.agent.Restore(ctx, s.Name, pod, t.parts)
 		}
 		switch {
@@ -174,9 +176,10 @@ func (p *Paused) try(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod
 	return p.finish(ctx, s, newEnd(s, pod, time.Now()))
 }
 
-// newEnd is when a sandbox that runs from now on is to end: its end time was set at its
-// binding, of which the claim is, and not for the time of its restore. A length that
-// cannot be told is that of a resume by a request. Nil: it has no end.
+// newEnd returns the end time of a sandbox that runs from now on, nil if it has none. Its
+// end was set when it was bound to the pod, and is moved by the time that the restore
+// took. If the time of the binding cannot be read, it gets the lifetime of a resume by a
+// request.
 func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 	at := s.Spec.Timeouts.EndAt
 	if at == nil {
@@ -190,9 +193,9 @@ func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 	return new(metav1.NewTime(now.Add(lifetime).UTC().Truncate(time.Second).Add(time.Second)))
 }
 
-// Fits returns nil if the sandbox can be restored in an idle pod, as far as can be told
-// before it has the pod: a pod of other images is not taken, nor any for files that are
-// lost, or that several pods could not be given. It is an activation's Fits.
+// Fits returns nil if the sandbox can be restored in an idle pod, as far as that is known
+// before the claim. It refuses a pod with other images, and every pod if the archive is
+// lost or if its restore has just failed in several pods. It is an activation's Fits.
 func (p *Paused) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
 	cp, err := p.kept(ctx, s)
 	if errors.Is(err, errLost) {
@@ -209,7 +212,7 @@ func (p *Paused) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.Names
 		return fmt.Errorf("%w: %w", activation.ErrNotReady, err)
 	}
 	_ = archive.Close()         // nothing was read
-	if len(s.Spec.Images) > 0 { // the claim changes them
+	if len(s.Spec.Images) > 0 { // the claim changes the pod's images
 		return nil
 	}
 	pod := &corev1.Pod{}
@@ -227,7 +230,8 @@ func runsImagesOf(pod *corev1.Pod, cp *v1alpha1.Checkpoint) bool {
 	return identified(pod) && maps.Equal(v1alpha1.ImageDigests(pod), cp.Status.Images)
 }
 
-// kept reads what was kept of the sandbox. errLost: there is nothing that can be restored.
+// kept reads the Checkpoint with the sandbox's files; errLost if there is none that can be
+// restored.
 func (p *Paused) kept(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Checkpoint, error) {
 	cp := &v1alpha1.Checkpoint{}
 	err := p.x.o.API.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Restore.Checkpoint}, cp)
@@ -242,7 +246,7 @@ func (p *Paused) kept(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Check
 	return cp, nil
 }
 
-// open opens what was kept of the sandbox, if it is of this sandbox and of such a pod.
+// open opens the archive of the sandbox, if the pod runs the images that it was kept with.
 func (p *Paused) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	cp, err := p.kept(ctx, s)
 	switch {
@@ -264,12 +268,14 @@ func (p *Paused) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, po
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 	}
 	t.archive, t.env = archive, env
-	// The same at every gateway: what one has sent another goes on with.
+	// The restore's ID is the same at every gateway, so that one goes on after the parts
+	// that another has sent.
 	t.parts = &agent.Restoring{ID: string(cp.UID), Archive: text}
 	return nil
 }
 
-// archive opens the archive of a checkpoint, if it is the one that was put.
+// archive opens the archive of a Checkpoint; it is an error if its digest is not the one
+// on record.
 func (p *Paused) archive(ctx context.Context, cp *v1alpha1.Checkpoint) (io.ReadCloser, error) {
 	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
 	if err != nil {
@@ -282,7 +288,7 @@ func (p *Paused) archive(ctx context.Context, cp *v1alpha1.Checkpoint) (io.ReadC
 	return archive, nil
 }
 
-// keptOf reports whether a Checkpoint is what a pause has kept of the sandbox.
+// keptOf reports whether a Checkpoint has the files of this sandbox, kept by a pause.
 func keptOf(cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox) bool {
 	return cp.Spec.Cause == v1alpha1.CheckpointPause && cp.Spec.SandboxID == s.Name && cp.Spec.SandboxUID == string(s.UID) &&
 		cp.Status.Phase == v1alpha1.CheckpointSucceeded
@@ -306,7 +312,8 @@ func (p *Paused) finish(ctx context.Context, s *v1alpha1.Sandbox, end *metav1.Ti
 	return nil, fmt.Errorf("writing that sandbox %s is restored: %w", s.Name, err)
 }
 
-// restored returns the sandbox if it is restored for the same claim; nil if it is not.
+// restored reads the sandbox and returns it if it is restored for the claim of s; nil if
+// it is not.
 func (p *Paused) restored(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	live, err := p.read(ctx, s.Name, s.UID)
 	if live == nil || live.Spec.Paused || live.Spec.Restore != nil || live.Spec.Binding == nil || live.Spec.Binding.ClaimID != s.Spec.Binding.ClaimID {
@@ -338,8 +345,8 @@ func claimOf(s *v1alpha1.Sandbox) string {
 	return s.Spec.Binding.ClaimID
 }
 
-// giveUp takes the resume back that bound s. It returns the sandbox if that was restored
-// by another gateway, and an error if it could not be found out.
+// giveUp takes back the resume that bound s. It returns the sandbox if another gateway has
+// restored it meanwhile, and an error if that cannot be found out.
 func (p *Paused) giveUp(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
 	defer cancel()
@@ -349,15 +356,15 @@ func (p *Paused) giveUp(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.San
 	return nil, p.rehibernate(ctx, s.Name, s.UID, s.Spec.Binding.ClaimID)
 }
 
-// Rehibernate takes a resume back that has no pod, if there is one: the sandbox hibernates
-// again. One that is bound goes on, for it may be another request's: what cannot complete
-// it gives its own claim up.
+// Rehibernate takes back a resume that has no pod yet: the sandbox hibernates again. A
+// resume that is bound to a pod goes on, since it may be another request's; the call that
+// cannot complete that one gives its claim up.
 func (p *Paused) Rehibernate(ctx context.Context, id string, uid types.UID) error {
 	return p.rehibernate(ctx, id, uid, "")
 }
 
-// rehibernate takes one claim's resume back, and its pod is given up; an empty claim is
-// that of a resume without a binding.
+// rehibernate takes back the resume of one claim, whose pod is given up; an empty claim
+// means a resume without a binding.
 func (p *Paused) rehibernate(ctx context.Context, id string, uid types.UID, claim string) error {
 	for range writeTries {
 		s, err := p.read(ctx, id, uid)

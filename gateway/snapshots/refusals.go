@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	// firstRefusal and longestRefusal are how long no pod is taken for a sandbox whose files
-	// two pods, or many, could not be given.
+	// firstRefusal is for how long no pod is taken for a sandbox after its restore has failed
+	// in a second pod; it doubles with each further one, up to longestRefusal.
 	firstRefusal, longestRefusal = 10 * time.Second, 5 * time.Minute
-	// forgetRefusals is how long after that they count.
+	// forgetRefusals is how long after that time the failures are remembered.
 	forgetRefusals = 10 * time.Minute
 )
 
-// refusals are the sandboxes whose resumes this gateway had to take back. Each of those
-// took a pod, so that requests for what cannot be restored would empty the pool. Safe for
-// concurrent use.
+// refusals are the sandboxes whose resumes this gateway had to take back. Each failed
+// resume costs a pod, so that requests for a sandbox that cannot be restored would empty
+// the pool. Safe for concurrent use.
 type refusals struct {
 	mu sync.Mutex
 	of map[refused]*refusal // guarded by mu
 }
 
-// refused is what was not restored. A sandbox that is paused anew has another checkpoint.
+// refused names files that were not restored. A sandbox that is paused anew has another
+// Checkpoint.
 type refused struct {
 	sandbox    types.UID
 	checkpoint string
@@ -36,8 +37,8 @@ type refusal struct {
 	until time.Time
 }
 
-// note notes a resume that was taken back. The first one costs no time: the pod may be to
-// blame.
+// note counts a resume that was taken back. After the first one the next pod is taken at
+// once, since the pod may be to blame.
 func (r *refusals) note(s *v1alpha1.Sandbox, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +70,7 @@ func (r *refusals) forget(s *v1alpha1.Sandbox) {
 	delete(r.of, refused{s.UID, s.Spec.Restore.Checkpoint})
 }
 
-// wait is for how long no pod is to be taken for the sandbox.
+// wait returns for how long no pod is to be taken for the sandbox.
 func (r *refusals) wait(s *v1alpha1.Sandbox, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

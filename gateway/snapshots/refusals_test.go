@@ -7,8 +7,8 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// The first pod that cannot be given the files may be to blame itself; after the next ones
-// no pod is taken for a while that doubles.
+// After the first pod in which the restore fails the next one is taken at once; after each
+// further one no pod is taken for a time that doubles.
 func TestRefusals(t *testing.T) {
 	now := time.Now()
 	s, other := &v1alpha1.Sandbox{}, &v1alpha1.Sandbox{}

@@ -17,7 +17,8 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 )
 
-// ErrMismatch says that the pod runs other images than the one whose files were kept.
+// ErrMismatch says that the pod runs other images than the pod that the snapshot was made
+// in.
 var ErrMismatch = errors.New("the pool's images are not those that the snapshot was made with")
 
 // Restorer restores one snapshot into the pod of one new sandbox. Close it. It is not
@@ -28,13 +29,14 @@ type Restorer struct {
 
 	begun    time.Time // the first try; zero before
 	last     error     // of the last try
-	pod      types.UID // that it restores into, or has
+	pod      types.UID // of the pod that is or was restored into
 	restored bool
 	archive  io.ReadCloser
 	parts    *agent.Restoring
 }
 
-// Restorer returns one for a snapshot of a namespace; e2b.ErrNoSnapshot if there is none.
+// Restorer returns a Restorer for a namespace's snapshot; e2b.ErrNoSnapshot if there is no
+// such snapshot.
 func (x *Snapshots) Restorer(ctx context.Context, namespace, id string) (*Restorer, error) {
 	cp, err := x.get(ctx, namespace, id)
 	if err != nil {
@@ -43,7 +45,7 @@ func (x *Snapshots) Restorer(ctx context.Context, namespace, id string) (*Restor
 	return &Restorer{x: x, cp: cp}, nil
 }
 
-// Close lets go of what is open. Call it once, after the last Ready.
+// Close closes the archive and counts the restore. Call it once, after the last Ready.
 func (r *Restorer) Close() {
 	r.closeArchive()
 	if !r.begun.IsZero() {
@@ -58,8 +60,8 @@ func (r *Restorer) closeArchive() {
 	}
 }
 
-// Ready restores the files of the sandbox's pod, in as many calls as it takes: it is a
-// part of an activation.Ready, and comes before /init.
+// Ready restores the snapshot's files into the sandbox's pod, in as many calls as it
+// takes. It is a part of an activation.Ready, and comes before /init.
 func (r *Restorer) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	if r.begun.IsZero() {
 		r.begun = time.Now()
@@ -68,7 +70,7 @@ func (r *Restorer) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.P
 	return r.last
 }
 
-// Restored is the archive that the last Ready restored the files of; sandboxd is to be
+// Restored is the archive whose files the last Ready restored; sandboxd is to be
 // initialised with it.
 func (r *Restorer) Restored() *agent.Restoring { return r.parts }
 
@@ -101,7 +103,7 @@ func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	return err
 }
 
-// open opens the archive. What the store has lost or damaged no other try finds.
+// open opens the archive. If the store has lost or damaged it, another try cannot help.
 func (r *Restorer) open(ctx context.Context) error {
 	archive, info, err := r.x.o.Store.Get(ctx, string(r.cp.UID))
 	if err != nil {

@@ -31,7 +31,8 @@ type Agent interface {
 	Restore(ctx context.Context, id string, pod *corev1.Pod, r *agent.Restoring) error
 }
 
-// Live reads a sandbox, out of a reader's live reads; nil if there is none.
+// Live reads a sandbox from the API server, within the reader's share of such reads; nil
+// if there is none.
 type Live interface {
 	Sandbox(ctx context.Context, reader, id string) (*v1alpha1.Sandbox, error)
 }
@@ -134,8 +135,8 @@ func describe(cp *v1alpha1.Checkpoint) e2b.Snapshot {
 	}
 }
 
-// publicError says in e2b's words why no files were kept. What it does not know stays: a
-// failure of ours.
+// publicError turns the error of a snapshot into one of package e2b, which the client is
+// told. Other errors stay as they are: failures of ours.
 func publicError(err error) error {
 	for _, m := range []struct{ from, to error }{
 		{checkpoint.ErrTooLarge, e2b.ErrSnapshotTooLarge},

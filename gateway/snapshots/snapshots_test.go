@@ -181,7 +181,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// Of what cannot be kept nothing is left, and nothing is made for what does not run.
+// A snapshot that fails leaves no object, and for a sandbox that does not run none is
+// created.
 func TestCreateFailures(t *testing.T) {
 	broken := errors.New("broken off")
 	for name, tc := range map[string]struct {

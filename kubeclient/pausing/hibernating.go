@@ -9,7 +9,7 @@ import (
 
 const restorePath = "/spec/restore/checkpoint"
 
-// HibernateFrozen has a sandbox that is frozen hibernate, if it is as it was read.
+// HibernateFrozen makes a frozen sandbox hibernate, if it is as it was read.
 func HibernateFrozen(s *v1alpha1.Sandbox) jsonpatch.Patch {
 	return asRead(s).
 		Test("/spec/paused", true).
@@ -17,9 +17,9 @@ func HibernateFrozen(s *v1alpha1.Sandbox) jsonpatch.Patch {
 		Set("/spec/pauseMode", v1alpha1.PauseHibernate)
 }
 
-// GiveUpPod takes the pod of a sandbox away that is paused to hibernate, now that its
-// files are kept in the checkpoint: if it is as it was read, of the same claim and still
-// to hibernate.
+// GiveUpPod takes the binding away from a sandbox that hibernates and names the checkpoint
+// with its files: if the sandbox is as it was read, has the same claim, and is still to
+// hibernate.
 func GiveUpPod(s *v1alpha1.Sandbox, checkpoint string) jsonpatch.Patch {
 	return asRead(s).
 		Test("/spec/paused", true).
@@ -28,8 +28,8 @@ func GiveUpPod(s *v1alpha1.Sandbox, checkpoint string) jsonpatch.Patch {
 		Set("/spec/restore", v1alpha1.Restore{Checkpoint: checkpoint})
 }
 
-// Rebind adds to a patch, which binds a hibernated sandbox to a pod, that it is resumed,
-// to end at that time; nil is no end. restore stays until it is done.
+// Rebind adds to a patch that binds a hibernated sandbox to a pod: the sandbox is resumed
+// and ends at endAt; nil is no end. restore stays until its files are restored.
 func Rebind(p jsonpatch.Patch, s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
 	p = p.Test("/metadata/generation", s.Generation).
 		Test("/spec/paused", true).
@@ -44,8 +44,8 @@ func Rebind(p jsonpatch.Patch, s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatc
 	return p.Set("/spec/timeouts/endAt", endAt)
 }
 
-// Restored says that the pod of the sandbox's claim has its files: requests may reach it.
-// It is to end at that time; nil leaves its end time as it is.
+// Restored says that the pod of the sandbox's claim has its files, so that requests may
+// reach it, and sets its end time; nil leaves that as it is.
 func Restored(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
 	p := jsonpatch.For(s.UID).
 		Test("/metadata/deletionTimestamp", nil).
@@ -59,8 +59,8 @@ func Restored(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
 	return p.Set("/spec/timeouts/endAt", endAt)
 }
 
-// Rehibernate takes a resume back that has not restored the sandbox's files, if the
-// sandbox is as it was read: the pod, if it has one, is given up.
+// Rehibernate takes back a resume that has not restored the sandbox's files, if the sandbox
+// is as it was read. If it has a pod, that is given up.
 func Rehibernate(s *v1alpha1.Sandbox) jsonpatch.Patch {
 	p := unchanged(s).
 		Test(restorePath, s.Spec.Restore.Checkpoint).

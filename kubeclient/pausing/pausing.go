@@ -1,8 +1,8 @@
-// Package pausing makes the writes that pause and resume a sandbox: spec.paused, and
-// what goes with it. All that pause or resume one make them here.
+// Package pausing builds the JSON Patches that pause and resume a sandbox: spec.paused and
+// the fields that change with it. Gateways and controller build such patches only here.
 //
-// It sends nothing, and asks no freezer: the sender of the write does (gateway/pause), or
-// leaves it to the controller. Its functions are safe for concurrent use.
+// It sends nothing and orders no freezer: the sender of the patch does that (gateway/pause),
+// or leaves it to the controller. Its functions are safe for concurrent use.
 package pausing
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
-// Pause freezes a sandbox that is bound, if it is as it was read: of the same claim, not
-// ended, and not about to be. Its end time goes: paused time uses no timeout.
+// Pause freezes a bound sandbox, if it is as it was read: with the same claim, without an
+// end or an idle release. It removes the end time, since paused time uses no timeout.
 func Pause(s *v1alpha1.Sandbox) jsonpatch.Patch { return PauseAs(s, v1alpha1.PauseFreeze) }
 
-// PauseAs is Pause in a mode. One that hibernates is frozen too, until its files are kept
-// and GiveUpPod is written.
+// PauseAs is Pause in a mode. A sandbox that is to hibernate is frozen too, until its files
+// are kept and GiveUpPod is written.
 func PauseAs(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) jsonpatch.Patch {
 	p := asRead(s).
 		Test("/spec/release", nil).
@@ -30,8 +30,9 @@ func PauseAs(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) jsonpatch.Patch {
 	return p
 }
 
-// PauseIdle pauses a sandbox, in the mode of its timeouts, by the idle release that has this token, which it takes
-// away: if that has not been called off, of the same claim.
+// PauseIdle pauses a sandbox, in the mode of its timeouts, as the commit of the idle
+// release with this token, which it removes: if the release was not called off and the
+// claim is the same.
 func PauseIdle(s *v1alpha1.Sandbox, token string) jsonpatch.Patch {
 	p := jsonpatch.For(s.UID).
 		Test("/metadata/deletionTimestamp", nil).
@@ -48,8 +49,8 @@ func PauseIdle(s *v1alpha1.Sandbox, token string) jsonpatch.Patch {
 	return p
 }
 
-// Resume resumes a sandbox that is paused, if it is as it was read, to end at that time;
-// nil is no end. pauseMode stays: the sandbox may be frozen still.
+// Resume resumes a paused sandbox, if it is as it was read, and sets its end time; nil is
+// no end. pauseMode stays: the sandbox may still be frozen.
 func Resume(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
 	p := asRead(s).Test("/spec/paused", true).Remove("/spec/paused")
 	switch {

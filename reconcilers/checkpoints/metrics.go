@@ -49,7 +49,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// saw notes what there is under a name; nil is nothing.
+// saw notes the Checkpoint of this name as it is now; nil means that it is gone.
 func (m *Metrics) saw(name types.NamespacedName, cp *v1alpha1.Checkpoint) {
 	if m == nil {
 		return

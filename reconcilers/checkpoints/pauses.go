@@ -13,8 +13,9 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
-// neededBy is the sandbox that needs what a pause has kept of it, nil if none does: it names
-// the checkpoint, or may be about to. Only a live read says that it does not.
+// neededBy is the sandbox that needs a checkpoint of a pause, nil if none does: the sandbox
+// names the checkpoint, or may be about to. That it does not is concluded from a live read
+// alone.
 func (r *Reconciler) neededBy(ctx context.Context, cp *v1alpha1.Checkpoint) (*v1alpha1.Sandbox, error) {
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		s := &v1alpha1.Sandbox{}
@@ -32,9 +33,9 @@ func (r *Reconciler) neededBy(ctx context.Context, cp *v1alpha1.Checkpoint) (*v1
 	return nil, nil
 }
 
-// endWithNamespace ends the sandbox that needs a checkpoint which is being deleted, if that
-// goes with its namespace: else the namespace never went. It returns the sandbox if that
-// needs the checkpoint still.
+// endWithNamespace ends the sandbox that needs a checkpoint, if that is being deleted with
+// its namespace; else the namespace could never be deleted. It returns the sandbox if it
+// still needs the checkpoint.
 func (r *Reconciler) endWithNamespace(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	ns := &corev1.Namespace{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: cp.Namespace}, ns); err != nil {

@@ -22,7 +22,7 @@ const (
 	// createPatience is how long a Checkpoint may take to succeed: longer than a gateway
 	// goes on with one.
 	createPatience = 3 * time.Minute
-	// failedTTL is how long one that failed is kept, for people.
+	// failedTTL is how long a failed Checkpoint is kept, for people to read.
 	failedTTL = time.Hour
 	// pausePoll is the time between two looks at whether a sandbox needs what a pause kept.
 	pausePoll = time.Minute
@@ -96,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// action is what becomes of a Checkpoint by itself.
+// action is what the controller does with a Checkpoint when its time has come.
 type action int
 
 const (
@@ -123,8 +123,8 @@ func due(cp *v1alpha1.Checkpoint, now time.Time) (what action, in time.Duration)
 	return fail, max(0, cp.CreationTimestamp.Add(createPatience).Sub(now))
 }
 
-// fail writes that a Checkpoint came to nothing. The gateway that made it, should it be
-// there still, fails at its next write.
+// fail writes that a Checkpoint failed. If the gateway that made it still works on it, the
+// gateway's next write is refused.
 func (r *Reconciler) fail(ctx context.Context, cp *v1alpha1.Checkpoint) error {
 	return r.setStatus(ctx, cp, func(s *v1alpha1.CheckpointStatus) {
 		s.Phase, s.Message = v1alpha1.CheckpointFailed, "it was not completed: the gateway that made it has stopped, or nothing has made it"

@@ -17,13 +17,13 @@ import (
 // sweepEvery is the time between two sweeps.
 const sweepEvery = 10 * time.Minute
 
-// Sweeper deletes data that no Checkpoint names: a gateway that died, or was slower than
-// a deletion, has left it.
+// Sweeper deletes data that no Checkpoint names: a gateway has left it that died, or that
+// put it after its Checkpoint was deleted.
 type Sweeper struct {
 	// Live must not read from a cache.
 	Live  client.Reader
 	Store Store
-	// Partial removes what was never whole. It may be nil.
+	// Partial removes archives that were not written to their end. It may be nil.
 	Partial func(context.Context) error
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
@@ -51,8 +51,8 @@ func (s *Sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// Sweep looks once. A Checkpoint is there before its data: what no Checkpoint names in a
-// list that is newer than the store's will be named by none.
+// Sweep deletes once. A Checkpoint is created before its data, so data that no Checkpoint
+// names in a list that is newer than the store's list will never be named by one.
 func (s *Sweeper) Sweep(ctx context.Context) error {
 	kept, err := s.Store.List(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 func Failure(pod *corev1.Pod) *PodStatusDetail { return failure(pod).of(pod) }
 
 func failure(pod *corev1.Pod) *PodStatusDetail {
-	if v1alpha1.Over(pod) {
+	if v1alpha1.Finished(pod) {
 		d := &PodStatusDetail{Reason: pod.Status.Reason, Message: sentence("the pod is over", pod.Status.Reason, pod.Status.Message)}
 		if t := terminated(pod); t != nil {
 			d = fromTerminated(t.name, t.state)

@@ -24,11 +24,11 @@ const (
 	stepDelete
 	// stepPause: pause it, since its time is up and it asks for that.
 	stepPause
-	// stepResume: resume it, since what it was paused for cannot be carried out.
+	// stepResume: resume it, since its pause cannot be carried out.
 	stepResume
 	// stepHibernate: take back a resume that has not restored the sandbox's files.
 	stepHibernate
-	// stepGiveUpMemory: have it hibernate, as it was frozen for so long.
+	// stepGiveUpMemory: make it hibernate, since it was frozen for hibernateAfter.
 	stepGiveUpMemory
 	// stepConfirm: the cache shows a pod that went; ask the API server first.
 	stepConfirm
@@ -77,7 +77,7 @@ func decide(v view, now time.Time) decision {
 		return decideRestoring(v)
 	}
 	d := forgetting(v, decidePod(v))
-	if s.Spec.Paused && d.step == stepUnbind { // what is paused keeps its binding: its pod was all it had
+	if s.Spec.Paused && d.step == stepUnbind { // a paused sandbox keeps its binding: its memory was in that pod alone
 		d = failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " never ran, or is gone, and it is paused")
 	}
 	d = frozenTooLong(v, pausedTooLong(v, notFreezing(s, d), now), now)
@@ -94,17 +94,17 @@ func decide(v view, now time.Time) decision {
 	return d
 }
 
-// pausesInstead: the sandbox runs, or is about to go on, and asks to be paused where
-// another would end. One that never ran ends.
+// pausesInstead reports whether the sandbox is paused where d would end it: its onTimeout
+// asks for that, and it runs or is about to go on. A sandbox that never ran ends.
 func pausesInstead(v view, d decision) bool {
 	return v.sandbox.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause && d.step == stepNone &&
 		(d.phase == v1alpha1.SandboxRunning || d.phase == v1alpha1.SandboxResuming) && v1alpha1.Freezable(&v.pod.Spec)
 }
 
-// forgetting turns d into what lets a sandbox go that got no pod in time: a first
-// request's is forgotten, one of the REST API ends, for its maker has given up or
-// died, and nobody else knows its ID. One that is bound loses its binding first,
-// by a live read: the claim may have landed and the cache not know.
+// forgetting turns d into the step for a sandbox that got no pod in time. A first
+// request's is deleted. One of the REST API ends: the gateway that made it has given up
+// or died, and told its ID to no client. A binding is removed before either, after a live
+// read, since the claim may have landed without the cache showing it.
 func forgetting(v view, d decision) decision {
 	if d.step != stepNone && d.step != stepApply {
 		return d
@@ -126,8 +126,8 @@ func forgetting(v view, d decision) decision {
 	return d
 }
 
-// neverHadPod tells how long a sandbox without a pod may still stand that somebody
-// waits for.
+// neverHadPod returns how much longer a sandbox that a client waits for may be without a
+// pod; ok is false if it had one, or no client waits for it.
 func neverHadPod(v view) (left time.Duration, ok bool) {
 	s := v.sandbox
 	if !awaited(s) || s.Status.Address != "" || (v.pod != nil && v1alpha1.Backs(v.pod, s)) {
@@ -140,9 +140,8 @@ func neverHadPod(v view) (left time.Duration, ok bool) {
 	return patience - v.podlessFor, true
 }
 
-// awaited: it was made because a client asked for it, by a first request or by the
-// REST API. Any other was made by hand, and waits for a request for as long as it
-// takes.
+// awaited reports whether a client caused the sandbox to be made, by a first request or
+// the REST API. Any other was made by hand, and waits for its first request without limit.
 func awaited(s *v1alpha1.Sandbox) bool {
 	return s.Spec.FirstRequest || s.Spec.Team != "" && s.Spec.Timeouts.EndAt != nil
 }
@@ -165,7 +164,7 @@ func decidePod(v view) decision {
 		return failed("its pod " + s.Spec.Binding.PodName + " is gone")
 	case v.unclaimedFor < v.grace:
 		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}
-	case pod != nil && mayBeClaimed(pod) && !v1alpha1.Over(pod): // nobody may be given one that is
+	case pod != nil && mayBeClaimed(pod) && !v1alpha1.Finished(pod): // a pod whose containers have ended is given to no sandbox
 		return decision{phase: v1alpha1.SandboxPending, step: stepApply, recheck: v.grace}
 	default:
 		return decision{phase: v1alpha1.SandboxPending, step: stepUnbind}
@@ -184,7 +183,7 @@ func decideBacked(v view) decision {
 	case pod.DeletionTimestamp != nil:
 		return failed(podstate.DeletionDetail(pod).Message)
 	case stoppedUnserved(v.sandbox, pod) && v.unclaimedFor < v.grace:
-		// Whoever stopped it takes another pod.
+		// The gateway that stopped the pod binds the sandbox to another one.
 		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}
 	case stoppedUnserved(v.sandbox, pod):
 		return decision{phase: v1alpha1.SandboxPending, step: stepUnbind}
@@ -201,21 +200,21 @@ func failed(message string) decision {
 	return decision{phase: v1alpha1.SandboxRunning, step: stepEnd, reason: v1alpha1.EndFailed, message: message}
 }
 
-// served: the pod of the current claim was seen at the address on record. One
-// that a former claim left there says nothing about this claim.
+// served reports whether the pod of the current claim was seen at the address on record.
+// An address that a former claim left on record says nothing about this one.
 func served(s *v1alpha1.Sandbox) bool {
 	b := s.Spec.Binding
 	return b != nil && s.Status.Address != "" && s.Status.AddressClaim == b.ClaimID
 }
 
-// stoppedUnserved: the pod took the claim, could not be reached on the address
-// that was free for it, and was stopped for that.
+// stoppedUnserved reports whether the pod took the claim but was stopped because it could
+// not be reached on the address that was free for it.
 func stoppedUnserved(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	return v1alpha1.Backs(pod, s) && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping &&
 		!served(s) && v1alpha1.FencedAddress(pod) == ""
 }
 
-// mayBeClaimed: the claim PATCH could still land on the pod.
+// mayBeClaimed reports whether the claim PATCH could still land on the pod.
 func mayBeClaimed(pod *corev1.Pod) bool {
 	return v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle && pod.DeletionTimestamp == nil &&
 		pod.Annotations[v1alpha1.AnnotationClaim] == ""

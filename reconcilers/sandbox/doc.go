@@ -15,11 +15,11 @@
 //	Ending    the end is being carried out; address and stop record are on the status
 //	Ended     the pod is stopped and every gateway knows it (fencedAt)
 //
-// spec.end is written by anyone, once (package ending). spec.binding is written
-// by gateways; this package removes one whose claim can no longer land. The
-// status is written here alone, but for lastActive; writes carry the
-// resourceVersion they were derived from, so an old view changes nothing.
+// spec.end is written once, by a gateway, this controller or a user (package
+// kubeclient/ending). spec.binding is written by gateways; this package removes one whose
+// claim can no longer land. The status is written here alone, but for lastActive; writes
+// carry the resourceVersion that they were derived from, so an old view changes nothing.
 //
-// How an end is carried out stands in end.go, what happens to claims that no Sandbox
-// owns in sweep.go, and whose address the status shows in status.go.
+// end.go says how an end is carried out, sweep.go what happens to claims that no Sandbox
+// owns, and status.go which claim's address the status shows.
 package sandbox

@@ -27,9 +27,9 @@ import (
 //  2. Stop: pod to stopping, testing the claim, or phase idle and no claim;
 //     either way no claim PATCH can land any more. The stop record is written to
 //     the pod, whose finalizer goes unless its pool may use it again. Refused: the
-//     pod has moved on, look again from 1.
+//     pod has changed since it was read, begin again at 1.
 //  3. Fence(address, resourceVersion of that write, or of a pod list that lacks
-//     the pod), beside the workers; the answer asks for a look. Unanswered: asked
+//     the pod), beside the workers; the answer queues the sandbox. Unanswered: asked
 //     again after 1, 2, 4 … 15 s. An end that waits for gateways reads nothing;
 //     after 200 ms it writes status Ending with what was captured, so that the
 //     pool reconciler can delete the pod.
@@ -50,7 +50,7 @@ func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result,
 		}
 		return r.keep(ctx, s)
 	}
-	// One that waits for gateways reads nothing.
+	// An end that waits for its fence reads nothing.
 	f, begun := r.fences.progress(fenceKey{id: s.Name}, s.UID)
 	if !begun {
 		return r.close(ctx, s)
@@ -112,9 +112,9 @@ func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Resul
 	return ctrl.Result{RequeueAfter: quickFence}, nil
 }
 
-// record is what must outlive the pod, as it was before anything happened to it.
+// record is what must outlive the pod, taken before the pod is stopped.
 type record struct {
-	// address is the one to be fenced, and claim whose it is or was.
+	// address is the one to be fenced, and claim the claim that has or had it.
 	address, claim string
 	stop           *v1alpha1.StopRecord
 }
@@ -126,7 +126,7 @@ func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
 	if pod != nil && v1alpha1.Backs(pod, s) {
 		addr := pod.Annotations[v1alpha1.AnnotationAddress]
 		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, addr)
-		// Also one that the pod cannot be reached on any more: it may have been.
+		// Also if the pod cannot be reached there any more: it may have served there before.
 		if addr != "" {
 			rec.address, rec.claim = addr, s.Spec.Binding.ClaimID
 		}
@@ -182,7 +182,7 @@ func (r *Reconciler) tell(s *v1alpha1.Sandbox) {
 	r.event(s, corev1.EventTypeWarning, "Ended", "End", "%s", note)
 }
 
-// markEnded writes the record down, or what it lacks, and that every gateway knows.
+// markEnded writes the record, or what the status lacks of it, and fencedAt.
 // The ledger learns it after the API: if the write fails, the address stays taken
 // and the write is tried again. It does not learn of a former claim's address: that
 // claim's pod may still run, and the sweep sees to it.

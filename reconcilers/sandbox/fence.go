@@ -15,15 +15,14 @@ import (
 )
 
 const (
-	// quickFence is how long an end waits for its fence before it writes down how far
-	// it is.
+	// quickFence is how long an end waits for its fence before it writes status Ending.
 	quickFence = 200 * time.Millisecond
 	// mostFenceWait bounds the wait between two attempts to reach all gateways.
 	mostFenceWait = 15 * time.Second
-	// mostAsking bounds the fences that are on their way at a time. Those of a second,
-	// at any rate that the API server bears, are fewer.
+	// mostAsking bounds the attempts under way at a time. An API server bears fewer ends
+	// a second than that.
 	mostAsking = 4096
-	// noRoomWait is about how long a fence waits that finds so many on their way.
+	// noRoomWait is about how long a fence waits when so many attempts are under way.
 	noRoomWait = time.Second
 )
 
@@ -37,13 +36,14 @@ func (r *Reconciler) attempt(ctx context.Context, addr netip.Addr, rv uint64) er
 	return err
 }
 
-// fences are those of ends, and of claims that a pause gave up. Each attempt is a
-// goroutine of its own, which costs no worker: the Fencer puts those together that it is
-// given at a time. When one is over the sandbox is looked at. It is safe for concurrent use.
+// fences are the fences of ends, and of claims that a pause gave up. Each attempt is a
+// goroutine of its own, which costs no worker: the Fencer sends those together that it is
+// given at a time. After an attempt the sandbox is queued again. It is safe for concurrent
+// use.
 //
 //	none ─begin─▶ asking ─all have acknowledged─▶ done ─forget─▶ none
 //	                │  ▲
-//	     unanswered ▼  │ look, after 1, 2, 4 … 15 s
+//	     unanswered ▼  │ progress, after 1, 2, 4 … 15 s
 //	               waiting
 type fences struct {
 	clock   clock.PassiveClock
@@ -66,8 +66,8 @@ type fenceKey struct{ id, claim string }
 // far as the cache shows. All is guarded by fences.mu.
 type openFence struct {
 	of types.UID
-	// addr and rv stay those that were first asked for: a later version would be true
-	// too, but a new fence to the gateways.
+	// addr and rv stay as they were in the first attempt: a later version would be right
+	// too, but would be a new fence to the gateways.
 	addr     netip.Addr
 	rv       uint64
 	record   record
@@ -83,7 +83,8 @@ func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, u
 	return &fences{clock: c, attempt: attempt, ctx: context.Background(), requeue: func(string) {}, open: map[fenceKey]*openFence{}, claims: map[string]map[string]struct{}{}}
 }
 
-// run is called before the workers begin: attempts end with ctx, and wake by queue.
+// run is called before the workers begin: attempts end with ctx, and then put their
+// sandbox into queue.
 func (f *fences) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,11 +117,12 @@ type fenceView struct {
 	record record
 	done   bool
 	age    time.Duration // since it was first asked for
-	wait   time.Duration // until there is something to do, if nothing wakes before
+	wait   time.Duration // until there is something to do, unless the sandbox is queued before
 }
 
-// progress returns how far the fence is, and asks again if its time has come; false if
-// none was begun by this process: then the end is to be carried out from its start.
+// progress returns how far the fence has come, and begins the next attempt if it is due.
+// It returns false if this process has begun none: then the end is carried out from its
+// start.
 func (f *fences) progress(key fenceKey, uid types.UID) (fenceView, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,8 +180,8 @@ func (f *fences) forget(key fenceKey) {
 	f.drop(key)
 }
 
-// forgetAll forgets all fences of a sandbox that is over: the attempts of its claims that
-// are on their way count, and what they leave the sweep finds.
+// forgetAll forgets all fences of a sandbox that has ended. Attempts for its claims that
+// are under way still count, and the sweep finishes what they leave.
 func (f *fences) forgetAll(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

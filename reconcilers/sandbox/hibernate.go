@@ -16,14 +16,13 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
-// restorePatience is how long a resume may take to restore the sandbox's files: longer
-// than requests wait for one. Then the sandbox hibernates again.
+// restorePatience is how long a resume may take to restore the sandbox's files, longer
+// than requests wait for it. After that the resume is taken back.
 const restorePatience = 5 * time.Minute
 
 // decideRestoring judges a sandbox that is resumed and whose files are not restored yet.
-// It has never run since its pause, so that nothing ends it but an end that is written:
-// where another would end its resume is taken back, and what was kept stays. Its end time
-// says how long it is to run, and counts once it does.
+// It has not run since its pause, so no timeout ends it: its resume is taken back where
+// another sandbox would end, and its files stay kept. Its end time counts once it runs.
 func decideRestoring(v view) decision {
 	d := decidePod(v)
 	back := func(reason string) decision {
@@ -71,12 +70,12 @@ type former struct {
 	pod     *corev1.Pod
 }
 
-// letPodsGo ends the claims of a sandbox without a binding that a pause, or a resume that
-// was taken back, gave up: each of its pods is stopped, and its address fenced, as at an
-// end, before it may serve again. The fence of a claim goes on when the sandbox is bound
-// anew meanwhile; what this process does not finish the sweep does, since the pod keeps
-// its claim, and its finalizer until that is fenced. wait is when to look again; 0 if
-// nothing is left to do.
+// letPodsGo ends the former claims of a sandbox without a binding: a pause gave them up,
+// or a resume that was taken back. Each of their pods is stopped and its address fenced,
+// as at an end. The fence of a claim goes on if the sandbox is bound anew meanwhile. The
+// sweep finishes what this process does not, since the pod keeps its claim, and its
+// finalizer until the claim is fenced. wait is when to look again; 0 if nothing is left to
+// do.
 func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait time.Duration, err error) {
 	if s.Status.FencedAt == nil {
 		r.Ledger.Had(s.Status.AddressClaim, s.Name, s.Status.Address)
@@ -88,8 +87,8 @@ func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait t
 	if len(claims) == 0 {
 		return r.markFenced(ctx, s)
 	}
-	// The view may be older than a new binding, whose claim is on a pod already. A claim is
-	// bound before it is on a pod, and never again once it is not.
+	// The cache may not show a new binding yet whose claim is on a pod already. A claim is
+	// bound before it is on a pod, and is never bound again after it was unbound.
 	live := &v1alpha1.Sandbox{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s), live); err != nil {
 		return 0, fmt.Errorf("reading the sandbox: %w", err)
@@ -118,7 +117,7 @@ func (r *Reconciler) formerClaims(ctx context.Context, s *v1alpha1.Sandbox) (map
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		claim, addr := pod.Annotations[v1alpha1.AnnotationClaim], pod.Annotations[v1alpha1.AnnotationAddress]
-		// A fence that came before the pod was seen has not stopped it.
+		// If the fence was over before the cache showed the pod, the pod is still to be stopped.
 		if claim == "" || stopped(pod) && (addr == "" || r.Ledger.IsFenced(claim)) {
 			continue
 		}

@@ -129,7 +129,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	case stepUnbind:
 		log.FromContext(ctx).Info("removing a binding whose claim cannot land or serve", "pod", s.Spec.Binding.PodName)
 		if pod != nil && mayBeClaimed(pod) {
-			// Its owner gave up, and the PATCH may land still.
+			// The gateway that owns the claim gave up, but its PATCH may still land.
 			p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil)
 			if _, err := stopPod(ctx, r.Client, pod, p); errors.Is(err, errMoved) {
 				return nil // its event asks again

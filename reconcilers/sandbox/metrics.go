@@ -60,7 +60,7 @@ func NewMetrics(reg prometheus.Registerer, pools *sandboxpool.Metrics) *Metrics 
 	return m
 }
 
-// pauseReasons are those that a pause or a resume ends with.
+// pauseReasons are the reasons of the condition Paused once a pause or resume is over.
 var pauseReasons = []string{
 	v1alpha1.ReasonFrozen, v1alpha1.ReasonHibernated, v1alpha1.ReasonResumed,
 	v1alpha1.ReasonNoFreezer, v1alpha1.ReasonFreezeFailed, v1alpha1.ReasonSaveFailed,

@@ -31,14 +31,15 @@ func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
 	return v1alpha1.SandboxRunning
 }
 
-// quiesce has a sandbox's freezer carry out what its spec asks for, and notes in next,
-// the status to be written, how far that is. It returns when to look again.
+// quiesce orders a sandbox's freezer, through a gateway, to do what the spec asks for, and
+// notes in next, the status to be written, how far that has come. It returns when to look
+// again.
 func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) {
 	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) || s.Spec.Restore != nil {
 		return 0
 	}
 	saves := s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate
-	o := r.quiets.look(controlplane.Quiesce{
+	o := r.quiets.ensure(controlplane.Quiesce{
 		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: s.Spec.Paused, Saves: saves, Generation: s.Generation,
 	})
 	status, reason := metav1.ConditionFalse, v1alpha1.ReasonFreezing
@@ -47,20 +48,20 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	}
 	switch {
 	case saves && o.done:
-		// The gateway has written that the pod is given up, which is yet to be seen; or it
-		// is of a version that freezes alone: another is asked then.
+		// The gateway has written that the pod is given up, but the cache does not show it
+		// yet; or the gateway's version can only freeze: then the next try asks another.
 		r.quiets.forget(s.Name)
 		o.wait = quiesceWait
-	case saves && o.late: // frozen it stays, and is tried again: its files are not to be lost
+	case saves && o.late: // it stays frozen and is tried again, so that its files are not lost
 		reason = v1alpha1.ReasonSaveFailed
 	case s.Spec.Paused && o.done:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
 	case s.Spec.Paused && o.noFreezer:
-		reason, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // decide says what then
+		reason, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // notFreezing decides what follows
 	case s.Spec.Paused && o.late && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
 		reason, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
 	case s.Spec.Paused:
-	case o.done, o.noFreezer: // nothing has ever frozen what cannot be frozen
+	case o.done, o.noFreezer: // without a freezer it was never frozen
 		reason = v1alpha1.ReasonResumed
 	default:
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
@@ -80,9 +81,8 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	return o.wait
 }
 
-// notFreezing is what becomes of a sandbox that is paused and will not be frozen: it ends
-// as it would have at its timeout if that is what pauses it, for nothing else would ever
-// end it; else it is resumed, as it runs.
+// notFreezing decides about a paused sandbox that cannot be frozen. If a timeout pauses it,
+// it ends as at that timeout, since nothing else would ever end it; else it is resumed.
 func notFreezing(s *v1alpha1.Sandbox, d decision) decision {
 	reason := v1alpha1.NotFreezing(s)
 	switch {
@@ -120,8 +120,7 @@ func pausedTooLong(v view, d decision, now time.Time) decision {
 	return d
 }
 
-// frozenTooLong has a sandbox hibernate that was frozen for as long as its pool lets its
-// memory be taken.
+// frozenTooLong makes a sandbox hibernate that was frozen for its pool's hibernateAfter.
 func frozenTooLong(v view, d decision, now time.Time) decision {
 	s := v.sandbox
 	if d.step != stepNone || v.hibernateAfter == 0 || s.Spec.PauseMode != v1alpha1.PauseFreeze || !v1alpha1.Frozen(s) || s.Status.PausedAt == nil {
@@ -136,15 +135,16 @@ func frozenTooLong(v view, d decision, now time.Time) decision {
 }
 
 // samePause reports whether the status of a paused sandbox is about the pause that its
-// spec asks for: of another generation it may be about one before.
+// spec asks for; with another generation it may be about an earlier pause.
 func samePause(s *v1alpha1.Sandbox) bool {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
 	return c != nil && c.ObservedGeneration == s.Generation &&
 		(s.Status.Phase == v1alpha1.SandboxPausing || s.Status.Phase == v1alpha1.SandboxPaused)
 }
 
-// endAfterPause is the end time of a sandbox that is resumed because it cannot be frozen:
-// that of the REST API's, which the pause took away, is as after a resume by a request.
+// endAfterPause is the end time of a sandbox that is resumed because it cannot be frozen.
+// The pause has removed the end time of a sandbox of the REST API; it gets the one of a
+// resume by a request.
 func (r *Reconciler) endAfterPause(s *v1alpha1.Sandbox) *metav1.Time {
 	if s.Spec.Team == "" || s.Spec.FirstRequest || s.Spec.Timeouts.EndAt != nil {
 		return nil
@@ -153,7 +153,7 @@ func (r *Reconciler) endAfterPause(s *v1alpha1.Sandbox) *metav1.Time {
 	return &at
 }
 
-// pauseChanged counts what has come to be, and tells people.
+// pauseChanged counts a new reason of the condition Paused, and writes an Event for it.
 func (r *Reconciler) pauseChanged(s *v1alpha1.Sandbox, reason string) {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
 	if c != nil && c.Reason == reason {

@@ -15,8 +15,8 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 )
 
-// Quiescer has the freezer of a sandbox's pod carry out what the sandbox's spec asks for,
-// by a gateway. Safe for concurrent use.
+// Quiescer has a gateway order the freezer of a sandbox's pod to do what the sandbox's spec
+// asks for. Safe for concurrent use.
 type Quiescer interface {
 	// Quiesce returns nil when that is done, controlplane.ErrMoved if the sandbox has
 	// changed since, controlplane.ErrNoFreezer if its pod cannot be frozen, and
@@ -24,88 +24,90 @@ type Quiescer interface {
 	Quiesce(ctx context.Context, q controlplane.Quiesce) error
 }
 
-// quiesceWait is the pause between two tries that failed. Of those that keep files, each of
-// which moves them whole, it is that of the first, and doubles up to mostSaveWait.
+// quiesceWait is the pause after a try that failed. If the try was to keep files, each of
+// which moves all of them, the pause doubles with each failure, up to mostSaveWait.
 const (
 	quiesceWait  = 2 * time.Second
 	mostSaveWait = 5 * time.Minute
 )
 
-// quiescePatience is how long tries may fail before an order is late. Only what gateways
-// answer counts: while none answers nothing is known of the sandbox.
+// quiescePatience is how long tries may fail before an order is late. Only tries that a
+// gateway answered count: while none answers nothing is known of the sandbox.
 const quiescePatience = time.Minute
 
 const (
-	// maxQuiesces bounds the tries under way of all sandboxes together, maxSaves those of
-	// them that keep files, which take long.
+	// maxQuiesces bounds the tries under way of all sandboxes together; maxSaves bounds
+	// how many of them keep files, which takes long.
 	maxQuiesces = 64
 	maxSaves    = 16
 )
 
-// quiets are the sandboxes whose freezers are asked. Each try is a goroutine of its own,
-// which costs no worker; when it is over the sandbox is looked at. Of a sandbox one try is
-// under way, and of all maxQuiesces; further ones wait in order. It is safe for concurrent
-// use.
+// quiets are the orders to freezers, one for each sandbox. Each try is a goroutine of its
+// own, which costs no worker; after it the sandbox is queued again. At most one try for a
+// sandbox is under way, and at most maxQuiesces for all; further ones wait in order. It is
+// safe for concurrent use.
 //
-//	none ─look─▶ queued ─its turn─▶ asking ─answered─▶ settled
-//	               ▲                  │
-//	               └─look, after 2 s──┘ failed; to keep files after 2, 4, 8 s … 5 min
+//	none ─ensure─▶ queued ─its turn─▶ asking ─answered─▶ settled
+//	                 ▲                  │
+//	                 └─ensure, after 2 s┘ failed; to keep files after 2, 4, 8 s … 5 min
 //
-// A look of another claim or generation begins anew, and a sandbox that ends or goes is
-// forgotten: the context of the try under way is cancelled then, and the sandbox's next
-// try waits until that is over.
+// An order with another claim or generation replaces the one before, and forget removes
+// that of a sandbox which ends or goes: the context of the try under way is cancelled, and
+// the sandbox's next try waits until that one is over.
 type quiets struct {
 	clock    clock.PassiveClock
 	quiescer Quiescer // nil: nothing can be frozen
 
 	mu     sync.Mutex // guards the rest
 	ctx    context.Context
-	wake   func(id string)
-	open   map[string]*quiet
-	queue  []*quiet                      // some may be replaced, or forgotten, since
-	asking map[string]context.CancelFunc // the tries under way, by sandbox
-	saving int                           // those of them that keep files
-	tries  sync.WaitGroup                // the same; tests wait for them
+	// requeue has the sandbox looked at again.
+	requeue func(id string)
+	open    map[string]*quiet
+	queue   []*quiet                      // some may have been replaced or forgotten since
+	asking  map[string]context.CancelFunc // the tries under way, by sandbox
+	saving  int                           // how many of them keep files
+	tries   sync.WaitGroup                // the tries under way; tests wait for them
 }
 
-// quiet is what became of one order. All is guarded by quiets.mu.
+// quiet is one order and how far it has come. All is guarded by quiets.mu.
 type quiet struct {
 	of      controlplane.Quiesce
 	begun   bool  // a try is queued or under way
 	settled error // once answered: nil or ErrNoFreezer
 	done    bool
 	next    time.Time     // of the next try
-	wait    time.Duration // of the last pause between two, of an order that keeps files
+	wait    time.Duration // the last pause between two tries, of an order that keeps files
 	failing time.Time     // of the first try that a gateway answered and that failed
-	late    bool          // one failed quiescePatience later, too
+	late    bool          // a try failed quiescePatience after that one, too
 }
 
 // outcome is what is known of an order.
 type outcome struct {
 	done, noFreezer bool
 	late            bool          // it failed for quiescePatience
-	wait            time.Duration // until there is something to do, if nothing wakes before
+	wait            time.Duration // until there is something to do, unless the sandbox is queued before
 }
 
 func newQuiets(c clock.PassiveClock, q Quiescer) *quiets {
 	return &quiets{
-		clock: c, quiescer: q, ctx: context.Background(), wake: func(string) {},
+		clock: c, quiescer: q, ctx: context.Background(), requeue: func(string) {},
 		open: map[string]*quiet{}, asking: map[string]context.CancelFunc{},
 	}
 }
 
-// run is called before the workers begin: tries end with ctx, and wake by queue.
+// run is called before the workers begin: tries end with ctx, and then put their sandbox
+// into queue.
 func (x *quiets) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ctx = ctx
-	x.wake = func(id string) { queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: id}}) }
+	x.requeue = func(id string) { queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: id}}) }
 	return nil
 }
 
-// look returns whether an order was carried out, or cannot be, and gives it if that is
-// not known.
-func (x *quiets) look(q controlplane.Quiesce) outcome {
+// ensure returns what is known of an order, and queues a try if it is neither carried out
+// nor known to be impossible.
+func (x *quiets) ensure(q controlplane.Quiesce) outcome {
 	if x.quiescer == nil {
 		return outcome{noFreezer: true}
 	}
@@ -121,7 +123,7 @@ func (x *quiets) look(q controlplane.Quiesce) outcome {
 	switch {
 	case o.done:
 		return outcome{done: o.settled == nil, noFreezer: o.settled != nil}
-	case o.begun || wait <= 0: // the end of the try wakes
+	case o.begun || wait <= 0: // the try queues the sandbox when it is over
 		if !o.begun {
 			o.begun = true
 			x.queue = append(x.queue, o)
@@ -140,7 +142,7 @@ func (x *quiets) next() {
 		x.queue = x.queue[1:]
 		switch {
 		case x.open[o.of.SandboxID] != o: // replaced or forgotten
-		case x.asking[o.of.SandboxID] != nil, // a try for what it replaces is not over
+		case x.asking[o.of.SandboxID] != nil, // a try for an earlier order is not over
 			o.of.Saves && x.saving == maxSaves:
 			later = append(later, o)
 		default:
@@ -155,7 +157,7 @@ func (x *quiets) next() {
 	x.queue = append(later, x.queue...)
 }
 
-// try asks once, and notes what was answered.
+// try gives the order once, and notes the answer.
 func (x *quiets) try(ctx context.Context, o *quiet) {
 	err := x.quiescer.Quiesce(ctx, o.of)
 	if err == nil {
@@ -188,7 +190,7 @@ func (x *quiets) try(ctx context.Context, o *quiet) {
 	}
 	x.next()
 	if x.open[o.of.SandboxID] == o {
-		x.wake(o.of.SandboxID)
+		x.requeue(o.of.SandboxID)
 	}
 }
 

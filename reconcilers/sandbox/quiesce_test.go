@@ -48,14 +48,14 @@ func orderOf(id string, generation int64) controlplane.Quiesce {
 	return controlplane.Quiesce{SandboxID: id, ClaimID: "c", Freeze: true, Generation: generation}
 }
 
-// Of a sandbox one try is under way: the next order cancels it and waits for its end. A
-// sandbox that is over is asked nothing any more.
+// At most one try for a sandbox is under way: the next order cancels it and waits for its
+// end. For a sandbox that was forgotten no try begins.
 func TestOneTryASandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
 		x := newQuiets(clock.RealClock{}, q)
-		woken := 0
-		x.wake = func(string) { woken++ }
+		queued := 0
+		x.requeue = func(string) { queued++ }
 		want := func(what string, o controlplane.Quiesce, inHand, cancelled bool) {
 			t.Helper()
 			if a, b := q.cancelled(o); a != inHand || b != cancelled {
@@ -63,17 +63,17 @@ func TestOneTryASandbox(t *testing.T) {
 			}
 		}
 		first, second, third := orderOf("s", 1), orderOf("s", 2), orderOf("s", 3)
-		x.look(first)
+		x.ensure(first)
 		want("looked at", first, true, false)
-		x.look(second)
+		x.ensure(second)
 		want("replaced", first, true, true)
 		want("replaced", second, false, false)
-		x.look(third)
+		x.ensure(third)
 		q.answer <- errors.New("cancelled")
 		want("the first is over", third, true, false)
 		want("the first is over", second, false, false)
-		if woken != 0 {
-			t.Error("the end of a try that was replaced wakes")
+		if queued != 0 {
+			t.Error("a try that was replaced queues the sandbox")
 		}
 		x.forget("s")
 		want("forgotten", third, true, true)
@@ -92,21 +92,21 @@ func TestTriesAreBounded(t *testing.T) {
 		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
 		x := newQuiets(clock.RealClock{}, q)
 		const sandboxes = 3 * maxQuiesces
-		look := func() (done int) {
+		ensureAll := func() (done int) {
 			for i := range sandboxes {
-				if x.look(orderOf(fmt.Sprint(i), 1)).done {
+				if x.ensure(orderOf(fmt.Sprint(i), 1)).done {
 					done++
 				}
 			}
 			return done
 		}
-		look()
+		ensureAll()
 		for range sandboxes {
 			synctest.Wait()
 			q.answer <- nil
 		}
 		synctest.Wait()
-		if done := look(); q.most != maxQuiesces || q.all != sandboxes || done != sandboxes {
+		if done := ensureAll(); q.most != maxQuiesces || q.all != sandboxes || done != sandboxes {
 			t.Errorf("%d at once, %d in all, %d are done", q.most, q.all, done)
 		}
 	})

@@ -36,7 +36,7 @@ func decideRecycle(v view, now time.Time) decision {
 			return decision{step: stepRewarm}
 		}
 		left := v.startup - now.Sub(began)
-		if left <= 0 || left > v.startup || v1alpha1.Over(pod) {
+		if left <= 0 || left > v.startup || v1alpha1.Finished(pod) {
 			return gone
 		}
 		return decision{recheck: left}

@@ -32,7 +32,7 @@ func next(t *testing.T, w *watcher, last string) (names []string, lost bool) {
 	t.Helper()
 	for !slices.Contains(names, last) {
 		select {
-		case <-w.wake:
+		case <-w.changed:
 		case <-time.After(20 * time.Second):
 			t.Fatalf("no %s, only %q", last, names)
 		}

@@ -41,7 +41,7 @@ type watcher struct {
 	mu      sync.Mutex // guards pending and lost
 	pending []change
 	lost    bool          // some are missing
-	wake    chan struct{} // holds one token when pending or lost changed
+	changed chan struct{} // holds one token when pending or lost changed
 	closed  chan struct{}
 }
 
@@ -70,7 +70,7 @@ func newWatcher(u users.User, path string, req request, namer Namer) (*watcher, 
 	}
 	return &watcher{
 		user: u, root: root, recursive: req.GetRecursive(), includeEntry: req.GetIncludeEntry(), namer: namer,
-		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		changed: make(chan struct{}, 1), closed: make(chan struct{}),
 	}, nil
 }
 
@@ -134,7 +134,7 @@ func (w *watcher) lose() {
 
 func (w *watcher) signal() {
 	select {
-	case w.wake <- struct{}{}:
+	case w.changed <- struct{}{}:
 	default:
 	}
 }
@@ -147,7 +147,7 @@ func (w *watcher) run(ctx context.Context, interval time.Duration, emit func(*fi
 	for {
 		var err error
 		select {
-		case <-w.wake:
+		case <-w.changed:
 			err = w.emitPending(emit)
 		case <-timer.C:
 			err = idle()

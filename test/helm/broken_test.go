@@ -16,7 +16,7 @@ func (c *cluster) apply(t *testing.T, object string) {
 	c.run(t, "sh", "-c", `printf '%s' "$0" | kubectl apply -f -`, object)
 }
 
-// idlePod is the one idle pod of a pool; it waits for it.
+// idlePod waits until a pool has one idle pod, and returns it.
 func (c *cluster) idlePod(t *testing.T, pool string) (name, uid string) {
 	t.Helper()
 	out := c.eventually(t, func(out string) bool { return len(strings.Fields(out)) == 2 }, "kubectl", "get", "pods",
@@ -25,8 +25,8 @@ func (c *cluster) idlePod(t *testing.T, pool string) (name, uid string) {
 	return name, uid
 }
 
-// processes are the IDs of those on the node whose command line has a text, of the pod
-// with the UID alone if one is given.
+// processes are the IDs of the node's processes whose command line has a text; if a pod's
+// UID is given, only those of that pod.
 func (c *cluster) processes(t *testing.T, command, podUID string) []string {
 	t.Helper()
 	return strings.Fields(c.run(t, "sh", "-c", `for p in /proc/[0-9]*; do
@@ -94,8 +94,8 @@ func (c *cluster) ended(t *testing.T, id, podUID string, reasons ...string) {
 	}
 }
 
-// A sandbox whose program crashed has ended: what the kubelet starts in its place is
-// not what the user had.
+// A sandbox whose program crashed ends, since the kubelet starts a new container without
+// the user's state.
 func (c *cluster) crashSandbox(t *testing.T) {
 	c.process(t, "crashes")
 	_, uid := c.podOf(t, "crashes")

@@ -169,7 +169,7 @@ func (c *cluster) process(t *testing.T, id string, more ...string) string {
 	return process
 }
 
-// A sandbox that nobody has made gets a pod by its first request, and keeps it.
+// A sandbox that does not exist gets a pod by its first request, and keeps it.
 func (c *cluster) firstRequest(t *testing.T) string {
 	first := c.process(t, "mine")
 	for range 5 {
@@ -206,7 +206,7 @@ func (c *cluster) uninstalled(t *testing.T) error {
 	return err
 }
 
-// refuseUninstall: while a sandbox lives, nothing is taken from it.
+// refuseUninstall: while a sandbox lives, an uninstallation is refused and changes nothing.
 func (c *cluster) refuseUninstall(t *testing.T) {
 	process := c.process(t, "mine")
 	if err := c.uninstalled(t); err == nil {

@@ -28,9 +28,9 @@ const resultEnv = "SANDLANE_NODE_RESULT"
 
 // claimTimes are milliseconds.
 type claimTimes struct {
-	Claims        []float64 // a first request until it is answered, by a warm pod
-	CreatedToIdle []float64 // a pod, until it is stock
-	EndedToIdle   []float64 // the end of a sandbox, until its pool has stock again
+	Claims        []float64 // a first request that a warm pod answers
+	CreatedToIdle []float64 // from a pod's creation until it is idle
+	EndedToIdle   []float64 // from a sandbox's end until its pool has an idle pod again
 }
 
 // stock follows the pods of one pool by a watch.
@@ -116,7 +116,7 @@ func timeRounds(ctx context.Context, args []string) (any, error) {
 	return times, nil
 }
 
-// answered sends a request and reads the whole answer, which must have the status.
+// answered sends a request and reads the whole answer, whose status must be want.
 func answered(ctx context.Context, method, url string, want int, headers map[string]string) error {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {

@@ -20,7 +20,7 @@ const clientEnv = "SANDLANE_HELM_CLIENT"
 // opened is what a client prints once what it holds open is open.
 const opened = "open"
 
-// clients are what it can be. Each prints one line of JSON at the end.
+// clients are the kinds of client. Each prints one line of JSON at its end.
 var clients = map[string]func(ctx context.Context, args []string) (any, error){
 	"sockets": holdSockets,
 	"leaf":    readLeaf,
@@ -28,7 +28,7 @@ var clients = map[string]func(ctx context.Context, args []string) (any, error){
 	"enforce": enforce,
 }
 
-// runClient does not return in a process that is a client.
+// runClient runs the client if this process was started as one, and does not return then.
 func runClient() {
 	role := os.Getenv(clientEnv)
 	if role == "" {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// firstChart is a chart of CRDs alone, as the chart had them first (22 November 2026,
-// before envs and pauses). It stands for the last release until there is one.
+// firstChart is a chart with only the first version of the CRDs (22 November 2026, before
+// envs and pauses). The upgrade begins from it as long as there is no release.
 func (c *cluster) firstChart(t *testing.T) string {
 	t.Helper()
 	f, err := os.Open(testdata(t, "crds-first.yaml.gz"))

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// A pod that a policy selects has a chain in which a rule is a line, and the last drops
-// the rest; one that none selects has no chain.
+// A pod that a policy selects has a chain with a line for each rule, whose last line drops
+// the rest; a pod that no policy selects has no chain.
 func TestTableOfPolicies(t *testing.T) {
 	pod := func(namespace, name, ip string, labels map[string]string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Status: corev1.PodStatus{PodIP: ip}}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// recycledPool uses its pods again. What containers of a pod share must not be
-// writable, /dev/shm included.
+// recycledPool uses its pods again. Its containers share no writable volume, and
+// /dev/shm is not writable.
 const recycledPool = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"SandboxPool","metadata":{"name":"recycled","namespace":"default"},"spec":{"replicas":1,"maxPods":1,
 "recyclePolicy":"InPlace","firstRequest":{"access":"Public"},"podCreationImagePolicy":"IdleImage","template":{"idleImage":%q,"template":{"spec":{"terminationGracePeriodSeconds":1,
 "automountServiceAccountToken":false,"containers":[{"name":"main","image":%q,"imagePullPolicy":"IfNotPresent",

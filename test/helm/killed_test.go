@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// pause lets something last: it is what is tested, not a wait for anything.
+// pause lets a state last for d: its duration is what is tested, not a wait for a
+// condition.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -15,8 +16,8 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// sandboxes and their requests do not notice that kubelet and containerd are killed;
-// once they are back, pools are filled again.
+// Sandboxes answer requests while kubelet and containerd are killed; once both are back,
+// pools are filled again.
 func (c *cluster) killKubelet(t *testing.T) {
 	process := c.process(t, "mine")
 	a := c.during(t, "mine", func() {
@@ -31,7 +32,8 @@ func (c *cluster) killKubelet(t *testing.T) {
 	c.kubectl(t, "delete", "sandbox", "after-kubelet", "--timeout=60s")
 }
 
-// While the API server is stopped, running sandboxes are reached; after it all goes on.
+// While the API server is stopped, requests reach running sandboxes; afterwards first
+// requests and ends work again.
 func (c *cluster) stopAPIServer(t *testing.T) {
 	process := c.process(t, "mine")
 	a := c.during(t, "mine", func() {
@@ -51,8 +53,8 @@ func (c *cluster) ready(t *testing.T, app string) {
 	c.kubectl(t, "-n", system, "rollout", "status", "deployment/"+app, "--timeout=120s")
 }
 
-// A gateway that is killed costs the requests that meet its Envoy until that is out of
-// the Service; no other, and none gets a wrong answer.
+// When a gateway is killed, only requests through its Envoy fail, until that is out of the
+// Service, and no request gets a wrong answer.
 func (c *cluster) killGateway(t *testing.T) {
 	process := c.process(t, "mine")
 	uid := strings.Fields(c.kubectl(t, "-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", "jsonpath={.items[*].metadata.uid}"))[0]

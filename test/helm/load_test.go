@@ -60,7 +60,7 @@ func (c *cluster) during(t *testing.T, id string, happens func()) answers {
 	a := answers{failed: map[string]int{}, processes: map[string]int{}}
 	for i := range outs {
 		for answer := range strings.SplitSeq(strings.TrimSuffix(outs[i].String(), "\n"), "\n=") {
-			// What follows a status belongs to the next answer.
+			// The lines after a status belong to the next answer.
 			status, _, _ := strings.Cut(answer, "\n")
 			switch {
 			case len(status) != 3: // the body of the first
@@ -83,8 +83,8 @@ func (c *cluster) during(t *testing.T, id string, happens func()) answers {
 	return a
 }
 
-// sameProcess checks that one process has answered everything, the one that did
-// before: anything else is a wrong sandbox.
+// sameProcess checks that the process that answered before has given all answers: any
+// other is of a wrong sandbox.
 func (a answers) sameProcess(t *testing.T, before string) {
 	t.Helper()
 	if ids := slices.Collect(maps.Keys(a.processes)); len(ids) != 1 || ids[0] != before {

@@ -47,8 +47,8 @@ func (c *cluster) metrics(t *testing.T) {
 	}
 }
 
-// logLevel: a process's log says more without a restart, by kubectl port-forward and
-// not from another pod's address.
+// logLevel: a process's log level changes without a restart, by kubectl port-forward, but
+// not by a request from another pod.
 func (c *cluster) logLevel(t *testing.T) {
 	pod := strings.Fields(c.kubectl(t, "-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", "jsonpath={.items[*].metadata.name}"))[0]
 	ip := c.kubectl(t, "-n", system, "get", "pod", pod, "-o", "jsonpath={.status.podIP}")

@@ -37,15 +37,15 @@ func (c *cluster) inNetworkOf(t *testing.T, command, podUID string) within {
 	return within{"nsenter", "-t", pids[0], "-n", "--"}
 }
 
-// way is a connection that policies let through or not.
+// way is a connection to try; closed says that enforced policies must drop it.
 type way struct {
 	from          within
 	address, port string
 	closed        bool
 }
 
-// look tries each way; before policies are enforced all are open.
-func (c *cluster) look(t *testing.T, ways []way, enforced bool) {
+// tryWays tries each connection; before policies are enforced all must be open.
+func (c *cluster) tryWays(t *testing.T, ways []way, enforced bool) {
 	t.Helper()
 	for _, w := range ways {
 		args := append(append(within{}, w.from...), "/bin/bash", "-c", connect, w.address, w.port)
@@ -56,8 +56,8 @@ func (c *cluster) look(t *testing.T, ways []way, enforced bool) {
 	}
 }
 
-// policies: with NetworkPolicies enforced, by the stand-in of this test, all that must
-// work does, and what must stay closed is.
+// policies: with NetworkPolicies enforced, by this test's stand-in for a network plugin,
+// Sandlane works and the connections that must be closed are.
 func (c *cluster) policies(t *testing.T, python string) {
 	c.kubectl(t, "create", "namespace", "stranger")
 	c.apply(t, strangerPod)
@@ -85,10 +85,10 @@ func (c *cluster) policies(t *testing.T, python string) {
 		{fromGateway, "10.96.0.1", "443", false},
 		{fromGateway, other, "49983", true}, // an address that is no pool's
 	}
-	c.look(t, ways, false)
+	c.tryWays(t, ways, false)
 	stand := c.startClient(t, "enforce")
 	stand.open(t)
-	c.look(t, ways, true)
+	c.tryWays(t, ways, true)
 	process := c.process(t, "mine")
 	c.sdk(t, python)
 	c.process(t, "policed")

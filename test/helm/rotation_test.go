@@ -25,7 +25,7 @@ func (c *cluster) leaves(t *testing.T) []string {
 // and ends, which controllers tell gateways by them, are carried out.
 func (c *cluster) renewCertificates(t *testing.T) {
 	const gateways = `jsonpath={range .items[*]}{.metadata.deletionTimestamp}|{.metadata.name}|{.status.containerStatuses[0].restartCount} {end}`
-	running := func() []string { // but those that end, of a rollout before
+	running := func() []string { // without pods of an earlier rollout that are ending
 		all := strings.Fields(c.kubectl(t, "-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", gateways))
 		return slices.DeleteFunc(all, func(pod string) bool { return !strings.HasPrefix(pod, "|") })
 	}

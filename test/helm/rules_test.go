@@ -26,8 +26,8 @@ func text(t *testing.T, file string) string {
 	return string(b)
 }
 
-// Each alert has its condition produced, and leads to what the page says of it; the
-// page's alerts are all there.
+// Each alert fires under its condition, and links to its heading on the page; each heading
+// of the page's alerts has an alert.
 func TestRules(t *testing.T) {
 	promtool := os.Getenv("PROMTOOL")
 	if promtool == "" {

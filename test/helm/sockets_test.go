@@ -23,8 +23,8 @@ const socketGrace = 10 * time.Second
 // socket is what became of one WebSocket.
 type socket struct {
 	Gateway  string // its address
-	Messages int    // that came back
-	Wrong    int    // that came back as another
+	Messages int    // echoed
+	Wrong    int    // whose echo was another message
 	Ended    time.Time
 	How      string
 }

@@ -24,7 +24,7 @@ var refused = []struct{ set, want string }{
 	{"ingress.host=example.com", "'host'"},
 	{"checkpoints.size=much", "checkpoints/size"},
 	{"checkpoints.maxPerKey=-1", "checkpoints/maxPerKey"},
-	// What no schema can say.
+	// Values that a schema cannot refuse.
 	{"ingress.enabled=true", "gateway.domain must be set"},
 	{"httpRoute.enabled=true,gateway.domain=x.example", "httpRoute.parentRefs must name a Gateway"},
 	{"certificate.enabled=true,gateway.domain=x.example", "certificate.issuerRef.name must name an issuer"},
