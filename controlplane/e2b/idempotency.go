@@ -60,8 +60,8 @@ func newAnswers() *answers {
 
 // once returns the answer that this key had, or waits for it, or calls run to get
 // it. request is what must be the same.
-func (a *answers) once(ctx context.Context, who KeyOwner, key string, request [sha256.Size]byte, run func() ([]byte, error)) ([]byte, error) {
-	k := answerKey{team: who.Namespace + "/" + who.Team, key: key}
+func (a *answers) once(ctx context.Context, caller KeyOwner, key string, request [sha256.Size]byte, run func() ([]byte, error)) ([]byte, error) {
+	k := answerKey{team: caller.Namespace + "/" + caller.Team, key: key}
 	for {
 		m, known, owner := a.enter(k, request)
 		switch {

@@ -33,17 +33,17 @@ type budget struct {
 }
 
 // take counts one request of a client.
-func (l *limiters) take(who string) budget { return l.takeN(who, 1) }
+func (l *limiters) take(client string) budget { return l.takeN(client, 1) }
 
 // takeN counts n of them, all or none. No more than the burst count, which could
 // never be had.
-func (l *limiters) takeN(who string, n int) budget {
+func (l *limiters) takeN(client string, n int) budget {
 	n = min(n, l.limit.Burst)
 	l.mu.Lock()
-	limiter, found := l.all.Get(who)
+	limiter, found := l.all.Get(client)
 	if !found {
 		limiter = rate.NewLimiter(rate.Limit(l.limit.PerSecond), l.limit.Burst)
-		l.all.Add(who, limiter)
+		l.all.Add(client, limiter)
 	}
 	l.mu.Unlock()
 

@@ -71,18 +71,18 @@ func (ref reference) ofTeam(team string) bool {
 
 // templateOf finds the template that a client of a team names. One with a tag is found
 // if an alias has the tag in it: pools have no tags of their own.
-func (s *Server) templateOf(who KeyOwner, text string) (Template, error) {
+func (s *Server) templateOf(caller KeyOwner, text string) (Template, error) {
 	ref, err := parseReference(text)
 	if err != nil {
 		return Template{}, refuse(http.StatusBadRequest, "Invalid template reference: "+err.Error())
 	}
-	if ref.ofTeam(who.Team) {
+	if ref.ofTeam(caller.Team) {
 		if ref.tag != "" {
-			if t, found := s.o.Templates.Template(who.Namespace, ref.name+":"+ref.tag); found {
+			if t, found := s.o.Templates.Template(caller.Namespace, ref.name+":"+ref.tag); found {
 				return t, nil
 			}
 		}
-		if t, found := s.o.Templates.Template(who.Namespace, ref.name); found {
+		if t, found := s.o.Templates.Template(caller.Namespace, ref.name); found {
 			if ref.tag != "" {
 				return Template{}, refuse(http.StatusNotFound, fmt.Sprintf("tag '%s' does not exist for template '%s'", ref.tag, ref.name))
 			}
@@ -94,7 +94,7 @@ func (s *Server) templateOf(who KeyOwner, text string) (Template, error) {
 
 // originFilter returns the envs and pools whose sandboxes a list's template names. They may
 // be gone, and an empty one says that there can be none.
-func (s *Server) originFilter(who KeyOwner, text string) (from []origin, err error) {
+func (s *Server) originFilter(caller KeyOwner, text string) (from []origin, err error) {
 	if strings.Contains(text, ":") {
 		err = errors.New("tags are not supported here because sandboxes are not tag-scoped")
 	}
@@ -105,10 +105,10 @@ func (s *Server) originFilter(who KeyOwner, text string) (from []origin, err err
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "Invalid template: "+err.Error())
 	}
-	if !ref.ofTeam(who.Team) {
+	if !ref.ofTeam(caller.Team) {
 		return []origin{{}}, nil
 	}
-	if t, found := s.o.Templates.Template(who.Namespace, ref.name); found {
+	if t, found := s.o.Templates.Template(caller.Namespace, ref.name); found {
 		return t.origins(), nil
 	}
 	return []origin{{pool: ref.name}}, nil

@@ -57,9 +57,9 @@ func TestBatchIsCounted(t *testing.T) {
 		if len(f.asked) != 6+1+6 {
 			t.Errorf("%d sandboxes were asked", len(f.asked))
 		}
-		for _, who := range f.asked {
-			if who != "a/a/aaaa" && who != "b/b/bbbb" {
-				t.Errorf("the request is %q's", who)
+		for _, caller := range f.asked {
+			if caller != "a/a/aaaa" && caller != "b/b/bbbb" {
+				t.Errorf("the request is %q's", caller)
 			}
 		}
 	})

@@ -46,7 +46,7 @@ type Snapshot struct {
 type Snapshots interface {
 	// Create keeps the files of a sandbox that runs, and returns when they are kept.
 	// After an error nothing is.
-	Create(ctx context.Context, who KeyOwner, sandboxID string, names []string) (Snapshot, error)
+	Create(ctx context.Context, caller KeyOwner, sandboxID string, names []string) (Snapshot, error)
 	// Get returns a snapshot by its ID.
 	Get(ctx context.Context, namespace, id string) (Snapshot, error)
 	// List returns all snapshots of a namespace, in no order.
@@ -103,17 +103,17 @@ func (s *Server) createSnapshot(r *http.Request) (Snapshot, error) {
 const maxSnapshotName = 128
 
 // snapshotName checks the name that a client gives a snapshot.
-func (s *Server) snapshotName(who KeyOwner, text string) (string, error) {
+func (s *Server) snapshotName(caller KeyOwner, text string) (string, error) {
 	ref, err := parseReference(text)
 	switch {
 	case err != nil:
 		return "", refuse(http.StatusBadRequest, "name: "+err.Error())
 	case len(text) > maxSnapshotName:
 		return "", refuse(http.StatusBadRequest, fmt.Sprintf("name: must not have more than %d characters", maxSnapshotName))
-	case !ref.ofTeam(who.Team):
+	case !ref.ofTeam(caller.Team):
 		return "", refuse(http.StatusBadRequest, "name: is of another team")
 	}
-	if _, taken := s.o.Templates.Template(who.Namespace, ref.name); taken {
+	if _, taken := s.o.Templates.Template(caller.Namespace, ref.name); taken {
 		return "", refuse(http.StatusBadRequest, fmt.Sprintf("name: %q is a template that is no snapshot", ref.name))
 	}
 	return ref.String(), nil
@@ -169,7 +169,7 @@ func (s *Server) snapshotPage(r *http.Request, params api.ListSnapshotsParams) (
 	return page, next, nil
 }
 
-func snapshotFilter(who KeyOwner, params api.ListSnapshotsParams) (func(Snapshot) bool, error) {
+func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snapshot) bool, error) {
 	id, name := "", ""
 	if params.SandboxID != nil && *params.SandboxID != "" {
 		var ok bool
@@ -182,7 +182,7 @@ func snapshotFilter(who KeyOwner, params api.ListSnapshotsParams) (func(Snapshot
 		if err != nil {
 			return nil, refuse(http.StatusBadRequest, "name: "+err.Error())
 		}
-		if !ref.ofTeam(who.Team) {
+		if !ref.ofTeam(caller.Team) {
 			return func(Snapshot) bool { return false }, nil
 		}
 		name = ref.String()
@@ -194,8 +194,8 @@ func snapshotFilter(who KeyOwner, params api.ListSnapshotsParams) (func(Snapshot
 
 // DeleteTemplate is DELETE /templates/{templateID}, of snapshots alone.
 func (s *Server) DeleteTemplate(w http.ResponseWriter, r *http.Request, text string) {
-	who := callOf(r).identity
-	if _, err := s.templateOf(who, text); err == nil {
+	caller := callOf(r).identity
+	if _, err := s.templateOf(caller, text); err == nil {
 		s.fail(w, r, refuse(http.StatusNotImplemented, "Deleting templates is not supported; a template is a SandboxPool."))
 		return
 	}
@@ -203,27 +203,27 @@ func (s *Server) DeleteTemplate(w http.ResponseWriter, r *http.Request, text str
 		s.fail(w, r, noStore())
 		return
 	}
-	snapshot, err := s.snapshotOf(r.Context(), who, text)
+	snapshot, err := s.snapshotOf(r.Context(), caller, text)
 	if err == nil {
-		err = s.o.Snapshots.Delete(r.Context(), who.Namespace, snapshot.ID)
+		err = s.o.Snapshots.Delete(r.Context(), caller.Namespace, snapshot.ID)
 	}
 	s.done(w, r, err)
 }
 
 // snapshotOf finds the snapshot that a client names, by its ID or its name; of several of
 // one name the newest.
-func (s *Server) snapshotOf(ctx context.Context, who KeyOwner, text string) (Snapshot, error) {
+func (s *Server) snapshotOf(ctx context.Context, caller KeyOwner, text string) (Snapshot, error) {
 	ref, err := parseReference(text)
-	if err != nil || !ref.ofTeam(who.Team) {
+	if err != nil || !ref.ofTeam(caller.Team) {
 		return Snapshot{}, ErrNoSnapshot
 	}
 	if ref.tag == "" && idPattern.MatchString(ref.name) {
-		snapshot, err := s.o.Snapshots.Get(ctx, who.Namespace, ref.name)
+		snapshot, err := s.o.Snapshots.Get(ctx, caller.Namespace, ref.name)
 		if !errors.Is(err, ErrNoSnapshot) {
 			return snapshot, err
 		}
 	}
-	all, err := s.o.Snapshots.List(ctx, who.Namespace)
+	all, err := s.o.Snapshots.List(ctx, caller.Namespace)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -237,20 +237,20 @@ func (s *Server) snapshotOf(ctx context.Context, who KeyOwner, text string) (Sna
 
 // beginning finds what a create begins with: a template, or a snapshot and the template
 // of its pool.
-func (s *Server) beginning(ctx context.Context, who KeyOwner, text string) (Template, string, error) {
-	template, err := s.templateOf(who, text)
+func (s *Server) beginning(ctx context.Context, caller KeyOwner, text string) (Template, string, error) {
+	template, err := s.templateOf(caller, text)
 	var refused *refusal
 	if err == nil || s.o.Snapshots == nil || !errors.As(err, &refused) || refused.status != http.StatusNotFound {
 		return template, "", err
 	}
-	snapshot, found := s.snapshotOf(ctx, who, text)
+	snapshot, found := s.snapshotOf(ctx, caller, text)
 	switch {
 	case errors.Is(found, ErrNoSnapshot):
 		return Template{}, "", err
 	case found != nil:
 		return Template{}, "", found
 	}
-	template, there := s.o.Templates.Template(who.Namespace, snapshot.Pool)
+	template, there := s.o.Templates.Template(caller.Namespace, snapshot.Pool)
 	if !there || template.Pool != snapshot.Pool {
 		return Template{}, "", refuse(http.StatusBadRequest, fmt.Sprintf("templateID: the pool %q of the snapshot is gone", snapshot.Pool))
 	}

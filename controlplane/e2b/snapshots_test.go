@@ -17,11 +17,11 @@ type fakeSnapshots struct {
 	creates error
 }
 
-func (f *fakeSnapshots) Create(_ context.Context, who KeyOwner, sandboxID string, names []string) (Snapshot, error) {
+func (f *fakeSnapshots) Create(_ context.Context, caller KeyOwner, sandboxID string, names []string) (Snapshot, error) {
 	if f.creates != nil {
 		return Snapshot{}, f.creates
 	}
-	if sandboxID != idA || who.Namespace != "a" {
+	if sandboxID != idA || caller.Namespace != "a" {
 		return Snapshot{}, ErrNotFound
 	}
 	s := Snapshot{ID: fmt.Sprintf("s%d", len(f.all)), Names: names, SandboxID: sandboxID, Pool: "base", At: time.Unix(int64(1000+len(f.all)), 0)}

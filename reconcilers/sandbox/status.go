@@ -14,13 +14,13 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// writeLive brings the status of a sandbox that has not ended up to date. It
-// returns when to look again, and the Sandbox as written. One whose claim is on its way gets no status:
-// the next one comes at once.
+// writeLive brings the status of a sandbox that has not ended up to date. It returns when
+// to look again, and the Sandbox as written. While a claim is on its way nothing is
+// written: the next status comes at once.
 //
 // # A new binding after a claim that landed
 //
-// A claim may land on a pod whose address has changed: nobody routes to it, its
+// A claim may land on a pod whose address has changed: no gateway routes to it, its
 // pod is stopped, and the sandbox gets another binding. status.address is then
 // that of the former claim (addressClaim says so) and is no reason to end the
 // sandbox. Nor does it name the current claim's address: a pod's is recorded
