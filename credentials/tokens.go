@@ -86,17 +86,17 @@ func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens
 }
 
 // seedNeeded returns ErrSeedLost if a sandbox is claimed and pods of some pool run
-// sandboxd, which has been told tokens. The pools are looked at first: they are few,
-// and say on a new cluster that there is nothing to look for. What a pod runs is read
-// from the templates as they are now: this is to keep an operator's slip from
-// spreading, what must not end a sandbox does not depend on it.
+// sandboxd, so that tokens of the lost seed are in use. Pools and templates are read first:
+// they are few, and without sandboxd in them no sandbox has to be read. They are read as
+// they are now, which may differ from the pods' own: this only keeps an operator's mistake
+// from spreading, and no sandbox's end depends on it.
 func seedNeeded(ctx context.Context, c client.Client, key client.ObjectKey) error {
-	told, err := anySandboxd(ctx, c)
+	more, err := anySandboxd(ctx, c)
 	if err != nil {
 		return fmt.Errorf("looking for pods that know tokens: %w", err)
 	}
 	list := &v1alpha1.SandboxList{}
-	for told {
+	for more {
 		if err := c.List(ctx, list, client.Limit(listPage), client.Continue(list.Continue)); err != nil {
 			return fmt.Errorf("looking for sandboxes that know tokens: %w", err)
 		}
@@ -106,7 +106,7 @@ func seedNeeded(ctx context.Context, c client.Client, key client.ObjectKey) erro
 					"or end all sandboxes (kubectl delete sandboxes --all)", ErrSeedLost, key, s.Name)
 			}
 		}
-		told = list.Continue != ""
+		more = list.Continue != ""
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func waitPool(ctx context.Context, api client.Client, pool string, wanted int, p
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	told := -1
+	printed := -1
 	for idle := 0; idle < wanted; {
 		select {
 		case <-ctx.Done():
@@ -57,9 +57,9 @@ func waitPool(ctx context.Context, api client.Client, pool string, wanted int, p
 				idle++
 			}
 		}
-		if idle != told {
+		if idle != printed {
 			progress(fmt.Sprintf("%d of %d pods of %s are warm", idle, wanted, pool))
-			told = idle
+			printed = idle
 		}
 	}
 	return nil

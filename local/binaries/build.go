@@ -179,7 +179,7 @@ func lock(ctx context.Context, o *Options, path string) (unlock func(), err erro
 	if err != nil {
 		return nil, fmt.Errorf("lock the cache of Kubernetes binaries: %w", err)
 	}
-	told := false
+	announced := false
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
@@ -189,9 +189,9 @@ func lock(ctx context.Context, o *Options, path string) (unlock func(), err erro
 			f.Close()
 			return nil, fmt.Errorf("lock the cache of Kubernetes binaries: %w", err)
 		}
-		if !told {
+		if !announced {
 			o.Progress("waiting for another sandlane that builds the Kubernetes binaries")
-			told = true
+			announced = true
 		}
 		select {
 		case <-ctx.Done():

@@ -50,7 +50,7 @@ func (n *notifier) handle(wd int32, mask, cookie uint32, name string) {
 		return
 	default:
 		path := filepath.Join(dir, name)
-		n.tell(dir, path, mask, n.alreadyTold(path, mask))
+		n.tell(dir, path, mask, n.alreadyAnnounced(path, mask))
 		if _, watched := n.tree.wds[path]; watched && mask&unix.IN_ISDIR != 0 && mask&unix.IN_MOVED_FROM != 0 {
 			n.moving[cookie] = move{path, time.Now()}
 		}
@@ -81,15 +81,15 @@ func (n *notifier) tell(dir, path string, mask uint32, but map[*watcher]bool) {
 	}
 }
 
-// alreadyTold returns the watchers that a search told of the entry that this event is
-// about, which it found before the event was read. Call with mu held, once an event.
-func (n *notifier) alreadyTold(path string, mask uint32) map[*watcher]bool {
-	told := n.announced[path]
-	delete(n.announced, path) // what is made after it was removed is another entry
+// alreadyAnnounced returns the watchers to which a search has announced the entry of this
+// event: it found the entry before the event was read. Call with mu held, once an event.
+func (n *notifier) alreadyAnnounced(path string, mask uint32) map[*watcher]bool {
+	announced := n.announced[path]
+	delete(n.announced, path) // an entry that is made after this one was removed is another
 	if mask&unix.IN_CREATE == 0 {
 		return nil
 	}
-	return told
+	return announced
 }
 
 // arrive takes a directory that was made in, or moved to, another. Call with the user's
@@ -99,9 +99,9 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	half, moved := n.moving[cookie]
 	from := half.path
 	delete(n.moving, cookie)
-	told := n.alreadyTold(path, mask)
-	knew := map[*watcher]bool{} // what is in it, by another name or from a search
-	maps.Copy(knew, told)
+	announced := n.alreadyAnnounced(path, mask)
+	knew := map[*watcher]bool{} // watchers that know its contents, by another name or from a search
+	maps.Copy(knew, announced)
 	if moved {
 		n.tree.rename(from, path)
 		for w := range n.watchers {
@@ -116,7 +116,7 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	if wanted {
 		err = n.watch(path) // before its event is sent: a client that gets it may write there at once
 	}
-	n.tell(dir, path, mask, told)
+	n.tell(dir, path, mask, announced)
 	n.prune(path) // it may have moved out of what any watcher covers
 	n.mu.Unlock()
 	if !wanted {

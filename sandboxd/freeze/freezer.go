@@ -161,7 +161,7 @@ func (f *Freezer) awaitStopped(ctx context.Context, all []process) error {
 	for wait := 20 * time.Microsecond; ; wait = min(2*wait, maxLook) {
 		patient := time.Since(begun) < sleepPatience
 		all = slices.DeleteFunc(all, func(p process) bool {
-			s, err := f.look(p.pid)
+			s, err := f.inspect(p.pid)
 			switch {
 			case gone(err), err == nil && s.process != p:
 				return true
@@ -188,7 +188,7 @@ func (f *Freezer) thaw() error {
 	var left []process
 	var failed []error
 	for _, p := range slices.Backward(f.stopped) {
-		if s, err := f.look(p.pid); err == nil && s.process != p {
+		if s, err := f.inspect(p.pid); err == nil && s.process != p {
 			continue // over, and its number is another's
 		}
 		if err := unix.Kill(p.pid, unix.SIGCONT); err != nil && err != unix.ESRCH {

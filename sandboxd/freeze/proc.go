@@ -55,7 +55,7 @@ func (f *Freezer) list() (map[int]seen, error) {
 		if err != nil {
 			continue
 		}
-		s, err := f.look(pid)
+		s, err := f.inspect(pid)
 		switch {
 		case err == nil:
 			all[pid] = s
@@ -71,8 +71,8 @@ var errGone = errors.New("the process is over")
 
 func gone(err error) bool { return errors.Is(err, errGone) }
 
-// look reads one process.
-func (f *Freezer) look(pid int) (seen, error) {
+// inspect reads the state of one process.
+func (f *Freezer) inspect(pid int) (seen, error) {
 	folder := filepath.Join(f.proc, strconv.Itoa(pid))
 	main, err := readStat(filepath.Join(folder, "stat"))
 	if err != nil {

@@ -57,14 +57,14 @@ func From(wall func() time.Time, mono func() time.Duration) *Clock {
 func (c *Clock) Keep(ctx context.Context, stepped func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	for told := c.asked(); ; {
+	for reported := c.asked(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		if now := c.asked(); now.Sub(told).Abs() > tolerance/2 {
-			told = now
+		if now := c.asked(); now.Sub(reported).Abs() > tolerance/2 {
+			reported = now
 			stepped()
 		}
 	}
