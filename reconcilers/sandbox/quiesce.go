@@ -58,8 +58,8 @@ type quiets struct {
 	clock    clock.PassiveClock
 	quiescer Quiescer // nil: nothing can be frozen
 
-	mu     sync.Mutex // guards the rest
-	ctx    context.Context
+	mu  sync.Mutex // guards the rest
+	ctx context.Context
 	// requeue has the sandbox looked at again.
 	requeue func(id string)
 	open    map[string]*quiet
