@@ -28,7 +28,7 @@ func TestWhatASearchFoundIsToldOnce(t *testing.T) {
 	}
 	defer unix.Close(n.fd)
 	n.closed = false
-	w := &watcher{root: dir, recursive: true, wake: make(chan struct{}, 1)}
+	w := &watcher{root: dir, recursive: true, changed: make(chan struct{}, 1)}
 	n.watchers[w] = struct{}{}
 	if err := n.watch(dir); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 // A file that is written in more pieces than events may wait loses none of the other
 // events: writes that follow each other are one.
 func TestWritesInManyPiecesAreOneEvent(t *testing.T) {
-	w := &watcher{wake: make(chan struct{}, 1)}
+	w := &watcher{changed: make(chan struct{}, 1)}
 	c := &collector{}
 	w.push("/d/f", "f", unix.IN_CREATE)
 	for range 2 * maxPending {
