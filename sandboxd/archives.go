@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"path"
 	"slices"
@@ -58,7 +59,8 @@ func (s *Server) archive(caller *caller) http.HandlerFunc {
 		switch {
 		case errors.Is(err, errNotInit):
 			status = http.StatusPreconditionFailed
-		case errors.Is(err, errNoFreezer), errors.Is(err, errNoLayer), errors.Is(err, archive.ErrUnsupported):
+		case errors.Is(err, errNoFreezer), errors.Is(err, errNoLayer), errors.Is(err, archive.ErrUnsupported),
+			errors.Is(err, archive.ErrRights), errors.Is(err, fs.ErrPermission):
 			status = http.StatusNotImplemented
 		case errors.Is(err, errOlder):
 			status = http.StatusConflict
@@ -81,10 +83,22 @@ func (s *Server) writeArchive(ctx context.Context, caller *caller, w *statusWrit
 	defer cancel()
 	// A gateway that stops reading must not keep the sandbox still for longer.
 	deadline, _ := ctx.Deadline()
-	if err := http.NewResponseController(w.ResponseWriter).SetWriteDeadline(deadline); err != nil {
+	controller := http.NewResponseController(w.ResponseWriter)
+	if err := controller.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
 	return s.rest.still(ctx, func(ctx context.Context) error {
+		// Nor must it keep a resume waiting, which ends ctx.
+		over := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(over)
+			_ = controller.SetWriteDeadline(time.Now()) // what was written before is no archive
+		})
+		defer func() {
+			if !stop() {
+				<-over // the answer is not used any more
+			}
+		}()
 		w.Header().Set("Content-Type", "application/x-tar")
 		w.Header().Set("Cache-Control", "no-store")
 		buffer := bufio.NewWriterSize(statusOnWrite{w}, archiveBuffer)

@@ -23,6 +23,12 @@ import (
 // command sends a signed command for the sandbox i0.
 func (g *gateway) command(a *agent, name, arguments, body string, headers ...string) (int, string) {
 	a.t.Helper()
+	res, text := a.do("POST", "/"+name, body, append(g.commandHeaders(a, name, arguments, body), headers...)...)
+	return res.StatusCode, text
+}
+
+func (g *gateway) commandHeaders(a *agent, name, arguments, body string) []string {
+	a.t.Helper()
 	_, answer := a.do("GET", "/init", "")
 	var challenge struct{ Nonce string }
 	if err := json.Unmarshal([]byte(answer), &challenge); err != nil || challenge.Nonce == "" {
@@ -30,9 +36,7 @@ func (g *gateway) command(a *agent, name, arguments, body string, headers ...str
 	}
 	message := fmt.Sprintf("sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n", name, g.podUID, challenge.Nonce, "i0", arguments, sha256.Sum256([]byte(body)))
 	signature := base64.StdEncoding.EncodeToString(ed25519.Sign(g.private, []byte(message)))
-	all := append([]string{"Sandlane-Sandbox-Id", "i0", "Sandlane-Arguments", arguments, "Sandlane-Init-Signature", signature}, headers...)
-	res, text := a.do("POST", "/"+name, body, all...)
-	return res.StatusCode, text
+	return []string{"Sandlane-Sandbox-Id", "i0", "Sandlane-Arguments", arguments, "Sandlane-Init-Signature", signature}
 }
 
 // layered is a sandboxd whose container's files are in a folder.

@@ -65,6 +65,7 @@ type rest struct {
 	giveUp      context.CancelFunc // ends sandboxd; set before orders come
 	connections connections
 	deaf        atomic.Bool
+	serving     atomic.Int64 // requests of clients that are carried out
 	// waiting is closed when the sandbox goes on; nil unless it is held still.
 	waiting atomic.Pointer[chan struct{}]
 	log     func(format string, args ...any)
@@ -214,6 +215,8 @@ func (x *rest) guard(next http.Handler) http.Handler {
 		case "/init", "/freeze", "/unfreeze", "/archive", "/restore":
 		default:
 			x.wait(r)
+			x.serving.Add(1) // before the look: what a freeze does not find here is refused
+			defer x.serving.Add(-1)
 			if x.deaf.Load() {
 				// As gateways answer for a sandbox that does not run.
 				access.Error(w, http.StatusBadGateway, "The sandbox was not found")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 )
 
 // errStill: the sandbox is held still at the moment.
@@ -19,17 +20,34 @@ var errStill = errors.New("the sandbox's files are being read")
 // connection: it is short. What requests that had begun before write goes on. Orders are
 // refused meanwhile, and so is a second one of these.
 //
-// What is frozen is still already, and stays so. There an unfreeze comes first: it cancels
-// the function's context.
+// What is frozen is still already, and stays so. There the function runs once no request
+// that had begun before the freeze is carried out any more, for the pod may be given up
+// then; and an unfreeze comes first: it cancels the function's context.
 func (x *rest) still(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	x.awaitRequests(ctx)
 	release, err := x.hold(ctx, cancel)
 	if err != nil {
 		return err
 	}
 	defer release()
 	return do(ctx)
+}
+
+// requestsWait is how long an archive waits for the requests of a frozen sandbox to end.
+// Their connections are closed, so that most end at once.
+const requestsWait = time.Second
+
+// awaitRequests waits a little until no request of a frozen sandbox is carried out.
+func (x *rest) awaitRequests(ctx context.Context) {
+	for end := time.Now().Add(requestsWait); x.deaf.Load() && x.serving.Load() > 0 && time.Now().Before(end); {
+		select {
+		case <-time.After(requestsWait / 100):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (x *rest) hold(ctx context.Context, cancel context.CancelFunc) (release func(), err error) {
@@ -40,7 +58,7 @@ func (x *rest) hold(ctx context.Context, cancel context.CancelFunc) (release fun
 		return nil, errNoFreezer
 	case x.closed, x.frozen && !x.wantFrozen:
 		return nil, errOlder
-	case x.stilled(), x.stopReading != nil:
+	case x.stilled(), x.stopReading != nil, x.frozen && x.serving.Load() > 0:
 		return nil, errStill
 	case x.frozen:
 		x.stopReading = cancel

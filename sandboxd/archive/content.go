@@ -43,6 +43,9 @@ func (a *writer) regular(dir int, e entry) error {
 
 // header writes the header of a file; fd is -1 for what has no attributes to keep.
 func (a *writer) header(fd int, at string, stat *unix.Stat_t, link string) error {
+	if !a.owner.restores(stat) {
+		return fmt.Errorf("%s, of user %d: %w", at, stat.Uid, ErrRights)
+	}
 	h := &tar.Header{
 		Name: relative(at), Linkname: link, Format: tar.FormatPAX,
 		Mode: int64(stat.Mode & 0o7777), Uid: int(stat.Uid), Gid: int(stat.Gid), ModTime: time.Unix(stat.Mtim.Unix()),

@@ -32,6 +32,7 @@ type extractor struct {
 	folders []folder // in the order of the archive: outer ones first
 	names   int      // bytes of their names
 	ended   bool     // the last entry was read
+	buf     []byte   // of fill
 }
 
 // folder is one that the archive has. Its mode and time are set at the end: what comes
@@ -162,7 +163,7 @@ func (x *extractor) entry(h *tar.Header, content io.Reader) error {
 	}
 	switch h.Typeflag {
 	case tar.TypeReg:
-		return makeFile(p, h, untilDone{x.ctx, content})
+		return x.makeFile(p, h, content)
 	case tar.TypeLink:
 		return x.makeLink(p, h)
 	case tar.TypeSymlink:
@@ -273,8 +274,11 @@ func (x *extractor) finishFolder(f folder) error {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, f.mode); err != nil {
+	if err := setMode(fd, f.mode); err != nil {
 		return err
 	}
-	return setTime(fd, f.at)
+	if err := setTime(fd, f.at); err != nil && !errors.Is(err, unix.EPERM) { // another's: it keeps its time
+		return err
+	}
+	return nil
 }

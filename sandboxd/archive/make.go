@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -33,14 +34,15 @@ func (x *extractor) makeFolder(p place, at string, h *tar.Header) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.Fchown(fd, h.Uid, h.Gid); err != nil {
+	if err := own(fd, h); err != nil {
 		return err
 	}
 	if err := setXattrs(fd, h); err != nil {
 		return err
 	}
-	// Its owner, which this process may be without root's rights, can fill it.
-	if err := unix.Fchmod(fd, modeOf(h)|0o700); err != nil {
+	// Its owner, which this process may be without root's rights, can fill it. Of another
+	// owner's the mode stays; finish sees that it is the right one.
+	if err := setMode(fd, modeOf(h)|0o700); err != nil && !errors.Is(err, unix.EPERM) {
 		return err
 	}
 	x.folders = append(x.folders, folder{path: at, mode: modeOf(h), at: h.ModTime})
@@ -48,23 +50,49 @@ func (x *extractor) makeFolder(p place, at string, h *tar.Header) error {
 }
 
 // makeFile makes a regular file where nothing is.
-func makeFile(p place, h *tar.Header, content io.Reader) error {
+func (x *extractor) makeFile(p place, h *tar.Header, content io.Reader) error {
 	fd, err := openat(p.fd, p.base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	file := os.NewFile(uintptr(fd), h.Name)
-	_, err = io.Copy(file, content)
+	err = x.fill(file, untilDone{x.ctx, content}, h.Size)
 	if err == nil {
-		err = unix.Fchown(fd, h.Uid, h.Gid)
+		err = own(fd, h)
 	}
 	if err == nil { // after the owner, a change of which takes both away
-		err = errors.Join(unix.Fchmod(fd, modeOf(h)), setXattrs(fd, h))
+		err = errors.Join(setMode(fd, modeOf(h)), setXattrs(fd, h))
 	}
 	if err == nil {
 		err = setTime(fd, h.ModTime)
 	}
 	return errors.Join(err, file.Close())
+}
+
+// holeSize is the least of zeros that becomes a hole.
+const holeSize = 64 << 10
+
+var zeros [holeSize]byte
+
+// fill writes the content of a file. Zeros become holes: a file that had some must not
+// take more room than it did, which may be more than the container has.
+func (x *extractor) fill(file *os.File, content io.Reader, size int64) error {
+	if x.buf == nil {
+		x.buf = make([]byte, holeSize)
+	}
+	for at := int64(0); at < size; {
+		part := x.buf[:min(holeSize, size-at)]
+		if _, err := io.ReadFull(content, part); err != nil {
+			return err
+		}
+		if !bytes.Equal(part, zeros[:len(part)]) {
+			if _, err := file.WriteAt(part, at); err != nil {
+				return err
+			}
+		}
+		at += int64(len(part))
+	}
+	return file.Truncate(size) // which the last part may have left out
 }
 
 // makeLink makes a further name of a file that the archive has restored.
@@ -129,6 +157,9 @@ func setXattrs(fd int, h *tar.Header) error {
 		name, err := url.QueryUnescape(escaped)
 		if err != nil || !keptXattr(name) {
 			return fmt.Errorf("%w: it has the attribute %q", ErrMalformed, escaped)
+		}
+		if is, there := has[record]; there && is == value {
+			continue
 		}
 		if err := unix.Fsetxattr(fd, name, []byte(value), 0); err != nil {
 			return fmt.Errorf("set the attribute %s: %w", name, err)

@@ -97,13 +97,18 @@ func (o *opened) locate(p string) (m mount, rel string, err error) {
 	return mount{}, "", fmt.Errorf("%s is on no mount that is kept", p)
 }
 
+// maxAgain bounds how often a path is opened anew that the kernel could not follow. One
+// that a process has a lease on is not opened before the lease is broken, which may take
+// most of a minute: that is for the next archive.
+const maxAgain = 100
+
 // openat opens a path below a descriptor, without leaving its mount.
 func openat(fd int, rel string, flags uint64, mode uint64) (int, error) {
 	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: mode, Resolve: resolve}
-	for {
+	for tries := 0; ; tries++ {
 		opened, err := unix.Openat2(fd, rel, how)
 		switch {
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // something was moved meanwhile
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN) && tries < maxAgain: // something was moved meanwhile
 		case errors.Is(err, unix.ENOSYS):
 			return -1, ErrUnsupported
 		default:

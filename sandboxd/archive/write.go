@@ -25,8 +25,16 @@ const (
 	endRecord = "SANDLANE.end"
 )
 
-// ErrChanging says that a file became shorter while it was read. Another try may succeed.
-var ErrChanging = errors.New("a file changes while it is read")
+// Why no archive is written. What is kept must be restored by a process with the same
+// rights, within the same bounds.
+var (
+	// ErrChanging: a file became shorter while it was read. Another try may succeed.
+	ErrChanging = errors.New("a file changes while it is read")
+	// ErrRights: files belong to other users, to whom this process may not give files.
+	ErrRights = errors.New("files of other users cannot be restored without the capability CHOWN")
+	// ErrNames: a folder's names are more than an archive may have.
+	ErrNames = errors.New("the names of files are too many")
+)
 
 // writer writes one archive.
 type writer struct {
@@ -35,6 +43,8 @@ type writer struct {
 	tar *tar.Writer
 	// links are the first paths of files with several.
 	links map[inode]string
+	names int // bytes of the folders' names
+	owner owner
 }
 
 type inode struct{ dev, ino uint64 }
@@ -45,7 +55,7 @@ func Write(ctx context.Context, w io.Writer, t Tree) error {
 	if err != nil {
 		return err
 	}
-	a := &writer{opened: o, ctx: ctx, tar: tar.NewWriter(w), links: map[inode]string{}}
+	a := &writer{opened: o, ctx: ctx, tar: tar.NewWriter(w), links: map[inode]string{}, owner: ownerOf()}
 	for i := len(o.mounts) - 1; i >= 0 && err == nil; i-- { // the outer ones first
 		err = a.mount(o.mounts[i])
 	}
@@ -102,7 +112,7 @@ func (a *writer) folder(fd int, at string, stat *unix.Stat_t, whole bool, depth 
 		if err := a.header(fd, at, stat, ""); err != nil {
 			return err
 		}
-		if err := a.names(at, entries); err != nil {
+		if err := a.writeNames(at, entries); err != nil {
 			return err
 		}
 	}
@@ -150,12 +160,15 @@ func (a *writer) look(fd int, at, name string) (entry, error) {
 	return e, nil
 }
 
-// names writes the names of a folder.
-func (a *writer) names(at string, entries []entry) error {
+// writeNames writes the names of a folder.
+func (a *writer) writeNames(at string, entries []entry) error {
 	var text strings.Builder
 	for _, e := range entries {
 		text.WriteString(e.name)
 		text.WriteByte(0)
+	}
+	if a.names += text.Len(); a.names > maxNames {
+		return fmt.Errorf("list %s: %w: more than %d bytes", at, ErrNames, maxNames)
 	}
 	err := a.tar.WriteHeader(&tar.Header{
 		Typeflag: tar.TypeReg, Name: relative(at), Size: int64(text.Len()), Mode: 0o600, Format: tar.FormatPAX,
