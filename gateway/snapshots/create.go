@@ -40,6 +40,9 @@ func (x *Snapshots) Create(ctx context.Context, who e2b.KeyOwner, sandboxID stri
 
 func (x *Snapshots) create(ctx context.Context, who e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
 	s, pod, err := x.running(ctx, who, sandboxID)
+	if err == nil && !identified(pod) {
+		err = publicError(errUnidentified)
+	}
 	if err != nil {
 		return e2b.Snapshot{}, err
 	}

@@ -23,6 +23,9 @@ const maxEnvironment = 8 << 20
 // errNoEnvironment: an archive does not begin with the environment.
 var errNoEnvironment = errors.New("the archive does not begin with the sandbox's environment")
 
+// errUnidentified: no pod could be compared with this one.
+var errUnidentified = fmt.Errorf("%w: its node does not tell the digests of its images", agent.ErrNoArchive)
+
 // PauseAgent is what Paused need of a pod's sandboxd. *agent.Agent does it.
 type PauseAgent interface {
 	// ArchiveAll returns the archive of the files of a sandbox, which may be frozen, after
@@ -56,7 +59,7 @@ func NewPaused(x *Snapshots, a PauseAgent, rules func(context.Context, *v1alpha1
 // Keepable returns nil if the files of a pod can be kept, as far as its object shows.
 func (p *Paused) Keepable(pod *corev1.Pod) error {
 	if !identified(pod) {
-		return fmt.Errorf("%w: its node does not tell the digests of its images", agent.ErrNoArchive)
+		return errUnidentified
 	}
 	return nil
 }

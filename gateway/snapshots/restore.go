@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +81,7 @@ func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	if r.restored {
 		return nil
 	}
-	if !maps.Equal(v1alpha1.ImageDigests(pod), r.cp.Status.Images) {
+	if !runsImagesOf(pod, r.cp) {
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, ErrMismatch)
 	}
 	if r.parts == nil {

@@ -149,7 +149,7 @@ func publicError(err error) error {
 		}
 	}
 	if errors.Is(err, agent.ErrNoArchive) {
-		return fmt.Errorf("%w: %w", e2b.Invalidf("its pool's pods cannot be snapshotted: they need sandboxd alone, as their first process, and no liveness probe"), err)
+		return fmt.Errorf("%w: %w", e2b.Invalidf("its pool's pods cannot be snapshotted: they need sandboxd alone, as their first process and with the right to read and to give away all files, and no liveness probe"), err)
 	}
 	return err
 }

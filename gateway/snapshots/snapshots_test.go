@@ -59,6 +59,7 @@ func newWorld(t *testing.T) *world {
 	w.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p1", UID: "pu1", Labels: map[string]string{
 		v1alpha1.LabelSandboxID: "i0", v1alpha1.LabelPhase: string(v1alpha1.PodRunning), v1alpha1.LabelPool: "base",
 	}, Annotations: map[string]string{v1alpha1.AnnotationClaim: "c1", v1alpha1.AnnotationAddress: "10.0.0.1", v1alpha1.AnnotationTemplateHash: "h"}}}
+	w.pod.Spec.Containers = []corev1.Container{{Name: "main"}}
 	w.pod.Status.PodIP, w.pod.Status.PodIPs = "10.0.0.1", []corev1.PodIP{{IP: "10.0.0.1"}}
 	w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ImageID: "sha256:1"}}
 	scheme := runtime.NewScheme()
@@ -101,6 +102,15 @@ func newWorld(t *testing.T) *world {
 		Exceeded: func(err error) bool { return errors.Is(err, errQuota) }, Metrics: NewMetrics(nil), Log: slog.New(slog.DiscardHandler),
 	})
 	return w
+}
+
+// tellNoImage has the pod's node tell no digest.
+func (w *world) tellNoImage() {
+	w.t.Helper()
+	w.pod.Status.ContainerStatuses[0].ImageID = ""
+	if err := w.client.Status().Update(w.t.Context(), w.pod); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) Sandbox(_ context.Context, _, id string) (*v1alpha1.Sandbox, error) {
@@ -195,6 +205,7 @@ func TestCreateFailures(t *testing.T) {
 		"ended":              {change: func(w *world) { w.sandbox.Spec.End = &v1alpha1.End{} }, want: e2b.ErrNotFound},
 		"paused":             {change: func(w *world) { w.sandbox.Spec.Paused = true }, want: e2b.ErrNotRunning},
 		"about to be paused": {change: func(w *world) { w.sandbox.Spec.Release = &v1alpha1.Release{} }, want: e2b.ErrNotRunning},
+		"an unknown image":   {change: func(w *world) { w.tellNoImage() }, want: e2b.ErrInvalid},
 		"without a pod":      {change: func(w *world) { w.sandbox.Spec.Binding = nil }, want: e2b.ErrNotRunning},
 		"another claim":      {change: func(w *world) { w.sandbox.Spec.Binding.ClaimID = "c2" }, want: e2b.ErrNotRunning},
 		"too large":          {change: func(w *world) { w.files = strings.NewReader(strings.Repeat("x", 1001)) }, want: e2b.ErrSnapshotTooLarge},
@@ -271,6 +282,13 @@ func TestRestorer(t *testing.T) {
 	other.UID, other.Status.ContainerStatuses = "pu2", nil
 	if err := r.Ready(t.Context(), s, other); !errors.Is(err, ErrMismatch) {
 		t.Errorf("an image that is not told: %v", err)
+	}
+	untold, of := w.pod.DeepCopy(), *r
+	untold.Status.ContainerStatuses[0].ImageID = ""
+	of.cp = of.cp.DeepCopy()
+	of.cp.Status.Images = v1alpha1.ImageDigests(untold)
+	if err := of.Ready(t.Context(), s, untold); !errors.Is(err, ErrMismatch) {
+		t.Errorf("an image that was not told at the snapshot either: %v", err)
 	}
 	w.restores = agent.ErrMore
 	if err := r.Ready(t.Context(), s, w.pod); !errors.Is(err, activation.ErrAgain) {
