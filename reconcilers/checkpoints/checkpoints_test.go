@@ -123,6 +123,16 @@ func TestWhatGatewaysLeave(t *testing.T) {
 	}
 }
 
+// What is being made gets its time also where this process's clock is far ahead of the API
+// server's.
+func TestPatienceByOneClock(t *testing.T) {
+	w := newWorld(t, one("a", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating}))
+	w.clock.Step(time.Hour)
+	if phase, again := w.reconcile("a"); phase != v1alpha1.CheckpointCreating || again != createPatience {
+		t.Errorf("%q, again after %s", phase, again)
+	}
+}
+
 func TestWhatSucceeded(t *testing.T) {
 	status := v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded, CompletedAt: new(metav1.NewTime(start.Add(time.Minute)))}
 	short := one("short", status)

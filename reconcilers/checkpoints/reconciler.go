@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +45,16 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Clock is the real one if nil.
 	Clock clock.Clock
+
+	// begun is since when this process has seen Checkpoints that are being made: the API
+	// server's clock, which says when they were, may be behind this one by more than any
+	// patience. One worker uses it.
+	begun map[types.NamespacedName]sighting
+}
+
+type sighting struct {
+	of    types.UID
+	since time.Time
 }
 
 // SetupWithManager registers the reconciler. Call it once, before the manager starts.
@@ -65,11 +76,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Get(ctx, req.NamespacedName, cp); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Metrics.saw(req.NamespacedName, nil)
+			delete(r.begun, req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Metrics.saw(req.NamespacedName, cp)
-	what, in := due(cp, r.Clock.Now())
+	now := r.Clock.Now()
+	what, in := due(cp, r.beingMade(cp, now), now)
 	if cp.Spec.Cause == v1alpha1.CheckpointPause && cp.Status.Phase == v1alpha1.CheckpointSucceeded {
 		s, err := r.neededBy(ctx, cp)
 		if err == nil && s != nil && cp.DeletionTimestamp != nil {
@@ -105,8 +118,28 @@ const (
 	remove
 )
 
+// beingMade is for how long this process has seen the Checkpoint being made; 0 if it is not.
+func (r *Reconciler) beingMade(cp *v1alpha1.Checkpoint, now time.Time) time.Duration {
+	name := client.ObjectKeyFromObject(cp)
+	switch cp.Status.Phase {
+	case "", v1alpha1.CheckpointPending, v1alpha1.CheckpointCreating:
+	default:
+		delete(r.begun, name)
+		return 0
+	}
+	seen := r.begun[name]
+	if seen.of != cp.UID {
+		if r.begun == nil {
+			r.begun = map[types.NamespacedName]sighting{}
+		}
+		seen = sighting{cp.UID, now}
+		r.begun[name] = seen
+	}
+	return now.Sub(seen.since)
+}
+
 // due says what becomes of a Checkpoint by itself, and in how long.
-func due(cp *v1alpha1.Checkpoint, now time.Time) (what action, in time.Duration) {
+func due(cp *v1alpha1.Checkpoint, beingMade time.Duration, now time.Time) (what action, in time.Duration) {
 	ended := cp.CreationTimestamp.Time
 	if cp.Status.CompletedAt != nil {
 		ended = cp.Status.CompletedAt.Time
@@ -120,7 +153,7 @@ func due(cp *v1alpha1.Checkpoint, now time.Time) (what action, in time.Duration)
 		}
 		return remove, max(0, ended.Add(cp.Spec.KeepFor.Duration).Sub(now))
 	}
-	return fail, max(0, cp.CreationTimestamp.Add(createPatience).Sub(now))
+	return fail, max(0, createPatience-beingMade)
 }
 
 // fail writes that a Checkpoint failed. If the gateway that made it still works on it, the
