@@ -48,7 +48,9 @@ if ((${#missing[@]} > 0)); then
 	exit 1
 fi
 
-make --no-print-directory build
+program=build
+if wants e2e || wants chaos || wants fastpath; then program=build-failpoints; fi # which builds the other first
+make --no-print-directory "$program"
 
 # prepare prints two lines of the form NAME=value and shows its progress on
 # standard error.
@@ -76,8 +78,11 @@ tests() {
 }
 
 # with_race does the same with the race detector where there is a C compiler. Without
-# symbols the links of its many large programs take a third less of the processors.
-with_race() { CGO_ENABLED=$((${#race[@]} > 0)) tests ${race[@]+"${race[@]}"} -ldflags='-s -w' "$@"; }
+# symbols the links of its many large programs take a third less of the processors; and
+# its programs, as a child of a test is one, do not sleep for a second before they end.
+with_race() {
+	CGO_ENABLED=$((${#race[@]} > 0)) GORACE="atexit_sleep_ms=0 ${GORACE:-}" tests ${race[@]+"${race[@]}"} -ldflags='-s -w' "$@"
+}
 
 # beside runs a function of this script in a process group of its own while the script
 # goes on; await shows what it printed.
@@ -95,6 +100,27 @@ await() {
 	wait "${lanes[$1]}" || status=1
 	unset "lanes[$1]"
 	cat "$events/$1.log"
+}
+
+# vet looks at all packages, also at those whose tests run elsewhere.
+vet() { go vet ./... || status=1; }
+
+# Of these packages make test-all asks the race detector. In most nothing runs beside
+# anything else; envoy and bench put load on another program.
+calm='(access|api/.*|backoff|bench/.*|certificate|check|checkpoint|egress|envoy|hack|hack/.*|kubeclient/jsonpatch|local/(authority|binaries|helpers)|reconcilers/(internal/resync|podstate|sandboxenv/poolrender|sandboxpool/poststarthooks)|sandboxd/archive|test/.*|uninstall)'
+
+# of lists the packages that are calm, or with -v the others, the named ones first.
+of() {
+	{
+		go list "${@:2}"
+		go list ./... | grep -vE '/test/(e2e|e2b|chaos|node|helm)'
+	} | awk '!seen[$0]++' | grep -E ${1:+"$1"} "^$(go list -m)/$calm\$"
+}
+
+# calm are the tests of those, envoy's first, which take long.
+calm() {
+	mapfile -t packages < <(of '' ./envoy)
+	tests -ldflags='-s -w' -shuffle=on -p 2 -timeout 10m "${packages[@]}"
 }
 
 # images are the tests of the images, which compile the images' programs.
@@ -117,20 +143,17 @@ seconds() { SANDLANE_FAST_PATH=off SANDLANE_BIN=$PWD/bin/sandlane-failpoints FOR
 sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...; }
 
 if wants unit; then
-	go vet ./... || status=1
+	beside vet
 	# Compiling the images' programs takes minutes once, and seconds after that.
 	beside images
-	# The longest first, so that none is left alone at the end; six at once, for these
+	beside calm
+	# The longest first, so that none is left alone at the end; five at once, for these
 	# wait more than they work.
-	mapfile -t packages < <({
-		go list ./reconcilers ./gateway/activation ./envoy ./gateway ./local/node ./cmd/sandlane ./sandboxd ./controlplane ./controlplane/schedule ./local
-		go list ./... | grep -vE '/test/(e2e|e2b|chaos|node|helm)'
-	} | awk '!seen[$0]++')
-	with_race -shuffle=on -p 6 -timeout 10m "${packages[@]}"
+	mapfile -t packages < <(of -v ./reconcilers ./gateway/activation ./gateway ./local/node ./cmd/sandlane ./sandboxd ./controlplane ./controlplane/schedule ./local)
+	with_race -shuffle=on -p 5 -timeout 10m "${packages[@]}"
+	await calm
+	await vet
 	await images
-fi
-if wants e2e; then
-	make --no-print-directory build-failpoints
 fi
 # They wait more than they work, on stacks of their own.
 if wants e2e && wants e2b; then
@@ -145,13 +168,15 @@ elif wants e2b; then
 	sdks
 fi
 if wants storm; then
+	mapfile -t packages < <(of '' ./envoy)
+	with_race -shuffle=on -p 6 -timeout 10m "${packages[@]}"
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
 	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestModel|TestModelOnARealServer|TestAClaimForEachOfThreeHundred|TestFiftyWaitForTheRefill)$' ./controlplane/schedule
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestNoWakeUpIsLost$' ./controlplane/cache
 	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestBoundsHold|TestOrdersOfBursts)$' ./reconcilers/autoscaler ./reconcilers/sandboxpool
 	SANDLANE_SCALE=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestScaleWithALaggingWatch$' ./reconcilers
-	SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^TestFirstRequestsOfAnEnv$' ./test/e2e
+	SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^(TestFirstRequestsOfAnEnv|TestClaimsSurviveStatusWrites)$' ./test/e2e
 fi
 if wants bench-once; then
 	# gotestsum takes a benchmark for a test that did not end.
@@ -160,7 +185,6 @@ fi
 if wants chaos; then
 	go vet -tags failpoints ./failpoint/... ./checkpoint || status=1
 	tests -tags failpoints -count=1 -shuffle=on ./failpoint/... ./checkpoint
-	make --no-print-directory build-failpoints
 	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOf(Chaos|Hits)$' ./test/chaos/...
 fi
 # The whole product once more, with each request asked of ExtProc, and the module under
@@ -171,7 +195,6 @@ if wants fastpath; then
 		export SANDLANE_FAST_PATH=off
 		FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
 		FORMAT=standard-verbose tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
-		make --no-print-directory build-failpoints
 		SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOf(Chaos|Hits)$' ./test/chaos/...
 		unset SANDLANE_FAST_PATH
 	else
