@@ -9,6 +9,10 @@
 // gone, whichever is first. Answers are therefore judged after the load, when
 // the watches have caught up.
 //
+// A pod that a Sandbox gave up, because it hibernates, counts as bound until its own
+// claim was fenced: until status.fencedAt if that is of its claim, else until the pod was
+// let go.
+//
 // A watch that breaks with the API server is begun again by a list. Of what came
 // and went in between the record knows only what the objects still say: a Sandbox
 // that is gone counts as bound until the list, and for the question whether its

@@ -1,7 +1,9 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,7 +39,7 @@ func (r *Recorder) Judge(a Answer) error {
 	return fmt.Errorf("%s asked for %s and was answered by pod %s (process %s), which %s", a.Gateway, a.ID, a.PodUID, a.Process, why)
 }
 
-// Claims returns a copy of every claim of a sandbox ID.
+// Claims returns a copy of every claim of a sandbox ID, in their order.
 func (r *Recorder) Claims(id string) []Interval {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,6 +49,7 @@ func (r *Recorder) Claims(id string) []Interval {
 			all = append(all, *i)
 		}
 	}
+	slices.SortFunc(all, func(a, b Interval) int { return cmp.Compare(a.Seen, b.Seen) })
 	return all
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +33,12 @@ type Interval struct {
 	// gone. Zero while it is not so.
 	Ended, EndSeen, Over time.Time
 	Reason               v1alpha1.EndReason
+	// GivenUp is when this record saw that a pause, or a resume that was taken back, had
+	// given the pod up, and free when its pod was seen to be let go.
+	GivenUp, free time.Time
 	// overFrom is when it may first have been over: before Over only if a watch
-	// lagged or broke, and the Sandbox was gone when it was looked for.
+	// lagged or broke, and the Sandbox was gone when it was looked for, or if the pod was
+	// given up.
 	overFrom time.Time
 }
 
@@ -149,7 +154,7 @@ func (r *Recorder) Event(e watch.Event, at time.Time) {
 	case *v1alpha1.Sandbox:
 		r.sandbox(o, e.Type == watch.Deleted, at)
 	case *corev1.Pod:
-		r.pod(o)
+		r.pod(o, e.Type == watch.Deleted, at)
 	case *metav1.Status:
 		r.fail("a watch failed: " + o.Message)
 	}
@@ -159,24 +164,25 @@ func (r *Recorder) sandbox(s *v1alpha1.Sandbox, gone bool, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	add(r.sandboxes, s.Name, string(s.UID))
+	var i *Interval
 	if b := s.Spec.Binding; b != nil {
-		i := r.claim(b.ClaimID, b.PodUID)
+		i = r.claim(b.ClaimID, b.PodUID)
 		i.ID, i.SandboxUID = s.Name, string(s.UID)
-		if s.Spec.End != nil {
-			i.Ended, i.Reason = s.Spec.End.At.Time, s.Spec.End.Reason
-			if i.EndSeen.IsZero() {
-				i.EndSeen = at
-			}
+	} else if s.Spec.Restore != nil {
+		i = r.giveUp(s, at)
+	}
+	if i != nil && s.Spec.End != nil {
+		i.Ended, i.Reason = s.Spec.End.At.Time, s.Spec.End.Reason
+		if i.EndSeen.IsZero() {
+			i.EndSeen = at
 		}
 	}
-	if s.Status.FencedAt == nil && !gone {
-		return
+	switch {
+	case s.Status.FencedAt != nil:
+		r.fenced(s, gone)
+	case gone:
+		r.recordEnd(string(s.UID), at, at)
 	}
-	over := at
-	if s.Status.FencedAt != nil {
-		over = s.Status.FencedAt.Time
-	}
-	r.recordEnd(string(s.UID), over, over)
 }
 
 // recordEnd notes that a Sandbox's claims ended between from and at. mu is held.
@@ -200,7 +206,7 @@ func (r *Recorder) listed(there map[string]bool, since, at time.Time) {
 	}
 }
 
-func (r *Recorder) pod(p *corev1.Pod) {
+func (r *Recorder) pod(p *corev1.Pod, gone bool, at time.Time) {
 	id, claim := p.Labels[v1alpha1.LabelSandboxID], p.Annotations[v1alpha1.AnnotationClaim]
 	if claim == "" || id == "" {
 		return
@@ -219,6 +225,10 @@ func (r *Recorder) pod(p *corev1.Pod) {
 		i.Address = a
 		i.Claimed, _ = time.Parse(time.RFC3339Nano, p.Annotations[v1alpha1.AnnotationClaimedAt])
 		r.addresses[a] = append(r.addresses[a], i)
+	}
+	if i.free.IsZero() && (gone || !slices.Contains(p.Finalizers, v1alpha1.FinalizerPod)) {
+		i.free = at
+		i.settle()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,18 +42,32 @@ func (s source) start(ctx context.Context, r *Recorder, since time.Time) (watch.
 	if err != nil {
 		return nil, fmt.Errorf("read %T: %w", list, err)
 	}
-	if all, ok := list.(*v1alpha1.SandboxList); ok && !since.IsZero() {
-		there := map[string]bool{}
-		for _, sb := range all.Items {
-			there[string(sb.UID)] = true
-		}
-		r.listed(there, since, now)
+	if !since.IsZero() {
+		r.takeList(list, since, now)
 	}
 	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), s)
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", list, err)
 	}
 	return w, nil
+}
+
+// takeList takes in that a list has all that there is, after nothing was heard since a time.
+func (r *Recorder) takeList(list client.ObjectList, since, now time.Time) {
+	there := map[string]bool{}
+	switch all := list.(type) {
+	case *v1alpha1.SandboxList:
+		for i := range all.Items {
+			there[string(all.Items[i].UID)] = true
+			r.givenUpUnseen(&all.Items[i], now)
+		}
+		r.listed(there, since, now)
+	case *corev1.PodList:
+		for i := range all.Items {
+			there[string(all.Items[i].UID)] = true
+		}
+		r.listedPods(there, now)
+	}
 }
 
 // WatchWithContext is what the retrying watcher calls. That retries for ever what

@@ -65,20 +65,30 @@ func (r *Recorder) Ends(since time.Time) map[v1alpha1.EndReason]int {
 	return out
 }
 
+// life is what a Sandbox runs in from one pod to the next that it hibernates in between.
+type life struct {
+	sandboxUID string
+	givenUp    time.Time // zero: not yet
+}
+
 // Doubled lists the Sandboxes of which more than one pod was claimed after a
-// time: none, where no pod is lost.
+// time: none, where no pod is lost. Pods that a Sandbox had one after the other, because it
+// hibernated in between, are no more than one.
 func (r *Recorder) Doubled(since time.Time) (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	pods := map[string]map[string]bool{} // Sandbox UID → UIDs of pods
+	pods := map[life]map[string]bool{} // UIDs of pods
 	for _, i := range r.applied(since) {
-		if i.SandboxUID != "" {
-			add(pods, i.SandboxUID, i.PodUID)
+		if l := (life{i.SandboxUID, i.GivenUp}); i.SandboxUID != "" {
+			if pods[l] == nil {
+				pods[l] = map[string]bool{}
+			}
+			pods[l][i.PodUID] = true
 		}
 	}
-	for uid, of := range pods {
+	for l, of := range pods {
 		if len(of) > 1 {
-			out = append(out, fmt.Sprintf("sandbox %s has had the %d pods %v", r.nameOf(uid), len(of), slices.Sorted(maps.Keys(of))))
+			out = append(out, fmt.Sprintf("sandbox %s has had the %d pods %v", r.nameOf(l.sandboxUID), len(of), slices.Sorted(maps.Keys(of))))
 		}
 	}
 	slices.Sort(out)
