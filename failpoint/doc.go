@@ -8,7 +8,7 @@
 // what happens:
 //
 //	kill        the file is renamed to NAME.hit, and the process kills itself
-//	hold        the caller waits until the file is gone
+//	hold        a file NAME.held is made, and the caller waits until the first is gone
 //	delay 5s    read by Delay; Hit ignores it
 //
 // Watches delays what an API client's watches bring by such a point, Requests

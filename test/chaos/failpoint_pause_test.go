@@ -29,7 +29,6 @@ func TestKilledAtEachStepOfAPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared.Pool(t, p.ns, "resting", 2, stack.WithIdleTimeout(0), stack.WithFreezer())
-	const pause, resume = "pause", "connect"
 	for n, step := range []struct {
 		process, point, op string
 		paused             bool // what it comes to
@@ -83,12 +82,18 @@ func TestKilledAtEachStepOfAPause(t *testing.T) {
 	p.load.judge()
 }
 
+// What is asked of a sandbox; hibernate is a pause without the memory.
+const pause, hibernate, resume = "pause", "hibernate", "connect"
+
 func (p *pausing) rest(g stack.Gateway, op, id string) (stack.Answer, error) {
-	body := `{"timeout":300}`
-	if op == "pause" {
+	path, body := op, `{"timeout":300}`
+	switch op {
+	case pause:
 		body = ""
+	case hibernate:
+		path, body = pause, `{"memory":false}`
 	}
-	return g.REST(p.t.Context(), nil, p.key, http.MethodPost, "/sandboxes/"+id+"/"+op, body)
+	return g.REST(p.t.Context(), nil, p.key, http.MethodPost, "/sandboxes/"+id+"/"+path, body)
 }
 
 // want asks until the gateway gives the answer: it may have been started just now, or find
@@ -103,12 +108,19 @@ func (p *pausing) want(g stack.Gateway, op, id string, status int) {
 
 func (p *pausing) create(g stack.Gateway) string {
 	p.t.Helper()
-	var made struct{ SandboxID string }
+	id, _ := p.createWithToken(g)
+	return id
+}
+
+// createWithToken makes a sandbox and returns its ID and the token for sandboxd.
+func (p *pausing) createWithToken(g stack.Gateway) (id, token string) {
+	p.t.Helper()
+	var made struct{ SandboxID, EnvdAccessToken string }
 	shared.Eventually(p.t, time.Minute, "a create by "+g.Name, func() (bool, string) {
 		a, err := g.REST(p.t.Context(), nil, p.key, http.MethodPost, "/v2/sandboxes", `{"templateID":"resting","timeout":300}`)
 		return err == nil && a.Status == http.StatusCreated && json.Unmarshal(a.Body, &made) == nil, fmt.Sprint(a, err)
 	})
-	return made.SandboxID
+	return made.SandboxID, made.EnvdAccessToken
 }
 
 // served waits until every gateway has the sandbox's answer, and returns its process.

@@ -53,7 +53,7 @@ func arm(t *testing.T, process, point, what string) {
 // set is arm from any goroutine; it stays until it is unset.
 func set(process, point, what string) error {
 	file := pointFile(process, point)
-	err := os.MkdirAll(filepath.Dir(file), 0o700)
+	err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), removed(file+".held"))
 	if err == nil {
 		// Renamed, so that no process reads half of it.
 		err = errors.Join(os.WriteFile(file+".new", []byte(what), 0o600), os.Rename(file+".new", file))
@@ -74,10 +74,27 @@ func disarm(t *testing.T, process, point string) {
 
 // unset is disarm from any goroutine.
 func unset(process, point string) error {
-	if err := os.Remove(pointFile(process, point)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := removed(pointFile(process, point)); err != nil {
 		return fmt.Errorf("disarm %s of %s: %w", point, process, err)
 	}
 	return nil
+}
+
+// removed removes a file, if it is there.
+func removed(file string) error {
+	if err := os.Remove(file); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// waitHeld waits until a process stands still at the point.
+func waitHeld(t *testing.T, process, point string) {
+	t.Helper()
+	shared.Eventually(t, 30*time.Second, process+" to stand still at "+point, func() (bool, string) {
+		_, err := os.Stat(pointFile(process, point) + ".held")
+		return err == nil, "it has not been there"
+	})
 }
 
 // waitHit waits until a process has killed itself at the point.

@@ -110,8 +110,9 @@ func describe(p *corev1.Pod) string {
 }
 
 // judge wants no answer from a wrong pod, no sandbox with two pods and no pod with
-// two sandboxes, no sandbox released that was in use, no paused one that answers, and
-// no claim without an outcome; and enough of everything.
+// two sandboxes, no sandbox released that was in use, no paused one that answers, no
+// file of one that hibernated lost, and no claim without an outcome; and enough of
+// everything.
 func (m *mixture) judge(took time.Duration, lanes [][]string, least enough) {
 	t := m.t
 	t.Helper()
@@ -132,7 +133,7 @@ func (m *mixture) judge(took time.Duration, lanes [][]string, least enough) {
 		}
 	}
 	doubled := record.Doubled(m.began)
-	for what, list := range map[string][]string{"DOUBLE CLAIM": doubled, "ANSWERED WHILE PAUSED": m.answeredWhilePaused(), "RELEASED IN USE": early, "LOST CLAIM": m.lost} {
+	for what, list := range map[string][]string{"DOUBLE CLAIM": doubled, "ANSWERED WHILE PAUSED": m.answeredWhilePaused(), "FILE LOST": m.lostFiles, "RELEASED IN USE": early, "LOST CLAIM": m.lost} {
 		for i, line := range list {
 			if i == 10 {
 				t.Errorf("… and %d more", len(list)-i)
@@ -146,7 +147,7 @@ func (m *mixture) judge(took time.Duration, lanes [][]string, least enough) {
 	did := map[string]int{
 		"answers": len(m.load.answers), "claims": applied, "idle releases": ends[v1alpha1.EndIdleTimeout],
 		"ended": m.count["ended"], "killed": m.count["killed"], "deleted": m.count["deleted"], "created": m.count["created"],
-		"paused":          m.count["paused"],
+		"paused": m.count["paused"], "hibernated": m.count["hibernated"],
 		"asked for again": m.count["asked for again and kept"] + m.count["asked for again and over"],
 	}
 	t.Logf("%d claims doubled, %d sandboxes released in use, %d claims lost, in %v; %d watches of the record began again",
@@ -163,7 +164,7 @@ func (m *mixture) least(did map[string]int, lanes [][]string, least enough) {
 	m.t.Helper()
 	for what, want := range map[string]int{
 		"answers": least.answers, "claims": least.claims, "idle releases": least.idle, "ended": least.ended, "killed": least.killed,
-		"deleted": least.deleted, "created": least.created, "paused": least.paused, "asked for again": least.returns,
+		"deleted": least.deleted, "created": least.created, "paused": least.paused, "hibernated": least.hibernated, "asked for again": least.returns,
 	} {
 		if did[what] < want {
 			m.t.Errorf("that is too little: %s %d, want %d", what, did[what], want)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	mixedResting = 3 // users that pause and resume what they have
+	mixedResting = 3 // users that pause and resume what they have, some of it without its memory
 	restingStock = 3
 	// restingFor ends what a user could not resume: nothing else would.
 	restingFor = 30 * time.Second
@@ -23,33 +23,41 @@ const (
 // rested is a time in which a sandbox was paused for sure: from the answer that said so
 // to the first request of its user to resume it.
 type rested struct {
-	id       string
-	from, to time.Time
+	id         string
+	hibernated bool
+	from, to   time.Time
 }
 
 // withPauses lets the pool's sandboxes be paused, and ends what nothing resumes.
 func withPauses(p *v1alpha1.SandboxPool) {
 	stack.WithFreezer()(p)
 	p.Spec.Pause = &v1alpha1.PoolPause{PausedFor: &metav1.Duration{Duration: restingFor}}
+	withHibernation(p)
 }
 
 // pauses has sandboxes of the REST API paused and resumed until ctx ends, while they are
-// asked for through every gateway. Then the last one is asked for still.
-func (u *user) pauses(ctx context.Context) {
-	for {
-		id := u.create("resting")
+// asked for through every gateway. Every other one hibernates, and must have its file each
+// time it is resumed. Then the last one is asked for still.
+func (u *user) pauses(ctx context.Context, first int) {
+	for n := first; ; n++ {
+		id, token := u.create("resting")
 		if id == "" {
 			return // the run's time is over
 		}
+		hibernates := n%2 == 1
 		u.asks(id)
-		sure := u.used(id, 2*len(shared.Up.Gateways))
+		sure := u.used(id, 2*len(shared.Up.Gateways)) && (!hibernates || u.file(id, token, id))
 		for n := 1 + u.rng.IntN(4); n > 0 && sure; n-- {
-			sure = u.pauseAndResume(id)
+			sure = u.pauseAndResume(id, hibernates)
 			u.asks(id) // its answers count anew
-			if wait(ctx, between(u.rng, 0, 2*time.Second)) != nil && !ended(id) {
+			// One that may be paused once more, by a gateway that stood still, is not the last.
+			if wait(ctx, between(u.rng, 0, 2*time.Second)) != nil && sure && !ended(id) {
 				return
 			}
 			sure = u.used(id, 2*len(shared.Up.Gateways)) && sure
+			if hibernates {
+				sure = u.file(id, token, "") && sure
+			}
 		}
 		u.asks("")
 		if err := u.kill(id); err != nil {
@@ -58,13 +66,48 @@ func (u *user) pauses(ctx context.Context) {
 	}
 }
 
+// file writes the sandbox's file if there is content, or wants it to have the sandbox's ID.
+// False: it has ended.
+func (u *user) file(id, token, content string) bool {
+	m, by := u.m, u.rng.IntN(len(shared.Up.Gateways))
+	c := newHTTP(m.t)
+	err := until(m.ctx, "the file of "+id, func() error {
+		g := shared.Up.Gateways[by%len(shared.Up.Gateways)]
+		by++
+		a, err := keptFile(m.ctx, c, g, id, token, content)
+		switch {
+		case ended(id):
+			return nil
+		case err != nil:
+			return err
+		case content == "" && (a.Status == http.StatusOK && string(a.Body) != id || a.Status == http.StatusNotFound):
+			m.mu.Lock()
+			m.lostFiles = append(m.lostFiles, fmt.Sprintf("the file of %s, through %s: %v", id, g.Name, a))
+			m.mu.Unlock()
+		case a.Status != http.StatusOK:
+			return fmt.Errorf("%s: %v", g.Name, a)
+		case content == "":
+			m.did("file read after a resume")
+		}
+		return nil
+	})
+	if err != nil {
+		m.noAnswer("%v", err)
+	}
+	return err == nil && !ended(id)
+}
+
 // pauseAndResume does that by some gateway each. sure is false if one of them had no answer:
 // a gateway that stood still may carry it out later.
-func (u *user) pauseAndResume(id string) (sure bool) {
+func (u *user) pauseAndResume(id string, hibernates bool) (sure bool) {
 	m, n := u.m, len(shared.Up.Gateways)
 	g, by := shared.Up.Gateways[u.rng.IntN(n)], u.rng.IntN(n)
 	last := between(u.rng, 0, 3*time.Second)
-	a, err := m.rest(g, http.MethodPost, "/sandboxes/"+id+"/pause", "{}")
+	body, what := "{}", "paused"
+	if hibernates {
+		body, what = `{"memory":false}`, "hibernated"
+	}
+	a, err := m.rest(g, http.MethodPost, "/sandboxes/"+id+"/pause", body)
 	from := time.Now()
 	switch {
 	case err != nil:
@@ -79,9 +122,9 @@ func (u *user) pauseAndResume(id string) (sure bool) {
 	if paused {
 		_ = wait(m.ctx, last)
 		m.mu.Lock()
-		m.paused = append(m.paused, rested{id, from, time.Now()})
+		m.paused = append(m.paused, rested{id, hibernates, from, time.Now()})
 		m.mu.Unlock()
-		m.did("paused")
+		m.did(what)
 	}
 	sure = err == nil
 	err = until(m.ctx, "the resume of "+id, func() error {
@@ -101,24 +144,32 @@ func (u *user) pauseAndResume(id string) (sure bool) {
 }
 
 // answeredWhilePaused lists the answers of sandboxes that were paused from before the
-// request until after its answer, and the sandboxes whose processes were not those of
-// before.
+// request until after its answer, those that were frozen and whose processes were not those
+// of before, and those that hibernated and whose processes were.
 func (m *mixture) answeredWhilePaused() (out []string) {
-	processes := map[string][]string{}
+	frozen := map[string][]string{} // their processes
 	for _, r := range m.paused {
+		var before, after []string
 		for _, a := range m.load.answers {
-			if a.ID != r.id {
+			switch {
+			case a.ID != r.id:
 				continue
-			}
-			if a.Begin.After(r.from) && a.End.Before(r.to) {
+			case a.Begin.After(r.from) && a.End.Before(r.to):
 				out = append(out, fmt.Sprintf("%s was asked for through %s from %v to %v, and paused from %v to %v", a.ID, a.Gateway, a.Begin, a.End, r.from, r.to))
+			case a.End.Before(r.from):
+				before = append(before, a.Process)
+			case a.Begin.After(r.to):
+				after = append(after, a.Process)
 			}
-			if !slices.Contains(processes[a.ID], a.Process) {
-				processes[a.ID] = append(processes[a.ID], a.Process)
+			if !r.hibernated && !slices.Contains(frozen[a.ID], a.Process) {
+				frozen[a.ID] = append(frozen[a.ID], a.Process)
 			}
 		}
+		if r.hibernated && slices.ContainsFunc(after, func(p string) bool { return slices.Contains(before, p) }) {
+			out = append(out, fmt.Sprintf("%s was answered by a process of before it hibernated, from %v to %v", r.id, r.from, r.to))
+		}
 	}
-	for id, all := range processes {
+	for id, all := range frozen {
 		if len(all) > 1 {
 			out = append(out, fmt.Sprintf("%s was answered by the processes %v", id, all))
 		}

@@ -22,15 +22,15 @@ func (m *mixture) rest(g stack.Gateway, method, path, body string) (stack.Answer
 	return g.REST(m.ctx, c, m.key, method, path, body)
 }
 
-// create makes a sandbox by the REST API of some gateway. It tries until one says
-// that it did: what others may have made, and could not say, is idle. Empty
-// if the run is over.
-func (u *user) create(template string) string {
+// create makes a sandbox by the REST API of some gateway, and returns its ID and the token
+// for its sandboxd. It tries until one says that it did: what others may have made, and
+// could not say, is idle. Empty if the run is over.
+func (u *user) create(template string) (id, token string) {
 	m, from := u.m, u.rng.IntN(len(shared.Up.Gateways))
 	for try := 0; m.ctx.Err() == nil; try++ {
 		g := shared.Up.Gateways[(from+try)%len(shared.Up.Gateways)]
 		a, err := m.rest(g, http.MethodPost, "/v2/sandboxes", `{"templateID":"`+template+`","timeout":`+restLife+`}`)
-		var made struct{ SandboxID string }
+		var made struct{ SandboxID, EnvdAccessToken string }
 		switch {
 		case err != nil && m.ctx.Err() == nil:
 			m.noAnswer("create: %v", err)
@@ -39,7 +39,7 @@ func (u *user) create(template string) string {
 			m.mu.Lock()
 			m.created = append(m.created, made.SandboxID)
 			m.mu.Unlock()
-			return made.SandboxID
+			return made.SandboxID, made.EnvdAccessToken
 		default:
 			m.did(fmt.Sprintf("create refused with %d", a.Status))
 			if a.Status < 500 && a.Status != http.StatusTooManyRequests {
@@ -48,7 +48,7 @@ func (u *user) create(template string) string {
 		}
 		_ = wait(m.ctx, 200*time.Millisecond)
 	}
-	return ""
+	return "", ""
 }
 
 // kill ends a sandbox by the REST API, as an SDK's kill does.

@@ -34,8 +34,9 @@ const (
 
 // enough is what a mixed run must have done at least.
 type enough struct {
-	answers, claims, idle, ended, killed, deleted, created, returns, paused int
-	faults, long                                                            int // of each kind; long ones
+	answers, claims, idle, ended, killed, deleted, created, returns, paused, hibernated int
+
+	faults, long int // of each kind; long ones
 }
 
 // All faults at once, as they come: gateways are killed, stopped and cut off, the
@@ -44,19 +45,19 @@ type enough struct {
 //
 // TestSecondsOfChaos is the short form, for each change.
 func TestSecondsOfChaos(t *testing.T) {
-	mixed(t, 30*time.Second, shortLanes, enough{answers: 500, claims: 15, killed: 1, created: 1, paused: 1, faults: 1})
+	mixed(t, 30*time.Second, shortLanes, enough{answers: 500, claims: 15, killed: 1, created: 1, paused: 1, hibernated: 1, faults: 1})
 }
 
 // TestMinuteOfChaos and TestTenMinutesOfChaos are those of `make chaos`.
 func TestMinuteOfChaos(t *testing.T) {
 	mixed(t, time.Minute, lanes, enough{
-		answers: 1500, claims: 40, idle: 8, ended: 4, killed: 1, deleted: 1, created: 4, returns: 3, paused: 5, faults: 1, long: 1,
+		answers: 1500, claims: 40, idle: 8, ended: 4, killed: 1, deleted: 1, created: 4, returns: 3, paused: 5, hibernated: 2, faults: 1, long: 1,
 	})
 }
 
 func TestTenMinutesOfChaos(t *testing.T) {
 	mixed(t, 10*time.Minute, longLanes, enough{
-		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, paused: 60, faults: 6, long: 3,
+		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, paused: 60, hibernated: 25, faults: 6, long: 3,
 	})
 }
 
@@ -78,6 +79,8 @@ type mixture struct {
 	opened  []session // of WebSockets
 	paused  []rested
 	lost    []string // what had no answer
+
+	lostFiles []string // of sandboxes that hibernated
 }
 
 func mixed(t *testing.T, length time.Duration, lanes [][]string, least enough) {

@@ -70,7 +70,7 @@ func (m *mixture) use(ctx context.Context, seed uint64) *users {
 		add("active", i, activeEvery, (*user).keep)
 	}
 	for i := range mixedResting {
-		add("resting", i, askEvery, (*user).pauses)
+		add("resting", i, askEvery, func(u *user, ctx context.Context) { u.pauses(ctx, i) })
 	}
 	for i := range mixedOpen {
 		rng := rand.New(rand.NewPCG(seed, uint64(1000+i)))
@@ -120,7 +120,7 @@ func (u *user) life(ctx context.Context) {
 		use, fate := between(u.rng, 500*time.Millisecond, 5*time.Second), u.rng.IntN(10)
 		u.endedOnes()
 		if made {
-			if id = u.create("made"); id == "" {
+			if id, _ = u.create("made"); id == "" {
 				return // the run's time is over
 			}
 		}

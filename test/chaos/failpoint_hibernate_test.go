@@ -1,0 +1,167 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+// The gateway that has a sandbox hibernate or resumes it is killed at each step of that, and
+// the controller before it stops the pod that was given up. Whatever is written is finished
+// by the next process: the sandbox hibernates with its files, then runs in another pod with
+// them, and the pod that it had goes.
+func TestKilledAtEachStepOfAHibernation(t *testing.T) {
+	h := newHibernating(t)
+	gateways := shared.Up.Gateways
+	for n, step := range []struct{ process, point, op string }{
+		{"gateway", "snapshots/pausing", hibernate}, {"gateway", "pause/kept", hibernate}, {"gateway", "pause/given-up", hibernate},
+		{"controller", "sandbox/giving-up", hibernate},
+		{"gateway", "snapshots/restored", resume}, {"gateway", "snapshots/initialised", resume},
+	} {
+		t.Run(fmt.Sprintf("%d-%s", n, strings.ReplaceAll(step.point, "/", "-")), func(t *testing.T) {
+			h.t = t
+			i := n % len(gateways)
+			by, other := gateways[i], gateways[(i+1)%len(gateways)]
+			s := h.made(other)
+			if step.op == resume {
+				h.want(other, hibernate, s.id, http.StatusNoContent)
+				h.hibernates(s)
+			}
+			if step.process == "controller" {
+				former := controllerPID(t, 0)
+				arm(t, "controller", step.point, "kill")
+				h.want(by, step.op, s.id, http.StatusNoContent)
+				waitHit(t, "controller", step.point)
+				controllerPID(t, former)
+			} else {
+				h.killedDuring(i, step.point, step.op, s)
+			}
+			if step.op == hibernate {
+				h.hibernates(s)
+				for _, g := range gateways {
+					h.silent(g, s.id)
+				}
+			}
+			h.resumed(other, s)
+			h.runs(s, true)
+			h.kill(other, s)
+		})
+	}
+	h.t = t
+	t.Run("6-checkpoints-deleted", func(t *testing.T) {
+		h.t = t
+		h.killedAtTheDeletion(gateways[0])
+	})
+	h.t = t
+	h.nothingLeft()
+}
+
+// killedAtTheDeletion has the controller killed between the deletion of the data that was
+// kept of a sandbox and that of its object: the next one finishes it.
+func (h *hibernating) killedAtTheDeletion(g stack.Gateway) {
+	t := h.t
+	s := h.made(g)
+	h.want(g, hibernate, s.id, http.StatusNoContent)
+	now, _ := shared.Sandbox(t, s.id)
+	cp := &v1alpha1.Checkpoint{}
+	cp.Namespace, cp.Name = h.ns, now.Spec.Restore.Checkpoint
+	h.resumed(g, s)
+	h.runs(s, true)
+	former := controllerPID(t, 0)
+	arm(t, "controller", "checkpoints/deleted", "kill")
+	if err := client.IgnoreNotFound(shared.Client.Delete(t.Context(), cp)); err != nil {
+		t.Fatal(err)
+	}
+	waitHit(t, "controller", "checkpoints/deleted")
+	controllerPID(t, former)
+	shared.Eventually(t, time.Minute, "checkpoint "+cp.Name+" to go", func() (bool, string) {
+		err := shared.Client.Get(t.Context(), client.ObjectKeyFromObject(cp), cp)
+		return apierrors.IsNotFound(err), fmt.Sprintf("%v, %+v", err, cp.Status)
+	})
+	h.runs(s, true)
+	h.kill(g, s)
+}
+
+// killedDuring asks a gateway, which is killed at the point, and waits until there is
+// another in its place.
+func (h *hibernating) killedDuring(gateway int, point, op string, s *sleeper) {
+	h.t.Helper()
+	by := shared.Up.Gateways[gateway]
+	former := gatewayPID(h.t, gateway, 0)
+	arm(h.t, by.Name, point, "kill")
+	if a, err := h.rest(by, op, s.id); err == nil && a.Status < 300 {
+		h.t.Errorf("it is answered with %v", a)
+	}
+	waitHit(h.t, by.Name, point)
+	gatewayPID(h.t, gateway, former)
+}
+
+// A gateway, or the controller, stands still at a step, as one does on a machine that has
+// too much to do, while others go on: what they have done first counts.
+func TestHeldAtEachStepOfAHibernation(t *testing.T) {
+	h := newHibernating(t)
+	by, other := shared.Up.Gateways[0], shared.Up.Gateways[1]
+	for _, step := range []struct {
+		process, point, op string
+		meanwhile          func(s *sleeper)
+		status             int // what it is answered with in the end
+		anew               bool
+		ended              bool
+	}{
+		// Files that are not kept yet are not lost with the pod: it is not given up. What
+		// resumes or ends the sandbox meanwhile counts as what came after the pause.
+		{by.Name, "snapshots/pausing", hibernate, func(s *sleeper) { h.kill(other, s) }, http.StatusNoContent, false, true},
+		{by.Name, "pause/kept", hibernate, func(s *sleeper) { h.resumed(other, s); h.runs(s, false) }, http.StatusNoContent, false, false},
+		{by.Name, "pause/given-up", hibernate, func(s *sleeper) { h.hibernates(s); h.resumed(other, s); h.runs(s, true) }, http.StatusNoContent, true, false},
+		{"controller", "sandbox/giving-up", hibernate, func(s *sleeper) { h.resumed(other, s) }, http.StatusNoContent, true, false},
+		// Another gateway goes on with the restore.
+		{by.Name, "snapshots/restored", resume, func(s *sleeper) { h.resumed(other, s); h.runs(s, true) }, http.StatusCreated, true, false},
+		{by.Name, "snapshots/initialised", resume, func(s *sleeper) { h.resumed(other, s); h.runs(s, true) }, http.StatusCreated, true, false},
+	} {
+		t.Run(strings.ReplaceAll(step.point, "/", "-"), func(t *testing.T) {
+			h.t = t
+			s := h.made(other)
+			if step.op == resume {
+				h.want(other, hibernate, s.id, http.StatusNoContent)
+				h.hibernates(s)
+			}
+			arm(t, step.process, step.point, "hold")
+			answered := make(chan held, 1)
+			go func() {
+				a, err := h.rest(by, step.op, s.id)
+				answered <- held{a, err}
+			}()
+			waitHeld(t, step.process, step.point)
+			step.meanwhile(s)
+			disarm(t, step.process, step.point)
+			got := <-answered
+			if got.err != nil || got.Status != step.status {
+				t.Errorf("it is answered with %v, %v, want %d", got.Answer, got.err, step.status)
+			}
+			if step.anew || step.ended {
+				h.gaveUp(s)
+			}
+			if step.ended {
+				return
+			}
+			h.runs(s, step.anew)
+			h.kill(other, s)
+		})
+	}
+	h.t = t
+	h.nothingLeft()
+}
+
+// held is the answer to what stood still.
+type held struct {
+	stack.Answer
+	err error
+}

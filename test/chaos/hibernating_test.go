@@ -1,0 +1,172 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/stack"
+)
+
+// hibernating has sandboxes hibernate and resumed, one after the other, by the REST API.
+type hibernating struct {
+	*pausing
+	stock int
+}
+
+// sleeper is one of them, as it was before it hibernated.
+type sleeper struct {
+	id, token, process string
+	pod                string // its UID
+}
+
+func newHibernating(t *testing.T) *hibernating {
+	p := &pausing{t: t, ns: shared.Namespace(t), load: newLoad(t, "")}
+	var err error
+	if p.key, err = shared.Key(t.Context(), p.ns); err != nil {
+		t.Fatal(err)
+	}
+	h := &hibernating{p, 2}
+	shared.Pool(t, p.ns, "resting", int32(h.stock), stack.WithIdleTimeout(0), stack.WithFreezer(), withHibernation)
+	return h
+}
+
+// withHibernation lets the pool's sandboxes be paused with and without their memory.
+func withHibernation(p *v1alpha1.SandboxPool) {
+	if p.Spec.Pause == nil {
+		p.Spec.Pause = &v1alpha1.PoolPause{}
+	}
+	p.Spec.Pause.Modes = []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate}
+}
+
+// keptFile asks a gateway for the file of a sandbox by which its files are told, or writes
+// it if there is content.
+func keptFile(ctx context.Context, c *http.Client, g stack.Gateway, id, token, content string) (stack.Answer, error) {
+	req, err := stack.Request{
+		ID: id, Port: strconv.Itoa(v1alpha1.SandboxdPort), Path: "/files?username=user&path=" + url.QueryEscape("/home/user/kept.txt"),
+		Header: map[string]string{"X-Access-Token": token},
+	}.Build(ctx, g.URL)
+	if err != nil {
+		return stack.Answer{}, err
+	}
+	if content != "" {
+		req.Method, req.Body, req.ContentLength = http.MethodPost, io.NopCloser(strings.NewReader(content)), int64(len(content))
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	return stack.Send(c, req)
+}
+
+// made makes a sandbox whose file has its ID.
+func (h *hibernating) made(g stack.Gateway) *sleeper {
+	h.t.Helper()
+	s := &sleeper{}
+	s.id, s.token = h.createWithToken(g)
+	shared.Eventually(h.t, 30*time.Second, "the file of "+s.id+" to be written", func() (bool, string) {
+		a, err := keptFile(h.t.Context(), nil, g, s.id, s.token, s.id)
+		return err == nil && a.Status == http.StatusOK, fmt.Sprint(a, err)
+	})
+	s.process = h.served(s.id)
+	now, _ := shared.Sandbox(h.t, s.id)
+	s.pod = now.Spec.Binding.PodUID
+	return s
+}
+
+// hibernates waits until the sandbox is on record as one that hibernates, and the pod that
+// it had is gone.
+func (h *hibernating) hibernates(s *sleeper) {
+	h.t.Helper()
+	shared.Eventually(h.t, time.Minute, s.id+" to hibernate", func() (bool, string) {
+		now, found := shared.Sandbox(h.t, s.id)
+		return found && v1alpha1.Hibernated(&now) && now.Spec.End == nil && now.Status.Phase == v1alpha1.SandboxPaused && now.Status.FencedAt != nil,
+			fmt.Sprintf("%+v, %+v", now.Spec, now.Status)
+	})
+	h.gaveUp(s)
+}
+
+// gaveUp waits until the pod that the sandbox had is gone.
+func (h *hibernating) gaveUp(s *sleeper) {
+	h.t.Helper()
+	shared.Eventually(h.t, time.Minute, "the first pod of "+s.id+" to go", func() (bool, string) {
+		for _, pod := range shared.PodsOf(h.t, h.ns) {
+			if string(pod.UID) == s.pod {
+				return false, fmt.Sprintf("pod %s is %s", pod.Name, v1alpha1.PhaseOf(&pod))
+			}
+		}
+		return true, ""
+	})
+}
+
+// resumed asks a gateway until the sandbox is resumed, by that or by another request.
+func (h *hibernating) resumed(g stack.Gateway, s *sleeper) {
+	h.t.Helper()
+	shared.Eventually(h.t, time.Minute, s.id+" to be resumed by "+g.Name, func() (bool, string) {
+		a, err := h.rest(g, resume, s.id)
+		return err == nil && (a.Status == http.StatusCreated || a.Status == http.StatusOK), fmt.Sprint(a, err)
+	})
+}
+
+// runs wants the sandbox to run, in another pod than before if it has another: every
+// gateway has its answers from one process, and its file is what it was.
+func (h *hibernating) runs(s *sleeper, anew bool) {
+	h.t.Helper()
+	shared.Eventually(h.t, time.Minute, s.id+" to run", func() (bool, string) {
+		now, found := shared.Sandbox(h.t, s.id)
+		return found && !now.Spec.Paused && now.Spec.Restore == nil && now.Spec.End == nil && now.Status.Phase == v1alpha1.SandboxRunning && v1alpha1.Awake(&now),
+			fmt.Sprintf("%+v, %+v", now.Spec, now.Status)
+	})
+	if process := h.served(s.id); (process != s.process) != anew {
+		h.t.Errorf("the process %s answers, and %s did before; another one is right: %v", process, s.process, anew)
+	}
+	for _, g := range shared.Up.Gateways {
+		a, err := keptFile(h.t.Context(), nil, g, s.id, s.token, "")
+		if err != nil || a.Status != http.StatusOK || string(a.Body) != s.id {
+			h.t.Errorf("the file of %s through %s: %v, %v", s.id, g.Name, a, err)
+		}
+	}
+}
+
+// kill ends a sandbox.
+func (h *hibernating) kill(g stack.Gateway, s *sleeper) {
+	h.t.Helper()
+	a, err := g.REST(h.t.Context(), nil, h.key, http.MethodDelete, "/sandboxes/"+s.id, "")
+	if err != nil || a.Status != http.StatusNoContent {
+		h.t.Errorf("kill: %v, %v", a, err)
+	}
+}
+
+// nothingLeft wants every answer to have come from the right pod, all pods but the stock to
+// be gone, and of all that was kept nothing but objects without data to be left: those of
+// gateways that were killed before they kept anything, which people may look at for an hour.
+func (h *hibernating) nothingLeft() {
+	t := h.t
+	t.Helper()
+	h.load.judge()
+	shared.WaitIdle(t, h.ns, "resting", h.stock)
+	shared.Eventually(t, sweepLimit, "all other pods to go", func() (bool, string) {
+		n := len(shared.PodsOf(t, h.ns))
+		return n == h.stock, fmt.Sprintf("%d pods for a stock of %d", n, h.stock)
+	})
+	shared.Eventually(t, sweepLimit, "what was kept to go", func() (bool, string) {
+		var all v1alpha1.CheckpointList
+		if err := shared.Client.List(t.Context(), &all, client.InNamespace(h.ns)); err != nil {
+			t.Fatal(err)
+		}
+		for _, cp := range all.Items {
+			if _, err := os.Stat(filepath.Join(shared.State, "checkpoints", string(cp.UID))); err == nil || cp.Status.Phase == v1alpha1.CheckpointSucceeded {
+				return false, fmt.Sprintf("checkpoint %s of %s is %s, its data: %v", cp.Name, cp.Spec.SandboxID, cp.Status.Phase, err)
+			}
+		}
+		return true, ""
+	})
+}
