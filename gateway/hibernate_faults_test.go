@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -85,6 +88,32 @@ func TestRehibernateIsOfWhatHasNoPod(t *testing.T) {
 	}
 	if s := w.sandbox(w.id); s.Spec.Paused || s.Spec.Binding == nil {
 		t.Errorf("another's resume was taken back: %+v", s.Spec)
+	}
+}
+
+// A resume that has lost its pod is gone on with by the next request, which need not be one
+// that may make sandboxes of the pool.
+func TestWakeOfWhatHasLostItsPod(t *testing.T) {
+	w := newResting(t, 1, func(n *e2b.NewSandbox) { n.AutoPause, n.AutoResume, n.Lifetime = true, true, 10*time.Minute })
+	w.pause()
+	was := w.hibernates("paused")
+	base := was.DeepCopy()
+	was.Spec.Timeouts.AutoResume = v1alpha1.AutoResumeAlways
+	if err := w.c.Patch(t.Context(), was, client.MergeFrom(base)); err != nil {
+		t.Fatal(err)
+	}
+	w.resumes()
+	g, d := w.gateways[0], w.next("sha256:1")
+	kubetest.Eventually(t, 20*time.Second, "the index to show that requests resume it", func() error {
+		if a := g.index.Resolve(w.id); a.State != index.Paused || !a.Resumes {
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	err := activator{g.activator, g.own.pauser}.Activate(t.Context(),
+		extproc.ActivationRequest{ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: true, UID: was.UID})
+	if s := w.sandbox(w.id); err != nil || s.Spec.Restore != nil || d.files.restored != "the files" {
+		t.Errorf("%v, restored %q, the spec is %+v", err, d.files.restored, s.Spec)
 	}
 }
 

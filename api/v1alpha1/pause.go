@@ -76,6 +76,10 @@ func Hibernated(s *Sandbox) bool {
 	return s.Spec.Paused && s.Spec.Restore != nil && s.Spec.Binding == nil
 }
 
+// WithoutPod reports whether all that there is of the sandbox is what was kept of it: it
+// hibernates, or is resumed and has got no pod, or lost the one that it was to have.
+func WithoutPod(s *Sandbox) bool { return s.Spec.Restore != nil && s.Spec.Binding == nil }
+
 // Restoring reports whether the sandbox is resumed and its files are not restored yet, in
 // a pod that it has or is to get. No request may reach it.
 func Restoring(s *Sandbox) bool { return !s.Spec.Paused && s.Spec.Restore != nil }

@@ -35,7 +35,8 @@ const (
 	Starting
 	// Running means: the sandbox's pod answers.
 	Running
-	// Paused means: the sandbox is paused. No request is routed to it.
+	// Paused means: the sandbox is paused, or is resumed and has neither its files nor a
+	// pod to restore them in. No request is routed to it.
 	Paused
 	// Waking means: the sandbox was paused once, and this view does not show that its
 	// processes run again. It is Running once its freezer was asked to let it run, or its
@@ -91,7 +92,7 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	switch {
 	case s.ended:
 		a.State = Ended
-	case s.paused:
+	case s.paused, s.restoring && s.claim == "":
 		a.State, a.Guarded = Paused, !s.unsecured // only what runs sandboxd is ever paused
 	case s.claim == "":
 		a.State = NoPod

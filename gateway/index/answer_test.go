@@ -61,6 +61,9 @@ func TestDecide(t *testing.T) {
 		"hibernating": {func(s *v1alpha1.Sandbox) {
 			s.Spec.Paused, s.Spec.Binding, s.Spec.Restore = true, nil, &v1alpha1.Restore{Checkpoint: "c"}
 		}, nil, Paused},
+		"resumed, and its pod was lost": {func(s *v1alpha1.Sandbox) {
+			s.Spec.PauseMode, s.Spec.Binding, s.Spec.Restore = v1alpha1.PauseHibernate, nil, &v1alpha1.Restore{Checkpoint: "c"}
+		}, nil, Paused},
 		"still frozen":  {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, Waking},
 		"being resumed": {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, Waking},
 	} {

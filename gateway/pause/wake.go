@@ -54,7 +54,7 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 		return fmt.Errorf("reading sandbox %s: %w", id, err)
 	case s.UID != uid, s.Spec.End != nil:
 		return ErrChanged
-	case !s.Spec.Paused:
+	case !s.Spec.Paused && !v1alpha1.WithoutPod(s):
 		return nil
 	case !v1alpha1.ResumedByRequests(s):
 		return ErrChanged
@@ -63,7 +63,7 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 	if s.Spec.FirstRequest && s.Spec.Timeouts.Lifetime == nil { // only its idle timeout ends it, as before the pause
 		lifetime = 0
 	}
-	if v1alpha1.Hibernated(s) {
+	if v1alpha1.WithoutPod(s) {
 		return &HibernatedError{Lifetime: lifetime}
 	}
 	var end *metav1.Time
