@@ -56,7 +56,7 @@ func clean(stateDir string) error {
 }
 
 func removeLinks(hash string) error {
-	links, err := netlink.LinkList()
+	links, err := listed(netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
@@ -83,7 +83,7 @@ func removeLinks(hash string) error {
 
 // subnetsOf are the networks of the bridge's addresses; there is one.
 func subnetsOf(bridge netlink.Link) ([]netip.Prefix, error) {
-	addrs, err := netlink.AddrList(bridge, netlink.FAMILY_V4)
+	addrs, err := listed(func() ([]netlink.Addr, error) { return netlink.AddrList(bridge, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list the bridge's addresses: %w", err)
 	}
@@ -99,7 +99,9 @@ func subnetsOf(bridge netlink.Link) ([]netip.Prefix, error) {
 
 // removeRoutes removes the unreachable routes of addresses inside the subnets.
 func removeRoutes(subnets []netip.Prefix) error {
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Type: unix.RTN_UNREACHABLE}, netlink.RT_FILTER_TYPE)
+	routes, err := listed(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Type: unix.RTN_UNREACHABLE}, netlink.RT_FILTER_TYPE)
+	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}

@@ -95,14 +95,14 @@ func usedNetworks() ([]netip.Prefix, error) {
 			used = append(used, netip.PrefixFrom(addr, ones).Masked())
 		}
 	}
-	addrs, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+	addrs, err := listed(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list this machine's addresses: %w", err)
 	}
 	for _, a := range addrs {
 		add(a.IPNet)
 	}
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := listed(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list this machine's routes: %w", err)
 	}
