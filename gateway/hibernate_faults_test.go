@@ -91,6 +91,20 @@ func TestRehibernateIsOfWhatHasNoPod(t *testing.T) {
 	}
 }
 
+// A pause whose sandbox ends while its files are read says that there is none.
+func TestPauseOfWhatEndsMeanwhile(t *testing.T) {
+	w := newResting(t, 1, nil)
+	x := w.gateways[0].api.sandboxes
+	w.first.files.breaks = true // as its pod is gone
+	w.first.files.archive = func() {
+		if err := x.End(t.Context(), w.ns, w.id); err != nil {
+			t.Error(err)
+		}
+		w.first.files.archive = nil
+	}
+	wantError(t, "the pause", x.Pause(t.Context(), w.ns, w.id, false), e2b.ErrNotFound)
+}
+
 // A resume that has lost its pod is gone on with by the next request, which need not be one
 // that may make sandboxes of the pool.
 func TestWakeOfWhatHasLostItsPod(t *testing.T) {

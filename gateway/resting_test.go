@@ -30,6 +30,7 @@ type files struct {
 	// restoresFrom is when it begins to answer restores.
 	restoresFrom time.Time
 	archive      func()
+	breaks       bool // the archive
 }
 
 func (d *sandboxd) archive(rw http.ResponseWriter, r *http.Request) {
@@ -45,6 +46,10 @@ func (d *sandboxd) archive(rw http.ResponseWriter, r *http.Request) {
 		d.mu.Unlock()
 		hook()
 		d.mu.Lock()
+	}
+	if d.files.breaks {
+		rw.WriteHeader(http.StatusInternalServerError)
+		return
 	}
 	env, _ := json.Marshal(d.inits[0].Env)
 	fmt.Fprintf(rw, "%s\n%s", env, d.files.kept)

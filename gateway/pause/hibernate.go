@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -66,14 +67,13 @@ func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 			return err
 		}
 		// Another gateway reads the files, or has written something.
-		live := &v1alpha1.Sandbox{}
-		if err := p.api.Get(ctx, types.NamespacedName{Name: s.Name}, live); err != nil {
-			return fmt.Errorf("reading sandbox %s: %w", s.Name, err)
-		}
+		live, readErr := p.live(ctx, s)
 		switch {
-		case live.UID == s.UID && v1alpha1.Hibernated(live):
+		case readErr != nil:
+			return readErr
+		case v1alpha1.Hibernated(live):
 			return nil
-		case live.UID != s.UID || live.Generation != s.Generation:
+		case live.Generation != s.Generation:
 			return ErrChanged
 		case !backoff.Sleep(ctx, pauses.Step()):
 			return err
@@ -99,11 +99,22 @@ func (p *Pauser) save(ctx context.Context, s *v1alpha1.Sandbox) error {
 	return err
 }
 
-// hibernates reports whether the sandbox hibernates by now.
-func (p *Pauser) hibernates(ctx context.Context, s *v1alpha1.Sandbox) bool {
+// errEnded is the ErrChanged of a sandbox that has ended since it was read.
+var errEnded = fmt.Errorf("%w: it has ended", ErrChanged)
+
+// live reads a sandbox again; errEnded if it has ended.
+func (p *Pauser) live(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	live := &v1alpha1.Sandbox{}
 	err := p.api.Get(ctx, types.NamespacedName{Name: s.Name}, live)
-	return err == nil && live.UID == s.UID && live.Spec.End == nil && v1alpha1.Hibernated(live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, errEnded
+	case err != nil:
+		return nil, fmt.Errorf("reading sandbox %s: %w", s.Name, err)
+	case live.UID != s.UID || live.Spec.End != nil || live.Spec.Release != nil || live.DeletionTimestamp != nil:
+		return nil, errEnded
+	}
+	return live, nil
 }
 
 // Restored notes that this gateway has initialised the sandbox's new pod, whose processes

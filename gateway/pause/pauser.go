@@ -143,6 +143,9 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	if err == nil && mode == v1alpha1.PauseHibernate {
 		err = p.hibernate(ctx, s)
 	}
+	if errors.Is(err, errEnded) {
+		return err
+	}
 	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, ErrChanged) { // with the last two it was paused, and another call has resumed it already
 		return nil
 	}
@@ -151,14 +154,16 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	defer cancel()
 	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
 	undo := p.resume(ctx, s, was)
-	switch {
-	case undo == nil:
-	case errors.Is(undo, ErrChanged):
-		if p.hibernates(ctx, s) { // another gateway has finished the pause
-			return nil
-		}
-	default:
-		err = errors.Join(err, undo)
+	if undo == nil {
+		return err
+	}
+	switch live, readErr := p.live(ctx, s); {
+	case errors.Is(readErr, errEnded):
+		return fmt.Errorf("%w: %w", ErrChanged, err)
+	case !errors.Is(undo, ErrChanged):
+		return errors.Join(err, undo)
+	case readErr == nil && v1alpha1.Hibernated(live): // another gateway has finished the pause
+		return nil
 	}
 	return err
 }
