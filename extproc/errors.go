@@ -23,7 +23,7 @@ var (
 	ErrForbidden = errors.New("forbidden")
 	// ErrBadKey: the API key is not valid.
 	ErrBadKey = errors.New("invalid API key")
-	// ErrTransitioning: the sandbox is being paused, resumed or replaced.
+	// ErrTransitioning: the sandbox was paused again each time the request had resumed it.
 	ErrTransitioning = errors.New("the sandbox is still transitioning")
 	// ErrSandboxLimit: the tenant has as many sandboxes as it may.
 	ErrSandboxLimit = errors.New("sandbox limit reached")

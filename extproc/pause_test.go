@@ -79,3 +79,17 @@ func TestIndexBehindAResume(t *testing.T) {
 		t.Errorf("answer %+v after %+v", a, f.act.calls)
 	}
 }
+
+// A request resumes a sandbox that is paused again at once three times, and no more.
+func TestPausedAgainAndAgain(t *testing.T) {
+	f := newFixture(t)
+	id := "iaaaaaaaaaaaaaaaaaaaa"
+	paused := Resolution{Availability: IDPaused, Namespace: "default", Pool: "echo", UID: "uid", Resumes: true}
+	f.resolver.setIndex(id, paused)
+	f.resolver.live[id] = paused
+	f.act.do = func(context.Context, ActivationRequest) error { return nil }
+	a := f.ask(t, ":authority", "8000-"+id+".localhost", ":path", "/")
+	if a.status != http.StatusConflict || len(f.act.calls) != 3 || f.outcomes(outcomeRejected, reasonTransitioning) != 1 {
+		t.Errorf("answer %+v after %d resumes", a, len(f.act.calls))
+	}
+}

@@ -14,6 +14,10 @@ import (
 // that the sandbox changed hands meanwhile, or that its route was evicted.
 const maxRounds = 6
 
+// maxResumes bounds how often one request resumes its sandbox, which each time was
+// paused again before the request was answered.
+const maxResumes = 3
+
 // miss resolves, authorises and activates until the route can be taken from the
 // cache. What was read is only put into the cache, never answered with: Put refuses a
 // route whose claim has ended meanwhile.
@@ -85,6 +89,7 @@ type missState struct {
 	// pod other than the refused one.
 	indexBehind bool
 	refused     *routecache.Route
+	resumes     int // that this request has begun
 	// unpark ends the parking; nil while not parked. A parked request stays in
 	// use until it is answered, so that there is no gap before the stamp.
 	unpark func()
@@ -178,6 +183,9 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 				return ErrExists
 			}
 			return err
+		}
+		if m.resumes++; m.resumes > maxResumes {
+			return ErrTransitioning
 		}
 		r.Resume, r.UID = true, res.UID
 		c.outcome = outcomeResumed
