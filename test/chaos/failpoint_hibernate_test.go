@@ -51,7 +51,7 @@ func TestKilledAtEachStepOfAHibernation(t *testing.T) {
 				}
 			}
 			h.resumed(other, s)
-			h.runs(s, true)
+			h.runs(s, another)
 			h.kill(other, s)
 		})
 	}
@@ -74,7 +74,7 @@ func (h *hibernating) killedAtTheDeletion(g stack.Gateway) {
 	cp := &v1alpha1.Checkpoint{}
 	cp.Namespace, cp.Name = h.ns, now.Spec.Restore.Checkpoint
 	h.resumed(g, s)
-	h.runs(s, true)
+	h.runs(s, another)
 	former := controllerPID(t, 0)
 	arm(t, "controller", "checkpoints/deleted", "kill")
 	if err := client.IgnoreNotFound(shared.Client.Delete(t.Context(), cp)); err != nil {
@@ -86,7 +86,7 @@ func (h *hibernating) killedAtTheDeletion(g stack.Gateway) {
 		err := shared.Client.Get(t.Context(), client.ObjectKeyFromObject(cp), cp)
 		return apierrors.IsNotFound(err), fmt.Sprintf("%v, %+v", err, cp.Status)
 	})
-	h.runs(s, true)
+	h.runs(s, another)
 	h.kill(g, s)
 }
 
@@ -113,18 +113,18 @@ func TestHeldAtEachStepOfAHibernation(t *testing.T) {
 		process, point, op string
 		meanwhile          func(s *sleeper)
 		status             int // what it is answered with in the end
-		anew               bool
+		answers            which
 		ended              bool
 	}{
-		// Files that are not kept yet are not lost with the pod: it is not given up. What
-		// resumes or ends the sandbox meanwhile counts as what came after the pause.
-		{by.Name, "snapshots/pausing", hibernate, func(s *sleeper) { h.kill(other, s) }, http.StatusNoContent, false, true},
-		{by.Name, "pause/kept", hibernate, func(s *sleeper) { h.resumed(other, s); h.runs(s, false) }, http.StatusNoContent, false, false},
-		{by.Name, "pause/given-up", hibernate, func(s *sleeper) { h.hibernates(s); h.resumed(other, s); h.runs(s, true) }, http.StatusNoContent, true, false},
-		{"controller", "sandbox/giving-up", hibernate, func(s *sleeper) { h.resumed(other, s) }, http.StatusNoContent, true, false},
+		// Files that are not kept yet are not lost with the pod: it is not given up.
+		{by.Name, "snapshots/pausing", hibernate, func(s *sleeper) { h.kill(other, s) }, http.StatusNotFound, another, true},
+		// The resume comes first, unless the controller has had another gateway finish the pause.
+		{by.Name, "pause/kept", hibernate, func(s *sleeper) { h.resumed(other, s); h.runs(s, either) }, http.StatusNoContent, either, false},
+		{by.Name, "pause/given-up", hibernate, func(s *sleeper) { h.hibernates(s); h.resumed(other, s); h.runs(s, another) }, http.StatusNoContent, another, false},
+		{"controller", "sandbox/giving-up", hibernate, func(s *sleeper) { h.resumed(other, s) }, http.StatusNoContent, another, false},
 		// Another gateway goes on with the restore.
-		{by.Name, "snapshots/restored", resume, func(s *sleeper) { h.resumed(other, s); h.runs(s, true) }, http.StatusCreated, true, false},
-		{by.Name, "snapshots/initialised", resume, func(s *sleeper) { h.resumed(other, s); h.runs(s, true) }, http.StatusCreated, true, false},
+		{by.Name, "snapshots/restored", resume, func(s *sleeper) { h.resumed(other, s); h.runs(s, another) }, http.StatusCreated, another, false},
+		{by.Name, "snapshots/initialised", resume, func(s *sleeper) { h.resumed(other, s); h.runs(s, another) }, http.StatusCreated, another, false},
 	} {
 		t.Run(strings.ReplaceAll(step.point, "/", "-"), func(t *testing.T) {
 			h.t = t
@@ -146,13 +146,13 @@ func TestHeldAtEachStepOfAHibernation(t *testing.T) {
 			if got.err != nil || got.Status != step.status {
 				t.Errorf("it is answered with %v, %v, want %d", got.Answer, got.err, step.status)
 			}
-			if step.anew || step.ended {
+			if step.answers == another || step.ended {
 				h.gaveUp(s)
 			}
 			if step.ended {
 				return
 			}
-			h.runs(s, step.anew)
+			h.runs(s, step.answers)
 			h.kill(other, s)
 		})
 	}

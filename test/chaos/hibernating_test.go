@@ -116,17 +116,26 @@ func (h *hibernating) resumed(g stack.Gateway, s *sleeper) {
 	})
 }
 
-// runs wants the sandbox to run, in another pod than before if it has another: every
-// gateway has its answers from one process, and its file is what it was.
-func (h *hibernating) runs(s *sleeper, anew bool) {
+// Which process is to answer for a sandbox that was resumed.
+type which int
+
+const (
+	either  which = iota // that which ran before, or
+	another              // one in another pod
+)
+
+// runs wants the sandbox to run: every gateway has its answers from one process, that one,
+// and its file is what it was.
+func (h *hibernating) runs(s *sleeper, want which) {
 	h.t.Helper()
 	shared.Eventually(h.t, time.Minute, s.id+" to run", func() (bool, string) {
 		now, found := shared.Sandbox(h.t, s.id)
 		return found && !now.Spec.Paused && now.Spec.Restore == nil && now.Spec.End == nil && now.Status.Phase == v1alpha1.SandboxRunning && v1alpha1.Awake(&now),
 			fmt.Sprintf("%+v, %+v", now.Spec, now.Status)
 	})
-	if process := h.served(s.id); (process != s.process) != anew {
-		h.t.Errorf("the process %s answers, and %s did before; another one is right: %v", process, s.process, anew)
+	got := h.served(s.id)
+	if want == another && got == s.process {
+		h.t.Errorf("the process %s answers, as before: it was to be another one", got)
 	}
 	for _, g := range shared.Up.Gateways {
 		a, err := keptFile(h.t.Context(), nil, g, s.id, s.token, "")
