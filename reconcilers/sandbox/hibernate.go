@@ -70,9 +70,10 @@ type former struct {
 	pod     *corev1.Pod
 }
 
-// letPodsGo ends the former claims of a sandbox without a binding: a pause gave them up,
-// or a resume that was taken back. Each of their pods is stopped and its address fenced,
-// as at an end. The fence of a claim goes on if the sandbox is bound anew meanwhile. The
+// letPodsGo ends the former claims of a sandbox that hibernates, or whose files are being
+// restored: a pause gave them up, or a resume that was taken back. Each of their pods is
+// stopped and its address fenced, as at an end. A sandbox may be bound anew before this
+// process has looked at its pause, so this does not wait for one without a binding. The
 // sweep finishes what this process does not, since the pod keeps its claim, and its
 // finalizer until the claim is fenced. wait is when to look again; 0 if nothing is left to
 // do.
@@ -84,8 +85,12 @@ func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait t
 	if err != nil {
 		return 0, err
 	}
-	if len(claims) == 0 {
+	switch {
+	case len(claims) > 0:
+	case s.Spec.Binding == nil:
 		return r.markFenced(ctx, s)
+	default:
+		return 0, nil
 	}
 	// The cache may not show a new binding yet whose claim is on a pod already. A claim is
 	// bound before it is on a pod, and is never bound again after it was unbound.
@@ -93,10 +98,14 @@ func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait t
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s), live); err != nil {
 		return 0, fmt.Errorf("reading the sandbox: %w", err)
 	}
-	if live.UID != s.UID || live.Spec.Binding != nil {
+	if live.UID != s.UID {
 		return retrySoon, nil
 	}
 	for claim, f := range claims {
+		if live.Spec.Binding != nil && live.Spec.Binding.ClaimID == claim {
+			wait = sooner(wait, retrySoon)
+			continue
+		}
 		next, err := r.letGo(ctx, s, claim, f)
 		if err != nil {
 			return 0, err
@@ -128,6 +137,9 @@ func (r *Reconciler) formerClaims(ctx context.Context, s *v1alpha1.Sandbox) (map
 		if _, there := claims[held.ClaimID]; !there {
 			claims[held.ClaimID] = former{address: held.Address}
 		}
+	}
+	if s.Spec.Binding != nil {
+		delete(claims, s.Spec.Binding.ClaimID)
 	}
 	return claims, nil
 }

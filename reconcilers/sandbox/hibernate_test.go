@@ -130,6 +130,35 @@ func TestAPodThatIsBoundAnewIsNotGivenUp(t *testing.T) {
 	}
 }
 
+// claimedAnew makes the pod of the sandbox's next claim.
+func (g *rig) claimedAnew(t *testing.T) {
+	t.Helper()
+	_, next := bound()
+	next.Name, next.UID, next.ResourceVersion = "pod2", "u2", ""
+	next.Annotations[v1alpha1.AnnotationClaim] = "c2"
+	if err := g.Client.Create(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A sandbox may be resumed before the controller has looked at its pause: its former pod is
+// stopped and fenced at once, and the new one serves on.
+func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
+	g, _ := pausable(t)
+	g.spec(t, func(s *v1alpha1.SandboxSpec) {
+		s.PauseMode, s.Restore = v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "cp"}
+		s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
+	})
+	g.claimedAnew(t)
+	g.settle(t)
+	if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping || !g.Ledger.IsFenced("c") {
+		t.Errorf("the former pod is %s, its claim fenced: %v", phase, g.Ledger.IsFenced("c"))
+	}
+	if phase := v1alpha1.PhaseOf(g.pod(t, "pod2")); phase != v1alpha1.PodRunning || g.Ledger.IsFenced("c2") {
+		t.Errorf("the new pod is %s", phase)
+	}
+}
+
 // Until its files are restored a sandbox does not run, whatever its pod does, and its
 // freezer is not asked.
 func TestRestoringStatus(t *testing.T) {
@@ -280,12 +309,6 @@ func TestAFenceOutlivesTheNextBinding(t *testing.T) {
 // that the one before was taken back.
 func TestEachResumeHasItsOwnTime(t *testing.T) {
 	g, _ := pausable(t)
-	_, next := bound()
-	next.Name, next.UID, next.ResourceVersion = "pod2", "u2", ""
-	next.Annotations[v1alpha1.AnnotationClaim] = "c2"
-	if err := g.Client.Create(t.Context(), next); err != nil {
-		t.Fatal(err)
-	}
 	g.spec(t, func(s *v1alpha1.SandboxSpec) {
 		s.PauseMode, s.Restore = v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "cp"}
 	})
@@ -294,6 +317,7 @@ func TestEachResumeHasItsOwnTime(t *testing.T) {
 	g.spec(t, func(s *v1alpha1.SandboxSpec) {
 		s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
 	})
+	g.claimedAnew(t)
 	g.settle(t)
 	g.clock.SetTime(now.Add(restorePatience + time.Second))
 	if g.look(t); !v1alpha1.Restoring(g.sandbox(t)) {
