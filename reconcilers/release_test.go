@@ -310,7 +310,7 @@ func never(t testing.TB, d time.Duration, what string, bad func() bool) {
 		select {
 		case <-end:
 			return
-		case <-time.After(kubetest.Pause(20*time.Millisecond, time.Since(began))):
+		case <-time.After(kubetest.Pause(100*time.Millisecond, time.Since(began), 0)):
 		}
 	}
 }

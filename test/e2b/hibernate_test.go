@@ -29,6 +29,7 @@ func (m team) file(t *testing.T, s created, name, content string) stack.Answer {
 // fenced, and who gets that next never answers for the sandbox. The next request resumes it
 // in another pod, with its files and token; what was kept of it goes.
 func TestHibernation(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	m := newTeam(t, "resting", func(p *v1alpha1.SandboxPool) { p.Spec.Replicas = 2 })
 	s := m.create(t, `{"templateID":"base","timeout":600,"envVars":{"MINE":"mine"}}`)
 	if a := m.file(t, s, "/home/user/kept.txt", "what is kept"); a.Status != 200 {

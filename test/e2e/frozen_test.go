@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/test/stack"
 )
@@ -126,6 +130,11 @@ func (f *freezers) busyLoop() {
 	t := f.t
 	f.Pool(t, f.ns, "busy", 1, stack.WithMaxPods(1), stack.WithFreezer("while :; do :; done"))
 	id := f.create("busy", "")
+	// The pool's next pod would keep a processor busy for as long as the stack runs.
+	none := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
+	if err := f.Client.Patch(t.Context(), &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: "busy"}}, none); err != nil {
+		t.Fatal(err)
+	}
 	pod := f.ask(id, 2).PodUID
 	used := func(d time.Duration) int {
 		before := f.ticks(pod)

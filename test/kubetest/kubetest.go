@@ -145,12 +145,12 @@ func Namespace(t testing.TB) string {
 // other test has.
 func Name(prefix string) string { return prefix + "-" + utilrand.String(10) }
 
-// Eventually calls ready until it returns nil. Between calls it waits for 10 ms, or
-// for longer after a call that took long (see Pause). After limit it fails the test
+// Eventually calls ready until it returns nil. Between calls it waits for 10 ms, and
+// the longer the more it has waited already (see Pause). After limit it fails the test
 // with what was waited for and ready's last error.
 func Eventually(t testing.TB, limit time.Duration, what string, ready func() error) {
 	t.Helper()
-	deadline := time.After(limit)
+	deadline, first := time.After(limit), time.Now()
 	for {
 		began := time.Now()
 		err := ready()
@@ -160,16 +160,17 @@ func Eventually(t testing.TB, limit time.Duration, what string, ready func() err
 		select {
 		case <-deadline:
 			t.Fatalf("%s: not within %v: %v", what, limit, err)
-		case <-time.After(Pause(10*time.Millisecond, time.Since(began))):
+		case <-time.After(Pause(10*time.Millisecond, time.Since(began), began.Sub(first))):
 		}
 	}
 }
 
-// Pause is how long a test waits before it looks again, after a look that took so
-// long: least, or four times the look but at most a quarter of a second. A list of hundreds
-// of pods every few milliseconds would keep the processors from what is waited for.
-func Pause(least, look time.Duration) time.Duration {
-	return max(least, min(4*look, 250*time.Millisecond))
+// Pause is how long a test waits before it looks again, after a look that took so long
+// and that began so long after the first one: four times the look, or a quarter of what
+// was waited, but at least least and at most a quarter of a second. Dozens of tests wait
+// at a time, and their looks would keep the processors from what is waited for.
+func Pause(least, look, waited time.Duration) time.Duration {
+	return max(least, min(max(4*look, waited/4), 250*time.Millisecond))
 }
 
 func start(t testing.TB) {

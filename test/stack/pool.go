@@ -154,7 +154,7 @@ func (s *Stack) Eventually(t testing.TB, timeout time.Duration, what string, con
 
 func (s *Stack) poll(ctx context.Context, t testing.TB, what string, cond func() (bool, string)) {
 	t.Helper()
-	for {
+	for first := time.Now(); ; {
 		began := time.Now()
 		ok, saw := cond()
 		if ok {
@@ -163,7 +163,7 @@ func (s *Stack) poll(ctx context.Context, t testing.TB, what string, cond func()
 		select {
 		case <-ctx.Done():
 			t.Fatalf("waited in vain for %s; last seen: %s", what, saw)
-		case <-time.After(max(50*time.Millisecond, min(4*time.Since(began), time.Second/4))): // the stack needs the processors
+		case <-time.After(max(50*time.Millisecond, min(max(4*time.Since(began), began.Sub(first)/4), time.Second/4))): // the stack needs the processors
 		}
 	}
 }
