@@ -70,13 +70,20 @@ type former struct {
 	pod     *corev1.Pod
 }
 
-// letPodsGo ends the former claims of a sandbox that hibernates, or whose files are being
-// restored: a pause gave them up, or a resume that was taken back. Each of their pods is
-// stopped and its address fenced, as at an end. A sandbox may be bound anew before this
-// process has looked at its pause, so this does not wait for one without a binding. The
-// sweep finishes what this process does not, since the pod keeps its claim, and its
-// finalizer until the claim is fenced. wait is when to look again; 0 if nothing is left to
-// do.
+// mayHaveFormerClaims reports whether letPodsGo may find something. One that waits for its
+// first pod has none: a claim that names it is about to be its own.
+func (r *Reconciler) mayHaveFormerClaims(s *v1alpha1.Sandbox) bool {
+	if s.Spec.Binding == nil {
+		return s.Spec.Restore != nil
+	}
+	return r.suspects.has(s.Name)
+}
+
+// letPodsGo ends the former claims of a sandbox that hibernates, or is bound anew: a pause
+// gave them up, or a resume that was taken back, maybe between two looks of this process.
+// Each of their pods is stopped and its address fenced, as at an end. The sweep finishes
+// what this does not, since the pod keeps its claim, and its finalizer until the claim is
+// fenced. wait is when to look again; 0 if nothing is left to do.
 func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait time.Duration, err error) {
 	if s.Status.FencedAt == nil {
 		r.Ledger.Had(s.Status.AddressClaim, s.Name, s.Status.Address)

@@ -141,21 +141,30 @@ func (g *rig) claimedAnew(t *testing.T) {
 	}
 }
 
-// A sandbox may be resumed before the controller has looked at its pause: its former pod is
-// stopped and fenced at once, and the new one serves on.
+// A sandbox may be paused, resumed and restored between two looks of the controller: its
+// former pod is stopped and fenced at once, and the new one serves on.
 func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
-	g, _ := pausable(t)
-	g.spec(t, func(s *v1alpha1.SandboxSpec) {
-		s.PauseMode, s.Restore = v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "cp"}
-		s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
-	})
-	g.claimedAnew(t)
-	g.settle(t)
-	if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping || !g.Ledger.IsFenced("c") {
-		t.Errorf("the former pod is %s, its claim fenced: %v", phase, g.Ledger.IsFenced("c"))
-	}
-	if phase := v1alpha1.PhaseOf(g.pod(t, "pod2")); phase != v1alpha1.PodRunning || g.Ledger.IsFenced("c2") {
-		t.Errorf("the new pod is %s", phase)
+	for _, restored := range []bool{false, true} {
+		g, _ := pausable(t)
+		g.spec(t, func(s *v1alpha1.SandboxSpec) {
+			s.PauseMode = v1alpha1.PauseHibernate
+			if !restored {
+				s.Restore = &v1alpha1.Restore{Checkpoint: "cp"}
+			}
+			s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
+		})
+		g.claimedAnew(t)
+		g.step(t)
+		if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping || !g.Ledger.IsFenced("c") {
+			t.Errorf("the former pod is %s, its claim fenced: %v", phase, g.Ledger.IsFenced("c"))
+		}
+		if phase := v1alpha1.PhaseOf(g.pod(t, "pod2")); phase != v1alpha1.PodRunning || g.Ledger.IsFenced("c2") {
+			t.Errorf("the new pod is %s", phase)
+		}
+		g.clock.SetTime(now.Add(address.Hold))
+		if g.look(t); g.suspects.has("s") {
+			t.Error("it is still suspected")
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	if err := r.apply(ctx, s, v.pod, d); err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.Spec.Restore != nil {
+	if r.mayHaveFormerClaims(s) {
 		wait, err := r.letPodsGo(ctx, s)
 		if err != nil {
 			return again(err)

@@ -191,7 +191,8 @@ func (r *Reconciler) strays(id string, s *v1alpha1.Sandbox, pods []corev1.Pod) [
 
 // suspect notes whether the cache shows a stray under the ID; err is what reading
 // its Sandbox came to. It is called at each look at the ID, thus after each change
-// of the Sandbox, and of a pod that names it: nothing else makes a stray.
+// of the Sandbox, and of a pod that names it: nothing else makes a stray. A live sandbox
+// that is bound to another claim ends its strays itself (letPodsGo).
 func (r *Reconciler) suspect(ctx context.Context, id string, s *v1alpha1.Sandbox, err error) error {
 	if err != nil {
 		s = nil
@@ -222,6 +223,13 @@ func (s *suspects) set(id string, suspect bool) {
 	} else {
 		delete(s.ids, id)
 	}
+}
+
+func (s *suspects) has(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, is := s.ids[id]
+	return is
 }
 
 func (s *suspects) list() []string {
