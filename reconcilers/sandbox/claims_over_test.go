@@ -51,38 +51,50 @@ func TestEndOfWhatIsNotFenced(t *testing.T) {
 	}
 }
 
-// Nothing is kept of the fences of a sandbox that is over, also of claims that it had.
+// Nothing is kept of the fences of a sandbox that is gone; of one that has ended those of
+// former claims are, until the gateways have answered.
 func TestFencesOfWhatIsOver(t *testing.T) {
-	for what, end := range map[string]func(*testing.T, *rig){
-		"it is gone": func(t *testing.T, g *rig) {
-			s := g.sandbox(t)
-			s.Finalizers = nil
-			for _, err := range []error{g.Client.Update(t.Context(), s), g.Client.Delete(t.Context(), s)} {
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-		},
-		"it has ended": func(t *testing.T, g *rig) {
-			g.spec(t, func(s *v1alpha1.SandboxSpec) {
-				s.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)}
-			})
-			s := g.sandbox(t)
-			s.Status.Phase = v1alpha1.SandboxEnded
-			if err := g.Client.Status().Update(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
+	begun := func(t *testing.T) *rig {
 		g, _ := pausable(t)
 		g.fence = errors.New("a gateway is away")
-		for _, claim := range []string{"", "a", "b"} {
-			g.fences.begin(fenceKey{"s", claim}, openFence{of: "s-uid", addr: netip.MustParseAddr("10.0.0.9"), rv: 1})
+		for _, claim := range []string{"", "a"} {
+			key := fenceKey{"s", claim}
+			g.fences.begin(key, openFence{of: g.sandbox(t).UID, addr: netip.MustParseAddr("10.0.0.9"), rv: 1, over: func() { g.fences.forget(key) }})
 			g.fences.asks.Wait()
 		}
-		end(t, g)
-		if g.look(t); len(g.fences.open)+len(g.fences.claims) != 0 {
+		return g
+	}
+	nothing := func(g *rig, what string) {
+		t.Helper()
+		if len(g.fences.open)+len(g.fences.claims) != 0 {
 			t.Errorf("%s: left are %v, %v", what, g.fences.open, g.fences.claims)
 		}
 	}
+	gone := begun(t)
+	s := gone.sandbox(t)
+	s.Finalizers = nil
+	for _, err := range []error{gone.Client.Update(t.Context(), s), gone.Client.Delete(t.Context(), s)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone.look(t)
+	nothing(gone, "it is gone")
+
+	ended := begun(t)
+	ended.spec(t, func(s *v1alpha1.SandboxSpec) {
+		s.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)}
+	})
+	s = ended.sandbox(t)
+	s.Status.Phase = v1alpha1.SandboxEnded
+	if err := ended.Client.Status().Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if wait := ended.look(t); len(ended.fences.open) != 1 || wait != time.Second {
+		t.Errorf("left are %v, it looks again in %s", ended.fences.open, wait)
+	}
+	ended.fence = nil
+	ended.clock.SetTime(now.Add(mostFenceWait))
+	ended.step(t)
+	nothing(ended, "it has ended, and the gateways have answered")
 }

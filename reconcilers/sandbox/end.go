@@ -44,11 +44,15 @@ import (
 // 2 and 3.
 func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	if s.Status.Phase == v1alpha1.SandboxEnded {
-		r.fences.forgetAll(s.Name)
+		r.fences.forget(fenceKey{id: s.Name})
 		if served(s) && s.Status.FencedAt != nil {
 			r.Ledger.FencedOnRecord(s.Spec.Binding.ClaimID)
 		}
-		return r.keep(ctx, s)
+		result, err := r.keep(ctx, s)
+		if err == nil { // a gateway may not have answered yet about a pod that a pause gave up
+			result.RequeueAfter = sooner(result.RequeueAfter, r.fences.former(s.Name, s.UID))
+		}
+		return result, err
 	}
 	// An end that waits for its fence reads nothing.
 	f, begun := r.fences.progress(fenceKey{id: s.Name}, s.UID)

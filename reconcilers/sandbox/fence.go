@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -180,7 +182,21 @@ func (f *fences) forget(key fenceKey) {
 	f.drop(key)
 }
 
-// forgetAll forgets all fences of a sandbox that has ended. Attempts for its claims that
+// former has the gateways that have not answered yet asked again about the sandbox's former
+// claims. wait is until there is something to do; 0 if no fence of one is open.
+func (f *fences) former(id string, uid types.UID) (wait time.Duration) {
+	f.mu.Lock()
+	claims := slices.Collect(maps.Keys(f.claims[id]))
+	f.mu.Unlock()
+	for _, claim := range claims {
+		if v, open := f.progress(fenceKey{id, claim}, uid); open {
+			wait = sooner(wait, max(v.wait, retrySoon))
+		}
+	}
+	return wait
+}
+
+// forgetAll forgets all fences of a sandbox that is gone. Attempts for its claims that
 // are under way still count, and the sweep finishes what they leave.
 func (f *fences) forgetAll(id string) {
 	f.mu.Lock()

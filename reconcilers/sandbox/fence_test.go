@@ -9,7 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
@@ -57,4 +60,30 @@ func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
 			t.Error("remembers what was to be forgotten")
 		}
 	})
+}
+
+// The fence of a claim that a pause gave up goes on, though the sandbox is bound anew and
+// then ended while a gateway does not answer.
+func TestFenceOfAFormerClaimOutlivesTheEnd(t *testing.T) {
+	g, _ := pausable(t)
+	g.fence = errors.New("a gateway is away")
+	g.spec(t, hibernated)
+	g.step(t)
+	g.spec(t, func(s *v1alpha1.SandboxSpec) {
+		s.Paused, s.Restore, s.Binding = false, nil, &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
+	})
+	g.claimedAnew(t)
+	g.step(t)
+	g.spec(t, func(s *v1alpha1.SandboxSpec) {
+		s.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)}
+	})
+	g.fence = nil
+	g.step(t) // the end's own fence
+	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || g.Ledger.IsFenced("c") {
+		t.Fatalf("status %+v, the former claim is fenced: %v", s.Status, g.Ledger.IsFenced("c"))
+	}
+	g.clock.SetTime(now.Add(mostFenceWait))
+	if g.step(t); !g.Ledger.IsFenced("c") {
+		t.Error("the former claim is not fenced")
+	}
 }
