@@ -36,15 +36,15 @@ func withPauses(p *v1alpha1.SandboxPool) {
 }
 
 // pauses has sandboxes of the REST API paused and resumed until ctx ends, while they are
-// asked for through every gateway. Every other one hibernates, and must have its file each
-// time it is resumed. Then the last one is asked for still.
+// asked for through every gateway. If the run hibernates every other one does, and must have
+// its file each time it is resumed. Then the last one is asked for still.
 func (u *user) pauses(ctx context.Context, first int) {
 	for n := first; ; n++ {
 		id, token := u.create("resting")
 		if id == "" {
 			return // the run's time is over
 		}
-		hibernates := n%2 == 1
+		hibernates := u.m.hibernates && n%2 == 1
 		u.asks(id)
 		sure := u.used(id, 2*len(shared.Up.Gateways)) && (!hibernates || u.file(id, token, id))
 		for n := 1 + u.rng.IntN(4); n > 0 && sure; n-- {
