@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 )
 
@@ -86,12 +88,17 @@ type activation struct {
 	// starts is when this activation's claim landed on a pod that has to start; zero if
 	// none did. The activation's goroutine alone uses it.
 	starts time.Time
+	// rereads are the waits before the sandbox is read again since its route was refused:
+	// short ones first, for a resume's own binding drops the route that is asked for. The
+	// activation's goroutine alone uses it.
+	rereads *wait.Backoff
 }
 
 func newActivation(a *Activator, r Request) *activation {
 	act := &activation{
 		a: a, Request: r, deadline: r.Deadline,
 		changed: make(chan struct{}, 1), done: make(chan struct{}),
+		rereads: backoff.Doubling(rereadMin, retryMax),
 	}
 	act.ctx, act.cancel = context.WithDeadline(context.Background(), early(r.Deadline))
 	return act

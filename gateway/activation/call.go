@@ -18,6 +18,8 @@ const (
 	// retryMin and retryMax bound the waits between tries where the API server
 	// named none.
 	retryMin, retryMax = 50 * time.Millisecond, time.Second
+	// rereadMin is the first wait before a sandbox whose route was refused is read again.
+	rereadMin = 2 * time.Millisecond
 )
 
 // read reads an object live, and tries again while the API server is away.

@@ -131,10 +131,10 @@ func (act *activation) makeReady(token routecache.Token, r *routecache.Route, tr
 			return err
 		case errors.Is(err, ErrAgain) && act.ctx.Err() == nil:
 			pauses = backoff.Doubling(retryMin, retryMax)
-		case !backoff.Sleep(act.ctx, pauses.Step()):
-			return fmt.Errorf("%w: %w", ErrNotReady, err)
-		case !stands:
+		case !stands && backoff.Sleep(act.ctx, act.rereads.Step()):
 			return errReadAgain
+		case !stands, !backoff.Sleep(act.ctx, pauses.Step()):
+			return fmt.Errorf("%w: %w", ErrNotReady, err)
 		}
 	}
 }
