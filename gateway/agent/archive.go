@@ -113,10 +113,10 @@ type Restoring struct {
 	// Archive is read to its end, once.
 	Archive io.Reader
 
-	part   []byte // not taken yet
-	offset int64  // of part
-	last   bool
-	buf    []byte
+	next   *part  // not taken yet, nil: not read yet
+	ahead  *part  // the one after next, nil: not read yet
+	offset int64  // of next
+	spare  []byte // the buffer of a part that was taken; nil if there is none
 
 	process string // the nonce of the sandboxd that has all of it; empty before
 }
@@ -141,14 +141,27 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 		return nil
 	}
 	for err == nil {
-		if err = r.fill(); err != nil {
+		if r.next == nil {
+			r.next, r.ahead = r.ahead, nil
+		}
+		if r.next == nil {
+			r.next = r.read()
+		}
+		if err = r.next.err; err != nil {
 			err = fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 			break
 		}
+		read := r.readAhead()
 		var restored bool
-		if restored, err = a.restorePart(ctx, c, id, pod, nonce, r); restored {
+		restored, err = a.restorePart(ctx, c, id, pod, nonce, r)
+		read()
+		if restored {
 			r.process = nonce // that of the signature which was taken
 			return nil
+		}
+		if err == nil && !r.next.last { // the last one is sent again until all is written
+			r.offset += int64(len(r.next.data))
+			r.spare, r.next = r.next.data, nil // sandboxd has all of it: nothing reads the buffer any more
 		}
 		if err == nil && ctx.Err() != nil {
 			err = ErrMore
@@ -160,43 +173,56 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 	return fmt.Errorf("restore the files of pod %s: %w", pod.Name, err)
 }
 
-// fill reads the next part, unless the last one was not taken.
-func (r *Restoring) fill() error {
-	if r.part != nil || r.last {
-		return nil
+// part is a piece of an archive.
+type part struct {
+	data   []byte
+	digest [sha256.Size]byte
+	last   bool
+	err    error // it could not be read
+}
+
+// read reads the next part.
+func (r *Restoring) read() *part {
+	buf := r.spare // a whole part: only the last is shorter
+	if r.spare = nil; buf == nil {
+		buf = make([]byte, chunkSize)
 	}
-	if r.buf == nil {
-		r.buf = make([]byte, chunkSize)
-	}
-	n, err := io.ReadFull(r.Archive, r.buf)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n < len(r.buf) {
-		r.last = true
+	n, err := io.ReadFull(r.Archive, buf)
+	last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n < len(buf)
+	if last {
 		err = nil
 	}
-	r.part = r.buf[:n]
-	return err
+	return &part{data: buf[:n], digest: sha256.Sum256(buf[:n]), last: last, err: err}
+}
+
+// readAhead begins to read the part after the next one, which is sent meanwhile. Call what
+// it returns, which waits, before r is used again.
+func (r *Restoring) readAhead() (wait func()) {
+	if r.next.last || r.ahead != nil {
+		return func() {}
+	}
+	read := make(chan *part)
+	go func() { read <- r.read() }()
+	return func() { r.ahead = <-read }
 }
 
 // restorePart sends the part, and reports whether the whole archive is restored.
 func (a *Agent) restorePart(ctx context.Context, c *connection, id string, pod *corev1.Pod, nonce string, r *Restoring) (bool, error) {
-	text, err := json.Marshal(map[string]any{"id": r.ID, "offset": r.offset, "last": r.last, "emptyDirs": v1alpha1.EmptyDirs(&pod.Spec)})
+	text, err := json.Marshal(map[string]any{"id": r.ID, "offset": r.offset, "last": r.next.last, "emptyDirs": v1alpha1.EmptyDirs(&pod.Spec)})
 	if err != nil {
 		return false, err
 	}
 	header := commandHeader(id, string(text))
-	if err := a.signNonce(ctx, pod, header, commandMessage("restore", string(pod.UID), nonce, id, string(text), r.part)); err != nil {
+	if err := a.signNonce(ctx, pod, header, commandMessage("restore", string(pod.UID), nonce, id, string(text), r.next.digest)); err != nil {
 		return false, err
 	}
-	status, answer, err := c.call(ctx, http.MethodPost, "/restore", header, r.part)
+	status, answer, err := c.call(ctx, http.MethodPost, "/restore", header, r.next.data)
 	switch {
 	case err != nil:
 		return false, err
 	case status == http.StatusOK:
 		return true, nil
 	case status == http.StatusAccepted:
-		if !r.last { // the last one is sent again until all is written
-			r.offset, r.part = r.offset+int64(len(r.part)), nil
-		}
 		return false, nil
 	case lasting(status), status == http.StatusNotImplemented:
 		return false, fmt.Errorf("%w: /restore is answered with %d: %s", activation.ErrUnusable, status, firstLine(answer))
@@ -231,11 +257,11 @@ func commandHeader(id, arguments string) http.Header {
 
 func (a *Agent) signCommand(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, name, id, arguments string, body []byte) error {
 	return a.signBy(ctx, c, pod, header, func(nonce string) []byte {
-		return commandMessage(name, string(pod.UID), nonce, id, arguments, body)
+		return commandMessage(name, string(pod.UID), nonce, id, arguments, sha256.Sum256(body))
 	})
 }
 
 // commandMessage is what is signed; sandboxd/access builds the same.
-func commandMessage(name, podUID, nonce, sandbox, arguments string, body []byte) []byte {
-	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n", name, podUID, nonce, sandbox, arguments, sha256.Sum256(body))
+func commandMessage(name, podUID, nonce, sandbox, arguments string, body [sha256.Size]byte) []byte {
+	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n", name, podUID, nonce, sandbox, arguments, body)
 }

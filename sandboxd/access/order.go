@@ -37,7 +37,7 @@ const argumentsHeader = "Sandlane-Arguments"
 // body of at most that many bytes. It is signed as an order is. What is refused is
 // answered here.
 func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, limit int64) (arguments string, body []byte, ok bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := readBody(w, r, limit)
 	if err != nil {
 		Error(w, http.StatusBadRequest, "invalid body: "+err.Error())
 		return "", nil, false
@@ -48,6 +48,17 @@ func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, lim
 		return "", nil, false
 	}
 	return arguments, body, true
+}
+
+// readBody reads the body of a request, in one piece if its length is known.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	from := http.MaxBytesReader(w, r.Body, limit)
+	if r.ContentLength <= 0 || r.ContentLength > limit {
+		return io.ReadAll(from)
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(from, body)
+	return body, err
 }
 
 // commandMessage is what is signed; package agent of the gateway builds the same.
