@@ -8,10 +8,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/ending"
 )
+
+// indexKeptOf finds what pauses have kept by the name of the sandbox.
+const indexKeptOf = "keptOf"
+
+func keptOf(o client.Object) []string {
+	if cp, ok := o.(*v1alpha1.Checkpoint); ok && cp.Spec.Cause == v1alpha1.CheckpointPause {
+		return []string{cp.Spec.SandboxID}
+	}
+	return nil
+}
+
+// ofSandbox asks for a look at each Checkpoint that a pause of the sandbox has made.
+func (r *Reconciler) ofSandbox(ctx context.Context, s client.Object) (all []reconcile.Request) {
+	var list v1alpha1.CheckpointList
+	if err := r.List(ctx, &list, client.MatchingFields{indexKeptOf: s.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "listing what pauses have kept", "sandbox", s.GetName()) // the next look is a minute away at most
+		return nil
+	}
+	for i := range list.Items {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return all
+}
 
 // neededBy is the sandbox that needs a checkpoint of a pause, nil if none does: the sandbox
 // names the checkpoint, or may be about to. That it does not is concluded from a live read

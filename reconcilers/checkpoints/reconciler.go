@@ -10,9 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
@@ -25,7 +28,8 @@ const (
 	createPatience = 3 * time.Minute
 	// failedTTL is how long a failed Checkpoint is kept, for people to read.
 	failedTTL = time.Hour
-	// pausePoll is the time between two looks at whether a sandbox needs what a pause kept.
+	// pausePoll is the time between two looks at whether a sandbox needs what a pause kept,
+	// besides those at each change of the sandbox.
 	pausePoll = time.Minute
 )
 
@@ -62,8 +66,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) er
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Checkpoint{}, indexKeptOf, keptOf); err != nil { // registering an index needs no context
+		return fmt.Errorf("indexing checkpoints by their sandbox: %w", err)
+	}
 	o.MaxConcurrentReconciles = 1
-	err := ctrl.NewControllerManagedBy(mgr).Named("checkpoint").For(&v1alpha1.Checkpoint{}).WithOptions(o).Complete(r)
+	err := ctrl.NewControllerManagedBy(mgr).Named("checkpoint").For(&v1alpha1.Checkpoint{}).WithOptions(o).
+		// A sandbox that needs no longer what was kept of it lets it go at once.
+		Watches(&v1alpha1.Sandbox{}, handler.EnqueueRequestsFromMapFunc(r.ofSandbox), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the checkpoint controller: %w", err)
 	}
