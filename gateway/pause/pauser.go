@@ -291,7 +291,8 @@ func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) erro
 		if err = p.orderOnce(ctx, s, give); err == nil {
 			return nil
 		}
-		// Nothing was sent then: the watch may just have shown this gateway's own write.
+		// ErrRouteMoved: nothing was sent. The watch may just have shown this gateway's own
+		// write, so this does not count as a try.
 		if !errors.Is(err, agent.ErrRouteMoved) {
 			tries++
 		} else if moved++; moved <= movesAtOnce {

@@ -13,65 +13,65 @@ import (
 
 // MayKeep takes a place for the files of a sandbox that is to hibernate, which count as a
 // snapshot of its namespace and API key; e2b.ErrSnapshotLimit if there is none. The place is
-// taken until Keep has made the sandbox's object, which counts from then on, or until end is
-// called, which must follow.
+// taken until Keep has created the Checkpoint, which counts from then on, or until end is
+// called. The caller must call end.
 func (x *Snapshots) MayKeep(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) {
 	end, err = x.reserve(ctx, e2b.KeyOwner{Team: s.Spec.Team, Namespace: s.Spec.Namespace, KeyID: s.Annotations[v1alpha1.AnnotationOwner]})
 	if err != nil {
 		return nil, err
 	}
-	return x.making.hold(claimOf(s), end), nil
+	return x.making.placeFor(claimOf(s), end), nil
 }
 
-// owner is whose snapshots are counted together: a namespace's, or those of one API key
-// in it.
+// owner names snapshots that are counted together: all of a namespace, or those of one
+// API key in it.
 type owner struct{ namespace, key string }
 
-// making counts the snapshots of this gateway whose objects are about to be made, so that
-// two at once do not both take the last place. What other gateways make at the same moment
-// is not counted yet: together they may make a few more than the limit.
+// making counts the snapshots of this gateway whose objects are about to be created, so
+// that two at once do not both take the last place. Snapshots that other gateways create
+// at the same moment are not counted yet: together they may exceed the limit by a few.
 type making struct {
-	mu   sync.Mutex // guards the rest
-	now  map[owner]int
-	held map[string]*hold // by claim
+	mu     sync.Mutex // guards the rest
+	now    map[owner]int
+	places map[string]*place // of pauses, by claim
 }
 
-// hold counts what the pause of a claim's sandbox is about to keep, until end is called.
-type hold struct{ end func() }
+// place is one that the pause of a claim's sandbox has taken, until end is called.
+type place struct{ end func() }
 
-// hold notes the claim whose pause end ends the count of, and returns what ends both.
-func (m *making) hold(claim string, end func()) func() {
-	h := &hold{end}
+// placeFor notes the place of a claim's pause, which end gives back, and returns a function
+// that does both: it forgets the place, and gives it back.
+func (m *making) placeFor(claim string, end func()) func() {
+	taken := &place{end}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.held == nil {
-		m.held = map[string]*hold{}
+	if m.places == nil {
+		m.places = map[string]*place{}
 	}
-	m.held[claim] = h
+	m.places[claim] = taken
 	return func() {
 		m.mu.Lock()
-		if m.held[claim] == h {
-			delete(m.held, claim)
+		if m.places[claim] == taken {
+			delete(m.places, claim)
 		}
 		m.mu.Unlock()
 		end()
 	}
 }
 
-// made ends the count of what the claim's pause is about to keep, if there is one: its
-// object is there.
+// made gives the place of the claim's pause back, if it has one: its Checkpoint is created,
+// and counts by itself.
 func (m *making) made(claim string) {
 	m.mu.Lock()
-	h := m.held[claim]
-	delete(m.held, claim)
+	taken := m.places[claim]
+	delete(m.places, claim)
 	m.mu.Unlock()
-	if h != nil {
-		h.end()
+	if taken != nil {
+		taken.end()
 	}
 }
 
-// begin counts one more of each, until end is called, and returns how many there are with
-// it.
+// begin adds one to the count of each owner, until end is called, and returns the counts.
 func (m *making) begin(of ...owner) (now map[owner]int, end func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

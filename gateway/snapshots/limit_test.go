@@ -147,8 +147,8 @@ func TestLimitOfManyPausesAtOnce(t *testing.T) {
 		third()
 	}
 	first()
-	if len(w.x.making.now)+len(w.x.making.held) > 0 {
-		t.Errorf("it still counts %v, and holds %v", w.x.making.now, w.x.making.held)
+	if len(w.x.making.now)+len(w.x.making.places) > 0 {
+		t.Errorf("it still counts %v, and has the places %v", w.x.making.now, w.x.making.places)
 	}
 }
 

@@ -217,7 +217,7 @@ func (p *Paused) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.Names
 	}
 	pod := &corev1.Pod{}
 	if err := p.x.o.API.Get(ctx, name, pod); err != nil {
-		return client.IgnoreNotFound(err) // the claim finds out
+		return client.IgnoreNotFound(err) // a pod that is gone fails the claim
 	}
 	if pod.Annotations[v1alpha1.AnnotationImage] == "" && !runsImagesOf(pod, cp) { // with it, the same
 		return fmt.Errorf("%w: %w", activation.ErrNotReady, ErrSaveMismatch)
