@@ -257,6 +257,48 @@ func TestArchiveOfAFrozenSandbox(t *testing.T) {
 	}
 }
 
+// What is frozen is continued when sandboxd ends, to see the signal, but for what has had
+// its files read: it may go on from these in another pod. An unfreeze ends that.
+func TestEndOfAFrozenSandbox(t *testing.T) {
+	read := func(x *rest) {
+		if err := x.still(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		before func(x *rest)
+		want   []string
+	}{
+		"frozen":                          {func(*rest) {}, []string{"thaw"}},
+		"its files were read":             {read, []string{"kill"}},
+		"resumed since":                   {func(x *rest) { read(x); _ = x.unfreeze(t.Context(), 2) }, nil},
+		"resumed since, and frozen again": {func(x *rest) { read(x); _ = x.unfreeze(t.Context(), 2); _ = x.freeze(t.Context(), 3) }, []string{"thaw"}},
+		"its files were read before, while it ran, and something is left stopped": {func(x *rest) {
+			_ = x.unfreeze(t.Context(), 2)
+			read(x)
+			x.continueLater()
+		}, []string{"thaw"}},
+		"its files were read, and something was left stopped before": {func(x *rest) { read(x); x.continueLater() }, []string{"kill"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &stubFreezer{}
+			x := New(Options{Freezer: f}).rest
+			if err := x.freeze(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			c.before(x)
+			f.forget()
+			x.end()
+			if got := f.orders(); !slices.Equal(got, c.want) {
+				t.Errorf("the freezer was asked for %v, want %v", got, c.want)
+			}
+			if x.frozen || x.leftover != nil || !errors.Is(x.freeze(t.Context(), 9), errOlder) {
+				t.Error("it goes on taking orders")
+			}
+		})
+	}
+}
+
 // A resume comes before the reading of a frozen sandbox's files, which breaks off.
 func TestUnfreezeEndsAnArchive(t *testing.T) {
 	f := &stubFreezer{}

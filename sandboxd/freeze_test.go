@@ -81,6 +81,13 @@ func (f *stubFreezer) Thaw() error {
 	return f.fails
 }
 
+func (f *stubFreezer) Kill() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, "kill")
+	return f.fails
+}
+
 // order sends a signed order for the sandbox and returns the status.
 func (g *gateway) order(a *agent, order string, generation int64, headers ...string) int {
 	a.t.Helper()

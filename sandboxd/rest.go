@@ -23,6 +23,8 @@ type Freezer interface {
 	Refreeze(ctx context.Context) (escaped bool, err error)
 	// Thaw continues what Freeze stopped, as far as that goes; another one the rest.
 	Thaw() error
+	// Kill ends all without that anything runs on, as far as that goes.
+	Kill() error
 }
 
 // holder keeps processes from starting. *process.Service does.
@@ -74,6 +76,7 @@ type rest struct {
 	generation int64      // of the last order
 	wantFrozen bool       // the last order was to freeze
 	frozen     bool
+	filesRead  bool        // while frozen: the pod may be given up, so nothing may run on in it
 	closed     bool        // the process ends: no order is taken
 	looking    *time.Timer // while frozen: calls lookAgain
 	escapes    int         // looks in a row that found something running
@@ -179,29 +182,36 @@ func (x *rest) thaw() error {
 	return nil
 }
 
-// end continues all, as far as that goes, and takes no order any more.
+// end continues all, as far as that goes, and takes no order any more. What is frozen and
+// has had its files read is killed instead: the sandbox may go on from these files in
+// another pod, and what a process did or answered here from now on would be lost.
 func (x *rest) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
 	if x.leftover != nil {
 		x.leftover.Stop()
-		x.leftover = nil
-		_ = x.freezer.Thaw()
 	}
+	switch {
+	case x.frozen && x.wantFrozen && x.filesRead:
+		if err := x.freezer.Kill(); err != nil {
+			x.log("sandboxd: ends: %v\n", err) // what is left is killed with the container
+		}
+	case x.frozen, x.stilled(), x.leftover != nil:
+		_ = x.freezer.Thaw() // processes that stay stopped are killed
+	}
+	x.leftover = nil
 	if x.stilled() {
-		_ = x.freezer.Thaw()
 		x.goOn()
 	}
 	if x.frozen {
-		_ = x.freezer.Thaw() // processes that stay stopped are killed
 		x.markThawed()
 	}
 }
 
 // markThawed notes that the sandbox is not frozen any more. mu is held.
 func (x *rest) markThawed() {
-	x.frozen = false
+	x.frozen, x.filesRead = false, false
 	x.looking.Stop()
 	x.processes.Release()
 }

@@ -61,7 +61,7 @@ func (x *rest) hold(ctx context.Context, cancel context.CancelFunc) (release fun
 	case x.stilled(), x.stopReading != nil, x.frozen && x.serving.Load() > 0:
 		return nil, errStill
 	case x.frozen:
-		x.stopReading = cancel
+		x.stopReading, x.filesRead = cancel, true
 		return func() {
 			x.mu.Lock()
 			defer x.mu.Unlock()

@@ -69,6 +69,24 @@ func (f *Freezer) Thaw() error {
 	return f.thaw()
 }
 
+// Kill ends every process with SIGKILL, which no code of a stopped one runs after, and
+// returns without waiting for them. The error names those that cannot be signalled.
+func (f *Freezer) Kill() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all, err := f.list()
+	failed := []error{err}
+	for pid := range all {
+		if f.never(pid) {
+			continue
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && err != unix.ESRCH {
+			failed = append(failed, fmt.Errorf("killing process %d: %w", pid, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
 // freeze stops generation after generation until a look at all processes shows none
 // that still runs; ran is whether one of the sandbox's did at the first look. What was
 // stopped may have been continued by one that was not: each look judges all anew. mu is

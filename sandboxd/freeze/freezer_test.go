@@ -69,6 +69,27 @@ func TestStoppedBefore(t *testing.T) {
 	}
 }
 
+// What is killed does not run on before: neither what was frozen, nor what runs, nor what
+// a program in the sandbox had stopped.
+func TestKill(t *testing.T) {
+	c := newContainer(t)
+	pid := c.want(`run trap 'echo ended >> heard' TERM CONT EXIT; while :; do echo >> count; done`)
+	stopped := c.want(`run exec sleep 1000`)
+	c.want("sh kill -STOP " + stopped + `; until [ -s count ]; do :; done`)
+	c.want("freeze")
+	loops := c.want("sh wc -l < count")
+	c.want("kill")
+	for _, p := range []string{pid, stopped} {
+		c.want("sh while kill -0 " + p + " 2>/dev/null; do :; done")
+	}
+	if now := c.want("sh wc -l < count"); now != loops {
+		t.Errorf("the loop counted on from %s to %s", loops, now)
+	}
+	if heard := c.want("sh cat heard 2>/dev/null; true"); heard != "" {
+		t.Errorf("a program has heard of its end: %s", heard)
+	}
+}
+
 // What was continued is found and stopped by the next look, and goes on with the rest;
 // what keeps still has not escaped.
 func TestRefreeze(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,4 +179,47 @@ func (h *hibernating) nothingLeft() {
 		}
 		return true, ""
 	})
+}
+
+// Requests that are carried out when the sandbox hibernates are not answered by the pod that
+// it had, nor do they change anything there: no answer says that what is lost was done.
+func TestRequestsUnderWayAtAHibernation(t *testing.T) {
+	h := newHibernating(t)
+	s := h.made(shared.Up.Gateways[0])
+	var answers [90]held // some are due while it is frozen, before its pod is stopped
+	var when [len(answers)]time.Time
+	first := make(chan struct{}, len(answers))
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() {
+			r := stack.Request{ID: s.id, Path: fmt.Sprintf("/sleep?seconds=%.2f", 0.3+float64(i)/100)}
+			req, err := r.Build(t.Context(), shared.Up.Gateways[i%len(shared.Up.Gateways)].URL)
+			if err == nil {
+				answers[i].Answer, err = stack.Send(newHTTP(t), req)
+			}
+			answers[i].err, when[i] = err, time.Now()
+			first <- struct{}{}
+		})
+	}
+	<-first // the others have begun too
+	h.want(shared.Up.Gateways[0], hibernate, s.id, http.StatusNoContent)
+	paused := time.Now()
+	all.Wait()
+	h.hibernates(s)
+	var cut int
+	for i, a := range answers {
+		switch done := a.err == nil && a.Status == http.StatusOK; {
+		case !done:
+			cut++
+		case when[i].After(paused):
+			t.Errorf("%v after it hibernated a request is answered with %v", when[i].Sub(paused), a.Answer)
+		}
+	}
+	if cut == 0 {
+		t.Error("no request was under way")
+	}
+	h.resumed(shared.Up.Gateways[1], s)
+	h.runs(s, another)
+	h.kill(shared.Up.Gateways[1], s)
+	h.nothingLeft()
 }

@@ -11,14 +11,17 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// identity serves on port 8000 what the echo server does, beside sandboxd: pods with
-// another container cannot be frozen.
+// identity serves on port 8000 what the echo server does, beside sandboxd, since pods with
+// another container cannot be frozen: an identity, for /sleep?seconds=N after N seconds.
 const identity = `
-import http.server, json, os, uuid
+import http.server, json, os, time, uuid
 process = uuid.uuid4().hex
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
+        path, _, seconds = self.path.partition("?seconds=")
+        if path == "/sleep":
+            time.sleep(float(seconds))
         body = json.dumps({"podUID": os.environ["POD_UID"], "process": process}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -30,7 +33,7 @@ class Server(http.server.ThreadingHTTPServer):
 Server(("", 8000), Handler).serve_forever()`
 
 // WithFreezer makes the pool's pods such that sandboxd can freeze them. They answer as the
-// echo server does to GET /, in as far as Echo has the pod and the process, and run these
+// echo server does to GET / and /sleep, in as far as Echo has the pod and the process, and run these
 // shell commands besides.
 func WithFreezer(commands ...string) PoolOption {
 	return func(p *v1alpha1.SandboxPool) {
