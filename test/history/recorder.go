@@ -167,6 +167,9 @@ func (r *Recorder) sandbox(s *v1alpha1.Sandbox, gone bool, at time.Time) {
 	var i *Interval
 	if b := s.Spec.Binding; b != nil {
 		i = r.claim(b.ClaimID, b.PodUID)
+		if i.SandboxUID == "" && !gone { // a list without the Sandbox was taken before that was made
+			i.Over, i.overFrom = time.Time{}, time.Time{}
+		}
 		i.ID, i.SandboxUID = s.Name, string(s.UID)
 	} else if s.Spec.Restore != nil {
 		i = r.giveUp(s, at)
@@ -195,12 +198,13 @@ func (r *Recorder) recordEnd(sandboxUID string, from, at time.Time) {
 }
 
 // listed takes in that there are these Sandboxes and no other, after nothing was
-// heard since a time.
+// heard since a time. A claim on a pod whose Sandbox was never seen is of one that came and
+// went meanwhile.
 func (r *Recorder) listed(there map[string]bool, since, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, i := range r.claims {
-		if i.SandboxUID != "" && !there[i.SandboxUID] && i.Over.IsZero() {
+		if !there[i.SandboxUID] && i.Over.IsZero() {
 			i.Over, i.overFrom = at, since
 		}
 	}

@@ -63,6 +63,28 @@ func TestDoubled(t *testing.T) {
 	}
 }
 
+// A Sandbox that is made and goes while nothing is heard of Sandboxes is over for its pod;
+// one that comes only after the list is not.
+func TestNeverSeen(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder()
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p1", "a", "198.18.0.2", 6)}, at(6))
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p2", "b", "198.18.0.3", 8)}, at(8))
+	r.listed(map[string]bool{}, at(5), at(9))
+	r.Event(watch.Event{Type: watch.Added, Object: sandbox("b", "p2", 0)}, at(10))
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p3", "c", "198.18.0.2", 11)}, at(11))
+	if trouble := r.Trouble(); trouble != nil {
+		t.Errorf("trouble: %v", trouble)
+	}
+	if b := r.Claims("b")[0]; !b.Over.IsZero() {
+		t.Errorf("one that comes after the list is over: %+v", b)
+	}
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p4", "d", "198.18.0.3", 12)}, at(12))
+	if got := strings.Join(r.Trouble(), ""); !strings.Contains(got, "not over") {
+		t.Errorf("its address was given on: %q", got)
+	}
+}
+
 // What a list shows to be gone is over, and from when is not known.
 func TestGoneInAGap(t *testing.T) {
 	t.Parallel()
