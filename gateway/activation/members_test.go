@@ -290,7 +290,13 @@ func TestOneClaimForAnIDOfAnEnv(t *testing.T) {
 	done := make(chan []error, 1)
 	go func() {
 		done <- together(2*n, func(i int) error {
-			return gateways[i%2].Activate(t.Context(), w.byEnv(ids[i/2], 40*time.Second))
+			g, r := gateways[i%2], w.byEnv(ids[i/2], 40*time.Second)
+			err := g.Activate(t.Context(), r)
+			if errors.Is(err, ErrExists) { // the other gateway made it and lost its pod: asked again, as a request is
+				r.New, r.MayClaim = false, true
+				err = g.Activate(t.Context(), r)
+			}
+			return err
 		})
 	}()
 	for i := range n {
