@@ -21,16 +21,19 @@ func (r *Recorder) giveUp(s *v1alpha1.Sandbox, at time.Time) (last *Interval) {
 	return last
 }
 
-// givenUpUnseen is giveUp of the claims before the present one, where a Sandbox may have
-// hibernated while nothing was heard.
+// givenUpUnseen takes in that a list has a Sandbox with a binding that it was not seen to
+// have before, where nothing was heard for a while: if it was ever paused it may have
+// hibernated meanwhile, and then given its other claims up.
 func (r *Recorder) givenUpUnseen(s *v1alpha1.Sandbox, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.Spec.PauseMode != v1alpha1.PauseHibernate || s.Spec.Binding == nil {
+	b := s.Spec.Binding
+	if b == nil || !v1alpha1.EverPaused(s) || r.claims[b.ClaimID] != nil && r.claims[b.ClaimID].SandboxUID != "" {
 		return
 	}
+	r.lives[string(s.UID)]++
 	for _, i := range r.claimsOf(s) {
-		if i.Claim != s.Spec.Binding.ClaimID && i.GivenUp.IsZero() {
+		if i.Claim != b.ClaimID && i.GivenUp.IsZero() {
 			i.GivenUp = at
 			i.settle()
 		}

@@ -29,6 +29,15 @@ func resumed(id, pod string, of *v1alpha1.Sandbox) *v1alpha1.Sandbox {
 	return s
 }
 
+// takes has the record take in a list of one sandbox at a time, after nothing was heard since
+// another.
+func takes(t *testing.T, r *Recorder, s *v1alpha1.Sandbox, since, now int) {
+	t.Helper()
+	if err := r.takeList(&v1alpha1.SandboxList{Items: []v1alpha1.Sandbox{*s}}, at(since), at(now)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A pod that a hibernating sandbox gave up is bound to it until its claim was fenced, or
 // until it was let go; the next pod is no second one, and the fence not its end.
 func TestGivenUp(t *testing.T) {
@@ -101,8 +110,7 @@ func TestEndOfWhatHibernates(t *testing.T) {
 	r.Event(watch.Event{Type: watch.Added, Object: sandbox("a", "p1", 0)}, at(1))
 	r.Event(watch.Event{Type: watch.Added, Object: pod("p1", "a", "198.18.0.2", 1)}, at(1))
 	next := resumed("a", "p2", hibernates("a", "claim-ap1", 0))
-	r.takeList(&v1alpha1.SandboxList{Items: []v1alpha1.Sandbox{*next}}, at(2), at(5))
-	r.Event(watch.Event{Type: watch.Added, Object: next}, at(5))
+	takes(t, r, next, 2, 5)
 	r.Event(watch.Event{Type: watch.Added, Object: pod("p2", "a", "198.18.0.3", 5)}, at(5))
 	if all := r.Claims("a"); len(all) != 2 || all[0].GivenUp.IsZero() || !all[1].GivenUp.IsZero() || r.Doubled(at(0)) != nil {
 		t.Errorf("%+v", all)
@@ -112,5 +120,37 @@ func TestEndOfWhatHibernates(t *testing.T) {
 	r.Event(watch.Event{Type: watch.Modified, Object: ends}, at(7))
 	if all := r.Claims("a"); !all[0].Ended.IsZero() || all[1].Ended.IsZero() || all[1].GivenUp.IsZero() {
 		t.Errorf("ended: %+v", all)
+	}
+}
+
+// The watch of pods may be ahead of that of Sandboxes: a claim that no Sandbox has named yet is
+// not given up with the one before it. Nor is what one named that was not seen to hibernate,
+// since nothing was heard of it then.
+func TestPodSeenBeforeItsSandbox(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder()
+	r.Event(watch.Event{Type: watch.Added, Object: sandbox("a", "p1", 0)}, at(1))
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p1", "a", "198.18.0.2", 1)}, at(1))
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p2", "a", "198.18.0.3", 5)}, at(5))
+	rests := hibernates("a", "claim-ap1", 4)
+	r.Event(watch.Event{Type: watch.Modified, Object: rests}, at(6))
+	r.Event(watch.Event{Type: watch.Modified, Object: resumed("a", "p2", rests)}, at(7))
+	if all := r.Claims("a"); !all[0].GivenUp.Equal(at(6)) || !all[1].GivenUp.IsZero() || !all[1].Over.IsZero() {
+		t.Errorf("%+v", all)
+	}
+	freezes := resumed("a", "p3", rests)
+	freezes.Spec.PauseMode = v1alpha1.PauseFreeze
+	takes(t, r, freezes, 8, 9)
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p3", "a", "198.18.0.4", 9)}, at(9))
+	r.Event(watch.Event{Type: watch.Modified, Object: hibernates("a", "claim-ap3", 0)}, at(10))
+	if got := r.Doubled(at(0)); got != nil {
+		t.Errorf("%v", got)
+	}
+	takes(t, r, sandbox("b", "p4", 0), 10, 11)
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p4", "b", "198.18.0.5", 11)}, at(11))
+	takes(t, r, sandbox("b", "p5", 0), 11, 12) // which never paused
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p5", "b", "198.18.0.6", 12)}, at(12))
+	if got := r.Doubled(at(0)); len(got) != 1 || !strings.Contains(got[0], "sandbox b ") {
+		t.Errorf("a second pod while nothing was heard: %v", got)
 	}
 }

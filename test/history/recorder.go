@@ -36,6 +36,9 @@ type Interval struct {
 	// GivenUp is when this record saw that a pause, or a resume that was taken back, had
 	// given the pod up, and free when its pod was seen to be let go.
 	GivenUp, free time.Time
+	// life counts how often the Sandbox had been seen to give up a pod before it named this
+	// claim. It is set with SandboxUID.
+	life int
 	// overFrom is when it may first have been over: before Over only if a watch
 	// lagged or broke, and the Sandbox was gone when it was looked for, or if the pod was
 	// given up.
@@ -48,6 +51,7 @@ type Recorder struct {
 	claims    map[string]*Interval       // by claim ID
 	byPod     map[string][]*Interval     // by pod UID
 	sandboxes map[string]map[string]bool // ID → UIDs of its Sandboxes
+	lives     map[string]int             // UID of a Sandbox → life of the next claim that it names
 	pods      map[string]map[string]bool // ID → UIDs of pods that named it
 	addresses map[string][]*Interval     // in the order of their claims
 	processes map[string]string          // process → pod UID
@@ -62,7 +66,7 @@ type Recorder struct {
 func NewRecorder() *Recorder {
 	return &Recorder{
 		claims: map[string]*Interval{}, byPod: map[string][]*Interval{},
-		sandboxes: map[string]map[string]bool{}, pods: map[string]map[string]bool{},
+		sandboxes: map[string]map[string]bool{}, lives: map[string]int{}, pods: map[string]map[string]bool{},
 		addresses: map[string][]*Interval{}, processes: map[string]string{},
 		cancel: func() {},
 	}
@@ -167,11 +171,15 @@ func (r *Recorder) sandbox(s *v1alpha1.Sandbox, gone bool, at time.Time) {
 	var i *Interval
 	if b := s.Spec.Binding; b != nil {
 		i = r.claim(b.ClaimID, b.PodUID)
-		if i.SandboxUID == "" && !gone { // a list without the Sandbox was taken before that was made
-			i.Over, i.overFrom = time.Time{}, time.Time{}
+		if i.SandboxUID == "" {
+			i.life = r.lives[string(s.UID)]
+			if !gone { // the watch of pods was ahead: what was concluded of its claim came before it
+				i.Over, i.overFrom, i.GivenUp = time.Time{}, time.Time{}, time.Time{}
+			}
 		}
 		i.ID, i.SandboxUID = s.Name, string(s.UID)
 	} else if s.Spec.Restore != nil {
+		r.lives[string(s.UID)]++
 		i = r.giveUp(s, at)
 	}
 	if i != nil && s.Spec.End != nil {

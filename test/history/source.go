@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,16 +33,8 @@ func (s source) start(ctx context.Context, r *Recorder, since time.Time) (watch.
 	if err := s.c.List(ctx, list, s.options...); err != nil {
 		return nil, fmt.Errorf("list %T: %w", list, err)
 	}
-	now := time.Now()
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		r.Event(watch.Event{Type: watch.Added, Object: o}, now)
-		return nil
-	})
-	if err != nil {
+	if err := r.takeList(list, since, time.Now()); err != nil {
 		return nil, fmt.Errorf("read %T: %w", list, err)
-	}
-	if !since.IsZero() {
-		r.takeList(list, since, now)
 	}
 	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), s)
 	if err != nil {
@@ -52,22 +43,27 @@ func (s source) start(ctx context.Context, r *Recorder, since time.Time) (watch.
 	return w, nil
 }
 
-// takeList takes in that a list has all that there is, after nothing was heard since a time.
-func (r *Recorder) takeList(list client.ObjectList, since, now time.Time) {
+// takeList takes in what a list has, and, where nothing was heard since a time that is not
+// zero, that this is all there is.
+func (r *Recorder) takeList(list client.ObjectList, since, now time.Time) error {
 	there := map[string]bool{}
-	switch all := list.(type) {
-	case *v1alpha1.SandboxList:
-		for i := range all.Items {
-			there[string(all.Items[i].UID)] = true
-			r.givenUpUnseen(&all.Items[i], now)
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		if s, ok := o.(*v1alpha1.Sandbox); ok && !since.IsZero() {
+			r.givenUpUnseen(s, now)
 		}
+		r.Event(watch.Event{Type: watch.Added, Object: o}, now)
+		there[string(o.(client.Object).GetUID())] = true
+		return nil
+	})
+	if err != nil || since.IsZero() {
+		return err
+	}
+	if _, ok := list.(*v1alpha1.SandboxList); ok {
 		r.listed(there, since, now)
-	case *corev1.PodList:
-		for i := range all.Items {
-			there[string(all.Items[i].UID)] = true
-		}
+	} else {
 		r.listedPods(there, now)
 	}
+	return nil
 }
 
 // WatchWithContext is what the retrying watcher calls. That retries for ever what

@@ -68,7 +68,7 @@ func (r *Recorder) Ends(since time.Time) map[v1alpha1.EndReason]int {
 // life is what a Sandbox runs in from one pod to the next that it hibernates in between.
 type life struct {
 	sandboxUID string
-	givenUp    time.Time // zero: not yet
+	number     int
 }
 
 // Doubled lists the Sandboxes of which more than one pod was claimed after a
@@ -79,7 +79,7 @@ func (r *Recorder) Doubled(since time.Time) (out []string) {
 	defer r.mu.Unlock()
 	pods := map[life]map[string]bool{} // UIDs of pods
 	for _, i := range r.applied(since) {
-		if l := (life{i.SandboxUID, i.GivenUp}); i.SandboxUID != "" {
+		if l := (life{i.SandboxUID, i.life}); i.SandboxUID != "" {
 			if pods[l] == nil {
 				pods[l] = map[string]bool{}
 			}
