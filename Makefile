@@ -96,7 +96,7 @@ node-test: ## break pods and kill processes of the chart on that node, under loa
 	@hack/helm-test.sh node fastpath
 
 .PHONY: mutants
-mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes half an hour, writes docs/mutants.md
+mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes half an hour, writes test/mutants/results.md
 	@hack/test.sh mutants
 
 .PHONY: flaky

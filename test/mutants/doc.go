@@ -21,7 +21,7 @@
 //     not compile: an error), runs it, and takes the patch back.
 //     The named test fails: caught. It passes: survived. It fails to
 //     reach the test, as when no API server starts: an error.
-//  4. Writes the rows of what was tried to docs/mutants.md, keeps the other rows,
+//  4. Writes the rows of what was tried to test/mutants/results.md, keeps the other rows,
 //     and exits with 1 if any that was tried survived or was an error.
 //
 // The test in this folder, part of `make test`, checks that each patch still

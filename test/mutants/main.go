@@ -48,7 +48,7 @@ func run(ctx context.Context, only string, jobs int) error {
 		return err
 	}
 	fmt.Printf("mutants: %s, in %v\n", summary(words(results)), time.Since(began).Round(time.Second))
-	path := filepath.Join(root, "docs", "mutants.md")
+	path := filepath.Join(root, "test", "mutants", "results.md")
 	before, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("reading the page of the run before: %w", err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// page is docs/mutants.md: a row for each mutant that there is, of this run or,
+// page is test/mutants/results.md: a row for each mutant that there is, of this run or,
 // where it was not tried, of the page before.
 func page(all []mutant, results []result, before string) string {
 	rows := map[string]string{}
@@ -29,7 +29,7 @@ func page(all []mutant, results []result, before string) string {
 	}
 	return "<!-- Written by `make mutants`. Do not edit. -->\n" +
 		"# Mutants\n\n" +
-		"Each line breaks one rule of `design/` on purpose (`test/mutants/patches`); the test beside it must fail. The time is that of the test.\n\n" +
+		"Each line breaks one rule of `docs/design/` or `docs/` on purpose (`patches/`); the test beside it must fail. The time is that of the test.\n\n" +
 		"Last runs: " + summary(verdicts) + ".\n\n" +
 		"| mutant | rule | test | |\n|---|---|---|---|\n" + table.String()
 }
