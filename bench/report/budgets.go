@@ -6,7 +6,7 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// budget is what docs/design, chapter 7, asks of a row.
+// budget is what is asked of a row; docs/design, chapter 7, says how budgets are stated.
 type budget struct {
 	row  string
 	more bool // at least; else at most

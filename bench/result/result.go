@@ -46,7 +46,7 @@ type Row struct {
 	// Better is "more", "less", or empty if neither is better.
 	Better  string    `json:"better,omitempty"`
 	Samples []float64 `json:"samples"`
-	// Budget is what docs/design, chapter 7, asks of the median.
+	// Budget is what bench/report/budgets.go asks of the median.
 	Budget *Budget `json:"budget,omitempty"`
 	Note   string  `json:"note,omitempty"`
 }

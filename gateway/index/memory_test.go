@@ -34,7 +34,7 @@ func realisticSandbox(i int) *v1alpha1.Sandbox {
 func realisticUID(i int) types.UID { return types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i)) }
 
 // 100,000 pods cost at most 600 bytes each, their sandboxes 400 on top
-// (docs/design, chapter 7).
+// (bench/report/budgets.go).
 func TestMemory(t *testing.T) {
 	x, pods, sandboxes, _ := unstarted(Hooks{})
 	start := heapInUse()
