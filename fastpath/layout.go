@@ -9,7 +9,7 @@ import (
 // The files' layout; module/table.h has the same figures.
 const (
 	magic     = 0x3150464e414c4453 // "SDLANFP1"
-	layout    = 1
+	layout    = 2
 	workers   = 64
 	ways      = 8
 	textSize  = 176
@@ -40,7 +40,7 @@ const (
 	offRoutesInode = 72
 	offMarksInode  = 80
 
-	offWorkers  = 4096 // of 128 bytes: seq, hits, unfit, absent, untrusted
+	offWorkers  = 4096 // of 128 bytes: seq, hits, unfit, absent, untrusted, gone
 	workerSize  = 128
 	offClaims   = offWorkers + workers*workerSize
 	controlSize = 16384

@@ -47,7 +47,7 @@ func TestWaitOutlastsAFlight(t *testing.T) {
 	envoy := w.envoy(t, "stall")
 	w.put(t, route(generatedID, "10.0.0.5"))
 	envoy.Send(t, cmodule.AppendRequest(nil, request(generatedID, "80")...))
-	if b := envoy.Byte(t); b != 's' {
+	if b := envoy.Byte(t); b != 'w' {
 		t.Fatalf("%q instead of a stalled flight", b)
 	}
 	w.cache.Invalidate(generatedID)

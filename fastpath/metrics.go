@@ -12,10 +12,11 @@ const (
 	resultUnfit     = "unfit"     // not of a kind that is answered there
 	resultAbsent    = "absent"    // no route in the table
 	resultUntrusted = "untrusted" // no lease, no heartbeat, or an Envoy that was not tested
+	resultGone      = "gone"      // 503: the route, or trust, was lost while the request waited in Envoy
 )
 
 // results are in the order of a worker slot's counters.
-var results = [...]string{resultHit, resultUnfit, resultAbsent, resultUntrusted}
+var results = [...]string{resultHit, resultUnfit, resultAbsent, resultUntrusted, resultGone}
 
 // maxPerBeat is by how much a counter may grow between two heartbeats; a counter that grew
 // more was overwritten.
@@ -34,7 +35,7 @@ func newMetrics() *metrics {
 	}
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts(opts("requests_total",
-			"Requests that Envoy's module looked at: answered (hit), or left to ExtProc or the REST API, by reason.")), []string{"result"}),
+			"Requests that Envoy's module looked at: answered (hit), refused since the route was lost meanwhile (gone), or left to ExtProc or the REST API, by reason.")), []string{"result"}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "fastpath", Name: "wait_seconds",
 			Help:    "Time that a fence, a hold or a lost lease waited for Envoy's workers.",

@@ -56,6 +56,37 @@ func TestUseOfALateFlightIsNoted(t *testing.T) {
 	}
 }
 
+// A hit whose worker stalls is use until its flight is over, also where the mark of an
+// earlier hit was folded meanwhile.
+func TestUseIsMarkedAtTheEndOfAFlight(t *testing.T) {
+	w := newWorld(t, 100)
+	envoy := w.envoy(t, "stall")
+	r := w.put(t, route(generatedID, "10.0.0.5"))
+	hit := func(meanwhile func()) {
+		envoy.Send(t, cmodule.AppendRequest(nil, request(generatedID, "80")...))
+		envoy.Byte(t)
+		meanwhile()
+		envoy.Send(t, []byte{'g'})
+		if err := w.table.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		envoy.Answer(t)
+	}
+	hit(func() {})
+	var folded int64
+	hit(func() {
+		w.table.Fold()
+		folded = r.Stamp.Load()
+	})
+	if folded == 0 {
+		t.Fatal("the first hit was not noted")
+	}
+	w.table.Fold()
+	if r.Stamp.Load() == folded {
+		t.Error("the use at the end of the flight was not noted")
+	}
+}
+
 // A route that has hits in Envoy alone is not evicted while there are routes without hits.
 func TestEvictionSparesWhatIsUsed(t *testing.T) {
 	w := newWorld(t, 64)

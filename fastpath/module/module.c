@@ -3,8 +3,11 @@
 // docs/design/fastpath.md has its states and why a fence holds.
 //
 // It is two extensions. The early header mutation sees each request before Envoy picks
-// a route; it looks the sandbox up, and writes what it found into the header HIT, which
-// picks the route of hits: one without ext_proc. There the filter makes metadata of it.
+// a route; it looks the sandbox up, and writes what was asked for into the header HIT,
+// which picks the route of hits: one without ext_proc. There the filter answers: it looks
+// the sandbox up once more and sets the metadata by which Envoy finds the pod, in one
+// flight. Envoy may let a request wait between the two, for as long as it is busy with
+// others, so what the mutation saw is no answer.
 //
 // It has no threads, and allocates nothing after its start.
 #define _GNU_SOURCE
@@ -154,52 +157,63 @@ static bool find(const view *v, const target *t, entry *e, uint64_t *index) {
   return false;
 }
 
-static inline char *put(char *at, const char *s, size_t n) { return (char *)memcpy(at, s, n) + n; }
+enum outcome { FOUND, ABSENT, UNTRUSTED };
 
-// answer makes the request a hit: it writes ID, pod, claim and destination, with spaces
-// between them, for the filter. The gateway publishes no text with a space.
-static void answer(void *request, const target *t, const entry *e) {
-  char value[ENTRY_TEXT + 16], *at = value;
-  const char *destination = e->text + e->id, *uid = destination + e->destination; // the address and a colon
-  at = put(at, e->text, e->id), *at++ = ' ';
-  at = put(at, uid, e->uid), *at++ = ' ';
-  at = put(at, uid + e->uid, e->claim), *at++ = ' ';
-  at = put(at, destination, e->destination);
-  at = put(at, t->port.data, t->port.size);
-  CALL(early_header_mutation_set_header)(request, HIT, (text){value, (size_t)(at - value)});
+// look_up copies the entry from which the target's request may be answered now.
+static enum outcome look_up(const state *s, const view *v, const target *t, entry *e, uint64_t *index) {
+  if (__atomic_load_n(&s->head->generation, __ATOMIC_RELAXED) != v->generation || !trusted(s)) return UNTRUSTED;
+  if (!find(v, t, e, index)) return ABSENT;
+  return e->flags & OPEN || (e->flags & GUARDED && t->port_number == SANDBOXD_PORT) ? FOUND : ABSENT;
 }
 
 static void count(uint64_t *counter) { __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); }
 
-// fly is one flight: it looks the sandbox up, and the gateway reuses no entry meanwhile.
-// The filter counts the hit, since another filter before it may refuse the request.
-static void fly(void *request, state *s, const view *v, worker_slot *w, const target *t) {
+// answer sets the metadata by which Envoy finds the pod.
+static void answer(void *stream, const target *t, const entry *e) {
+  const char *destination = e->text + e->id, *uid = destination + e->destination; // the address and a colon
+  char address[ENTRY_TEXT + 8];
+  memcpy(address, destination, e->destination);
+  memcpy(address + e->destination, t->port.data, t->port.size);
+  header pairs[] = {
+      {"sandbox_id", 10, e->text, e->id},
+      {"pod_uid", 7, uid, e->uid},
+      {"claim", 5, uid + e->uid, e->claim},
+      {"destination", 11, address, e->destination + t->port.size}, // last: it makes this an answer
+  };
+  CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), TEXT("port"), t->port_number);
+  CALL(http_set_dynamic_metadata_string_batch)(stream, TEXT("sandlane"), pairs, sizeof pairs / sizeof *pairs);
+}
+
+// fly is one flight: it looks the sandbox up and answers, and the gateway reuses no entry
+// meanwhile. It marks the use after the answer: a mark that the gateway takes while the
+// flight goes on is set again.
+static void fly(void *stream, const state *s, const view *v, worker_slot *w, const target *t) {
   entry e;
   uint64_t index, seq = (w->seq + 1) | 1; // odd whatever it was
-  uint64_t *outcome = &w->absent;
   __atomic_store_n(&w->seq, seq, __ATOMIC_RELAXED);
   FULL_FENCE(); // in flight before the look at the table
-  if (__atomic_load_n(&s->head->generation, __ATOMIC_RELAXED) != v->generation || !trusted(s)) {
-    outcome = &w->untrusted;
-  } else if (find(v, t, &e, &index) && (e.flags & OPEN || (e.flags & GUARDED && t->port_number == SANDBOXD_PORT))) {
+  bool found = look_up(s, v, t, &e, &index) == FOUND;
+  if (found) {
+    answer(stream, t, &e);
     uint32_t *mark = &v->marks[index];
     if (!__atomic_load_n(mark, __ATOMIC_RELAXED)) __atomic_store_n(mark, 1, __ATOMIC_RELAXED);
-    answer(request, t, &e);
-    outcome = NULL;
   }
-  if (outcome) count(outcome);
+  count(found ? &w->hits : &w->gone);
   __atomic_store_n(&w->seq, seq + 1, __ATOMIC_RELEASE);
 }
 
-// Of each thread of Envoy: its slot, from its first request on.
+// Of each thread of Envoy: its slot, from its first request on, and the state that its
+// hits are of. Only one state of a process can have claimed a table.
 static _Thread_local struct {
   uint32_t number; // from 1 on; 0: none yet
   worker_slot *slot;
+  const state *state;
 } self;
 static uint32_t threads;
 
 static worker_slot *own_slot(const state *s) {
   if (!self.number) self.number = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+  self.state = s;
   return self.slot = self.number <= WORKERS ? &s->workers->workers[self.number - 1] : NULL;
 }
 
@@ -218,38 +232,39 @@ bool HOOK(early_header_mutation_mutate)(const void *config, void *request) {
   header headers[MAX_HEADERS];
   size_t n = CALL(early_header_mutation_get_headers_size)(request);
   target t;
-  if (n <= MAX_HEADERS && CALL(early_header_mutation_get_headers)(request, headers) && parse_target(headers, n, &t))
-    fly(request, s, v, w, &t);
-  else
+  if (n > MAX_HEADERS || !CALL(early_header_mutation_get_headers)(request, headers) || !parse_target(headers, n, &t)) {
     count(&w->unfit);
-  return true; // other header mutations go on
+    return true; // other header mutations go on
+  }
+  // Outside a flight the entry may change while it is copied; its checksum fails then.
+  entry e;
+  uint64_t index;
+  enum outcome outcome = look_up(s, v, &t, &e, &index);
+  if (outcome == FOUND) {
+    char value[ENTRY_TEXT + 8]; // the ID, which has no space and fits an entry; a space; the port
+    memcpy(value, t.id.data, t.id.size);
+    value[t.id.size] = ' ';
+    memcpy(value + t.id.size + 1, t.port.data, t.port.size);
+    CALL(early_header_mutation_set_header)(request, HIT, (text){value, t.id.size + 1 + t.port.size});
+  } else {
+    count(outcome == ABSENT ? &w->absent : &w->untrusted);
+  }
+  return true;
 }
 
-// The filter runs on the route of hits alone, in the thread and the turn of its event
-// loop in which the request was looked up. It sets the metadata by which Envoy finds the
-// pod, from the header that answer wrote.
+// The filter runs on the route of hits alone, in the thread that the mutation ran in. It
+// answers, or leaves the request without an address: Envoy answers 503 to that.
 int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end) {
   (void)filter, (void)end;
-  text hit, part[4];
-  if (!CALL(http_get_header)(stream, REQUEST_HEADERS, HIT, &hit, 0, NULL)) return CONTINUE;
-  for (int i = 0; i < 4; i++) {
-    const char *space = i < 3 ? memchr(hit.data, ' ', hit.size) : hit.data + hit.size;
-    if (!space) return CONTINUE;
-    part[i] = (text){hit.data, (size_t)(space - hit.data)};
-    if (i < 3) hit = (text){space + 1, hit.size - part[i].size - 1};
-  }
-  const char *colon = memrchr(hit.data, ':', hit.size);
-  if (!colon) return CONTINUE;
-  int port = parse_port((text){colon + 1, (size_t)(hit.data + hit.size - colon - 1)});
-  header pairs[] = {
-      {"sandbox_id", 10, part[0].data, part[0].size},
-      {"pod_uid", 7, part[1].data, part[1].size},
-      {"claim", 5, part[2].data, part[2].size},
-      {"destination", 11, part[3].data, part[3].size}, // last: it makes this an answer
-  };
-  CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), TEXT("port"), port);
-  CALL(http_set_dynamic_metadata_string_batch)(stream, TEXT("sandlane"), pairs, sizeof pairs / sizeof *pairs);
-  if (self.slot) count(&self.slot->hits);
+  text hit;
+  if (!self.slot || !CALL(http_get_header)(stream, REQUEST_HEADERS, HIT, &hit, 0, NULL)) return CONTINUE;
+  const char *space = memchr(hit.data, ' ', hit.size);
+  if (!space) return CONTINUE;
+  target t = {.id = {hit.data, (size_t)(space - hit.data)}};
+  t.port = (text){space + 1, hit.size - t.id.size - 1};
+  t.port_number = parse_port(t.port);
+  const view *v = __atomic_load_n(&self.state->current, __ATOMIC_ACQUIRE);
+  if (t.port_number && v) fly(stream, self.state, v, self.slot, &t);
   return CONTINUE;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MAGIC 0x3150464e414c4453ull // "SDLANFP1"
-enum { LAYOUT = 1, WORKERS = 64, WAYS = 8, ENTRY_TEXT = 176 };
+enum { LAYOUT = 2, WORKERS = 64, WAYS = 8, ENTRY_TEXT = 176 };
 enum { OPEN = 1, GUARDED = 2 }; // flags of an entry: any port, port 49983
 enum { LOCK_ENVOY = 1 };         // byte of the control file
 #define LONGEST_TRUST 1000000000ull
@@ -23,7 +23,8 @@ typedef struct { // the first page of the control file; only the gateway writes 
 typedef struct {
   uint64_t seq; // odd: in flight
   uint64_t hits, unfit, absent, untrusted;
-  uint64_t rest[11];
+  uint64_t gone; // found before a route was picked, and not when it was to be answered
+  uint64_t rest[10];
 } worker_slot;
 
 typedef struct { // what Envoy writes, from the control file's second page on

@@ -3,6 +3,7 @@
 //   check parse           targets of the requests on stdin
 //   check run FOLDER      their answers from the table in FOLDER
 //   check stall FOLDER    the same; each answer waits inside its flight for a byte
+//   check late FOLDER     the same; each hit waits for a byte before it is answered
 //   check scribble FOLDER ROUNDS SEED
 //                         writes garbage over the routes and answers one ID meanwhile
 //   check torture SECONDS flights against removals and waits, as table.go makes them
@@ -16,13 +17,19 @@
 typedef struct {
   header headers[MAX_HEADERS];
   size_t count;
-  bool answered, stall;
+  bool answered, stall, late;
   char hit[512]; // the header that makes it a hit
   size_t hit_size;
   double port;
   char pairs[1024];
   size_t size;
 } request;
+
+static void wait_for_a_byte(void) {
+  putchar('w');
+  fflush(stdout);
+  if (getchar() == EOF) exit(0);
+}
 
 size_t CALL(early_header_mutation_get_headers_size)(void *of) { return ((request *)of)->count; }
 
@@ -35,11 +42,6 @@ bool CALL(early_header_mutation_get_headers)(void *of, header *into) {
 bool CALL(early_header_mutation_set_header)(void *of, text key, text value) {
   request *r = of;
   if (!IS(key.data, key.size, "x-envoy-sandlane") || r->hit_size || !value.size || value.size > sizeof r->hit) abort();
-  if (r->stall) {
-    putchar('s');
-    fflush(stdout);
-    if (getchar() == EOF) exit(0);
-  }
   memcpy(r->hit, value.data, value.size);
   r->hit_size = value.size;
   return true;
@@ -69,6 +71,7 @@ void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, 
 void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, const header *pairs, size_t count) {
   request *r = stream;
   if (!IS(space.data, space.size, "sandlane")) abort();
+  if (r->stall) wait_for_a_byte();
   r->answered = true;
   char port[16];
   put_string(r, port, (size_t)snprintf(port, sizeof port, "%.0f", r->port));
@@ -141,13 +144,14 @@ static state *load(const char *folder) {
 // ask does what Envoy does with a request: a hit passes the filter, another does not.
 static void ask(request *r, state *s) {
   if (!HOOK(early_header_mutation_mutate)(s, r)) abort();
+  if (r->hit_size && r->late) wait_for_a_byte();
   if (r->hit_size) HOOK(http_filter_request_headers)(r, HOOK(http_filter_new)(HOOK(http_filter_config_new)(NULL, TEXT("route"), TEXT("")), r), true);
 }
 
-static void run(const char *folder, bool stall) {
+static void run(const char *folder, bool stall, bool late) {
   state *s = load(folder);
   for (;;) {
-    request r = {.stall = stall};
+    request r = {.stall = stall, .late = late};
     read_request(&r);
     s->next_attempt = 0; // tests need not wait for the next second
     ask(&r, s);
@@ -269,8 +273,9 @@ static void torture(double seconds) {
 int main(int argc, char **argv) {
   const char *how = argc > 1 ? argv[1] : "";
   if (!strcmp(how, "parse")) parse();
-  else if (!strcmp(how, "run") && argc > 2) run(argv[2], false);
-  else if (!strcmp(how, "stall") && argc > 2) run(argv[2], true);
+  else if (!strcmp(how, "run") && argc > 2) run(argv[2], false, false);
+  else if (!strcmp(how, "stall") && argc > 2) run(argv[2], true, false);
+  else if (!strcmp(how, "late") && argc > 2) run(argv[2], false, true);
   else if (!strcmp(how, "scribble") && argc > 4) scribble(argv[2], atol(argv[3]), strtoull(argv[4], NULL, 10));
   else if (!strcmp(how, "torture") && argc > 2) torture(atof(argv[2]));
   else return 64;
