@@ -15,19 +15,26 @@ func (t *Table) Close() error {
 	return t.control.close()
 }
 
+// ErrNoTable says that no process has described a table in the folder's control file,
+// or that it was removed: what Envoy may still have mapped is not known.
+var ErrNoTable = errors.New("the folder has no route table")
+
 // SettleFolder is for a gateway without a table: it makes sure that no Envoy answers from
-// a table that an earlier process left in the folder, whatever its layout. Without such a
-// table it returns at once. If the table cannot be settled it waits until trust in it must
-// have ended, and returns nil all the same, unless ctx ends first.
+// a table that an earlier process left in the folder, whatever its layout. If there is
+// none it returns ErrNoTable at once. If the table cannot be settled it waits until trust
+// in it must have ended, and returns nil all the same, unless ctx ends first.
 func SettleFolder(ctx context.Context, folder string) error {
 	c, err := openControl(folder, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return ErrNoTable
 	}
 	if err != nil {
 		return WaitTrust(ctx)
 	}
 	defer c.close()
+	if c.load(offMagic) == 0 {
+		return ErrNoTable
+	}
 	c.distrust()
 	if err := c.waitWorkers(ctx); err != nil {
 		return fmt.Errorf("settling the fast path: %w", err)

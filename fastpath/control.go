@@ -44,7 +44,7 @@ func openControl(folder string, create bool) (_ *control, err error) {
 		}
 		flags |= os.O_CREATE
 	}
-	f, err := os.OpenFile(filepath.Join(folder, "control"), flags, 0o600)
+	f, err := os.OpenFile(filepath.Join(folder, "control"), flags|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the fast path's control file: %w", err)
 	}
@@ -53,6 +53,9 @@ func openControl(folder string, create bool) (_ *control, err error) {
 			_ = f.Close()
 		}
 	}()
+	if err := errors.Join(ownAlone(folder), ownAlone(f.Name())); err != nil {
+		return nil, err
+	}
 	if err := lockByte(f); err != nil {
 		return nil, err
 	}
@@ -65,6 +68,19 @@ func openControl(folder string, create bool) (_ *control, err error) {
 		return nil, err
 	}
 	return &control{file: f, bytes: b, created: st.Size() == 0}, nil
+}
+
+// ownAlone returns an error unless this process's user alone may write the file or
+// folder: Envoy sends requests wherever the table says.
+func ownAlone(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return fmt.Errorf("look at the fast path's files: %w", err)
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("another user may write %s (owner %d, mode %o): the fast path's files must be this user's alone", path, st.Uid, st.Mode&0o777)
+	}
+	return nil
 }
 
 // lockByte locks the gateway's byte: until this process ends no other is the folder's

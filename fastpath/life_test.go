@@ -246,11 +246,19 @@ func TestSettleWaitsForAFlight(t *testing.T) {
 	}
 }
 
-// SettleFolder returns at once without a table, and waits for the longest trust if the
+// SettleFolder says at once that there is no table, and waits for the longest trust if the
 // table cannot be locked.
 func TestSettleFolder(t *testing.T) {
-	if err := SettleFolder(t.Context(), filepath.Join(t.TempDir(), "none")); err != nil {
-		t.Error(err)
+	if err := SettleFolder(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrNoTable) {
+		t.Errorf("without a folder: %v", err)
+	}
+	// What Open made before it failed says nothing of a table that was there.
+	fresh := cmodule.Folder(t)
+	if c, err := openControl(fresh, true); err != nil || c.close() != nil {
+		t.Fatal(err)
+	}
+	if err := SettleFolder(t.Context(), fresh); !errors.Is(err, ErrNoTable) {
+		t.Errorf("with a control file that describes no table: %v", err)
 	}
 	w := newWorld(t, 100)
 	began := time.Now()

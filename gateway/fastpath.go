@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -63,18 +64,26 @@ func (g *gateway) assembleFastPath() {
 // settle makes sure that Envoy answers from no table that an earlier process has left. It
 // must have returned before the lease is written.
 func (f *fastPath) settle(ctx context.Context, admin envoy.Admin) error {
-	switch {
-	case f.folder == "":
+	if f.folder == "" {
 		return nil
-	case f.Table == nil:
-		return fastpath.SettleFolder(ctx, f.folder)
 	}
-	if f.Created() {
-		if gone, err := admin.Gone(ctx); err != nil || !gone { // a table may have been removed beside it
+	unknown := f.Table != nil && f.Created()
+	if f.Table == nil {
+		err := fastpath.SettleFolder(ctx, f.folder)
+		if !errors.Is(err, fastpath.ErrNoTable) {
+			return err
+		}
+		unknown = true
+	}
+	if unknown { // a table may have been removed beside a living Envoy
+		if gone, err := admin.Gone(ctx); err != nil || !gone {
 			if err := fastpath.WaitTrust(ctx); err != nil {
 				return err
 			}
 		}
+	}
+	if f.Table == nil {
+		return nil
 	}
 	return f.Settle(ctx)
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the module of the fast path into the folder of embedded programs, with the
-# machine's C compiler, or with the ziglang wheel from PyPI where pip is. Without
+# machine's C compiler, or where it fails with the ziglang wheel from PyPI if pip is there. Without
 # either it says so and removes what was there: ExtProc then answers every request.
 # What was built is kept by the hash of its source.
 set -euo pipefail
@@ -24,18 +24,19 @@ if [[ ! -f "$built" ]]; then
 	trap 'rm -f "$new"' EXIT
 	flags=(-std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -s -o "$new" "$source/module.c")
 	if command -v cc >/dev/null 2>&1; then
-		cc "${flags[@]}"
-	elif python3 -m pip --version >/dev/null 2>&1; then
+		cc "${flags[@]}" || : >"$new" # a compiler without its library, say
+	fi
+	if [[ ! -s "$new" ]] && python3 -m pip --version >/dev/null 2>&1; then
 		wheel=$cache/ziglang-$zig
 		if [[ ! -d "$wheel" ]]; then
-			echo "fastpath: no C compiler: downloading ziglang $zig (about 90 MB)" >&2
+			echo "fastpath: no C compiler that works: downloading ziglang $zig (about 90 MB)" >&2
 			rm -rf "$wheel.new"
 			python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --target "$wheel.new" "ziglang==$zig" && mv "$wheel.new" "$wheel" || true
 		fi
 		[[ -d "$wheel" ]] && PYTHONPATH=$wheel python3 -m ziglang cc -target x86_64-linux-gnu.2.17 "${flags[@]}" || : >"$new"
 	fi
 	if [[ ! -s "$new" ]]; then
-		echo "fastpath: neither a C compiler nor ziglang: built without the fast path" >&2
+		echo "fastpath: neither a C compiler that works nor ziglang: built without the fast path" >&2
 		rm -f "$into"
 		exit 0
 	fi

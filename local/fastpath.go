@@ -57,6 +57,9 @@ func (u *up) findModule(ctx context.Context) error {
 	if err == nil {
 		err = u.tryModule(ctx, module)
 	}
+	if err == nil { // not MkdirAll: all users can write beside it, and it must be ours
+		err = os.Mkdir(u.fastFolder(), 0o700)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -79,7 +79,7 @@ static bool claim(state *s) {
   struct stat st;
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_ENVOY, .l_len = 1};
   void *head = MAP_FAILED, *workers = MAP_FAILED;
-  if (fstat(fd, &st) || st.st_size != CONTROL_SIZE) goto failed;
+  if (fstat(fd, &st) || st.st_size != CONTROL_SIZE || st.st_uid != geteuid()) goto failed;
   head = mmap(NULL, CONTROL_HEAD, PROT_READ, MAP_SHARED, fd, 0);
   workers = mmap(NULL, CONTROL_SIZE - CONTROL_HEAD, PROT_READ | PROT_WRITE, MAP_SHARED, fd, CONTROL_HEAD);
   if (head == MAP_FAILED || workers == MAP_FAILED) goto failed;

@@ -29,6 +29,7 @@ func TestIdleRelease(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		for name, open := range map[string]func(t *testing.T, id string){
 			"left-alone": func(*testing.T, string) {},
+			"brief":      askNowAndThen,
 			"websocket":  openWebSocket,
 			"stream": func(t *testing.T, id string) {
 				get(t, id, fmt.Sprintf("/stream?seconds=%d", int(idleOpen.Seconds())))
@@ -62,6 +63,29 @@ func TestIdleRelease(t *testing.T) {
 			})
 		}
 	})
+}
+
+// askNowAndThen uses the sandbox by short requests alone, which Envoy may answer from the
+// route table without asking the gateway.
+func askNowAndThen(t *testing.T, id string) {
+	t.Helper()
+	tick := time.NewTicker(idleTimeout / 5)
+	defer tick.Stop()
+	for end := time.After(idleOpen); ; {
+		res, err := http.DefaultClient.Do(byHost(t, "GET", "8000-"+id+".localhost", "/", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Fatalf("a sandbox in use: %d", res.StatusCode)
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			return
+		}
+	}
 }
 
 func openWebSocket(t *testing.T, id string) {
