@@ -10,9 +10,10 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // Defaults of DirectoryOptions.
@@ -201,10 +202,11 @@ func (d *Directory) LastLoss() time.Time {
 func (d *Directory) Revoke(ctx context.Context, g Gateway) error {
 	patch := holderPatch(g.Holder.String(), g.Holder.with(MarkRevoked).String(), time.Time{})
 	l, err := d.o.Leases.Patch(ctx, g.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+	switch jsonpatch.Judge(err) {
+	case jsonpatch.Applied:
+	case jsonpatch.Gone, jsonpatch.TestFailed:
 		return nil // another holder by now: the next list shows it
-	}
-	if err != nil {
+	default:
 		return fmt.Errorf("overwriting the holder of lease %s: %w", g.Name, err)
 	}
 	d.o.Metrics.revoked.Inc()

@@ -161,7 +161,7 @@ func (f *fakeAPI) Patch(_ context.Context, name string, t types.PatchType, data 
 		}
 		l = l.DeepCopy()
 		if !applyPatch(l, data) {
-			return apierrors.NewGenericServerResponse(422, "patch", leaseResource, name, "the patch did not apply", 0, true)
+			return apierrors.NewGenericServerResponse(422, "patch", leaseResource, name, "the patch did not apply", 0, false)
 		}
 		out = f.put("patch", l)
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // maxRequest bounds one call to the API server.
@@ -87,20 +88,20 @@ func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 	defer cancel()
 	holder := m.Holder()
 	l, err := m.o.Leases.Patch(ctx, m.o.Name, types.JSONPatchType, holderPatch(holder, holder, time.Now()), metav1.PatchOptions{})
-	switch {
-	case err == nil:
+	switch jsonpatch.Judge(err) {
+	case jsonpatch.Applied:
 		before := m.seen
 		m.seen = l.ResourceVersion
 		if older(l.ResourceVersion, before) {
 			return fmt.Errorf("%w, from resourceVersion %s to %s", errRewound, before, l.ResourceVersion)
 		}
 		return m.counts(l)
-	case apierrors.IsNotFound(err):
+	case jsonpatch.Gone:
 		return fmt.Errorf("%w: it was deleted", errLost)
-	case !apierrors.IsInvalid(err):
+	case jsonpatch.TestFailed: // look whose it is
+	default:
 		return fmt.Errorf("renewing the lease: %w", err)
 	}
-	// 422: the test failed, or something else about the write was refused.
 	var getErr error
 	l, getErr = m.o.Leases.Get(ctx, m.o.Name, metav1.GetOptions{})
 	switch {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -46,7 +45,7 @@ func (x *Backend) Create(ctx context.Context, n e2b.NewSandbox) (e2b.Sandbox, er
 	m.Ready = func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 		// In this order: nothing runs in a sandbox whose sandboxd was not initialised.
 		if err := x.restrict(ctx, s, n.Egress); err != nil {
-			if errors.Is(err, ErrNotOurs) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			if errors.Is(err, ErrNotOurs) || refusedForGood(err) {
 				return fmt.Errorf("%w: %w", activation.ErrUnusable, err) // nor will it be written later
 			}
 			return err

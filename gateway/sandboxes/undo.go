@@ -70,7 +70,7 @@ func (x *Backend) undo(n e2b.NewSandbox) bool {
 func (x *Backend) bury(ctx context.Context, n e2b.NewSandbox) error {
 	for pauses := backoff.Doubling(undoMin, undoMax); ; {
 		err := x.buryOnce(ctx, n)
-		if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || !backoff.Sleep(ctx, pauses.Step()) {
+		if err == nil || refusedForGood(err) || !backoff.Sleep(ctx, pauses.Step()) {
 			return err
 		}
 	}
