@@ -28,9 +28,10 @@ func Doubling(first, most time.Duration) *wait.Backoff {
 	return &wait.Backoff{Duration: first, Factor: 2, Cap: most, Steps: math.MaxInt}
 }
 
-// Reconnecting returns the pauses of a reflector at an API server that does not
-// answer. client-go's own would go on for up to a minute after its return, and a
-// gateway that started meanwhile serves no request before its lists are read.
+// Reconnecting returns the pauses of a reflector at an API server that does not answer:
+// between 0.2 and 4 s, at random, so that not all reflectors come back at once. client-go's
+// own pauses last up to a minute, and a gateway that started while the API server was away
+// serves no request before its lists are read.
 func Reconnecting() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 2 * time.Second, Steps: 5, Factor: 2, Jitter: 1}
 }

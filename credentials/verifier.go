@@ -5,17 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // VerifierOptions are what NewVerifier needs.
@@ -70,7 +69,7 @@ func (v *Verifier) Start(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, v.keys, cache.ReflectorOptions{
-			Name: "api-keys", Backoff: backoff(),
+			Name: "api-keys", Backoff: backoff.Reconnecting(),
 		})
 		run, cancel := context.WithCancel(ctx)
 		v.mu.Lock()
@@ -91,13 +90,6 @@ func (v *Verifier) Relist() {
 	if v.cancel != nil && v.Synced() {
 		v.cancel()
 	}
-}
-
-// backoff between tries at an API server that does not answer. The default would
-// go on for up to a minute after its return, and a gateway that started meanwhile
-// serves no request before it has the keys.
-func backoff() *wait.Backoff {
-	return &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 2 * time.Second, Steps: 5, Factor: 2, Jitter: 1}
 }
 
 // NeedLeaderElection says that every gateway verifies keys.

@@ -4,17 +4,17 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // The order of events:
@@ -70,18 +70,13 @@ func consistent(o *metav1.ListOptions) {
 	}
 }
 
-// backoff between tries at an API server that does not answer.
-func backoff() *wait.Backoff {
-	return &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Steps: 8, Factor: 2, Jitter: 1}
-}
-
 // start runs Reflectors until the context ends.
 func (s *source) start(ctx context.Context) {
 	logger := logr.FromSlogHandler(s.store.log.Handler())
 	ctx = klog.NewContext(ctx, logger)
 	for ctx.Err() == nil {
 		reflector := cache.NewReflectorWithOptions(s.lw, s.expected, s.store, cache.ReflectorOptions{
-			Logger: &logger, Name: "index/" + s.store.kind, Backoff: backoff(),
+			Logger: &logger, Name: "index/" + s.store.kind, Backoff: backoff.Reconnecting(),
 		})
 		runCtx, cancel := context.WithCancel(ctx)
 		s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,4 +221,35 @@ func TestRelistOfARewoundServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An index whose API server was away lists again within four seconds of its return.
+func TestReflectorComesBackSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Time
+		var j journal
+		x, _, _, _ := unstarted(j.hooks())
+		s := x.sources[0]
+		s.lw = &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				asked = append(asked, time.Now())
+				return nil, syscall.ECONNREFUSED
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				asked = append(asked, time.Now()) // a list may be streamed
+				return nil, syscall.ECONNREFUSED
+			},
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer stop()
+		s.start(ctx)
+		if len(asked) < 150 {
+			t.Errorf("it asked %d times in ten minutes", len(asked))
+		}
+		for i := 1; i < len(asked); i++ {
+			if rest := asked[i].Sub(asked[i-1]); rest > 4*time.Second {
+				t.Errorf("it did not ask for %v", rest)
+			}
+		}
+	})
 }
