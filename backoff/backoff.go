@@ -9,8 +9,9 @@
 //	}
 //
 // The pauses are those of k8s.io/apimachinery, without jitter, so that tests in
-// virtual time (testing/synctest) see the same ones each time. A Doubling belongs to one
-// loop; Sleep is safe for concurrent use.
+// virtual time (testing/synctest) see the same ones each time. What tries again without a
+// loop, as a reconciler, keeps its last pause and asks Next. A Doubling belongs to one
+// loop; the functions are safe for concurrent use.
 package backoff
 
 import (
@@ -26,6 +27,12 @@ import (
 // returns the next one.
 func Doubling(first, most time.Duration) *wait.Backoff {
 	return &wait.Backoff{Duration: first, Factor: 2, Cap: most, Steps: math.MaxInt}
+}
+
+// Next returns the pause after one of length last, for those who keep it between their
+// tries: first after none, which is 0, else twice as long, and at most most.
+func Next(last, first, most time.Duration) time.Duration {
+	return min(max(2*last, first), most)
 }
 
 // Reconnecting returns the pauses of a reflector at an API server that does not answer:
@@ -46,6 +53,20 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// SleepUntil waits for d, or less if something comes from wake or it is closed: then it
+// returns true. When ctx ended first it returns false, as after d: ask ctx.
+func SleepUntil(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-wake:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // Asked is how long the API server that answered err asked to wait; otherwise if it

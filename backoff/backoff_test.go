@@ -46,6 +46,37 @@ func TestSleep(t *testing.T) {
 	})
 }
 
+func TestNext(t *testing.T) {
+	var got []time.Duration
+	for last := time.Duration(0); len(got) < 6; got = append(got, last) {
+		last = Next(last, 50, 300)
+	}
+	if want := []time.Duration{50, 100, 200, 300, 300, 300}; !slices.Equal(got, want) {
+		t.Errorf("%d, want %d", got, want)
+	}
+	if got := Next(0, 100, 50); got != 50 {
+		t.Errorf("the first pause is %d, and 50 is the most", got)
+	}
+}
+
+func TestSleepUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, wake := time.Now(), make(chan struct{}, 1)
+		if SleepUntil(t.Context(), time.Second, wake) || time.Since(began) != time.Second {
+			t.Errorf("not woken: slept for %v", time.Since(began))
+		}
+		time.AfterFunc(time.Second, func() { wake <- struct{}{} })
+		if !SleepUntil(t.Context(), time.Minute, wake) || time.Since(began) != 2*time.Second {
+			t.Errorf("woken after %v", time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if SleepUntil(ctx, time.Minute, wake) || time.Since(began) != 3*time.Second {
+			t.Errorf("slept on after the context's end, until %v", time.Since(began))
+		}
+	})
+}
+
 func TestAsked(t *testing.T) {
 	if d := Asked(apierrors.NewTooManyRequests("busy", 3), time.Minute); d != 3*time.Second {
 		t.Errorf("asked for 3s, waits %v", d)

@@ -75,13 +75,7 @@ func (m *Membership) waitForController(ctx context.Context, d time.Duration) {
 	case <-m.called: // a call from before this wait
 	default:
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-m.called:
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	backoff.SleepUntil(ctx, d, m.called)
 }
 
 // join writes the lease, trying until it succeeds; false when the context

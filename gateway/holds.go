@@ -38,16 +38,10 @@ func (h *holds) Await(ctx context.Context, id, claim string) error {
 	if !ok {
 		return nil
 	}
-	late := time.NewTimer(maxHeld - held.Since)
-	defer late.Stop()
-	select {
-	case <-held.Lifted:
+	if backoff.SleepUntil(ctx, maxHeld-held.Since, held.Lifted) {
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-late.C:
 	}
-	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ; {
+	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ctx.Err() == nil; {
 		done := h.settled.DoChan(id+"/"+claim, func() (any, error) { return nil, h.callOff(id, claim) })
 		select {
 		case result := <-done:
@@ -59,10 +53,11 @@ func (h *holds) Await(ctx context.Context, id, claim string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := sleepUntil(ctx, held.Lifted, pauses.Step()); err != nil {
-			return err
+		if backoff.SleepUntil(ctx, pauses.Step(), held.Lifted) {
+			return nil
 		}
 	}
+	return ctx.Err()
 }
 
 // callOff takes the token off the Sandbox, whichever it is: after that no release
@@ -106,17 +101,5 @@ func (h *holds) outcome(ctx context.Context, id, claim string, tokens []string) 
 		return errors.New("another idle release has begun")
 	}
 	h.usage.Lift(id, claim, tokens...)
-	return nil
-}
-
-func sleepUntil(ctx context.Context, lifted <-chan struct{}, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-lifted:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	return nil
 }

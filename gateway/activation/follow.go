@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -96,7 +97,7 @@ func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 			return w.activation.claim(s)
 		}
 	case claimStarts:
-		w.rest = min(max(2*w.rest, followAfter), followMost)
+		w.rest = backoff.Next(w.rest, followAfter, followMost)
 		return w.pauseFor(w.rest)
 	}
 	return w.pause()
@@ -137,13 +138,10 @@ func (w *following) pause() error {
 
 // pauseFor waits until the index has seen a change, d at most.
 func (w *following) pauseFor(d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-w.changed:
+	if backoff.SleepUntil(w.ctx, d, w.changed) {
 		w.rest = 0
-	case <-t.C:
-	case <-w.ctx.Done():
+	}
+	if w.ctx.Err() != nil {
 		return ErrNotReady
 	}
 	return errReadAgain

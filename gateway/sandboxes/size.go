@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 )
 
 const (
@@ -42,11 +43,7 @@ func (n *NodeSize) Start(ctx context.Context) error {
 			n.log.Warn("the size of nodes is not known; sandboxes without limits show an older one, or none", "error", err)
 			wait = nodeSizeRetry
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !backoff.Sleep(ctx, wait) {
 			return nil
 		}
 	}

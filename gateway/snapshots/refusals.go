@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 )
 
 const (
@@ -33,7 +34,7 @@ type refused struct {
 }
 
 type refusal struct {
-	times int
+	wait  time.Duration // the last one
 	until time.Time
 }
 
@@ -53,14 +54,11 @@ func (r *refusals) note(s *v1alpha1.Sandbox, now time.Time) {
 	what := refused{s.UID, s.Spec.Restore.Checkpoint}
 	was := r.of[what]
 	if was == nil {
-		r.of[what] = &refusal{1, now}
+		r.of[what] = &refusal{until: now}
 		return
 	}
-	wait := longestRefusal
-	if doubled := firstRefusal << min(was.times-1, 10); doubled < wait {
-		wait = doubled
-	}
-	was.times, was.until = was.times+1, now.Add(wait)
+	was.wait = backoff.Next(was.wait, firstRefusal, longestRefusal)
+	was.until = now.Add(was.wait)
 }
 
 // forget notes that the sandbox is restored.

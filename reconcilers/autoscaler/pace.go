@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
@@ -43,7 +44,7 @@ func (p *pace) next(env types.NamespacedName, generation int64, members []sized,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if was := p.envs[env]; was != nil && !wrote && was.generation == generation && slices.EqualFunc(was.members, now.members, alike) {
-		now.wait = min(2*was.wait, longest)
+		now.wait = backoff.Next(was.wait, shortest, longest)
 	}
 	if p.envs == nil {
 		p.envs = map[types.NamespacedName]*looked{}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 const (
@@ -70,15 +72,15 @@ type openFence struct {
 	of types.UID
 	// addr and rv stay as they were in the first attempt: a later version would be right
 	// too, but would be a new fence to the gateways.
-	addr     netip.Addr
-	rv       uint64
-	record   record
-	over     func() // nil, or called once all gateways have acknowledged it
-	begun    time.Time
-	asking   bool
-	attempts int
-	next     time.Time
-	done     bool // all gateways have acknowledged it
+	addr   netip.Addr
+	rv     uint64
+	record record
+	over   func() // nil, or called once all gateways have acknowledged it
+	begun  time.Time
+	asking bool
+	pause  time.Duration // the last one between two attempts
+	next   time.Time
+	done   bool // all gateways have acknowledged it
 }
 
 func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64) error) *fences {
@@ -163,10 +165,9 @@ func (f *fences) ask(key fenceKey, o *openFence) {
 			o.done = true
 		} else {
 			over = nil
-			wait := min(time.Second<<o.attempts, mostFenceWait)
-			o.attempts = min(o.attempts+1, 10)
-			o.next = f.clock.Now().Add(wait)
-			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", wait, "cause", err.Error())
+			o.pause = backoff.Next(o.pause, time.Second, mostFenceWait)
+			o.next = f.clock.Now().Add(o.pause)
+			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", o.pause, "cause", err.Error())
 		}
 		f.mu.Unlock()
 		if over != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/failpoint"
 )
@@ -183,8 +184,8 @@ func (x *quiets) try(ctx context.Context, o *quiet) {
 	default:
 		wait := quiesceWait
 		if o.of.Saves {
-			wait = min(max(2*o.wait, wait), mostSaveWait)
-			o.wait = wait
+			o.wait = backoff.Next(o.wait, quiesceWait, mostSaveWait)
+			wait = o.wait
 		}
 		o.next = now.Add(wait)
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 const (
@@ -41,7 +43,7 @@ type poolTrouble struct {
 
 // trouble is why a pool's creations wait.
 type trouble struct {
-	failures        int
+	wait            time.Duration // the last one
 	until           time.Time
 	reason, message string
 	window          int
@@ -95,12 +97,8 @@ func (b *creationBackoff) fail(t *trouble, reason, message string) *trouble {
 	if now.Before(t.until) {
 		return t
 	}
-	wait := backoffMost
-	if t.failures < 6 {
-		wait = backoffFirst << t.failures
-	}
-	t.failures++
-	t.until = now.Add(wait)
+	t.wait = backoff.Next(t.wait, backoffFirst, backoffMost)
+	t.until = now.Add(t.wait)
 	return t
 }
 
@@ -115,7 +113,7 @@ func (b *creationBackoff) accepted(pool types.NamespacedName, hash string, all b
 	case all:
 		p.refused = nil
 	default:
-		p.refused.window, p.refused.failures, p.refused.until = 2*p.refused.window, 0, time.Time{}
+		p.refused.window, p.refused.wait, p.refused.until = 2*p.refused.window, 0, time.Time{}
 	}
 }
 
