@@ -22,7 +22,7 @@ func newAPIKey() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	on := clusterFlags(cmd.PersistentFlags())
+	on := clusterFlags(cmd)
 	cmd.AddCommand(newAPIKeyCreate(on), newAPIKeyValues(), newAPIKeyList(on), newAPIKeyRevoke(on))
 	return cmd
 }

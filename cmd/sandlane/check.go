@@ -45,6 +45,7 @@ a first request, reach it through each gateway, end it. This runs in the cluster
 	f.StringVar(&o.First.Path, "first-request-path", "/", "path that this server answers")
 	f.StringVar(&o.First.WebSocketPath, "web-socket-path", "", "path at which this server sends back each message of a WebSocket")
 	f.DurationVar(&timeout, "timeout", 2*time.Minute, "how long all may take")
+	takeFiles(cmd, "api-key-file", "tls-cert")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Key, err = keyFrom(keyFile); err != nil {
 			return err

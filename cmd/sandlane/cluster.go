@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,13 +25,15 @@ type cluster struct {
 	systemNamespace, keyNamespace string
 }
 
-// clusterFlags adds the flags that name a cluster.
-func clusterFlags(flags *pflag.FlagSet) *cluster {
-	c := &cluster{}
+// clusterFlags adds the flags that name a cluster to a command and those below it.
+func clusterFlags(cmd *cobra.Command) *cluster {
+	c, flags := &cluster{}, cmd.PersistentFlags()
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster (default that of \"sandlane up\" with --state)")
 	flags.StringVar(&c.state, "state", "", stateUsage)
 	flags.StringVar(&c.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and of the gateways' own Secrets")
 	flags.StringVar(&c.keyNamespace, "key-namespace", gateway.DefaultKeyNamespace, "namespace of API keys")
+	takeFiles(cmd, "kubeconfig")
+	takeFolders(cmd, "state")
 	return c
 }
 

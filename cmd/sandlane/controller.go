@@ -100,8 +100,9 @@ func newController() *cobra.Command {
 	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
 	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
 	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the gateways; without it Checkpoint objects are left alone")
-	controlTLSFlags(flags, &o.controlTLS, controlplane.GatewayIdentity)
+	controlTLSFlags(cmd, &o.controlTLS, controlplane.GatewayIdentity)
 	logs.flags(flags)
+	takeFolders(cmd, "checkpoint-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.recordTTL <= 0 || o.recordCap <= 0 || o.recordNameHold <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
 			return errors.New("--record-ttl, --record-cap, --record-name-hold, --idle-check-interval and --lease-grace must be more than 0")

@@ -23,7 +23,7 @@ func newEnd() *cobra.Command {
 		Short: "End a sandbox; its record stays for a while",
 		Args:  cobra.ExactArgs(1),
 	}
-	on := clusterFlags(cmd.Flags())
+	on := clusterFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id := args[0]
 		if err := checkID(id); err != nil {

@@ -48,6 +48,8 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 	flags.StringVar(&o.FastPath.Folder, "fast-path-folder", "", "the gateway's --fast-path-folder")
 	flags.StringVarP(&output, "output", "o", "yaml", "yaml or json")
 	flags.StringVar(&file, "file", "", "file to write instead, at once and readable for all; its folder must be there")
+	takeFiles(cmd, "tls-cert", "tls-key", "fast-path-module", "file")
+	takeFolders(cmd, "run-dir", "fast-path-folder")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		host, port, err := net.SplitHostPort(listen)
 		if err != nil {

@@ -41,7 +41,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags.StringVar(&o.PodUID, "pod-uid", "", "UID of the pod in the system namespace that this gateway and its Envoy run in, if any")
 	flags.StringVar(&o.RunDir, "run-dir", "", "folder of the unix sockets, shared with Envoy")
 	flags.StringVar(&o.ControlAddress, "control-address", "", "this pod's IP address and a port, where controllers reach this gateway over mutual TLS; empty is a unix socket in --run-dir")
-	controlTLSFlags(flags, &o.ControlTLS, controlplane.ControllerIdentity)
+	controlTLSFlags(cmd, &o.ControlTLS, controlplane.ControllerIdentity)
 	flags.StringVar(&pool, "first-request-pool", "", "[namespace/]name of the pool for first requests that name none")
 	flags.StringVar(&o.Domain, "domain", gateway.DefaultDomain, "domain that SDKs find <port>-<ID> below, with its port")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /metrics/envoy, /healthz and /readyz; empty or 0 is nowhere")
@@ -65,6 +65,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags.Uint64Var(&heapGrowth, "heap-growth", defaultHeapGrowth, "bytes to allocate at least between two garbage collections, at most a quarter of $GOMEMLIMIT; 0, or with $GOGC, as Go does")
 	logs.flags(flags)
 	required(cmd, "name", "run-dir")
+	takeFolders(cmd, "run-dir", "fast-path-folder", "checkpoint-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.FirstRequestPool, err = gateway.ParsePool(pool); err != nil {
 			return fmt.Errorf("--first-request-pool: %w", err)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // everyCommand calls f with each command that a person may see.
@@ -73,5 +75,53 @@ func TestShellCompletion(t *testing.T) {
 	})
 	if _, out, _ := run(t, "__complete", "up", "--pool"); !strings.Contains(out, "--pool-size") {
 		t.Errorf("a flag is not completed: %s", out)
+	}
+}
+
+// A shell offers files or folders for the values of flags that name some, and none for
+// others.
+func TestShellCompletionOffersFiles(t *testing.T) {
+	const files, folders, nothing = ":0\n", ":16\n", ":4\n"
+	offers := map[string]string{
+		"kubeconfig": files, "control-tls-cert": files, "control-tls-key": files, "control-tls-ca": files, "tls-cert": files,
+		"tls-key": files, "fast-path-module": files, "file": files, "api-key-file": files, "images": files,
+		"state": folders, "run-dir": folders, "checkpoint-dir": folders, "fast-path-folder": folders, "helpers": folders,
+	}
+	offered := func(args ...string) string {
+		code, out, errs := run(t, append([]string{"__complete"}, args...)...)
+		if code != 0 {
+			t.Fatalf("completing %q: %s", args, errs)
+		}
+		return out
+	}
+	seen := map[string]bool{}
+	ask := func(cmd *cobra.Command) {
+		cmd.Flags().AddFlagSet(cmd.InheritedFlags())
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.NoOptDefVal != "" || cmd.DisableFlagParsing {
+				return
+			}
+			seen[f.Name] = true
+			want := cmp.Or(offers[f.Name], nothing)
+			if out := offered(append(strings.Fields(cmd.CommandPath())[1:], "--"+f.Name, "")...); out != want {
+				t.Errorf("%s --%s is completed by %q, want %q", cmd.CommandPath(), f.Name, out, want)
+			}
+		})
+	}
+	everyCommand(t, ask)
+	node, _, err := newRoot().Find([]string{"node"}) // hidden
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(node)
+	for name := range offers {
+		if !seen[name] {
+			t.Errorf("no command has --%s", name)
+		}
+	}
+	for line, want := range map[string]string{"kubectl apply -f": files, "end": nothing, "up": nothing} {
+		if out := offered(append(strings.Fields(line), "")...); out != want {
+			t.Errorf("%q is completed by %q, want %q", line, out, want)
+		}
 	}
 }

@@ -18,7 +18,7 @@ func newInitKeys() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	on := clusterFlags(cmd.PersistentFlags())
+	on := clusterFlags(cmd)
 	cmd.AddCommand(newInitKeysShow(on), newInitKeysRotate(on))
 	return cmd
 }

@@ -25,7 +25,8 @@ func newKubectl() *cobra.Command {
 		// kubectl's flags are its own: cobra must not look at them.
 		DisableFlagParsing: true,
 	}
-	stateFlag(cmd) // for the usage; kubectlArgs reads it
+	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // arguments of kubectl may be files
+	stateFlag(cmd)                                                                      // for the usage; kubectlArgs reads it
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
 			return cmd.Help()

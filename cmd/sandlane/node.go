@@ -28,6 +28,8 @@ func newNode() *cobra.Command {
 	flags.StringVar(&o.Images, "images", "", "image table (JSON)")
 	flags.BoolVar(&o.ReuseLIFO, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.StringVar(&o.HelperDir, "helpers", "", "folder of the node's programs")
+	takeFiles(cmd, "kubeconfig", "images")
+	takeFolders(cmd, "state", "helpers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Subnet, err = netip.ParsePrefix(subnet); err != nil {
 			return fmt.Errorf("--subnet %q: %w", subnet, err)

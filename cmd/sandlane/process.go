@@ -13,6 +13,7 @@ import (
 // account.
 func kubeconfigFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVar(path, "kubeconfig", "", "kubeconfig of the cluster (default the pod's service account)")
+	takeFiles(cmd, "kubeconfig")
 }
 
 // metricsAddress translates a --metrics-address for the part that serves it, in which off

@@ -67,16 +67,15 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:                        "sandlane",
-		Short:                      "Route requests to sandboxes on Kubernetes, and claim a warm pod for the first one",
-		SilenceErrors:              true, // Run prints errors, in one line
-		SilenceUsage:               true,
-		DisableSuggestions:         true,
-		SuggestionsMinimumDistance: 1,
-		Args:                       cobra.NoArgs,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:                "sandlane",
+		Short:              "Route requests to sandboxes on Kubernetes, and claim a warm pod for the first one",
+		SilenceErrors:      true, // Run prints errors, in one line
+		SilenceUsage:       true,
+		DisableSuggestions: true,
+		Args:               cobra.NoArgs,
+		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp) // no argument is a file
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp) // no argument is a file; flags that name one say so
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help-command"})
 	for _, make := range commands {
 		root.AddCommand(make())

@@ -14,6 +14,7 @@ const stateUsage = "state folder (default $XDG_STATE_HOME/sandlane or ~/.local/s
 // stateFlag adds --state to a command and returns what reads it.
 func stateFlag(cmd *cobra.Command) func() (string, error) {
 	dir := cmd.Flags().String("state", "", stateUsage)
+	takeFolders(cmd, "state")
 	return func() (string, error) { return stateDir(*dir) }
 }
 

@@ -24,7 +24,7 @@ E2b-Traffic-Access-Token). Tokens are derived from the ID and the UID of the
 sandbox: those who may read the cluster's token seed have them all.`,
 		Args: cobra.ExactArgs(1),
 	}
-	on := clusterFlags(cmd.Flags())
+	on := clusterFlags(cmd)
 	traffic := cmd.Flags().Bool("traffic", false, "the traffic token, not sandboxd's")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkID(args[0]); err != nil {

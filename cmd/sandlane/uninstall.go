@@ -24,6 +24,7 @@ func newUninstall() *cobra.Command {
 	var timeout time.Duration
 	var o uninstall.Options
 	cmd.PersistentFlags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default the pod's service account)")
+	takeFiles(cmd, "kubeconfig")
 	cmd.PersistentFlags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until nothing is left")
 	step := func(use, example, short string, run func(context.Context, uninstall.Options) error) *cobra.Command {
 		return &cobra.Command{Use: use, Example: example, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
