@@ -30,13 +30,6 @@ const (
 	conflictPause = 200 * time.Millisecond
 )
 
-// EnvRouterSync is for programs that run the reconciler and route by envs in the same
-// process. OnEnvUpsert is called at the end of each reconcile that succeeded; it must
-// return at once and not change the env.
-type EnvRouterSync interface {
-	OnEnvUpsert(env *v1alpha1.SandboxEnv)
-}
-
 // SandboxEnvReconciler reconciles SandboxEnvs. Set the fields, then call
 // SetupWithManager once.
 type SandboxEnvReconciler struct {
