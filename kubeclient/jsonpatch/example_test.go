@@ -2,10 +2,18 @@ package jsonpatch_test
 
 import (
 	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
+
+// refused is what an API server answers if a test of a patch failed: 422 without causes.
+var refused = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch",
+	schema.GroupResource{Resource: "pods"}, "sandbox-1", "the server rejected our request", 0, false)
 
 // A write that ends a pod, if it is still the one that was seen, still idle, and
 // without a claim.
@@ -17,10 +25,12 @@ func Example() {
 	fmt.Println(string(p.Bytes()))
 
 	// err := c.Patch(ctx, pod, p.Build())
-	var err error
+	err := refused
 	switch jsonpatch.Judge(err) {
 	case jsonpatch.Applied:
 		fmt.Println("it stops")
+	case jsonpatch.Invalid, jsonpatch.Forbidden:
+		fmt.Println("it is of no use to send it again")
 	case jsonpatch.TestFailed, jsonpatch.Gone:
 		fmt.Println("it is another pod's state by now: look again")
 	case jsonpatch.Ambiguous:
@@ -28,5 +38,5 @@ func Example() {
 	}
 	// Output:
 	// [{"op":"test","path":"/metadata/uid","value":"0b4e"},{"op":"test","path":"/metadata/labels/sandlane.dev~1phase","value":"idle"},{"op":"test","path":"/metadata/annotations/sandlane.dev~1claim","value":null},{"op":"add","path":"/metadata/labels/sandlane.dev~1phase","value":"stopping"}]
-	// it stops
+	// it is another pod's state by now: look again
 }

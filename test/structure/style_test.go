@@ -66,9 +66,10 @@ func callsSleep(syntax *ast.File) bool {
 	return found
 }
 
-// JSON Patches are built in one package, and the answer to one is judged there.
+const builder = "kubeclient/jsonpatch"
+
+// JSON Patches are built in one package.
 func TestOneJSONPatchBuilder(t *testing.T) {
-	const builder = "kubeclient/jsonpatch"
 	for _, p := range packages(t) {
 		for _, f := range p.files {
 			if f.test || f.generated || p.dir == builder {
@@ -83,4 +84,43 @@ func TestOneJSONPatchBuilder(t *testing.T) {
 			})
 		}
 	}
+}
+
+// judgesInvalid are the files that ask by themselves whether the API server found an object
+// invalid, and why they may.
+var judgesInvalid = map[string]string{
+	"reconcilers/sandboxenv/materialise.go": "creates and merge patches have no tests that could have failed",
+}
+
+// The answer to a JSON Patch is judged where they are built: a 422 may be a test that
+// failed or an object that is invalid, and apierrors.IsInvalid takes both for one.
+func TestOneJudgeOfPatches(t *testing.T) {
+	asked := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if f.test || p.dir == builder || !callsIsInvalid(f.syntax) {
+				continue
+			}
+			asked[f.path] = true
+			if judgesInvalid[f.path] == "" {
+				t.Errorf("%s asks apierrors.IsInvalid: ask %s.Judge", f.path, builder)
+			}
+		}
+	}
+	for path := range judgesInvalid {
+		if !asked[path] {
+			t.Errorf("%s asks apierrors.IsInvalid no more: take it out of judgesInvalid", path)
+		}
+	}
+}
+
+func callsIsInvalid(syntax *ast.File) bool {
+	found := false
+	ast.Inspect(syntax, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "IsInvalid" {
+			found = true
+		}
+		return !found
+	})
+	return found
 }
