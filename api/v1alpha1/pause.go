@@ -84,6 +84,13 @@ func WithoutPod(s *Sandbox) bool { return s.Spec.Restore != nil && s.Spec.Bindin
 // a pod that it has or is to get. No request may reach it.
 func Restoring(s *Sandbox) bool { return !s.Spec.Paused && s.Spec.Restore != nil }
 
+// EndAfter is the end time of a sandbox that is to run for d from now on. An API server
+// keeps whole seconds: it is the next one in UTC, since to end a sandbox early is worse
+// than late. The sandbox runs for at least d, and for a second more at most.
+func EndAfter(now time.Time, d time.Duration) *metav1.Time {
+	return new(metav1.NewTime(now.Add(d).UTC().Truncate(time.Second).Add(time.Second)))
+}
+
 // AutoLifetime is how long a sandbox may run after a request has resumed it.
 func AutoLifetime(s *Sandbox) time.Duration {
 	if l := s.Spec.Timeouts.Lifetime; l != nil {

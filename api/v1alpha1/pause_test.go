@@ -140,3 +140,17 @@ func TestHibernating(t *testing.T) {
 		}
 	}
 }
+
+// A sandbox runs for as long as it was asked for, and its end is one that an API server
+// keeps as it is.
+func TestEndAfter(t *testing.T) {
+	const d = 5 * time.Minute
+	midnight := time.Date(2026, 1, 2, 0, 0, 0, 0, time.FixedZone("", 3600))
+	for _, part := range []time.Duration{0, 1, time.Second / 2, time.Second - 1} {
+		now := midnight.Add(part)
+		end := EndAfter(now, d)
+		if more := end.Sub(now) - d; more <= 0 || more > time.Second || end.Nanosecond() != 0 || end.Location() != time.UTC {
+			t.Errorf("%v after %v: %v", d, now, end)
+		}
+	}
+}

@@ -68,7 +68,7 @@ func (r Resume) endAt() *metav1.Time {
 	if r.Lifetime == 0 {
 		return nil
 	}
-	return new(metav1.NewTime(time.Now().Add(r.Lifetime).UTC().Truncate(time.Second).Add(time.Second)))
+	return v1alpha1.EndAfter(time.Now(), r.Lifetime)
 }
 
 // Options of an Activator. Client, Schedulers, Cache and Stamp are required.

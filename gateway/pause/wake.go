@@ -68,7 +68,7 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 	}
 	var end *metav1.Time
 	if lifetime > 0 {
-		end = new(metav1.NewTime(time.Now().Add(lifetime).UTC().Truncate(time.Second).Add(time.Second)))
+		end = v1alpha1.EndAfter(time.Now(), lifetime)
 	}
 	if err := p.resume(ctx, s, end); err != nil && !errors.Is(err, ErrChanged) {
 		return err

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/activation"
@@ -102,8 +100,7 @@ func (x *Backend) Resume(ctx context.Context, namespace, id string, timeout time
 		case !s.Spec.Paused:
 			return x.describe(s), was, nil
 		}
-		end := time.Now().Add(timeout).Truncate(time.Second).Add(time.Second)
-		err = x.pauser.Resume(ctx, s, new(metav1.NewTime(end.UTC())))
+		err = x.pauser.Resume(ctx, s, v1alpha1.EndAfter(time.Now(), timeout))
 		if err == nil {
 			return x.describe(s), true, nil
 		}

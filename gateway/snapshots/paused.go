@@ -190,7 +190,7 @@ func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 	if err == nil && at.After(claimed) {
 		lifetime = at.Sub(claimed)
 	}
-	return new(metav1.NewTime(now.Add(lifetime).UTC().Truncate(time.Second).Add(time.Second)))
+	return v1alpha1.EndAfter(now, lifetime)
 }
 
 // Fits returns nil if the sandbox can be restored in an idle pod, as far as that is known

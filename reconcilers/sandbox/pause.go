@@ -149,8 +149,7 @@ func (r *Reconciler) endAfterPause(s *v1alpha1.Sandbox) *metav1.Time {
 	if s.Spec.Team == "" || s.Spec.FirstRequest || s.Spec.Timeouts.EndAt != nil {
 		return nil
 	}
-	at := metav1.NewTime(r.now().Add(v1alpha1.AutoLifetime(s)).UTC().Truncate(time.Second))
-	return &at
+	return v1alpha1.EndAfter(r.now(), v1alpha1.AutoLifetime(s))
 }
 
 // pauseChanged counts a new reason of the condition Paused, and writes an Event for it.

@@ -143,6 +143,7 @@ func TestPauseWithoutFreezer(t *testing.T) {
 	} {
 		g, q := pausable(t)
 		q.answer = controlplane.ErrNoFreezer
+		g.clock.SetTime(now.Add(time.Second / 2)) // an end time has whole seconds
 		g.spec(t, func(s *v1alpha1.SandboxSpec) { paused(s); c.spec(s) })
 		if wait := g.settle(t); wait != retrySoon {
 			t.Errorf("%s: looks again in %s", what, wait)
@@ -152,6 +153,9 @@ func TestPauseWithoutFreezer(t *testing.T) {
 		s := g.sandbox(t)
 		if len(q.asked) != 1 || s.Spec.Paused != (c.ends != "") || (s.Spec.End != nil) != (c.ends != "") || (s.Spec.Timeouts.EndAt != nil) != c.endAt {
 			t.Errorf("%s: asked %d times, %+v", what, len(q.asked), s.Spec)
+		}
+		if end := s.Spec.Timeouts.EndAt; end != nil && end.Sub(g.clock.Now()) < v1alpha1.AutoLifetime(s) {
+			t.Errorf("%s: it ends %v after it runs again", what, end.Sub(g.clock.Now()))
 		}
 		if s.Spec.End != nil && s.Spec.End.Reason != c.ends {
 			t.Errorf("%s: ends as %+v", what, s.Spec.End)
