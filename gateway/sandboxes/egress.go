@@ -224,7 +224,7 @@ func (x *Backend) leaveBase(ctx context.Context, s *v1alpha1.Sandbox) error {
 		Set(jsonpatch.Label(v1alpha1.LabelRules), v1alpha1.RulesOwn).
 		Build())
 	switch {
-	case apierrors.IsNotFound(err), jsonpatch.Refused(err):
+	case jsonpatch.Moved(err):
 		return e2b.ErrNotFound
 	case err != nil:
 		return fmt.Errorf("label pod %s: %w", b.PodName, err)

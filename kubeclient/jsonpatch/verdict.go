@@ -74,6 +74,13 @@ func Judge(err error) Verdict {
 // Refused reports whether a test of the patch failed.
 func Refused(err error) bool { return Judge(err) == TestFailed }
 
+// Moved reports whether the object is not as the patch asks, or is gone: who acts on what
+// it was has nothing more to do.
+func Moved(err error) bool {
+	v := Judge(err)
+	return v == TestFailed || v == Gone
+}
+
 // Final reports whether it is of no use to send the write again.
 func (v Verdict) Final() bool { return v == Invalid || v == Forbidden }
 

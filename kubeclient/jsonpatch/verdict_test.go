@@ -56,5 +56,11 @@ func TestJudge(t *testing.T) {
 		if got := Judge(tc.err); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
+		if got, want := Refused(tc.err), tc.want == TestFailed; got != want {
+			t.Errorf("%s: refused is %v", tc.name, got)
+		}
+		if got, want := Moved(tc.err), tc.want == TestFailed || tc.want == Gone; got != want {
+			t.Errorf("%s: moved is %v", tc.name, got)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/kubeclient/pausing"
 	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
@@ -37,7 +38,7 @@ func (r *IdleTimeoutReconciler) pausesInstead(ctx context.Context, s *v1alpha1.S
 // reconciler of sandboxes has it carried out.
 func (r *IdleTimeoutReconciler) pause(ctx context.Context, p pending) error {
 	err := r.patch(ctx, p.sandbox, pausing.PauseIdle(p.sandbox, p.Token))
-	if err != nil && !moved(err) {
+	if err != nil && !jsonpatch.Moved(err) {
 		return fmt.Errorf("pausing idle sandbox %s: %w", p.SandboxID, err)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,7 +32,7 @@ func (s statusStore) SaveLastActive(ctx context.Context, sandbox *v1alpha1.Sandb
 	out := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: sandbox.Name}}
 	p := jsonpatch.For(sandbox.UID).Set("/status/lastActive", metav1.NewTime(at))
 	err := s.client.Status().Patch(ctx, out, p.Build())
-	if err != nil && !jsonpatch.Refused(err) && !apierrors.IsNotFound(err) {
+	if err != nil && !jsonpatch.Moved(err) {
 		return fmt.Errorf("writing lastActive of %s: %w", sandbox.Name, err)
 	}
 	return nil

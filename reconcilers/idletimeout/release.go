@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -128,7 +127,7 @@ func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*tracked, tim
 			Test("/metadata/generation", p.sandbox.Generation). // it may have been paused since
 			Set("/spec/release", v1alpha1.Release{Token: p.Token, ClaimID: p.ClaimID}))
 		p.begun = err == nil
-		if err != nil && !moved(err) {
+		if err != nil && !jsonpatch.Moved(err) {
 			return fmt.Errorf("beginning the release of sandbox %s: %w", p.SandboxID, err)
 		}
 		return nil
@@ -156,7 +155,7 @@ func (r *IdleTimeoutReconciler) callOff(ctx context.Context, all []pending) erro
 	return r.each(all, func(p pending) error {
 		err := r.patch(ctx, p.sandbox, jsonpatch.For(p.sandbox.UID).
 			Test("/spec/end", nil).Test("/spec/release/token", p.Token).Remove("/spec/release"))
-		if err != nil && !moved(err) {
+		if err != nil && !jsonpatch.Moved(err) {
 			return fmt.Errorf("calling off the release of sandbox %s: %w", p.SandboxID, err)
 		}
 		r.Metrics.calledOff()
@@ -191,9 +190,6 @@ func (r *IdleTimeoutReconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, 
 	out.Name = s.Name
 	return r.client.Patch(ctx, out, p.Build())
 }
-
-// moved reports whether a write failed because the sandbox has changed or gone.
-func moved(err error) bool { return jsonpatch.Refused(err) || apierrors.IsNotFound(err) }
 
 // each writes for all. What succeeded is dealt with, though the cache may show its
 // token for a while.

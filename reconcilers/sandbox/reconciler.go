@@ -165,7 +165,7 @@ func (r *Reconciler) finish(ctx context.Context, s *v1alpha1.Sandbox, reason v1a
 func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch.Patch) error {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
-	if err := r.Client.Patch(ctx, out, p.Build()); err != nil && !jsonpatch.Refused(err) && !apierrors.IsNotFound(err) {
+	if err := r.Client.Patch(ctx, out, p.Build()); err != nil && !jsonpatch.Moved(err) {
 		return err
 	} else if err == nil {
 		r.written.note(out)

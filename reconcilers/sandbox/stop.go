@@ -111,7 +111,7 @@ func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod, o sandbox
 func stopPod(ctx context.Context, c client.Client, pod *corev1.Pod, p jsonpatch.Patch) (uint64, error) {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err := c.Patch(ctx, out, p.Set(jsonpatch.Phase, v1alpha1.PodStopping).Build())
-	if jsonpatch.Refused(err) || apierrors.IsNotFound(err) {
+	if jsonpatch.Moved(err) {
 		return 0, errMoved
 	}
 	if err != nil {

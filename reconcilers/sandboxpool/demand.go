@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -85,7 +84,7 @@ func (r *SandboxPoolReconciler) tidyNote(ctx context.Context, pool *v1alpha1.San
 	target := &v1alpha1.SandboxPool{}
 	target.Namespace, target.Name = pool.Namespace, pool.Name
 	err := r.Client.Patch(ctx, target, jsonpatch.For(pool.UID).Test(path, note).Remove(path).Build())
-	if err != nil && !jsonpatch.Refused(err) && !apierrors.IsNotFound(err) {
+	if err != nil && !jsonpatch.Moved(err) {
 		return 0, fmt.Errorf("taking the note of waiting claims off the pool: %w", err)
 	}
 	return 0, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,7 +82,7 @@ func ReleaseSandboxPod(ctx context.Context, c client.Client, pod *corev1.Pod, o 
 	switch {
 	case err == nil:
 		return out, nil
-	case jsonpatch.Refused(err), apierrors.IsNotFound(err):
+	case jsonpatch.Moved(err):
 		return nil, ErrPodMoved
 	default:
 		return nil, fmt.Errorf("stopping pod %s: %w", pod.Name, err)

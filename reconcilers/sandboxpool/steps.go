@@ -146,7 +146,7 @@ func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.Sandbo
 		log.FromContext(ctx).Info("taking back the resume of a sandbox of a deleted pool", "sandbox", v.sandbox.Name)
 		out := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: v.sandbox.Name}}
 		err := r.Client.Patch(ctx, out, pausing.Rehibernate(v.sandbox).Build())
-		if err != nil && !jsonpatch.Refused(err) && !apierrors.IsNotFound(err) {
+		if err != nil && !jsonpatch.Moved(err) {
 			return 0, fmt.Errorf("taking back the resume of sandbox %s: %w", v.sandbox.Name, err)
 		}
 		return 0, nil
