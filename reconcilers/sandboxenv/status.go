@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/condition"
 )
 
 // Several clusters:
@@ -138,28 +139,28 @@ func total(env *v1alpha1.SandboxEnv) {
 }
 
 func conditions(env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate) []metav1.Condition {
-	consistent := condition(v1alpha1.EnvConditionTemplateConsistent, true, "AsExpected", "the template is there, and every pool is as the env says")
+	consistent := condition.Of(v1alpha1.EnvConditionTemplateConsistent, true, "AsExpected", "the template is there, and every pool is as the env says")
 	if template == nil {
-		consistent = condition(v1alpha1.EnvConditionTemplateConsistent, false, "TemplateNotFound", noTemplate(env))
+		consistent = condition.Of(v1alpha1.EnvConditionTemplateConsistent, false, "TemplateNotFound", noTemplate(env))
 	}
 	for _, c := range current(env) {
 		for _, m := range c.ObservedMembers {
 			wrong := m.State == v1alpha1.MemberInconsistent || m.State == v1alpha1.MemberMissing
 			if wrong && consistent.Status == metav1.ConditionTrue {
-				consistent = condition(v1alpha1.EnvConditionTemplateConsistent, false, string(m.State), fmt.Sprintf("member %s: %s", m.Name, cmp.Or(m.LastAttempt, m.Message)))
+				consistent = condition.Of(v1alpha1.EnvConditionTemplateConsistent, false, string(m.State), fmt.Sprintf("member %s: %s", m.Name, cmp.Or(m.LastAttempt, m.Message)))
 			}
 		}
 	}
-	scaling := condition(v1alpha1.EnvConditionAutoscalingActive, false, "Disabled", "spec.autoscaling.enabled is not true")
+	scaling := condition.Of(v1alpha1.EnvConditionAutoscalingActive, false, "Disabled", "spec.autoscaling.enabled is not true")
 	if a := env.Spec.Autoscaling; a != nil && a.Enabled {
-		scaling = condition(v1alpha1.EnvConditionAutoscalingActive, true, "Enabled", "the members' replicas follow demand")
+		scaling = condition.Of(v1alpha1.EnvConditionAutoscalingActive, true, "Enabled", "the members' replicas follow demand")
 	}
 	return []metav1.Condition{ready(env), consistent, scaling}
 }
 
 // ready: some member can serve a claim.
 func ready(env *v1alpha1.SandboxEnv) metav1.Condition {
-	is := condition(v1alpha1.EnvConditionReady, false, "NoMembers", "no cluster has a member")
+	is := condition.Of(v1alpha1.EnvConditionReady, false, "NoMembers", "no cluster has a member")
 	for _, c := range current(env) {
 		for _, m := range c.ObservedMembers {
 			switch m.State {
@@ -168,18 +169,10 @@ func ready(env *v1alpha1.SandboxEnv) metav1.Condition {
 				continue
 			}
 			if m.Idle > 0 {
-				return condition(v1alpha1.EnvConditionReady, true, "MembersAvailable", "a claim is served at once")
+				return condition.Of(v1alpha1.EnvConditionReady, true, "MembersAvailable", "a claim is served at once")
 			}
 			is.Reason, is.Message = "NoIdlePod", "no member has a pod that is idle and Ready"
 		}
 	}
 	return is
-}
-
-func condition(kind string, is bool, reason, message string) metav1.Condition {
-	status := metav1.ConditionFalse
-	if is {
-		status = metav1.ConditionTrue
-	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/condition"
 )
 
 // writeStatus patches what has changed, and nothing if nothing has.
@@ -69,13 +70,13 @@ func phase(pool *v1alpha1.SandboxPool, c counts, out outcome) v1alpha1.PoolPhase
 }
 
 func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Condition {
-	available := condition(v1alpha1.PoolConditionAvailable, c.idle > c.unavailableIdle, "PodsIdle", "a claim is served at once")
+	available := condition.Of(v1alpha1.PoolConditionAvailable, c.idle > c.unavailableIdle, "PodsIdle", "a claim is served at once")
 	_, draining := pool.Annotations[v1alpha1.AnnotationDraining]
 	switch {
 	case draining && out.shown && c.total == 0 && pool.Spec.Replicas == 0:
-		available = condition(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDrained, "the pool's env has it no more, and it has no pods")
+		available = condition.Of(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDrained, "the pool's env has it no more, and it has no pods")
 	case draining:
-		available = condition(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDraining, "the pool's env has it no more: it takes no claims")
+		available = condition.Of(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDraining, "the pool's env has it no more: it takes no claims")
 	case available.Status == metav1.ConditionTrue:
 	case pool.Spec.Replicas == 0 && out.waiting == 0:
 		available.Reason, available.Message = "NoReplicas", "the pool is asked for no idle pods"
@@ -84,30 +85,30 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	default:
 		available.Reason, available.Message = "NoIdlePod", "no pod is idle and Ready"
 	}
-	scaling := condition(v1alpha1.PoolConditionScaling, false, "Settled", "the stock is as asked for")
+	scaling := condition.Of(v1alpha1.PoolConditionScaling, false, "Settled", "the stock is as asked for")
 	switch {
 	case out.scaling.remove > 0:
-		scaling = condition(v1alpha1.PoolConditionScaling, true, "ScalingDown", "deleting unclaimed pods")
+		scaling = condition.Of(v1alpha1.PoolConditionScaling, true, "ScalingDown", "deleting unclaimed pods")
 	case c.outdated > 0:
-		scaling = condition(v1alpha1.PoolConditionScaling, true, "RollingOut", "idle pods of an old template are being replaced")
+		scaling = condition.Of(v1alpha1.PoolConditionScaling, true, "RollingOut", "idle pods of an old template are being replaced")
 	case out.scaling.create > 0 || c.warming > 0:
-		scaling = condition(v1alpha1.PoolConditionScaling, true, "ScalingUp", "pods are being made or are warming")
+		scaling = condition.Of(v1alpha1.PoolConditionScaling, true, "ScalingUp", "pods are being made or are warming")
 	case out.scaling.full:
 		scaling.Reason, scaling.Message = v1alpha1.PoolReasonMaxPods, "maxPods leaves no room for more pods"
 	case len(c.waiting) > 0:
 		scaling.Reason, scaling.Message = "AddressBusy", fmt.Sprintf("%d more pods wait for addresses that gateways may still route to", len(c.waiting))
 	}
-	degraded := condition(v1alpha1.PoolConditionDegraded, false, "AsExpected", "nothing is wrong")
+	degraded := condition.Of(v1alpha1.PoolConditionDegraded, false, "AsExpected", "nothing is wrong")
 	switch {
 	case out.trouble != nil:
-		degraded = condition(v1alpha1.PoolConditionDegraded, true, out.trouble.reason, out.trouble.message)
+		degraded = condition.Of(v1alpha1.PoolConditionDegraded, true, out.trouble.reason, out.trouble.message)
 	case c.stuck != nil:
-		degraded = condition(v1alpha1.PoolConditionDegraded, true, steady(c.stuck.Reason), c.stuck.Message)
+		degraded = condition.Of(v1alpha1.PoolConditionDegraded, true, steady(c.stuck.Reason), c.stuck.Message)
 		if was := meta.FindStatusCondition(pool.Status.Conditions, degraded.Type); was != nil && was.Reason == degraded.Reason {
 			degraded.Message = was.Message // a kubelet words each try anew
 		}
 	case c.unavailableIdle > 0:
-		degraded = condition(v1alpha1.PoolConditionDegraded, true, "UnavailableIdle", fmt.Sprintf("%d idle pods are not Ready", c.unavailableIdle))
+		degraded = condition.Of(v1alpha1.PoolConditionDegraded, true, "UnavailableIdle", fmt.Sprintf("%d idle pods are not Ready", c.unavailableIdle))
 	}
 	return []metav1.Condition{available, scaling, degraded}
 }
@@ -118,12 +119,4 @@ func steady(reason string) string {
 		return "ErrImagePull"
 	}
 	return reason
-}
-
-func condition(kind string, is bool, reason, message string) metav1.Condition {
-	status := metav1.ConditionFalse
-	if is {
-		status = metav1.ConditionTrue
-	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }

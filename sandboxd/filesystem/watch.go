@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -14,14 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandlane/sandlane/sandboxd/filesystempb"
+	"github.com/sandlane/sandlane/sandboxd/keepalive"
 )
 
-const (
-	defaultKeepalive = 90 * time.Second
-	// expireAfter is how long a watcher of CreateWatcher collects without being asked:
-	// its client is gone without having ended it.
-	expireAfter = time.Hour
-)
+// expireAfter is how long a watcher of CreateWatcher collects without being asked: its
+// client is gone without having ended it.
+const expireAfter = time.Hour
 
 // collector keeps the events of a watcher until they are asked for.
 type collector struct {
@@ -74,7 +71,7 @@ func (s *Service) WatchDir(ctx context.Context, req *connect.Request[filesystemp
 	if err := stream.Send(&filesystempb.WatchDirResponse{Event: &filesystempb.WatchDirResponse_Start{Start: &filesystempb.WatchDirResponse_StartEvent{}}}); err != nil {
 		return err
 	}
-	return w.run(ctx, keepalive(req.Header()),
+	return w.run(ctx, keepalive.Interval(req.Header()),
 		func(event *filesystempb.FilesystemEvent) error {
 			return stream.Send(&filesystempb.WatchDirResponse{Event: &filesystempb.WatchDirResponse_Filesystem{Filesystem: event}})
 		},
@@ -98,7 +95,7 @@ func (s *Service) CreateWatcher(_ context.Context, req *connect.Request[filesyst
 	s.watchers.named[id] = c
 	c.expiry = time.AfterFunc(s.watchers.expireAfter, func() { s.watchers.unname(id) })
 	s.watchers.loops.Go(func() {
-		for c.fail(w.run(context.Background(), defaultKeepalive, c.add, func() error { return nil })) {
+		for c.fail(w.run(context.Background(), keepalive.Default, c.add, func() error { return nil })) {
 		}
 	})
 	return connect.NewResponse(&filesystempb.CreateWatcherResponse{WatcherId: id}), nil
@@ -169,12 +166,4 @@ func (c *collector) take() ([]*filesystempb.FilesystemEvent, error) {
 		return nil, err
 	}
 	return events, nil
-}
-
-func keepalive(header http.Header) time.Duration {
-	seconds, err := strconv.Atoi(header.Get("Keepalive-Ping-Interval"))
-	if err != nil || seconds <= 0 || seconds > 24*60*60 {
-		return defaultKeepalive
-	}
-	return time.Duration(seconds) * time.Second
 }

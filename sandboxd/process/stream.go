@@ -3,19 +3,14 @@ package process
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
 	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/sandlane/sandlane/sandboxd/keepalive"
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 )
-
-// defaultKeepalive is the pause after which an idle stream carries a keepalive,
-// unless the request's Keepalive-Ping-Interval says otherwise.
-const defaultKeepalive = 90 * time.Second
 
 // Start runs a process and streams it. The deadline of the request, which
 // Connect-Timeout-Ms sets, is the process's: it is killed then even if the client
@@ -49,7 +44,7 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.Star
 		run()
 		return err
 	}
-	return follow(ctx, p, sub, keepalive(req.Header()), func(event *processpb.ProcessEvent) error {
+	return follow(ctx, p, sub, keepalive.Interval(req.Header()), func(event *processpb.ProcessEvent) error {
 		return stream.Send(&processpb.StartResponse{Event: event})
 	})
 }
@@ -60,7 +55,7 @@ func (s *Service) Connect(ctx context.Context, req *connect.Request[processpb.Co
 	if err != nil {
 		return err
 	}
-	return follow(ctx, p, p.hub.subscribe(), keepalive(req.Header()), func(event *processpb.ProcessEvent) error {
+	return follow(ctx, p, p.hub.subscribe(), keepalive.Interval(req.Header()), func(event *processpb.ProcessEvent) error {
 		return stream.Send(&processpb.ConnectResponse{Event: event})
 	})
 }
@@ -106,12 +101,4 @@ func deadlinePassed(ctx context.Context) bool {
 
 func errTimeout() error {
 	return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the timeout of the request has passed"))
-}
-
-func keepalive(header http.Header) time.Duration {
-	seconds, err := strconv.Atoi(header.Get("Keepalive-Ping-Interval"))
-	if err != nil || seconds <= 0 || seconds > 24*60*60 {
-		return defaultKeepalive
-	}
-	return time.Duration(seconds) * time.Second
 }
