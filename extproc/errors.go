@@ -74,7 +74,7 @@ func rejectionOf(err error) *rejection {
 	case errors.Is(err, ErrNotFound):
 		return rejectNotFound()
 	case errors.Is(err, ErrPoolNotFound):
-		return &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: "The sandbox's pool was not found"}
+		return &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: "The sandbox's pool was not found. Make it, or name another in the header X-Sandbox-Pool."}
 	case errors.Is(err, ErrForbidden):
 		return &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: messageResumeDenied}
 	case errors.Is(err, ErrBadKey):
@@ -86,7 +86,7 @@ func rejectionOf(err error) *rejection {
 	case errors.Is(err, ErrTransitioning):
 		return &rejection{reason: reasonTransitioning, status: http.StatusConflict, message: "The sandbox is still transitioning. Try again in a moment."}
 	case errors.Is(err, ErrSandboxLimit):
-		return &rejection{reason: reasonSandboxLimit, status: http.StatusTooManyRequests, message: "Sandbox limit reached", retryAfter: retryAfter(err)}
+		return &rejection{reason: reasonSandboxLimit, status: http.StatusTooManyRequests, message: "Sandbox limit reached. End a sandbox of the namespace, or have its quota raised.", retryAfter: retryAfter(err)}
 	case errors.Is(err, ErrOpenLimit):
 		return &rejection{reason: reasonOpenLimit, status: http.StatusTooManyRequests, message: "The sandbox has too many open requests. Try again in a moment.", retryAfter: retryAfter(err)}
 	case errors.Is(err, ErrNoCapacity):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,9 @@ func TestErrorsToAnswers(t *testing.T) {
 		}
 		if strings.Contains(r.message, "boom") {
 			t.Errorf("an internal error reaches the client: %q", r.message)
+		}
+		if exempt := []int{400, 500, 502}; !slices.Contains(exempt, tt.status) && !strings.Contains(r.message, ". ") {
+			t.Errorf("%v: %q says what is wrong, and not what to do", tt.err, r.message)
 		}
 	}
 }

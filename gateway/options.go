@@ -184,12 +184,40 @@ func (o *Options) Validate() error {
 		return errors.New("the fast path needs a folder")
 	case o.RunDir == "":
 		return errors.New("no run directory")
-	case o.CacheSize < 0, o.LeaseDuration < 0, o.RenewEvery < 0, o.IdleTick < 0, o.MaxWait < 0, o.DrainDelay < 0, o.DrainGrace < 0, o.MaxOpen < 0, o.MaxCheckpointBytes < 0, o.MaxSnapshots < 0, o.MaxSnapshotsPerKey < 0:
-		return errors.New("negative size or duration")
 	case o.MaxWait > longestWait:
 		return fmt.Errorf("max wait %v: must be at most %v, since Envoy waits no longer than %v for an answer", o.MaxWait, longestWait, envoy.DefaultMaxMessageTimeout)
 	}
+	if err := o.validateSizes(); err != nil {
+		return err
+	}
 	return o.validateControl()
+}
+
+// validateSizes says which size or duration is negative.
+func (o *Options) validateSizes() error {
+	for _, d := range []struct {
+		name string
+		is   time.Duration
+	}{
+		{"lease duration", o.LeaseDuration}, {"time between renewals", o.RenewEvery}, {"idle tick", o.IdleTick},
+		{"max wait", o.MaxWait}, {"drain delay", o.DrainDelay}, {"drain grace", o.DrainGrace},
+	} {
+		if d.is < 0 {
+			return fmt.Errorf("%s %v: must not be negative", d.name, d.is)
+		}
+	}
+	for _, n := range []struct {
+		name string
+		is   int64
+	}{
+		{"cache size", int64(o.CacheSize)}, {"max open requests", int64(o.MaxOpen)}, {"max bytes of a checkpoint", o.MaxCheckpointBytes},
+		{"max snapshots", int64(o.MaxSnapshots)}, {"max snapshots of a key", int64(o.MaxSnapshotsPerKey)},
+	} {
+		if n.is < 0 {
+			return fmt.Errorf("%s %d: must not be negative", n.name, n.is)
+		}
+	}
+	return nil
 }
 
 func (o *Options) path(name string) string { return filepath.Join(o.RunDir, name) }
