@@ -12,7 +12,6 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/gateway/agent"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/sandboxes"
 	"github.com/sandlane/sandlane/gateway/snapshots"
 )
@@ -31,19 +30,19 @@ type apiPart struct {
 }
 
 // assembleAPI makes the REST API out of the other parts.
-func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, live *index.Live, a *agent.Agent) error {
+func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a *agent.Agent) error {
 	closed, err := egress.Close(g.o.ClosedRanges)
 	if err != nil {
 		return err
 	}
 	node := sandboxes.NewNodeSize(c, g.o.Log)
-	kept, err := g.openSnapshots(c, live, a)
+	kept, err := g.openSnapshots(c, g.live, a)
 	if err != nil {
 		return err
 	}
 	s := sandboxes.New(sandboxes.Options{
 		Restorer: kept.restorer(),
-		API:      c, Pods: clientset, Index: g.index, Live: live, Cache: g.cache, Endings: g.own, Activation: g.activator,
+		API:      c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator,
 		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, MayKeep: kept.mayKeep(), Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 	})
 	if kept != nil {

@@ -3,11 +3,13 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/fastpath"
 	"github.com/sandlane/sandlane/routecache"
@@ -18,6 +20,7 @@ import (
 type fastPath struct {
 	*fastpath.Table
 	folder string
+	log    *slog.Logger
 	// reach is what the pools' reach was at their last change. Guarded by mu.
 	mu    sync.Mutex
 	reach map[routecache.Pool]v1alpha1.FirstRequestReach
@@ -34,7 +37,7 @@ type poolReach interface {
 // assembleFastPath opens the table, if there is to be one. Whatever stands in its way
 // costs the fast path alone: ExtProc answers.
 func (g *gateway) assembleFastPath() {
-	f := &fastPath{folder: g.o.FastPathFolder, index: g.index, cache: g.cache, reach: map[routecache.Pool]v1alpha1.FirstRequestReach{}}
+	f := &fastPath{folder: g.o.FastPathFolder, log: g.o.Log, index: g.index, cache: g.cache, reach: map[routecache.Pool]v1alpha1.FirstRequestReach{}}
 	g.fast = f
 	if !g.o.FastPath || f.folder == "" {
 		return
@@ -61,12 +64,18 @@ func (g *gateway) assembleFastPath() {
 	g.usage.Before(table.Fold)
 }
 
+// Waiting for Envoy's workers is logged after settleQuiet, and then less and less often,
+// down to each settleSay.
+const settleQuiet, settleSay = 5 * time.Second, 10 * time.Minute
+
 // settle makes sure that Envoy answers from no table that an earlier process has left. It
-// must have returned before the lease is written.
+// must have returned before the lease is written, and waits for as long as a worker of
+// Envoy is stuck.
 func (f *fastPath) settle(ctx context.Context, admin envoy.Admin) error {
 	if f.folder == "" {
 		return nil
 	}
+	defer f.tellWaiting(ctx)()
 	unknown := f.Table != nil && f.Created()
 	if f.Table == nil {
 		err := fastpath.SettleFolder(ctx, f.folder)
@@ -86,6 +95,23 @@ func (f *fastPath) settle(ctx context.Context, admin envoy.Admin) error {
 		return nil
 	}
 	return f.Settle(ctx)
+}
+
+// tellWaiting logs what settle waits for, until the function that it returns is called.
+func (f *fastPath) tellWaiting(ctx context.Context) (stop func()) {
+	began := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for pauses := backoff.Doubling(settleQuiet, settleSay); backoff.Sleep(ctx, pauses.Step()); {
+			f.log.Warn("the gateway does not serve yet: it waits until no worker of Envoy reads the fast path's table of an earlier process; if one is stuck, end that Envoy",
+				"folder", f.folder, "waited", time.Since(began).Round(time.Second))
+		}
+	})
+	return func() {
+		cancel()
+		telling.Wait()
+	}
 }
 
 // start keeps the table alive until ctx ends.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -141,4 +142,32 @@ func TestReachChangesEmptyTheTable(t *testing.T) {
 	if !f.open(routeOf("two", "second", nil)) || f.open(routeOf("one", "first", nil)) || !f.open(routeOf("i0123456789abcdefghij", "first", nil)) {
 		t.Error("open is not: a public pool's, or an ID of our own making")
 	}
+}
+
+// A gateway that waits for a stuck worker says so, and not all the time.
+func TestWaitingForAWorkerIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines strings.Builder // written by one goroutine, read when it is durably blocked
+		f := &fastPath{folder: "/dev/shm/x", log: slog.New(slog.NewTextHandler(&lines, nil))}
+		said := func() int {
+			synctest.Wait()
+			return strings.Count(lines.String(), "no worker of Envoy")
+		}
+		stop := f.tellWaiting(t.Context())
+		for _, step := range []struct {
+			wait        time.Duration
+			least, most int
+		}{{settleQuiet - 1, 0, 0}, {1, 1, 1}, {time.Hour, 8, 15}, {24 * time.Hour, 144, 160}} {
+			time.Sleep(step.wait)
+			if n := said(); n < step.least || n > step.most {
+				t.Errorf("%v later it was said %d times", step.wait, n)
+			}
+		}
+		stop()
+		before := said()
+		time.Sleep(time.Hour)
+		if said() != before || !strings.Contains(lines.String(), "waited=5s") || !strings.Contains(lines.String(), "folder=/dev/shm/x") {
+			t.Errorf("after the end, or without what is waited for:\n%s", lines.String())
+		}
+	})
 }

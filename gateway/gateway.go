@@ -51,6 +51,7 @@ type gateway struct {
 	usage     *inuse.Registry
 	poller    *inuse.EnvoyPoller
 	index     *index.Index
+	live      *index.Live
 	keys      *credentials.Verifier
 	tokens    *tokens
 	initKeys  *initKeys
@@ -111,6 +112,7 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 	parts.Go(func() error { return g.control.Start(back) })
 	parts.Go(func() error { return g.index.Start(back) })
+	parts.Go(func() error { return g.live.Start(back) })
 	parts.Go(func() error { return g.keys.Start(back) })
 	parts.Go(func() error { return g.poller.Start(back) })
 	parts.Go(func() error { return g.creates.Start(back) })
@@ -230,8 +232,7 @@ func assemble(o Options) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	live, err := g.assembleRoutes(c, a, ready)
-	if err != nil {
+	if err := g.assembleRoutes(c, a, ready); err != nil {
 		return nil, err
 	}
 	g.drain.stampOpen = g.poller.Refresh
@@ -240,7 +241,7 @@ func assemble(o Options) (*gateway, error) {
 	}
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
-		Resolver: &resolver{g.index, live, g.readiness, g.own}, Activator: activator{g.activator, g.own.pauser}, Pools: pools{g.index},
+		Resolver: &resolver{g.index, g.live, g.readiness, g.own}, Activator: activator{g.activator, g.own.pauser}, Pools: pools{g.index},
 		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: &holds{usage: g.usage, cache: g.cache, client: c}, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,
@@ -248,7 +249,7 @@ func assemble(o Options) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.assembleAPI(c, clientset, live, a); err != nil {
+	if err := g.assembleAPI(c, clientset, a); err != nil {
 		return nil, err
 	}
 	if o.MetricsAddress != "" {

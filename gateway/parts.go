@@ -29,15 +29,15 @@ func (g *gateway) assembleReady(c client.Client) (a *agent.Agent, ready activati
 
 // assembleRoutes makes what answers "where does this sandbox live": the cache,
 // the index that feeds it, and activation with its schedulers.
-func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activation.Ready) (*index.Live, error) {
+func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activation.Ready) error {
 	g.cache = routecache.New(g.o.CacheSize)
 	pauser, err := pause.New(c, g.cache, a, pause.NewMetrics(g.reg))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ended, err := newEndings()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	g.own = ownWrites{ended, pauser}
 	g.usage = inuse.NewRegistry(nil)
@@ -78,7 +78,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 		},
 		ReleaseOff: func(id, claim, token string) { g.usage.Lift(id, claim, token) },
 	}})
-	live := index.NewLive(index.LiveOptions{Reader: c})
+	g.live = index.NewLive(index.LiveOptions{Reader: c})
 	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
 		MaxOpen: uint64(g.o.MaxOpen), Filled: g.cache.Withdraw,
@@ -87,15 +87,15 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 	for _, register := range []func() error{
 		func() error { return g.cache.RegisterMetrics(g.reg) },
 		func() error { return g.index.RegisterMetrics(g.reg) },
-		func() error { return live.RegisterMetrics(g.reg) },
+		func() error { return g.live.RegisterMetrics(g.reg) },
 		func() error { return g.creates.RegisterMetrics(g.reg) },
 		func() error { return g.poller.RegisterMetrics(g.reg) },
 	} {
 		if err := register(); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
+			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	return live, nil
+	return nil
 }
 
 // join lists everything anew: a fence that was settled before this gateway wrote

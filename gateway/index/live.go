@@ -56,6 +56,18 @@ func NewLive(o LiveOptions) *Live {
 	return l
 }
 
+// Start ends the resolves that are under way when ctx is over, and refuses further ones;
+// it returns nil when none runs any more. It is a manager.Runnable; call it once. A Live
+// resolves before it is started, too.
+func (l *Live) Start(ctx context.Context) error {
+	<-ctx.Done()
+	l.shared.close()
+	return nil
+}
+
+// NeedLeaderElection makes it run in every gateway.
+func (l *Live) NeedLeaderElection() bool { return false }
+
 // Resolve reads the sandbox, then the pod of its binding, and returns the answer of
 // both; Unknown if there is no such sandbox. ErrLimited means that nothing
 // was read; other errors are the API server's, or the deadline's.
@@ -103,12 +115,12 @@ func (l *Live) SandboxToEnd(ctx context.Context, id string) (*v1alpha1.Sandbox, 
 }
 
 // resolve makes one read.
-func (l *Live) resolve(key, id string) (Answer, error) {
+func (l *Live) resolve(ctx context.Context, key, id string) (Answer, error) {
 	if !l.shares.take(key) {
 		l.metrics.reads.WithLabelValues(readLimited).Inc()
 		return Answer{}, ErrLimited
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	a, err := l.read(ctx, id)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sandlane/sandlane/backoff"
 )
 
 // pausedRest is the time between two live reads of a sandbox that was found paused.
@@ -25,10 +27,14 @@ const pausedRest = 100 * time.Millisecond
 // A paused sandbox is read at most each pausedRest: a client that asks for it all the time
 // does not use up the reads that others need, and waits a little for each answer.
 type sharedReads struct {
-	read func(key, id string) (Answer, error)
+	read    func(ctx context.Context, key, id string) (Answer, error)
+	ctx     context.Context // of all reads
+	cancel  context.CancelFunc
+	running sync.WaitGroup // reads and rests
 
-	mu   sync.Mutex             // guards open, and next of what is in it
-	open map[readOf]*sharedRead // the last read that began
+	mu     sync.Mutex             // guards the rest, and next of what is in open
+	open   map[readOf]*sharedRead // the last read that began
+	closed bool                   // running gets no more
 }
 
 type readOf struct{ key, id string }
@@ -40,13 +46,27 @@ type sharedRead struct {
 	err    error
 }
 
-func newSharedReads(read func(key, id string) (Answer, error)) *sharedReads {
-	return &sharedReads{read: read, open: map[readOf]*sharedRead{}}
+func newSharedReads(read func(ctx context.Context, key, id string) (Answer, error)) *sharedReads {
+	x := &sharedReads{read: read, open: map[readOf]*sharedRead{}}
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+	return x
+}
+
+// close ends all reads and rests, and returns when they are over. A later resolve fails.
+func (x *sharedReads) close() {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	x.cancel()
+	x.running.Wait()
 }
 
 // resolve returns the answer of a read that begins from now on.
 func (x *sharedReads) resolve(ctx context.Context, key, id string) (Answer, error) {
 	r := x.join(readOf{key, id})
+	if r == nil {
+		return Answer{}, fmt.Errorf("reading sandbox %s: %w", id, context.Canceled)
+	}
 	select {
 	case <-r.done:
 	case <-ctx.Done():
@@ -60,15 +80,19 @@ func (x *sharedReads) resolve(ctx context.Context, key, id string) (Answer, erro
 	return a, r.err
 }
 
+// join returns a read that begins from now on; nil after close.
 func (x *sharedReads) join(of readOf) *sharedRead {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.closed {
+		return nil
+	}
 	last := x.open[of]
 	switch {
 	case last == nil:
 		r := &sharedRead{done: make(chan struct{})}
 		x.open[of] = r
-		go x.run(of, r)
+		x.running.Go(func() { x.run(of, r) })
 		return r
 	case last.next == nil:
 		last.next = &sharedRead{done: make(chan struct{})}
@@ -79,10 +103,10 @@ func (x *sharedReads) join(of readOf) *sharedRead {
 // run reads until no request has come since the last read began.
 func (x *sharedReads) run(of readOf, r *sharedRead) {
 	for r != nil {
-		r.answer, r.err = x.read(of.key, of.id)
+		r.answer, r.err = x.read(x.ctx, of.key, of.id)
 		close(r.done)
 		if r.err == nil && r.answer.State == Paused {
-			time.Sleep(pausedRest)
+			backoff.Sleep(x.ctx, pausedRest)
 		}
 		r = x.following(of, r)
 	}

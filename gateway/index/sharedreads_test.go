@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -20,9 +21,11 @@ type slowReads struct {
 
 const readTakes = 10 * time.Millisecond
 
-func (r *slowReads) read(_, _ string) (Answer, error) {
+func (r *slowReads) read(ctx context.Context, _, _ string) (Answer, error) {
 	n := r.begun.Add(1)
-	time.Sleep(readTakes)
+	if !backoff.Sleep(ctx, readTakes) {
+		return Answer{}, ctx.Err()
+	}
 	a := Answer{State: r.state, Generation: n}
 	if r.state == Running {
 		a.Route = &routecache.Route{}
@@ -95,7 +98,7 @@ func TestReadsOfAPausedSandbox(t *testing.T) {
 			if n := r.begun.Load(); n > c.most || n < c.most-2 {
 				t.Errorf("%s, %v: %d reads in a second", c.state, c.err, n)
 			}
-			time.Sleep(time.Second)
+			x.close()
 		})
 	}
 }
@@ -120,4 +123,37 @@ func TestSharedReadIsLeft(t *testing.T) {
 			t.Errorf("%+v, %v", a, err)
 		}
 	})
+}
+
+// At the end nothing is read any more, a paused sandbox rests no more, and nothing new
+// begins.
+func TestSharedReadsEnd(t *testing.T) {
+	for _, state := range []State{Running, Paused} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &slowReads{state: state}
+			x := newSharedReads(r.read)
+			if _, err := x.resolve(t.Context(), "", "s"); err != nil { // of a paused one a rest follows
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			underWay := make(chan error, 1)
+			go func() {
+				_, err := x.resolve(t.Context(), "", "s")
+				underWay <- err
+			}()
+			synctest.Wait()
+			began := time.Now()
+			x.close()
+			if took := time.Since(began); took != 0 {
+				t.Errorf("%s: the end took %v", state, took)
+			}
+			if err := <-underWay; !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: the request under way: %v", state, err)
+			}
+			begun := r.begun.Load()
+			if _, err := x.resolve(t.Context(), "", "s"); !errors.Is(err, context.Canceled) || r.begun.Load() != begun {
+				t.Errorf("%s: after the end: %v", state, err)
+			}
+		})
+	}
 }

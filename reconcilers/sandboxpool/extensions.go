@@ -22,8 +22,9 @@ type DigestResolver interface {
 }
 
 // SandboxReadyHook is called for each pod that turned from starting to running, in a
-// goroutine of its own, at most readyHookTime long. It may be called again for the same
-// claim, or not at all if the controller dies.
+// goroutine of its own, at most readyHookTime long; it must honour ctx, for a manager that
+// stops waits for it. It may be called again for the same claim, or not at all if the
+// controller stops or dies.
 type SandboxReadyHook interface {
 	OnSandboxReady(ctx context.Context, pod *corev1.Pod)
 }

@@ -112,9 +112,41 @@ func (r *SandboxPoolReconciler) tellReady(ctx context.Context, pod *corev1.Pod) 
 		return
 	}
 	pod = pod.DeepCopy() // the cache's is read alone
-	go func() {
+	r.telling.begin(func() {
 		ctx, cancel := context.WithTimeout(ctx, readyHookTime)
 		defer cancel()
 		r.SandboxReadyHook.OnSandboxReady(ctx, pod)
-	}()
+	})
+}
+
+// besides are goroutines beside the reconciler, which the manager waits for at its end. The
+// zero value is ready. It is safe for concurrent use.
+type besides struct {
+	mu      sync.Mutex // guards ended
+	ended   bool
+	running sync.WaitGroup
+}
+
+// begin runs f, unless end was called.
+func (b *besides) begin(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.running.Go(f)
+	}
+}
+
+// end returns when nothing runs any more.
+func (b *besides) end() {
+	b.mu.Lock()
+	b.ended = true
+	b.mu.Unlock()
+	b.running.Wait()
+}
+
+// Start returns when ctx is over and nothing runs any more. It is a manager.Runnable.
+func (b *besides) Start(ctx context.Context) error {
+	<-ctx.Done()
+	b.end()
+	return nil
 }

@@ -83,6 +83,7 @@ type SandboxPoolReconciler struct {
 	plugged      plugged
 	events       eventLimit
 	running      hookRuns
+	telling      besides // calls of SandboxReadyHook
 	firstSeen    firstSeen
 	pods         roster
 	claims       claims

@@ -2,6 +2,7 @@ package sandboxpool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -63,7 +64,7 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 	if r.Woken != nil {
 		build = build.WatchesRawSource(source.Channel(r.Woken, &handler.EnqueueRequestForObject{}))
 	}
-	if err := build.Complete(r); err != nil {
+	if err := errors.Join(build.Complete(r), mgr.Add(&r.telling)); err != nil {
 		return fmt.Errorf("setting up the sandboxpool controller: %w", err)
 	}
 	return nil
