@@ -1,7 +1,10 @@
 // Package access says what Sandlane's processes may do at the API server: one
 // list of rights, and the Kubernetes objects that grant exactly these and no
-// more. docs/rights.yaml is rendered from it, `sandlane up` installs the same
-// objects, and tests compare the list with what the processes ask for.
+// more. Objects returns them for a client to create, YAML and Markdown for people to read;
+// Rights is the list of one [Process].
+//
+// docs/rights.yaml is rendered from it, `sandlane up` installs the same objects, and tests
+// compare the list with what the processes ask for.
 //
 // It is not about users of Sandlane: API keys are package credentials.
 //

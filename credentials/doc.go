@@ -1,5 +1,8 @@
 // Package credentials holds what proves who is asking: API keys, kept as salted
-// hashes in Secrets, and the tokens of sandboxes, derived from one seed.
+// hashes in Secrets, and the tokens of sandboxes, derived from one seed. A [Store] makes
+// and revokes keys. A [Verifier], once started, tells the owner of a key from memory.
+// [LoadTokens] reads the seed, and the [Tokens] make and check the tokens of any sandbox;
+// [LoadInitKeys] reads the keys that calls of a sandboxd's /init are signed with.
 //
 // It is not about what a caller may do: extproc and the REST API compare the
 // KeyOwner with a sandbox's namespace. `sandlane apikey` calls Store; each

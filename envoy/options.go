@@ -11,7 +11,7 @@ import (
 
 // How long Envoy may take between ExtProc's answer and a connection to the
 // pod. They are constants, not options, because MaxHold follows from them and
-// the fence waits for MaxHold (docs/design 4.2).
+// the fence waits for MaxHold (docs/design/design.md 4.2).
 const (
 	// ConnectTimeout bounds one attempt to connect to a pod.
 	ConnectTimeout = time.Second

@@ -1,5 +1,6 @@
 // Package failpoint lets chaos tests stop a process at a named place of its
-// code: kill it there, hold it there, or slow it down there.
+// code: kill it there, hold it there, or slow it down there. Call Hit, with the name
+// package/place, where a test is to be able to stop a process.
 //
 // It does nothing in a normal build: Hit is empty and is compiled away, and the
 // functions that others call from wiring return what they were given. With the

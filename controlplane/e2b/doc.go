@@ -1,5 +1,6 @@
 // Package e2b is E2B's REST API as its SDKs call it: sandboxes are created,
-// listed, extended and killed by API key.
+// listed, extended and killed by API key. Fill in [Options] with what stands behind its
+// interfaces, make a [Server] with NewServer, and serve HTTP with it.
 //
 // It is the wire contract (docs/design/e2b-contract.md chapters 1 and 3) and
 // nothing else: it holds no sandbox and no lock, talks to no API server and to

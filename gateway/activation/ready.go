@@ -19,7 +19,7 @@ import (
 
 // readyTimeout bounds one call of a Ready. With the look at the cache just before
 // it, it keeps the call away from the address's next pod: an address rests three
-// seconds after its fence (docs/design 4.2).
+// seconds after its fence (docs/design/design.md 4.2).
 const readyTimeout = 2 * time.Second
 
 // Ready makes the pod that a claim has landed on ready for its sandbox: one try,

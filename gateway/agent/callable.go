@@ -60,7 +60,7 @@ func (p Pods) Backing(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, er
 // sandbox's, and the route cache would take the route to it. ErrRouteMoved says that it may
 // not, since something that the call relies on has changed since Begin. A call that
 // changes anything must be over within two seconds: the address rests only a little longer
-// after its fence (docs/design 4.2).
+// after its fence (docs/design/design.md 4.2).
 func (p Pods) Callable(ctx context.Context, token routecache.Token, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
 	pod, err := p.Backing(ctx, s)
 	if err != nil {

@@ -1,7 +1,10 @@
 // Package index is what this gateway knows of pods, sandboxes, pools and their
-// templates from its own watches, and the live reads for what it does not know.
-// Of pods and sandboxes it keeps compact records: there are many of them.
+// templates from its own watches, and the live reads for what it does not know. Make an
+// [Index] with New, start it, and wait with WaitSynced until all is listed; Resolve then
+// says at once where a sandbox lives, and the [Hooks] are called for what changes. For a
+// sandbox that it does not know ask a [Live], which reads the API server.
 //
+// Of pods and sandboxes it keeps compact records: there are many of them.
 // It is not a cache of typed objects, serves no other package's reads and
 // writes nothing. The gateway composes it: extproc resolves through it, and its Hooks
 // feed the route cache, the schedulers, the activator and the registry of use.

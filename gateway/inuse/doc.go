@@ -1,5 +1,9 @@
 // Package inuse knows which sandboxes are in use at this gateway: what its
-// handlers stamp, what is parked, and what Envoy counts as open requests.
+// handlers stamp, what is parked, and what Envoy counts as open requests. Get the stamp of
+// a claim from the [Registry] and put it on the claim's route, whose hits touch it; Park
+// each request that waits. An [EnvoyPoller], once started, stamps what is open at Envoy.
+// Since returns what has been used since the last report, and Hold begins to hold a
+// claim's requests while its release is prepared.
 //
 // It decides nothing: the controller asks for a Report (through package
 // controlplane), and the idle-timeout reconciler counts. Stamps stand beside the

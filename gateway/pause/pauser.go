@@ -42,7 +42,7 @@ var (
 
 const (
 	// orderTimeout bounds one order. It is below the three seconds for which an address
-	// serves nobody after its fence (docs/design 4.2).
+	// serves nobody after its fence (docs/design/design.md 4.2).
 	orderTimeout = 2 * time.Second
 	// orderTries is how often an order is given before its failure counts.
 	orderTries = 3

@@ -1,5 +1,6 @@
 // Package idletimeout releases sandboxes that are not used, and those that do not
-// start.
+// start. Make an [IdleTimeoutReconciler] with what reports the last uses, and add it to the
+// manager with its SetupWithManager: it then looks at all sandboxes each interval.
 //
 // It does not judge what use is: gateways do, and report the age of each claim's last use
 // through LastActiveSource. It releases nothing itself: it writes spec.end, and

@@ -1,5 +1,7 @@
 // Package poststarthooks runs the hooks of a pool's template in a claimed pod:
-// commands in its containers and requests to its address.
+// commands in its containers and requests to its address. Run takes the pod and the hooks,
+// and returns nil once all are done, or the failure of one that may not fail; a [Cluster]
+// is the [Runner] for pods of an API server.
 //
 // It writes nothing to the API and decides nothing about the pod; its caller,
 // reconcilers/sandboxpool, does, from the error of Run. Hooks run in order, each
