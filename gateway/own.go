@@ -56,11 +56,11 @@ func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 		}
 		restored, err := g.paused.Ready(ctx, s, pod)
 		if err == nil {
-			g.own.pauser.Restored(restored)
+			g.own.pauser.NoteRestored(restored)
 		}
 		return err
 	}
-	if err := g.own.pauser.Awake(ctx, s, pod); err != nil {
+	if err := g.own.pauser.EnsureAwake(ctx, s, pod); err != nil {
 		return err
 	}
 	return g.readiness.Ready(ctx, s, pod)

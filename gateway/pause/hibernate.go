@@ -17,20 +17,20 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/pausing"
 )
 
-// saveTimeout bounds the keeping of one sandbox's files, however many wait for it.
+// saveTimeout bounds one attempt to keep a sandbox's files, which several calls may share.
 const saveTimeout = 45 * time.Second
 
 // Keeper keeps the files of a frozen sandbox as a Checkpoint. *snapshots.Paused is one.
 type Keeper interface {
 	// Keepable returns nil if the files of a pod can be kept, as far as its object shows.
 	Keepable(pod *corev1.Pod) error
-	// Keep returns the Checkpoint's name once all is kept and was read back. After an error
-	// nothing is.
+	// Keep returns the name of the Checkpoint once the store holds all files and they were
+	// read back from it. After an error no files are kept.
 	Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error)
 }
 
-// HibernatedError says that the sandbox has no pod, and may be resumed, to run for Lifetime; 0 is
-// no end.
+// HibernatedError says that a sandbox has no pod, and that the request may resume it.
+// Lifetime is how long the sandbox runs from then on; 0 means that it gets no end time.
 type HibernatedError struct{ Lifetime time.Duration }
 
 // Error implements error.
@@ -39,15 +39,15 @@ func (e *HibernatedError) Error() string { return "the sandbox hibernates" }
 // SetKeeper lets sandboxes hibernate. Call it before the Pauser is used.
 func (p *Pauser) SetKeeper(k Keeper) { p.keeper = k }
 
-// hibernate keeps the files of a frozen sandbox, which was read or written just now, and
-// gives its pod up. Calls for the same claim and generation share one attempt. It returns
-// nil also if another gateway has done it, and ErrChanged if the sandbox's spec asks for
-// something else by now.
+// hibernate keeps the files of a frozen sandbox and then writes that its pod is given up.
+// s was read or written just now. Calls for the same claim and generation share one
+// attempt. hibernate returns nil also if another gateway has done both, and ErrChanged if
+// the sandbox's spec has changed since s was read.
 func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if p.keeper == nil {
 		return ErrNoStore
 	}
-	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ; {
+	for delays := backoff.Doubling(50*time.Millisecond, time.Second); ; {
 		done := p.saves.DoChan(fmt.Sprintf("%s/%d", s.Spec.Binding.ClaimID, s.Generation), func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 			defer cancel()
@@ -66,7 +66,7 @@ func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 		case !errors.Is(err, ErrChanged) && !errors.Is(err, agent.ErrBusy) && !errors.Is(err, agent.ErrRouteMoved):
 			return err
 		}
-		// Another gateway reads the files, or has written something.
+		// Another gateway is reading the files, or has changed the sandbox.
 		live, readErr := p.live(ctx, s)
 		switch {
 		case readErr != nil:
@@ -75,13 +75,13 @@ func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 			return nil
 		case live.Generation != s.Generation:
 			return ErrChanged
-		case !backoff.Sleep(ctx, pauses.Step()):
+		case !backoff.Sleep(ctx, delays.Step()):
 			return err
 		}
 	}
 }
 
-// save keeps the files once, and writes that the pod is given up.
+// save is one attempt of hibernate.
 func (p *Pauser) save(ctx context.Context, s *v1alpha1.Sandbox) error {
 	pod, err := p.pods.Callable(ctx, p.pods.Begin(s.Name), s)
 	if err != nil {
@@ -91,18 +91,18 @@ func (p *Pauser) save(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	failpoint.Hit("pause/kept") // the files are kept, and the sandbox has its pod
+	failpoint.Hit("pause/kept") // the files are kept, and the sandbox still has its pod
 	// If this write is refused, or its answer is lost and it was not applied, no sandbox
 	// names the checkpoint, and the controller deletes it.
 	err = p.write(ctx, s, true, pausing.GiveUpPod(s, checkpoint))
-	failpoint.Hit("pause/given-up") // the pod is given up, and runs frozen
+	failpoint.Hit("pause/given-up") // the pod is given up, and its processes are still frozen
 	return err
 }
 
 // errEnded is the ErrChanged of a sandbox that has ended since it was read.
 var errEnded = fmt.Errorf("%w: it has ended", ErrChanged)
 
-// live reads a sandbox again; errEnded if it has ended.
+// live reads the sandbox from the API server again; errEnded if it has ended.
 func (p *Pauser) live(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	live := &v1alpha1.Sandbox{}
 	err := p.api.Get(ctx, types.NamespacedName{Name: s.Name}, live)
@@ -117,8 +117,8 @@ func (p *Pauser) live(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandb
 	return live, nil
 }
 
-// Restored notes that this gateway has initialised the sandbox's new pod, whose processes
-// were never frozen.
-func (p *Pauser) Restored(s *v1alpha1.Sandbox) {
-	p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, awake: true})
+// NoteRestored notes that this gateway has restored the sandbox in a new pod, whose
+// processes were never frozen.
+func (p *Pauser) NoteRestored(s *v1alpha1.Sandbox) {
+	p.remember(s.Spec.Binding.ClaimID, ownWrite{generation: s.Generation, awake: true})
 }

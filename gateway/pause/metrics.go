@@ -12,12 +12,12 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 )
 
-// What this gateway was asked for; the label "op".
+// The values of the metric label "op": what this gateway was asked for.
 const (
 	opPause  = "pause"  // by the REST API
 	opResume = "resume" // by the REST API
-	opWake   = "wake"   // by requests, once for all that share it
-	opRepeat = "repeat" // by the controller: the order alone
+	opWake   = "wake"   // a resume by requests to the sandbox, counted once for all that share it
+	opRepeat = "repeat" // by the controller: the order to the freezer, without a write
 )
 
 // Metrics counts pauses and resumes.
@@ -53,20 +53,20 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			m.seconds.WithLabelValues(op, string(v1alpha1.PauseFreeze), outcome)
 		}
 	}
-	for _, op := range []string{opPause, opRepeat} { // a hibernated sandbox is resumed by an activation
+	for _, op := range []string{opPause, opRepeat} { // package activation resumes hibernated sandboxes
 		m.seconds.WithLabelValues(op, string(v1alpha1.PauseHibernate), outcomeOf(nil))
 	}
 	return m
 }
 
-// did counts one call that began at begun and ended with err.
-func (m *Metrics) did(op string, mode v1alpha1.PauseMode, begun time.Time, err error) {
+// observe counts one call that began at begun and ended with err.
+func (m *Metrics) observe(op string, mode v1alpha1.PauseMode, begun time.Time, err error) {
 	mode = cmp.Or(mode, v1alpha1.PauseFreeze)
 	m.seconds.WithLabelValues(op, string(mode), outcomeOf(err)).Observe(time.Since(begun).Seconds())
 }
 
-// wait counts a request as waiting, until end is called.
-func (m *Metrics) wait() (end func()) {
+// markWaiting counts a request as waiting until end is called.
+func (m *Metrics) markWaiting() (end func()) {
 	begun := time.Now()
 	m.waiting.Inc()
 	return func() {
@@ -75,14 +75,14 @@ func (m *Metrics) wait() (end func()) {
 	}
 }
 
-// The outcomes that alerts ask for.
+// The outcomes that the chart's alert rules name.
 const (
 	outcomeDone       = "done"
 	outcomeFailed     = "failed"
 	outcomeUnanswered = "unanswered"
 )
 
-// outcomeOf is the metric label of how a pause or a resume went.
+// outcomeOf returns the metric label of a pause or resume that ended with err.
 func outcomeOf(err error) string {
 	for _, o := range []struct {
 		err  error

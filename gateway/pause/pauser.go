@@ -25,41 +25,43 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// Why a pause or a resume is refused. The sandbox is then as it was.
+// The errors of a pause or resume that was refused. The sandbox is then as it was before.
 var (
-	// ErrNotRunning: the sandbox does not run, so that it cannot be paused: it starts,
-	// is paused already, or is about to end.
+	// ErrNotRunning: the sandbox cannot be paused because it does not run: it is starting,
+	// paused already, or about to end.
 	ErrNotRunning = errors.New("the sandbox is not running")
 	// ErrNoStore: there is nowhere to keep the files of a sandbox that is to hibernate.
 	ErrNoStore = errors.New("there is no store for the files of sandboxes")
 	// ErrUnsupported: the sandbox's pod cannot be frozen.
 	ErrUnsupported = errors.New("the sandbox's pod cannot be frozen")
-	// ErrChanged: the sandbox is not as it was when it was read.
+	// ErrChanged: the sandbox has changed since it was read.
 	ErrChanged = errors.New("the sandbox has changed meanwhile")
-	// ErrUnanswered: the sandbox's pod does not answer, or not as it should.
+	// ErrUnanswered: sandboxd in the sandbox's pod does not answer, or answers with an
+	// unexpected status.
 	ErrUnanswered = errors.New("the sandbox does not answer")
 )
 
 const (
-	// orderTimeout bounds one order. It is below the three seconds for which an address
-	// serves nobody after its fence (docs/design/design.md 4.2).
+	// orderTimeout bounds one order, so that it never reaches the address's next pod: after
+	// a fence an address serves no sandbox for three seconds (docs/design/design.md 4.2).
 	orderTimeout = 2 * time.Second
-	// orderTries is how often an order is given before its failure counts.
+	// orderTries is how many times an order is sent before order returns the error.
 	orderTries = 3
-	// movesAtOnce is how often an order is tried again at once because the route has moved
-	// meanwhile: by this gateway's own write, and by the status that is written of it.
+	// movesAtOnce is how many times an order is repeated without a delay after
+	// ErrRouteMoved. It is 2 because the watch shows two changes of the sandbox: this
+	// gateway's own write, and the status that the controller writes in answer to it.
 	movesAtOnce = 2
-	// busyTries is how often a resume is tried again while the sandbox's files are read.
+	// busyTries is how many times a resume repeats its order while sandboxd is reading the
+	// sandbox's files, and busyWait the delay before each.
 	busyTries = 20
 	busyWait  = 100 * time.Millisecond
 	// undoTimeout bounds the resume that undoes a failed pause.
 	undoTimeout = 5 * time.Second
-	// maxOwn bounds the writes of this gateway that are remembered until the watch shows
-	// them.
-	maxOwn = 4096
+	// maxOwnWrites bounds the claims whose last write by this gateway is remembered.
+	maxOwnWrites = 4096
 )
 
-// Orders reaches the freezer of a pod. *agent.Agent does.
+// Orders sends orders to the freezer of a pod. *agent.Agent implements it.
 type Orders interface {
 	Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
 	Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
@@ -78,31 +80,32 @@ type Pauser struct {
 	wakes   singleflight.Group // by sandbox UID
 	saves   singleflight.Group // by claim ID and generation
 
-	remembering sync.Mutex                // held from reading own until it is written
-	own         *lru.Cache[string, write] // by claim ID
+	remembering sync.Mutex                   // held from reading own until it is written
+	own         *lru.Cache[string, ownWrite] // by claim ID
 }
 
-// write is the last pause or resume that this gateway has written for a claim's sandbox.
-type write struct {
-	generation int64
+// ownWrite is the last pause or resume that this gateway has written for a claim's
+// sandbox.
+type ownWrite struct {
+	generation int64 // of the sandbox as written
 	paused     bool
-	awake      bool // its freezer has let it run since the write
+	awake      bool // since the write the freezer has continued the sandbox's processes
 }
 
-// New makes a Pauser. Nil metrics count nowhere.
+// New makes a Pauser. With nil metrics nothing is counted.
 func New(api client.Client, cache *routecache.Cache, orders Orders, metrics *Metrics) (*Pauser, error) {
 	if metrics == nil {
 		metrics = NewMetrics(nil)
 	}
-	own, err := lru.New[string, write](maxOwn)
+	own, err := lru.New[string, ownWrite](maxOwnWrites)
 	if err != nil {
 		return nil, fmt.Errorf("remember pauses: %w", err)
 	}
 	return &Pauser{api: api, cache: cache, pods: agent.NewPods(api, cache), orders: orders, metrics: metrics, own: own}, nil
 }
 
-// Correct replaces the state in an index's answer by the one that this gateway has written,
-// if the index has not seen that write yet.
+// Correct returns the index's answer with the state that this gateway has written last, if
+// the index has not seen that write yet.
 func (p *Pauser) Correct(a index.Answer) index.Answer {
 	if a.ClaimID == "" || a.State == index.Ended {
 		return a
@@ -117,12 +120,12 @@ func (p *Pauser) Correct(a index.Answer) index.Answer {
 }
 
 // Pause pauses a sandbox that was read just now. It returns when all its processes are
-// stopped and, if it hibernates, its files are kept and its pod is given up. Its freezer
-// is asked first whether it can freeze; if not, nothing is written. After an error that is
-// none of this package's the pause had begun: this gateway has resumed the sandbox, or the
-// controller finishes what its spec says.
+// stopped and, if it hibernates, its files are kept and its pod is given up. Pause first
+// asks the freezer whether it can freeze; if not, Pause writes nothing. An error that is
+// none of this package's errors means that the pause had begun: this gateway has resumed
+// the sandbox since, or the controller completes what the sandbox's spec says.
 func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (err error) {
-	defer func(begun time.Time) { p.metrics.did(opPause, mode, begun, err) }(time.Now())
+	defer func(begun time.Time) { p.metrics.observe(opPause, mode, begun, err) }(time.Now())
 	switch {
 	case s.Spec.Paused || s.Spec.Restore != nil || s.Spec.Binding == nil || s.Spec.Release != nil:
 		return ErrNotRunning
@@ -137,19 +140,19 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	if err := p.write(ctx, s, true, pausing.PauseAs(s, mode)); err != nil {
 		return err
 	}
-	failpoint.Hit("pause/written") // the pause is written, nothing of it is carried out
+	failpoint.Hit("pause/written") // the pause is written, and not yet ordered
 	err = p.order(ctx, s, p.orders.Freeze)
-	failpoint.Hit("pause/frozen") // all is stopped, the client has no answer yet
+	failpoint.Hit("pause/frozen") // all processes are stopped, the client has no answer yet
 	if err == nil && mode == v1alpha1.PauseHibernate {
 		err = p.hibernate(ctx, s)
 	}
 	if errors.Is(err, errEnded) {
 		return err
 	}
-	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, ErrChanged) { // with the last two it was paused, and another call has resumed it already
+	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, ErrChanged) { // the last two: the sandbox was paused, and another call has resumed it already
 		return nil
 	}
-	// The pause is undone, also if the client has left.
+	// Undo the pause, also if the client has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
@@ -168,7 +171,8 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	return err
 }
 
-// probe returns nil if the sandbox's pod runs, and can be expected to be paused so.
+// probe returns nil if the sandbox's pod runs and a pause in this mode can be expected to
+// succeed.
 func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
 	err := p.order(ctx, s, func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
 		if v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning {
@@ -194,12 +198,13 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	return fmt.Errorf("%w: %w", ErrUnanswered, err)
 }
 
-// Resume continues a paused sandbox that was read just now and sets its end time; a nil
-// endAt sets none. It returns when the sandbox runs. After ErrChanged nothing was written.
+// Resume continues a paused sandbox that was read just now and sets its end time; with a
+// nil endAt the sandbox gets no end time. Resume returns when the sandbox runs. ErrChanged
+// means that nothing was written.
 func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
 	begun := time.Now()
 	err := p.resume(ctx, s, endAt)
-	p.metrics.did(opResume, v1alpha1.PauseFreeze, begun, err)
+	p.metrics.observe(opResume, v1alpha1.PauseFreeze, begun, err)
 	return err
 }
 
@@ -207,17 +212,17 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	if err := p.write(ctx, s, false, pausing.Resume(s, endAt)); err != nil {
 		return err
 	}
-	failpoint.Hit("pause/resumed") // the resume is written, all is still stopped
+	failpoint.Hit("pause/resumed") // the resume is written, all processes are still stopped
 	err := p.order(ctx, s, p.orders.Unfreeze)
-	for range busyTries { // sandboxd was reading the files, and stops that at this order
+	for range busyTries { // the first order made sandboxd stop reading the files; repeat it until sandboxd has stopped
 		if !errors.Is(err, agent.ErrBusy) || !backoff.Sleep(ctx, busyWait) {
 			break
 		}
 		err = p.order(ctx, s, p.orders.Unfreeze)
 	}
-	failpoint.Hit("pause/thawed") // all runs, the client has no answer yet
+	failpoint.Hit("pause/thawed") // all processes run, the client has no answer yet
 	if err == nil {
-		p.remember(s.Spec.Binding.ClaimID, write{generation: s.Generation, awake: true})
+		p.remember(s.Spec.Binding.ClaimID, ownWrite{generation: s.Generation, awake: true})
 		return nil
 	}
 	if errors.Is(err, agent.ErrSuperseded) || errors.Is(err, agent.ErrNoFreezer) {
@@ -226,30 +231,31 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	return fmt.Errorf("unfreeze sandbox %s: %w", s.Name, err)
 }
 
-// Awake returns nil once it is known that the processes in a sandbox's pod are not frozen;
-// where that is not known it orders the freezer to continue them. It is a part of
-// activation.Ready.
-func (p *Pauser) Awake(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+// EnsureAwake returns nil once the processes in a sandbox's pod are known not to be frozen.
+// Unless the sandbox's status or an earlier order of this gateway shows that, EnsureAwake
+// orders the freezer to continue them. The gateway's activation.Ready calls it.
+func (p *Pauser) EnsureAwake(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	switch {
 	case s.Spec.Paused:
 		return fmt.Errorf("sandbox %s: %w", s.Name, ErrNotRunning)
-	case v1alpha1.Awake(s), p.woke(s):
+	case v1alpha1.Awake(s), p.knowsAwake(s):
 		return nil
 	}
 	err := p.orders.Unfreeze(ctx, s.Name, pod, s.Generation)
-	if errors.Is(err, agent.ErrNoFreezer) { // without a freezer it was never frozen
+	if errors.Is(err, agent.ErrNoFreezer) { // without a freezer the processes were never frozen
 		return nil
 	}
 	return err
 }
 
-// Quiesce repeats the order that the sandbox's spec asks for. ErrChanged says that the
-// sandbox has another claim or generation by now, or asks for the opposite;
-// agent.ErrNoFreezer, that its pod cannot be frozen.
+// Quiesce repeats for the controller the order that the sandbox's spec asks for: to freeze
+// (and to hibernate), or to continue. ErrChanged means that the sandbox has another claim
+// or generation by now, or that its spec asks for the opposite; agent.ErrNoFreezer, that
+// its pod cannot be frozen.
 func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
 	begun, s := time.Now(), &v1alpha1.Sandbox{}
 	err := p.quiesce(ctx, s, id, claim, freeze, generation)
-	p.metrics.did(opRepeat, s.Spec.PauseMode, begun, err)
+	p.metrics.observe(opRepeat, s.Spec.PauseMode, begun, err)
 	return err
 }
 
@@ -264,11 +270,11 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 		s.Generation != generation || s.Spec.Paused != freeze:
 		return ErrChanged
 	}
-	give := p.orders.Unfreeze
+	send := p.orders.Unfreeze
 	if freeze {
-		give = p.orders.Freeze
+		send = p.orders.Freeze
 	}
-	err = p.order(ctx, s, give)
+	err = p.order(ctx, s, send)
 	if err == nil && freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate {
 		err = p.hibernate(ctx, s)
 	}
@@ -278,45 +284,45 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 	return err
 }
 
-// give gives one order to the freezer of a pod.
-type give func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+// sendOrder sends one order to the freezer of a pod; it is a method of Orders.
+type sendOrder func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
 
-// order gives an order, with the sandbox's generation, to its pod's freezer, under the
-// checks of every call to a pod: the route cache still admits its address, and the call is
-// short.
-func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
+// order sends an order with the sandbox's generation to the freezer of its pod, under the
+// conditions of every call to a pod: the route cache still admits the pod's address, and
+// the call is short. It repeats the order after errors that may pass.
+func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder) error {
 	var err error
-	pauses := backoff.Doubling(10*time.Millisecond, time.Second)
+	delays := backoff.Doubling(10*time.Millisecond, time.Second)
 	for tries, moved := 0, 0; tries < orderTries; {
-		if err = p.orderOnce(ctx, s, give); err == nil {
+		if err = p.orderOnce(ctx, s, send); err == nil {
 			return nil
 		}
-		// ErrRouteMoved: nothing was sent. The watch may just have shown this gateway's own
-		// write, so this does not count as a try.
+		// After ErrRouteMoved nothing was sent. The cause may be that the watch has just
+		// shown this gateway's own write, so this does not count as a try.
 		if !errors.Is(err, agent.ErrRouteMoved) {
 			tries++
 		} else if moved++; moved <= movesAtOnce {
 			continue
 		}
-		if final(err) || !backoff.Sleep(ctx, pauses.Step()) {
+		if final(err) || !backoff.Sleep(ctx, delays.Step()) {
 			return err
 		}
 	}
 	return err
 }
 
-// final reports whether an order that failed so would fail again.
+// final reports whether an order that failed with err would fail again.
 func final(err error) bool {
 	return slices.ContainsFunc([]error{agent.ErrNoFreezer, agent.ErrSuperseded, agent.ErrPodGone, ErrNotRunning, ErrUnsupported},
 		func(one error) bool { return errors.Is(err, one) })
 }
 
-func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, give give) error {
+func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder) error {
 	pod, err := p.pods.Callable(ctx, p.pods.Begin(s.Name), s)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
-	return give(ctx, s.Name, pod, s.Generation)
+	return send(ctx, s.Name, pod, s.Generation)
 }

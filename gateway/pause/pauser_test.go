@@ -25,8 +25,8 @@ func TestCorrect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.own.Add("paused", write{generation: 5, paused: true})
-	p.own.Add("resumed", write{generation: 5})
+	p.own.Add("paused", ownWrite{generation: 5, paused: true})
+	p.own.Add("resumed", ownWrite{generation: 5})
 	for _, c := range []struct {
 		claim      string
 		generation int64
@@ -50,7 +50,7 @@ func TestLaterWriteIsRemembered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []write{{generation: 6, paused: true}, {generation: 5}, {generation: 5, awake: true}} {
+	for _, w := range []ownWrite{{generation: 6, paused: true}, {generation: 5}, {generation: 5, awake: true}} {
 		p.remember("c", w)
 	}
 	if a := p.Correct(index.Answer{ClaimID: "c", Generation: 5, State: index.Running}); a.State != index.Paused {
@@ -60,26 +60,26 @@ func TestLaterWriteIsRemembered(t *testing.T) {
 
 // This gateway's order to run counts for the generation that it was given for, and for no
 // other.
-func TestWoke(t *testing.T) {
+func TestKnowsAwake(t *testing.T) {
 	p, err := New(nil, routecache.New(10), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.remember("c", write{generation: 5})
-	p.remember("c", write{generation: 5, awake: true})
+	p.remember("c", ownWrite{generation: 5})
+	p.remember("c", ownWrite{generation: 5, awake: true})
 	for generation, want := range map[int64]bool{4: false, 5: true, 6: false} {
 		s := &v1alpha1.Sandbox{}
 		s.Generation, s.Spec.PauseMode, s.Spec.Binding = generation, v1alpha1.PauseFreeze, &v1alpha1.Binding{ClaimID: "c"}
-		if got := p.woke(s); got != want {
+		if got := p.knowsAwake(s); got != want {
 			t.Errorf("at generation %d it is awake: %v", generation, got)
 		}
 	}
-	p.remember("c", write{generation: 6, paused: true})
-	p.remember("c", write{generation: 5, awake: true})
+	p.remember("c", ownWrite{generation: 6, paused: true})
+	p.remember("c", ownWrite{generation: 5, awake: true})
 	if a := p.Correct(index.Answer{ClaimID: "c", Generation: 5, State: index.Running}); a.State != index.Paused {
 		t.Errorf("paused since: %s", a.State)
 	}
-	if p.woke(&v1alpha1.Sandbox{}) {
+	if p.knowsAwake(&v1alpha1.Sandbox{}) {
 		t.Error("one without a pod is awake")
 	}
 }

@@ -13,27 +13,26 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// wakeTimeout bounds a resume that requests wait for. The resume goes on after they have
-// left.
+// wakeTimeout bounds a resume that requests wait for. The resume goes on if they leave.
 const wakeTimeout = 20 * time.Second
 
 // Wake resumes a paused sandbox for an authorised request, if the sandbox allows that
-// (autoResume), and sets its end to its lifetime from now; a sandbox that a first request
-// made gets no end, only its idle timeout. All requests of this gateway for it share one
-// resume; of several gateways one writes it.
+// (autoResume). The sandbox then ends after its lifetime from now; one that a first request
+// made and that has no lifetime gets no end time, only its idle timeout. All requests for
+// the sandbox at this gateway share one resume; of several gateways one writes the resume.
 //
-// It returns nil if the sandbox is not paused any more, and a HibernatedError if it needs a
-// new pod, which the caller has to find. After ErrChanged the caller resolves again: the
-// sandbox does not allow it, or the ID belongs to another sandbox than the one with this
-// UID, for which the request was authorised.
+// Wake returns nil if the sandbox is not paused any more, and a HibernatedError if it needs
+// a new pod, which the caller gets from package activation. After ErrChanged the caller
+// resolves the request again: the sandbox does not allow the resume, or the ID belongs to
+// another sandbox than the one with this UID, for which the request was authorised.
 func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
-	defer p.metrics.wait()()
+	defer p.metrics.markWaiting()()
 	done := p.wakes.DoChan(string(uid), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 		defer cancel()
 		begun := time.Now()
 		err := p.wake(ctx, id, uid)
-		p.metrics.did(opWake, v1alpha1.PauseFreeze, begun, err)
+		p.metrics.observe(opWake, v1alpha1.PauseFreeze, begun, err)
 		return nil, err
 	})
 	select {

@@ -8,8 +8,8 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
-// write sends the patch, remembers it as this gateway's own write, and sets s to the
-// sandbox as written.
+// write sends a patch that pauses or resumes the sandbox, remembers it as this gateway's
+// own write, and sets s to the sandbox as written.
 func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, patch jsonpatch.Patch) error {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
@@ -23,14 +23,14 @@ func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, pa
 		return fmt.Errorf("writing that sandbox %s is to be paused or resumed: %w", s.Name, err)
 	}
 	*s = *out
-	p.remember(claim, write{generation: s.Generation, paused: paused})
+	p.remember(claim, ownWrite{generation: s.Generation, paused: paused})
 	p.cache.Invalidate(s.Name) // after remember: a request that resolves from now on sees the write
 	return nil
 }
 
-// remember notes a write of the claim's sandbox, unless a later one was noted: the answers
-// to two writes may come in the opposite order.
-func (p *Pauser) remember(claim string, w write) {
+// remember notes a write of the claim's sandbox, unless a later one is noted already: the
+// answers to two writes may arrive in the opposite order.
+func (p *Pauser) remember(claim string, w ownWrite) {
 	p.remembering.Lock()
 	defer p.remembering.Unlock()
 	last, ok := p.own.Peek(claim)
@@ -39,9 +39,9 @@ func (p *Pauser) remember(claim string, w write) {
 	}
 }
 
-// woke reports whether this gateway's order to run was carried out for the sandbox's
-// present generation.
-func (p *Pauser) woke(s *v1alpha1.Sandbox) bool {
+// knowsAwake reports whether the freezer has carried out an order of this gateway to
+// continue the sandbox's processes, at the sandbox's present generation.
+func (p *Pauser) knowsAwake(s *v1alpha1.Sandbox) bool {
 	if s.Spec.Binding == nil {
 		return false
 	}

@@ -31,15 +31,15 @@ const (
 )
 
 // Create implements e2b.Snapshots.
-func (x *Snapshots) Create(ctx context.Context, who e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
+func (x *Snapshots) Create(ctx context.Context, caller e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
 	begun := time.Now()
-	made, err := x.create(ctx, who, sandboxID, names)
+	made, err := x.create(ctx, caller, sandboxID, names)
 	x.o.Metrics.did(opCreate, begun, err)
 	return made, err
 }
 
-func (x *Snapshots) create(ctx context.Context, who e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
-	s, pod, err := x.running(ctx, who, sandboxID)
+func (x *Snapshots) create(ctx context.Context, caller e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
+	s, pod, err := x.running(ctx, caller, sandboxID)
 	if err == nil && !identified(pod) {
 		err = publicError(errUnidentified)
 	}
@@ -47,16 +47,16 @@ func (x *Snapshots) create(ctx context.Context, who e2b.KeyOwner, sandboxID stri
 		return e2b.Snapshot{}, err
 	}
 	cp := &v1alpha1.Checkpoint{}
-	cp.Namespace, cp.Name = who.Namespace, newID()
+	cp.Namespace, cp.Name = caller.Namespace, newID()
 	cp.Finalizers = []string{v1alpha1.FinalizerCheckpoint}
-	if who.KeyID != "" {
-		cp.Annotations = map[string]string{v1alpha1.AnnotationOwner: who.KeyID}
+	if caller.KeyID != "" {
+		cp.Annotations = map[string]string{v1alpha1.AnnotationOwner: caller.KeyID}
 	}
 	cp.Spec = v1alpha1.CheckpointSpec{
 		SandboxID: s.Name, SandboxUID: string(s.UID), ClaimID: s.Spec.Binding.ClaimID,
 		Contents: []v1alpha1.CheckpointContent{v1alpha1.CheckpointFilesystem}, Cause: v1alpha1.CheckpointSnapshot, Names: names,
 	}
-	if err := x.makeObject(ctx, who, cp); err != nil {
+	if err := x.makeObject(ctx, caller, cp); err != nil {
 		return e2b.Snapshot{}, fmt.Errorf("snapshot sandbox %s: %w", sandboxID, err)
 	}
 	failpoint.Hit("snapshots/created") // the object is there, and nothing is kept
@@ -68,8 +68,8 @@ func (x *Snapshots) create(ctx context.Context, who e2b.KeyOwner, sandboxID stri
 }
 
 // makeObject makes the object of a snapshot, if there may be one more.
-func (x *Snapshots) makeObject(ctx context.Context, who e2b.KeyOwner, cp *v1alpha1.Checkpoint) error {
-	end, err := x.reserve(ctx, who)
+func (x *Snapshots) makeObject(ctx context.Context, caller e2b.KeyOwner, cp *v1alpha1.Checkpoint) error {
+	end, err := x.reserve(ctx, caller)
 	if err != nil {
 		return err
 	}
@@ -86,10 +86,10 @@ func newID() string { return "s" + strings.ToLower(rand.Text()[:20]) }
 
 // running reads a sandbox of the caller's namespace and its pod. It is an error if the
 // sandbox does not run, or its pod may not be called.
-func (x *Snapshots) running(ctx context.Context, who e2b.KeyOwner, id string) (*v1alpha1.Sandbox, *corev1.Pod, error) {
+func (x *Snapshots) running(ctx context.Context, caller e2b.KeyOwner, id string) (*v1alpha1.Sandbox, *corev1.Pod, error) {
 	reader := e2b.KeyOf(ctx)
 	if reader == "" {
-		reader = who.Namespace
+		reader = caller.Namespace
 	}
 	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		token := x.o.Pods.Begin(id)
@@ -99,7 +99,7 @@ func (x *Snapshots) running(ctx context.Context, who e2b.KeyOwner, id string) (*
 			return nil, nil, fmt.Errorf("%w: %w", e2b.ErrBusy, err)
 		case err != nil:
 			return nil, nil, err
-		case s == nil || s.Spec.Namespace != who.Namespace || s.Spec.End != nil || s.DeletionTimestamp != nil:
+		case s == nil || s.Spec.Namespace != caller.Namespace || s.Spec.End != nil || s.DeletionTimestamp != nil:
 			return nil, nil, e2b.ErrNotFound
 		case s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Release != nil:
 			return nil, nil, e2b.ErrNotRunning

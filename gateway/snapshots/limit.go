@@ -96,13 +96,13 @@ func (m *making) begin(of ...owner) (now map[owner]int, end func()) {
 
 // reserve takes a place for one more snapshot of a caller, or returns
 // e2b.ErrSnapshotLimit. Call end once the Checkpoint is created, or will not be.
-func (x *Snapshots) reserve(ctx context.Context, who e2b.KeyOwner) (end func(), err error) {
+func (x *Snapshots) reserve(ctx context.Context, caller e2b.KeyOwner) (end func(), err error) {
 	limits := map[owner]int{}
 	if n := x.o.MaxInNamespace; n > 0 {
-		limits[owner{namespace: who.Namespace}] = n
+		limits[owner{namespace: caller.Namespace}] = n
 	}
-	if n := x.o.MaxByKey; n > 0 && who.KeyID != "" {
-		limits[owner{who.Namespace, who.KeyID}] = n
+	if n := x.o.MaxByKey; n > 0 && caller.KeyID != "" {
+		limits[owner{caller.Namespace, caller.KeyID}] = n
 	}
 	if len(limits) == 0 {
 		return func() {}, nil
@@ -118,7 +118,7 @@ func (x *Snapshots) reserve(ctx context.Context, who e2b.KeyOwner) (end func(), 
 		}
 	}()
 	var all v1alpha1.CheckpointList
-	if err := x.o.API.List(ctx, &all, client.InNamespace(who.Namespace)); err != nil {
+	if err := x.o.API.List(ctx, &all, client.InNamespace(caller.Namespace)); err != nil {
 		return nil, fmt.Errorf("count snapshots: %w", err)
 	}
 	for i := range all.Items {
@@ -126,9 +126,9 @@ func (x *Snapshots) reserve(ctx context.Context, who e2b.KeyOwner) (end func(), 
 		if cp.DeletionTimestamp != nil || cp.Status.Phase == v1alpha1.CheckpointFailed {
 			continue
 		}
-		count[owner{namespace: who.Namespace}]++
+		count[owner{namespace: caller.Namespace}]++
 		if key := cp.Annotations[v1alpha1.AnnotationOwner]; key != "" { // without a key it would count for the namespace again
-			count[owner{who.Namespace, key}]++
+			count[owner{caller.Namespace, key}]++
 		}
 	}
 	for o, most := range limits {
