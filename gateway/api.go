@@ -46,7 +46,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, MayKeep: kept.mayKeep(), Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 	})
 	if kept != nil {
-		g.paused = snapshots.NewPaused(kept.Snapshots, a, s.KeepEgress)
+		g.paused = snapshots.NewHibernator(kept.Snapshots, a, s.KeepEgress)
 		g.own.pauser.SetKeeper(g.paused)
 	}
 	server, err := e2b.NewServer(e2b.Options{

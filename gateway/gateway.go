@@ -65,7 +65,7 @@ type gateway struct {
 	creates    *lastcreate.Tracker
 	readiness  *agent.Readiness
 	own        ownWrites
-	paused     *snapshots.Paused // nil: no sandbox hibernates here
+	paused     *snapshots.Hibernator // nil: no sandbox hibernates here
 	api        *apiPart
 	metrics    net.Listener // nil serves no metrics
 	drain      *drain

@@ -64,7 +64,7 @@ func (k *keptFiles) mayKeep() func(ctx context.Context, s *v1alpha1.Sandbox) (en
 	if k == nil {
 		return nil
 	}
-	return k.MayKeep
+	return k.ReserveForPause
 }
 
 // rehibernate takes a resume back that has no pod.

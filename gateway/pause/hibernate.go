@@ -20,7 +20,7 @@ import (
 // saveTimeout bounds one attempt to keep a sandbox's files, which several calls may share.
 const saveTimeout = 45 * time.Second
 
-// Keeper keeps the files of a frozen sandbox as a Checkpoint. *snapshots.Paused is one.
+// Keeper keeps the files of a frozen sandbox as a Checkpoint. *snapshots.Hibernator implements it.
 type Keeper interface {
 	// Keepable returns nil if the files of a pod can be kept, as far as its object shows.
 	Keepable(pod *corev1.Pod) error

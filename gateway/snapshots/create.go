@@ -24,7 +24,7 @@ import (
 const (
 	// discardTimeout bounds the deletion of a failed snapshot's Checkpoint.
 	discardTimeout = 5 * time.Second
-	// writeTries bounds how often a write starts over because the object changed.
+	// writeTries is how many times a write is tried while other processes change the object.
 	writeTries = 5
 	retryMin   = 20 * time.Millisecond
 	retryMax   = time.Second
@@ -34,7 +34,7 @@ const (
 func (x *Snapshots) Create(ctx context.Context, caller e2b.KeyOwner, sandboxID string, names []string) (e2b.Snapshot, error) {
 	begun := time.Now()
 	made, err := x.create(ctx, caller, sandboxID, names)
-	x.o.Metrics.did(opCreate, begun, err)
+	x.o.Metrics.observe(opCreate, begun, err)
 	return made, err
 }
 
@@ -59,7 +59,7 @@ func (x *Snapshots) create(ctx context.Context, caller e2b.KeyOwner, sandboxID s
 	if err := x.makeObject(ctx, caller, cp); err != nil {
 		return e2b.Snapshot{}, fmt.Errorf("snapshot sandbox %s: %w", sandboxID, err)
 	}
-	failpoint.Hit("snapshots/created") // the object is there, and nothing is kept
+	failpoint.Hit("snapshots/created") // the object exists, and no files are kept
 	if err := x.save(ctx, cp, s, pod); err != nil {
 		x.discard(ctx, cp, err)
 		return e2b.Snapshot{}, fmt.Errorf("snapshot sandbox %s: %w", sandboxID, publicError(err))
@@ -67,13 +67,14 @@ func (x *Snapshots) create(ctx context.Context, caller e2b.KeyOwner, sandboxID s
 	return describe(cp), nil
 }
 
-// makeObject makes the object of a snapshot, if there may be one more.
+// makeObject creates the Checkpoint of a snapshot; e2b.ErrSnapshotLimit if the caller keeps
+// as many as it may.
 func (x *Snapshots) makeObject(ctx context.Context, caller e2b.KeyOwner, cp *v1alpha1.Checkpoint) error {
-	end, err := x.reserve(ctx, caller)
+	giveBack, err := x.reserve(ctx, caller)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer giveBack()
 	err = x.o.API.Create(ctx, cp)
 	if err != nil && x.o.Exceeded(err) {
 		return fmt.Errorf("%w: %w", e2b.ErrSnapshotLimit, err)
@@ -81,7 +82,7 @@ func (x *Snapshots) makeObject(ctx context.Context, caller e2b.KeyOwner, cp *v1a
 	return err
 }
 
-// newID makes a name like a generated sandbox ID, with another first letter.
+// newID makes a name like a generated sandbox ID, but begins it with "s".
 func newID() string { return "s" + strings.ToLower(rand.Text()[:20]) }
 
 // running reads a sandbox of the caller's namespace and its pod. It is an error if the
@@ -91,7 +92,7 @@ func (x *Snapshots) running(ctx context.Context, caller e2b.KeyOwner, id string)
 	if reader == "" {
 		reader = caller.Namespace
 	}
-	for pauses := backoff.Doubling(retryMin, retryMax); ; {
+	for delays := backoff.Doubling(retryMin, retryMax); ; {
 		token := x.o.Pods.Begin(id)
 		s, err := x.o.Live.Sandbox(ctx, reader, id)
 		switch {
@@ -110,13 +111,14 @@ func (x *Snapshots) running(ctx context.Context, caller e2b.KeyOwner, id string)
 			return s, pod, nil
 		case err == nil, errors.Is(err, agent.ErrPodGone):
 			return nil, nil, e2b.ErrNotRunning
-		case !errors.Is(err, agent.ErrRouteMoved) || !backoff.Sleep(ctx, pauses.Step()):
+		case !errors.Is(err, agent.ErrRouteMoved) || !backoff.Sleep(ctx, delays.Step()):
 			return nil, nil, fmt.Errorf("snapshot sandbox %s: %w", id, err)
 		}
 	}
 }
 
-// save takes a Checkpoint from its creation to Succeeded.
+// save puts the files of the sandbox into the store, and takes the Checkpoint from its
+// creation to Succeeded.
 func (x *Snapshots) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	err := x.setStatus(ctx, cp, "", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating})
 	if err != nil {
@@ -131,24 +133,24 @@ func (x *Snapshots) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alph
 		return err
 	}
 	x.o.Metrics.bytes.Add(float64(info.Bytes))
-	failpoint.Hit("snapshots/kept") // the data is in the store, and the object does not say so
+	failpoint.Hit("snapshots/kept") // the data is in the store, and the object does not say so yet
 	return x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
 		Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),
 		Pool: s.Spec.Pool, Images: v1alpha1.ImageDigests(pod), TemplateHash: pod.Annotations[v1alpha1.AnnotationTemplateHash],
 	})
 }
 
-// errTaken: the controller has written Failed meanwhile, or the Checkpoint is being
-// deleted.
-var errTaken = errors.New("the checkpoint was given up meanwhile")
+// errGivenUp: the controller has given the Checkpoint up, by writing Failed or by deleting
+// it.
+var errGivenUp = errors.New("the checkpoint was given up meanwhile")
 
-// setStatus replaces the status of a Checkpoint whose phase is from; errTaken if it is in
-// another one.
+// setStatus replaces the status of a Checkpoint whose phase is from; errGivenUp if it is in
+// another phase.
 func (x *Snapshots) setStatus(ctx context.Context, cp *v1alpha1.Checkpoint, from v1alpha1.CheckpointPhase, to v1alpha1.CheckpointStatus) error {
 	var err error
 	for range writeTries {
 		if cp.Status.Phase != from || cp.DeletionTimestamp != nil {
-			return errTaken
+			return errGivenUp
 		}
 		base := cp.DeepCopy()
 		cp.Status = to
@@ -159,7 +161,7 @@ func (x *Snapshots) setStatus(ctx context.Context, cp *v1alpha1.Checkpoint, from
 		if err = x.o.API.Get(ctx, client.ObjectKeyFromObject(base), cp); err != nil {
 			break
 		}
-		err = errTaken
+		err = errGivenUp
 	}
 	if err != nil {
 		return fmt.Errorf("write the status of checkpoint %s: %w", cp.Name, err)
@@ -167,13 +169,13 @@ func (x *Snapshots) setStatus(ctx context.Context, cp *v1alpha1.Checkpoint, from
 	return nil
 }
 
-// discard deletes the Checkpoint of a snapshot that failed. If that fails too, the
-// controller deletes it.
+// discard deletes a Checkpoint whose files could not be kept. If the deletion fails too,
+// the controller deletes it.
 func (x *Snapshots) discard(ctx context.Context, cp *v1alpha1.Checkpoint, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()
 	x.o.Log.Warn("a snapshot failed", "sandbox", cp.Spec.SandboxID, "checkpoint", cp.Name, "reason", message(cause))
 	if err := x.o.API.Delete(ctx, cp, client.Preconditions{UID: &cp.UID}); err != nil && !apierrors.IsNotFound(err) {
-		x.o.Log.Warn("a checkpoint that failed is left to the controller", "checkpoint", cp.Name, "error", err)
+		x.o.Log.Warn("deleting a failed checkpoint is left to the controller", "checkpoint", cp.Name, "error", err)
 	}
 }

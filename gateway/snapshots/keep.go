@@ -20,53 +20,55 @@ import (
 // 4 MiB in one /init.
 const maxEnvironment = 8 << 20
 
-// errNoEnvironment: an archive does not begin with the environment.
+// errNoEnvironment: the archive has no line with the environment before it.
 var errNoEnvironment = errors.New("the archive does not begin with the sandbox's environment")
 
-// errUnidentified: no pod could be compared with this one.
+// errUnidentified: no other pod's images could be compared with those of this pod.
 var errUnidentified = fmt.Errorf("%w: its node does not tell the digests of its images", agent.ErrNoArchive)
 
-// PauseAgent is what Paused need of a pod's sandboxd. *agent.Agent does it.
-type PauseAgent interface {
+// HibernatorAgent makes the calls to a pod's sandboxd that a Hibernator needs. *agent.Agent
+// implements it.
+type HibernatorAgent interface {
 	// ArchiveAll returns the archive of the files of a sandbox, which may be frozen, after
 	// a line with its environment.
 	ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
 	// Restore sends the parts of an archive that were not sent yet.
 	Restore(ctx context.Context, id string, pod *corev1.Pod, r *agent.Restoring) error
-	// InitRestored gives the process of sandboxd that has restored the archive the sandbox's
-	// token and environment.
+	// InitRestored initialises the process of sandboxd that has restored the archive with
+	// the sandbox's token and environment.
 	InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *agent.Restoring) error
 }
 
-// Paused keeps the files of sandboxes that are paused to hibernate, and restores them in
-// their next pods. Make it with NewPaused. Safe for concurrent use.
-type Paused struct {
+// Hibernator keeps the files of sandboxes that are paused to hibernate, and restores them
+// in their next pods. Make it with NewHibernator. Safe for concurrent use.
+type Hibernator struct {
 	x     *Snapshots
-	agent PauseAgent
-	// rules makes the sandbox's rules for outgoing connections hold for its new pod.
-	rules func(ctx context.Context, s *v1alpha1.Sandbox) error
+	agent HibernatorAgent
+	// applyRules makes the sandbox's rules for outgoing connections hold for its new pod.
+	applyRules func(ctx context.Context, s *v1alpha1.Sandbox) error
 
 	restores restores
 	refusals refusals
 }
 
-// NewPaused makes one over the parts of Snapshots. rules is called for a new pod before
-// anything runs in it.
-func NewPaused(x *Snapshots, a PauseAgent, rules func(context.Context, *v1alpha1.Sandbox) error) *Paused {
-	return &Paused{x: x, agent: a, rules: rules, restores: restores{byClaim: map[string]*restoring{}}}
+// NewHibernator makes a Hibernator that uses the store and API client of x. It calls
+// applyRules for a sandbox's new pod before anything runs in that pod.
+func NewHibernator(x *Snapshots, a HibernatorAgent, applyRules func(context.Context, *v1alpha1.Sandbox) error) *Hibernator {
+	return &Hibernator{x: x, agent: a, applyRules: applyRules, restores: restores{byClaim: map[string]*restoring{}}}
 }
 
 // Keepable returns nil if the files of a pod can be kept, as far as its object shows.
-func (p *Paused) Keepable(pod *corev1.Pod) error {
+func (p *Hibernator) Keepable(pod *corev1.Pod) error {
 	if !identified(pod) {
 		return errUnidentified
 	}
 	return nil
 }
 
-// Keep keeps the files of a frozen sandbox in its pod as a Checkpoint, reads them back,
-// and returns its name. After an error nothing is kept, or the controller deletes it.
-func (p *Paused) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error) {
+// Keep stores the files of a frozen sandbox as a Checkpoint, reads them back from the
+// store, and returns the Checkpoint's name. After an error either nothing is kept, or the
+// controller deletes the Checkpoint with its data.
+func (p *Hibernator) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error) {
 	if err := p.Keepable(pod); err != nil {
 		return "", err
 	}
@@ -81,11 +83,11 @@ func (p *Paused) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod)
 		Contents: []v1alpha1.CheckpointContent{v1alpha1.CheckpointFilesystem}, Cause: v1alpha1.CheckpointPause,
 	}
 	err = p.x.o.API.Create(ctx, cp)
-	p.x.making.made(claimOf(s))
+	p.x.reserved.giveBack(claimOf(s))
 	if err != nil {
 		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, err)
 	}
-	failpoint.Hit("snapshots/pausing") // the object is there, and nothing is kept
+	failpoint.Hit("snapshots/pausing") // the object exists, and no files are kept
 	if err := p.save(ctx, cp, s, pod); err != nil {
 		p.x.discard(ctx, cp, err)
 		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, publicError(err))
@@ -93,8 +95,9 @@ func (p *Paused) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod)
 	return cp.Name, nil
 }
 
-// save takes a Checkpoint from its creation to Succeeded.
-func (p *Paused) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+// save puts the files and environment of the sandbox into the store, and takes the
+// Checkpoint from its creation to Succeeded.
+func (p *Hibernator) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	err := p.x.setStatus(ctx, cp, "", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating})
 	if err != nil {
 		return err
@@ -116,27 +119,27 @@ func (p *Paused) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.
 	})
 }
 
-// verify reads the archive back from the store, to its end: the pod, which has the only
-// other copy of the files, is given up next.
-func (p *Paused) verify(ctx context.Context, cp *v1alpha1.Checkpoint, digest string) error {
+// verify reads the archive back from the store to its end, since the pod is given up next
+// and has the only other copy of the files.
+func (p *Hibernator) verify(ctx context.Context, cp *v1alpha1.Checkpoint, digest string) error {
 	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = archive.Close() }() // it was only read
 	if info.Digest != digest {
-		return fmt.Errorf("the store has another archive than was put, of checkpoint %s", cp.Name)
+		return fmt.Errorf("the store returns another archive for checkpoint %s than was put", cp.Name)
 	}
-	text := bufio.NewReader(archive)
-	if _, err := environment(text); err != nil {
+	content := bufio.NewReader(archive)
+	if _, err := readEnvironment(content); err != nil {
 		return fmt.Errorf("%w: %w", agent.ErrNoArchive, err)
 	}
-	_, err = io.Copy(io.Discard, text)
+	_, err = io.Copy(io.Discard, content)
 	return err
 }
 
-// environment reads the line before an archive.
-func environment(archive *bufio.Reader) (map[string]string, error) {
+// readEnvironment reads the line with the environment before an archive.
+func readEnvironment(archive *bufio.Reader) (map[string]string, error) {
 	var line []byte
 	for {
 		part, err := archive.ReadSlice('\n')

@@ -11,92 +11,93 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 )
 
-// MayKeep takes a place for the files of a sandbox that is to hibernate, which count as a
-// snapshot of its namespace and API key; e2b.ErrSnapshotLimit if there is none. The place is
-// taken until Keep has created the Checkpoint, which counts from then on, or until end is
-// called. The caller must call end.
-func (x *Snapshots) MayKeep(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) {
-	end, err = x.reserve(ctx, e2b.KeyOwner{Team: s.Spec.Team, Namespace: s.Spec.Namespace, KeyID: s.Annotations[v1alpha1.AnnotationOwner]})
+// ReserveForPause reserves room for the files of a sandbox that is to hibernate, which
+// count as a snapshot of its namespace and API key; e2b.ErrSnapshotLimit if there is none.
+// The reservation ends when Keep has created the Checkpoint, which counts from then on, or
+// when giveBack is called. The caller must call giveBack.
+func (x *Snapshots) ReserveForPause(ctx context.Context, s *v1alpha1.Sandbox) (giveBack func(), err error) {
+	giveBack, err = x.reserve(ctx, e2b.KeyOwner{Team: s.Spec.Team, Namespace: s.Spec.Namespace, KeyID: s.Annotations[v1alpha1.AnnotationOwner]})
 	if err != nil {
 		return nil, err
 	}
-	return x.making.placeFor(claimOf(s), end), nil
+	return x.reserved.note(claimOf(s), giveBack), nil
 }
 
-// owner names snapshots that are counted together: all of a namespace, or those of one
-// API key in it.
+// owner names snapshots that are counted together: with an empty key all of a namespace,
+// else those of one API key in it.
 type owner struct{ namespace, key string }
 
-// making counts the snapshots of this gateway whose objects are about to be created, so
-// that two at once do not both take the last place. Snapshots that other gateways create
-// at the same moment are not counted yet: together they may exceed the limit by a few.
-type making struct {
+// reservations count the snapshots of this gateway whose Checkpoints are about to be
+// created, so that two at once do not both take the last room. Snapshots that other
+// gateways create at the same moment are not counted yet: together the gateways may exceed
+// the limit by a few.
+type reservations struct {
 	mu     sync.Mutex // guards the rest
-	now    map[owner]int
-	places map[string]*place // of pauses, by claim
+	counts map[owner]int
+	pauses map[string]*reservation // by the claim of the sandbox that is paused
 }
 
-// place is one that the pause of a claim's sandbox has taken, until end is called.
-type place struct{ end func() }
+// reservation is room that the pause of a sandbox has reserved, until giveBack is called.
+type reservation struct{ giveBack func() }
 
-// placeFor notes the place of a claim's pause, which end gives back, and returns a function
-// that does both: it forgets the place, and gives it back.
-func (m *making) placeFor(claim string, end func()) func() {
-	taken := &place{end}
+// note notes the reservation of a claim's pause. It returns a function that forgets the
+// reservation and gives it back.
+func (m *reservations) note(claim string, giveBack func()) func() {
+	noted := &reservation{giveBack}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.places == nil {
-		m.places = map[string]*place{}
+	if m.pauses == nil {
+		m.pauses = map[string]*reservation{}
 	}
-	m.places[claim] = taken
+	m.pauses[claim] = noted
 	return func() {
 		m.mu.Lock()
-		if m.places[claim] == taken {
-			delete(m.places, claim)
+		if m.pauses[claim] == noted {
+			delete(m.pauses, claim)
 		}
 		m.mu.Unlock()
-		end()
+		giveBack()
 	}
 }
 
-// made gives the place of the claim's pause back, if it has one: its Checkpoint is created,
-// and counts by itself.
-func (m *making) made(claim string) {
+// giveBack gives back the reservation of a claim's pause, if it has one, because its
+// Checkpoint is created and counts by itself.
+func (m *reservations) giveBack(claim string) {
 	m.mu.Lock()
-	taken := m.places[claim]
-	delete(m.places, claim)
+	noted := m.pauses[claim]
+	delete(m.pauses, claim)
 	m.mu.Unlock()
-	if taken != nil {
-		taken.end()
+	if noted != nil {
+		noted.giveBack()
 	}
 }
 
-// begin adds one to the count of each owner, until end is called, and returns the counts.
-func (m *making) begin(of ...owner) (now map[owner]int, end func()) {
+// add adds one to the count of each owner until giveBack is called, and returns the counts.
+func (m *reservations) add(owners ...owner) (counts map[owner]int, giveBack func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now == nil {
-		m.now = map[owner]int{}
+	if m.counts == nil {
+		m.counts = map[owner]int{}
 	}
-	now = map[owner]int{}
-	for _, o := range of {
-		m.now[o]++
-		now[o] = m.now[o]
+	counts = map[owner]int{}
+	for _, o := range owners {
+		m.counts[o]++
+		counts[o] = m.counts[o]
 	}
-	return now, sync.OnceFunc(func() {
+	return counts, sync.OnceFunc(func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		for _, o := range of {
-			if m.now[o]--; m.now[o] == 0 {
-				delete(m.now, o)
+		for _, o := range owners {
+			if m.counts[o]--; m.counts[o] == 0 {
+				delete(m.counts, o)
 			}
 		}
 	})
 }
 
-// reserve takes a place for one more snapshot of a caller, or returns
-// e2b.ErrSnapshotLimit. Call end once the Checkpoint is created, or will not be.
-func (x *Snapshots) reserve(ctx context.Context, caller e2b.KeyOwner) (end func(), err error) {
+// reserve reserves room for one more snapshot of a caller; e2b.ErrSnapshotLimit if there is
+// none. Call giveBack once the Checkpoint is created, or will not be.
+func (x *Snapshots) reserve(ctx context.Context, caller e2b.KeyOwner) (giveBack func(), err error) {
 	limits := map[owner]int{}
 	if n := x.o.MaxInNamespace; n > 0 {
 		limits[owner{namespace: caller.Namespace}] = n
@@ -107,14 +108,14 @@ func (x *Snapshots) reserve(ctx context.Context, caller e2b.KeyOwner) (end func(
 	if len(limits) == 0 {
 		return func() {}, nil
 	}
-	of := make([]owner, 0, len(limits))
+	owners := make([]owner, 0, len(limits))
 	for o := range limits {
-		of = append(of, o)
+		owners = append(owners, o)
 	}
-	count, made := x.making.begin(of...) // before the list: a Checkpoint that is created meanwhile may count twice, never not at all
+	count, giveBack := x.reserved.add(owners...) // before the list: a Checkpoint that is created meanwhile may count twice, but is never missed
 	defer func() {
 		if err != nil {
-			made()
+			giveBack()
 		}
 	}()
 	var all v1alpha1.CheckpointList
@@ -136,5 +137,5 @@ func (x *Snapshots) reserve(ctx context.Context, caller e2b.KeyOwner) (end func(
 			return nil, e2b.ErrSnapshotLimit
 		}
 	}
-	return made, nil
+	return giveBack, nil
 }

@@ -73,8 +73,8 @@ func TestLimits(t *testing.T) {
 	if err := w.take("k3"); !errors.Is(err, e2b.ErrSnapshotLimit) {
 		t.Errorf("beyond a quota: %v", err)
 	}
-	if len(w.x.making.now) > 0 {
-		t.Errorf("it still counts %v", w.x.making.now)
+	if len(w.x.reserved.counts) > 0 {
+		t.Errorf("it still counts %v", w.x.reserved.counts)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestLimitOfWhatHibernates(t *testing.T) {
 		{}, {}, {first: e2b.ErrSnapshotLimit}, {e2b.ErrSnapshotLimit, e2b.ErrSnapshotLimit},
 	} {
 		for of, want := range map[*v1alpha1.Sandbox]error{s: want.first, others: want.second} {
-			end, err := w.x.MayKeep(t.Context(), of)
+			giveBack, err := w.x.ReserveForPause(t.Context(), of)
 			if !errors.Is(err, want) {
 				t.Errorf("with %d, of %v: %v, want %v", i, of.Annotations, err, want)
 			}
@@ -105,8 +105,8 @@ func TestLimitOfWhatHibernates(t *testing.T) {
 		}
 		w.put("ns", "k1", v1alpha1.CheckpointPause, v1alpha1.CheckpointSucceeded)
 	}
-	if len(w.x.making.now) > 0 {
-		t.Errorf("it still counts %v", w.x.making.now)
+	if len(w.x.reserved.counts) > 0 {
+		t.Errorf("it still counts %v", w.x.reserved.counts)
 	}
 }
 
@@ -115,10 +115,10 @@ func TestLimitOfWhatHibernates(t *testing.T) {
 func TestLimitOfManyPausesAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.x.o.MaxInNamespace = 2
-	may := func(claim string) (end func(), err error) {
+	may := func(claim string) (giveBack func(), err error) {
 		s := w.sandbox.DeepCopy()
 		s.Spec.Binding.ClaimID = claim
-		return w.x.MayKeep(t.Context(), s)
+		return w.x.ReserveForPause(t.Context(), s)
 	}
 	first, err := may("c1") // of the sandbox of this world
 	second, err2 := may("c2")
@@ -133,7 +133,7 @@ func TestLimitOfManyPausesAtOnce(t *testing.T) {
 	}
 	full("while two have their places")
 	w.files = strings.NewReader("{}\nfiles")
-	made, err := NewPaused(w.x, pauseAgent{w}, nil).Keep(t.Context(), w.sandbox, w.pod)
+	made, err := NewHibernator(w.x, pauseAgent{w}, nil).Keep(t.Context(), w.sandbox, w.pod)
 	if err != nil || made == "" {
 		t.Fatal(made, err)
 	}
@@ -147,12 +147,12 @@ func TestLimitOfManyPausesAtOnce(t *testing.T) {
 		third()
 	}
 	first()
-	if len(w.x.making.now)+len(w.x.making.places) > 0 {
-		t.Errorf("it still counts %v, and has the places %v", w.x.making.now, w.x.making.places)
+	if len(w.x.reserved.counts)+len(w.x.reserved.pauses) > 0 {
+		t.Errorf("it still counts %v, and has the reservations %v", w.x.reserved.counts, w.x.reserved.pauses)
 	}
 }
 
-// pauseAgent is the PauseAgent of a world, as far as files are kept.
+// pauseAgent is the HibernatorAgent of a world, as far as files are kept.
 type pauseAgent struct{ *world }
 
 func (p pauseAgent) ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {

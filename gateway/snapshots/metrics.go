@@ -12,13 +12,13 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 )
 
-// What this gateway was asked for; the label "op".
+// The values of the metric label "op": what this gateway was asked for.
 const (
 	opCreate  = "create"
 	opRestore = "restore" // into the pod of a new sandbox
 )
 
-// Metrics counts snapshots.
+// Metrics counts snapshots and restores.
 type Metrics struct {
 	seconds *prometheus.HistogramVec
 	bytes   prometheus.Counter
@@ -30,7 +30,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "snapshot", Name: "seconds",
-			Help: "Time of snapshots and restores by this gateway, by op (create, restore) and outcome (limit: as many are kept as may be; " +
+			Help: "Time of snapshots and restores by this gateway, by op (create, restore) and outcome (limit: as many are kept as the limit allows; " +
 				"conflict: the sandbox was not running, or being snapshotted; full: the store has no room).",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"op", "outcome"}),
@@ -48,19 +48,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// did counts a call that began at begun and ended with err.
-func (m *Metrics) did(op string, begun time.Time, err error) {
+// observe counts a call that began at begun and ended with err.
+func (m *Metrics) observe(op string, begun time.Time, err error) {
 	m.seconds.WithLabelValues(op, outcomeOf(err)).Observe(time.Since(begun).Seconds())
 }
 
-// The outcomes that alerts ask for.
+// The outcomes that the chart's alert rules name.
 const (
 	outcomeDone   = "done"
 	outcomeFailed = "failed"
 	outcomeFull   = "full"
 )
 
-// outcomeOf is the metric label of how a snapshot or a restore went.
+// outcomeOf returns the metric label of a snapshot or restore that ended with err.
 func outcomeOf(err error) string {
 	for _, o := range []struct {
 		err  error

@@ -33,12 +33,12 @@ const (
 )
 
 var (
-	// ErrSaveMismatch says that the pod runs other images than the one whose files were kept. The
-	// sandbox hibernates again.
+	// ErrSaveMismatch says that the sandbox's new pod runs other images than the pod whose
+	// files were kept. The sandbox hibernates again.
 	ErrSaveMismatch = errors.New("SaveMismatch: the pool's images are not those that the sandbox's files were kept with")
-	// errLost: the sandbox's Checkpoint is not there, or belongs to another sandbox.
-	errLost = errors.New("what was kept of the sandbox is not there")
-	// errUnderWay: another of this gateway's requests restores the sandbox.
+	// errLost: the sandbox's Checkpoint does not exist, or belongs to another sandbox.
+	errLost = errors.New("the sandbox's kept files are lost")
+	// errUnderWay: another request at this gateway is restoring the sandbox.
 	errUnderWay = errors.New("the sandbox is being restored")
 )
 
@@ -48,8 +48,8 @@ type restores struct {
 	byClaim map[string]*restoring // guarded by mu
 }
 
-// restoring is the restore of one claim. A try holds its mutex, which guards all fields
-// but used; other requests for the sandbox get errUnderWay and try again.
+// restoring is the restore for one claim. A try holds its mutex, which guards all fields
+// but used; meanwhile other requests for the sandbox get errUnderWay and try again.
 type restoring struct {
 	mu      sync.Mutex
 	used    time.Time // guarded by restores.mu
@@ -59,9 +59,9 @@ type restoring struct {
 	done    bool // all files are restored
 }
 
-// of returns the restore of a claim, and forgets restores that Ready was not called for
-// within forgetAfter.
-func (x *restores) of(claim string) *restoring {
+// get returns the restore for a claim, and makes it if there is none. It also closes and
+// forgets the restores for which Ready was not called within forgetAfter.
+func (x *restores) get(claim string) *restoring {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	now := time.Now()
@@ -94,24 +94,24 @@ func (t *restoring) close() {
 	t.archive, t.env, t.parts, t.done = nil, nil, nil, false
 }
 
-// Ready restores the files of a sandbox that is resumed into its new pod, initialises
-// sandboxd with the environment that was kept, and writes that this is done. It is an
-// activation.Ready: one try of at most two seconds, which any gateway may repeat. It
-// returns the sandbox as written.
+// Ready restores the files of a resumed sandbox into its new pod, initialises sandboxd with
+// the environment that was kept, and writes that the sandbox is restored. It is one try of
+// an activation.Ready, of at most two seconds, which any gateway may repeat. It returns the
+// sandbox as written.
 //
-// The steps, each of which may be repeated: compare the pod's images, make its network
-// rules hold, push the archive in parts, call /init, remove spec.restore. Requests reach
-// the pod only after the last one. Where another try cannot help (other images, a damaged
-// archive, a pod that refuses it) the resume is taken back: the sandbox hibernates again,
-// and its pod is given up.
-func (p *Paused) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
+// The steps are: compare the pod's images, apply the rules for outgoing connections, push
+// the archive in parts, call /init, remove spec.restore. Each may be repeated. Requests
+// reach the pod only after the last one. Where another try cannot help (other images, a
+// damaged archive, a pod that refuses the archive) Ready takes the resume back: the sandbox
+// hibernates again, and its pod is given up.
+func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
 	claim := s.Spec.Binding.ClaimID
-	t := p.restores.of(claim)
+	t := p.restores.get(claim)
 	if !t.mu.TryLock() {
 		return nil, errUnderWay
 	}
 	defer t.mu.Unlock()
-	out, err := p.try(ctx, t, s, pod)
+	out, err := p.tryRestore(ctx, t, s, pod)
 	if err == nil || errors.Is(err, activation.ErrUnusable) {
 		t.close()
 		p.restores.forget(claim)
@@ -127,36 +127,37 @@ func (p *Paused) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod
 		return live, nil
 	}
 	if again != nil {
-		return nil, errors.Join(again, errors.New(err.Error())) // not ErrUnusable: to be tried again
+		return nil, errors.Join(again, errors.New(err.Error())) // without ErrUnusable, so that Ready is called again
 	}
 	p.refusals.note(s, time.Now())
 	p.x.o.Log.Warn("a resume is taken back: the sandbox hibernates again", "sandbox", s.Name, "pod", pod.Name, "reason", message(err))
 	return nil, fmt.Errorf("%w: %w", activation.ErrNotReady, withoutUnusable{err})
 }
 
-// withoutUnusable is an error that is no activation.ErrUnusable: its sandbox is not ended.
+// withoutUnusable hides that err is an activation.ErrUnusable, after which the sandbox would
+// be ended.
 type withoutUnusable struct{ err error }
 
 func (e withoutUnusable) Error() string { return e.err.Error() }
 
-// Is reports whether the error within is of another kind.
+// Is reports whether err is target, and target is not ErrUnusable.
 func (e withoutUnusable) Is(target error) bool {
 	return !errors.Is(target, activation.ErrUnusable) && errors.Is(e.err, target)
 }
 
-func (p *Paused) try(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
+func (p *Hibernator) tryRestore(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
 	if t.parts == nil {
 		if err := p.open(ctx, t, s, pod); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.rules(ctx, s); err != nil {
+	if err := p.applyRules(ctx, s); err != nil {
 		return nil, err
 	}
 	if !t.done {
 		before := t.parts.Sent()
 		err := p.agent.Restore(ctx, s.Name, pod, t.parts)
-		if errors.Is(err, activation.ErrUnusable) { // the pod may refuse because another gateway has just completed the restore: ask once more
+		if errors.Is(err, activation.ErrUnusable) { // another gateway may just have completed the restore, which a second call finds
 			err = p.agent.Restore(ctx, s.Name, pod, t.parts)
 		}
 		switch {
@@ -167,19 +168,19 @@ func (p *Paused) try(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod
 		default:
 			return nil, err
 		}
-		failpoint.Hit("snapshots/restored") // the files are there, sandboxd is not initialised
+		failpoint.Hit("snapshots/restored") // the files are restored, sandboxd is not initialised
 	}
 	if err := p.agent.InitRestored(ctx, s, pod, t.env, t.parts); err != nil {
 		return nil, err
 	}
-	failpoint.Hit("snapshots/initialised") // sandboxd answers, and the sandbox says that it is not restored
-	return p.finish(ctx, s, newEnd(s, pod, time.Now()))
+	failpoint.Hit("snapshots/initialised") // sandboxd answers, and the Sandbox object still has spec.restore
+	return p.writeRestored(ctx, s, newEnd(s, pod, time.Now()))
 }
 
-// newEnd returns the end time of a sandbox that runs from now on, nil if it has none. Its
-// end was set when it was bound to the pod, and is moved by the time that the restore
-// took. If the time of the binding cannot be read, it gets the lifetime of a resume by a
-// request.
+// newEnd returns the end time of a sandbox that runs from now on, nil if it has none. The
+// end time was set when the sandbox was bound to the pod; newEnd moves it by the time that
+// the restore took. If the time of the binding cannot be read, the sandbox gets the lifetime
+// of one that a request resumes.
 func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 	at := s.Spec.Timeouts.EndAt
 	if at == nil {
@@ -195,19 +196,19 @@ func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 
 // Fits returns nil if the sandbox can be restored in an idle pod, as far as that is known
 // before the claim. It refuses a pod with other images, and every pod if the archive is
-// lost or if its restore has just failed in several pods. It is an activation's Fits.
-func (p *Paused) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
-	cp, err := p.kept(ctx, s)
+// lost or its restore has just failed in several pods. It is an activation.Options.Fits.
+func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
+	cp, err := p.readCheckpoint(ctx, s)
 	if errors.Is(err, errLost) {
 		return fmt.Errorf("%w: %w", activation.ErrNotReady, err)
 	}
 	if err != nil {
 		return err
 	}
-	if wait := p.refusals.wait(s, time.Now()); wait > 0 {
-		return fmt.Errorf("%w: its files could not be restored in several pods, and are not tried for another %s", activation.ErrNotReady, wait.Round(time.Second))
+	if delay := p.refusals.delay(s, time.Now()); delay > 0 {
+		return fmt.Errorf("%w: its files could not be restored in several pods, and no further pod is tried for %s", activation.ErrNotReady, delay.Round(time.Second))
 	}
-	archive, err := p.archive(ctx, cp)
+	archive, err := p.openArchive(ctx, cp)
 	if err != nil {
 		return fmt.Errorf("%w: %w", activation.ErrNotReady, err)
 	}
@@ -217,9 +218,10 @@ func (p *Paused) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.Names
 	}
 	pod := &corev1.Pod{}
 	if err := p.x.o.API.Get(ctx, name, pod); err != nil {
-		return client.IgnoreNotFound(err) // a pod that is gone fails the claim
+		return client.IgnoreNotFound(err) // if the pod is gone, the claim fails anyway
 	}
-	if pod.Annotations[v1alpha1.AnnotationImage] == "" && !runsImagesOf(pod, cp) { // with it, the same
+	// A pod with the annotation gets other images by the claim, too.
+	if pod.Annotations[v1alpha1.AnnotationImage] == "" && !runsImagesOf(pod, cp) {
 		return fmt.Errorf("%w: %w", activation.ErrNotReady, ErrSaveMismatch)
 	}
 	return nil
@@ -230,9 +232,9 @@ func runsImagesOf(pod *corev1.Pod, cp *v1alpha1.Checkpoint) bool {
 	return identified(pod) && maps.Equal(v1alpha1.ImageDigests(pod), cp.Status.Images)
 }
 
-// kept reads the Checkpoint with the sandbox's files; errLost if there is none that can be
-// restored.
-func (p *Paused) kept(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Checkpoint, error) {
+// readCheckpoint reads the Checkpoint with the sandbox's files; errLost if there is none
+// that can be restored.
+func (p *Hibernator) readCheckpoint(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Checkpoint, error) {
 	cp := &v1alpha1.Checkpoint{}
 	err := p.x.o.API.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Restore.Checkpoint}, cp)
 	switch {
@@ -246,9 +248,10 @@ func (p *Paused) kept(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Check
 	return cp, nil
 }
 
-// open opens the archive of the sandbox, if the pod runs the images that it was kept with.
-func (p *Paused) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
-	cp, err := p.kept(ctx, s)
+// open opens the archive of the sandbox, if the pod runs the images with which the archive
+// was kept.
+func (p *Hibernator) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	cp, err := p.readCheckpoint(ctx, s)
 	switch {
 	case errors.Is(err, errLost):
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
@@ -257,33 +260,33 @@ func (p *Paused) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, po
 	case !runsImagesOf(pod, cp):
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, ErrSaveMismatch)
 	}
-	archive, err := p.archive(ctx, cp)
+	archive, err := p.openArchive(ctx, cp)
 	if err != nil {
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 	}
-	text := bufio.NewReaderSize(archive, 64<<10)
-	env, err := environment(text)
+	content := bufio.NewReaderSize(archive, 64<<10)
+	env, err := readEnvironment(content)
 	if err != nil {
 		_ = archive.Close()
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 	}
 	t.archive, t.env = archive, env
-	// The restore's ID is the same at every gateway, so that one goes on after the parts
-	// that another has sent.
-	t.parts = &agent.Restoring{ID: string(cp.UID), Archive: text}
+	// The restore's ID is the same at every gateway, so that a gateway can continue after
+	// the parts that another gateway has sent.
+	t.parts = &agent.Restoring{ID: string(cp.UID), Archive: content}
 	return nil
 }
 
-// archive opens the archive of a Checkpoint; it is an error if its digest is not the one
-// on record.
-func (p *Paused) archive(ctx context.Context, cp *v1alpha1.Checkpoint) (io.ReadCloser, error) {
+// openArchive opens the archive of a Checkpoint. It returns an error if the archive's digest
+// is not the one in the Checkpoint's status.
+func (p *Hibernator) openArchive(ctx context.Context, cp *v1alpha1.Checkpoint) (io.ReadCloser, error) {
 	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
 	if err != nil {
 		return nil, err
 	}
 	if info.Digest != cp.Status.Digest {
 		_ = archive.Close() // nothing was read
-		return nil, fmt.Errorf("the archive of checkpoint %s is another than was put", cp.Name)
+		return nil, fmt.Errorf("the store returns another archive for checkpoint %s than was put", cp.Name)
 	}
 	return archive, nil
 }
@@ -294,8 +297,8 @@ func keptOf(cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox) bool {
 		cp.Status.Phase == v1alpha1.CheckpointSucceeded
 }
 
-// finish writes that the sandbox is restored, and when it ends.
-func (p *Paused) finish(ctx context.Context, s *v1alpha1.Sandbox, end *metav1.Time) (*v1alpha1.Sandbox, error) {
+// writeRestored writes that the sandbox is restored, and its end time.
+func (p *Hibernator) writeRestored(ctx context.Context, s *v1alpha1.Sandbox, end *metav1.Time) (*v1alpha1.Sandbox, error) {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
 	err := p.x.o.API.Patch(ctx, out, pausing.Restored(s, end).Build())
@@ -303,7 +306,7 @@ func (p *Paused) finish(ctx context.Context, s *v1alpha1.Sandbox, end *metav1.Ti
 	case jsonpatch.Applied:
 		return out, nil
 	case jsonpatch.TestFailed, jsonpatch.Conflict:
-		live, err := p.restored(ctx, s)
+		live, err := p.readRestored(ctx, s)
 		if live == nil && err == nil {
 			err = errors.New("the sandbox has changed meanwhile")
 		}
@@ -312,9 +315,9 @@ func (p *Paused) finish(ctx context.Context, s *v1alpha1.Sandbox, end *metav1.Ti
 	return nil, fmt.Errorf("writing that sandbox %s is restored: %w", s.Name, err)
 }
 
-// restored reads the sandbox and returns it if it is restored for the claim of s; nil if
-// it is not.
-func (p *Paused) restored(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+// readRestored reads the sandbox and returns it if it is restored for the claim of s; nil
+// if it is not.
+func (p *Hibernator) readRestored(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	live, err := p.read(ctx, s.Name, s.UID)
 	if live == nil || live.Spec.Paused || live.Spec.Restore != nil || live.Spec.Binding == nil || live.Spec.Binding.ClaimID != s.Spec.Binding.ClaimID {
 		return nil, err
@@ -323,7 +326,7 @@ func (p *Paused) restored(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.S
 }
 
 // read reads a sandbox that has not ended; nil if there is none of this UID.
-func (p *Paused) read(ctx context.Context, id string, uid types.UID) (*v1alpha1.Sandbox, error) {
+func (p *Hibernator) read(ctx context.Context, id string, uid types.UID) (*v1alpha1.Sandbox, error) {
 	s := &v1alpha1.Sandbox{}
 	err := p.x.o.API.Get(ctx, client.ObjectKey{Name: id}, s)
 	switch {
@@ -337,7 +340,7 @@ func (p *Paused) read(ctx context.Context, id string, uid types.UID) (*v1alpha1.
 	return s, nil
 }
 
-// claimOf is the claim of the sandbox's binding; empty without one.
+// claimOf returns the ID of the claim of the sandbox's binding; empty without a binding.
 func claimOf(s *v1alpha1.Sandbox) string {
 	if s.Spec.Binding == nil {
 		return ""
@@ -345,27 +348,27 @@ func claimOf(s *v1alpha1.Sandbox) string {
 	return s.Spec.Binding.ClaimID
 }
 
-// giveUp takes back the resume that bound s. It returns the sandbox if another gateway has
-// restored it meanwhile, and an error if that cannot be found out.
-func (p *Paused) giveUp(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
+// giveUp takes back the resume that bound s to its pod. It returns the sandbox if another
+// gateway has restored it meanwhile, and an error if the sandbox cannot be read or written.
+func (p *Hibernator) giveUp(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
 	defer cancel()
-	if live, err := p.restored(ctx, s); live != nil || err != nil {
+	if live, err := p.readRestored(ctx, s); live != nil || err != nil {
 		return live, err
 	}
 	return nil, p.rehibernate(ctx, s.Name, s.UID, s.Spec.Binding.ClaimID)
 }
 
 // Rehibernate takes back a resume that has no pod yet: the sandbox hibernates again. A
-// resume that is bound to a pod goes on, since it may be another request's; the call that
-// cannot complete that one gives its claim up.
-func (p *Paused) Rehibernate(ctx context.Context, id string, uid types.UID) error {
+// resume that is bound to a pod goes on, since another request may be waiting for it; if it
+// fails, the Ready that completes it takes it back.
+func (p *Hibernator) Rehibernate(ctx context.Context, id string, uid types.UID) error {
 	return p.rehibernate(ctx, id, uid, "")
 }
 
 // rehibernate takes back the resume of one claim, whose pod is given up; an empty claim
 // means a resume without a binding.
-func (p *Paused) rehibernate(ctx context.Context, id string, uid types.UID, claim string) error {
+func (p *Hibernator) rehibernate(ctx context.Context, id string, uid types.UID, claim string) error {
 	for range writeTries {
 		s, err := p.read(ctx, id, uid)
 		if err != nil {

@@ -11,69 +11,70 @@ import (
 )
 
 const (
-	// firstRefusal is for how long no pod is taken for a sandbox after its restore has failed
-	// in a second pod; it doubles with each further one, up to longestRefusal.
+	// firstRefusal is how long no pod is taken for a sandbox after its restore has failed in
+	// a second pod. The time doubles with each further pod, up to longestRefusal.
 	firstRefusal, longestRefusal = 10 * time.Second, 5 * time.Minute
-	// forgetRefusals is how long after that time the failures are remembered.
+	// forgetRefusals is how long the failures are remembered after that time.
 	forgetRefusals = 10 * time.Minute
 )
 
-// refusals are the sandboxes whose resumes this gateway had to take back. Each failed
-// resume costs a pod, so that requests for a sandbox that cannot be restored would empty
-// the pool. Safe for concurrent use.
+// refusals remember the sandboxes whose resumes this gateway had to take back, to delay
+// their next resumes: each failed resume costs a pod, so requests for a sandbox that cannot
+// be restored would empty the pool. Safe for concurrent use.
 type refusals struct {
-	mu sync.Mutex
-	of map[refused]*refusal // guarded by mu
+	mu  sync.Mutex
+	all map[refused]*refusal // guarded by mu
 }
 
-// refused names files that were not restored. A sandbox that is paused anew has another
-// Checkpoint.
+// refused names files that could not be restored. A sandbox that is paused anew has another
+// Checkpoint, and begins without refusals.
 type refused struct {
 	sandbox    types.UID
 	checkpoint string
 }
 
+// refusal says how many resumes were taken back, and until when no further pod is taken.
 type refusal struct {
 	wait  time.Duration // the last one
 	until time.Time
 }
 
-// note counts a resume that was taken back. After the first one the next pod is taken at
-// once, since the pod may be to blame.
+// note counts a resume that was taken back. The first one delays nothing, since its cause
+// may have been the pod.
 func (r *refusals) note(s *v1alpha1.Sandbox, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of == nil {
-		r.of = map[refused]*refusal{}
+	if r.all == nil {
+		r.all = map[refused]*refusal{}
 	}
-	for other, old := range r.of {
+	for key, old := range r.all {
 		if now.Sub(old.until) > forgetRefusals {
-			delete(r.of, other)
+			delete(r.all, key)
 		}
 	}
-	what := refused{s.UID, s.Spec.Restore.Checkpoint}
-	was := r.of[what]
-	if was == nil {
-		r.of[what] = &refusal{until: now}
+	key := refused{s.UID, s.Spec.Restore.Checkpoint}
+	last := r.all[key]
+	if last == nil {
+		r.all[key] = &refusal{until: now}
 		return
 	}
-	was.wait = backoff.Next(was.wait, firstRefusal, longestRefusal)
-	was.until = now.Add(was.wait)
+	last.wait = backoff.Next(last.wait, firstRefusal, longestRefusal)
+	last.until = now.Add(last.wait)
 }
 
-// forget notes that the sandbox is restored.
+// forget forgets the refusals of a sandbox that is restored.
 func (r *refusals) forget(s *v1alpha1.Sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.of, refused{s.UID, s.Spec.Restore.Checkpoint})
+	delete(r.all, refused{s.UID, s.Spec.Restore.Checkpoint})
 }
 
-// wait returns for how long no pod is to be taken for the sandbox.
-func (r *refusals) wait(s *v1alpha1.Sandbox, now time.Time) time.Duration {
+// delay returns how long no pod is to be taken for the sandbox yet.
+func (r *refusals) delay(s *v1alpha1.Sandbox, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if was := r.of[refused{s.UID, s.Spec.Restore.Checkpoint}]; was != nil {
-		return max(was.until.Sub(now), 0)
+	if last := r.all[refused{s.UID, s.Spec.Restore.Checkpoint}]; last != nil {
+		return max(last.until.Sub(now), 0)
 	}
 	return 0
 }

@@ -19,16 +19,16 @@ func TestRefusals(t *testing.T) {
 		if i > 0 {
 			r.note(s, now)
 		}
-		if got := r.wait(s, now); got != want || r.wait(other, now) != 0 {
-			t.Errorf("after %d: %v, want %v; another checkpoint's %v", i, got, want, r.wait(other, now))
+		if got := r.delay(s, now); got != want || r.delay(other, now) != 0 {
+			t.Errorf("after %d: %v, want %v; another checkpoint's %v", i, got, want, r.delay(other, now))
 		}
-		now = now.Add(r.wait(s, now))
+		now = now.Add(r.delay(s, now))
 	}
 	r.forget(s)
-	if r.note(s, now); r.wait(s, now) != 0 {
-		t.Errorf("once it was restored: %v", r.wait(s, now))
+	if r.note(s, now); r.delay(s, now) != 0 {
+		t.Errorf("once it was restored: %v", r.delay(s, now))
 	}
-	if r.note(other, now.Add(time.Hour)); len(r.of) != 1 {
-		t.Errorf("it remembers %d", len(r.of))
+	if r.note(other, now.Add(time.Hour)); len(r.all) != 1 {
+		t.Errorf("it remembers %d", len(r.all))
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 )
 
-// ErrMismatch says that the pod runs other images than the pod that the snapshot was made
-// in.
+// ErrMismatch says that the pod runs other images than the pod from which the snapshot was
+// made.
 var ErrMismatch = errors.New("the pool's images are not those that the snapshot was made with")
 
 // Restorer restores one snapshot into the pod of one new sandbox. Close it. It is not
@@ -28,7 +28,7 @@ type Restorer struct {
 
 	begun    time.Time // the first try; zero before
 	last     error     // of the last try
-	pod      types.UID // of the pod that is or was restored into
+	pod      types.UID // of the pod into which the last try restored
 	restored bool
 	archive  io.ReadCloser
 	parts    *agent.Restoring
@@ -48,7 +48,7 @@ func (x *Snapshots) Restorer(ctx context.Context, namespace, id string) (*Restor
 func (r *Restorer) Close() {
 	r.closeArchive()
 	if !r.begun.IsZero() {
-		r.x.o.Metrics.did(opRestore, r.begun, r.last)
+		r.x.o.Metrics.observe(opRestore, r.begun, r.last)
 	}
 }
 
@@ -69,8 +69,8 @@ func (r *Restorer) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.P
 	return r.last
 }
 
-// Restored is the archive whose files the last Ready restored; sandboxd is to be
-// initialised with it.
+// Restored returns the archive whose files the last Ready restored. The caller passes it to
+// agent.Agent.InitRestored.
 func (r *Restorer) Restored() *agent.Restoring { return r.parts }
 
 func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
@@ -102,7 +102,8 @@ func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	return err
 }
 
-// open opens the archive. If the store has lost or damaged it, another try cannot help.
+// open opens the archive. If the store has lost or damaged it, the error is an
+// activation.ErrUnusable, since another try cannot help.
 func (r *Restorer) open(ctx context.Context) error {
 	archive, info, err := r.x.o.Store.Get(ctx, string(r.cp.UID))
 	if err != nil {
@@ -111,7 +112,7 @@ func (r *Restorer) open(ctx context.Context) error {
 	r.archive = archive
 	if info.Digest != r.cp.Status.Digest {
 		r.closeArchive()
-		return fmt.Errorf("%w: the archive of checkpoint %s is another than was put", activation.ErrUnusable, r.cp.Name)
+		return fmt.Errorf("%w: the store returns another archive for checkpoint %s than was put", activation.ErrUnusable, r.cp.Name)
 	}
 	r.parts = &agent.Restoring{ID: rand.Text(), Archive: archive}
 	return nil

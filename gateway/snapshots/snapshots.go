@@ -19,20 +19,20 @@ import (
 	"github.com/sandlane/sandlane/gateway/agent"
 )
 
-// Store keeps archives. A checkpoint.Store does.
+// Store keeps archives. A checkpoint.Store implements it.
 type Store interface {
 	Put(ctx context.Context, id string, r io.Reader) (checkpoint.Info, error)
 	Get(ctx context.Context, id string) (io.ReadCloser, checkpoint.Info, error)
 }
 
-// Agent reads and restores the files of a pod. *agent.Agent does.
+// Agent reads and restores the files of a pod. *agent.Agent implements it.
 type Agent interface {
 	Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
 	Restore(ctx context.Context, id string, pod *corev1.Pod, r *agent.Restoring) error
 }
 
-// Live reads a sandbox from the API server, within the reader's share of such reads; nil
-// if there is none.
+// Live reads a sandbox from the API server, within the reader's share of such reads; it
+// returns nil if there is no such sandbox.
 type Live interface {
 	Sandbox(ctx context.Context, reader, id string) (*v1alpha1.Sandbox, error)
 }
@@ -56,13 +56,13 @@ type Options struct {
 
 // Snapshots are e2b.Snapshots over Checkpoint objects. Safe for concurrent use.
 type Snapshots struct {
-	o      Options
-	making making
+	o        Options
+	reserved reservations
 }
 
 var _ e2b.Snapshots = (*Snapshots)(nil)
 
-// New makes Snapshots of the parts.
+// New makes Snapshots.
 func New(o Options) *Snapshots { return &Snapshots{o: o} }
 
 var idPattern = regexp.MustCompile(v1alpha1.IDPattern)
@@ -135,8 +135,9 @@ func describe(cp *v1alpha1.Checkpoint) e2b.Snapshot {
 	}
 }
 
-// publicError turns the error of a snapshot into one of package e2b, which the client is
-// told. Other errors stay as they are: failures of ours.
+// publicError turns an error of a snapshot into one of package e2b, which the REST API
+// shows to the client. Other errors stay as they are, and are answered as failures of the
+// server.
 func publicError(err error) error {
 	for _, m := range []struct{ from, to error }{
 		{checkpoint.ErrTooLarge, e2b.ErrSnapshotTooLarge},
@@ -154,7 +155,7 @@ func publicError(err error) error {
 	return err
 }
 
-// message is an error as the status of a Checkpoint shows it.
+// message returns an error's text, shortened for the log.
 func message(err error) string {
 	const longest = 500
 	text := strings.ToValidUTF8(err.Error(), "?")

@@ -250,7 +250,7 @@ func TestGivenUpMeanwhile(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := w.x.Create(t.Context(), alpha, "i0", nil); !errors.Is(err, errTaken) {
+	if _, err := w.x.Create(t.Context(), alpha, "i0", nil); !errors.Is(err, errGivenUp) {
 		t.Errorf("%v", err)
 	}
 	if all, err := w.x.List(t.Context(), "ns"); err != nil || len(all) > 0 {
