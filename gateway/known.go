@@ -21,11 +21,11 @@ func (g *gateway) known(id string) *activation.Known {
 	s, pod := sketch(id, a)
 	return &activation.Known{
 		Namespace: a.Namespace, Env: a.Env, Pool: a.Pool, Team: a.Team, Route: a.Route,
-		Ready: func(ctx context.Context) error { return g.readiness.Meet(ctx, s, pod) },
+		Ready: func(ctx context.Context) error { return g.readiness.InitOnce(ctx, s, pod) },
 	}
 }
 
-// sketch makes a Sandbox and a pod that have the fields which agent.Readiness.Meet reads.
+// sketch makes a Sandbox and a pod that have the fields which agent.Readiness.InitOnce reads.
 func sketch(id string, a index.Answer) (*v1alpha1.Sandbox, *corev1.Pod) {
 	s := &v1alpha1.Sandbox{}
 	s.Name, s.UID = id, a.UID

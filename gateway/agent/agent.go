@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// The headers that sandboxd reads of its control plane.
+// The headers of the calls to sandboxd.
 const (
 	signatureHeader = "Sandlane-Init-Signature"
 	sandboxHeader   = "Sandlane-Sandbox-Id"
@@ -30,36 +30,37 @@ const (
 // errNoLease says that this gateway may not act for sandboxes at the moment.
 var errNoLease = errors.New("the gateway does not hold its lease")
 
-// Tokens are the tokens that sandboxd asks for once it is initialised.
+// Tokens makes the tokens that sandboxd requires of requests once it is initialised.
 type Tokens interface {
-	// Envd is the token of a sandbox.
+	// Envd returns the token of a sandbox.
 	Envd(id string, uid types.UID) string
 }
 
-// Signer signs what is sent to /init.
+// Signer signs the calls that only a gateway may make.
 type Signer interface {
-	// Sign signs with the key that has this ID. false means that this cluster has no
-	// such key; an error, that it could not be found out.
+	// Sign signs with the key that has this ID. ok is false if this cluster has no such
+	// key; err says that the key could not be looked up.
 	Sign(ctx context.Context, keyID string, message []byte) (signature []byte, ok bool, err error)
 }
 
-// Agent speaks to the sandboxd of a pod as its control plane. A call may last two
-// seconds at most, and is made only while the route to the pod would be cached
-// (see routecache's Admits): what it sends must not reach the address's next pod.
-// Its connections are not kept for the same reason. It is safe for concurrent use.
+// Agent calls the sandboxd of a pod as a gateway. What a call sends must not reach the next
+// pod at the same address. So the caller bounds each call to two seconds, and calls only
+// while the route cache admits the route to the pod (routecache.Cache.Admits); and Agent
+// closes its connections after each call. It is safe for concurrent use.
 type Agent struct {
-	tokens Tokens
-	signer Signer
-	held   func() bool // the gateway's lease
+	tokens     Tokens
+	signer     Signer
+	holdsLease func() bool
 }
 
-// New makes an Agent. held reports whether the gateway holds its lease, without
-// which nothing is called.
-func New(tokens Tokens, signer Signer, held func() bool) *Agent {
-	return &Agent{tokens: tokens, signer: signer, held: held}
+// New makes an Agent. holdsLease reports whether the gateway holds its lease; while it does
+// not, every call fails.
+func New(tokens Tokens, signer Signer, holdsLease func() bool) *Agent {
+	return &Agent{tokens: tokens, signer: signer, holdsLease: holdsLease}
 }
 
-// token is the token that requests to sandboxd in this sandbox need; empty if none.
+// token returns the token that requests to sandboxd in this sandbox need; empty if they need
+// none.
 func (a *Agent) token(s *v1alpha1.Sandbox) string {
 	if s.Spec.Network.Unsecured {
 		return ""
@@ -80,7 +81,8 @@ type Metrics struct {
 }
 
 // Metrics asks the sandboxd at an address what its sandbox uses now, and with history
-// also what it has used, oldest first. A sandboxd of an older image keeps no history.
+// also what it has used, oldest first. A sandboxd of an older version keeps no history, and
+// answers with one entry.
 func (a *Agent) Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID, history bool) ([]Metrics, error) {
 	path := "/metrics"
 	if history {

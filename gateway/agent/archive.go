@@ -16,35 +16,35 @@ import (
 	"github.com/sandlane/sandlane/gateway/activation"
 )
 
-// Errors of Archive and Restore. Any other may pass, so the call may be tried again.
+// Errors of Archive and Restore. After any other error the call may be tried again.
 var (
-	// ErrNoArchive: the pod's sandboxd can keep no files, and never will.
+	// ErrNoArchive: the pod's sandboxd cannot archive files, and trying again does not help.
 	ErrNoArchive = errors.New("the sandbox's files cannot be kept")
-	// ErrBusy: the sandbox is paused, or its files are being read already.
+	// ErrBusy: the sandbox is paused, or sandboxd is reading its files already.
 	ErrBusy = errors.New("the sandbox cannot be held still at the moment")
-	// ErrMore: the two seconds of a call are up, and a part of the archive is left.
+	// ErrMore: the two seconds of a call are over, and a part of the archive is not sent yet.
 	ErrMore = errors.New("the archive is not restored yet")
 )
 
 const (
 	argumentsHeader = "Sandlane-Arguments"
-	// chunkSize is how much of an archive is sent in one request. Even at a thousandth of a
-	// disk's speed it takes less time than a call has.
+	// chunkSize is how many bytes of an archive one request sends. It is so small that even
+	// a slow disk writes them well within the two seconds of a call.
 	chunkSize = 1 << 20
 )
 
-// Archive stops all that runs in the pod's sandbox and returns the archive of its files;
-// the sandbox goes on at the archive's end. Until io.EOF nothing read may be relied on.
-// Close it.
+// Archive stops all processes of the pod's sandbox and returns the archive of its files;
+// the processes continue at the archive's end. The archive is complete only if reading it
+// ends with io.EOF. The caller closes it.
 //
-// It may take longer than other calls, since it changes nothing, and the bytes on its
-// connection come from the process that accepted the signature.
+// Archive may take longer than the two seconds of other calls, since it changes nothing, and
+// all bytes on its connection come from the process that accepted the signature.
 func (a *Agent) Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
 	return a.archive(ctx, id, pod, false)
 }
 
-// ArchiveAll is Archive with a line before it: the environment that the sandbox was
-// initialised with, as a JSON object. The sandbox may be frozen.
+// ArchiveAll is Archive with a line before the archive: the environment with which the
+// sandbox was initialised, as a JSON object. The sandbox may be frozen.
 func (a *Agent) ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
 	return a.archive(ctx, id, pod, true)
 }
@@ -94,7 +94,7 @@ func (a *Agent) openArchive(ctx context.Context, c *connection, id string, pod *
 	return nil, errors.Join(fmt.Errorf("status %d: %w", res.StatusCode, err), res.Body.Close())
 }
 
-// archiveBody closes its connection with it.
+// archiveBody is the body of an answer; Close also closes the connection.
 type archiveBody struct {
 	io.ReadCloser
 	c *connection
@@ -106,28 +106,28 @@ func (b *archiveBody) Close() error {
 	return err
 }
 
-// Restoring is an archive on its way into one pod, between two calls of Restore.
+// Restoring is the state of a restore into one pod between two calls of Restore.
 type Restoring struct {
-	// ID tells it from any other restore into the pod.
+	// ID tells this restore from any other restore into the pod.
 	ID string
 	// Archive is read to its end, once.
 	Archive io.Reader
 
-	next   *part  // not taken yet, nil: not read yet
-	ahead  *part  // the one after next, nil: not read yet
+	next   *part  // the part to send next; nil if it is not read yet
+	ahead  *part  // the part after next; nil if it is not read yet
 	offset int64  // of next
-	spare  []byte // the buffer of a part that was taken; nil if there is none
+	spare  []byte // the buffer of a part that sandboxd has; nil if there is none
 
-	process string // the nonce of the sandboxd that has all of it; empty before
+	process string // the nonce of the sandboxd process that has restored all files; empty before
 }
 
-// Sent is how many bytes of the archive were taken.
+// Sent returns how many bytes of the archive sandboxd has accepted.
 func (r *Restoring) Sent() int64 { return r.offset }
 
 // Restore sends the rest of an archive to the sandboxd of a pod that is not initialised
-// yet. ErrMore says that some is left for another call; an activation.ErrUnusable, that the
-// pod cannot be used any more. Any other error may pass. Calls with the same Restoring must
-// not run at once.
+// yet. ErrMore means that a part of the archive is left for another call; an
+// activation.ErrUnusable, that the pod cannot be used any more. After any other error the
+// call may be tried again. Calls with the same Restoring must not run at once.
 func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Restoring) error {
 	c, err := a.reach(pod)
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 	defer c.close()
 	sandboxd, err := a.challenge(ctx, c, pod)
 	nonce := sandboxd.Nonce
-	if err == nil && sandboxd.Restored == r.ID { // by another gateway, or its answer was lost
+	if err == nil && sandboxd.Restored == r.ID { // another gateway has completed the restore, or sandboxd's answer was lost
 		r.process = nonce
 		return nil
 	}
@@ -151,17 +151,17 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 			err = fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 			break
 		}
-		read := r.readAhead()
+		wait := r.readAhead()
 		var restored bool
 		restored, err = a.restorePart(ctx, c, id, pod, nonce, r)
-		read()
+		wait()
 		if restored {
-			r.process = nonce // that of the signature which was taken
+			r.process = nonce // sandboxd accepted the signature with this nonce
 			return nil
 		}
-		if err == nil && !r.next.last { // the last one is sent again until all is written
+		if err == nil && !r.next.last { // the last part is sent again until sandboxd has written all files
 			r.offset += int64(len(r.next.data))
-			r.spare, r.next = r.next.data, nil // sandboxd has all of it: nothing reads the buffer any more
+			r.spare, r.next = r.next.data, nil // sandboxd has the whole part: nothing reads the buffer any more
 		}
 		if err == nil && ctx.Err() != nil {
 			err = ErrMore
@@ -178,12 +178,12 @@ type part struct {
 	data   []byte
 	digest [sha256.Size]byte
 	last   bool
-	err    error // it could not be read
+	err    error // of reading the part
 }
 
 // read reads the next part.
 func (r *Restoring) read() *part {
-	buf := r.spare // a whole part: only the last is shorter
+	buf := r.spare // of chunkSize: only the last part is shorter, and its buffer is never spare
 	if r.spare = nil; buf == nil {
 		buf = make([]byte, chunkSize)
 	}
@@ -195,18 +195,18 @@ func (r *Restoring) read() *part {
 	return &part{data: buf[:n], digest: sha256.Sum256(buf[:n]), last: last, err: err}
 }
 
-// readAhead begins to read the part after the next one, which is sent meanwhile. Call what
-// it returns, which waits, before r is used again.
+// readAhead begins to read the part after the next one while the next one is sent. The
+// caller must call wait, which waits for that read, before it uses r again.
 func (r *Restoring) readAhead() (wait func()) {
 	if r.next.last || r.ahead != nil {
 		return func() {}
 	}
-	read := make(chan *part)
-	go func() { read <- r.read() }()
-	return func() { r.ahead = <-read }
+	ahead := make(chan *part)
+	go func() { ahead <- r.read() }()
+	return func() { r.ahead = <-ahead }
 }
 
-// restorePart sends the part, and reports whether the whole archive is restored.
+// restorePart sends r.next, and reports whether the whole archive is restored.
 func (a *Agent) restorePart(ctx context.Context, c *connection, id string, pod *corev1.Pod, nonce string, r *Restoring) (bool, error) {
 	text, err := json.Marshal(map[string]any{"id": r.ID, "offset": r.offset, "last": r.next.last, "emptyDirs": v1alpha1.EmptyDirs(&pod.Spec)})
 	if err != nil {
@@ -225,21 +225,21 @@ func (a *Agent) restorePart(ctx context.Context, c *connection, id string, pod *
 	case status == http.StatusAccepted:
 		return false, nil
 	case lasting(status), status == http.StatusNotImplemented:
-		return false, fmt.Errorf("%w: /restore is answered with %d: %s", activation.ErrUnusable, status, firstLine(answer))
+		return false, fmt.Errorf("%w: /restore is answered with %d: %s", activation.ErrUnusable, status, quoted(answer))
 	}
 	return false, fmt.Errorf("status %d", status)
 }
 
-// firstLine is an answer for the log.
-func firstLine(answer []byte) string {
-	const enough = 300
-	return fmt.Sprintf("%.*q", enough, answer)
+// quoted returns the beginning of an answer for the log.
+func quoted(answer []byte) string {
+	const longest = 300
+	return fmt.Sprintf("%.*q", longest, answer)
 }
 
 // reach connects to the sandboxd of a pod.
 func (a *Agent) reach(pod *corev1.Pod) (*connection, error) {
 	if !v1alpha1.Freezable(&pod.Spec) {
-		return nil, fmt.Errorf("%w: it has no sandboxd that is alone in it, or a liveness probe", ErrNoArchive)
+		return nil, fmt.Errorf("%w: no sandboxd runs alone in it, or it has a liveness probe", ErrNoArchive)
 	}
 	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
 	if err != nil {
@@ -261,7 +261,8 @@ func (a *Agent) signCommand(ctx context.Context, c *connection, pod *corev1.Pod,
 	})
 }
 
-// commandMessage is what is signed; sandboxd/access builds the same.
+// commandMessage returns the message that is signed for a command; sandboxd/access builds
+// the same message to verify the signature.
 func commandMessage(name, podUID, nonce, sandbox, arguments string, body [sha256.Size]byte) []byte {
 	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n", name, podUID, nonce, sandbox, arguments, body)
 }

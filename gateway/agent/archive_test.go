@@ -97,8 +97,8 @@ func storeAt(t *testing.T, addr string) (*store, *Agent, *corev1.Pod) {
 	return s, New(fakeTokens{}, signer{private: private}, func() bool { return true }), pod
 }
 
-// An archive is sent in signed parts, a part again whose answer was lost, over as many
-// calls as it takes.
+// Restore sends an archive in signed parts over as many calls as it takes, and sends a part
+// again if sandboxd's answer was lost.
 func TestRestore(t *testing.T) {
 	s, a, pod := storeAt(t, "127.83.3.1")
 	data := bytes.Repeat([]byte("0123456789"), chunkSize/4)
@@ -112,7 +112,7 @@ func TestRestore(t *testing.T) {
 		}
 		lost[offset] = true
 		if offset == int64(s.data.Len()) {
-			s.data.Write(part) // taken, but the answer is lost
+			s.data.Write(part) // sandboxd has the part, but its answer is lost
 		}
 		leave()
 		return http.StatusServiceUnavailable
@@ -134,8 +134,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// What cannot become better ends a restore, and so does an archive that is damaged: its
-// end is not said.
+// An answer that would not change ends a restore. So does a damaged archive, of which no
+// part is sent as the last one.
 func TestRestoreFailures(t *testing.T) {
 	s, a, pod := storeAt(t, "127.83.3.2")
 	for status, unusable := range map[int]bool{409: true, 422: true, 401: true, 501: true, 503: false, 500: false} {
@@ -154,7 +154,8 @@ func TestRestoreFailures(t *testing.T) {
 	}
 }
 
-// An archive that breaks off is an error, and what it is refused with says why.
+// Reading an archive that breaks off fails, and a refused Archive returns the error for the
+// status.
 func TestArchive(t *testing.T) {
 	s, a, pod := storeAt(t, "127.83.3.3")
 	for _, whole := range []bool{true, false} {

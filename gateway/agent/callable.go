@@ -15,17 +15,18 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// Why the pod of a sandbox cannot be called.
+// The reasons for which the pod of a sandbox cannot be called.
 var (
-	// ErrPodGone: no pod backs the sandbox, or its pod ends. The controller ends the
-	// sandbox.
+	// ErrPodGone: no pod backs the sandbox, or its pod is ending. The controller ends such
+	// a sandbox.
 	ErrPodGone = errors.New("the sandbox's pod is gone")
 	// ErrRouteMoved: the sandbox or its pod may have changed since they were read. Nothing
 	// was sent; read both again.
 	ErrRouteMoved = errors.New("the route to the sandbox has changed meanwhile")
 )
 
-// Pods reads the pods that sandboxes are called in, live. Safe for concurrent use.
+// Pods reads the pods of sandboxes from the API server, for calls to their sandboxd. Safe
+// for concurrent use.
 type Pods struct {
 	api   client.Reader
 	cache *routecache.Cache
@@ -34,11 +35,11 @@ type Pods struct {
 // NewPods makes Pods. api must not read from a cache.
 func NewPods(api client.Reader, cache *routecache.Cache) Pods { return Pods{api, cache} }
 
-// Begin returns what Callable needs. It comes before the reads that the call relies on.
+// Begin returns the token that Callable needs. Call it before you read the sandbox.
 func (p Pods) Begin(id string) routecache.Token { return p.cache.Begin(id) }
 
-// Backing reads the pod that backs a sandbox and has not ended, or ErrPodGone. It need not
-// be callable.
+// Backing reads the pod that backs a sandbox and has not ended; ErrPodGone if there is none.
+// The pod need not be callable.
 func (p Pods) Backing(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
 	if s.Spec.Binding == nil {
 		return nil, ErrPodGone
@@ -56,10 +57,10 @@ func (p Pods) Backing(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, er
 	return pod, nil
 }
 
-// Callable reads the pod that backs a sandbox and may be called now: its address is the
-// sandbox's, and the route cache would take the route to it. ErrRouteMoved says that it may
-// not, since something that the call relies on has changed since Begin. A call that
-// changes anything must be over within two seconds: the address rests only a little longer
+// Callable reads the pod that backs a sandbox, if it may be called now: the pod's address
+// belongs to the sandbox, and the route cache admits the route to it. ErrRouteMoved means
+// that the sandbox or the pod may have changed since Begin. A call that changes anything
+// must end within two seconds, because the address may serve another sandbox three seconds
 // after its fence (docs/design/design.md 4.2).
 func (p Pods) Callable(ctx context.Context, token routecache.Token, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
 	pod, err := p.Backing(ctx, s)

@@ -18,12 +18,12 @@ import (
 
 var errAway = errors.New("the API server is away")
 
-// A pod is called only if it backs the sandbox, goes on, and its address is still the
-// sandbox's.
+// A pod may be called only if it backs the sandbox, is not ending, and its address still
+// belongs to the sandbox.
 func TestCallable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod    func(*corev1.Pod)
-		since  func(*testing.T, *routecache.Cache) // between Begin and the look at the pod
+		since  func(*testing.T, *routecache.Cache) // called between Begin and Callable
 		read   error
 		want   error
 		backed bool // a pod backs it, callable or not

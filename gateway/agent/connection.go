@@ -12,8 +12,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// connection is for the few requests of one call to a sandboxd, which share a TCP
-// connection. Close it.
+// connection is a TCP connection to a sandboxd, for the few requests of one call. Close it.
 type connection struct {
 	agent  *Agent
 	origin string
@@ -46,7 +45,7 @@ func (c *connection) call(ctx context.Context, method, path string, header http.
 
 // open sends one request and returns its answer, whose body is to be closed.
 func (c *connection) open(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
-	if !c.agent.held() {
+	if !c.agent.holdsLease() {
 		return nil, errNoLease
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.origin+path, bytes.NewReader(body))

@@ -18,23 +18,24 @@ import (
 	"github.com/sandlane/sandlane/gateway/activation"
 )
 
-// errOtherProcess: the files were restored by another process of the pod's sandboxd, and
-// have gone with it.
+// errOtherProcess: an earlier process of the pod's sandboxd restored the files, and its
+// container, with the files, is gone.
 var errOtherProcess = errors.New("its container has restarted since the files were restored")
 
-// errUnsigned: this gateway cannot sign an /init that the pod accepts, and never will.
+// errUnsigned: this gateway cannot make a signature that the pod accepts, and trying again
+// does not help.
 var errUnsigned = errors.New("it cannot be signed")
 
-// Init gives the pod's sandboxd the sandbox's token and environment, before which
-// it answers no request. It may be repeated with the same ones. An
-// activation.ErrUnusable says that repeating it is of no use.
+// Init sends the sandbox's token and environment to the pod's sandboxd, which answers no
+// request before. It may be repeated with the same environment. An activation.ErrUnusable
+// means that repeating it does not help.
 func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error {
 	return a.init(ctx, s, pod, env, nil)
 }
 
-// InitRestored is Init of the process of sandboxd that an archive was restored by, and of
-// no other: after a restart of its container the pod has lost those files, and is refused
-// with an activation.ErrUnusable. Nil is no archive.
+// InitRestored is Init for the process of sandboxd that restored the archive r, and no
+// other: a container that has restarted has lost those files, so InitRestored returns an
+// activation.ErrUnusable. With a nil r it is Init.
 func (a *Agent) InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *Restoring) error {
 	return a.init(ctx, s, pod, env, r)
 }
@@ -84,15 +85,15 @@ func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	return fmt.Errorf("initialise sandboxd of pod %s: status %d", pod.Name, status)
 }
 
-// lasting reports whether the same request will be answered with this status again.
+// lasting reports whether sandboxd would answer the same request with this status again.
 func lasting(status int) bool {
 	return status < 500 && status != http.StatusTooManyRequests
 }
 
-// sign adds the signature of an /init to its header: with the key that the pod
-// carries, over the pod's UID and the nonce that its sandboxd made at its start, so
-// that no other pod takes it, and not this one after a restart either. After a restore the
-// nonce must be that of the process which has the files.
+// sign adds the signature of an /init to its header. It signs with the key that the pod's
+// label names, over the pod's UID and the nonce that its sandboxd made at its start, so
+// that no other pod accepts the signature, nor this pod after a restart. After a restore
+// the nonce must be that of the process which restored the files.
 func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, body []byte, r *Restoring) error {
 	nonce, err := a.nonce(ctx, c, pod)
 	switch {
@@ -104,7 +105,7 @@ func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header
 	return a.signNonce(ctx, pod, header, initMessage(string(pod.UID), nonce, header.Get(sandboxHeader), header.Get(templateHeader), body))
 }
 
-// signBy adds the signature of the message that the pod's nonce makes.
+// signBy adds the signature of the message that messageOf makes with the pod's nonce.
 func (a *Agent) signBy(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, messageOf func(nonce string) []byte) error {
 	nonce, err := a.nonce(ctx, c, pod)
 	if err != nil {
@@ -122,7 +123,7 @@ func (a *Agent) nonce(ctx context.Context, c *connection, pod *corev1.Pod) (stri
 // challenge is sandboxd's answer to GET /init.
 type challenge struct {
 	Nonce string `json:"nonce"`
-	// Restored is the ID of the restore that its files come from; empty without one.
+	// Restored is the ID of the restore that sandboxd's process has completed; empty if none.
 	Restored string `json:"restored"`
 }
 
@@ -146,7 +147,7 @@ func (a *Agent) challenge(ctx context.Context, c *connection, pod *corev1.Pod) (
 	return out, nil
 }
 
-// signNonce adds the signature of a message with the pod's nonce in it.
+// signNonce adds the signature of a message that has the pod's nonce in it.
 func (a *Agent) signNonce(ctx context.Context, pod *corev1.Pod, header http.Header, message []byte) error {
 	keyID := pod.Labels[v1alpha1.LabelInitKey]
 	signature, ok, err := a.signer.Sign(ctx, keyID, message)
@@ -160,8 +161,9 @@ func (a *Agent) signNonce(ctx context.Context, pod *corev1.Pod, header http.Head
 	return nil
 }
 
-// initMessage is what is signed; sandboxd/access builds the same. The nonce comes
-// from the pod: quoted, it cannot pass for the other parts.
+// initMessage returns the message that is signed for /init; sandboxd/access builds the same
+// message to verify the signature. The nonce comes from the pod and is not trusted: because
+// it is quoted, it cannot change the meaning of the other parts.
 func initMessage(podUID, nonce, sandbox, template string, body []byte) []byte {
 	return fmt.Appendf(nil, "sandlane init 1\n%q\n%q\n%q\n%q\n%x\n", podUID, nonce, sandbox, template, sha256.Sum256(body))
 }

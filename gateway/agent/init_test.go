@@ -37,14 +37,14 @@ func (s signer) Sign(_ context.Context, id string, message []byte) ([]byte, bool
 	return ed25519.Sign(s.private, message), true, nil
 }
 
-// taken is what a sandboxd was sent.
+// taken is what the fake sandboxd received.
 type taken struct {
 	connections map[string]bool
 	header      http.Header
 	body        []byte
 }
 
-// serve answers as sandboxd on an address of its own.
+// serve starts a fake sandboxd on an address of its own.
 func serve(t *testing.T, addr string, challenge http.HandlerFunc) *taken {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", addr, v1alpha1.SandboxdPort))
@@ -87,13 +87,13 @@ func nonce(text string) http.HandlerFunc {
 	}
 }
 
-// What is sent to /init is signed with the pod's key, for this pod, this process of
-// its sandboxd, this sandbox and this body, over one connection.
+// A call of /init is signed with the pod's key, for this pod, this process of its sandboxd,
+// this sandbox and this body, and uses one connection.
 func TestInitIsSigned(t *testing.T) {
 	const addr = "127.83.0.1"
 	public, private, _ := ed25519.GenerateKey(nil)
 	a := New(fakeTokens{}, signer{private: private}, func() bool { return true })
-	// A nonce is the pod's word, and may try to be more than that.
+	// The nonce comes from the pod, which may try to make it look like other parts of the message.
 	got := serve(t, addr, nonce("n\"\n\"pod-2"))
 	s, pod := podAt(addr)
 	if err := a.Init(t.Context(), s, pod, map[string]string{"A": "1"}); err != nil {
@@ -113,7 +113,7 @@ func TestInitIsSigned(t *testing.T) {
 	}
 }
 
-// The message, written down again; sandboxd's tests have the same.
+// The message is written out again here; sandboxd's tests have the same text.
 func TestInitMessage(t *testing.T) {
 	const want = "sandlane init 1\n\"pod-1\"\n\"n\\n\"\n\"i0\"\n\"base\"\n" +
 		"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n"
@@ -122,7 +122,8 @@ func TestInitMessage(t *testing.T) {
 	}
 }
 
-// What cannot be signed for good ends the try; what may pass does not.
+// A lasting reason for which /init cannot be signed is an activation.ErrUnusable; one that
+// may pass is not.
 func TestInitThatCannotBeSigned(t *testing.T) {
 	away := errors.New("away")
 	_, private, _ := ed25519.GenerateKey(nil)
@@ -154,8 +155,8 @@ func TestInitThatCannotBeSigned(t *testing.T) {
 	}
 }
 
-// A sandboxd that has restored files is initialised alone while it is the same process: its
-// container's next one has not got them.
+// After a restore only the process of sandboxd that restored the files is initialised: the
+// container's next process does not have them.
 func TestInitRestored(t *testing.T) {
 	const addr = "127.83.4.1"
 	_, private, _ := ed25519.GenerateKey(nil)

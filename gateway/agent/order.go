@@ -13,24 +13,24 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Errors of an order to sandboxd. Any other may pass, so the order may be repeated.
+// Errors of an order to sandboxd. After any other error the order may be repeated.
 var (
-	// ErrNoFreezer: the pod's sandboxd cannot freeze it, or takes no order of this
-	// control plane, and never did.
+	// ErrNoFreezer: the pod's sandboxd has no freezer, or accepts no signature of this
+	// control plane, so that it has never frozen anything.
 	ErrNoFreezer = errors.New("the sandbox cannot be frozen")
 	// ErrSuperseded: sandboxd has carried out an order of a later generation.
 	ErrSuperseded = errors.New("a later order was carried out")
-	// ErrNotInitialised: sandboxd was not initialised yet, so that nothing runs in the
-	// sandbox that could be frozen.
+	// ErrNotInitialised: sandboxd is not initialised yet, so that the sandbox has no
+	// processes to freeze.
 	ErrNotInitialised = errors.New("the sandbox is not initialised")
 )
 
 // generationHeader carries the generation of an order.
 const generationHeader = "Sandlane-Generation"
 
-// Freeze stops all that runs in the pod of a sandbox, and Unfreeze continues it.
-// generation is that of the Sandbox which says so: sandboxd refuses older ones. Both may
-// be repeated.
+// Freeze stops all processes of a sandbox, and Unfreeze continues them. generation is the
+// generation of the Sandbox object that asks for it: sandboxd refuses an order of an older
+// generation than the last one. Both may be repeated.
 func (a *Agent) Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
 	_, err := a.order(ctx, id, pod, "freeze", generation)
 	return err
@@ -42,8 +42,8 @@ func (a *Agent) Unfreeze(ctx context.Context, id string, pod *corev1.Pod, genera
 	return err
 }
 
-// Probe returns nil if a Freeze can be expected to be carried out: sandboxd takes this
-// gateway's orders, has a freezer, and was initialised. It is an Unfreeze.
+// Probe returns nil if a Freeze can be expected to succeed: sandboxd accepts this gateway's
+// orders, has a freezer, and is initialised. It sends an Unfreeze.
 func (a *Agent) Probe(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
 	status, err := a.order(ctx, id, pod, "unfreeze", generation)
 	if err == nil && status == http.StatusAccepted {
@@ -54,7 +54,7 @@ func (a *Agent) Probe(ctx context.Context, id string, pod *corev1.Pod, generatio
 
 func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order string, generation int64) (status int, err error) {
 	if !v1alpha1.Freezable(&pod.Spec) {
-		return 0, fmt.Errorf("%w: pod %s has no sandboxd that is alone in it, or a liveness probe", ErrNoFreezer, pod.Name)
+		return 0, fmt.Errorf("%w: no sandboxd runs alone in pod %s, or the pod has a liveness probe", ErrNoFreezer, pod.Name)
 	}
 	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
 	if err != nil {
@@ -83,10 +83,10 @@ func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order str
 	return status, nil
 }
 
-// errRefused: sandboxd could not carry the order out this time.
+// errRefused: sandboxd failed to carry the order out, and may succeed later.
 var errRefused = errors.New("the order was not carried out")
 
-// orderError is what the answer to an order means.
+// orderError returns the error for the status of sandboxd's answer to an order.
 func orderError(status int) error {
 	switch status {
 	case http.StatusConflict:
@@ -96,7 +96,7 @@ func orderError(status int) error {
 	case http.StatusPreconditionFailed:
 		return ErrNotInitialised
 	case http.StatusNotImplemented, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden:
-		// It has no freezer, is of a version without one, or does not take our signature.
+		// sandboxd has no freezer, is of a version without one, or does not accept the signature.
 		return ErrNoFreezer
 	}
 	if status < 300 {
@@ -105,7 +105,8 @@ func orderError(status int) error {
 	return errRefused
 }
 
-// orderMessage is what is signed; sandboxd/access builds the same.
+// orderMessage returns the message that is signed for an order; sandboxd/access builds the
+// same message to verify the signature.
 func orderMessage(order, podUID, nonce, sandbox string, generation int64) []byte {
 	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%d\n", order, podUID, nonce, sandbox, generation)
 }

@@ -38,7 +38,7 @@ func freezer(t *testing.T, addr string, status int) (asked *[]*http.Request) {
 }
 
 // An order is signed for its kind, pod, process, sandbox and generation. The message is
-// written down again here, and in sandboxd's tests.
+// written out again here, and in sandboxd's tests.
 func TestOrdersAreSigned(t *testing.T) {
 	const addr = "127.83.2.1"
 	public, private, _ := ed25519.GenerateKey(nil)

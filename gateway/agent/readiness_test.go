@@ -20,8 +20,8 @@ func TestHasRun(t *testing.T) {
 	}{
 		"just claimed":                           {nil, claimed(time.Second), false},
 		"just claimed, the controller was quick": {&now, claimed(time.Second), true},
-		"the controller is behind":               {nil, claimed(2 * freshFor), true},
-		"nobody can tell":                        {nil, "", true},
+		"the controller is behind":               {nil, claimed(2 * neverRanFor), true},
+		"an unreadable claim time":               {nil, "", true},
 	} {
 		s, pod := &v1alpha1.Sandbox{}, &corev1.Pod{}
 		s.Status.StartedAt = tt.started
