@@ -36,7 +36,7 @@ func BenchmarkFirstRequest(b *testing.B) {
 		Client: w.c, Schedulers: g.set.Get, Members: pools{g.index}.members, Cache: routecache.New(0), Stamp: g.usage.Stamp,
 	}
 	plain := activation.New(o)
-	o.Asked = func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) }
+	o.OnNewRequest = func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) }
 	tracked := activation.New(o)
 	ways := []struct {
 		name, env, pool string

@@ -56,9 +56,9 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 		Client: c, Schedulers: g.set.Get,
 		Members: func(namespace, env string) []activation.Member { return pools{g.index}.members(namespace, env) },
 		Cache:   g.cache, Stamp: g.usage.Stamp, Ready: ready,
-		Asked:    func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
-		Timeouts: g.firstRequestTimeouts,
-		Fits:     g.fits, Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
+		OnNewRequest: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
+		Timeouts:     g.firstRequestTimeouts,
+		Fits:         g.fits, Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
 	})
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,
@@ -70,7 +70,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 			g.fast.poolChanged(namespace, name, exists)
 			g.set.PoolChanged(namespace, name, exists)
 		},
-		ClaimSettled: g.activator.Settled,
+		ClaimSettled: g.activator.NoteChange,
 		ClaimEnded:   g.usage.ClaimEnded,
 		ReleaseBegun: func(id, claim, token string) {
 			g.usage.Hold(id, claim, token)

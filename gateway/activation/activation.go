@@ -16,17 +16,18 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 )
 
-// lateGrace is how late an activation may be, on a busy machine, to say why it failed.
+// lateGrace is how long a request waits after its deadline for the error of its activation,
+// which may be late on a busy machine.
 const lateGrace = time.Second
 
-// errReadAgain sends an activation back to its state reading.
+// errReadAgain makes an activation go back to its state reading.
 var errReadAgain = errors.New("read the sandbox again")
 
 // activation gives one sandbox a running pod, for requests at this gateway.
 //
-// It works for all requests of one gateway that ask the same. Requests
-// wait for it without a lock; it runs on a context of its own, so that a client
-// that leaves undoes nothing. Only the activation's goroutine changes its state:
+// All requests of one gateway that ask for the same share one activation. They wait for it
+// without a lock; it runs on a context of its own, so that it goes on when a client leaves.
+// Only the activation's goroutine changes its state:
 //
 //	           ┌─────────────── binding lost ────────────────┐
 //	           ▼                                             │
@@ -39,58 +40,59 @@ var errReadAgain = errors.New("read the sandbox again")
 //	                           └──pod runs──▶ done
 //
 // In each state:
-//   - reading: one live read of the Sandbox. Not New, and the gateway knows a pod that
-//     runs it (Known): done by that, without a read; if the pod refuses, it is read.
-//   - claiming: the pool's scheduler reserves a pod, Bind writes the binding
-//     (create; or JSON Patch testing what was there), the scheduler claims the
-//     pod. The gateway that wrote the binding owns the claim. While there is no pod,
-//     and the index or a read after a second says that the sandbox has got one
-//     elsewhere or has ended, the request leaves the scheduler's queue: reading.
+//   - reading: read the Sandbox from the API server. If the request is not New and the
+//     gateway knows a pod that runs the sandbox (Known), go to done with that pod and
+//     without a read; if the pod refuses, read.
+//   - claiming: the pool's scheduler reserves a pod, Bind writes the binding (by a create,
+//     or by a JSON Patch that tests the old binding), the scheduler claims the pod. The
+//     gateway that wrote the binding owns the claim. If no pod is reserved yet, and the
+//     index or a read after a second shows that another process has given the sandbox a pod
+//     or that the sandbox has ended, leave the scheduler's queue and go to reading.
 //   - following: another gateway, or an earlier activation, owns the claim. Read the
-//     pod; wait for a change that the index sees (Settled), at most a second. If
-//     the pod is still idle a second after its binding was first seen, send the claim
-//     PATCH for the owner; if it is gone or another's, replace the binding with the
-//     next pod, as an owner.
-//   - done: the pod runs; Ready makes it ready (what that is, its caller knows:
-//     the gateway initialises sandboxd). It is called until it succeeds, by the
-//     owner and by each follower that finds the claim on its pod, so that an
-//     owner's death leaves no pod unready; a second call must do no harm. Then
-//     Put into the cache, under a token taken just before the binding was written,
-//     or before the sandbox was read. A refused Put is no error: the caller
-//     resolves again. Without a Ready nothing happens between claim and Put.
+//     pod; wait for a change that the index sees (NoteChange), at most a second. If the pod
+//     is still idle a second after its binding was first seen, send the claim PATCH in the
+//     owner's place; if the pod is gone or belongs to another sandbox, replace the binding
+//     with one to the next pod, and own that claim.
+//   - done: the pod runs. Call Ready until it succeeds (the gateway's Ready initialises
+//     sandboxd). The owner calls it, and each follower that finds the claim on its pod,
+//     so that no pod stays unready because its owner died; a second call must do no harm.
+//     Then put the route into the cache, under a token taken just before the binding was
+//     written or the sandbox was read. A refused Put is no error: the caller resolves
+//     again. Without a Ready nothing happens between the claim and the Put.
 //
-// A request with Make has an activation of its own, which ends with it: that one makes
-// a sandbox with an ID that no other process knows yet, and its Ready is its own. If it
-// fails, its caller ends the sandbox that may have been made (Make.Tried).
+// A request with Make has an activation of its own, with a Ready of its own, which ends
+// with the request: it makes a sandbox whose ID no other process knows yet. If it fails,
+// its caller ends the sandbox that may have been made (Make.Tried).
 //
-// An activation whose requests have no MayClaim never enters claiming: it ends with
-// ErrExists there. It may send the claim PATCH for an owner, which was allowed to claim.
+// An activation whose requests have no MayClaim never enters claiming: instead it ends with
+// ErrExists. It may send the claim PATCH for an owner, which was allowed to claim.
 type activation struct {
 	a *Activator
 	Request
-	deadline time.Time // that of the request that began it
+	deadline time.Time // of the request that began the activation
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	changed chan struct{} // room for one: Settled was called, so the sandbox or its pod has changed
-	// waiting is set while no pod has been found, or the last one was lost: to the
-	// claim ID of the binding that the next one's replaces, "" for none.
+	changed chan struct{} // has room for one value, which NoteChange sends
+	// waiting is set while the activation waits for a pod, because none was found yet or the
+	// last one was lost. It holds the claim ID of the binding that the next pod's binding
+	// replaces; "" if there is none.
 	waiting atomic.Pointer[string]
 	done    chan struct{} // closed when err is set
 	err     error
-	// distrusts: a pod refused what this gateway knows of its sandbox, so that is not
-	// tried again. The activation's goroutine alone uses it.
-	distrusts bool
-	// underWay is the UID of the sandbox whose activation this activation has begun, or has
-	// found under way; empty if there is none. While the activation claims a pod its claim
-	// reads it, else the activation's goroutine alone uses it.
+	// knownFailed: the pod that this gateway knows of (Known) has refused, so that it is not
+	// tried again. Only the activation's goroutine uses it.
+	knownFailed bool
+	// underWay is the UID of a sandbox that this activation has bound to a pod, or has found
+	// bound; empty if there is none. While the activation claims a pod the claim's goroutine
+	// reads it, at other times only the activation's goroutine uses it.
 	underWay types.UID
-	// starts is when this activation's claim landed on a pod that has to start; zero if
-	// none did. The activation's goroutine alone uses it.
-	starts time.Time
-	// rereads are the waits before the sandbox is read again since its route was refused:
-	// short ones first, for a resume's own binding drops the route that is asked for. The
-	// activation's goroutine alone uses it.
+	// startingSince is when this activation claimed a pod that has to start; zero if it
+	// claimed none. Only the activation's goroutine uses it.
+	startingSince time.Time
+	// rereads are the delays before the sandbox is read again because the cache refused its
+	// route. They begin short: a resume's own write of the binding makes the cache refuse the
+	// route, and a read after that write is enough. Only the activation's goroutine uses it.
 	rereads *wait.Backoff
 }
 
@@ -100,23 +102,23 @@ func newActivation(a *Activator, r Request) *activation {
 		changed: make(chan struct{}, 1), done: make(chan struct{}),
 		rereads: backoff.Doubling(rereadMin, retryMax),
 	}
-	act.ctx, act.cancel = context.WithDeadline(context.Background(), early(r.Deadline))
+	act.ctx, act.cancel = context.WithDeadline(context.Background(), giveUpAt(r.Deadline))
 	return act
 }
 
-// serves reports whether the request may share the activation. Requests of different
-// tenants, or with different permissions, do not: a request that may claim is not held up
-// by an activation that may not, and a request that may not learns at once that there is
-// no binding to follow, instead of waiting for another request's pod. Each activation
-// follows a binding that another one writes.
+// serves reports whether the request may share the activation: whether both ask for the
+// same, but for the deadline. Requests of different tenants, or with different permissions,
+// have activations of their own. So an activation that may not claim does not hold up a
+// request that may, and a request that may not claim learns at once that there is no binding
+// to follow. Each activation follows a binding that another one writes.
 func (act *activation) serves(r Request) bool {
 	r.Deadline = act.Deadline
 	return act.Request == r
 }
 
-// lateFor returns the error for a request whose deadline has come: the activation's
-// own if it is about to end, which it does by its own deadline.
-func (act *activation) lateFor(r Request) error {
+// errorAtDeadline returns the error for a request whose deadline has come. It is the
+// activation's own error if the activation ends by the same deadline.
+func (act *activation) errorAtDeadline(r Request) error {
 	if !act.deadline.After(r.Deadline) {
 		t := time.NewTimer(lateGrace)
 		defer t.Stop()
@@ -132,7 +134,7 @@ func (act *activation) lateFor(r Request) error {
 	return ErrNotReady
 }
 
-// run takes the activation to its end.
+// run runs the activation to its end.
 func (act *activation) run() {
 	defer act.cancel()
 	err := act.activate()
@@ -146,7 +148,7 @@ func (act *activation) run() {
 	close(act.done)
 }
 
-// activate goes through the states in the comment of type activation.
+// activate goes through the states that the comment of type activation lists.
 func (act *activation) activate() error {
 	if act.New {
 		if err := act.claim(nil); !errors.Is(err, errReadAgain) {
@@ -155,7 +157,7 @@ func (act *activation) activate() error {
 	}
 	follow := &following{activation: act}
 	for {
-		if !act.distrusts {
+		if !act.knownFailed {
 			if done, err := act.finishKnown(); done {
 				return err
 			}
@@ -192,9 +194,10 @@ func (act *activation) readSandbox() (*v1alpha1.Sandbox, error) {
 	return s, err
 }
 
-// admit returns why the activation must not touch the sandbox; nil if it may. A request
-// for a new sandbox may not have one that existed before and has no pod; it may have one
-// whose activation was under way, also if its binding was taken back meanwhile.
+// admit returns the error for a sandbox that the activation must not activate; nil if it
+// may. A request for a new sandbox must not activate one that existed before and has no
+// pod. It may activate one whose activation is under way, also if its binding was removed
+// meanwhile.
 func (act *activation) admit(s *v1alpha1.Sandbox) error {
 	switch {
 	case s.Spec.Namespace != act.Namespace, s.Spec.Env != act.Env, act.Env == "" && s.Spec.Pool != act.Pool, s.Spec.Team != act.Team:
@@ -209,8 +212,9 @@ func (act *activation) admit(s *v1alpha1.Sandbox) error {
 	return nil
 }
 
-// claim gets a pod for the sandbox from the scheduler of its pool, or of a member of
-// its env; s is nil if it is to be made. A binding that s has is replaced. errReadAgain: another binding won.
+// claim gets a pod for the sandbox from the scheduler of its pool, or of a member of its
+// env; s is nil if the sandbox is to be made. It replaces the binding of s, if s has one.
+// errReadAgain means that the sandbox has got another binding.
 func (act *activation) claim(s *v1alpha1.Sandbox) error {
 	return act.claimWith(&binder{activation: act, sandbox: s})
 }
@@ -225,13 +229,13 @@ func (act *activation) claimWith(b *binder) error {
 	return act.claimFrom(b, act.Pool, nil, nil)
 }
 
-// errQueueFull: the pool's scheduler takes no more requests. It is an ErrNoCapacity too.
+// errQueueFull: the queue of the pool's scheduler is full. It is an ErrNoCapacity too.
 var errQueueFull = fmt.Errorf("%w: the pool's queue is full", ErrNoCapacity)
 
-// claimFrom is claim from one pool. joined, if it is not nil, is called as soon as the
-// request stands in the pool's queue. elsewhere, if it is not nil, is asked while the
-// request waits and has no pod: true ends the wait with errElsewhere.
-func (act *activation) claimFrom(b *binder, pool string, joined func(), elsewhere func() bool) error {
+// claimFrom is claim from one pool. It calls joined, if that is not nil, as soon as the
+// request is in the pool's queue. While the request waits for a pod it calls shouldLeave, if
+// that is not nil: true ends the wait with errLeftQueue.
+func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLeave func() bool) error {
 	scheduler, ok := act.a.o.Schedulers(act.Namespace, pool)
 	if !ok {
 		return ErrPoolNotFound
@@ -253,53 +257,55 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), elsewher
 	if b.queued.IsZero() {
 		b.queued = time.Now()
 	}
-	if act.New && act.Env != "" && act.a.o.Asked != nil {
-		act.a.o.Asked(act.Namespace, pool)
+	if act.New && act.Env != "" && act.a.o.OnNewRequest != nil {
+		act.a.o.OnNewRequest(act.Namespace, pool)
 	}
-	act.markWaiting(b.replaces) // from here on b is the claim's
+	act.markWaiting(b.replaces) // from here on only the claim's goroutine uses b
 	if !scheduler.Enqueue(request) {
 		return retry(errQueueFull)
 	}
 	if joined != nil {
 		joined()
 	}
-	result, moves := act.await(scheduler, request, leave, elsewhere)
+	result, moves := act.awaitClaim(scheduler, request, leave, shouldLeave)
 	switch {
-	case moves && errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil: // it left the queue, and no claim had begun
-		return errElsewhere
+	case moves && errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil: // the request left the queue before a claim had begun
+		return errLeftQueue
 	case errors.Is(result.Err, schedule.ErrBindLost):
 		return errReadAgain
-	case errors.Is(result.Err, schedule.ErrClaimOver): // the sandbox ends: wait for that as a follower
+	case errors.Is(result.Err, schedule.ErrClaimOver): // the sandbox is ending: wait for its end as a follower
 		return errReadAgain
-	case errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil: // it left the queue (await)
+	case errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil: // awaitClaim left the queue: the sandbox has another pod, or has ended
 		return errReadAgain
 	case errors.Is(result.Err, context.Canceled) && errors.Is(act.ctx.Err(), context.DeadlineExceeded):
-		return ErrNotReady // it left, and its time is over: the sandbox has a pod, which does not answer yet
+		return ErrNotReady // awaitClaim left the queue, and the deadline has passed: the sandbox has a pod, which does not answer yet
 	case result.Err != nil:
 		return fromSchedule(result.Err)
 	}
-	act.a.o.Metrics.phase(phasePatch, time.Since(b.bound))
+	act.a.o.Metrics.observePhase(phasePatch, time.Since(b.bound))
 	if act.Env != "" {
-		act.a.o.Metrics.ranked(rankOf(act.a.o.Members(act.Namespace, act.Env), pool))
+		act.a.o.Metrics.countRank(rankOf(act.a.o.Members(act.Namespace, act.Env), pool))
 	}
 	if v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning {
 		return act.finish(b.token, b.sandbox, result.Pod)
 	}
-	act.starts = time.Now()
-	return errReadAgain // the pod is starting: follow our own claim
+	act.startingSince = time.Now()
+	return errReadAgain // the pod is starting: follow this activation's own claim
 }
 
-// await returns the scheduler's answer. An activation that waits for stock leaves the
-// queue when the sandbox has got a pod elsewhere, or has ended: it may never be
-// its turn. It reads the sandbox when the index has seen a change, and within a second for
-// what the index had seen before the activation began, or while it had a pod that
-// was lost then, and for what could not be read. While there is stock only the
-// index makes it read: a burst that waits for its turn costs no read.
+// awaitClaim returns the scheduler's answer. While the pool has no idle pod the request may
+// never get its turn, so awaitClaim leaves the queue when another process has given the
+// sandbox a pod, or the sandbox has ended. To find that out it reads the sandbox: when the
+// index has seen a change; and after a second, for a change that the index had seen before
+// the activation began or while the activation had a pod that it lost then, and after a read
+// that failed. While the pool has idle pods only a change in the index makes it read, so
+// that a burst of requests that wait for their turn costs no reads.
 //
-// elsewhere says to leave for another pool; moves is true then. It is asked while the
-// activation has no pod, also when it has lost one: the binding to that one goes when the
-// request leaves. It may have been too late: the result is that of a claim which has begun.
-func (act *activation) await(scheduler *schedule.PoolScheduler, request *schedule.ClaimRequest, leave func(), elsewhere func() bool) (result schedule.ClaimResult, moves bool) {
+// awaitClaim also leaves the queue when shouldLeave says so; moves is true then. It calls
+// shouldLeave while the activation has no pod, also after it has lost one: the scheduler
+// removes the binding to the lost pod when the request leaves. If a claim has begun
+// meanwhile, the result is the result of that claim.
+func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, request *schedule.ClaimRequest, leave func(), shouldLeave func() bool) (result schedule.ClaimResult, moves bool) {
 	tick := time.NewTicker(followAfter)
 	defer tick.Stop()
 	for unseen := true; ; {
@@ -310,11 +316,11 @@ func (act *activation) await(scheduler *schedule.PoolScheduler, request *schedul
 			unseen = true
 		case <-tick.C:
 			if scheduler.Stocked() {
-				continue // its turn comes soon, and what is written then finds out
+				continue // the request gets its turn soon, and its conditional write finds out
 			}
 		}
 		replaces := act.waiting.Load()
-		if replaces != nil && elsewhere != nil && elsewhere() {
+		if replaces != nil && shouldLeave != nil && shouldLeave() {
 			leave()
 			return <-request.ResultCh, true
 		}
@@ -323,22 +329,22 @@ func (act *activation) await(scheduler *schedule.PoolScheduler, request *schedul
 		}
 		settled, err := act.settledElsewhere(*replaces)
 		if err != nil {
-			tick.Reset(callTimeout) // thousands may wait: not each second
+			tick.Reset(callTimeout) // thousands of requests may wait: they must not all read each second
 			continue
 		}
 		if act.waiting.Load() != replaces {
-			continue // a pod was found meanwhile, and what was read may be its binding
+			continue // the scheduler has found a pod meanwhile, and the binding that was read may be to that pod
 		}
 		if settled {
 			leave()
-			return <-request.ResultCh, false // of a claim that has begun meanwhile, its own
+			return <-request.ResultCh, false // if a claim has begun meanwhile, its result
 		}
 		unseen = false
 	}
 }
 
-// settledElsewhere reads whether the sandbox has ended, or another binding than
-// the one to be replaced. One that is gone, or is not there yet, has not.
+// settledElsewhere reads the sandbox and reports whether it has ended, or has another
+// binding than the one to be replaced. It returns false for a sandbox that does not exist.
 func (act *activation) settledElsewhere(replaces string) (bool, error) {
 	s := &v1alpha1.Sandbox{}
 	if err := act.readOnce(act.ctx, client.ObjectKey{Name: act.ID}, s); err != nil {
@@ -348,12 +354,14 @@ func (act *activation) settledElsewhere(replaces string) (bool, error) {
 	return s.Spec.End != nil || s.DeletionTimestamp != nil || b != nil && b.ClaimID != replaces, nil
 }
 
-// markWaiting notes that the activation waits for a pod.
+// markWaiting notes that the activation waits for a pod, whose binding replaces the binding
+// of the claim replaces.
 func (act *activation) markWaiting(replaces string) { act.waiting.Store(&replaces) }
 
-// early returns when an activation gives up: a little before its requests' deadline, so
-// that they are answered with its error and not with the deadline's.
-func early(deadline time.Time) time.Time {
+// giveUpAt returns the time at which an activation gives up: a little before the deadline of
+// its requests, so that they are answered with the activation's error and not with that of
+// the deadline.
+func giveUpAt(deadline time.Time) time.Time {
 	margin := min(250*time.Millisecond, time.Until(deadline)/5)
 	return deadline.Add(-max(margin, 0))
 }

@@ -56,7 +56,7 @@ func TestManyRequestsForOneNewID(t *testing.T) {
 	if n := creates.Load(); n > 2 {
 		t.Errorf("two gateways sent %d creates for one ID", n)
 	}
-	if n := podCalls.Load(); n > 20 { // the claim, and the follower's looks at the pod
+	if n := podCalls.Load(); n > 20 { // the claim, and the follower's reads of the pod
 		t.Errorf("%d calls about pods for one ID", n)
 	}
 	pod := w.backed(id)
@@ -163,7 +163,7 @@ func TestSandboxWithoutPodIsBound(t *testing.T) {
 	g := w.gateway(w.c)
 	id := kubetest.Name("lazy")
 	w.make(id, func(s *v1alpha1.SandboxSpec) { s.Network.Private = true })
-	g.fails(t, w.request(id, true, 10*time.Second), ErrExists) // to be authorised by what it is
+	g.fails(t, w.request(id, true, 10*time.Second), ErrExists) // the request must be authorised as one for an existing sandbox
 	g.activates(t, w.request(id, false, 10*time.Second))
 	pod := w.backed(id)
 	if r := g.cache.Get(id); r == nil || !r.Private || r.TokenUID == nil || *r.TokenUID != w.sandbox(id).UID || r.PodUID != string(pod.UID) {
@@ -193,7 +193,7 @@ func TestWhatIsNotActivated(t *testing.T) {
 	nowhere := w.request(kubetest.Name("x"), true, patience)
 	nowhere.Pool = "none"
 	g.fails(t, nowhere, ErrPoolNotFound)
-	g.activates(t, w.request(kubetest.Name("gone"), false, patience)) // resolve again
+	g.activates(t, w.request(kubetest.Name("gone"), false, patience)) // succeeds: the caller resolves again
 	for _, p := range w.pods() {
 		if v1alpha1.PhaseOf(&p) != v1alpha1.PodIdle {
 			t.Errorf("pod %s is %s", p.Name, v1alpha1.PhaseOf(&p))

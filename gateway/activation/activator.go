@@ -23,47 +23,47 @@ const (
 	DefaultPatience  = 30 * time.Second
 )
 
-// Request asks for a sandbox to be given a running pod. The caller has been
-// authorised for what it says.
+// Request asks that a sandbox gets a running pod. The caller has authorised it.
 type Request struct {
 	ID string
-	// Namespace, Pool and Team are where a new sandbox comes from, or what is
-	// known of an existing one.
+	// Namespace, Pool and Team are those of the sandbox to be made, or those that the caller
+	// knows of an existing sandbox.
 	Namespace, Pool, Team string
-	// Env is the env that a new sandbox is made from, or that an existing one has: then
-	// Pool says nothing, and any of the env's members serves.
+	// Env is the env of the sandbox; empty if it has none. If it is set, Pool is ignored, and
+	// any pool that is a member of the env may give the pod.
 	Env string
 	// New: the gateway knows no sandbox of this ID; make it.
 	New bool
 	// MayClaim: a pod may be claimed for the sandbox if it has no binding, or its
-	// binding's pod is lost. Without it the sandbox's activation by another is
-	// followed, and ErrExists says that there is none. New implies it.
+	// binding's pod is lost. Without MayClaim the request can only wait for a claim that
+	// another request has begun; ErrExists says that there is none. New implies MayClaim.
 	MayClaim bool
 	// Resume, with MayClaim, resumes a sandbox that hibernates.
 	Resume Resume
-	// Make, with New, makes a sandbox that no first request asked for. Activate
-	// then returns when its activation is over, also if ctx was done long before.
+	// Make, with New, says what is made if the request is not a first request but a create of
+	// the REST API. Activate then returns when its activation is over, also if ctx was done
+	// long before.
 	Make *Make
 	// Deadline is when the request is answered at the latest. Zero means the
 	// context's, else DefaultPatience from now.
 	Deadline time.Time
 }
 
-// Resume says which sandbox is to be resumed if it hibernates; the zero value none. It is
-// resumed in the write that binds it to a pod, so that one that finds no pod hibernates
-// on, and by no other request.
+// Resume says which sandbox is to be resumed if it hibernates; the zero value names none.
+// Only a request with its Resume resumes it. The write that binds the sandbox to a pod also
+// resumes it, so that a sandbox for which there is no pod goes on hibernating.
 type Resume struct {
 	UID types.UID
-	// Lifetime is how long it is to run from then on; 0 is no end.
+	// Lifetime is how long the sandbox is to run from then on; 0 means without an end time.
 	Lifetime time.Duration
 }
 
-// resumes reports whether the sandbox is one that is to be resumed.
+// resumes reports whether the sandbox is the one to be resumed, and hibernates.
 func (r Resume) resumes(s *v1alpha1.Sandbox) bool {
 	return r.UID != "" && r.UID == s.UID && v1alpha1.Hibernated(s)
 }
 
-// endAt is when a sandbox that is resumed now is to end; nil is no end.
+// endAt returns the end time of a sandbox that is resumed now; nil if it gets none.
 func (r Resume) endAt() *metav1.Time {
 	if r.Lifetime == 0 {
 		return nil
@@ -73,34 +73,35 @@ func (r Resume) endAt() *metav1.Time {
 
 // Options of an Activator. Client, Schedulers, Cache and Stamp are required.
 type Options struct {
-	// Client must answer reads live and not throttle by itself.
+	// Client must read from the API server and not from a cache, and not throttle by itself.
 	Client client.Client
 	// Schedulers finds the scheduler of a pool that exists (schedule.Set.Get).
 	Schedulers func(namespace, pool string) (*schedule.PoolScheduler, bool)
-	// Members returns the pools of an env that claims may go to, in any order; none for
-	// an env that there is not. Nil: there are no envs.
+	// Members returns the pools of an env that claims may use, in any order; none if the env
+	// does not exist. If it is nil, there are no envs.
 	Members func(namespace, env string) []Member
 	Cache   *routecache.Cache
 	// Stamp gets or makes the stamp of a claim.
 	Stamp func(id, claim string) *routecache.Stamp
-	// Ready makes a sandbox's pod ready before a route to it is cached. Nil means
-	// that a pod which runs is ready.
+	// Ready makes a sandbox's pod ready before a route to it is cached. If it is nil, a pod
+	// that runs is ready.
 	Ready Ready
-	// Fits returns nil if a sandbox that is to be restored may be, in this pod, which is
-	// idle: else nothing is written, and its error is the activation's. Nil: it may, in any.
+	// Fits is called before a sandbox whose files are to be restored is bound to an idle
+	// pod. It returns nil if the files can be restored in that pod; otherwise nothing is
+	// written, and the activation fails with its error. If it is nil, every pod fits.
 	Fits func(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error
-	// Known returns what this gateway knows of a sandbox whose pod runs, from memory;
-	// nil if it knows none. Nil means that it never knows.
+	// Known returns what this gateway knows from memory of a sandbox whose pod runs; nil if
+	// it knows no such pod. If Known itself is nil, the gateway never knows one.
 	Known func(id string) *Known
-	// Asked is called for each request for a new sandbox, whatever becomes of it. It must
-	// not block. Nil: not called.
-	Asked func(namespace, pool string)
-	// Timeouts are those of a sandbox that a first request makes from the pool. Nil: none
-	// is set.
+	// OnNewRequest is called for each request for a new sandbox, also if the request fails.
+	// It must not block. If it is nil, it is not called.
+	OnNewRequest func(namespace, pool string)
+	// Timeouts returns the timeouts of a sandbox that a first request makes from the pool. If
+	// it is nil, such a sandbox gets none.
 	Timeouts func(namespace, pool string) v1alpha1.SandboxTimeouts
-	// MaxParked bounds the requests that wait, DefaultMaxParked if 0.
+	// MaxParked bounds the requests that wait; DefaultMaxParked if 0.
 	MaxParked int
-	// Metrics counts nowhere if nil.
+	// Metrics may be nil, and then nothing is counted.
 	Metrics *Metrics
 	// Log is slog.Default() if nil.
 	Log *slog.Logger
@@ -111,12 +112,12 @@ type Options struct {
 type Activator struct {
 	o Options
 
-	mu          sync.Mutex // guards what follows; never held over a wait or a call out
+	mu          sync.Mutex // guards the fields below; never held while waiting or calling another package
 	closed      bool
 	parked      int
-	activations map[string][]*activation // by ID; rarely more than one each
+	activations map[string][]*activation // by sandbox ID; rarely more than one each
 
-	running sync.WaitGroup // activations; Go under mu while !closed
+	running sync.WaitGroup // of activations; running.Go is called under mu while !closed
 }
 
 // New returns an Activator.
@@ -139,10 +140,10 @@ func New(o Options) *Activator {
 	return &Activator{o: o, activations: make(map[string][]*activation)}
 }
 
-// Activate returns when the sandbox may be resolved again: its route is in the
-// cache, or resolving will find out what became of it. It fails with one of
-// this package's errors at the deadline at the latest, or with ctx's. Leaving
-// early undoes nothing.
+// Activate gives a sandbox a running pod. It returns nil when the caller is to resolve the
+// request again: the route is in the cache then, or resolving shows how the sandbox has
+// changed. It fails with one of this package's errors, at the deadline at the latest, or
+// with ctx's error. If ctx ends early, the activation goes on.
 func (a *Activator) Activate(ctx context.Context, r Request) error {
 	start := time.Now()
 	if r.Deadline.IsZero() {
@@ -152,11 +153,11 @@ func (a *Activator) Activate(ctx context.Context, r Request) error {
 		}
 	}
 	r.MayClaim = r.MayClaim || r.New
-	if r.New && a.o.Asked != nil && r.Env == "" { // of an env, claimFrom calls it for the member
-		a.o.Asked(r.Namespace, r.Pool)
+	if r.New && a.o.OnNewRequest != nil && r.Env == "" { // for an env, claimFrom calls OnNewRequest for each member that it tries
+		a.o.OnNewRequest(r.Namespace, r.Pool)
 	}
 	err := a.wait(ctx, r)
-	a.o.Metrics.activated(err, time.Since(start))
+	a.o.Metrics.observe(err, time.Since(start))
 	return err
 }
 
@@ -172,17 +173,17 @@ func (a *Activator) wait(ctx context.Context, r Request) error {
 		case <-act.done:
 			err = act.err
 		case <-late.C:
-			err = act.lateFor(r)
+			err = act.errorAtDeadline(r)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 		if r.Make != nil {
 			act.cancel()
-			<-act.done // by the deadline at the latest: no sandbox is made after it
+			<-act.done // closed by the deadline at the latest: no sandbox is made after it
 		}
 		a.unpark()
-		// An activation ends at the deadline of the request that began it. One that
-		// joined it later has time left.
+		// An activation ends at the deadline of the request that began it. A request that
+		// joined it later may have time left.
 		outOfTime := errors.Is(err, ErrNoCapacity) || errors.Is(err, ErrNotReady)
 		if outOfTime && act.deadline.Before(r.Deadline) && time.Now().Before(r.Deadline) {
 			continue
@@ -194,7 +195,7 @@ func (a *Activator) wait(ctx context.Context, r Request) error {
 	}
 }
 
-// park counts a request in and returns the activation to wait for.
+// park counts a request as waiting and returns the activation that it is to wait for.
 func (a *Activator) park(r Request) (*activation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -225,7 +226,8 @@ func (a *Activator) unpark() {
 	a.o.Metrics.parked.Dec()
 }
 
-// remove takes an activation off the list, so that later requests begin a new one.
+// remove takes an activation off the list, so that later requests begin a new one. It
+// reports whether the Activator is shutting down.
 func (a *Activator) remove(act *activation) (stopping bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -241,9 +243,9 @@ func (a *Activator) remove(act *activation) (stopping bool) {
 	return a.closed
 }
 
-// Settled makes the sandbox's activations look again: the sandbox, or its pod, has
+// NoteChange makes the sandbox's activations read again, because the sandbox or its pod has
 // changed. It does not block.
-func (a *Activator) Settled(id string) {
+func (a *Activator) NoteChange(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, act := range a.activations[id] {
@@ -264,9 +266,9 @@ func (a *Activator) Start(ctx context.Context) error {
 // NeedLeaderElection says that every gateway activates.
 func (a *Activator) NeedLeaderElection() bool { return false }
 
-// Shutdown refuses further requests, ends those that wait with ErrShutdown, and
-// returns when claims that had begun have settled; shut the schedulers down at
-// the same time, so that none waits on.
+// Shutdown refuses further requests, ends the waiting ones with ErrShutdown, and returns
+// when all claims that had begun are over. Shut the schedulers down at the same time, or
+// their claims go on waiting.
 func (a *Activator) Shutdown() {
 	a.mu.Lock()
 	a.closed = true

@@ -19,23 +19,25 @@ import (
 )
 
 // binder writes the binding of one claim request. Only that request's claim
-// goroutine uses it; the activation reads sandbox and token after a pod was claimed.
+// goroutine uses it; the activation reads sandbox, token and bound after a pod was claimed.
 type binder struct {
 	*activation
-	sandbox  *v1alpha1.Sandbox // as last seen; nil: there is none
+	sandbox  *v1alpha1.Sandbox // as last read; nil if there is none
 	replaces string            // claim ID of the binding that may be replaced
-	pool     string            // whose pods are tried
-	tried    bool              // a binding was written, or perhaps was: what it names may be claimed by others
-	token    routecache.Token  // taken just before the write that was applied, which is the first read: it tests end and binding
-	// queued is when the claim began to wait for a pod, bound when the binding was
-	// written; the activation reads bound after a pod was claimed.
+	pool     string            // the pool whose pods are tried
+	tried    bool              // a binding was written, or may have been: other processes may complete its claim
+	token    routecache.Token  // taken just before the write that was applied; the write counts as the read that the token is for, since it tests end and binding
+	// queued is when the claim began to wait for a pod, and bound when the binding was
+	// written.
 	queued, bound time.Time
-	unfenced      *schedule.Claim // on the pod that the old binding names, which may not be reached: to be ended once the binding is replaced
+	// unfenced is the claim of the pod that the old binding names, if that pod's address must
+	// not be used: bind stops that pod once the binding is replaced.
+	unfenced *schedule.Claim
 }
 
-// bind makes the sandbox's binding name the pod: step 2 of the claim protocol.
-// Every write is conditional, and tells by the claim ID in it whether it was
-// applied, so one whose answer was lost is followed by a look.
+// bind makes the sandbox's binding name the pod: step 2 of the claim protocol. Every write
+// is conditional. If its answer is lost, bind reads the sandbox, and the claim ID in the
+// binding shows whether the write was applied.
 func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 	if s := b.sandbox; s != nil && s.Spec.Restore != nil && b.a.o.Fits != nil {
 		if err := b.a.o.Fits(ctx, s, client.ObjectKeyFromObject(pod)); err != nil {
@@ -45,22 +47,22 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 	b.waiting.Store(nil)
 	b.tried = true
 	began := time.Now()
-	b.a.o.Metrics.phase(phaseQueue, began.Sub(b.queued))
+	b.a.o.Metrics.observePhase(phaseQueue, began.Sub(b.queued))
 	err := b.writeUntilKnown(ctx, schedule.BindingOf(pod))
 	if err == nil {
 		b.bound = time.Now()
-		b.a.o.Metrics.phase(phaseCreate, b.bound.Sub(began))
+		b.a.o.Metrics.observePhase(phaseCreate, b.bound.Sub(began))
 	}
 	replaced := err == nil || errors.Is(err, schedule.ErrBindLost)
 	if claim := b.unfenced; replaced && claim != nil {
 		b.unfenced = nil
-		b.end(ctx, *claim)
+		b.stopPod(ctx, *claim)
 	}
 	return err
 }
 
 func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) error {
-	for pauses := backoff.Doubling(retryMin, retryMax); ; {
+	for delays := backoff.Doubling(retryMin, retryMax); ; {
 		b.token = b.a.o.Cache.Begin(b.ID)
 		s, err := b.write(ctx, want)
 		if err == nil {
@@ -70,31 +72,31 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 		v := jsonpatch.Judge(err)
 		switch {
 		case v.Final():
-			return fmt.Errorf("bind sandbox %s: %w", b.ID, final(err))
-		case !stale(v) && !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
+			return fmt.Errorf("bind sandbox %s: %w", b.ID, finalError(err))
+		case !conditionFailed(v) && !backoff.Sleep(ctx, backoff.Asked(err, delays.Step())):
 			return unavailable(err)
 		}
 		if done, err := b.checkBinding(ctx, want); done || err != nil {
 			return err
 		}
-		// What was read allows the write that was refused: it changed meanwhile, or
-		// what refused it is no condition of the write and stays (a webhook that says
-		// 409, a CRD that is missing).
-		if stale(v) && !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())) {
+		// The sandbox that was read meets the conditions of the refused write: either it has
+		// changed between the two, or the write was refused for a reason that is no condition
+		// of it and may last (a webhook that answers 409, a CRD that is missing).
+		if conditionFailed(v) && !backoff.Sleep(ctx, backoff.Asked(err, delays.Step())) {
 			return unavailable(err)
 		}
 	}
 }
 
-// lost notes that the activation waits for the next pod; the binding to the last one
-// stands.
+// lost notes that the claim lost its pod and waits for the next one; the binding to the lost
+// pod stays for now.
 func (b *binder) lost() {
 	b.queued = time.Now()
 	b.markWaiting(b.replaces)
 }
 
-// checkBinding reads the sandbox after a write that failed; done if the write was applied
-// after all.
+// checkBinding reads the sandbox after a write that failed; done is true if the write was
+// applied after all.
 func (b *binder) checkBinding(ctx context.Context, want *v1alpha1.Binding) (done bool, err error) {
 	s := &v1alpha1.Sandbox{}
 	err = b.read(ctx, client.ObjectKey{Name: b.ID}, s)
@@ -158,20 +160,20 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 	switch {
 	case v1alpha1.Hibernated(b.sandbox):
 		p = pausing.Rebind(p, b.sandbox, b.Resume.endAt())
-	case b.sandbox.Spec.Restore != nil: // it may hibernate again since
+	case b.sandbox.Spec.Restore != nil: // the sandbox may have begun to hibernate again, which the generation shows
 		p = p.Test("/metadata/generation", b.sandbox.Generation)
 		if end := b.Resume.endAt(); end != nil && b.Resume.UID == b.sandbox.UID && b.sandbox.Spec.Timeouts.EndAt != nil {
-			p = p.Set("/spec/timeouts/endAt", end) // it counts from the binding that stands
+			p = p.Set("/spec/timeouts/endAt", end) // the lifetime counts from the binding with which the sandbox runs
 		}
 	}
-	if b.sandbox.Spec.Pool != b.pool { // of an env: the pool changes with the binding, and in no other write
+	if b.sandbox.Spec.Pool != b.pool { // the sandbox has an env: its pool changes with the binding, and in no other write
 		p = b.setIdle(p.Set("/spec/pool", b.pool))
 	}
 	return s, b.a.o.Client.Patch(ctx, s, p.Set("/spec/binding", want).Build())
 }
 
-// setIdle changes timeouts.idle to what it is on a pod of the pool, where this activation
-// makes the sandbox.
+// setIdle adds to the patch the timeouts.idle that a sandbox of this request gets on a pod
+// of the pool. Without Make.Idle it changes nothing.
 func (b *binder) setIdle(p jsonpatch.Patch) jsonpatch.Patch {
 	const path = "/spec/timeouts/idle"
 	if b.Make == nil || b.Make.Idle == nil {
@@ -186,18 +188,19 @@ func (b *binder) setIdle(p jsonpatch.Patch) jsonpatch.Patch {
 	return p
 }
 
-// end stops a pod that no sandbox names any more. If it fails, the sweep does.
-func (b *binder) end(ctx context.Context, claim schedule.Claim) {
+// stopPod stops a pod that no sandbox names any more. If that fails, the controller's sweep
+// stops it.
+func (b *binder) stopPod(ctx context.Context, claim schedule.Claim) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := schedule.StopClaimed(ctx, b.a.o.Client, claim)
 	if err != nil && !errors.Is(err, schedule.ErrRefused) && !errors.Is(err, schedule.ErrPodGone) {
-		b.a.o.Log.Warn("pod that may not be reached is left to the sweep", "pod", claim.PodName, "error", err)
+		b.a.o.Log.Warn("stopping a pod that must not be used is left to the controller", "pod", claim.PodName, "error", err)
 	}
 }
 
-// unbind removes the binding to the pod, unless it was replaced or the sandbox
-// has ended. The claim cannot land on that pod any more, whichever process sends it.
+// unbind removes the binding to the pod, unless the binding was replaced or the sandbox has
+// ended. The pod accepts the claim from no process any more when unbind is called.
 func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
 	s := &v1alpha1.Sandbox{}
 	s.Name = b.ID
@@ -206,12 +209,12 @@ func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
 		Test("/spec/binding/claimID", schedule.BindingOf(pod).ClaimID).
 		Remove("/spec/binding").
 		Build()
-	for pauses := backoff.Doubling(retryMin, retryMax); ; {
+	for delays := backoff.Doubling(retryMin, retryMax); ; {
 		err := b.tryPatch(ctx, s, patch)
 		switch v := jsonpatch.Judge(err); {
-		case v == jsonpatch.Applied, v == jsonpatch.TestFailed, v == jsonpatch.Gone: // a conflict says nothing of the binding
+		case v == jsonpatch.Applied, v == jsonpatch.TestFailed, v == jsonpatch.Gone: // after a conflict the binding may still be there
 			return nil
-		case v.Final(), !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
+		case v.Final(), !backoff.Sleep(ctx, backoff.Asked(err, delays.Step())):
 			return fmt.Errorf("unbind sandbox %s: %w", b.ID, err)
 		}
 	}

@@ -15,17 +15,18 @@ import (
 const (
 	// callTimeout bounds one call to the API server.
 	callTimeout = 5 * time.Second
-	// retryMin and retryMax bound the waits between tries where the API server
-	// named none.
+	// retryMin and retryMax bound the delays between tries, unless the API server asks for
+	// another one.
 	retryMin, retryMax = 50 * time.Millisecond, time.Second
-	// rereadMin is the first wait before a sandbox whose route was refused is read again.
+	// rereadMin is the first delay before a sandbox whose route the cache refused is read
+	// again.
 	rereadMin = 2 * time.Millisecond
 )
 
-// read reads an object live, and tries again while the API server is away.
-// errGone if there is none.
+// read reads an object from the API server, and tries again while that does not answer;
+// errGone if there is no such object.
 func (act *activation) read(ctx context.Context, key client.ObjectKey, into client.Object) error {
-	for pauses := backoff.Doubling(retryMin, retryMax); ; {
+	for delays := backoff.Doubling(retryMin, retryMax); ; {
 		err := act.readOnce(ctx, key, into)
 		switch {
 		case err == nil:
@@ -33,8 +34,8 @@ func (act *activation) read(ctx context.Context, key client.ObjectKey, into clie
 		case apierrors.IsNotFound(err):
 			return errGone
 		case jsonpatch.Judge(err).Final():
-			return fmt.Errorf("read %s: %w", key, final(err))
-		case !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
+			return fmt.Errorf("read %s: %w", key, finalError(err))
+		case !backoff.Sleep(ctx, backoff.Asked(err, delays.Step())):
 			return unavailable(err)
 		}
 	}
@@ -46,13 +47,14 @@ func (act *activation) readOnce(ctx context.Context, key client.ObjectKey, into 
 	return act.a.o.Client.Get(ctx, key, into)
 }
 
-// stale says that a condition of a write failed: look at the object.
-func stale(v jsonpatch.Verdict) bool {
+// conditionFailed reports whether a condition of a write failed, so that the object must be
+// read again.
+func conditionFailed(v jsonpatch.Verdict) bool {
 	return v == jsonpatch.TestFailed || v == jsonpatch.Conflict || v == jsonpatch.Gone
 }
 
-// final wraps an error whose verdict is final.
-func final(err error) error {
+// finalError returns the package's error for a write or read that would fail again.
+func finalError(err error) error {
 	if jsonpatch.Judge(err) == jsonpatch.Forbidden {
 		return fmt.Errorf("%w: %w", ErrForbidden, err)
 	}

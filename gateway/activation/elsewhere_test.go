@@ -17,9 +17,9 @@ import (
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-// A request that waits for a pod, and there is none left, is answered when its
-// sandbox turns out to run: another gateway took the last pod for it. The index
-// may have seen that while the request waits, or just before it came.
+// A request that waits for a pod while none is left is answered when another gateway has
+// given the last pod to its sandbox. The index may have seen that while the request waits,
+// or just before it came.
 func TestSandboxGetsItsPodElsewhere(t *testing.T) {
 	for name, while := range map[string]bool{"while it waits": true, "just before": false} {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestSandboxGetsItsPodElsewhere(t *testing.T) {
 	}
 }
 
-// One that waits for its turn only, while there is stock, reads nothing: a burst
-// costs the API server no read.
+// A request that waits for its turn while the pool has idle pods reads nothing: a burst of
+// requests costs the API server no reads.
 func TestRequestThatWaitsForItsTurnReadsNothing(t *testing.T) {
 	w := newWorld(t)
 	const burst = 30 // more than a scheduler claims at a time
@@ -83,7 +83,7 @@ func TestRequestThatWaitsForItsTurnReadsNothing(t *testing.T) {
 	}
 }
 
-// One that waits for a pod hears at once that its sandbox has ended.
+// A request that waits for a pod fails at once when its sandbox ends.
 func TestSandboxEndsWhileWaitingForAPod(t *testing.T) {
 	w := newWorld(t)
 	g := w.gateway(w.c)
@@ -100,9 +100,9 @@ func TestSandboxEndsWhileWaitingForAPod(t *testing.T) {
 	}
 }
 
-// A request that had a pod, lost it, and waits for the next one leaves the queue
-// as well when its sandbox gets a pod elsewhere. What it bound itself, to the
-// pod that it lost, is not elsewhere.
+// A request that lost its pod and waits for the next one also leaves the queue when another
+// process gives its sandbox a pod. The binding that the request itself wrote, to the pod that
+// it lost, does not make it leave.
 func TestSandboxGetsItsNextPodElsewhere(t *testing.T) {
 	w := newWorld(t)
 	w.idle(2)

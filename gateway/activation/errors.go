@@ -9,43 +9,46 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 )
 
-// What Activate can fail with. Test with errors.Is. What an activation meets, and what it
-// ends with or does about it:
+// The errors of Activate. Test for them with errors.Is. The table lists what can happen to
+// an activation, and the error with which the activation ends or what it does; "read" means
+// to read the sandbox again:
 //
 //	no such pool                        ErrPoolNotFound
 //	scheduler's queue full, deadline    ErrNoCapacity
 //	sandbox has ended, or is ending     ErrEnded
-//	sandbox is paused                   nil: resolve again; with Resume, and it
-//	                                    hibernates, it is resumed as it is bound
+//	sandbox is paused                   nil: resolve again; if it hibernates and the
+//	                                    request has its Resume, it is bound and resumed
 //	sandbox of another namespace,       ErrOtherTenant
 //	pool or team
-//	New, and it exists without a pod,   ErrExists: authorise again, by what it is
+//	New, and it exists without a pod,   ErrExists: authorise again, as an existing one
 //	or was not made by a first request
 //	no MayClaim, and no binding, or     ErrExists: authorise again, to claim
 //	one whose pod is lost
-//	not New, and it is gone             nil: resolve again
-//	create: exists already              look at it
-//	binding patch: test failed          look at it: ours = written; another's = follow
-//	binding write: anything ambiguous   look at it, then write again
-//	binding write: refused, and what a  wait, then write again: 50 ms, doubled up to
-//	look finds allows it                a second
-//	write or read: 429                  waited out, Retry-After honoured
+//	not New, and it does not exist      nil: resolve again
+//	create: exists already              read
+//	binding patch: test failed          read: with the binding of this write, go on; with
+//	                                    another binding, follow it
+//	binding write: answer lost          read, then write again
+//	binding write: refused, although    wait, then write again: 50 ms, doubled up to
+//	its conditions hold                 a second
+//	write or read: 429                  wait as long as Retry-After says
 //	write: invalid, forbidden           ErrInvalid, ErrForbidden
 //	API server away until the deadline  ErrUnavailable
 //	claim failed, bound pod known lost  binding removed, testing its claim ID
-//	claim failed, perhaps applied, or   binding stays; the next request follows it
-//	not by us but perhaps by another
-//	claimed pod may not be reached      replace the binding first, then end that pod
+//	claim failed, but this or another   binding stays; the next request follows it
+//	process may have applied it
+//	claimed pod's address must not be   replace the binding first, then stop that pod
+//	used yet
 //	bound pod carries the claim and     wait for the sandbox's end (its record says
 //	is ending                           how it ran), then ErrEnded
-//	Ready refuses for good              ErrUnusable; its sandbox is ended, by Ready or
-//	                                    by the caller with Make: nothing is routed to it
-//	Ready refuses for now               ErrNotReady, and the next request tries again
-//	Ready fails otherwise               tried again; at the deadline ErrNotReady, and
-//	                                    the next request tries again
-//	claim is over before Ready is done  look at it
+//	Ready returns ErrUnusable           ErrUnusable; Ready, or the caller that set Make,
+//	                                    ends the sandbox: nothing is routed to it
+//	Ready returns ErrNotReady           ErrNotReady, and the next request tries again
+//	Ready returns another error         call Ready again; at the deadline ErrNotReady,
+//	                                    and the next request tries again
+//	claim is over before Ready is done  read
 //	deadline while following            ErrNotReady
-//	Shutdown                            ErrShutdown; claims under way settle
+//	Shutdown                            ErrShutdown; claims under way are completed
 //
 // A first-request sandbox whose activation failed before it ever had a pod is
 // left without a binding, for the next request or its startup timeout.
@@ -54,26 +57,26 @@ var (
 	ErrPoolNotFound = errors.New("pool not found")
 	// ErrNoCapacity: no idle pod before the deadline, or no room in the queue.
 	ErrNoCapacity = errors.New("no idle pod")
-	// ErrEnded: the sandbox is over.
+	// ErrEnded: the sandbox has ended, or is ending.
 	ErrEnded = errors.New("the sandbox has ended")
-	// ErrExists: the sandbox that was to be made exists, and what it takes to
-	// reach it has to be looked at anew.
+	// ErrExists: the sandbox that was to be made exists. The caller must authorise the
+	// request again, by what the existing sandbox requires.
 	ErrExists = errors.New("the sandbox exists")
-	// ErrOtherTenant: the sandbox is of another namespace, pool or team than the
-	// request expects. It is an ErrExists too.
+	// ErrOtherTenant: the sandbox has another namespace, pool, env or team than the
+	// request. It is an ErrExists too.
 	ErrOtherTenant = fmt.Errorf("%w in another namespace, pool or team", ErrExists)
 	// ErrParkingFull: too many requests wait already.
 	ErrParkingFull = errors.New("too many waiting requests")
-	// ErrNotReady: the sandbox is bound, but its pod did not run in time. It is a
-	// context.DeadlineExceeded too.
+	// ErrNotReady: the sandbox is bound, but its pod did not run or was not ready in time. It
+	// is a context.DeadlineExceeded too.
 	ErrNotReady = fmt.Errorf("the sandbox did not start in time: %w", context.DeadlineExceeded)
-	// ErrAgain: a Ready has come further, and is called again at once.
+	// ErrAgain: a Ready has done a part of its work, and is to be called again at once.
 	ErrAgain = errors.New("the sandbox's pod is not ready yet")
-	// ErrUnusable: the claimed pod refuses what makes it ready for its sandbox.
+	// ErrUnusable: the claimed pod cannot be made ready for its sandbox.
 	ErrUnusable = errors.New("the sandbox's pod cannot be made ready")
 	// ErrUnavailable: the API server did not answer.
 	ErrUnavailable = errors.New("API server unavailable")
-	// ErrInvalid: the API server refuses the sandbox or its pod's change.
+	// ErrInvalid: the API server refuses the write of the sandbox or its pod as invalid.
 	ErrInvalid = errors.New("the sandbox is invalid")
 	// ErrForbidden: this gateway may not do what the activation needs.
 	ErrForbidden = errors.New("activation forbidden")
@@ -81,11 +84,11 @@ var (
 	ErrShutdown = errors.New("the gateway is stopping")
 )
 
-// errGone: a sandbox that was known is gone; the caller resolves again.
+// errGone: a sandbox that existed does not exist any more; the caller resolves again.
 var errGone = errors.New("the sandbox is gone")
 
-// RetryError is an error that will pass: ErrNoCapacity, ErrParkingFull,
-// ErrUnavailable or ErrShutdown.
+// RetryError wraps an error after which the client may try again: ErrNoCapacity,
+// ErrParkingFull, ErrUnavailable or ErrShutdown.
 type RetryError struct {
 	Err   error
 	After time.Duration
@@ -99,29 +102,29 @@ func (e *RetryError) Unwrap() error { return e.Err }
 // RetryAfter is how long the client should wait before it tries again.
 func (e *RetryError) RetryAfter() time.Duration { return e.After }
 
-// retryAfter is what clients are told to wait: about as long as a pod takes to
-// become idle, or an API server to come back.
+// retryAfter is how long clients are told to wait: about as long as a new pod takes to
+// become idle, or an API server to answer again.
 const retryAfter = time.Second
 
 func retry(err error) error { return &RetryError{Err: err, After: retryAfter} }
 
-// scheduleErrors say what the scheduler's errors mean for the activation, in the
-// order in which they are looked for; docs/design/no-pod.md shows the whole chain.
+// scheduleErrors are the scheduler's errors and the activation's error for each. The first
+// one that matches counts. docs/design/no-pod.md shows the whole chain.
 var scheduleErrors = []struct {
 	from, to error
-	passes   bool // will pass: a RetryError
+	retry    bool // the client may try again: make it a RetryError
 }{
 	{schedule.ErrInvalid, ErrInvalid, false},
 	{schedule.ErrForbidden, ErrForbidden, false},
-	{schedule.ErrUnavailable, ErrUnavailable, true}, // before the deadline, whose reason it can be
+	{schedule.ErrUnavailable, ErrUnavailable, true}, // before ErrDeadline, which can have it as its cause
 	{schedule.ErrThrottled, ErrUnavailable, true},
 	{schedule.ErrDeadline, ErrNoCapacity, true},
 	{schedule.ErrPoolGone, ErrPoolNotFound, false},
 	{schedule.ErrShutdown, ErrPoolNotFound, false}, // run returns ErrShutdown instead if the gateway stops
 }
 
-// fromSchedule says what a scheduler's error means for the activation. Errors of
-// Bind, which are this package's, pass through.
+// fromSchedule returns the activation's error for a scheduler's error. Errors of this
+// package, which bind has returned to the scheduler, stay as they are.
 func fromSchedule(err error) error {
 	if isOurs(err) {
 		return err
@@ -131,7 +134,7 @@ func fromSchedule(err error) error {
 			continue
 		}
 		err = fmt.Errorf("%w: %w", m.to, err)
-		if m.passes {
+		if m.retry {
 			err = retry(err)
 		}
 		return err

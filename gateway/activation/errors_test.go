@@ -9,7 +9,7 @@ import (
 	"github.com/sandlane/sandlane/test/pages"
 )
 
-// What the scheduler says means for the activation what docs/design/no-pod.md says.
+// The activation's errors for the scheduler's errors are those of docs/design/no-pod.md.
 func TestSchedulersErrorsAsDocumented(t *testing.T) {
 	from := map[string]error{
 		"ErrDeadline": schedule.ErrDeadline, "ErrUnavailable": schedule.ErrUnavailable, "ErrThrottled": schedule.ErrThrottled,

@@ -169,8 +169,8 @@ func TestBindingOfAFailedClaim(t *testing.T) {
 	}
 }
 
-// One gateway's claim does not get through; another's follower sends it. The
-// sandbox runs on when the first gives up.
+// One gateway's claim PATCH does not reach the API server; another gateway's follower sends
+// it. The sandbox still runs when the first gateway gives up.
 func TestFollowersClaimSurvivesItsOwner(t *testing.T) {
 	w := newWorld(t)
 	w.idle(1)
@@ -191,7 +191,7 @@ func TestFollowersClaimSurvivesItsOwner(t *testing.T) {
 	if err := <-gaveUp; !errors.Is(err, ErrUnavailable) {
 		t.Errorf("the owner: %v", err)
 	}
-	owner.set.Shutdown() // whatever it still had to do is done
+	owner.set.Shutdown() // waits until the owner's claim is over
 	w.backed(id)
 }
 

@@ -20,37 +20,37 @@ import (
 // the index sees no change.
 const followAfter = time.Second
 
-// followMost is how long a follower of a pod that starts waits at most between two
-// looks. A start takes seconds to minutes, the index tells the follower of its end,
-// and each look is two reads of the API server: these are for a watch that is late.
-const followMost = 8 * time.Second
+// followMax is the longest time between two reads of a follower whose pod is starting. A
+// start takes seconds to minutes, and the index tells the follower when it is over; the
+// reads, two requests to the API server each time, are for a watch that is late.
+const followMax = 8 * time.Second
 
-// following is a activation's view of a binding that it did not write, or whose pod
-// is starting.
+// following is the state following of an activation: its view of a binding that it did not
+// write, or whose pod is starting.
 type following struct {
 	*activation
 	claimID string
-	since   time.Time // when that claim was first seen
-	// rest is how long the last wait for the claim's pod to start was; zero if there was
+	since   time.Time // when this activation first read a binding with that claim
+	// lastWait is how long the last wait for the claim's pod to start was; zero if there was
 	// no wait, or a change in the index ended it.
-	rest    time.Duration
-	refused string // the claim whose PATCH was answered that the pod is taken or gone
+	lastWait time.Duration
+	refused  string // the claim whose PATCH failed because the pod was taken or gone
 }
 
-// standing is how far a binding's claim has come.
+// standing is how far the claim of a binding has come.
 type standing int
 
 const (
 	claimPending standing = iota // the pod is idle: the claim PATCH has not been applied
-	claimRuns                    // done
-	claimStarts                  // on the pod, which is not running yet
-	claimOver                    // was on the pod, which is ending: the sandbox will end
-	claimLost                    // the pod is gone or another's: it can never land
+	claimRuns                    // the pod carries the claim and runs
+	claimStarts                  // the pod carries the claim and does not run yet
+	claimOver                    // the pod carries the claim and is ending: the sandbox will end
+	claimLost                    // the pod is gone or belongs to another sandbox: it can never carry the claim
 )
 
-// standingOf says how far the sandbox's claim has come; pod is nil if there is
-// none of that name. A pod that had the claim stays, by its finalizer, until
-// the sandbox has ended, so one that is gone never had it.
+// standingOf returns how far the sandbox's claim has come; pod is nil if there is no pod
+// of that name. A pod that carries the claim stays, by its finalizer, until the sandbox has
+// ended, so a pod that is gone never carried it.
 func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
 	if pod == nil || string(pod.UID) != s.Spec.Binding.PodUID {
 		return claimLost
@@ -69,12 +69,12 @@ func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
 	return claimStarts
 }
 
-// step reads the bound pod once, does what a follower may do, and returns
-// errReadAgain when the sandbox is to be looked at again.
+// step reads the bound pod once and does what a follower may do at this point. It returns
+// errReadAgain if the sandbox is to be read again.
 func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 	b := s.Spec.Binding
 	if b.ClaimID != w.claimID {
-		w.claimID, w.since, w.rest = b.ClaimID, time.Now(), 0
+		w.claimID, w.since, w.lastWait = b.ClaimID, time.Now(), 0
 	}
 	pod := &corev1.Pod{}
 	err := w.read(w.ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: b.PodName}, pod)
@@ -97,10 +97,10 @@ func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 			return w.activation.claim(s)
 		}
 	case claimStarts:
-		w.rest = backoff.Next(w.rest, followAfter, followMost)
-		return w.pauseFor(w.rest)
+		w.lastWait = min(max(2*w.lastWait, followAfter), followMax)
+		return w.waitAtMost(w.lastWait)
 	}
-	return w.pause()
+	return w.waitForChange()
 }
 
 // complete sends the claim PATCH that the binding's owner has not sent.
@@ -116,7 +116,7 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 		return w.finish(token, s, pod)
 	case errors.Is(err, schedule.ErrPodTaken), errors.Is(err, schedule.ErrPodGone), errors.Is(err, schedule.ErrClaimOver):
 		if w.refused == claim.ClaimID { // the PATCH was refused before, but the pod was read idle again
-			return w.pause()
+			return w.waitForChange()
 		}
 		w.refused = claim.ClaimID
 		return errReadAgain
@@ -125,23 +125,27 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 	case errors.Is(err, schedule.ErrInvalid), errors.Is(err, schedule.ErrForbidden):
 		return fmt.Errorf("claim for the owner: %w", fromSchedule(err))
 	}
-	return w.pause() // starting, or to be tried again
+	return w.waitForChange() // the pod is starting, or the PATCH is to be tried again
 }
 
-// pause waits until the index has seen a change, a second at most.
-func (w *following) pause() error {
+// waitForChange waits until the index has seen a change, a second at most. Like waitAtMost
+// it returns errReadAgain, or ErrNotReady at the activation's deadline.
+func (w *following) waitForChange() error {
 	if left := time.Until(w.since.Add(followAfter)); left > 0 {
-		return w.pauseFor(left)
+		return w.waitAtMost(left)
 	}
-	return w.pauseFor(followAfter)
+	return w.waitAtMost(followAfter)
 }
 
-// pauseFor waits until the index has seen a change, d at most.
-func (w *following) pauseFor(d time.Duration) error {
-	if backoff.SleepUntil(w.ctx, d, w.changed) {
-		w.rest = 0
-	}
-	if w.ctx.Err() != nil {
+// waitAtMost waits until the index has seen a change, d at most.
+func (w *following) waitAtMost(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-w.changed:
+		w.lastWait = 0
+	case <-t.C:
+	case <-w.ctx.Done():
 		return ErrNotReady
 	}
 	return errReadAgain

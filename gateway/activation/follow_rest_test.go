@@ -35,8 +35,8 @@ func (c *startingPod) Get(_ context.Context, _ client.ObjectKey, o client.Object
 	return nil
 }
 
-// A follower of a pod that starts is woken by the index, and reads the API server
-// ever more rarely if it is not.
+// A follower of a pod that is starting goes on at once when the index sees a change; without
+// a change it reads the API server less and less often.
 func TestAStartIsNotPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &startingPod{}
@@ -51,7 +51,7 @@ func TestAStartIsNotPolled(t *testing.T) {
 			t.Errorf("%d looks in half a minute", n)
 		}
 		before := c.looks.Load()
-		a.Settled("s")
+		a.NoteChange("s")
 		synctest.Wait()
 		if n := c.looks.Load(); n != before+1 {
 			t.Errorf("%d looks after the index was woken, want 1", n-before)

@@ -120,7 +120,7 @@ func TestLeavingUndoesNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	w.idle(1)
-	kubetest.Eventually(t, 20*time.Second, "the claim of the one who left", func() error {
+	kubetest.Eventually(t, 20*time.Second, "the claim of the request that left", func() error {
 		if p := w.pods()[0]; v1alpha1.PhaseOf(&p) != v1alpha1.PodRunning {
 			return fmt.Errorf("the pod is %s", v1alpha1.PhaseOf(&p))
 		}
@@ -178,8 +178,8 @@ func TestRefusedPutIsNoError(t *testing.T) {
 	w.backed(id)
 }
 
-// What ends in the cache's stripe while a request waits for a pod does not cost
-// it its route.
+// Another sandbox of the same stripe of the cache may end while a request waits for a pod:
+// the cache still takes the request's route.
 func TestEndsWhileWaitingForAPod(t *testing.T) {
 	for _, isNew := range []bool{true, false} {
 		t.Run(fmt.Sprintf("new=%v", isNew), func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 			t.Errorf("binding %+v", s.Spec.Binding)
 		}
 	})
-	t.Run("bound", func(t *testing.T) { // and completes what its owner was allowed to begin
+	t.Run("bound", func(t *testing.T) { // completes the claim, which its owner was allowed to begin
 		w := newWorld(t)
 		w.idle(1)
 		g := w.gateway(w.c)
@@ -276,7 +276,7 @@ func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 		g.activates(t, follow(w, id))
 		w.backed(id)
 	})
-	t.Run("beside one who may", func(t *testing.T) {
+	t.Run("beside a request that may", func(t *testing.T) {
 		w := newWorld(t)
 		g := w.gateway(w.c)
 		id := kubetest.Name("both")
@@ -285,7 +285,7 @@ func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 		go func() { done <- g.Activate(t.Context(), w.request(id, false, patience)) }()
 		g.queues(t, id)
 		start := time.Now()
-		g.fails(t, follow(w, id), ErrExists) // and does not wait for that one's pod
+		g.fails(t, follow(w, id), ErrExists) // does not wait for the pod of the request that may
 		if d := time.Since(start); d > patience/2 {
 			t.Errorf("took %v", d)
 		}
@@ -294,7 +294,7 @@ func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("one who may beside it", func(t *testing.T) { // is not stuck on its activation
+	t.Run("a request that may beside it", func(t *testing.T) { // does not wait for the other's activation
 		w := newWorld(t)
 		w.idle(1)
 		g := w.gateway(w.c)

@@ -128,10 +128,10 @@ func (w *world) gateway(c client.Client, opts ...schedule.Option) *gateway {
 			g.set.Offer(pod)
 		}
 		if id := pod.Labels[v1alpha1.LabelSandboxID]; id != "" {
-			g.Settled(id)
+			g.NoteChange(id)
 		}
 	})
-	follow(w, w.feed.sandboxes, func(_ watch.EventType, s *v1alpha1.Sandbox) { g.Settled(s.Name) })
+	follow(w, w.feed.sandboxes, func(_ watch.EventType, s *v1alpha1.Sandbox) { g.NoteChange(s.Name) })
 	w.t.Cleanup(func() {
 		var wg sync.WaitGroup
 		wg.Go(g.set.Shutdown)

@@ -33,7 +33,8 @@ func (w *world) onFirstPatch(do func(patch func() error) error) client.Client {
 	})
 }
 
-// An end that comes between the look and the binding wins, and is told as one.
+// If a sandbox is ended between the read and the write of the binding, it stays ended, and
+// the request fails with ErrEnded.
 func TestEndedWhileItIsBound(t *testing.T) {
 	w := newWorld(t)
 	w.idle(1)
@@ -77,7 +78,7 @@ func TestBoundByAnotherMeanwhile(t *testing.T) {
 			}))
 			g.activates(t, w.request(id, false, 40*time.Second))
 			if pod := w.backed(id); pod.Name != theirs {
-				t.Errorf("on pod %s, and the one who bound first was answered with %s", pod.Name, theirs)
+				t.Errorf("on pod %s, and the gateway that bound first answered with %s", pod.Name, theirs)
 			}
 			if r := g.cache.Get(id); r == nil || r.PodUID != string(w.backed(id).UID) {
 				t.Errorf("route %+v", r)
@@ -86,11 +87,11 @@ func TestBoundByAnotherMeanwhile(t *testing.T) {
 	}
 }
 
-// A binding whose answer was lost is found by a look, and not written again for
-// another pod.
+// After a write of a binding whose answer was lost, a read finds the binding, and no other
+// pod is bound.
 func TestBindingWithALostAnswer(t *testing.T) {
 	w := newWorld(t)
-	w.idle(1) // the one pod that there is must do
+	w.idle(1) // there is no other pod
 	id := kubetest.Name("lost")
 	w.make(id, func(*v1alpha1.SandboxSpec) {})
 	written := ""

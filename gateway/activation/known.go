@@ -7,23 +7,23 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// Known is what a gateway knows from its own watches of a sandbox whose pod runs:
-// enough to make the pod ready and to route to it while the API server is away, and
-// for a gateway that has just started to meet all its sandboxes without a read each.
+// Known is what a gateway knows from its own watches of a sandbox whose pod runs. It is
+// enough to make the pod ready and to route to it while the API server does not answer, and
+// spares a gateway that has just started one read for each sandbox.
 type Known struct {
 	// Namespace, Env, Pool and Team are the sandbox's.
 	Namespace, Env, Pool, Team string
-	// Route is new, and has no Stamp yet.
+	// Route is not shared, and has no Stamp yet.
 	Route *routecache.Route
-	// Ready makes the pod ready by what is known. Its refusal is not final: the sandbox
-	// is read then, and Options.Ready judges.
+	// Ready makes the pod ready by what the watches show. If it returns ErrUnusable or
+	// ErrNotReady, the activation reads the sandbox and calls Options.Ready.
 	Ready func(context.Context) error
 }
 
-// finishKnown finishes the activation by what this gateway knows, if it knows a pod that
-// runs the sandbox; done is false if the sandbox must be read. What is known may be
-// old: as for every route, the cache says whether it still stands, before each try
-// and at the end.
+// finishKnown finishes the activation without a read, if this gateway knows a pod that runs
+// the sandbox; done is false if the sandbox must be read. The watches may be late: as for
+// every route, the cache refuses the known one if it may be outdated, before each try and
+// at the end.
 func (act *activation) finishKnown() (done bool, err error) {
 	if act.New || act.a.o.Known == nil {
 		return false, nil
@@ -43,7 +43,7 @@ func (act *activation) finishKnown() (done bool, err error) {
 	case act.ctx.Err() != nil:
 		return true, err
 	case errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
-		act.distrusts = true
+		act.knownFailed = true
 	}
 	return false, nil
 }

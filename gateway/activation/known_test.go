@@ -14,8 +14,9 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// What is known of a running sandbox finishes its activation without a call to the API
-// server, unless it is another's, is refused, or does not stand any more.
+// An activation of a sandbox whose pod the gateway knows makes no call to the API server,
+// unless the sandbox belongs to another tenant, the pod refuses, or the cache does not admit
+// the route.
 func TestActivationByWhatIsKnown(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.1")
 	for _, tc := range []struct {

@@ -6,28 +6,27 @@ import (
 	"slices"
 )
 
-// Member is a pool of an env as claims see it.
+// Member is a pool of an env, with what a claim needs to choose among them.
 type Member struct {
 	Pool string
 	// Priority orders members that have idle pods, ScaleUpPriority those where a claim
 	// would wait; the lower number first.
 	Priority, ScaleUpPriority int32
-	// Saturated: it could not grow lately, or has all pods that it may have. It is tried
-	// last.
+	// Saturated: the pool could not grow lately, or has all pods that it may have. It is
+	// tried last.
 	Saturated bool
 }
 
-// candidate is a member with the state of this gateway's scheduler for it. stocked: it has
-// more idle pods than claims that wait.
+// candidate is a member with the state of this gateway's scheduler for it.
 type candidate struct {
 	Member
-	stocked bool
+	stocked bool // the pool has more idle pods than claims that wait for one
 }
 
-// order puts the members in the order in which a claim tries them: first those that can
-// serve it at once, then those where it waits least; of each the unsaturated ones
-// first, then by priority, then by name. It is pure, and changes what it is given.
-func order(all []candidate) []candidate {
+// sortMembers sorts the members into the order in which a claim tries them, in place, and
+// returns them: first the stocked ones, then those where a claim waits. Among each the
+// unsaturated ones come first, then it is by priority, then by name.
+func sortMembers(all []candidate) []candidate {
 	last := func(b bool) int {
 		if b {
 			return 1
@@ -44,18 +43,18 @@ func order(all []candidate) []candidate {
 	return all
 }
 
-// errElsewhere: the request has left its queue without a claim, to join that of a better
-// member.
-var errElsewhere = errors.New("another member of the env is to serve")
+// errLeftQueue: the request has left the queue of a pool without a claim, to join the queue
+// of a better member.
+var errLeftQueue = errors.New("another member of the env is to serve")
 
-// claimOfEnv gets a pod for a sandbox of an env: it stands in the queue of one member,
-// and tries the next when that one is gone or takes no more. A request moves, to a
-// member that has a pod for it, and from a saturated one to one that is not, while it
-// has no claim: it leaves its queue first, takes the answer of a claim that has begun
-// meanwhile, and only then joins another. So there is one claim for an ID at a time.
+// claimOfEnv gets a pod for a sandbox of an env. The request waits in the queue of one
+// member, and tries the next one when that member is gone or its queue is full. While it has
+// no claim it moves to a member that has a pod for it, and from a saturated member to one
+// that is not. It leaves its queue first, takes the answer of a claim that has begun
+// meanwhile, and only then joins another queue. So there is one claim for an ID at a time.
 //
-// Once a binding was written, which others may act on, the sandbox is looked at before
-// it joins another queue.
+// Once the request has written a binding, which other processes may act on, it reads the
+// sandbox before it joins another queue.
 func (act *activation) claimOfEnv(b *binder, env string) error {
 	tried := map[string]bool{}
 	last := ErrPoolNotFound
@@ -63,22 +62,22 @@ func (act *activation) claimOfEnv(b *binder, env string) error {
 	for next != "" {
 		to, arrived := "", func() {}
 		err := act.claimFrom(b, next, joined, func() bool {
-			to, arrived = act.better(env, tried, next)
+			to, arrived = act.betterMember(env, tried, next) // without a better one, arrived does nothing
 			return to != ""
 		})
 		joined()
-		moves, closed := errors.Is(err, errElsewhere), errors.Is(err, ErrPoolNotFound) || errors.Is(err, errQueueFull)
+		moves, closed := errors.Is(err, errLeftQueue), errors.Is(err, ErrPoolNotFound) || errors.Is(err, errQueueFull)
 		if moves && !b.tried {
 			next, joined = to, arrived
 			continue
 		}
-		arrived() // it does not go there
+		arrived() // the request does not move there: give the pod that is kept for it back
 		switch {
 		case b.tried && (moves || errors.Is(err, ErrPoolNotFound)):
 			if b.sandbox != nil {
 				act.underWay = b.sandbox.UID
 			}
-			return errReadAgain // it had a pod and lost it, and its pool has no other
+			return errReadAgain // the request lost its pod, and its pool has no other
 		case b.tried || !closed:
 			return err
 		}
@@ -88,19 +87,20 @@ func (act *activation) claimOfEnv(b *binder, env string) error {
 	return last
 }
 
-// nextMember is the member of the env to try next; empty if none is left.
+// nextMember returns the member of the env to try next; empty if none is left.
 func (act *activation) nextMember(env string, tried map[string]bool) string {
-	if all := order(act.candidates(env, tried)); len(all) > 0 {
+	if all := sortMembers(act.candidates(env, tried)); len(all) > 0 {
 		return all[0].Pool
 	}
 	return ""
 }
 
-// better is the member that a request which waits at the pool is to move to; empty if it
-// is to stay. Where it moves for a pod, that one is kept for it until arrived is called.
-func (act *activation) better(env string, tried map[string]bool, pool string) (to string, arrived func()) {
+// betterMember returns the member to which a request that waits at the pool is to move;
+// empty if it is to stay. If it moves because that member has an idle pod, one pod is kept
+// for it until arrived is called.
+func (act *activation) betterMember(env string, tried map[string]bool, pool string) (to string, arrived func()) {
 	none := func() {}
-	all := order(act.candidates(env, tried))
+	all := sortMembers(act.candidates(env, tried))
 	if !isBetter(all, pool) {
 		return "", none
 	}
@@ -117,9 +117,8 @@ func (act *activation) better(env string, tried map[string]bool, pool string) (t
 	return all[0].Pool, arrived
 }
 
-// isBetter reports whether the first of the members in their order is worth leaving the
-// queue of the pool for: it can serve one more claim at once, or the pool is saturated
-// and it is not. Where neither holds a request keeps its place.
+// isBetter reports whether a request that waits at the pool is to move to the first of the
+// sorted members: that one is stocked, or the pool is saturated and that one is not.
 func isBetter(ordered []candidate, pool string) bool {
 	i := slices.IndexFunc(ordered, func(c candidate) bool { return c.Pool == pool })
 	if i <= 0 {
@@ -129,8 +128,8 @@ func isBetter(ordered []candidate, pool string) bool {
 	return first.stocked || ordered[i].Saturated && !first.Saturated
 }
 
-// rankOf is the place of a pool among the members by priority, then by name, from 1; 0 if
-// it is none of them any more.
+// rankOf returns the rank of a pool among the members by priority, then by name, from 1; 0
+// if the pool is no member any more.
 func rankOf(members []Member, pool string) int {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Pool, b.Pool)) })

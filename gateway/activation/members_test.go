@@ -43,7 +43,7 @@ func TestOrderOfMembers(t *testing.T) {
 		{"of those with idle pods too", []candidate{member("a", 0, 0, stocked, saturated), member("b", 9, 0, stocked)}, []string{"b", "a"}},
 	} {
 		var got []string
-		for _, c := range order(tt.all) {
+		for _, c := range sortMembers(tt.all) {
 			got = append(got, c.Pool)
 		}
 		if !slices.Equal(got, tt.want) {
@@ -70,7 +70,7 @@ func TestMemberThatIsWorthMovingTo(t *testing.T) {
 		"its pool is no member any more":         {[]candidate{member("a", false, false)}, true},
 		"no member is left":                      {nil, false},
 	} {
-		if got := isBetter(order(tt.all), "here"); got != tt.want {
+		if got := isBetter(sortMembers(tt.all), "here"); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -292,7 +292,7 @@ func TestOneClaimForAnIDOfAnEnv(t *testing.T) {
 		done <- together(2*n, func(i int) error {
 			g, r := gateways[i%2], w.byEnv(ids[i/2], 40*time.Second)
 			err := g.Activate(t.Context(), r)
-			if errors.Is(err, ErrExists) { // the other gateway made it and lost its pod: asked again, as a request is
+			if errors.Is(err, ErrExists) { // the other gateway made the sandbox and lost its pod: ask again, as a request does
 				r.New, r.MayClaim = false, true
 				err = g.Activate(t.Context(), r)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// The phases of an activation; the label "phase".
+// The values of the metric label "phase": the phases of an activation.
 const (
 	phaseQueue  = "queue"
 	phaseCreate = "create"
@@ -54,8 +54,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		ranks: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "activation", Name: "env_claims_total",
-			Help: "Claims for sandboxes of envs, by the place among the env's members, in the order of their priority, of the one that gave the pod: " +
-				"1, 2, 3, later, or none of them any more.",
+			Help: "Claims for sandboxes of envs, by the rank (in the order of priority) of the env's member that gave the pod: " +
+				"1, 2, 3, later, or none if the pool is no member any more.",
 		}, []string{"rank"}),
 	}
 	for _, rank := range ranks {
@@ -68,24 +68,24 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// ranks are the values of the label "rank", from that of a pool which is no member.
+// ranks are the values of the label "rank", in the order of what rankOf returns.
 var ranks = [...]string{"none", "1", "2", "3", "later"}
 
-// ranked notes that the member of that rank (rankOf) gave a pod.
-func (m *Metrics) ranked(rank int) {
+// countRank counts a pod that the member with that rank (rankOf) gave.
+func (m *Metrics) countRank(rank int) {
 	m.ranks.WithLabelValues(ranks[min(rank, len(ranks)-1)]).Inc()
 }
 
-// phase notes how long a phase took that succeeded.
-func (m *Metrics) phase(name string, took time.Duration) {
+// observePhase notes how long a phase took that succeeded.
+func (m *Metrics) observePhase(name string, took time.Duration) {
 	m.phases.WithLabelValues(name).Observe(took.Seconds())
 }
 
-func (m *Metrics) activated(err error, took time.Duration) {
+func (m *Metrics) observe(err error, took time.Duration) {
 	m.seconds.WithLabelValues(outcomeOf(err)).Observe(took.Seconds())
 }
 
-// outcomeOf is the metric label of how an activation went.
+// outcomeOf returns the metric label of an activation that ended with err.
 func outcomeOf(err error) string {
 	for _, o := range []struct {
 		err  error

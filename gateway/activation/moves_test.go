@@ -75,15 +75,15 @@ func lostPodMoves(t *testing.T, isNew bool, change func(w *world, g *gateway, dr
 	w.from(r.ID, "b")
 }
 
-// Of the requests that wait at one member as many leave for another as that one has pods,
-// and not all of them for the first. Claims are counted by the rank of their member.
+// Of the requests that wait at one member, as many move to another as that one has pods, and
+// not all of them at its first pod. Claims are counted by the rank of their member.
 func TestOnePodMovesOneRequest(t *testing.T) {
 	const n = 8
 	w := newWorld(t)
 	g := w.envGateway()
 	var mu sync.Mutex
 	joined := map[string]int{}
-	g.o.Asked = func(_, pool string) {
+	g.o.OnNewRequest = func(_, pool string) {
 		mu.Lock()
 		defer mu.Unlock()
 		joined[pool]++
@@ -147,7 +147,7 @@ func TestRequestThatLeavesTakesItsClaim(t *testing.T) {
 	var looks atomic.Int64
 	before := g.o.Members
 	g.o.Members = func(namespace, env string) []Member {
-		if looks.Add(1) == 2 { // it waits at a, and looks whether it should leave
+		if looks.Add(1) == 2 { // the request waits at a, and checks whether it should leave
 			w.idleOf("a", 1)
 			kubetest.Eventually(t, 20*time.Second, "the claim to land", func() error {
 				if pods := w.pods(); pods[0].Annotations[v1alpha1.AnnotationClaim] == "" {
@@ -175,8 +175,8 @@ func TestRequestThatLeavesTakesItsClaim(t *testing.T) {
 	}
 }
 
-// Whether a sandbox of the REST API ends when it is idle is said by the pool of the pod
-// that it gets, also when it lost one of another.
+// The pool of the pod that a sandbox of the REST API gets says whether the sandbox ends when
+// it is idle, also if the sandbox lost a pod of another pool before.
 func TestIdleTimeoutFollowsThePool(t *testing.T) {
 	for _, first := range []string{"a", "b"} {
 		t.Run("first "+first, func(t *testing.T) {

@@ -17,38 +17,40 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// readyTimeout bounds one call of a Ready. With the look at the cache just before
-// it, it keeps the call away from the address's next pod: an address rests three
-// seconds after its fence (docs/design/design.md 4.2).
+// readyTimeout bounds one call of a Ready. Just before the call the cache admits the route.
+// Both together keep the call away from the address's next pod: after its fence an address
+// serves no sandbox for three seconds (docs/design/design.md 4.2).
 const readyTimeout = 2 * time.Second
 
-// Ready makes the pod that a claim has landed on ready for its sandbox: one try,
-// which a later one may repeat, also at another gateway. It must give up when ctx
-// is done. An ErrUnusable says that there is no use trying again; after it the
-// sandbox has to be ended, by the Ready itself or by the caller that set Make. An
-// ErrNotReady says that it will not help this request to try again: it fails, and
-// the sandbox is left as it is. An ErrAgain says that it has come further, and wants to
-// be called again at once.
+// Ready makes a claimed pod ready for its sandbox. A call is one try, which may be repeated,
+// also at another gateway. It must return when ctx is done. Its error decides what follows:
+//
+//   - ErrUnusable: no further try can help. The Ready itself, or the caller that set Make,
+//     ends the sandbox.
+//   - ErrNotReady: no further try can help this request. The request fails, and the sandbox
+//     stays as it is.
+//   - ErrAgain: a part is done, and Ready is to be called again at once.
+//   - any other error: Ready is called again after a delay.
 type Ready func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 
-// Make is what a sandbox is that no first request makes. Each request has one of
-// its own, so that no two share an activation.
+// Make says how a sandbox is made that a create of the REST API asks for, and no first
+// request. Each request has a Make of its own, so that no two share an activation.
 type Make struct {
 	Timeouts v1alpha1.SandboxTimeouts
-	// Idle says what timeouts.idle is on a pod of a pool: members of an env may differ.
-	// Nil: that of Timeouts.
+	// Idle returns timeouts.idle of the sandbox on a pod of the pool: members of an env may
+	// differ. If it is nil, Timeouts has it.
 	Idle     func(pool string) *metav1.Duration
 	Metadata map[string]string
 	Network  v1alpha1.SandboxNetwork
-	// Owner is the ID of the API key that asked for it; empty if none is known.
+	// Owner is the ID of the API key that asked for the sandbox; empty if none is known.
 	Owner string
-	// Ready is called in place of Options.Ready, by this request's activation alone.
+	// Ready is called in place of Options.Ready, and only by this request's activation.
 	Ready Ready
 
 	tried atomic.Bool
 }
 
-// timeouts are the sandbox's on a pod of the pool.
+// timeouts returns the timeouts of the sandbox on a pod of the pool.
 func (m *Make) timeouts(pool string) v1alpha1.SandboxTimeouts {
 	t := m.Timeouts
 	if m.Idle != nil {
@@ -57,11 +59,11 @@ func (m *Make) timeouts(pool string) v1alpha1.SandboxTimeouts {
 	return t
 }
 
-// Tried reports whether a write was begun that may have made the sandbox.
+// Tried reports whether a create was sent, so that the sandbox may have been made.
 func (m *Make) Tried() bool { return m.tried.Load() }
 
-// finish makes the sandbox's pod ready and caches the route to it. A Put that is
-// refused means that the sandbox changed meanwhile: the caller resolves again.
+// finish makes the sandbox's pod ready and puts the route to it into the cache. If the cache
+// refuses the route, the sandbox may have changed meanwhile: the caller resolves again.
 func (act *activation) finish(token routecache.Token, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	r := act.route(s, pod)
 	if r == nil {
@@ -82,11 +84,11 @@ func (act *activation) finish(token routecache.Token, s *v1alpha1.Sandbox, pod *
 	return nil
 }
 
-// noteStarted notes that the pod of this activation's claim has started.
+// noteStarted notes that the pod that this activation claimed has started.
 func (act *activation) noteStarted() {
-	if !act.starts.IsZero() {
-		act.a.o.Metrics.phase(phaseReady, time.Since(act.starts))
-		act.starts = time.Time{}
+	if !act.startingSince.IsZero() {
+		act.a.o.Metrics.observePhase(phaseReady, time.Since(act.startingSince))
+		act.startingSince = time.Time{}
 	}
 }
 
@@ -113,27 +115,27 @@ func (act *activation) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.R
 	return r
 }
 
-// makeReady tries until the pod is ready, refuses, is no longer the sandbox's, or
-// the activation's time is up.
+// makeReady calls try until the pod is ready or refuses, the pod may belong to another
+// sandbox (errReadAgain), or the activation gives up.
 func (act *activation) makeReady(token routecache.Token, r *routecache.Route, try func(context.Context) error) error {
 	began := time.Now()
-	for pauses := backoff.Doubling(retryMin, retryMax); ; {
-		stands := act.a.o.Cache.Admits(token, r)
+	for delays := backoff.Doubling(retryMin, retryMax); ; {
+		admitted := act.a.o.Cache.Admits(token, r)
 		err := errReadAgain
-		if stands {
+		if admitted {
 			err = act.tryReady(try)
 		}
 		switch {
 		case err == nil:
-			act.a.o.Metrics.phase(phaseInit, time.Since(began))
+			act.a.o.Metrics.observePhase(phaseInit, time.Since(began))
 			return nil
 		case errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
 			return err
 		case errors.Is(err, ErrAgain) && act.ctx.Err() == nil:
-			pauses = backoff.Doubling(retryMin, retryMax)
-		case !stands && backoff.Sleep(act.ctx, act.rereads.Step()):
+			delays = backoff.Doubling(retryMin, retryMax)
+		case !admitted && backoff.Sleep(act.ctx, act.rereads.Step()):
 			return errReadAgain
-		case !stands, !backoff.Sleep(act.ctx, pauses.Step()):
+		case !admitted, !backoff.Sleep(act.ctx, delays.Step()):
 			return fmt.Errorf("%w: %w", ErrNotReady, err)
 		}
 	}

@@ -57,9 +57,9 @@ func activationWith(c client.Client, patience time.Duration) *activation {
 	return newActivation(a, Request{ID: "s", Namespace: "ns", Pool: "pool", New: true, MayClaim: true, Deadline: time.Now().Add(patience)})
 }
 
-// What refuses a write though every condition of it holds may refuse it for as long
-// as the request lasts: a webhook that answers 409, a CRD that is missing. Such a
-// request must not send all that the API server can answer.
+// A write may be refused although all its conditions hold, for as long as the request lasts:
+// by a webhook that answers 409, or because a CRD is missing. Such a request must not send
+// as many writes as the API server can answer.
 func TestRefusedBindingIsNotSentWithoutPause(t *testing.T) {
 	const patience = 30 * time.Second
 	idle := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Annotations: map[string]string{v1alpha1.AnnotationClaim: "c"}}}
@@ -121,8 +121,8 @@ func TestUnbindAfterAConflict(t *testing.T) {
 	})
 }
 
-// A follower that is told that the pod is gone, and reads it idle again, sends the
-// claim once a second and not as fast as it is answered.
+// A follower whose claim PATCH is answered that the pod is gone, and that reads the pod as
+// idle again, sends the PATCH once a second and not as fast as the API server answers.
 func TestRefusedClaimIsNotSentWithoutPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 30 * time.Second

@@ -13,8 +13,8 @@ import (
 	"github.com/sandlane/sandlane/test/faults"
 )
 
-// judgeAnswers checks that each request got one answer, a pod or an error with
-// a name, by its deadline.
+// judgeAnswers checks that each request got one answer by its deadline: a pod, or an error of
+// this package.
 func (s *storm) judgeAnswers() {
 	for _, a := range s.asks {
 		if a.answers != 1 {
@@ -54,7 +54,7 @@ func (s *storm) struck(a *ask) int {
 	return n
 }
 
-// story is what was done to a sandbox's writes, for a person who looks for the cause of
+// story returns what happened to a sandbox's writes, for a person who looks for the cause of
 // a failure.
 func (s *storm) story(id string) string {
 	var b strings.Builder
@@ -75,8 +75,8 @@ func (s *storm) story(id string) string {
 
 const clock = "15:04:05.000"
 
-// judgeObjects checks, by live lists, that each sandbox has one pod, and each
-// pod one sandbox, and that every route anyone ever had leads there.
+// judgeObjects lists the objects and checks that each sandbox has one pod, each pod has one
+// sandbox, and every route that any request got leads to that pod.
 func (s *storm) judgeObjects() {
 	sandboxes := &v1alpha1.SandboxList{}
 	if err := s.c.List(s.t.Context(), sandboxes); err != nil {
@@ -127,7 +127,7 @@ func (s *storm) judgeRoutes(final map[string]*corev1.Pod) {
 	for _, a := range s.asks {
 		pod := final[a.id]
 		if pod == nil {
-			continue // told already
+			continue // reported already
 		}
 		if a.podUID != "" && a.podUID != string(pod.UID) {
 			s.t.Errorf("%s was answered with pod %s, and is on %s", a.id, a.podUID, pod.UID)
@@ -146,8 +146,8 @@ func (s *storm) judgeRoutes(final map[string]*corev1.Pod) {
 	}
 }
 
-// judgeFaults counts what was struck, and how the writes and the requests that
-// it met ended, prints that, and checks that each was there often enough.
+// judgeFaults counts the faults, and how the writes and requests that met them ended. It
+// prints the counts and checks that each outcome happened often enough.
 func (s *storm) judgeFaults() {
 	asks := make(map[string][]*ask)
 	for _, a := range s.asks {

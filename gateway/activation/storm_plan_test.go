@@ -83,20 +83,20 @@ func newPlan(t *testing.T) *plan {
 	return p
 }
 
-// outwaited says of a sandbox by its number whether each gateway's first write
-// for it is held by a fault, longer than the request waits. Otherwise too few requests
-// would give up while a fault holds their write.
+// outwaited reports whether a fault holds each gateway's first write for the sandbox with
+// this number longer than its request waits. Otherwise too few requests would give up while
+// a fault holds their write.
 func outwaited(i int) bool { return i%3 == 0 }
 
-// stopped says whether each gateway's first claim for the sandbox is lost, and
-// the stop that follows is struck: chance alone strikes too few of these.
+// stopped reports whether each gateway's first claim for the sandbox is lost and the stop of
+// its pod meets a fault: chance alone gives too few of these.
 func stopped(i int) bool { return i%3 == 1 }
 
-// claimStruck says whether each gateway's first claim for the sandbox is struck. The
-// others' claims are left to chance, which gives a fault none at all in one run of many.
+// claimStruck reports whether each gateway's first claim for the sandbox meets a fault. Other
+// claims meet faults by chance, which in some runs leaves a fault without any claim.
 func claimStruck(i int) bool { return i%3 == 2 }
 
-// chances say how often other writes are struck: rare ones more often, so that
+// chances are how often other writes meet a fault: rare kinds of writes more often, so that
 // each fault meets enough of them.
 var chances = map[faults.Kind]float64{
 	faults.Create: 0.35, faults.Bind: 0.4, faults.Unbind: 0.5, faults.Claim: 0.35, faults.Stop: 0.5,

@@ -18,7 +18,7 @@ import (
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-// storm is three gateways whose writes fail, and what was asked of them.
+// storm is three gateways whose writes fail, and the requests to them.
 type storm struct {
 	*world
 	gateways   []*gateway

@@ -9,14 +9,14 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// Each request for a new sandbox is told of, whatever becomes of it.
-func TestCreatesAreToldOf(t *testing.T) {
+// OnNewRequest is called for each request for a new sandbox, also if the request fails.
+func TestNewRequestsAreReported(t *testing.T) {
 	var asked []string
 	a := New(Options{
-		Schedulers: func(string, string) (*schedule.PoolScheduler, bool) { return nil, false },
-		Cache:      routecache.New(0),
-		Stamp:      func(string, string) *routecache.Stamp { return new(routecache.Stamp) },
-		Asked:      func(namespace, pool string) { asked = append(asked, namespace+"/"+pool) },
+		Schedulers:   func(string, string) (*schedule.PoolScheduler, bool) { return nil, false },
+		Cache:        routecache.New(0),
+		Stamp:        func(string, string) *routecache.Stamp { return new(routecache.Stamp) },
+		OnNewRequest: func(namespace, pool string) { asked = append(asked, namespace+"/"+pool) },
 	})
 	r := Request{ID: "s", Namespace: "ns", Pool: "none", New: true}
 	if err := a.Activate(t.Context(), r); !errors.Is(err, ErrPoolNotFound) {
@@ -32,6 +32,6 @@ func TestCreatesAreToldOf(t *testing.T) {
 		t.Errorf("a sandbox that exists: %v", err)
 	}
 	if !slices.Equal(asked, []string{"ns/none", "ns/pool"}) {
-		t.Errorf("told of %v", asked)
+		t.Errorf("OnNewRequest was called for %v", asked)
 	}
 }
