@@ -15,14 +15,10 @@ func (t *Table) Close() error {
 	return t.control.close()
 }
 
-// ErrNoTable says that no process has described a table in the folder's control file,
-// or that it was removed: what Envoy may still have mapped is not known.
-var ErrNoTable = errors.New("the folder has no route table")
-
-// SettleFolder is for a gateway without a table: it makes sure that no Envoy answers from
-// a table that an earlier process left in the folder, whatever its layout. If there is
-// none it returns ErrNoTable at once. If the table cannot be settled it waits until trust
-// in it must have ended, and returns nil all the same, unless ctx ends first.
+// SettleFolder is for a gateway without a table. When it returns nil, no Envoy answers from
+// a table that an earlier process left in the folder, whatever its layout. Without such a
+// table it returns at once. If it cannot open the table, it waits until the trust in it has
+// ended, and returns nil too, unless ctx ends first.
 func SettleFolder(ctx context.Context, folder string) error {
 	c, err := openControl(folder, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +38,8 @@ func SettleFolder(ctx context.Context, folder string) error {
 	return nil
 }
 
-// WaitTrust waits for the longest trust.
+// WaitTrust waits as long as trust can last: afterwards no Envoy answers from a table whose
+// heartbeat had stopped before the call. It returns the error of ctx if that ends first.
 func WaitTrust(ctx context.Context) error {
 	t := time.NewTimer(longestTrust)
 	defer t.Stop()

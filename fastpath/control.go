@@ -23,12 +23,12 @@ const tmpfsMagic = 0x01021994
 type control struct {
 	file  *os.File
 	bytes []byte
-	// created: the file was missing or empty, so nothing is known of an earlier table.
+	// created: the file was missing or empty, so that it says nothing about an earlier table.
 	created bool
 }
 
-// openControl opens, makes if asked to, and locks the folder's control file. The
-// error wraps fs.ErrNotExist if there is none.
+// openControl opens and locks the folder's control file; with create it makes the file if
+// it is missing. Without create the error then wraps fs.ErrNotExist.
 func openControl(folder string, create bool) (_ *control, err error) {
 	flags := os.O_RDWR
 	if create {
@@ -37,7 +37,7 @@ func openControl(folder string, create bool) (_ *control, err error) {
 		}
 		var fs unix.Statfs_t
 		if err := unix.Statfs(folder, &fs); err != nil {
-			return nil, fmt.Errorf("look at the folder of the fast path: %w", err)
+			return nil, fmt.Errorf("stat the folder of the fast path: %w", err)
 		}
 		if fs.Type != tmpfsMagic {
 			return nil, fmt.Errorf("the fast path's folder %s is not on tmpfs", folder)
@@ -61,7 +61,7 @@ func openControl(folder string, create bool) (_ *control, err error) {
 	}
 	st, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("look at the fast path's control file: %w", err)
+		return nil, fmt.Errorf("stat the fast path's control file: %w", err)
 	}
 	b, err := mapWhole(f, controlSize)
 	if err != nil {
@@ -70,21 +70,8 @@ func openControl(folder string, create bool) (_ *control, err error) {
 	return &control{file: f, bytes: b, created: st.Size() == 0}, nil
 }
 
-// ownAlone returns an error unless this process's user alone may write the file or
-// folder: Envoy sends requests wherever the table says.
-func ownAlone(path string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return fmt.Errorf("look at the fast path's files: %w", err)
-	}
-	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return fmt.Errorf("another user may write %s (owner %d, mode %o): the fast path's files must be this user's alone", path, st.Uid, st.Mode&0o777)
-	}
-	return nil
-}
-
-// lockByte locks the gateway's byte: until this process ends no other is the folder's
-// gateway.
+// lockByte locks the gateway's byte of the control file. Until this process unlocks it or
+// ends, no other process can lock it.
 func lockByte(f *os.File) error {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: lockGateway, Len: 1}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock); err != nil {
@@ -93,24 +80,25 @@ func lockByte(f *os.File) error {
 	return nil
 }
 
-// close unlocks and closes the file. The mapping stays, and would keep the lock.
+// close unlocks and closes the file. It unlocks explicitly because the mapping stays, and a
+// mapped file keeps its lock after it is closed.
 func (c *control) close() error {
 	lock := unix.Flock_t{Type: unix.F_UNLCK, Whence: 0, Start: lockGateway, Len: 1}
 	err := unix.FcntlFlock(c.file.Fd(), unix.F_OFD_SETLK, &lock)
 	if err := errors.Join(err, c.file.Close()); err != nil {
-		return fmt.Errorf("let the fast path's control file go: %w", err)
+		return fmt.Errorf("unlock and close the fast path's control file: %w", err)
 	}
 	return nil
 }
 
-// mapWhole maps a file of that size; an empty one is allocated first, so that no
-// write finds the memory used up later.
+// mapWhole maps a file of that size. It first allocates an empty file, so that no later
+// write to the mapping fails for lack of memory.
 func mapWhole(f *os.File, size int) ([]byte, error) {
 	st, err := f.Stat()
 	if err == nil && st.Size() == 0 {
 		err = unix.Fallocate(int(f.Fd()), 0, 0, int64(size))
 	} else if err == nil && st.Size() != int64(size) {
-		err = errors.New("it has another size")
+		err = fmt.Errorf("its size is %d, not %d", st.Size(), size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("allocate %s: %w", f.Name(), err)
@@ -122,8 +110,8 @@ func mapWhole(f *os.File, size int) ([]byte, error) {
 	return b, nil
 }
 
-// mapFile opens and maps a file of the folder, which create makes; it returns the
-// file's inode.
+// mapFile opens and maps a file of the folder; create is added to the flags with which it is
+// opened. It also returns the file's inode.
 func mapFile(folder, name string, size int, create int) (b []byte, inode uint64, err error) {
 	f, err := os.OpenFile(filepath.Join(folder, name), os.O_RDWR|create, 0o600)
 	if err != nil {
@@ -132,13 +120,13 @@ func mapFile(folder, name string, size int, create int) (b []byte, inode uint64,
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, 0, fmt.Errorf("look at the fast path's files: %w", err)
+		return nil, 0, fmt.Errorf("stat the fast path's files: %w", err)
 	}
 	b, err = mapWhole(f, size)
 	return b, st.Ino, err
 }
 
-// u64 is a word of a mapping; off is a multiple of 8 inside it.
+// u64 returns the word of a mapping at off, a multiple of 8.
 func u64(b []byte, off int) *uint64 { return (*uint64)(unsafe.Pointer(&b[off : off+8][0])) }
 
 func u32(b []byte, off int) *uint32 { return (*uint32)(unsafe.Pointer(&b[off : off+4][0])) }
@@ -146,11 +134,11 @@ func u32(b []byte, off int) *uint32 { return (*uint32)(unsafe.Pointer(&b[off : o
 func (c *control) load(off int) uint64     { return atomic.LoadUint64(u64(c.bytes, off)) }
 func (c *control) store(off int, v uint64) { atomic.StoreUint64(u64(c.bytes, off), v) }
 
-// seq is a worker's counter of flights, odd during one.
+// seq returns a worker's counter, which is odd during a flight.
 func (c *control) seq(worker int) uint64 { return c.load(offWorkers + worker*workerSize) }
 
-// envoyLives reports whether a process holds Envoy's byte; it does too where that cannot
-// be read.
+// envoyLives reports whether a process holds the lock on Envoy's byte. If the lock cannot be
+// read, it returns true.
 func (c *control) envoyLives() bool {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: 0, Start: lockEnvoy, Len: 1}
 	if err := unix.FcntlFlock(c.file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
@@ -161,7 +149,7 @@ func (c *control) envoyLives() bool {
 
 // waitWorkers returns nil once every flight that was under way at the call is over, or the
 // context's error. A flight is over when its worker's seq has changed, or when no Envoy
-// holds the lock, which an Envoy holds throughout its flights. docs/design/fastpath.md,
+// holds the lock, since an Envoy holds it throughout its flights. docs/design/fastpath.md,
 // "Why a fence holds", has the argument.
 func (c *control) waitWorkers(ctx context.Context) error {
 	const spins = 100
@@ -184,14 +172,14 @@ func (c *control) waitWorkers(ctx context.Context) error {
 	return nil
 }
 
-// distrust makes every flight that begins from now on answer nothing.
+// distrust sets trust to 0: every flight that begins from now on answers nothing.
 func (c *control) distrust() {
 	c.store(offTrustBoot, 0)
 	c.store(offTrustWall, 0)
 }
 
-// describe writes the head for a new generation; the generation is written last.
-func (c *control) describe(generation, key uint64, g geometry, inodes [2]uint64) {
+// writeHead writes the head for a new generation; the generation is written last.
+func (c *control) writeHead(generation, key uint64, g geometry, inodes [2]uint64) {
 	c.store(offGeneration, 0)
 	c.store(offMagic, magic)
 	c.store(offLayout, layout)
@@ -203,8 +191,8 @@ func (c *control) describe(generation, key uint64, g geometry, inodes [2]uint64)
 	c.store(offGeneration, generation)
 }
 
-// described reports whether the head describes a generation of this geometry.
-func (c *control) described(g geometry) bool {
+// headMatches reports whether the head describes a generation of this geometry.
+func (c *control) headMatches(g geometry) bool {
 	return c.load(offMagic) == magic && c.load(offLayout) == layout && c.load(offGeneration) != 0 &&
 		c.load(offEntries) == g.entries && c.load(offBuckets) == g.buckets
 }

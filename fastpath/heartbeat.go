@@ -13,7 +13,7 @@ const (
 	beatEvery = 250 * time.Millisecond
 	// askTimeout bounds a request for Envoy's version. No heartbeat renews trust meanwhile.
 	askTimeout = time.Second
-	// askAgain is the pause after a request for Envoy's version that failed.
+	// askAgain is the delay after a request for Envoy's version that failed.
 	askAgain = time.Second
 )
 
@@ -23,17 +23,18 @@ type trust struct {
 	mu      sync.Mutex
 	control *control
 	closed  bool // trust is never given again
-	// claim is the claim of the Envoy that may be trusted, since its version was tested;
-	// 0: none. Only the heartbeat uses it.
+	// claim is the claim number of the Envoy that may be trusted, because its version is a
+	// tested one; 0 if there is none. Only the heartbeat uses it.
 	claim uint64
-	// refused is the claim of an Envoy whose version was not tested or is not known; it is
-	// asked anew at again.
+	// refused is the claim number of an Envoy whose version is not a tested one or is not
+	// known. That Envoy is asked again at askAt.
 	refused uint64
-	again   time.Time
+	askAt   time.Time
 }
 
-// Start is the heartbeat: it renews trust, folds marks and frees entries until ctx ends.
-// Then trust ends for good. Call it once, after Settle.
+// Start runs the heartbeat until ctx ends: every 250 ms it renews trust, moves the marks of
+// use into the routes' stamps, and frees entries. Then it ends trust for good. Call it once,
+// after Settle.
 func (t *Table) Start(ctx context.Context) error {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -49,8 +50,8 @@ func (t *Table) Start(ctx context.Context) error {
 }
 
 // Distrust makes every flight that begins from now on answer nothing, until the next
-// heartbeat that finds a lease; if final, for good. Call it after the right to route is
-// lost, and then Wait.
+// heartbeat that finds a lease; if final, for ever. Call it when this gateway has lost the
+// right to route, and then call Wait.
 func (t *Table) Distrust(final bool) {
 	t.trust.mu.Lock()
 	defer t.trust.mu.Unlock()
@@ -62,7 +63,7 @@ func (t *Table) beat(ctx context.Context) {
 	t.checkEnvoy(ctx)
 	t.renew()
 	t.Fold()
-	t.count()
+	t.countResults()
 	t.mu.Lock()
 	resting := len(t.resting) > 0
 	t.mu.Unlock()
@@ -89,11 +90,11 @@ func (t *Table) renew() {
 	t.control.store(offTrustBoot, boot+uint64(left))
 }
 
-// checkEnvoy asks an Envoy that has newly claimed the table for its version. Trust is for
-// that claim alone: an Envoy that claims the table meanwhile has another number.
+// checkEnvoy asks an Envoy that has newly claimed the table for its version. Trust is given
+// for that claim number only: an Envoy that claims the table meanwhile gets another number.
 func (t *Table) checkEnvoy(ctx context.Context) {
 	claim := t.control.load(offClaims)
-	if claim == t.trust.claim || claim == t.trust.refused && time.Now().Before(t.trust.again) {
+	if claim == t.trust.claim || claim == t.trust.refused && time.Now().Before(t.trust.askAt) {
 		return
 	}
 	t.trust.claim = 0
@@ -106,10 +107,10 @@ func (t *Table) checkEnvoy(ctx context.Context) {
 		if first && ctx.Err() == nil {
 			t.o.Log.Warn("Envoy's version is unknown, so it answers nothing from the route table yet", "error", err)
 		}
-		t.trust.refused, t.trust.again = claim, time.Now().Add(askAgain)
+		t.trust.refused, t.trust.askAt = claim, time.Now().Add(askAgain)
 	case !slices.Contains(t.o.Tested, version):
-		t.o.Log.Warn("the fast path was not tested with this Envoy, so ExtProc answers all", "version", version, "tested", t.o.Tested)
-		t.trust.refused, t.trust.again = claim, time.Now().Add(24*time.Hour)
+		t.o.Log.Warn("the fast path was not tested with this Envoy, so ExtProc answers all requests", "version", version, "tested", t.o.Tested)
+		t.trust.refused, t.trust.askAt = claim, time.Now().Add(24*time.Hour)
 	default:
 		t.o.Log.Info("Envoy answers hits from the route table", "version", version)
 		t.trust.claim = claim

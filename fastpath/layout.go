@@ -17,11 +17,11 @@ const (
 	indexBits = 24
 	indexMask = 1<<indexBits - 1
 
-	flagOpen    = 1 // requests for any port are answered
-	flagGuarded = 2 // requests for port 49983 are answered
+	flagOpen    = 1 // the module answers requests for any port
+	flagGuarded = 2 // the module answers requests for port 49983
 
-	// longestTrust is how far ahead trust may lie, and so for how long Envoy may answer
-	// after this process has stopped.
+	// longestTrust is how far ahead of the clock trust may lie, and so how long Envoy may
+	// answer after this process has stopped.
 	longestTrust = time.Second
 )
 
@@ -46,17 +46,19 @@ const (
 	controlSize = 16384
 )
 
-// Bytes of the control file; a lock on one says that the gateway or an Envoy lives.
+// The bytes of the control file that are locked: the gateway's and Envoy's. A locked byte
+// means that its process lives.
 const (
 	lockGateway = 0
 	lockEnvoy   = 1
 )
 
-// geometry is how large the table is.
+// geometry is the size of the table.
 type geometry struct{ entries, buckets uint64 }
 
-// geometryFor returns the size of a table for a cache of about size routes: an eighth more
-// entries, for those that are resting, and buckets that are half full at most on average.
+// geometryFor returns the size of a table for a cache of about size routes. It has an eighth
+// more entries than routes, because removed entries rest before they are free, and so many
+// buckets that they are half full on average at most.
 func geometryFor(size int) geometry {
 	entries := uint64(size) + uint64(size)/8 + 256
 	return geometry{entries: entries, buckets: 1 << bits.Len64((entries-1)/(ways/2))}
@@ -70,8 +72,8 @@ func mix(h, word uint64) uint64 {
 	return h ^ h>>32
 }
 
-// hashID hashes an ID: the low bits pick the bucket, and the 40 high bits are stored in
-// its word.
+// hashID hashes a sandbox ID. The low bits pick the bucket; the high 40 bits are stored in
+// the word that names the entry.
 func hashID(key uint64, id string) uint64 {
 	h := key ^ uint64(len(id))*0x9e3779b97f4a7c15
 	var word [8]byte
@@ -85,7 +87,7 @@ func hashID(key uint64, id string) uint64 {
 	return mix(mix(h, binary.LittleEndian.Uint64(word[:])), 0x94d049bb133111eb)
 }
 
-// checkEntry is the checksum of the entry with this index.
+// checkEntry returns the checksum of the entry with this index.
 func checkEntry(key, index uint64, e []byte) uint64 {
 	h := key + index
 	for i := 8; i < entrySize; i += 8 {

@@ -76,7 +76,7 @@ func TestWaitOutlastsAFlight(t *testing.T) {
 	}
 }
 
-// A flight of an Envoy that is killed is over; the next Envoy takes its slots over.
+// The flight of an Envoy that is killed counts as over; the next Envoy takes its slots over.
 func TestKilledEnvoyHoldsNothingUp(t *testing.T) {
 	w := newWorld(t, 100)
 	first := w.envoy(t, "stall")
@@ -213,7 +213,7 @@ func TestNextGatewaySettles(t *testing.T) {
 		if envoy.Ask(t, request(generatedID, "80")...) == nil {
 			t.Fatalf("size %d: no answer before", size)
 		}
-		_ = w.table.control.close() // it was killed: trust stays
+		_ = w.table.control.close() // as if the process was killed: trust stays
 		w.begin(t, size)
 		w.table.beat(t.Context())
 		if got := envoy.Ask(t, request(generatedID, "80")...); got != nil {

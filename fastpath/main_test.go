@@ -42,7 +42,7 @@ func newWorld(t *testing.T, size int) *world {
 	return w
 }
 
-// begin is what a gateway process does at its start.
+// begin does what a gateway process does at its start.
 func (w *world) begin(t *testing.T, size int) {
 	t.Helper()
 	w.cache = routecache.New(size)
@@ -85,7 +85,7 @@ func (w *world) put(t *testing.T, r *routecache.Route) *routecache.Route {
 	return r
 }
 
-// envoy is a process with the module, which has claimed the table and is trusted.
+// envoy starts a process with the module, which has claimed the table and is trusted.
 func (w *world) envoy(t *testing.T, how string, flags ...string) *cmodule.Process {
 	t.Helper()
 	p := cmodule.Start(t, cmodule.Build(t, flags...), how, w.folder)

@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Results of a request that Envoy's module has seen; the label "result".
+// The values of the metric label "result": how Envoy's module treated a request.
 const (
-	resultHit       = "hit"       // answered in Envoy
-	resultUnfit     = "unfit"     // not of a kind that is answered there
+	resultHit       = "hit"       // the module answered it
+	resultUnfit     = "unfit"     // not of a kind that the module answers
 	resultAbsent    = "absent"    // no route in the table
 	resultUntrusted = "untrusted" // no lease, no heartbeat, or an Envoy that was not tested
 	resultGone      = "gone"      // 503: the route, or trust, was lost while the request waited in Envoy
@@ -18,8 +18,8 @@ const (
 // results are in the order of a worker slot's counters.
 var results = [...]string{resultHit, resultUnfit, resultAbsent, resultUntrusted, resultGone}
 
-// maxPerBeat is by how much a counter may grow between two heartbeats; a counter that grew
-// more was overwritten.
+// maxPerBeat is how much a counter may grow between two heartbeats. A counter that grew more
+// was overwritten.
 const maxPerBeat = 10_000_000
 
 type metrics struct {
@@ -44,9 +44,9 @@ func newMetrics() *metrics {
 	}
 }
 
-// baseline notes the counters as they are when this process starts: what an earlier
-// process counted is not counted again.
-func (t *Table) baseline() {
+// noteCounters notes the workers' counters when this process starts, so that requests which
+// an earlier process has counted are not counted again.
+func (t *Table) noteCounters() {
 	for w := range workers {
 		for i := range results {
 			t.metrics.last[w][i] = t.counter(w, i)
@@ -58,9 +58,9 @@ func (t *Table) counter(worker, i int) uint64 {
 	return t.control.load(offWorkers + worker*workerSize + 8 + 8*i)
 }
 
-// count adds what the workers have counted since the last heartbeat. A counter that went
-// back, or grew by more than maxPerBeat, was overwritten, and counts nothing.
-func (t *Table) count() {
+// countResults adds to the metrics what the workers have counted since the last heartbeat. A
+// counter that went back, or grew by more than maxPerBeat, was overwritten and is ignored.
+func (t *Table) countResults() {
 	for i, result := range results {
 		var sum uint64
 		for w := range workers {
@@ -101,10 +101,10 @@ func (t *Table) RegisterMetrics(reg prometheus.Registerer) error {
 			}
 			return 0
 		}),
-		gauge("entries", "Routes in the table.", locked(func() float64 { return float64(len(t.slots) - len(t.free) - len(t.resting)) })),
-		gauge("resting", "Routes taken out that a worker of Envoy may still look at.", locked(func() float64 { return float64(len(t.resting)) })),
-		counter("full_buckets_total", "Times that a route was left to ExtProc because its bucket was full.", locked(func() float64 { return float64(t.full) })),
-		counter("no_entry_total", "Times that a route was left to ExtProc because no entry was free.", locked(func() float64 { return float64(t.scarce) })),
+		gauge("entries", "Routes in the table.", locked(func() float64 { return float64(len(t.records) - len(t.free) - len(t.resting)) })),
+		gauge("resting", "Routes taken out that a worker of Envoy may still read.", locked(func() float64 { return float64(len(t.resting)) })),
+		counter("full_buckets_total", "Times that a route was left to ExtProc because its bucket was full.", locked(func() float64 { return float64(t.fullBucket) })),
+		counter("no_entry_total", "Times that a route was left to ExtProc because no entry was free.", locked(func() float64 { return float64(t.noEntry) })),
 	} {
 		if err := reg.Register(m); err != nil {
 			return fmt.Errorf("registering the fast path's metrics: %w", err)

@@ -9,7 +9,8 @@ import (
 	"github.com/sandlane/sandlane/test/cmodule"
 )
 
-// rounds of the fuzzers: few by default, many where SANDLANE_FUZZ says full.
+// rounds returns how many rounds a fuzzer runs: few by default, many if SANDLANE_FUZZ is
+// full.
 func rounds(few, many string) string {
 	if os.Getenv("SANDLANE_FUZZ") == "full" {
 		return many
@@ -17,7 +18,7 @@ func rounds(few, many string) string {
 	return few
 }
 
-// With garbage in the routes the module gives the right answer or none, and reads nothing
+// With garbage in the routes the module gives the right answer or none, and does not read
 // out of bounds.
 func TestGarbageInTheRoutes(t *testing.T) {
 	w := newWorld(t, 100)

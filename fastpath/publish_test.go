@@ -16,7 +16,7 @@ func TestWordIsPublishedLast(t *testing.T) {
 	first := int(hashID(table.key, generatedID)&(table.g.buckets-1)) * ways // the bucket's first word is free
 	var putting atomic.Int64
 	stop, bad := make(chan struct{}), make(chan error, 1)
-	go func() { // in place of a worker of Envoy
+	go func() { // reads the table as a worker of Envoy does
 		defer close(bad)
 		for {
 			select {

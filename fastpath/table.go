@@ -18,15 +18,15 @@ import (
 
 // Options configure a Table. Folder, Size, Lease and Open are required.
 type Options struct {
-	// Folder holds the files, on tmpfs. Envoy's module is told the same one.
+	// Folder holds the files, on tmpfs. Envoy's module is configured with the same folder.
 	Folder string
-	// Size is the cache's.
+	// Size is how many routes the cache may hold.
 	Size int
 	// Lease returns how much longer this gateway may answer; 0 or less means that it may
 	// not. It is called under the mutex of trust, and must take no lock.
 	Lease func() time.Duration
 	// Open reports whether requests for any port of the route's sandbox are answered
-	// without a token and a key. It is asked under a lock of the cache.
+	// without a token and a key. It is called under a lock of the cache.
 	Open func(*routecache.Route) bool
 	// EnvoyVersion asks the Envoy that runs here for its version.
 	EnvoyVersion func(context.Context) (string, error)
@@ -34,14 +34,15 @@ type Options struct {
 	Tested []string
 	// Now is the clock of the routes' stamps.
 	Now func() int64
-	// Hits is told of each batch of requests that Envoy answered. May be nil.
+	// Hits, if it is not nil, is called with the number of requests that Envoy has answered
+	// since its last call.
 	Hits func(n uint64)
 	// Log is slog.Default() if nil.
 	Log *slog.Logger
 }
 
-// Table is the routes that Envoy answers from. It implements routecache.Observer.
-// Safe for concurrent use.
+// Table holds the routes from which Envoy answers. It implements routecache.Observer. Safe
+// for concurrent use.
 type Table struct {
 	o       Options
 	control *control
@@ -53,32 +54,32 @@ type Table struct {
 
 	settled atomic.Bool
 
-	// mu guards what follows and the bytes of buckets and entries.
+	// mu guards the fields from here to noEntry, and the bytes of buckets and entries.
 	mu      sync.Mutex
-	taken   []bool   // by word
-	slots   []slot   // by entry
+	taken   []bool   // by word: whether the word names an entry
+	records []record // by entry
 	free    []uint32 // entries that may be written
 	resting []resting
 	// removals counts the entries that were taken out.
-	removals uint64
-	full     uint64 // routes that found no place in their bucket
-	scarce   uint64 // routes that found no free entry
+	removals   uint64
+	fullBucket uint64 // routes that found no free word in their bucket
+	noEntry    uint64 // routes that found no free entry
 
 	trust   trust
 	metrics *metrics
 }
 
-// slot is this process's own record of an entry.
-type slot struct {
-	stamp *routecache.Stamp // of the entry's route; nil: the entry is free
-	word  uint32            // which word names the entry: bucket × ways + way
-	seen  int64             // the stamp at the last call of Used
+// record is what this process itself remembers of an entry.
+type record struct {
+	stamp *routecache.Stamp // of the entry's route; nil if the entry is free
+	word  uint32            // the word that names the entry: bucket × ways + way
+	seen  int64             // the stamp's value at the last call of Used
 }
 
 // resting is an entry that was taken out and that a worker may still read.
 type resting struct {
 	entry   uint32
-	removal uint64
+	removal uint64 // its number among the removals
 }
 
 // Open opens the table of a folder, or makes it, and lets no worker answer from it
@@ -101,22 +102,22 @@ func Open(o Options) (*Table, error) {
 		return nil, errors.Join(err, c.close())
 	}
 	t.taken = make([]bool, t.g.buckets*ways)
-	t.slots = make([]slot, t.g.entries)
+	t.records = make([]record, t.g.entries)
 	t.free = make([]uint32, t.g.entries)
 	for i := range t.free {
 		t.free[i] = uint32(len(t.free) - 1 - i)
 	}
-	t.baseline()
+	t.noteCounters()
 	return t, nil
 }
 
 // mapRoutes maps the generation that the head names, if it has the right size and its
-// files are the ones that Envoy may have mapped. Else it makes a new generation and removes
-// the files of the former one; an Envoy that has mapped those sees the new generation in
-// the head.
+// files are the ones that Envoy may have mapped. Otherwise it removes the files of the former
+// generation and makes a new one; an Envoy that has mapped the former files sees the new
+// generation in the head.
 func (t *Table) mapRoutes() error {
 	generation := t.control.load(offGeneration)
-	if t.control.described(t.g) {
+	if t.control.headMatches(t.g) {
 		inodes, err := t.mapGeneration(generation, 0)
 		if err == nil && inodes == [2]uint64{t.control.load(offRoutesInode), t.control.load(offMarksInode)} {
 			t.key = t.control.load(offKey)
@@ -135,7 +136,7 @@ func (t *Table) mapRoutes() error {
 	if err != nil {
 		return err
 	}
-	t.control.describe(generation, t.key, t.g, inodes)
+	t.control.writeHead(generation, t.key, t.g, inodes)
 	return nil
 }
 
@@ -153,14 +154,14 @@ func (t *Table) mapGeneration(generation uint64, create int) (inodes [2]uint64, 
 	return inodes, nil
 }
 
-// Created reports whether Open found no table and made one. An earlier process may have
-// had a table all the same, whose files were removed: an Envoy may answer from it until
-// trust in it has ended.
+// Created reports whether Open found no table and made one. There may still be an Envoy that
+// answers from a table of an earlier process, whose files were removed, until the trust in
+// it has ended.
 func (t *Table) Created() bool { return t.control.created }
 
-// Settle takes the table over: afterwards no worker answers from what an earlier process
-// wrote. Until then nothing is published. It must have returned before the lease is
-// written, and waits for as long as a worker is stuck.
+// Settle takes the table over from an earlier process: afterwards no worker answers from
+// routes which that process wrote, and Added publishes routes. It must have returned before
+// the gateway's lease is written. It waits as long as a worker is stuck in a flight.
 func (t *Table) Settle(ctx context.Context) error {
 	t.control.distrust()
 	if err := t.control.waitWorkers(ctx); err != nil {
@@ -175,7 +176,7 @@ func (t *Table) Settle(ctx context.Context) error {
 }
 
 // Added implements routecache.Observer: it publishes r, unless Envoy must not answer from
-// it or the table has no place. It is called under the lock of r's shard.
+// it or the table has no room for it. It is called under the lock of r's shard.
 func (t *Table) Added(r *routecache.Route) {
 	flags := t.flags(r)
 	if flags == 0 || !t.settled.Load() || r.Stamp.Held() || r.Stamp.Full() {
@@ -184,13 +185,13 @@ func (t *Table) Added(r *routecache.Route) {
 	h := hashID(t.key, r.SandboxID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	word, ok := t.place(h)
+	word, ok := t.freeWord(h)
 	if !ok {
-		t.full++
+		t.fullBucket++
 		return
 	}
 	if len(t.free) == 0 {
-		t.scarce++
+		t.noEntry++
 		return
 	}
 	destination := destinationOf(r)
@@ -200,15 +201,16 @@ func (t *Table) Added(r *routecache.Route) {
 	i := t.free[len(t.free)-1]
 	t.free = t.free[:len(t.free)-1]
 	t.taken[word] = true
-	t.slots[i] = slot{stamp: r.Stamp, word: word, seen: r.Stamp.Load()}
+	t.records[i] = record{stamp: r.Stamp, word: word, seen: r.Stamp.Load()}
 	writeEntry(t.entries[int(i)*entrySize:][:entrySize], t.key, uint64(i), flags, r.SandboxID, destination, r.PodUID, r.ClaimID)
 	atomic.StoreUint32(u32(t.marks, int(i)*4), 0)
 	r.SetMark(i + 1)
 	atomic.StoreUint64(u64(t.buckets, int(word)*8), h&^indexMask|uint64(i+1)) // published
 }
 
-// Removed implements routecache.Observer: it takes r out. No flight that begins afterwards
-// finds r; Wait waits for earlier ones. It is called under the lock of r's shard.
+// Removed implements routecache.Observer: it takes r out of the table. No flight that begins
+// afterwards finds r; Wait waits for the earlier ones. It is called under the lock of r's
+// shard.
 func (t *Table) Removed(r *routecache.Route) {
 	if r.Mark() == 0 {
 		return
@@ -217,7 +219,7 @@ func (t *Table) Removed(r *routecache.Route) {
 	r.SetMark(0)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	word := t.slots[i].word
+	word := t.records[i].word
 	atomic.StoreUint64(u64(t.buckets, int(word)*8), 0)
 	t.taken[word] = false // the word may name another entry from now on
 	t.removals++
@@ -234,14 +236,14 @@ func (t *Table) Used(r *routecache.Route) bool {
 	defer t.mu.Unlock()
 	i := r.Mark() - 1
 	t.fold(i)
-	s := &t.slots[i]
+	s := &t.records[i]
 	used := s.stamp.Load() != s.seen
 	s.seen = s.stamp.Load()
 	return used
 }
 
-// Wait implements routecache.Observer: it returns nil when no worker is about to
-// answer from a route that was removed before the call, or the context's error.
+// Wait implements routecache.Observer: it returns nil when no worker can still answer from
+// a route that was removed before the call, or the context's error.
 func (t *Table) Wait(ctx context.Context) error {
 	start := time.Now()
 	if err := t.reclaim(ctx); err != nil {
@@ -251,8 +253,8 @@ func (t *Table) Wait(ctx context.Context) error {
 	return nil
 }
 
-// reclaim waits for the workers, then folds the marks of the entries that were resting
-// before the wait, and frees them.
+// reclaim waits for the workers, and then frees the entries that were resting before the
+// wait, once their marks are folded.
 func (t *Table) reclaim(ctx context.Context) error {
 	t.mu.Lock()
 	before := t.removals
@@ -269,19 +271,19 @@ func (t *Table) reclaim(ctx context.Context) error {
 			continue
 		}
 		t.fold(r.entry)
-		t.slots[r.entry] = slot{}
+		t.records[r.entry] = record{}
 		t.free = append(t.free, r.entry)
 	}
 	t.resting = left
 	return nil
 }
 
-// Fold moves all marks of use that Envoy has set into the routes' stamps.
+// Fold moves all marks of use that Envoy has set into the routes' stamps: it folds them.
 func (t *Table) Fold() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.slots {
-		if t.slots[i].stamp != nil {
+	for i := range t.records {
+		if t.records[i].stamp != nil {
 			t.fold(uint32(i))
 		}
 	}
@@ -292,11 +294,11 @@ func (t *Table) Fold() {
 func (t *Table) fold(i uint32) {
 	mark := u32(t.marks, int(i)*4)
 	if atomic.LoadUint32(mark) != 0 && atomic.SwapUint32(mark, 0) != 0 {
-		t.slots[i].stamp.Touch(t.o.Now())
+		t.records[i].stamp.Touch(t.o.Now())
 	}
 }
 
-// destinationOf is the address with a colon, to which the module adds the port. It is
+// destinationOf returns the address with a colon, to which the module adds the port. It is
 // empty for an address with a zone.
 func destinationOf(r *routecache.Route) string {
 	var buf [len("[2001:db8:ffff:ffff:ffff:ffff:255.255.255.255]:")]byte
@@ -309,8 +311,8 @@ func destinationOf(r *routecache.Route) string {
 	return string(append(r.Addr.AppendTo(buf[:0]), ':'))
 }
 
-// fits reports whether an entry has room for the texts, and the module can pass them on:
-// it puts spaces between them.
+// fits reports whether an entry has room for the texts, and all their characters are
+// printable and no spaces: the module writes them into a header with spaces between them.
 func fits(texts ...string) bool {
 	sum := 0
 	for _, s := range texts {
@@ -324,7 +326,7 @@ func fits(texts ...string) bool {
 	return sum <= textSize
 }
 
-// flags says for which ports Envoy answers from r; 0: for none.
+// flags returns for which ports Envoy answers from r; 0 for none.
 func (t *Table) flags(r *routecache.Route) byte {
 	var flags byte
 	if r.Guarded {
@@ -336,8 +338,8 @@ func (t *Table) flags(r *routecache.Route) byte {
 	return flags
 }
 
-// place finds a free word in the bucket. mu is held.
-func (t *Table) place(h uint64) (word uint32, ok bool) {
+// freeWord finds a free word in the bucket of the hash. mu is held.
+func (t *Table) freeWord(h uint64) (word uint32, ok bool) {
 	first := uint32(h&(t.g.buckets-1)) * ways
 	for w := first; w < first+ways; w++ {
 		if !t.taken[w] {

@@ -62,8 +62,8 @@ func TestRemovedRouteIsNotAnswered(t *testing.T) {
 	}
 }
 
-// Routes that must not be published are not, and ExtProc's next hit publishes a route that
-// may be since.
+// Routes that must not be published are not. Once such a route may be published, ExtProc's
+// next hit publishes it.
 func TestWhatIsPublished(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")
@@ -75,7 +75,7 @@ func TestWhatIsPublished(t *testing.T) {
 			t.Errorf("port %s: %v, want an answer: %v", port, got, want)
 		}
 	}
-	hit := func() { // one of ExtProc
+	hit := func() { // does what ExtProc does for a hit
 		if w.cache.Get(generatedID) == nil {
 			t.Fatal("the route is not cached")
 		}
@@ -124,7 +124,7 @@ func TestWhatIsPublished(t *testing.T) {
 	}
 }
 
-// A full bucket and a table without entries leave routes to ExtProc, and lose none.
+// Routes for which a bucket or the table has no room are left to ExtProc, and none is lost.
 func TestNoPlace(t *testing.T) {
 	w := newWorld(t, 64)
 	envoy := w.envoy(t, "run")
@@ -148,7 +148,7 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// A table has the size that the design promises, and few routes find no place in it.
+// A table has the size that the design promises, and has room for nearly all routes.
 func TestGeometry(t *testing.T) {
 	g := geometryFor(routecache.DefaultSize)
 	if size := g.routesSize() + g.marksSize() + controlSize; size > 40<<20 {
@@ -161,8 +161,8 @@ func TestGeometry(t *testing.T) {
 	}
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
-	if w.table.scarce > 0 || w.table.full > uint64(n/100) {
-		t.Errorf("of %d routes %d found no place and %d no entry", n, w.table.full, w.table.scarce)
+	if w.table.noEntry > 0 || w.table.fullBucket > uint64(n/100) {
+		t.Errorf("of %d routes %d found no free word and %d no entry", n, w.table.fullBucket, w.table.noEntry)
 	}
-	t.Logf("%d bytes; of %d routes %d without a place", g.routesSize()+g.marksSize(), n, w.table.full)
+	t.Logf("%d bytes; of %d routes %d without a free word", g.routesSize()+g.marksSize(), n, w.table.fullBucket)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sandlane/sandlane/test/cmodule"
 )
 
-// A hit in Envoy is use of the sandbox. It is stamped by a fold and when the route is
-// removed, never with a time before the hit.
+// A hit in Envoy counts as use of the sandbox. A fold and the removal of the route stamp the
+// use, never with a time before the hit.
 func TestUseIsNoted(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")
@@ -39,7 +39,7 @@ func TestUseIsNoted(t *testing.T) {
 	}
 }
 
-// A hit whose flight is not over when its route is removed is stamped by the wait.
+// If the flight of a hit is not over when its route is removed, the wait stamps the use.
 func TestUseOfALateFlightIsNoted(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
@@ -120,11 +120,11 @@ func TestCounts(t *testing.T) {
 	}
 	envoy.Ask(t, request("Not-An-ID", "80")...)
 	envoy.Ask(t, request("unknown", "80")...)
-	w.table.count()
+	w.table.countResults()
 	w.table.control.store(offWorkers+8, 1<<63)
-	w.table.count()
+	w.table.countResults()
 	w.table.control.store(offWorkers+8, 3)
-	w.table.count()
+	w.table.countResults()
 	want := map[string]float64{resultHit: 3, resultUnfit: 1, resultAbsent: 1, resultUntrusted: 1}
 	for result, n := range want {
 		if got := testutil.ToFloat64(w.table.metrics.requests.WithLabelValues(result)); got != n {
@@ -132,7 +132,7 @@ func TestCounts(t *testing.T) {
 		}
 	}
 	if hits != 3 {
-		t.Errorf("%d hits were told, want 3", hits)
+		t.Errorf("%d hits were reported, want 3", hits)
 	}
 	if _, err := reg.Gather(); err != nil {
 		t.Error(err)
