@@ -1,7 +1,8 @@
-// Package checkpoints ends Checkpoint objects. Reconciler deletes the data of an object that
-// is deleted, writes Failed for one that its gateway did not finish, and deletes those whose
-// time is over. Sweeper deletes data that no object names.
+// Package checkpoints ends Checkpoint objects, in the controller. Reconciler deletes the
+// data of a Checkpoint that is being deleted, writes Failed for one that its gateway did not
+// complete, and deletes those whose time is over. Sweeper deletes data that no Checkpoint
+// names. Set the fields of each and call its SetupWithManager once.
 //
-// It makes no checkpoints (gateway/snapshots does). docs/design/checkpoints.md has the
-// states.
+// This package makes no checkpoints (gateway/snapshots does). docs/design/checkpoints.md has
+// the states.
 package checkpoints

@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Metrics say what is kept, by the Checkpoints that were reconciled. A nil *Metrics counts
+// Metrics counts the Checkpoints that were reconciled, and their data. A nil *Metrics counts
 // nothing.
 type Metrics struct {
 	objects, bytes *prometheus.GaugeVec
@@ -19,7 +19,7 @@ type Metrics struct {
 	kept map[types.NamespacedName]kept
 }
 
-// kept is what one Checkpoint counts as.
+// kept is how one Checkpoint is counted.
 type kept struct {
 	cause v1alpha1.CheckpointCause
 	phase v1alpha1.CheckpointPhase
@@ -33,11 +33,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		kept: map[types.NamespacedName]kept{},
 		objects: f.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "sandlane", Subsystem: "checkpoint", Name: "objects",
-			Help: "Checkpoints that there are, by cause and phase.",
+			Help: "Checkpoints that exist, by cause and phase.",
 		}, []string{"cause", "phase"}),
 		bytes: f.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "sandlane", Subsystem: "checkpoint", Name: "bytes",
-			Help: "Bytes of their data in the store, by cause.",
+			Help: "Bytes of checkpoints' data in the store, by cause.",
 		}, []string{"cause"}),
 	}
 	for _, cause := range []v1alpha1.CheckpointCause{v1alpha1.CheckpointPause, v1alpha1.CheckpointSnapshot} {
@@ -49,8 +49,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// saw notes the Checkpoint of this name as it is now; nil means that it is gone.
-func (m *Metrics) saw(name types.NamespacedName, cp *v1alpha1.Checkpoint) {
+// note counts the Checkpoint of this name as it is now; nil means that it is gone.
+func (m *Metrics) note(name types.NamespacedName, cp *v1alpha1.Checkpoint) {
 	if m == nil {
 		return
 	}

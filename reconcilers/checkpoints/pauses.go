@@ -15,7 +15,7 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
-// indexKeptOf finds what pauses have kept by the name of the sandbox.
+// indexKeptOf is the field index of the Checkpoints of pauses, by the name of the sandbox.
 const indexKeptOf = "keptOf"
 
 func keptOf(o client.Object) []string {
@@ -25,11 +25,11 @@ func keptOf(o client.Object) []string {
 	return nil
 }
 
-// ofSandbox asks for a look at each Checkpoint that a pause of the sandbox has made.
+// ofSandbox returns a request for each Checkpoint that a pause of the sandbox has made.
 func (r *Reconciler) ofSandbox(ctx context.Context, s client.Object) (all []reconcile.Request) {
 	var list v1alpha1.CheckpointList
 	if err := r.List(ctx, &list, client.MatchingFields{indexKeptOf: s.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "listing what pauses have kept", "sandbox", s.GetName()) // the next look is a minute away at most
+		log.FromContext(ctx).Error(err, "listing the checkpoints of a sandbox's pauses", "sandbox", s.GetName()) // each is reconciled again within a minute
 		return nil
 	}
 	for i := range list.Items {
@@ -38,9 +38,9 @@ func (r *Reconciler) ofSandbox(ctx context.Context, s client.Object) (all []reco
 	return all
 }
 
-// neededBy is the sandbox that needs a checkpoint of a pause, nil if none does: the sandbox
-// names the checkpoint, or may be about to. That it does not is concluded from a live read
-// alone.
+// neededBy returns the sandbox that needs a checkpoint of a pause, nil if none does. A
+// sandbox needs it if it names the checkpoint, or may be about to. neededBy returns nil only
+// after a read from the API server.
 func (r *Reconciler) neededBy(ctx context.Context, cp *v1alpha1.Checkpoint) (*v1alpha1.Sandbox, error) {
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		s := &v1alpha1.Sandbox{}
@@ -58,9 +58,9 @@ func (r *Reconciler) neededBy(ctx context.Context, cp *v1alpha1.Checkpoint) (*v1
 	return nil, nil
 }
 
-// endWithNamespace ends the sandbox that needs a checkpoint, if that is being deleted with
-// its namespace; else the namespace could never be deleted. It returns the sandbox if it
-// still needs the checkpoint.
+// endWithNamespace ends the sandbox that needs a checkpoint, if the checkpoint's namespace
+// is being deleted: otherwise the checkpoint would keep the namespace for ever. It returns
+// the sandbox if that still needs the checkpoint.
 func (r *Reconciler) endWithNamespace(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	ns := &corev1.Namespace{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: cp.Namespace}, ns); err != nil {
@@ -72,7 +72,7 @@ func (r *Reconciler) endWithNamespace(ctx context.Context, cp *v1alpha1.Checkpoi
 	err := ending.EndSandbox(ctx, r.Client, s.Name, v1alpha1.EndDeleted, "its namespace is being deleted",
 		ending.OfUID(s.UID), ending.OfGeneration(s.Generation))
 	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
-		return s, nil // the view was old: it is looked at again
+		return s, nil // the sandbox has changed since it was read: reconcile again
 	}
 	if err != nil {
 		return s, err
@@ -80,10 +80,10 @@ func (r *Reconciler) endWithNamespace(ctx context.Context, cp *v1alpha1.Checkpoi
 	return nil, nil
 }
 
-// needs reports whether the sandbox needs what a pause has kept, as it was read. While it
-// is still to hibernate, with the same claim, the write that names the checkpoint may be
-// on its way; that write tests the sandbox's generation, so that after any other change
-// it comes too late.
+// needs reports whether the sandbox, as it was read, needs the checkpoint of a pause. While
+// the sandbox is still to hibernate, with the same claim, a gateway's write that names the
+// checkpoint may be on its way. That write tests the sandbox's generation, so that after any
+// other change of the sandbox it is refused.
 func needs(s *v1alpha1.Sandbox, cp *v1alpha1.Checkpoint) bool {
 	switch {
 	case string(s.UID) != cp.Spec.SandboxUID, s.Spec.End != nil:

@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// createPatience is how long a Checkpoint may take to succeed: longer than a gateway
-	// goes on with one.
+	// createPatience is how long a Checkpoint may take to succeed. It is longer than a
+	// gateway works on one.
 	createPatience = 3 * time.Minute
 	// failedTTL is how long a failed Checkpoint is kept, for people to read.
 	failedTTL = time.Hour
-	// pausePoll is the time between two looks at whether a sandbox needs what a pause kept,
-	// besides those at each change of the sandbox.
+	// pausePoll is how often the Checkpoint of a pause is reconciled, besides at each change
+	// of its sandbox.
 	pausePoll = time.Minute
 )
 
-// Store deletes archives. A checkpoint.Store does.
+// Store deletes archives. A checkpoint.Store implements it.
 type Store interface {
 	Delete(ctx context.Context, id string) error
 	List(ctx context.Context) ([]checkpoint.Entry, error)
@@ -50,12 +50,13 @@ type Reconciler struct {
 	// Clock is the real one if nil.
 	Clock clock.Clock
 
-	// begun is since when this process has seen Checkpoints that are being made: the API
-	// server's clock, which says when they were, may be behind this one by more than any
-	// patience. One worker uses it.
-	begun map[types.NamespacedName]sighting
+	// seenBeingMade says when this process first saw each Checkpoint that is being made.
+	// The Checkpoint's creationTimestamp is not used, since the API server's clock may be
+	// behind this process's by more than createPatience. Only the one worker uses it.
+	seenBeingMade map[types.NamespacedName]sighting
 }
 
+// sighting says when an object with this UID was first seen.
 type sighting struct {
 	of    types.UID
 	since time.Time
@@ -71,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) er
 	}
 	o.MaxConcurrentReconciles = 1
 	err := ctrl.NewControllerManagedBy(mgr).Named("checkpoint").For(&v1alpha1.Checkpoint{}).WithOptions(o).
-		// A sandbox that needs no longer what was kept of it lets it go at once.
+		// A Checkpoint that its sandbox does not need any more is deleted at once.
 		Watches(&v1alpha1.Sandbox{}, handler.EnqueueRequestsFromMapFunc(r.ofSandbox), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 	if err != nil {
@@ -80,17 +81,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) er
 	return nil
 }
 
-// Reconcile looks at one Checkpoint.
+// Reconcile does what is due for one Checkpoint.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cp := &v1alpha1.Checkpoint{}
 	if err := r.Get(ctx, req.NamespacedName, cp); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.Metrics.saw(req.NamespacedName, nil)
-			delete(r.begun, req.NamespacedName)
+			r.Metrics.note(req.NamespacedName, nil)
+			delete(r.seenBeingMade, req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.Metrics.saw(req.NamespacedName, cp)
+	r.Metrics.note(req.NamespacedName, cp)
 	now := r.Clock.Now()
 	what, in := due(cp, r.beingMade(cp, now), now)
 	if cp.Spec.Cause == v1alpha1.CheckpointPause && cp.Status.Phase == v1alpha1.CheckpointSucceeded {
@@ -104,13 +105,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		what, in = remove, 0
 	}
 	if cp.DeletionTimestamp != nil {
-		return ctrl.Result{}, r.finish(ctx, cp)
+		return ctrl.Result{}, r.deleteData(ctx, cp)
 	}
 	if what == nothing || in > 0 {
 		return ctrl.Result{RequeueAfter: in}, nil
 	}
 	if what == fail {
-		return ctrl.Result{}, r.fail(ctx, cp)
+		return ctrl.Result{}, r.writeFailed(ctx, cp)
 	}
 	err := r.Delete(ctx, cp, client.Preconditions{UID: &cp.UID, ResourceVersion: &cp.ResourceVersion})
 	if err := client.IgnoreNotFound(err); err != nil {
@@ -128,27 +129,28 @@ const (
 	remove
 )
 
-// beingMade is for how long this process has seen the Checkpoint being made; 0 if it is not.
+// beingMade returns how long this process has seen the Checkpoint being made; 0 if it is not
+// being made.
 func (r *Reconciler) beingMade(cp *v1alpha1.Checkpoint, now time.Time) time.Duration {
 	name := client.ObjectKeyFromObject(cp)
 	switch cp.Status.Phase {
 	case "", v1alpha1.CheckpointPending, v1alpha1.CheckpointCreating:
 	default:
-		delete(r.begun, name)
+		delete(r.seenBeingMade, name)
 		return 0
 	}
-	seen := r.begun[name]
+	seen := r.seenBeingMade[name]
 	if seen.of != cp.UID {
-		if r.begun == nil {
-			r.begun = map[types.NamespacedName]sighting{}
+		if r.seenBeingMade == nil {
+			r.seenBeingMade = map[types.NamespacedName]sighting{}
 		}
 		seen = sighting{cp.UID, now}
-		r.begun[name] = seen
+		r.seenBeingMade[name] = seen
 	}
 	return now.Sub(seen.since)
 }
 
-// due says what becomes of a Checkpoint by itself, and in how long.
+// due returns what is to be done with a Checkpoint without a request, and in how long.
 func due(cp *v1alpha1.Checkpoint, beingMade time.Duration, now time.Time) (what action, in time.Duration) {
 	ended := cp.CreationTimestamp.Time
 	if cp.Status.CompletedAt != nil {
@@ -166,17 +168,18 @@ func due(cp *v1alpha1.Checkpoint, beingMade time.Duration, now time.Time) (what 
 	return fail, max(0, createPatience-beingMade)
 }
 
-// fail writes that a Checkpoint failed. If the gateway that made it still works on it, the
-// gateway's next write is refused.
-func (r *Reconciler) fail(ctx context.Context, cp *v1alpha1.Checkpoint) error {
+// writeFailed writes that a Checkpoint failed. If the gateway that made it still works on it,
+// the gateway's next write is refused.
+func (r *Reconciler) writeFailed(ctx context.Context, cp *v1alpha1.Checkpoint) error {
 	return r.setStatus(ctx, cp, func(s *v1alpha1.CheckpointStatus) {
-		s.Phase, s.Message = v1alpha1.CheckpointFailed, "it was not completed: the gateway that made it has stopped, or nothing has made it"
+		s.Phase, s.Message = v1alpha1.CheckpointFailed, "it was not completed: the gateway that made it has stopped, or no gateway has made it"
 		s.CompletedAt = new(metav1.NewTime(r.Clock.Now()))
 	})
 }
 
-// finish deletes the data of a Checkpoint that is being deleted, and lets it go.
-func (r *Reconciler) finish(ctx context.Context, cp *v1alpha1.Checkpoint) error {
+// deleteData deletes the data of a Checkpoint that is being deleted, and then removes the
+// Checkpoint's finalizer.
+func (r *Reconciler) deleteData(ctx context.Context, cp *v1alpha1.Checkpoint) error {
 	if !controllerutil.ContainsFinalizer(cp, v1alpha1.FinalizerCheckpoint) {
 		return nil
 	}
@@ -185,8 +188,8 @@ func (r *Reconciler) finish(ctx context.Context, cp *v1alpha1.Checkpoint) error 
 			return err
 		}
 	}
-	// A gateway that has not put the data yet finds the Checkpoint deleted afterwards, and
-	// what it has put is swept.
+	// If a gateway puts the data only after this, the Checkpoint is gone, and the Sweeper
+	// deletes the data.
 	if err := r.Store.Delete(ctx, string(cp.UID)); err != nil {
 		return fmt.Errorf("deleting the data of checkpoint %s: %w", cp.Name, err)
 	}
@@ -195,7 +198,7 @@ func (r *Reconciler) finish(ctx context.Context, cp *v1alpha1.Checkpoint) error 
 	controllerutil.RemoveFinalizer(cp, v1alpha1.FinalizerCheckpoint)
 	err := r.Patch(ctx, cp, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 	if err := client.IgnoreNotFound(err); err != nil {
-		return fmt.Errorf("letting checkpoint %s go: %w", cp.Name, err)
+		return fmt.Errorf("removing the finalizer of checkpoint %s: %w", cp.Name, err)
 	}
 	return nil
 }

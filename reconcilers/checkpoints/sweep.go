@@ -17,8 +17,8 @@ import (
 // sweepEvery is the time between two sweeps.
 const sweepEvery = 10 * time.Minute
 
-// Sweeper deletes data that no Checkpoint names: a gateway has left it that died, or that
-// put it after its Checkpoint was deleted.
+// Sweeper deletes data that no Checkpoint names: a gateway died and left it, or put it after
+// the Checkpoint was deleted.
 type Sweeper struct {
 	// Live must not read from a cache.
 	Live  client.Reader
@@ -51,8 +51,9 @@ func (s *Sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// Sweep deletes once. A Checkpoint is created before its data, so data that no Checkpoint
-// names in a list that is newer than the store's list will never be named by one.
+// Sweep deletes such data once. It lists the store before the Checkpoints. A Checkpoint is
+// created before its data, so data that no Checkpoint in that later list names will never be
+// named by one.
 func (s *Sweeper) Sweep(ctx context.Context) error {
 	kept, err := s.Store.List(ctx)
 	if err != nil {

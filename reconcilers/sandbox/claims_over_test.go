@@ -59,7 +59,7 @@ func TestFencesOfWhatIsOver(t *testing.T) {
 		g.fence = errors.New("a gateway is away")
 		for _, claim := range []string{"", "a"} {
 			key := fenceKey{"s", claim}
-			g.fences.begin(key, openFence{of: g.sandbox(t).UID, addr: netip.MustParseAddr("10.0.0.9"), rv: 1, over: func() { g.fences.forget(key) }})
+			g.fences.begin(key, openFence{of: g.sandbox(t).UID, addr: netip.MustParseAddr("10.0.0.9"), rv: 1, onDone: func() { g.fences.forget(key) }})
 			g.fences.asks.Wait()
 		}
 		return g
@@ -94,7 +94,7 @@ func TestFencesOfWhatIsOver(t *testing.T) {
 		t.Errorf("left are %v, it looks again in %s", ended.fences.open, wait)
 	}
 	ended.fence = nil
-	ended.clock.SetTime(now.Add(mostFenceWait))
+	ended.clock.SetTime(now.Add(maxFenceWait))
 	ended.step(t)
 	nothing(ended, "it has ended, and the gateways have answered")
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
 
-// keepTime keeps the time of day until ctx ends. When that has changed, every
-// sandbox that waits for one is looked at again: an end that was an hour away may be due.
-func (r *Reconciler) keepTime(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// followTimeOfDay begins to follow steps of the machine's time of day, until ctx ends. After
+// a step it queues every sandbox that has an end time: an end that was an hour away may be
+// due.
+func (r *Reconciler) followTimeOfDay(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	c, ok := r.Clock.(*steadyclock.Clock)
 	if !ok {
 		return nil
@@ -23,7 +24,7 @@ func (r *Reconciler) keepTime(ctx context.Context, queue workqueue.TypedRateLimi
 	go c.Keep(ctx, func() {
 		var all v1alpha1.SandboxList
 		if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "the time of day has changed; ends may come late by that")
+			log.FromContext(ctx).Error(err, "the time of day has changed, and the sandboxes could not be listed: ends may come late")
 			return
 		}
 		for i := range all.Items {

@@ -81,7 +81,7 @@ func (g *rig) work(t *testing.T) (stop func()) {
 	t.Helper()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := g.keepTime(ctx, queue); err != nil {
+	if err := g.followTimeOfDay(ctx, queue); err != nil {
 		t.Fatal(err)
 	}
 	request := reconcile.Request{}

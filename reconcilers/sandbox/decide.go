@@ -10,46 +10,48 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
+// step is what the controller does next with a sandbox.
 type step int
 
 const (
 	stepNone step = iota
 	// stepEnd: write spec.end with reason and message.
 	stepEnd
-	// stepUnbind: remove a binding whose claim can no longer land.
+	// stepUnbind: remove a binding whose claim can no longer get onto its pod.
 	stepUnbind
-	// stepApply: send the claim PATCH that the binding's owner owes.
+	// stepApply: send the claim PATCH that the binding's owner has not sent.
 	stepApply
-	// stepDelete: delete a first request's Sandbox that never had a pod.
+	// stepDelete: delete the Sandbox of a first request that never had a pod.
 	stepDelete
-	// stepPause: pause it, since its time is up and it asks for that.
+	// stepPause: pause the sandbox, since its end time has come and its onTimeout says so.
 	stepPause
-	// stepResume: resume it, since its pause cannot be carried out.
+	// stepResume: resume the sandbox, since it cannot be frozen.
 	stepResume
 	// stepHibernate: take back a resume that has not restored the sandbox's files.
 	stepHibernate
-	// stepGiveUpMemory: make it hibernate, since it was frozen for hibernateAfter.
+	// stepGiveUpMemory: make the sandbox hibernate, since it was frozen for hibernateAfter.
 	stepGiveUpMemory
-	// stepConfirm: the cache shows a pod that went; ask the API server first.
+	// stepConfirm: the pod seems to be gone by the cache; read it from the API server first.
 	stepConfirm
 )
 
-// view is all that a live sandbox's next step is decided from.
+// view has all facts by which the next step of a sandbox that has not ended is decided.
 type view struct {
 	sandbox *v1alpha1.Sandbox
 	// pod is the bound pod; nil if there is no pod of that name and UID.
 	pod *corev1.Pod
 	// confirmed: pod comes from a live read.
 	confirmed bool
-	// unclaimedFor is how long the binding has been seen without its claim.
+	// unclaimedFor is how long this process has seen the binding without its claim on the
+	// pod.
 	unclaimedFor time.Duration
-	// podlessFor is how long this process has seen the sandbox without a pod that ever
-	// had it. Times of day play no part: the API server's clock, which says when the
-	// sandbox was made, may be behind this one by more than any patience.
+	// podlessFor is how long this process has seen the sandbox before it ever had a pod.
+	// The sandbox's creationTimestamp is not used, since the API server's clock may be
+	// behind this process's by more than any timeout.
 	podlessFor time.Duration
 	// startup is the sandbox's startup timeout; grace is Reconciler.BindGrace.
 	startup, grace time.Duration
-	// pausedFor is how long it may be paused; 0 is for ever.
+	// pausedFor is how long the sandbox may be paused; 0 is for ever.
 	pausedFor time.Duration
 	// hibernateAfter is how long it may be frozen before it hibernates; 0 is for ever.
 	hibernateAfter time.Duration
@@ -57,17 +59,17 @@ type view struct {
 	restoringFor time.Duration
 }
 
-// decision is what becomes of a live sandbox: its phase, and perhaps a step.
+// decision is the phase of a sandbox that has not ended, and the next step.
 type decision struct {
 	phase   v1alpha1.SandboxPhase
 	step    step
 	reason  v1alpha1.EndReason
 	message string
-	// recheck, if not 0, is when time alone may change the decision.
+	// recheck, if not 0, is how long until the decision may change without an event.
 	recheck time.Duration
 }
 
-// decide is the state machine of a sandbox that has not ended; it is pure.
+// decide is the state machine of a sandbox that has not ended. It is pure.
 func decide(v view, now time.Time) decision {
 	s := v.sandbox
 	switch {
@@ -76,8 +78,8 @@ func decide(v view, now time.Time) decision {
 	case v1alpha1.Restoring(s):
 		return decideRestoring(v)
 	}
-	d := forgetting(v, decidePod(v))
-	if s.Spec.Paused && d.step == stepUnbind { // a paused sandbox keeps its binding: its memory was in that pod alone
+	d := podlessTooLong(v, decidePod(v))
+	if s.Spec.Paused && d.step == stepUnbind { // a paused sandbox cannot get another pod: only that pod had its memory
 		d = failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " never ran, or is gone, and it is paused")
 	}
 	d = frozenTooLong(v, pausedTooLong(v, notFreezing(s, d), now), now)
@@ -94,18 +96,18 @@ func decide(v view, now time.Time) decision {
 	return d
 }
 
-// pausesInstead reports whether the sandbox is paused where d would end it: its onTimeout
-// asks for that, and it runs or is about to go on. A sandbox that never ran ends.
+// pausesInstead reports whether a sandbox whose end time has come is to be paused and not
+// ended: its onTimeout says so, and it runs or is resuming. A sandbox that never ran ends.
 func pausesInstead(v view, d decision) bool {
 	return v.sandbox.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause && d.step == stepNone &&
 		(d.phase == v1alpha1.SandboxRunning || d.phase == v1alpha1.SandboxResuming) && v1alpha1.Freezable(&v.pod.Spec)
 }
 
-// forgetting turns d into the step for a sandbox that got no pod in time. A first
-// request's is deleted. One of the REST API ends: the gateway that made it has given up
-// or died, and told its ID to no client. A binding is removed before either, after a live
-// read, since the claim may have landed without the cache showing it.
-func forgetting(v view, d decision) decision {
+// podlessTooLong turns d into the step for a sandbox that got no pod in time. The Sandbox of
+// a first request is deleted. One of the REST API ends: the gateway that made it has given
+// up or died, and no client knows its ID. Before either its binding is removed, after a read
+// from the API server, since the claim may be on the pod without the cache showing it.
+func podlessTooLong(v view, d decision) decision {
 	if d.step != stepNone && d.step != stepApply {
 		return d
 	}
@@ -126,27 +128,28 @@ func forgetting(v view, d decision) decision {
 	return d
 }
 
-// neverHadPod returns how much longer a sandbox that a client waits for may be without a
-// pod; ok is false if it had one, or no client waits for it.
+// neverHadPod returns how much longer a sandbox for which a client waits may be without a
+// pod; ok is false if it has had one, or no client waits for it.
 func neverHadPod(v view) (left time.Duration, ok bool) {
 	s := v.sandbox
 	if !awaited(s) || s.Status.Address != "" || (v.pod != nil && v1alpha1.Backs(v.pod, s)) {
 		return 0, false
 	}
 	patience := v.startup
-	if !s.Spec.FirstRequest { // a create waits for stock for most of the default
+	if !s.Spec.FirstRequest { // a create of the REST API may wait for an idle pod for most of the default
 		patience = max(patience, v1alpha1.DefaultStartupTimeout)
 	}
 	return patience - v.podlessFor, true
 }
 
-// awaited reports whether a client caused the sandbox to be made, by a first request or
-// the REST API. Any other was made by hand, and waits for its first request without limit.
+// awaited reports whether a client waits for the sandbox: it was made by a first request or
+// by the REST API. Any other sandbox was made by hand, and may wait for a request without
+// limit.
 func awaited(s *v1alpha1.Sandbox) bool {
 	return s.Spec.FirstRequest || s.Spec.Team != "" && s.Spec.Timeouts.EndAt != nil
 }
 
-// decidePod judges the sandbox by its pod.
+// decidePod decides by the sandbox's pod alone.
 func decidePod(v view) decision {
 	s, pod := v.sandbox, v.pod
 	switch {
@@ -155,7 +158,7 @@ func decidePod(v view) decision {
 	case pod != nil && v1alpha1.Backs(pod, s):
 		return decideBacked(v)
 	case !v.confirmed && (pod == nil || !mayBeClaimed(pod) || served(s)):
-		// A cache may lag behind the claim; only the API server knows.
+		// The cache may be behind the claim; only the API server knows.
 		return decision{phase: s.Status.Phase, step: stepConfirm}
 	case served(s):
 		if s.Spec.Paused {
@@ -164,7 +167,7 @@ func decidePod(v view) decision {
 		return failed("its pod " + s.Spec.Binding.PodName + " is gone")
 	case v.unclaimedFor < v.grace:
 		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}
-	case pod != nil && mayBeClaimed(pod) && !v1alpha1.Finished(pod): // a pod whose containers have ended is given to no sandbox
+	case pod != nil && mayBeClaimed(pod) && !v1alpha1.Finished(pod): // a pod whose containers have ended is not claimed
 		return decision{phase: v1alpha1.SandboxPending, step: stepApply, recheck: v.grace}
 	default:
 		return decision{phase: v1alpha1.SandboxPending, step: stepUnbind}
@@ -200,21 +203,21 @@ func failed(message string) decision {
 	return decision{phase: v1alpha1.SandboxRunning, step: stepEnd, reason: v1alpha1.EndFailed, message: message}
 }
 
-// served reports whether the pod of the current claim was seen at the address on record.
-// An address that a former claim left on record says nothing about this one.
+// served reports whether the status has the address of the current claim's pod. An address
+// that is there from a former claim does not count.
 func served(s *v1alpha1.Sandbox) bool {
 	b := s.Spec.Binding
 	return b != nil && s.Status.Address != "" && s.Status.AddressClaim == b.ClaimID
 }
 
-// stoppedUnserved reports whether the pod took the claim but was stopped because it could
-// not be reached on the address that was free for it.
+// stoppedUnserved reports whether the pod carries the claim but was stopped because its
+// address had changed, so that no gateway could route to it.
 func stoppedUnserved(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	return v1alpha1.Backs(pod, s) && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping &&
 		!served(s) && v1alpha1.FencedAddress(pod) == ""
 }
 
-// mayBeClaimed reports whether the claim PATCH could still land on the pod.
+// mayBeClaimed reports whether the API server would still apply a claim PATCH to the pod.
 func mayBeClaimed(pod *corev1.Pod) bool {
 	return v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle && pod.DeletionTimestamp == nil &&
 		pod.Annotations[v1alpha1.AnnotationClaim] == ""

@@ -19,48 +19,48 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
-// end carries an end out, as far as it gets: stop, fence, Ended, gone. The steps:
+// carryOutEnd carries an end out, as far as it gets without waiting. The steps:
 //
-//  1. Capture: address and stop record, from a live read of the pod. The ledger
-//     knows the address first. If the status does not have the address of this
-//     claim yet (it never ran), it is written now, with status Ending.
-//  2. Stop: pod to stopping, testing the claim, or phase idle and no claim;
-//     either way no claim PATCH can land any more. The stop record is written to
-//     the pod, whose finalizer goes unless its pool may use it again. Refused: the
-//     pod has changed since it was read, begin again at 1.
-//  3. Fence(address, resourceVersion of that write, or of a pod list that lacks
-//     the pod), beside the workers; the answer queues the sandbox. Unanswered: asked
-//     again after 1, 2, 4 … 15 s. An end that waits for gateways reads nothing;
-//     after 200 ms it writes status Ending with what was captured, so that the
-//     pool reconciler can delete the pod.
-//  4. Ended: status Ended with all of that and fencedAt; then the ledger.
-//  5. The record stays for its TTL; then it is deleted. A deleted Sandbox keeps
-//     its finalizer until it is Ended and address.Hold has passed, so that a new
-//     controller learns from the API what its predecessor knew.
+//  1. Capture: take the address and the stop record from a live read of the pod, and tell
+//     the ledger the address. If the status does not have the address of this claim yet
+//     (the sandbox never ran), write it now, with status Ending.
+//  2. Stop: write phase stopping to the pod, testing that the pod carries the claim, or that
+//     it is idle without a claim; either way no claim PATCH is applied to it any more. The
+//     same write puts the stop record on the pod and removes its finalizer, unless its pool
+//     may use the pod again. If the write is refused, the pod has changed since it was read:
+//     begin again at 1.
+//  3. Fence: call Fence with the address and the resourceVersion of that write, or of a pod
+//     list that lacks the pod, in a goroutine of its own; its answer queues the sandbox. If a
+//     gateway does not answer, call Fence again after 1, 2, 4 … 15 s. An end that waits for
+//     gateways reads nothing; after 200 ms it writes status Ending with what was captured,
+//     so that the pool reconciler can delete the pod.
+//  4. Ended: write status Ended with all of that and fencedAt; then tell the ledger.
+//  5. Keep the Sandbox object for its TTL, then delete it. A deleted Sandbox keeps its
+//     finalizer until it is Ended and address.Hold has passed, so that a new controller
+//     learns from the API what its predecessor knew.
 //
-// A crash between any two steps leaves a state from which the next process does
-// the same step again; each is idempotent. After 2 the stop record is the pod's;
-// if the pod goes as well before 4, only why and where it stopped is known. A sandbox that never had a pod skips
-// 2 and 3.
-func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
+// A crash between any two steps leaves a state from which the next process does the same
+// step again; each is idempotent. Between 2 and 4 only the pod has the stop record: if the
+// pod goes too, only the reason of the end and the pod's name are known. A sandbox that never
+// had a pod skips 2 and 3.
+func (r *Reconciler) carryOutEnd(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	if s.Status.Phase == v1alpha1.SandboxEnded {
 		r.fences.forget(fenceKey{id: s.Name})
 		if served(s) && s.Status.FencedAt != nil {
 			r.Ledger.FencedOnRecord(s.Spec.Binding.ClaimID)
 		}
-		result, err := r.keep(ctx, s)
-		if err == nil { // a gateway may not have answered yet about a pod that a pause gave up
-			result.RequeueAfter = sooner(result.RequeueAfter, r.fences.former(s.Name, s.UID))
+		result, err := r.keepRecord(ctx, s)
+		if err == nil { // the fence of a pod that a pause gave up may still be open
+			result.RequeueAfter = sooner(result.RequeueAfter, r.fences.retryFormer(s.Name, s.UID))
 		}
 		return result, err
 	}
-	// An end that waits for its fence reads nothing.
 	f, begun := r.fences.progress(fenceKey{id: s.Name}, s.UID)
 	if !begun {
-		return r.close(ctx, s)
+		return r.stopAndFence(ctx, s)
 	}
 	if f.done {
-		failpoint.Hit("sandbox/fenced") // every gateway knows, the record does not say so
+		failpoint.Hit("sandbox/fenced") // every gateway has acknowledged the fence, the status does not say so
 		return r.markEnded(ctx, s, f.record)
 	}
 	if s.Status.Phase != v1alpha1.SandboxEnding {
@@ -68,23 +68,22 @@ func (r *Reconciler) end(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result,
 			return ctrl.Result{RequeueAfter: min(f.wait, quickFence-f.age)}, nil
 		}
 		if _, err := r.markEnding(ctx, s, f.record); err != nil {
-			return again(err)
+			return retryIfMoved(err)
 		}
 	}
 	return ctrl.Result{RequeueAfter: f.wait}, nil
 }
 
-// close stops the pod and asks for the fence. What the status must say before the
-// pod can go is written first, if it does not say so already.
-func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
-	failpoint.Hit("sandbox/ending")                     // the end is written, nothing of it carried out
-	if s.Spec.Restore != nil && s.Spec.Binding == nil { // pods that its pause gave up
-		wait, err := r.letPodsGo(ctx, s)
+// stopAndFence does steps 1 and 2 of an end and begins step 3.
+func (r *Reconciler) stopAndFence(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
+	failpoint.Hit("sandbox/ending")                     // the end is written, no step of it is done
+	if s.Spec.Restore != nil && s.Spec.Binding == nil { // the sandbox hibernates: its pause gave pods up
+		wait, err := r.endFormerClaims(ctx, s)
 		if err == nil && wait > quickFence && s.Status.Phase != v1alpha1.SandboxEnding {
-			_, err = r.markEnding(ctx, s, r.capture(s, nil)) // gateways may take long
+			_, err = r.markEnding(ctx, s, r.capture(s, nil)) // the gateways may take long to answer
 		}
 		if err != nil || wait > 0 {
-			result, err := again(err)
+			result, err := retryIfMoved(err)
 			result.RequeueAfter = sooner(result.RequeueAfter, wait)
 			return result, err
 		}
@@ -96,15 +95,15 @@ func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Resul
 	rec := r.capture(s, pod)
 	if rec.address != s.Status.Address || rec.claim != s.Status.AddressClaim {
 		if s, err = r.markEnding(ctx, s, rec); err != nil {
-			return again(err)
+			return retryIfMoved(err)
 		}
 	}
-	failpoint.Hit("sandbox/recorded") // the address is on record, the pod runs
+	failpoint.Hit("sandbox/recorded") // the status has the address, the pod runs
 	rv, err := r.stop(ctx, s, rec, pod)
 	if err != nil {
-		return again(err)
+		return retryIfMoved(err)
 	}
-	failpoint.Hit("sandbox/stopped") // the pod is stopping, no gateway was asked
+	failpoint.Hit("sandbox/stopped") // the pod is stopping, no gateway was told yet
 	if rec.address == "" || s.Status.FencedAt != nil {
 		return r.markEnded(ctx, s, rec)
 	}
@@ -116,21 +115,21 @@ func (r *Reconciler) close(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Resul
 	return ctrl.Result{RequeueAfter: quickFence}, nil
 }
 
-// record is what must outlive the pod, taken before the pod is stopped.
+// record is what must be known after the pod is gone. It is taken before the pod is stopped.
 type record struct {
-	// address is the one to be fenced, and claim the claim that has or had it.
+	// address is to be fenced, and claim is the claim that has or had it.
 	address, claim string
 	stop           *v1alpha1.StopRecord
 }
 
-// capture takes what must outlive the pod; the ledger knows its address from here
-// on.
+// capture returns the record of the sandbox and its pod, which may be nil, and tells the
+// ledger the pod's address.
 func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
 	rec := record{address: s.Status.Address, claim: s.Status.AddressClaim, stop: s.Status.Stop}
 	if pod != nil && v1alpha1.Backs(pod, s) {
 		addr := pod.Annotations[v1alpha1.AnnotationAddress]
 		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, addr)
-		// Also if the pod cannot be reached there any more: it may have served there before.
+		// Also if the pod's address has changed since: it may have served at this one before.
 		if addr != "" {
 			rec.address, rec.claim = addr, s.Spec.Binding.ClaimID
 		}
@@ -144,8 +143,8 @@ func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
 	return rec
 }
 
-// with returns a copy of the Sandbox whose status says that it is over, and how far
-// that has been carried out.
+// with returns a copy of the Sandbox whose status has the record and the phase, Ending or
+// Ended.
 func (rec record) with(s *v1alpha1.Sandbox, phase v1alpha1.SandboxPhase) *v1alpha1.Sandbox {
 	next := s.DeepCopy()
 	next.Status.Phase, next.Status.Reason = phase, string(s.Spec.End.Reason)
@@ -158,8 +157,8 @@ func (rec record) with(s *v1alpha1.Sandbox, phase v1alpha1.SandboxPhase) *v1alph
 	return next
 }
 
-// markEnding writes the record down before the fence is acknowledged. It returns
-// the Sandbox as written.
+// markEnding writes status Ending with the record, before the fence is acknowledged. It
+// returns the Sandbox as written.
 func (r *Reconciler) markEnding(ctx context.Context, s *v1alpha1.Sandbox, rec record) (*v1alpha1.Sandbox, error) {
 	next := rec.with(s, v1alpha1.SandboxEnding)
 	setReady(next)
@@ -167,17 +166,17 @@ func (r *Reconciler) markEnding(ctx context.Context, s *v1alpha1.Sandbox, rec re
 		return nil, err
 	}
 	if s.Status.Phase != v1alpha1.SandboxEnding {
-		r.tell(next)
+		r.reportEnd(next)
 	}
 	return next, nil
 }
 
-// tell counts the end, and says in an Event why a sandbox failed.
-func (r *Reconciler) tell(s *v1alpha1.Sandbox) {
+// reportEnd counts the end, and writes an Event with the reason if the sandbox failed.
+func (r *Reconciler) reportEnd(s *v1alpha1.Sandbox) {
 	end := s.Spec.End
 	r.Metrics.ended(s)
 	if end.Reason != v1alpha1.EndFailed && end.Reason != v1alpha1.EndStartupTimeout {
-		return // spec.end says as much
+		return // spec.end says enough
 	}
 	note := string(end.Reason)
 	if end.Message != "" {
@@ -186,10 +185,10 @@ func (r *Reconciler) tell(s *v1alpha1.Sandbox) {
 	r.event(s, corev1.EventTypeWarning, "Ended", "End", "%s", note)
 }
 
-// markEnded writes the record, or what the status lacks of it, and fencedAt.
-// The ledger learns it after the API: if the write fails, the address stays taken
-// and the write is tried again. It does not learn of a former claim's address: that
-// claim's pod may still run, and the sweep sees to it.
+// markEnded writes status Ended with the record and fencedAt, and then tells the ledger: if
+// the write fails, the address stays taken and the write is tried again. It does not tell
+// the ledger about the address of a former claim, whose pod may still run: the sweep stops
+// that pod.
 func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox, rec record) (ctrl.Result, error) {
 	next := rec.with(s, v1alpha1.SandboxEnded)
 	if rec.address != "" && next.Status.FencedAt == nil {
@@ -198,24 +197,25 @@ func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox, rec rec
 	}
 	setReady(next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
-		return again(err)
+		return retryIfMoved(err)
 	}
-	failpoint.Hit("sandbox/ended") // fencedAt is written, the ledger does not know
+	failpoint.Hit("sandbox/ended") // fencedAt is written, the ledger does not know it yet
 	if s.Status.Phase != v1alpha1.SandboxEnding {
-		r.tell(next)
+		r.reportEnd(next)
 	}
 	if served(next) {
 		r.Ledger.Fenced(s.Spec.Binding.ClaimID, rec.address)
 	}
-	return r.keep(ctx, next)
+	return r.keepRecord(ctx, next)
 }
 
-// keep holds the record as long as the store wants it, or, if it was deleted,
-// until its address has been out of use for address.Hold.
-func (r *Reconciler) keep(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
+// keepRecord keeps the object of an ended sandbox as long as the SandboxStore says, and then
+// deletes it. It keeps the finalizer of a deleted object until the address has been out of
+// use for address.Hold.
+func (r *Reconciler) keepRecord(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	now := r.now()
 	if s.DeletionTimestamp == nil && r.written.isDeleted(s) {
-		return ctrl.Result{}, nil // the delete's event asks again
+		return ctrl.Result{}, nil // the event of the deletion queues the sandbox
 	}
 	if s.DeletionTimestamp == nil {
 		if r.SandboxStore != nil {
@@ -243,11 +243,11 @@ func (r *Reconciler) keep(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.FinalizerSandbox) {
 		return ctrl.Result{}, nil
 	}
-	failpoint.Hit("sandbox/forgetting") // nothing is left to do but the finalizer
+	failpoint.Hit("sandbox/forgetting") // all is done, the object has its finalizer
 	err := r.patch(ctx, s, jsonpatch.For(s.UID).RemoveFinalizer(s.Finalizers, v1alpha1.FinalizerSandbox))
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("removing the finalizer: %w", err)
 	}
-	failpoint.Hit("sandbox/forgotten") // the Sandbox object goes
+	failpoint.Hit("sandbox/forgotten") // the finalizer is removed
 	return ctrl.Result{}, nil
 }

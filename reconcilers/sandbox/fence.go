@@ -21,16 +21,16 @@ import (
 const (
 	// quickFence is how long an end waits for its fence before it writes status Ending.
 	quickFence = 200 * time.Millisecond
-	// mostFenceWait bounds the wait between two attempts to reach all gateways.
-	mostFenceWait = 15 * time.Second
-	// mostAsking bounds the attempts under way at a time. An API server bears fewer ends
+	// maxFenceWait bounds the time between two attempts to reach all gateways.
+	maxFenceWait = 15 * time.Second
+	// maxFenceAttempts bounds the attempts under way at a time. An API server bears fewer ends
 	// a second than that.
-	mostAsking = 4096
-	// noRoomWait is about how long a fence waits when so many attempts are under way.
+	maxFenceAttempts = 4096
+	// noRoomWait is about how long a fence waits when maxFenceAttempts are under way.
 	noRoomWait = time.Second
 )
 
-// attempt asks all gateways once.
+// attempt asks all gateways once to acknowledge a fence.
 func (r *Reconciler) attempt(ctx context.Context, addr netip.Addr, rv uint64) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.FenceTimeout)
@@ -41,8 +41,8 @@ func (r *Reconciler) attempt(ctx context.Context, addr netip.Addr, rv uint64) er
 }
 
 // fences are the fences of ends, and of claims that a pause gave up. Each attempt is a
-// goroutine of its own, which costs no worker: the Fencer sends those together that it is
-// given at a time. After an attempt the sandbox is queued again. It is safe for concurrent
+// goroutine of its own, so that it keeps no worker; the Fencer batches attempts that are made
+// at the same time. After an attempt the sandbox is queued again. It is safe for concurrent
 // use.
 //
 //	none ─begin─▶ asking ─all have acknowledged─▶ done ─forget─▶ none
@@ -58,37 +58,37 @@ type fences struct {
 	ctx     context.Context // of the attempts
 	requeue func(id string)
 	open    map[fenceKey]*openFence
-	claims  map[string]map[string]struct{} // the claims that are open, by the sandbox's ID
-	asking  int                            // attempts on their way
+	claims  map[string]map[string]struct{} // the former claims with an open fence, by the sandbox's ID
+	asking  int                            // attempts under way
 }
 
 // fenceKey is what a fence is for: the end of a sandbox, or a claim of it that a pause gave
 // up.
 type fenceKey struct{ id, claim string }
 
-// openFence is a fence that was asked for and whose Sandbox is not Ended yet, as
-// far as the cache shows. All is guarded by fences.mu.
+// openFence is a fence that was begun and whose Sandbox is not Ended yet, as far as the
+// cache shows. fences.mu guards all of it.
 type openFence struct {
 	of types.UID
-	// addr and rv stay as they were in the first attempt: a later version would be right
-	// too, but would be a new fence to the gateways.
-	addr   netip.Addr
-	rv     uint64
-	record record
-	over   func() // nil, or called once all gateways have acknowledged it
-	begun  time.Time
-	asking bool
-	pause  time.Duration // the last one between two attempts
-	next   time.Time
-	done   bool // all gateways have acknowledged it
+	// addr and rv are the same in all attempts: a later resourceVersion would be right too,
+	// but the gateways would take it for a new fence.
+	addr     netip.Addr
+	rv       uint64
+	record   record
+	onDone   func() // nil, or called once all gateways have acknowledged it
+	begun    time.Time
+	asking   bool
+	attempts int
+	next     time.Time
+	done     bool // all gateways have acknowledged it
 }
 
 func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64) error) *fences {
 	return &fences{clock: c, attempt: attempt, ctx: context.Background(), requeue: func(string) {}, open: map[fenceKey]*openFence{}, claims: map[string]map[string]struct{}{}}
 }
 
-// run is called before the workers begin: attempts end with ctx, and then put their
-// sandbox into queue.
+// run sets the context with which attempts end, and the queue into which an attempt puts its
+// sandbox when it is over. It is called before the workers begin.
 func (f *fences) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +97,8 @@ func (f *fences) run(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// begin asks for a fence for the first time: of, addr, rv and perhaps record and over are
-// set.
+// begin begins a fence with its first attempt. The caller sets of, addr and rv of o, and may
+// set record and onDone.
 func (f *fences) begin(key fenceKey, o openFence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,17 +116,17 @@ func (f *fences) begin(key fenceKey, o openFence) {
 	f.ask(key, &o)
 }
 
-// fenceView is how far the fence of an end has come.
+// fenceView is how far a fence has come.
 type fenceView struct {
 	record record
 	done   bool
-	age    time.Duration // since it was first asked for
-	wait   time.Duration // until there is something to do, unless the sandbox is queued before
+	age    time.Duration // since it was begun
+	wait   time.Duration // until progress is to be called again, unless the sandbox is queued before
 }
 
 // progress returns how far the fence has come, and begins the next attempt if it is due.
-// It returns false if this process has begun none: then the end is carried out from its
-// start.
+// It returns false if this process has begun no such fence: then the end is carried out
+// from its first step.
 func (f *fences) progress(key fenceKey, uid types.UID) (fenceView, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *fences) progress(key fenceKey, uid types.UID) (fenceView, bool) {
 	if !o.done && !o.asking && !o.next.After(now) {
 		f.ask(key, o)
 	}
-	v := fenceView{record: o.record, done: o.done, age: now.Sub(o.begun), wait: mostFenceWait}
+	v := fenceView{record: o.record, done: o.done, age: now.Sub(o.begun), wait: maxFenceWait}
 	if !o.asking {
 		v.wait = o.next.Sub(now)
 	}
@@ -147,7 +147,7 @@ func (f *fences) progress(key fenceKey, uid types.UID) (fenceView, bool) {
 
 // ask begins an attempt, if there is room. mu is held.
 func (f *fences) ask(key fenceKey, o *openFence) {
-	if f.asking >= mostAsking {
+	if f.asking >= maxFenceAttempts {
 		o.next = f.clock.Now().Add(jitter.Jitter(noRoomWait, 0.5))
 		return
 	}
@@ -160,18 +160,19 @@ func (f *fences) ask(key fenceKey, o *openFence) {
 		requeue := f.requeue
 		f.asking--
 		o.asking = false
-		over := o.over
+		onDone := o.onDone
 		if err == nil {
 			o.done = true
 		} else {
-			over = nil
-			o.pause = backoff.Next(o.pause, time.Second, mostFenceWait)
-			o.next = f.clock.Now().Add(o.pause)
-			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", o.pause, "cause", err.Error())
+			onDone = nil
+			wait := min(time.Second<<o.attempts, maxFenceWait)
+			o.attempts = min(o.attempts+1, 10)
+			o.next = f.clock.Now().Add(wait)
+			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", wait, "cause", err.Error())
 		}
 		f.mu.Unlock()
-		if over != nil {
-			over()
+		if onDone != nil {
+			onDone()
 		}
 		requeue(key.id)
 	})
@@ -183,9 +184,9 @@ func (f *fences) forget(key fenceKey) {
 	f.drop(key)
 }
 
-// former has the gateways that have not answered yet asked again about the sandbox's former
-// claims. wait is until there is something to do; 0 if no fence of one is open.
-func (f *fences) former(id string, uid types.UID) (wait time.Duration) {
+// retryFormer begins the due attempts of the fences of the sandbox's former claims. wait is
+// how long until it is to be called again; 0 if no such fence is open.
+func (f *fences) retryFormer(id string, uid types.UID) (wait time.Duration) {
 	f.mu.Lock()
 	claims := slices.Collect(maps.Keys(f.claims[id]))
 	f.mu.Unlock()
@@ -197,8 +198,8 @@ func (f *fences) former(id string, uid types.UID) (wait time.Duration) {
 	return wait
 }
 
-// forgetAll forgets all fences of a sandbox that is gone. Attempts for its claims that
-// are under way still count, and the sweep finishes what they leave.
+// forgetAll forgets all fences of a sandbox that is gone. Attempts that are under way still
+// call onDone, and the sweep fences the claims that are left.
 func (f *fences) forgetAll(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -40,7 +40,7 @@ func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
 		}
 		synctest.Wait()
 		answer = nil
-		time.Sleep(mostFenceWait)
+		time.Sleep(maxFenceWait)
 		f.progress(key, "u")
 		synctest.Wait()
 		if v, ok := f.progress(key, "u"); !ok || !v.done {
@@ -82,7 +82,7 @@ func TestFenceOfAFormerClaimOutlivesTheEnd(t *testing.T) {
 	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || g.Ledger.IsFenced("c") {
 		t.Fatalf("status %+v, the former claim is fenced: %v", s.Status, g.Ledger.IsFenced("c"))
 	}
-	g.clock.SetTime(now.Add(mostFenceWait))
+	g.clock.SetTime(now.Add(maxFenceWait))
 	if g.step(t); !g.Ledger.IsFenced("c") {
 		t.Error("the former claim is not fenced")
 	}

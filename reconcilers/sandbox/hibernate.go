@@ -16,13 +16,13 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
-// restorePatience is how long a resume may take to restore the sandbox's files, longer
-// than requests wait for it. After that the resume is taken back.
+// restorePatience is how long a resume may take to restore the sandbox's files. It is longer
+// than requests wait for a resume. After that the resume is taken back.
 const restorePatience = 5 * time.Minute
 
-// decideRestoring judges a sandbox that is resumed and whose files are not restored yet.
-// It has not run since its pause, so no timeout ends it: its resume is taken back where
-// another sandbox would end, and its files stay kept. Its end time counts once it runs.
+// decideRestoring decides about a resumed sandbox whose files are not restored yet. It has
+// not run since its pause, so no timeout ends it. Where another sandbox would end, its resume
+// is taken back, and its files stay kept. Its end time counts once it runs.
 func decideRestoring(v view) decision {
 	d := decidePod(v)
 	back := func(reason string) decision {
@@ -40,15 +40,15 @@ func decideRestoring(v view) decision {
 	return d
 }
 
-// setHibernating notes in next, the status to be written, that the sandbox has no pod and
-// its files are kept, or that they are being restored.
+// setHibernating sets the condition Paused in next, the object to be written, of a sandbox
+// that hibernates or whose files are being restored.
 func (r *Reconciler) setHibernating(s, next *v1alpha1.Sandbox) {
 	c := metav1.Condition{Type: v1alpha1.SandboxConditionPaused, ObservedGeneration: s.Generation}
 	switch {
 	case v1alpha1.Hibernated(s):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHibernated
 		switch s.Status.Phase {
-		case v1alpha1.SandboxPausing, v1alpha1.SandboxPaused: // since its processes were stopped
+		case v1alpha1.SandboxPausing, v1alpha1.SandboxPaused: // keep the time at which its processes were stopped
 		default:
 			next.Status.PausedAt = nil
 		}
@@ -64,14 +64,14 @@ func (r *Reconciler) setHibernating(s, next *v1alpha1.Sandbox) {
 	meta.SetStatusCondition(&next.Status.Conditions, c)
 }
 
-// former is a claim that a sandbox had. pod is nil if there is none any more.
+// former is a claim that a sandbox had before. pod is nil if its pod is gone.
 type former struct {
-	address string // empty: it was never reachable
+	address string // empty if no gateway could ever route to the pod
 	pod     *corev1.Pod
 }
 
-// mayHaveFormerClaims reports whether letPodsGo may find something. One that waits for its
-// first pod has none: a claim that names it is about to be its own.
+// mayHaveFormerClaims reports whether endFormerClaims may find a claim. A sandbox that waits
+// for its first pod has none: a claim that names it is the one that it is about to get.
 func (r *Reconciler) mayHaveFormerClaims(s *v1alpha1.Sandbox) bool {
 	if s.Spec.Binding == nil {
 		return s.Spec.Restore != nil
@@ -79,12 +79,13 @@ func (r *Reconciler) mayHaveFormerClaims(s *v1alpha1.Sandbox) bool {
 	return r.suspects.has(s.Name)
 }
 
-// letPodsGo ends the former claims of a sandbox that hibernates, or is bound anew: a pause
-// gave them up, or a resume that was taken back, maybe between two looks of this process.
-// Each of their pods is stopped and its address fenced, as at an end. The sweep finishes
-// what this does not, since the pod keeps its claim, and its finalizer until the claim is
-// fenced. wait is when to look again; 0 if nothing is left to do.
-func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait time.Duration, err error) {
+// endFormerClaims ends the former claims of a sandbox that hibernates or is bound anew. They
+// were given up by a pause, or by a resume that was taken back, perhaps between two
+// reconciles of this process. It stops each of their pods and fences its address, as at an
+// end. The pod keeps its claim, and keeps its finalizer until the claim is fenced, so that
+// the sweep completes what a crash interrupts. wait is how long until the next step; 0 if
+// nothing is left to do.
+func (r *Reconciler) endFormerClaims(ctx context.Context, s *v1alpha1.Sandbox) (wait time.Duration, err error) {
 	if s.Status.FencedAt == nil {
 		r.Ledger.Had(s.Status.AddressClaim, s.Name, s.Status.Address)
 	}
@@ -99,8 +100,9 @@ func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait t
 	default:
 		return 0, nil
 	}
-	// The cache may not show a new binding yet whose claim is on a pod already. A claim is
-	// bound before it is on a pod, and is never bound again after it was unbound.
+	// A claim on a pod may belong to a new binding that the cache does not show yet, so read
+	// the sandbox. A claim is bound before it is on a pod, and is never bound again after its
+	// binding was removed.
 	live := &v1alpha1.Sandbox{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s), live); err != nil {
 		return 0, fmt.Errorf("reading the sandbox: %w", err)
@@ -113,7 +115,7 @@ func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait t
 			wait = sooner(wait, retrySoon)
 			continue
 		}
-		next, err := r.letGo(ctx, s, claim, f)
+		next, err := r.endFormerClaim(ctx, s, claim, f)
 		if err != nil {
 			return 0, err
 		}
@@ -122,8 +124,8 @@ func (r *Reconciler) letPodsGo(ctx context.Context, s *v1alpha1.Sandbox) (wait t
 	return wait, nil
 }
 
-// formerClaims are those that the sandbox had, as far as their pods or the ledger show, and
-// that are not over: not stopped, or not fenced.
+// formerClaims returns the claims that the sandbox had before, as far as their pods or the
+// ledger show, and whose pods are not stopped or whose addresses are not fenced.
 func (r *Reconciler) formerClaims(ctx context.Context, s *v1alpha1.Sandbox) (map[string]former, error) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(s.Spec.Namespace), client.MatchingFields{indexSandboxID: s.Name}); err != nil {
@@ -133,7 +135,7 @@ func (r *Reconciler) formerClaims(ctx context.Context, s *v1alpha1.Sandbox) (map
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		claim, addr := pod.Annotations[v1alpha1.AnnotationClaim], pod.Annotations[v1alpha1.AnnotationAddress]
-		// If the fence was over before the cache showed the pod, the pod is still to be stopped.
+		// A pod that the cache did not show when its claim was fenced must still be stopped.
 		if claim == "" || stopped(pod) && (addr == "" || r.Ledger.IsFenced(claim)) {
 			continue
 		}
@@ -156,8 +158,8 @@ func stopped(pod *corev1.Pod) bool {
 	return phase == v1alpha1.PodStopping || phase == v1alpha1.PodFailed || pod.DeletionTimestamp != nil
 }
 
-// letGo stops the pod of one former claim, and has its address fenced.
-func (r *Reconciler) letGo(ctx context.Context, s *v1alpha1.Sandbox, claim string, f former) (wait time.Duration, err error) {
+// endFormerClaim stops the pod of one former claim, and begins the fence of its address.
+func (r *Reconciler) endFormerClaim(ctx context.Context, s *v1alpha1.Sandbox, claim string, f former) (wait time.Duration, err error) {
 	key := fenceKey{s.Name, claim}
 	if v, begun := r.fences.progress(key, s.UID); begun {
 		return max(v.wait, retrySoon), nil
@@ -179,15 +181,15 @@ func (r *Reconciler) letGo(ctx context.Context, s *v1alpha1.Sandbox, claim strin
 	if err != nil {
 		return 0, fmt.Errorf("the claim's address: %w", err)
 	}
-	r.fences.begin(key, openFence{of: s.UID, addr: addr, rv: rv, over: func() {
+	r.fences.begin(key, openFence{of: s.UID, addr: addr, rv: rv, onDone: func() {
 		r.Ledger.Fenced(claim, f.address)
 		r.fences.forget(key)
 	}})
 	return quickFence, nil
 }
 
-// markFenced writes that the address on record, of a claim that is over, is fenced, if it
-// does not say so.
+// markFenced writes fencedAt for the address that the status has from a former claim, once
+// the ledger says that the address is fenced.
 func (r *Reconciler) markFenced(ctx context.Context, s *v1alpha1.Sandbox) (wait time.Duration, err error) {
 	if s.Status.Address == "" || s.Status.FencedAt != nil || !r.Ledger.IsFenced(s.Status.AddressClaim) {
 		return 0, nil

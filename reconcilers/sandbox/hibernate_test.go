@@ -61,7 +61,7 @@ func TestSavingStatus(t *testing.T) {
 	q.answer = nil // of a gateway that freezes alone
 	asked := len(q.asked)
 	for i := range 3 {
-		g.clock.SetTime(g.clock.Now().Add(mostSaveWait))
+		g.clock.SetTime(g.clock.Now().Add(maxSaveWait))
 		g.settle(t)
 		g.want(t, "done, and the pod is not given up", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
 		if len(q.asked) < asked+i+1 {
@@ -124,7 +124,7 @@ func TestAPodThatIsBoundAnewIsNotGivenUp(t *testing.T) {
 	})
 	old := g.sandbox(t)
 	hibernated(&old.Spec)
-	wait, err := g.letPodsGo(t.Context(), old)
+	wait, err := g.endFormerClaims(t.Context(), old)
 	if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodRunning || err != nil || wait != retrySoon || len(g.asked) != 0 {
 		t.Errorf("the pod is %s; again in %s, %v, asked %v", phase, wait, err, g.asked)
 	}
@@ -390,11 +390,11 @@ func TestTimeoutsModes(t *testing.T) {
 		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
 		pool.Spec.Pause = &v1alpha1.PoolPause{Modes: []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate}}
 		g := newRig(t, s, pod, pool)
-		g.quiets.quiescer, g.Hibernates = &stubQuiescer{}, c.store
+		g.orders.quiescer, g.Hibernates = &stubQuiescer{}, c.store
 		g.look(t)
 		if got := g.sandbox(t).Spec; got.PauseMode != c.want || got.Paused != (c.want != "") || (got.End == nil) != (c.want != "") {
 			t.Errorf("%s: %+v", what, got)
 		}
-		g.quiets.tries.Wait()
+		g.orders.tries.Wait()
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
-// live handles a sandbox that has not ended.
-func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
+// reconcileLive reconciles a sandbox that has not ended.
+func (r *Reconciler) reconcileLive(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	pod, err := boundPod(ctx, r.Client, s)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -42,7 +42,7 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	}
 	if v1alpha1.Restoring(s) {
 		of := string(s.UID)
-		if b := s.Spec.Binding; b != nil { // the resume before may have been taken back since the last look
+		if b := s.Spec.Binding; b != nil { // a later resume has another claim, and its time counts anew
 			of = b.ClaimID
 		}
 		v.restoringFor = r.restoring.since(s.Name, of)
@@ -69,16 +69,16 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 	}
 	recheck, s, err := r.writeLive(ctx, s, v.pod, d)
 	if err != nil {
-		return again(err)
+		return retryIfMoved(err)
 	}
 	d.recheck = sooner(d.recheck, recheck)
 	if err := r.apply(ctx, s, v.pod, d); err != nil {
 		return ctrl.Result{}, err
 	}
 	if r.mayHaveFormerClaims(s) {
-		wait, err := r.letPodsGo(ctx, s)
+		wait, err := r.endFormerClaims(ctx, s)
 		if err != nil {
-			return again(err)
+			return retryIfMoved(err)
 		}
 		d.recheck = sooner(d.recheck, wait)
 	}
@@ -88,10 +88,10 @@ func (r *Reconciler) live(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result
 func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, d decision) error {
 	switch d.step {
 	case stepEnd:
-		return r.finish(ctx, s, d.reason, d.message)
+		return r.writeEnd(ctx, s, d.reason, d.message)
 	case stepGiveUpMemory:
 		if err := r.patch(ctx, s, pausing.HibernateFrozen(s)); err != nil {
-			return fmt.Errorf("having it hibernate: %w", err)
+			return fmt.Errorf("making it hibernate: %w", err)
 		}
 		return nil
 	case stepPause:
@@ -101,7 +101,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 			return err
 		}
 		if !room || mode == v1alpha1.PauseHibernate && !r.Hibernates {
-			return r.finish(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may, or none of them may be paused so")
+			return r.writeEnd(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may, or its mode of pause is not supported")
 		}
 		if err := r.patch(ctx, s, pausing.PauseAs(s, mode)); err != nil {
 			return fmt.Errorf("pausing it at its end time: %w", err)
@@ -127,12 +127,12 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		}
 		return nil
 	case stepUnbind:
-		log.FromContext(ctx).Info("removing a binding whose claim cannot land or serve", "pod", s.Spec.Binding.PodName)
+		log.FromContext(ctx).Info("removing a binding whose claim cannot get onto its pod or serve there", "pod", s.Spec.Binding.PodName)
 		if pod != nil && mayBeClaimed(pod) {
-			// The gateway that owns the claim gave up, but its PATCH may still land.
+			// The gateway that owns the claim gave up, but its PATCH may still be applied.
 			p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil)
 			if _, err := stopPod(ctx, r.Client, pod, p); errors.Is(err, errMoved) {
-				return nil // its event asks again
+				return nil // the event of the pod's change queues the sandbox
 			} else if err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		}
 		return nil
 	case stepDelete:
-		// The resourceVersion keeps a binding that was written meanwhile.
+		// With the resourceVersion, a sandbox that was bound meanwhile is not deleted.
 		err := r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting a sandbox that never had a pod: %w", err)
@@ -157,7 +157,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	}
 }
 
-// boundPod reads the pod that the binding names; nil if there is none of its UID.
+// boundPod reads the pod that the binding names; nil if there is no pod of that name and UID.
 func boundPod(ctx context.Context, reader client.Reader, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
 	b := s.Spec.Binding
 	if b == nil {
@@ -174,7 +174,8 @@ func boundPod(ctx context.Context, reader client.Reader, s *v1alpha1.Sandbox) (*
 	return pod, nil
 }
 
-// startupTimeout is needed only for a sandbox that a client waits for.
+// startupTimeout returns the sandbox's startup timeout; 0 for a sandbox for which no client
+// waits, or that has had a pod.
 func (r *Reconciler) startupTimeout(ctx context.Context, s *v1alpha1.Sandbox) (time.Duration, error) {
 	if !awaited(s) || s.Status.Address != "" {
 		return 0, nil
@@ -201,9 +202,8 @@ func (r *Reconciler) startupTimeout(ctx context.Context, s *v1alpha1.Sandbox) (t
 	return startup, nil
 }
 
-// firstSeen remembers since when this process has seen something of a sandbox:
-// that the binding of a claim stands without the claim on its pod, or that the object
-// with a UID never had a pod. It is safe for concurrent use.
+// firstSeen remembers when this process first saw a state of each sandbox, for example that
+// its binding has no claim on the pod. It is safe for concurrent use.
 type firstSeen struct {
 	clock clock.PassiveClock
 
@@ -212,10 +212,12 @@ type firstSeen struct {
 }
 
 type sighting struct {
-	of    string // the claim ID, or the UID
+	of    string // the claim ID or the sandbox's UID, for which the time counts
 	since time.Time
 }
 
+// since returns how long the state of the sandbox has been seen for of. With another of than
+// at the last call the time counts anew.
 func (f *firstSeen) since(id, of string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
-// How an attempt to reach all gateways went; the label "outcome".
+// The values of the metric label "outcome": how an attempt to reach all gateways ended.
 const (
 	fenceAcknowledged = "acknowledged"
 	fenceUnanswered   = "unanswered"
@@ -26,8 +26,8 @@ type Metrics struct {
 	pauses    *prometheus.CounterVec
 }
 
-// NewMetrics registers the metrics; a nil registerer registers none. pools, which
-// knows the pools that exist, counts the ends.
+// NewMetrics registers the metrics; a nil registerer registers none. The ends are counted in
+// pools, which knows the pools that exist.
 func NewMetrics(reg prometheus.Registerer, pools *sandboxpool.Metrics) *Metrics {
 	f := promauto.With(reg)
 	m := &Metrics{
@@ -66,7 +66,7 @@ var pauseReasons = []string{
 	v1alpha1.ReasonNoFreezer, v1alpha1.ReasonFreezeFailed, v1alpha1.ReasonSaveFailed,
 }
 
-// pauseChanged counts that the condition Paused has another reason.
+// pauseChanged counts a change of the condition Paused to this reason.
 func (m *Metrics) pauseChanged(reason string) {
 	if m != nil && slices.Contains(pauseReasons, reason) {
 		m.pauses.WithLabelValues(reason).Inc()

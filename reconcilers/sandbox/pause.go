@@ -10,8 +10,8 @@ import (
 	"github.com/sandlane/sandlane/controlplane"
 )
 
-// lifePhase is the phase of a sandbox whose pod runs: what its spec asks for, and whether
-// that is known to be carried out.
+// lifePhase returns the phase of a sandbox whose pod runs, by what its spec asks for and
+// whether its status says that this is carried out.
 func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
 	switch {
 	case v1alpha1.Restoring(s):
@@ -27,19 +27,19 @@ func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
 	case v1alpha1.SandboxPausing, v1alpha1.SandboxPaused, v1alpha1.SandboxResuming:
 		return v1alpha1.SandboxResuming
 	}
-	// Its spec has changed, and nothing says that it was paused meanwhile.
+	// The spec has changed since, and the status never said that the sandbox was paused.
 	return v1alpha1.SandboxRunning
 }
 
-// quiesce orders a sandbox's freezer, through a gateway, to do what the spec asks for, and
-// notes in next, the status to be written, how far that has come. It returns when to look
-// again.
+// quiesce makes a gateway order the sandbox's freezer to do what the spec asks for, and notes
+// in next, the object to be written, how far that has come. It returns how long until it is
+// to be called again.
 func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) {
 	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) || s.Spec.Restore != nil {
 		return 0
 	}
 	saves := s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate
-	o := r.quiets.ensure(controlplane.Quiesce{
+	o := r.orders.ensure(controlplane.Quiesce{
 		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: s.Spec.Paused, Saves: saves, Generation: s.Generation,
 	})
 	status, reason := metav1.ConditionFalse, v1alpha1.ReasonFreezing
@@ -48,11 +48,12 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	}
 	switch {
 	case saves && o.done:
-		// The gateway has written that the pod is given up, but the cache does not show it
-		// yet; or the gateway's version can only freeze: then the next try asks another.
-		r.quiets.forget(s.Name)
+		// Either a gateway has written that the pod is given up, and the cache does not show
+		// that yet; or the gateway is of a version that can only freeze, and the next try asks
+		// another gateway.
+		r.orders.forget(s.Name)
 		o.wait = quiesceWait
-	case saves && o.late: // it stays frozen and is tried again, so that its files are not lost
+	case saves && o.late: // the sandbox stays frozen and the order is repeated, so that its files are not lost
 		reason = v1alpha1.ReasonSaveFailed
 	case s.Spec.Paused && o.done:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
@@ -61,7 +62,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	case s.Spec.Paused && o.late && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
 		reason, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
 	case s.Spec.Paused:
-	case o.done, o.noFreezer: // without a freezer it was never frozen
+	case o.done, o.noFreezer: // without a freezer the sandbox was never frozen
 		reason = v1alpha1.ReasonResumed
 	default:
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
@@ -81,8 +82,9 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	return o.wait
 }
 
-// notFreezing decides about a paused sandbox that cannot be frozen. If a timeout pauses it,
-// it ends as at that timeout, since nothing else would ever end it; else it is resumed.
+// notFreezing decides about a paused sandbox that cannot be frozen. If its timeouts pause it
+// (onTimeout), it ends as it would at that timeout, since nothing else would ever end it;
+// otherwise it is resumed.
 func notFreezing(s *v1alpha1.Sandbox, d decision) decision {
 	reason := v1alpha1.NotFreezing(s)
 	switch {
@@ -93,14 +95,14 @@ func notFreezing(s *v1alpha1.Sandbox, d decision) decision {
 		return d
 	}
 	end := decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its time is up, and it could not be paused: " + reason}
-	if s.Spec.Team == "" && s.Spec.Timeouts.Idle != nil { // the REST API's have an end time
+	if s.Spec.Team == "" && s.Spec.Timeouts.Idle != nil { // a sandbox of the REST API has an end time
 		end.reason = v1alpha1.EndIdleTimeout
 	}
 	return end
 }
 
-// maxPausedRecheck bounds the time between two looks at a paused sandbox: its pool's
-// pausedFor may change.
+// maxPausedRecheck bounds the time between two reconciles of a paused sandbox, since its
+// pool's pausedFor may change.
 const maxPausedRecheck = 10 * time.Minute
 
 // pausedTooLong ends a sandbox that was paused for as long as it may be.
@@ -109,7 +111,7 @@ func pausedTooLong(v view, d decision, now time.Time) decision {
 	if d.step != stepNone || !s.Spec.Paused || !samePause(s) || s.Status.PausedAt == nil {
 		return d
 	}
-	left := maxPausedRecheck // for ever, as the pool says it now
+	left := maxPausedRecheck // with 0 it may be paused for ever, until the pool changes
 	if v.pausedFor != 0 {
 		left = s.Status.PausedAt.Add(v.pausedFor).Sub(now)
 	}
@@ -120,7 +122,7 @@ func pausedTooLong(v view, d decision, now time.Time) decision {
 	return d
 }
 
-// frozenTooLong makes a sandbox hibernate that was frozen for its pool's hibernateAfter.
+// frozenTooLong makes a sandbox hibernate once it was frozen for its pool's hibernateAfter.
 func frozenTooLong(v view, d decision, now time.Time) decision {
 	s := v.sandbox
 	if d.step != stepNone || v.hibernateAfter == 0 || s.Spec.PauseMode != v1alpha1.PauseFreeze || !v1alpha1.Frozen(s) || s.Status.PausedAt == nil {
@@ -134,17 +136,17 @@ func frozenTooLong(v view, d decision, now time.Time) decision {
 	return d
 }
 
-// samePause reports whether the status of a paused sandbox is about the pause that its
-// spec asks for; with another generation it may be about an earlier pause.
+// samePause reports whether the status of a paused sandbox is about the pause that its spec
+// asks for. A status with another generation may be about an earlier pause.
 func samePause(s *v1alpha1.Sandbox) bool {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
 	return c != nil && c.ObservedGeneration == s.Generation &&
 		(s.Status.Phase == v1alpha1.SandboxPausing || s.Status.Phase == v1alpha1.SandboxPaused)
 }
 
-// endAfterPause is the end time of a sandbox that is resumed because it cannot be frozen.
-// The pause has removed the end time of a sandbox of the REST API; it gets the one of a
-// resume by a request.
+// endAfterPause returns the end time of a sandbox that is resumed because it cannot be
+// frozen. The pause has removed the end time of a sandbox of the REST API; that one gets the
+// end time that a resume by a request would set.
 func (r *Reconciler) endAfterPause(s *v1alpha1.Sandbox) *metav1.Time {
 	if s.Spec.Team == "" || s.Spec.FirstRequest || s.Spec.Timeouts.EndAt != nil {
 		return nil

@@ -45,7 +45,7 @@ func pausable(t *testing.T) (*rig, *stubQuiescer) {
 	s.UID, s.Generation, s.Finalizers = "s-uid", 1, []string{v1alpha1.FinalizerSandbox}
 	had(s, "c")
 	g, q := newRig(t, s, pod), &stubQuiescer{}
-	g.quiets.quiescer = q
+	g.orders.quiescer = q
 	g.settle(t)
 	return g, q
 }
@@ -55,7 +55,7 @@ func (g *rig) settle(t *testing.T) (wait time.Duration) {
 	t.Helper()
 	for range 2 {
 		wait = g.look(t)
-		g.quiets.tries.Wait()
+		g.orders.tries.Wait()
 	}
 	return wait
 }
@@ -225,13 +225,13 @@ func TestPausedAtItsEndTime(t *testing.T) {
 		had(s, "c")
 		c.change(s, pod)
 		g := newRig(t, s, pod)
-		g.quiets.quiescer = &stubQuiescer{}
+		g.orders.quiescer = &stubQuiescer{}
 		g.look(t)
 		got := g.sandbox(t)
 		if got.Spec.Paused != c.paused || (got.Spec.End == nil) != c.paused || (got.Spec.Timeouts.EndAt == nil) != c.paused || (got.Spec.PauseMode != "") != c.paused {
 			t.Errorf("%s: %+v", what, got.Spec)
 		}
-		g.quiets.tries.Wait()
+		g.orders.tries.Wait()
 	}
 }
 
@@ -353,11 +353,11 @@ func TestPoolWithoutRoomForPaused(t *testing.T) {
 		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
 		pool.Spec.Pause = &v1alpha1.PoolPause{MaxPaused: &c.most}
 		g := newRig(t, s, pod, pool, other, ended, elsewhere)
-		g.quiets.quiescer = &stubQuiescer{}
+		g.orders.quiescer = &stubQuiescer{}
 		g.look(t)
 		if got := g.sandbox(t).Spec; got.Paused != c.paused || (got.End == nil) != c.paused {
 			t.Errorf("%s: %+v", what, got)
 		}
-		g.quiets.tries.Wait()
+		g.orders.tries.Wait()
 	}
 }

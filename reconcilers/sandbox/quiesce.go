@@ -16,89 +16,89 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 )
 
-// Quiescer has a gateway order the freezer of a sandbox's pod to do what the sandbox's spec
-// asks for. Safe for concurrent use.
+// Quiescer makes a gateway order the freezer of a sandbox's pod to do what the sandbox's
+// spec asks for. Safe for concurrent use.
 type Quiescer interface {
-	// Quiesce returns nil when that is done, controlplane.ErrMoved if the sandbox has
-	// changed since, controlplane.ErrNoFreezer if its pod cannot be frozen, and
+	// Quiesce returns nil when the order is carried out, controlplane.ErrMoved if the sandbox
+	// has changed since, controlplane.ErrNoFreezer if its pod cannot be frozen, and
 	// controlplane.ErrNotDone if a gateway has tried and failed.
 	Quiesce(ctx context.Context, q controlplane.Quiesce) error
 }
 
-// quiesceWait is the pause after a try that failed. If the try was to keep files, each of
-// which moves all of them, the pause doubles with each failure, up to mostSaveWait.
+// quiesceWait is the delay after a try that failed. A try that keeps files transfers all of
+// them, so its delay doubles with each failure, up to maxSaveWait.
 const (
-	quiesceWait  = 2 * time.Second
-	mostSaveWait = 5 * time.Minute
+	quiesceWait = 2 * time.Second
+	maxSaveWait = 5 * time.Minute
 )
 
 // quiescePatience is how long tries may fail before an order is late. Only tries that a
-// gateway answered count: while none answers nothing is known of the sandbox.
+// gateway answered count: without an answer the controller knows nothing about the freezer.
 const quiescePatience = time.Minute
 
 const (
-	// maxQuiesces bounds the tries under way of all sandboxes together; maxSaves bounds
-	// how many of them keep files, which takes long.
+	// maxQuiesces bounds the tries under way for all sandboxes together; maxSaves bounds
+	// how many of these keep files, which takes long.
 	maxQuiesces = 64
 	maxSaves    = 16
 )
 
-// quiets are the orders to freezers, one for each sandbox. Each try is a goroutine of its
-// own, which costs no worker; after it the sandbox is queued again. At most one try for a
-// sandbox is under way, and at most maxQuiesces for all; further ones wait in order. It is
-// safe for concurrent use.
+// freezerOrders are the orders to freezers, at most one for each sandbox. Each try is a
+// goroutine of its own, so that it keeps no worker; after it the sandbox is queued again. At
+// most one try for a sandbox is under way, and at most maxQuiesces for all; further ones wait
+// for their turn. It is safe for concurrent use.
 //
 //	none ─ensure─▶ queued ─its turn─▶ asking ─answered─▶ settled
 //	                 ▲                  │
 //	                 └─ensure, after 2 s┘ failed; to keep files after 2, 4, 8 s … 5 min
 //
-// An order with another claim or generation replaces the one before, and forget removes
-// that of a sandbox which ends or goes: the context of the try under way is cancelled, and
-// the sandbox's next try waits until that one is over.
-type quiets struct {
+// An order with another claim or generation replaces the order before it, and forget removes
+// the order of a sandbox that ends or is gone. Both cancel the context of the try under way;
+// the sandbox's next try waits until that try is over.
+type freezerOrders struct {
 	clock    clock.PassiveClock
 	quiescer Quiescer // nil: nothing can be frozen
 
 	mu  sync.Mutex // guards the rest
 	ctx context.Context
-	// requeue has the sandbox looked at again.
+	// requeue queues the sandbox.
 	requeue func(id string)
-	open    map[string]*quiet
-	queue   []*quiet                      // some may have been replaced or forgotten since
+	open    map[string]*freezerOrder      // by sandbox
+	queue   []*freezerOrder               // some may have been replaced or forgotten since
 	asking  map[string]context.CancelFunc // the tries under way, by sandbox
 	saving  int                           // how many of them keep files
 	tries   sync.WaitGroup                // the tries under way; tests wait for them
 }
 
-// quiet is one order and how far it has come. All is guarded by quiets.mu.
-type quiet struct {
+// freezerOrder is one order and how far it has come. All is guarded by freezerOrders.mu.
+type freezerOrder struct {
 	of      controlplane.Quiesce
-	begun   bool  // a try is queued or under way
-	settled error // once answered: nil or ErrNoFreezer
-	done    bool
+	begun   bool          // a try is queued or under way
+	done    bool          // the freezer has answered, or there is none
+	settled error         // once done: nil or ErrNoFreezer
 	next    time.Time     // of the next try
-	wait    time.Duration // the last pause between two tries, of an order that keeps files
+	wait    time.Duration // the last delay between two tries of an order that keeps files
 	failing time.Time     // of the first try that a gateway answered and that failed
-	late    bool          // a try failed quiescePatience after that one, too
+	late    bool          // a try also failed quiescePatience after that one
 }
 
-// outcome is what is known of an order.
+// outcome is how far an order has come.
 type outcome struct {
 	done, noFreezer bool
-	late            bool          // it failed for quiescePatience
-	wait            time.Duration // until there is something to do, unless the sandbox is queued before
+	late            bool          // tries failed for quiescePatience
+	wait            time.Duration // until ensure is to be called again, unless the sandbox is queued before
 }
 
-func newQuiets(c clock.PassiveClock, q Quiescer) *quiets {
-	return &quiets{
+func newFreezerOrders(c clock.PassiveClock, q Quiescer) *freezerOrders {
+	return &freezerOrders{
 		clock: c, quiescer: q, ctx: context.Background(), requeue: func(string) {},
-		open: map[string]*quiet{}, asking: map[string]context.CancelFunc{},
+		open: map[string]*freezerOrder{}, asking: map[string]context.CancelFunc{},
 	}
 }
 
-// run is called before the workers begin: tries end with ctx, and then put their sandbox
-// into queue.
-func (x *quiets) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// run sets the context with which tries end, and the queue into which a try puts its sandbox
+// when it is over. It is called before the workers begin.
+func (x *freezerOrders) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ctx = ctx
@@ -106,9 +106,9 @@ func (x *quiets) run(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// ensure returns what is known of an order, and queues a try if it is neither carried out
-// nor known to be impossible.
-func (x *quiets) ensure(q controlplane.Quiesce) outcome {
+// ensure returns how far an order has come, and queues a try if the order is neither carried
+// out nor known to be impossible.
+func (x *freezerOrders) ensure(q controlplane.Quiesce) outcome {
 	if x.quiescer == nil {
 		return outcome{noFreezer: true}
 	}
@@ -117,7 +117,7 @@ func (x *quiets) ensure(q controlplane.Quiesce) outcome {
 	o := x.open[q.SandboxID]
 	if o == nil || o.of != q {
 		x.cancel(q.SandboxID)
-		o = &quiet{of: q}
+		o = &freezerOrder{of: q}
 		x.open[q.SandboxID] = o
 	}
 	wait := o.next.Sub(x.clock.Now())
@@ -136,8 +136,8 @@ func (x *quiets) ensure(q controlplane.Quiesce) outcome {
 }
 
 // next begins the tries whose turn it is. mu is held.
-func (x *quiets) next() {
-	var later []*quiet
+func (x *freezerOrders) next() {
+	var later []*freezerOrder
 	for len(x.queue) > 0 && len(x.asking) < maxQuiesces {
 		o := x.queue[0]
 		x.queue = x.queue[1:]
@@ -158,11 +158,11 @@ func (x *quiets) next() {
 	x.queue = append(later, x.queue...)
 }
 
-// try gives the order once, and notes the answer.
-func (x *quiets) try(ctx context.Context, o *quiet) {
+// try sends the order once, and notes the answer.
+func (x *freezerOrders) try(ctx context.Context, o *freezerOrder) {
 	err := x.quiescer.Quiesce(ctx, o.of)
 	if err == nil {
-		failpoint.Hit("sandbox/quiesced") // the freezer has answered, the status does not say so
+		failpoint.Hit("sandbox/quiesced") // the freezer has answered, the status does not say so yet
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -184,8 +184,8 @@ func (x *quiets) try(ctx context.Context, o *quiet) {
 	default:
 		wait := quiesceWait
 		if o.of.Saves {
-			o.wait = backoff.Next(o.wait, quiesceWait, mostSaveWait)
-			wait = o.wait
+			wait = min(max(2*o.wait, wait), maxSaveWait)
+			o.wait = wait
 		}
 		o.next = now.Add(wait)
 	}
@@ -195,14 +195,14 @@ func (x *quiets) try(ctx context.Context, o *quiet) {
 	}
 }
 
-// cancel ends the try under way for a sandbox, if there is one. mu is held.
-func (x *quiets) cancel(id string) {
+// cancel cancels the try under way for a sandbox, if there is one. mu is held.
+func (x *freezerOrders) cancel(id string) {
 	if cancel := x.asking[id]; cancel != nil {
 		cancel()
 	}
 }
 
-func (x *quiets) forget(id string) {
+func (x *freezerOrders) forget(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.cancel(id)

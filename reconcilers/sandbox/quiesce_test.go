@@ -53,7 +53,7 @@ func orderOf(id string, generation int64) controlplane.Quiesce {
 func TestOneTryASandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
-		x := newQuiets(clock.RealClock{}, q)
+		x := newFreezerOrders(clock.RealClock{}, q)
 		queued := 0
 		x.requeue = func(string) { queued++ }
 		want := func(what string, o controlplane.Quiesce, inHand, cancelled bool) {
@@ -90,7 +90,7 @@ func TestOneTryASandbox(t *testing.T) {
 func TestTriesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
-		x := newQuiets(clock.RealClock{}, q)
+		x := newFreezerOrders(clock.RealClock{}, q)
 		const sandboxes = 3 * maxQuiesces
 		ensureAll := func() (done int) {
 			for i := range sandboxes {

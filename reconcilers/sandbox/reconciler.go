@@ -23,9 +23,9 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
-// Fencer tells every gateway that whatever a pod object older than rv says about
-// the address is over. nil means that all have acknowledged, or lost their
-// lease. It must honour ctx, and be safe for concurrent use.
+// Fencer tells every gateway not to route to the address by any pod object older than rv.
+// nil means that every gateway has acknowledged this, or has lost its lease. Fence must
+// honour ctx, and be safe for concurrent use.
 type Fencer interface {
 	Fence(ctx context.Context, addr netip.Addr, rv uint64) error
 }
@@ -35,7 +35,7 @@ const (
 	DefaultFenceTimeout = 5 * time.Second
 	DefaultBindGrace    = 5 * time.Second
 	DefaultSweep        = time.Minute
-	// DefaultWorkers is the number of sandboxes worked on at once.
+	// DefaultWorkers is the number of sandboxes that are reconciled at once.
 	DefaultWorkers = 16
 )
 
@@ -46,52 +46,52 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader
-	// Recorder is nil for no Events.
+	// Recorder writes Events; nil writes none.
 	Recorder events.EventRecorder
 	// Fencer reaches all gateways.
 	Fencer Fencer
 	// Ledger is shared with reconcilers/sandboxpool.
 	Ledger *address.Ledger
-	// ApplyClaim sends the claim PATCH of a binding whose owner did not; nil
-	// leaves such a sandbox to the next request or its startup timeout. An error
-	// asks to look again.
+	// ApplyClaim sends the claim PATCH of a binding in place of its owner, which did not. If
+	// it is nil, such a sandbox waits for the next request or its startup timeout. After an
+	// error the sandbox is reconciled again.
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 	// Quiescer reaches freezers; nil: no sandbox can be paused.
 	Quiescer Quiescer
-	// Hibernates: there is a store for the files of sandboxes, so that timeouts may have
+	// Hibernates: there is a store for the files of sandboxes, so that timeouts may make
 	// them hibernate.
 	Hibernates bool
 	// SandboxStore keeps the records of ended sandboxes; nil keeps none.
 	SandboxStore sandboxpool.SandboxStore
-	// FenceTimeout bounds one attempt to reach all gateways. It keeps no worker.
+	// FenceTimeout bounds one attempt to reach all gateways.
 	FenceTimeout time.Duration
-	// BindGrace is how long a binding may stand without its claim on the pod
-	// before another process than its owner acts.
+	// BindGrace is how long a binding may exist without its claim on the pod before the
+	// controller acts in its owner's place.
 	BindGrace time.Duration
-	// SweepInterval is the time between two looks of the sweep.
+	// SweepInterval is the time between two sweeps.
 	SweepInterval time.Duration
-	// Clock is nil for the real one, which does not follow a step of the machine's
-	// time of day before it has stood for a minute.
+	// Clock is the real one if nil; that one follows a step of the machine's time of day
+	// only after a minute.
 	Clock clock.PassiveClock
-	// Metrics is nil for none.
+	// Metrics may be nil.
 	Metrics *Metrics
 
-	fences  *fences
-	quiets  *quiets
-	unbound *firstSeen
-	podless *firstSeen
-	// restoring are the sandboxes that are resumed without their files yet.
-	restoring *firstSeen
-	written   *ownWrites
-	// suspects are the sandboxes that the next sweep looks at.
+	fences *fences
+	orders *freezerOrders
+	// unbound has the sandboxes whose binding has no claim on its pod, podless those for
+	// which a client waits and that never had a pod, and restoring those that are resumed
+	// and whose files are not restored yet.
+	unbound, podless, restoring *firstSeen
+	written                     *ownWrites
+	// suspects are the IDs that the next sweep checks.
 	suspects *suspects
 }
 
-// Reconcile takes the Sandbox as far as it gets without waiting.
+// Reconcile brings the Sandbox as far as possible without waiting.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &v1alpha1.Sandbox{}
 	err := r.Client.Get(ctx, req.NamespacedName, s)
-	if err := r.suspect(ctx, req.Name, s, err); err != nil {
+	if err := r.noteSuspect(ctx, req.Name, s, err); err != nil {
 		return ctrl.Result{}, err
 	}
 	if apierrors.IsNotFound(err) {
@@ -99,32 +99,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.podless.forget(req.Name)
 		r.restoring.forget(req.Name)
 		r.fences.forgetAll(req.Name)
-		r.quiets.forget(req.Name)
+		r.orders.forget(req.Name)
 		r.written.forget(req.Name)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the sandbox: %w", err)
 	}
 	if r.written.ahead(s) {
-		return ctrl.Result{}, nil // the write's event asks again
+		return ctrl.Result{}, nil // the event of the write queues the sandbox
 	}
 	if s.Spec.End != nil {
-		r.quiets.forget(req.Name)
+		r.orders.forget(req.Name)
 		r.unbound.forget(req.Name)
 		r.podless.forget(req.Name)
 		r.restoring.forget(req.Name)
-		return r.end(ctx, s)
+		return r.carryOutEnd(ctx, s)
 	}
 	if s.DeletionTimestamp != nil {
-		return ctrl.Result{}, r.finish(ctx, s, v1alpha1.EndDeleted, "the Sandbox object was deleted")
+		return ctrl.Result{}, r.writeEnd(ctx, s, v1alpha1.EndDeleted, "the Sandbox object was deleted")
 	}
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.FinalizerSandbox) {
 		return ctrl.Result{}, r.adopt(ctx, s)
 	}
-	return r.live(ctx, s)
+	return r.reconcileLive(ctx, s)
 }
 
-// adopt gives a Sandbox that was created without it its finalizer.
+// adopt adds the finalizer to a Sandbox that was created without it.
 func (r *Reconciler) adopt(ctx context.Context, s *v1alpha1.Sandbox) error {
 	p := jsonpatch.For(s.UID)
 	if len(s.Finalizers) == 0 {
@@ -138,13 +138,13 @@ func (r *Reconciler) adopt(ctx context.Context, s *v1alpha1.Sandbox) error {
 	return nil
 }
 
-// finish writes the end of exactly this sandbox as it was seen; its event
-// carries it out.
-func (r *Reconciler) finish(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string) error {
+// writeEnd writes the end of the sandbox, if it is still as it was read where that matters
+// for the reason. The event of the write leads to carryOutEnd.
+func (r *Reconciler) writeEnd(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string) error {
 	tests := []ending.Test{ending.OfUID(s.UID)}
 	if reason == v1alpha1.EndEndAt || reason == v1alpha1.EndIdleTimeout || reason == v1alpha1.EndPauseTimeout {
-		// The view may lack an extension, or a resume, that its writer has been told
-		// stands.
+		// A client may have extended or resumed the sandbox since it was read, and was told
+		// that this succeeded.
 		tests = append(tests, ending.OfGeneration(s.Generation))
 	}
 	if s.Spec.Binding != nil && reason != v1alpha1.EndDeleted && reason != v1alpha1.EndEndAt {
@@ -152,16 +152,16 @@ func (r *Reconciler) finish(ctx context.Context, s *v1alpha1.Sandbox, reason v1a
 	} else if reason == v1alpha1.EndStartupTimeout {
 		tests = append(tests, ending.Unbound())
 	}
-	failpoint.Hit("sandbox/finishing") // to be ended, and no end written
+	failpoint.Hit("sandbox/finishing") // the sandbox is to be ended, and its end is not written
 	err := ending.EndSandbox(ctx, r.Client, s.Name, reason, message, tests...)
 	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
-		return nil // the view was old; the event of what happened asks again
+		return nil // the sandbox has changed; the event of the change queues it
 	}
 	return err
 }
 
-// patch sends a conditional write of the Sandbox. Refused means that it has
-// moved on, or is gone: its event asks again.
+// patch sends a conditional write of the Sandbox. A refused write is no error: the Sandbox
+// has changed or is gone, and the event of that queues it.
 func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch.Patch) error {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
@@ -173,11 +173,12 @@ func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch
 	return nil
 }
 
-// errMoved: the pod changed under the look; start over at once.
-var errMoved = errors.New("the pod has moved on")
+// errMoved: the pod has changed since it was read; reconcile again soon.
+var errMoved = errors.New("the pod has changed since it was read")
 
-// again turns what a fresh look mends into one.
-func again(err error) (ctrl.Result, error) {
+// retryIfMoved turns an error that only says that an object has changed since it was read
+// into a reconcile in retrySoon.
+func retryIfMoved(err error) (ctrl.Result, error) {
 	if errors.Is(err, errMoved) || apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
@@ -194,6 +195,7 @@ func (r *Reconciler) event(s *v1alpha1.Sandbox, kind, reason, action, note strin
 	}
 }
 
+// sooner returns the shorter of two delays; 0 means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a <= 0 || (b > 0 && b < a) {
 		return b

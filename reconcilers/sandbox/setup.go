@@ -28,11 +28,13 @@ const (
 	indexPodUID = "binding.podUID"
 	// indexSandboxID is the field index of pods by the sandbox they name.
 	indexSandboxID = "sandboxID"
-	// noSandboxID stands for the ID of claimed pods that name no sandbox: a user has
-	// taken the label away. It is not an ID.
+	// noSandboxID stands for the ID of claimed pods that name no sandbox, because a user has
+	// removed the label. It is no valid ID.
 	noSandboxID = "/"
 )
 
+// sandboxIDOf returns the key of a pod in the index indexSandboxID; none for an unclaimed
+// pod.
 func sandboxIDOf(pod client.Object) []string {
 	if id := pod.GetLabels()[v1alpha1.LabelSandboxID]; id != "" {
 		return []string{id}
@@ -53,7 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 		opts.MaxConcurrentReconciles = DefaultWorkers
 	}
 	r.complete()
-	ctx := context.Background() // registering an index needs none
+	ctx := context.Background() // registering an index needs no context
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Sandbox{}, indexPodUID, func(o client.Object) []string {
 		if b := o.(*v1alpha1.Sandbox).Spec.Binding; b != nil {
 			return []string{b.PodUID}
@@ -75,9 +77,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 		Named("sandbox").
 		For(&v1alpha1.Sandbox{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.sandboxesOfPod)).
-		WatchesRawSource(source.Func(r.keepTime)).
+		WatchesRawSource(source.Func(r.followTimeOfDay)).
 		WatchesRawSource(source.Func(r.fences.run)).
-		WatchesRawSource(source.Func(r.quiets.run)).
+		WatchesRawSource(source.Func(r.orders.run)).
 		WithOptions(opts).
 		Complete(r)
 	if err != nil {
@@ -98,12 +100,12 @@ func (r *Reconciler) complete() {
 	def(&r.SweepInterval, DefaultSweep)
 	c := r.Clock
 	if c == nil {
-		// What is counted from one look to the next goes by the monotonic clock,
-		// what others have set by the time of day.
+		// Times that this process measures itself go by the monotonic clock; times that other
+		// processes have written go by the time of day.
 		c, r.Clock = clock.RealClock{}, steadyclock.New()
 	}
 	r.fences = newFences(c, r.attempt)
-	r.quiets = newQuiets(c, r.Quiescer)
+	r.orders = newFreezerOrders(c, r.Quiescer)
 	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.podless = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.restoring = &firstSeen{clock: c, at: map[string]sighting{}}
@@ -111,7 +113,8 @@ func (r *Reconciler) complete() {
 	r.suspects = &suspects{ids: map[string]struct{}{}}
 }
 
-// sandboxesOfPod maps a pod to the sandbox it names and to those that name it.
+// sandboxesOfPod maps a pod to the sandbox that it names and the sandboxes that are bound to
+// it.
 func (r *Reconciler) sandboxesOfPod(ctx context.Context, o client.Object) []reconcile.Request {
 	ids := map[string]struct{}{}
 	for _, id := range sandboxIDOf(o) {
@@ -130,7 +133,7 @@ func (r *Reconciler) sandboxesOfPod(ctx context.Context, o client.Object) []reco
 	return requests
 }
 
-// loader fills the ledger at the start of a leadership, however long it takes.
+// loader loads the ledger when this process becomes leader, and tries until it succeeds.
 type loader struct {
 	ledger *address.Ledger
 	live   client.Reader
@@ -138,17 +141,17 @@ type loader struct {
 
 // Start returns once the ledger is loaded.
 func (l *loader) Start(ctx context.Context) error {
-	for pauses := backoff.Doubling(100*time.Millisecond, 5*time.Second); ; {
+	for delays := backoff.Doubling(100*time.Millisecond, 5*time.Second); ; {
 		err := l.ledger.Load(ctx, l.live)
 		if err == nil {
 			return nil
 		}
-		log.FromContext(ctx).Error(err, "no pod turns idle until this succeeds")
-		if !backoff.Sleep(ctx, pauses.Step()) {
+		log.FromContext(ctx).Error(err, "loading the ledger of addresses: no pod turns idle until this succeeds")
+		if !backoff.Sleep(ctx, delays.Step()) {
 			return nil
 		}
 	}
 }
 
-// NeedLeaderElection is true: what is read must be newer than the election.
+// NeedLeaderElection returns true: what the loader reads must be newer than the election.
 func (l *loader) NeedLeaderElection() bool { return true }

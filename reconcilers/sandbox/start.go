@@ -8,8 +8,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// setInplaceUpdated notes whether the pod, which backs the sandbox, runs the images that
-// the sandbox asks for. It changes with the pod's phase alone, so it is no write of its own.
+// setInplaceUpdated sets the condition InplaceUpdated: whether the pod, which backs the
+// sandbox, runs the images that the sandbox asks for. The condition changes only with the
+// pod's phase, so that it causes no write of its own.
 func setInplaceUpdated(s *v1alpha1.Sandbox, pod *corev1.Pod) {
 	if len(s.Spec.Images) == 0 {
 		return
@@ -26,8 +27,8 @@ func setInplaceUpdated(s *v1alpha1.Sandbox, pod *corev1.Pod) {
 	meta.SetStatusCondition(&s.Status.Conditions, c)
 }
 
-// startFailed reports whether the sandbox has ended since the pod of its claim did not get
-// to run it.
+// startFailed reports whether the sandbox has ended because the pod of its claim never ran
+// it.
 func startFailed(s *v1alpha1.Sandbox) bool {
 	end := s.Spec.End
 	return end != nil && (end.Reason == v1alpha1.EndFailed || end.Reason == v1alpha1.EndStartupTimeout) &&

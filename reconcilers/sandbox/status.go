@@ -14,19 +14,19 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// writeLive brings the status of a sandbox that has not ended up to date. It returns when
-// to look again, and the Sandbox as written. While a claim is on its way nothing is
-// written: the next status comes at once.
+// writeLive writes the status of a sandbox that has not ended. It returns how long until it
+// is to be called again, and the Sandbox as written. While a first claim is on its way to
+// its pod it writes nothing, since the next status follows at once.
 //
-// # A new binding after a claim that landed
+// # A new binding after a claim that was applied
 //
-// A claim may land on a pod whose address has changed: no gateway routes to it, its
-// pod is stopped, and the sandbox gets another binding. status.address is then
-// that of the former claim (addressClaim says so) and is no reason to end the
-// sandbox. Nor does it name the current claim's address: a pod's is recorded
-// only while it can be reached there, or at the end. The former pod carries its
-// claim, so it shows the address and keeps its finalizer until that claim is
-// fenced, which the sweep does: what was recorded may be overwritten before.
+// A claim PATCH may be applied to a pod whose address has changed. No gateway routes to that
+// pod, it is stopped, and the sandbox gets another binding. status.address is then the
+// address of the former claim (addressClaim says so); it does not mean that the sandbox has
+// lost its pod and must end (served). The address of the current claim's pod is written only
+// while gateways can route to it, or at the end. The former pod carries its claim, so it
+// shows its address, and it keeps its finalizer until that claim is fenced, which the sweep
+// does: status.address may be overwritten before that.
 func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, d decision) (recheck time.Duration, written *v1alpha1.Sandbox, err error) {
 	if s.Status.Phase == "" && s.Spec.Binding != nil && d.phase == v1alpha1.SandboxPending && d.step == stepNone {
 		return 0, s, nil
@@ -37,9 +37,9 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 	}
 	backed := pod != nil && v1alpha1.Backs(pod, s)
 	if backed {
-		// The address counts as taken either way. On record it says that the pod
-		// was there to serve, and replaces that of a former claim, whose pod
-		// keeps its finalizer until the sweep has fenced it.
+		// The ledger counts the address as taken in any case. The status gets it only while
+		// the pod can serve there; it replaces the address of a former claim, whose pod keeps
+		// its finalizer until the sweep has fenced it.
 		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
 		if addr := v1alpha1.FencedAddress(pod); addr != "" {
 			setAddress(next, addr, s.Spec.Binding.ClaimID)
@@ -60,7 +60,8 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 	return recheck, next, nil
 }
 
-// setAddress notes whose address the sandbox has or had. A fence was of the claim before.
+// setAddress sets the address in the status and the claim that it belongs to. With another
+// claim it removes fencedAt, which was about the claim before.
 func setAddress(s *v1alpha1.Sandbox, addr, claim string) {
 	if s.Status.AddressClaim != claim {
 		s.Status.FencedAt = nil
@@ -68,9 +69,9 @@ func setAddress(s *v1alpha1.Sandbox, addr, claim string) {
 	s.Status.Address, s.Status.AddressClaim = addr, claim
 }
 
-// writeStatus patches what changed, if anything did. The patch carries the
-// resourceVersion: what was derived from an old view must not be written. next
-// becomes the Sandbox as written.
+// writeStatus writes the status of next, if it differs from that of was. The patch carries
+// the resourceVersion of was, so that the API server refuses it if the Sandbox has changed
+// since. next becomes the Sandbox as written.
 func (r *Reconciler) writeStatus(ctx context.Context, was, next *v1alpha1.Sandbox) error {
 	if equality.Semantic.DeepEqual(was.Status, next.Status) {
 		return nil
@@ -83,8 +84,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, was, next *v1alpha1.Sandbo
 	return nil
 }
 
-// startedAt is when the pod turned running, by the pod's own account if it
-// gives one.
+// startedAt returns when the pod turned running, by the pod's annotations if it has them.
 func (r *Reconciler) startedAt(pod *corev1.Pod) *metav1.Time {
 	at := r.now()
 	for _, key := range []string{v1alpha1.AnnotationStartedAt, v1alpha1.AnnotationClaimedAt} {
@@ -97,6 +97,7 @@ func (r *Reconciler) startedAt(pod *corev1.Pod) *metav1.Time {
 	return &t
 }
 
+// setReady sets the condition Ready and observedGeneration by the phase.
 func setReady(s *v1alpha1.Sandbox) {
 	s.Status.ObservedGeneration = s.Generation
 	c := metav1.Condition{

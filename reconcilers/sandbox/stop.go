@@ -17,24 +17,24 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
-// retrySoon is the wait after a write that came too late.
+// retrySoon is the delay after a write that was refused because the object has changed.
 const retrySoon = 50 * time.Millisecond
 
-// stopping is what must be done to a pod so that its claim is over and no claim
-// PATCH of the binding can land any more.
+// stopping is how a pod must be stopped so that its claim is over, and no claim PATCH of the
+// binding is applied to it any more.
 type stopping int
 
 const (
-	// stopNothing: it is so already.
+	// stopNothing: the pod is stopped already, or can get no claim.
 	stopNothing stopping = iota
-	// stopClaimed: the pod carries the claim.
+	// stopClaimed: stop a pod that carries the claim.
 	stopClaimed
-	// stopUnclaimed: the claim PATCH may be on its way.
+	// stopUnclaimed: stop an idle pod, to which the claim PATCH may be on its way.
 	stopUnclaimed
 )
 
-// decideStop judges a pod from a live read; nil is a pod that is gone. It is
-// pure.
+// decideStop decides how to stop a pod that was read from the API server; nil is a pod that
+// is gone. It is pure.
 func decideStop(s *v1alpha1.Sandbox, pod *corev1.Pod) stopping {
 	switch {
 	case pod == nil || s.Spec.Binding == nil:
@@ -51,28 +51,27 @@ func decideStop(s *v1alpha1.Sandbox, pod *corev1.Pod) stopping {
 	}
 }
 
-// stop takes the pod out of the claim's hands. It returns the resourceVersion
-// for the fence: that of its write, of the pod as it was found, or of a pod list
-// that lacks it. errMoved means that the pod changed since it was read.
+// stop stops the pod of an ended sandbox. It returns the resourceVersion for the fence: that
+// of its write, of the pod as it was read, or of a pod list that lacks the pod. errMoved
+// means that the pod has changed since it was read.
 //
-// The pod's finalizer goes with the write: the Sandbox has ended and has the pod's
-// address in its status. One whose pool uses pods again keeps it.
+// The write also removes the pod's finalizer, because the Sandbox has ended and has the pod's
+// address in its status. A pod whose pool may use it again keeps the finalizer.
 func (r *Reconciler) stop(ctx context.Context, s *v1alpha1.Sandbox, rec record, pod *corev1.Pod) (uint64, error) {
 	what := decideStop(s, pod)
 	if what == stopNothing {
 		if rec.address == "" {
 			return 0, nil // no fence is needed
 		}
-		// A former claim's address: its pod may have been written after this one.
 		if pod != nil && served(s) {
 			return parseRV(pod.ResourceVersion)
 		}
-		return r.podListRV(ctx)
+		return r.podListRV(ctx) // the address is that of a former claim, whose pod may have been written after this pod
 	}
 	if what == stopClaimed {
 		o := sandboxpool.OptionsOf(rec.stop)
-		o.DisableRetry = true // the end starts over
-		again, err := r.usedAgain(ctx, s)
+		o.DisableRetry = true // carryOutEnd begins again
+		again, err := r.reusesPods(ctx, s)
 		if err != nil {
 			return 0, err
 		}
@@ -82,8 +81,8 @@ func (r *Reconciler) stop(ctx context.Context, s *v1alpha1.Sandbox, rec record, 
 	return stopPod(ctx, r.Client, pod, jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil))
 }
 
-// usedAgain reports whether the sandbox's pool may use its pods again.
-func (r *Reconciler) usedAgain(ctx context.Context, s *v1alpha1.Sandbox) (bool, error) {
+// reusesPods reports whether the sandbox's pool may use its pods again.
+func (r *Reconciler) reusesPods(ctx context.Context, s *v1alpha1.Sandbox) (bool, error) {
 	pool := &v1alpha1.SandboxPool{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}, pool, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
@@ -95,7 +94,8 @@ func (r *Reconciler) usedAgain(ctx context.Context, s *v1alpha1.Sandbox) (bool, 
 	return pool.Spec.RecyclePolicy == v1alpha1.RecycleInPlace, nil
 }
 
-// releasePod stops a claimed pod, and says on it why.
+// releasePod stops a claimed pod and writes the reason to it. It returns the resourceVersion
+// of the write.
 func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod, o sandboxpool.ReleaseSandboxPodOptions) (uint64, error) {
 	out, err := sandboxpool.ReleaseSandboxPod(ctx, c, pod, o)
 	if errors.Is(err, sandboxpool.ErrPodMoved) {
@@ -107,7 +107,7 @@ func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod, o sandbox
 	return parseRV(out.ResourceVersion)
 }
 
-// stopPod writes phase stopping under the tests of p.
+// stopPod adds phase stopping to p, whose tests must hold, and sends it.
 func stopPod(ctx context.Context, c client.Client, pod *corev1.Pod, p jsonpatch.Patch) (uint64, error) {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err := c.Patch(ctx, out, p.Set(jsonpatch.Phase, v1alpha1.PodStopping).Build())
@@ -120,7 +120,7 @@ func stopPod(ctx context.Context, c client.Client, pod *corev1.Pod, p jsonpatch.
 	return parseRV(out.ResourceVersion)
 }
 
-// podListRV is the resourceVersion of a live pod list. One pod is enough: the
+// podListRV returns the resourceVersion of a live pod list. It lists one pod, since a list's
 // version is that of the whole resource.
 func (r *Reconciler) podListRV(ctx context.Context) (uint64, error) {
 	var list corev1.PodList

@@ -20,20 +20,19 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
-// sweeper ends claims that no sandbox owns. It reads the API server, but of the
-// suspects alone, which the looks of the Reconciler find in the cache; a new
-// leader's first looks find all there are. It runs on the leader; one goroutine
-// uses it.
+// sweeper ends claims that no sandbox owns. It runs on the leader, in one goroutine.
 //
-// A claimed pod that no Sandbox names, or only one that is Ended, in two live
-// looks a minute apart, is stopped and fenced; so is a claim whose pod and
-// Sandbox were both removed by force. This is what lets such a pod's finalizer
-// go. Only what the cache shows to be so is looked at alive (suspects): whether a
-// claim has an owner depends on the pods that name an ID and on the Sandbox of
-// that ID, and each change of those is a look at the ID.
+// A claimed pod that no Sandbox names, or only a Sandbox that is Ended, in two reads from
+// the API server a minute apart, is stopped and its address fenced; so is a claim whose pod
+// and Sandbox were both removed by force. Only then is the finalizer of such a pod removed.
+//
+// The sweeper reads from the API server only the IDs under which the cache shows such a
+// claim (suspects). Whether a claim has an owner depends on the pods that name an ID and on
+// the Sandbox of that ID; each change of those makes the Reconciler check the ID in the
+// cache (noteSuspect), and a new leader reconciles all IDs once.
 type sweeper struct {
 	r *Reconciler
-	// begun: what the ledger was loaded with has been compared with the cache.
+	// begun: the claims with which the ledger was loaded were compared with the cache.
 	begun bool
 	// seen are the claims that the last sweep found without an owner.
 	seen map[string]struct{}
@@ -55,23 +54,23 @@ func (w *sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection is true: only the leader ends claims.
+// NeedLeaderElection returns true: only the leader ends claims.
 func (w *sweeper) NeedLeaderElection() bool { return true }
 
-// stray is a claim without an owner. pod is nil if there is none any more.
+// stray is a claim that no sandbox owns. pod is nil if its pod is gone.
 type stray struct {
 	claim, address string
 	pod            *corev1.Pod
 }
 
-// sweep ends the strays of this sweep that the one before found too.
+// sweep finds strays, and ends those that the sweep before found too.
 func (w *sweeper) sweep(ctx context.Context) error {
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
 	strays, err := w.find(ctx)
 	if err != nil {
-		return err // what the last sweep saw stays: the next two must agree anyway
+		return err // w.seen stays as it was
 	}
 	before := w.seen
 	w.seen = make(map[string]struct{}, len(strays))
@@ -89,8 +88,9 @@ func (w *sweeper) sweep(ctx context.Context) error {
 	return nil
 }
 
-// begin suspects the claims that the ledger was loaded with and whose Sandbox, and
-// pod perhaps, went before the watches began: no look is asked for by them.
+// begin adds to the suspects the claims with which the ledger was loaded and whose Sandbox
+// does not exist: their Sandbox may have gone before the watches began, so that no event
+// queues it.
 func (w *sweeper) begin(ctx context.Context) error {
 	if w.begun || !w.r.Ledger.Loaded() {
 		return nil
@@ -108,7 +108,8 @@ func (w *sweeper) begin(ctx context.Context) error {
 	return nil
 }
 
-// find looks at the suspects alive, and clears those that have no stray.
+// find reads the suspects from the API server and returns their strays. IDs without a stray
+// are no suspects any more.
 func (w *sweeper) find(ctx context.Context) ([]stray, error) {
 	var all []stray
 	for _, id := range w.r.suspects.list() {
@@ -125,9 +126,9 @@ func (w *sweeper) find(ctx context.Context) ([]stray, error) {
 	return all, nil
 }
 
-// readClaim reads the Sandbox, nil if there is none, and the pods that name it. Pods
-// first: a claim is written with or after its binding, but for fresh IDs, where
-// both are on their way at once; that is what the second look is for.
+// readClaim reads the pods that name the ID, and then its Sandbox, nil if there is none. In
+// this order a claim's binding is found, since a claim is written after its binding. Only for
+// a new ID are both written at the same time, which is why a stray must be found twice.
 func (w *sweeper) readClaim(ctx context.Context, id string) (*v1alpha1.Sandbox, []corev1.Pod, error) {
 	with := client.ListOption(client.MatchingLabels{v1alpha1.LabelSandboxID: id})
 	if id == noSandboxID {
@@ -149,7 +150,7 @@ func (w *sweeper) readClaim(ctx context.Context, id string) (*v1alpha1.Sandbox, 
 	return s, pods.Items, nil
 }
 
-// unnamed selects the pool pods that name no sandbox.
+// unnamed selects the pods of pools that name no sandbox.
 var unnamed = func() client.MatchingLabelsSelector {
 	selector, err := labels.Parse(v1alpha1.LabelPool + ",!" + v1alpha1.LabelSandboxID)
 	if err != nil {
@@ -158,8 +159,8 @@ var unnamed = func() client.MatchingLabelsSelector {
 	return client.MatchingLabelsSelector{Selector: selector}
 }()
 
-// strays are the claims under the ID that no sandbox owns; s is nil if there is no
-// such Sandbox, pods are those that name it.
+// strays returns the claims under the ID that no sandbox owns. s is its Sandbox, nil if there
+// is none, and pods are the pods that name the ID.
 func (r *Reconciler) strays(id string, s *v1alpha1.Sandbox, pods []corev1.Pod) []stray {
 	var owned string
 	if s != nil && s.Spec.Binding != nil {
@@ -189,16 +190,16 @@ func (r *Reconciler) strays(id string, s *v1alpha1.Sandbox, pods []corev1.Pod) [
 	return strays
 }
 
-// suspect notes whether the cache shows a stray under the ID; err is what reading
-// its Sandbox came to. It is called at each look at the ID, thus after each change
-// of the Sandbox, and of a pod that names it: nothing else makes a stray. A live sandbox
-// that is bound to another claim ends its strays itself (letPodsGo).
-func (r *Reconciler) suspect(ctx context.Context, id string, s *v1alpha1.Sandbox, err error) error {
+// noteSuspect notes whether the cache shows a stray under the ID; s and err are the result of
+// reading its Sandbox. Reconcile calls it first, thus after each change of the Sandbox and of
+// a pod that names it: nothing else makes a stray. For a sandbox that has not ended and is
+// bound to another claim, endFormerClaims ends the strays too.
+func (r *Reconciler) noteSuspect(ctx context.Context, id string, s *v1alpha1.Sandbox, err error) error {
 	if err != nil {
 		s = nil
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return nil // the look ends with the error, and there will be another
+		return nil // Reconcile returns this error, and is called again
 	}
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.MatchingFields{indexSandboxID: id}, client.UnsafeDisableDeepCopy); err != nil {
@@ -238,8 +239,9 @@ func (s *suspects) list() []string {
 	return slices.Sorted(maps.Keys(s.ids))
 }
 
-// owns: the sandbox sees to the pod's end, or has. One that is Ended and does
-// not know the pod's address, or whose pod still runs, does not. It is pure.
+// owns reports whether the sandbox's own end stops the pod and fences its address, or has
+// done so. A sandbox that is Ended without the pod's address in its status, or whose pod
+// still runs, does not own the pod. It is pure.
 func owns(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	if !v1alpha1.Backs(pod, s) {
 		return false
@@ -252,8 +254,8 @@ func owns(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 		(phase == v1alpha1.PodStopping || phase == v1alpha1.PodFailed || pod.DeletionTimestamp != nil)
 }
 
-// release stops the stray's pod and fences its address. The pool reconciler then
-// lets the pod go. It is done again by the next sweep if a step fails.
+// release stops the stray's pod and fences its address. The pool reconciler then removes the
+// pod's finalizer. If a step fails, the next sweep does it again.
 func (w *sweeper) release(ctx context.Context, s stray) error {
 	log.FromContext(ctx).Info("ending a claim that no sandbox owns", "claim", s.claim, "address", s.address)
 	var rv uint64
@@ -269,7 +271,7 @@ func (w *sweeper) release(ctx context.Context, s stray) error {
 		return err
 	}
 	if s.address == "" {
-		return nil // never reachable
+		return nil // no gateway ever routed to the pod
 	}
 	addr, err := netip.ParseAddr(s.address)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestStrayIsSweptAtTheSecondLook(t *testing.T) {
 func (g *rig) suspectNow(t *testing.T, id string) {
 	t.Helper()
 	s := &v1alpha1.Sandbox{}
-	if err := g.suspect(t.Context(), id, s, g.Client.Get(t.Context(), client.ObjectKey{Name: id}, s)); err != nil {
+	if err := g.noteSuspect(t.Context(), id, s, g.Client.Get(t.Context(), client.ObjectKey{Name: id}, s)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -45,7 +45,7 @@ func TestStatusEndsTasks(t *testing.T) {
 	}
 	defer c.Stop(ctx)
 	g, q := newRig(t), &stubQuiescer{}
-	g.Client, g.APIReader, g.quiets.quiescer = listsByIndex{mgr.API(), mgr.GetCache()}, mgr.API(), q
+	g.Client, g.APIReader, g.orders.quiescer = listsByIndex{mgr.API(), mgr.GetCache()}, mgr.API(), q
 	done := func(what string, task *cache.WaitTask[*v1alpha1.Sandbox]) {
 		t.Helper()
 		if _, err := task.Wait(10 * time.Second); err != nil {

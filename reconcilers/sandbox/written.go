@@ -8,14 +8,14 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// ownWrites remembers the last write of each Sandbox, by its name. A look at a
-// view that is older than that would decide what was decided already, and its
-// writes would be refused; the write's own event asks for the next look. It is
-// safe for concurrent use.
+// ownWrites remembers this process's last write of each Sandbox, by its name. A reconcile of
+// an object from the cache that is older than that write would decide the same again, and
+// its writes would be refused; the event of the write leads to the next reconcile. It is safe
+// for concurrent use.
 type ownWrites struct {
 	mu sync.Mutex
-	rv map[string]uint64 // the version written; none once the view has it
-	// deleted are those that this process has deleted and that are not gone.
+	rv map[string]uint64 // the version written; none once the cache has shown it
+	// deleted are the Sandboxes that this process has deleted and the cache still shows.
 	deleted map[string]types.UID
 }
 
@@ -23,15 +23,15 @@ func newOwnWrites() *ownWrites {
 	return &ownWrites{rv: map[string]uint64{}, deleted: map[string]types.UID{}}
 }
 
-// noteDeleted is called after a delete that was taken.
+// noteDeleted notes that this process has deleted the Sandbox.
 func (w *ownWrites) noteDeleted(s *v1alpha1.Sandbox) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deleted[s.Name] = s.UID
 }
 
-// isDeleted reports whether this process has deleted the Sandbox, though the view
-// may not show it.
+// isDeleted reports whether this process has deleted the Sandbox; the cache may not show that
+// yet.
 func (w *ownWrites) isDeleted(s *v1alpha1.Sandbox) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,18 +39,18 @@ func (w *ownWrites) isDeleted(s *v1alpha1.Sandbox) bool {
 	return ok && uid == s.UID
 }
 
-// note is called with the Sandbox as the API server answered it.
+// note notes a write; s is the Sandbox in the API server's answer.
 func (w *ownWrites) note(s *v1alpha1.Sandbox) {
 	rv, err := parseRV(s.ResourceVersion)
 	if err != nil {
-		return // costs a refused write, no more
+		return // the only consequence is a refused write
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rv[s.Name] = max(w.rv[s.Name], rv)
 }
 
-// ahead reports whether the view of a Sandbox lacks what was written to it.
+// ahead reports whether this process has written a later version of the Sandbox than s.
 func (w *ownWrites) ahead(s *v1alpha1.Sandbox) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *ownWrites) ahead(s *v1alpha1.Sandbox) bool {
 	return false
 }
 
-// forget drops a Sandbox that is gone.
+// forget forgets a Sandbox that is gone.
 func (w *ownWrites) forget(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
