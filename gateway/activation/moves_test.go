@@ -136,7 +136,7 @@ func TestRankOf(t *testing.T) {
 			t.Errorf("%s has rank %d, want %d; members %v", pool, got, want, all)
 		}
 	}
-	NewMetrics(nil).ranked(64)
+	NewMetrics(nil).countRank(64)
 }
 
 // A request that leaves takes the answer of a claim that has begun meanwhile, and joins

@@ -112,10 +112,10 @@ func (x *Snapshots) reserve(ctx context.Context, caller e2b.KeyOwner) (giveBack 
 	for o := range limits {
 		owners = append(owners, o)
 	}
-	count, giveBack := x.reserved.add(owners...) // before the list: a Checkpoint that is created meanwhile may count twice, but is never missed
+	count, takeBack := x.reserved.add(owners...) // before the list: a Checkpoint that is created meanwhile may count twice, but is never missed
 	defer func() {
-		if err != nil {
-			giveBack()
+		if err != nil { // then the result giveBack is nil
+			takeBack()
 		}
 	}()
 	var all v1alpha1.CheckpointList
@@ -137,5 +137,5 @@ func (x *Snapshots) reserve(ctx context.Context, caller e2b.KeyOwner) (giveBack 
 			return nil, e2b.ErrSnapshotLimit
 		}
 	}
-	return giveBack, nil
+	return takeBack, nil
 }

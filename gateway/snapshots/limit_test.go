@@ -93,7 +93,7 @@ func TestLimitOfWhatHibernates(t *testing.T) {
 				t.Errorf("with %d, of %v: %v, want %v", i, of.Annotations, err, want)
 			}
 			if err == nil {
-				end()
+				giveBack()
 			}
 		}
 		if err := w.take("k2"); i == 3 && !errors.Is(err, e2b.ErrSnapshotLimit) {

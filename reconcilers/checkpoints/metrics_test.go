@@ -28,11 +28,11 @@ func TestMetrics(t *testing.T) {
 	want := func(what string, snapshots, snapshotBytes, pauses, pauseBytes, pending int) {
 		t.Helper()
 		text := fmt.Sprintf(`
-# HELP sandlane_checkpoint_bytes Bytes of their data in the store, by cause.
+# HELP sandlane_checkpoint_bytes Bytes of checkpoints' data in the store, by cause.
 # TYPE sandlane_checkpoint_bytes gauge
 sandlane_checkpoint_bytes{cause="Pause"} %d
 sandlane_checkpoint_bytes{cause="Snapshot"} %d
-# HELP sandlane_checkpoint_objects Checkpoints that there are, by cause and phase.
+# HELP sandlane_checkpoint_objects Checkpoints that exist, by cause and phase.
 # TYPE sandlane_checkpoint_objects gauge
 sandlane_checkpoint_objects{cause="Pause",phase="Failed"} 0
 sandlane_checkpoint_objects{cause="Pause",phase="Succeeded"} %d
