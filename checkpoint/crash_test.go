@@ -15,8 +15,8 @@ import (
 
 const crashVariable = "SANDLANE_TEST_CRASH"
 
-// TestCrash kills a process at each step of a Put and of a Delete, and looks at what is
-// left: an archive is there whole, or not at all.
+// TestCrash kills a process at each step of a Put and of a Delete, and checks that the archive
+// is then whole, or not there at all.
 func TestCrash(t *testing.T) {
 	if path := os.Getenv(crashVariable); path != "" {
 		crash(t, path)
@@ -62,7 +62,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crash is the child: it does not come to the end.
+// crash runs in the child process, which is killed before it ends.
 func crash(t *testing.T, arguments string) {
 	path, op, _ := strings.Cut(arguments, " ")
 	f, err := OpenFolder(path, testMax)

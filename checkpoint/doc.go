@@ -1,20 +1,19 @@
-// Package checkpoint keeps the data of checkpoints: one archive each, by the UID of its
-// Checkpoint object, written once and read whole.
+// Package checkpoint stores the data of checkpoints: for each Checkpoint object one archive,
+// under the object's UID, which is written once and read whole. OpenFolder opens a Store in a
+// folder, which gateways and controller share: gateways put and get archives, the controller
+// lists and deletes them.
 //
-// It does not know what an archive has in it (sandboxd/archive does), nor which
+// The package does not know the contents of an archive (sandboxd/archive does), nor which
 // checkpoints there should be: the Checkpoint objects say that, and the controller deletes
-// what no object names.
-//
-// Gateways put and get archives, the controller lists and deletes them. Folder keeps
-// them in a folder, which all of them share.
+// the data that no object names.
 //
 // # States of an archive in a folder
 //
 //	absent ─Put─▶ partial: .partial-<random>, growing ─synced, renamed─▶ whole: <id>
 //	                        └─Put fails, or its process is killed─▶ left, until a Sweep
 //
-// An archive has its name only once all of it is on the disk: a name that is there is a
-// whole archive, whenever the process or the machine stops. Its last bytes are its
-// SHA-256, so that what the disk has lost or changed since is an error when it is read,
-// and never taken for the data.
+// An archive gets its name only once all of it is on the disk, so that a file with such a
+// name is a whole archive, whenever the process or the machine stops. The last bytes of the
+// file are the archive's SHA-256, so that a read fails if the disk has lost or changed a part
+// since.
 package checkpoint

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// partialPrefix begins the name of an archive that is being written. No ID does.
+	// partialPrefix begins the name of an archive that is being written. No ID begins so.
 	partialPrefix = ".partial-"
 	// partialPatience is how long a partial archive may be unchanged before a Sweep removes
 	// it: longer than a Put can wait for its reader.
 	partialPatience = time.Hour
-	// copySize is how much is read at once.
+	// copySize is how many bytes are read at once.
 	copySize = 256 << 10
 )
 
@@ -68,17 +68,17 @@ func (f *Folder) Put(ctx context.Context, id string, r io.Reader) (Info, error) 
 	partial := partialPrefix + rand.Text()
 	info, err := f.write(ctx, partial, r)
 	if err == nil {
-		failpoint.Hit("checkpoint/written") // the archive is on the disk, and has no name
+		failpoint.Hit("checkpoint/written") // the archive is on the disk, without its name
 		err = f.root.Rename(partial, id)
 	}
 	if err != nil {
-		_ = f.root.Remove(partial) // else a Sweep does
+		_ = f.root.Remove(partial) // if this fails, a Sweep removes it
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			err = fmt.Errorf("%w: %w", ErrFull, err)
 		}
 		return Info{}, fmt.Errorf("keep archive %s: %w", id, err)
 	}
-	failpoint.Hit("checkpoint/named") // the name is there, but may not be on the disk
+	failpoint.Hit("checkpoint/named") // the archive has its name, which may not be on the disk yet
 	if err := f.sync(); err != nil {
 		return Info{}, fmt.Errorf("keep archive %s: %w", id, err)
 	}
@@ -135,7 +135,7 @@ func (f *Folder) Delete(_ context.Context, id string) error {
 	}
 	err := f.root.Remove(id)
 	if err == nil {
-		failpoint.Hit("checkpoint/deleted") // the name is gone, but may not be from the disk
+		failpoint.Hit("checkpoint/deleted") // the name is removed, but may still be on the disk
 		err = f.sync()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -102,7 +102,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// A Put that fails leaves what was there, and nothing of its own.
+// A Put that fails leaves an earlier archive as it was, and no file of its own.
 func TestFolderKeepsNothingOfAFailedPut(t *testing.T) {
 	f, path := newFolder(t)
 	if _, err := f.Put(t.Context(), "id", strings.NewReader("first")); err != nil {
@@ -143,7 +143,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// What the disk has changed is an error, before the end is.
+// Reading an archive that the disk has changed fails before io.EOF.
 func TestFolderTellsDamage(t *testing.T) {
 	f, path := newFolder(t)
 	const data = "what was put"
@@ -175,7 +175,7 @@ func TestFolderTellsDamage(t *testing.T) {
 	}
 }
 
-// A sweep removes what writers have left, and neither archives nor what is being written.
+// A sweep removes what dead writers have left, and neither archives nor those being written.
 func TestSweep(t *testing.T) {
 	f, path := newFolder(t)
 	if _, err := f.Put(t.Context(), "id", strings.NewReader("x")); err != nil {
@@ -204,7 +204,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// FuzzNames: whatever an ID is, nothing outside of the folder is touched.
+// FuzzNames: no ID makes a Store touch files outside of its folder.
 func FuzzNames(f *testing.F) {
 	for _, id := range []string{"0a1b-2c", "", ".", "..", "../x", "/etc/passwd", "a/b", "a\x00", partialPrefix + "x", "A", "-a", "a-", strings.Repeat("a", 64), "a\n"} {
 		f.Add(id)

@@ -69,7 +69,7 @@ func (a *opened) Read(p []byte) (int, error) {
 	n, err := a.file.Read(p)
 	a.left -= int64(n)
 	a.digest.Write(p[:n])
-	if errors.Is(err, io.EOF) { // the file was longer when it was opened
+	if errors.Is(err, io.EOF) { // the file has become shorter since it was opened
 		err = ErrDamaged
 	}
 	return n, err

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// What a Store refuses.
+// The errors of a Store.
 var (
-	// ErrNotFound: there is no archive of that ID.
+	// ErrNotFound: there is no archive with that ID.
 	ErrNotFound = errors.New("no such archive")
 	// ErrTooLarge: the archive is larger than the store's limit. Nothing is kept of it.
 	ErrTooLarge = errors.New("the archive is too large")
 	// ErrFull: the store has no room for the archive. Nothing is kept of it.
 	ErrFull = errors.New("the store of archives is full")
-	// ErrDamaged: what is kept is not what was put.
+	// ErrDamaged: the archive that is kept differs from the one that was put.
 	ErrDamaged = errors.New("the archive is damaged")
 	// ErrInvalidID: no archive can have that ID.
 	ErrInvalidID = errors.New("not an archive's ID")
@@ -25,16 +25,16 @@ var (
 
 // Store keeps archives. Safe for concurrent use, also by several processes.
 type Store interface {
-	// Put keeps what r gives until io.EOF. On any other error of r, and on its own,
-	// nothing is kept. Of two Puts of one ID the later one stays.
+	// Put keeps all bytes of r until io.EOF. After another error of r, or an error of its
+	// own, it keeps nothing. Of two Puts with one ID the later one's archive stays.
 	Put(ctx context.Context, id string, r io.Reader) (Info, error)
-	// Get opens an archive, which the caller closes. A Read that comes to the end
-	// returns ErrDamaged in place of io.EOF if what was read is not what was put: until
-	// io.EOF nothing read may be relied on.
+	// Get opens an archive, which the caller closes. At the end Read returns ErrDamaged in
+	// place of io.EOF if the bytes differ from those that were put: do not rely on them before
+	// io.EOF.
 	Get(ctx context.Context, id string) (io.ReadCloser, Info, error)
-	// Delete deletes an archive. One that is not there counts as deleted.
+	// Delete deletes an archive. It is no error if there is none.
 	Delete(ctx context.Context, id string) error
-	// List returns all archives, in no order.
+	// List returns all archives, in no particular order.
 	List(ctx context.Context) ([]Entry, error)
 }
 
@@ -52,7 +52,7 @@ type Entry struct {
 	At time.Time
 }
 
-// idPattern is the form of UIDs, and of more that is safe as the name of a file.
+// idPattern matches UIDs, and other names that are safe as the name of a file.
 var idPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func checkID(id string) error {

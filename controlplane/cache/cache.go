@@ -15,11 +15,10 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// pollInterval is the time between two reads of the API server by a task that waits.
+// pollInterval is the time between two reads of the API server by a waiting task.
 const pollInterval = 10 * time.Second
 
-// Cache is the Provider whose reads informers answer. NewCache makes it. Its methods are
-// safe for concurrent use.
+// Cache is the Provider. NewCache makes it. Its methods are safe for concurrent use.
 type Cache struct {
 	mgr     ctrl.Manager
 	isOwned bool
@@ -38,10 +37,10 @@ type Cache struct {
 	stopped chan struct{}
 }
 
-// NewCache makes a Cache of a manager, before or after that is started: one that
-// NewControllerManager made, which is the Cache's to start and to end, or another, which
-// stays the program's. The cache of another should be made with BuildCacheConfig. It adds
-// the indexes of GetIndexFuncs, so there is one Cache for a manager.
+// NewCache makes a Cache of a manager, before or after the manager is started. If
+// NewControllerManager made the manager, the Cache starts and ends it; otherwise the program
+// does, and should have made the manager's cache with BuildCacheConfig. NewCache adds the
+// indexes of GetIndexFuncs, so call it once for a manager.
 func NewCache(mgr ctrl.Manager) (*Cache, error) {
 	_, isOwned := mgr.(interface{ owned() })
 	c := &Cache{mgr: mgr, isOwned: isOwned, hooks: newWaitHooks(), poll: pollInterval, stopped: make(chan struct{})}
@@ -75,7 +74,7 @@ func (c *Cache) feed(o client.Object, kind string) error {
 	return nil
 }
 
-// endWith is what a foreign manager runs: it ends the Cache when the manager ends.
+// endWith is a Runnable of a foreign manager that ends the Cache when the manager ends.
 type endWith struct{ c *Cache }
 
 // Start implements manager.Runnable.
@@ -85,7 +84,7 @@ func (e endWith) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection makes it run in every replica.
+// NeedLeaderElection returns false: it runs in every replica.
 func (endWith) NeedLeaderElection() bool { return false }
 
 var _ manager.LeaderElectionRunnable = endWith{}
@@ -93,7 +92,7 @@ var _ manager.LeaderElectionRunnable = endWith{}
 // Run implements Provider.
 func (c *Cache) Run(ctx context.Context) error {
 	if !c.isOwned {
-		return errors.New("running the cache: its manager is the program's, which starts it itself")
+		return errors.New("running the cache: NewControllerManager did not make its manager, so the program must start the manager itself")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -122,7 +121,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			c.end(errors.New("its context has ended"))
 		}
 	}()
-	// The wait ends with the manager, too, which cancels ctx.
+	// The wait also ends when the manager returns, because that cancels ctx.
 	if c.mgr.GetCache().WaitForCacheSync(ctx) && ctx.Err() == nil {
 		return nil
 	}
@@ -132,7 +131,7 @@ func (c *Cache) Run(ctx context.Context) error {
 
 // Stop implements Provider.
 func (c *Cache) Stop(ctx context.Context) {
-	c.end(errors.New("it was told to"))
+	c.end(errors.New("Stop was called"))
 	c.mu.Lock()
 	cancel, ended := c.cancel, c.ended
 	c.mu.Unlock()
@@ -146,7 +145,7 @@ func (c *Cache) Stop(ctx context.Context) {
 	}
 }
 
-// end stops the Cache, once: the first reason stays.
+// end stops the Cache. Only the first call has an effect; its reason is kept.
 func (c *Cache) end(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,12 +156,12 @@ func (c *Cache) end(why error) {
 	close(c.stopped)
 	if !c.isOwned {
 		for _, f := range c.unsubscribe {
-			_ = f() // the informer may have ended
+			_ = f() // fails if the informer has ended, which does not matter
 		}
 	}
 }
 
-// usable returns why the Cache cannot be used any more, or nil.
+// usable returns nil, or the reason for which the Cache is stopped.
 func (c *Cache) usable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,8 @@ func sandbox(namespace, id string) *v1alpha1.Sandbox {
 	return s
 }
 
-// After Stop everything fails, whatever it was got from before, and nothing starts again.
+// After Stop all methods fail, also those of clients that were got before, and Run does not
+// start the Cache again.
 func TestStop(t *testing.T) {
 	s := sandbox("n", "s")
 	c, _ := cachetest.New(t, cache.Config{}, s)
@@ -114,7 +115,7 @@ func TestRunOnce(t *testing.T) {
 	c.Stop(t.Context())
 }
 
-// A Cache that never ran can be stopped, and does not run then.
+// A Cache that never ran can be stopped, and cannot be run then.
 func TestStopBeforeRun(t *testing.T) {
 	c, err := cache.NewCache(cachetest.GetMockManager(t, cache.Config{}))
 	if err != nil {
@@ -126,8 +127,8 @@ func TestStopBeforeRun(t *testing.T) {
 	}
 }
 
-// An API server that is away keeps neither Run nor Stop: both end with their context, and
-// nothing is left behind (the package's tests look for goroutines).
+// While the API server does not answer, Run and Stop still end with their context, and leave
+// no goroutine behind (TestMain checks that).
 func TestRunWithoutAnAPIServer(t *testing.T) {
 	made := func() *cache.Cache {
 		mgr := cachetest.GetMockManager(t, cache.Config{}) // for its scheme
@@ -179,8 +180,8 @@ type away struct{}
 // RoundTrip implements http.RoundTripper.
 func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("it is away") }
 
-// A foreign manager is the program's to start and to end: the Cache follows it, and ends
-// without it.
+// The program starts and ends a foreign manager: the Cache ends with it, and can be stopped
+// without ending it.
 func TestForeignManager(t *testing.T) {
 	start := func(t *testing.T) (*cache.Cache, context.CancelFunc, <-chan error) {
 		mgr := cachetest.GetMockManager(t, cache.Config{}, sandbox("n", "s")).Manager
@@ -236,8 +237,8 @@ func TestForeignManager(t *testing.T) {
 	})
 }
 
-// Of what BuildCacheConfig leaves out nothing is read: that would start an informer of a
-// whole cluster's objects.
+// A read of a kind that BuildCacheConfig leaves out is an error: it would start an informer
+// of the whole cluster's objects.
 func TestInformedKinds(t *testing.T) {
 	named := func(o client.Object, namespace string) client.Object {
 		o.SetNamespace(namespace)
@@ -275,7 +276,8 @@ func TestInformedKinds(t *testing.T) {
 	}
 }
 
-// Of pods only those of pools are kept, without what nothing reads and may be secret.
+// The informer has only the pods of pools, without the fields that no reader needs and that
+// may be secret.
 func TestPods(t *testing.T) {
 	pod := func(name string, labels map[string]string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Labels: labels}}
@@ -297,8 +299,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// Handlers are called for what there is, for changes and for deletions, and again after an
-// error.
+// Handlers are called for the objects that exist, for changes and for deletions, and again
+// after an error.
 func TestController(t *testing.T) {
 	mgr := cachetest.GetMockManager(t, cache.Config{}, sandbox("n", "s"))
 	c, err := cache.NewCache(mgr)

@@ -11,27 +11,27 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Config says what is informed of. The zero value: our kinds and our pods, in all
-// namespaces.
+// Config says which objects the informers have. The zero value means Sandlane's kinds and
+// the pods of pools, in all namespaces.
 type Config struct {
-	// Namespace limits it to the sandboxes, pools, envs, checkpoints and pods of one
+	// Namespace limits them to the sandboxes, pools, envs, checkpoints and pods of one
 	// namespace. Empty means all.
 	Namespace string
 	// Selector limits pools, envs, templates and checkpoints by their labels. Nil means all.
 	Selector labels.Selector
-	// SystemNamespace adds the Secrets and ConfigMaps of this namespace. Empty adds none:
-	// a read of one is an error then.
+	// SystemNamespace adds the Secrets and ConfigMaps of this namespace. If it is empty, a
+	// read of one is an error.
 	SystemNamespace string
-	// PersistentVolumes adds those.
+	// PersistentVolumes adds the PersistentVolumes.
 	PersistentVolumes bool
 }
 
-// BuildCacheConfig returns the options of a manager's cache that is informed of what c
-// says, and of nothing else: a read of another kind is an error, where it would start an
-// informer of a whole cluster's objects otherwise.
+// BuildCacheConfig returns the options of a manager's cache with informers for the objects
+// of c and no others. A read of another kind is an error; by default it would start an
+// informer of the whole cluster's objects.
 //
-// Namespaces are selected by field, so that a name in another one is not found rather than
-// an error of its own.
+// Namespaces are selected by field, so that a read of a name in another namespace returns
+// "not found" and no special error.
 func BuildCacheConfig(c Config) ctrlcache.Options {
 	poolPods, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
 	if err != nil {
@@ -60,7 +60,7 @@ func BuildCacheConfig(c Config) ctrlcache.Options {
 	}
 }
 
-// inNamespace selects by a field that has a namespace; nil if that is empty.
+// inNamespace selects the objects whose field is the namespace; nil if that is empty.
 func inNamespace(field, namespace string) fields.Selector {
 	if namespace == "" {
 		return nil
@@ -68,9 +68,9 @@ func inNamespace(field, namespace string) fields.Selector {
 	return fields.OneTermEqualSelector(field, namespace)
 }
 
-// stripPod takes from a pod what no reader of sandboxes needs: it is most of a pod's size,
-// and its variables may be secrets. What tells whether the pod runs sandboxd and can be
-// frozen stays.
+// stripPod removes from a pod what no reader of sandboxes needs: it is most of a pod's size,
+// and its variables may be secrets. It keeps what shows whether the pod runs sandboxd and
+// can be frozen.
 func stripPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Handler is called with an object that has changed, its own copy, or with nil (of the
-// object's type) once it is gone. Changes that follow each other closely are one call. An
-// error has it called again, later each time.
+// Handler is called with a copy of an object that has changed, or with nil (of the object's
+// type) once the object is gone. Changes that follow each other closely lead to one call.
+// After an error it is called again, with a growing delay.
 type Handler[T client.Object] func(ctx context.Context, name types.NamespacedName, o T) error
 
 // Controller calls handlers for the changes of one kind. Without a handler it costs
@@ -34,8 +34,9 @@ func newController[T client.Object](mgr ctrl.Manager, name string, empty func() 
 	return &Controller[T]{mgr: mgr, name: name, make: empty}
 }
 
-// AddHandler has h called for every object there is, and for each change from then on. A
-// handler that is added after others is called for an object at its next change only.
+// AddHandler adds a handler. The first one is called for every object that exists, and then
+// for each change. A handler that is added after others is called for an object only from
+// its next change on.
 func (x *Controller[T]) AddHandler(h Handler[T]) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// guardedReader fails once the Cache is stopped: its informers would answer with what was
-// true once.
+// guardedReader fails once the Cache is stopped, since its informers would return outdated
+// objects.
 type guardedReader struct {
 	client.Reader
 	usable func() error

@@ -15,7 +15,7 @@ const (
 	KindCheckpoint = "Checkpoint"
 )
 
-// WaitAction is what a task waits for.
+// WaitAction names what a task waits for.
 type WaitAction string
 
 // The actions.
@@ -26,7 +26,8 @@ const (
 	ActionCheckpoint WaitAction = "checkpoint"
 )
 
-// WaitKey is the object that a task waits for: this one, and no later one of its name.
+// WaitKey names the object that a task waits for. With the UID it names no later object of
+// the same name.
 type WaitKey struct {
 	Kind string
 	types.NamespacedName
@@ -37,11 +38,11 @@ func keyOf(kind string, o client.Object) WaitKey {
 	return WaitKey{kind, client.ObjectKeyFromObject(o), o.GetUID()}
 }
 
-// WaitHook is one hook as GetWaitHooks' List shows it.
+// WaitHook is one hook in the list of WaitHooks.List.
 type WaitHook struct {
 	Key    WaitKey
 	Action WaitAction
-	// Tasks is how many hold it.
+	// Tasks is how many tasks hold the hook.
 	Tasks int
 }
 
@@ -51,8 +52,7 @@ type WaitHooks struct {
 	open map[WaitKey]*hook
 }
 
-// hook is what the tasks of one action on one object share. All is guarded by
-// WaitHooks.mu.
+// hook is shared by the tasks of one action on one object. WaitHooks.mu guards all of it.
 type hook struct {
 	action  WaitAction
 	tasks   int
@@ -62,7 +62,7 @@ type hook struct {
 
 func newWaitHooks() *WaitHooks { return &WaitHooks{open: map[WaitKey]*hook{}} }
 
-// List returns the hooks that are held, in no order.
+// List returns all hooks, in no particular order.
 func (x *WaitHooks) List() []WaitHook {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -73,7 +73,8 @@ func (x *WaitHooks) List() []WaitHook {
 	return all
 }
 
-// acquire holds the hook of an action on an object. Each acquired one is released once.
+// acquire makes a task hold the hook of an action on an object. The task must call release
+// once.
 func (x *WaitHooks) acquire(key WaitKey, action WaitAction) (*hook, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -97,15 +98,15 @@ func (x *WaitHooks) release(key WaitKey, h *hook) {
 	}
 }
 
-// next returns the channel that the object's next change closes, and whether the object
-// is gone. What has changed before is seen by a look that begins now.
+// next returns the channel that the object's next change closes, and whether the object was
+// deleted. A read of the informer that begins now sees all earlier changes.
 func (x *WaitHooks) next(h *hook) (changed <-chan struct{}, gone bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return h.changed, h.gone
 }
 
-// notify tells the tasks that wait for an object that it has changed, or is gone.
+// notify wakes the tasks that wait for an object, because it has changed or was deleted.
 func (x *WaitHooks) notify(key WaitKey, gone bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -116,8 +117,8 @@ func (x *WaitHooks) notify(key WaitKey, gone bool) {
 	}
 }
 
-// handler notifies at an informer's events, which come after the informer's store has
-// changed.
+// handler returns a handler that calls notify for an informer's events, which come after the
+// informer's store has changed.
 func (x *WaitHooks) handler(kind string) toolscache.ResourceEventHandler {
 	notify := func(obj any, gone bool) {
 		if o, ok := obj.(client.Object); ok {
@@ -130,7 +131,7 @@ func (x *WaitHooks) handler(kind string) toolscache.ResourceEventHandler {
 			a, aok := was.(client.Object)
 			b, bok := is.(client.Object)
 			if aok && bok && a.GetUID() != b.GetUID() {
-				notify(was, true) // it was deleted and made anew between two looks of the informer
+				notify(was, true) // the object was deleted and made anew between two lists of the informer
 			}
 			notify(is, false)
 		},

@@ -18,8 +18,8 @@ const (
 	IndexClaimedSandboxID = "sandboxID"
 	// IndexUser: Sandboxes and Checkpoints by the ID of the API key that made them.
 	IndexUser = "user"
-	// IndexTemplateID: SandboxPools by the names that stand for them, in lower case: their
-	// own, their aliases and that of their env.
+	// IndexTemplateID: SandboxPools by the names that users may use for them, in lower case:
+	// their own name, their aliases and the name of their env.
 	IndexTemplateID = "templateID"
 	// IndexCheckpointID: Checkpoints by the ID of their data.
 	IndexCheckpointID = "checkpointID"
@@ -35,7 +35,8 @@ type IndexFunc struct {
 	Extract   client.IndexerFunc
 }
 
-// GetIndexFuncs returns all indexes. Production and tests have these and no others.
+// GetIndexFuncs returns all indexes. Caches of programs and of tests have these and no
+// others.
 func GetIndexFuncs() []IndexFunc {
 	return []IndexFunc{
 		{&v1alpha1.Sandbox{}, IndexNamespace, of(func(s *v1alpha1.Sandbox) []string { return value(s.Spec.Namespace) })},
@@ -53,8 +54,8 @@ func GetIndexFuncs() []IndexFunc {
 	}
 }
 
-// AddIndexesToCache adds all indexes. Call it once for each cache; an index that is there
-// already is an error.
+// AddIndexesToCache adds all indexes. Call it once for each cache: adding an index twice is
+// an error.
 func AddIndexesToCache(c client.FieldIndexer) error {
 	for _, f := range GetIndexFuncs() {
 		if err := c.IndexField(context.Background(), f.Obj, f.FieldName, f.Extract); err != nil {
@@ -69,7 +70,7 @@ func claimed(s *v1alpha1.Sandbox) bool {
 	return s.Spec.End == nil && s.DeletionTimestamp == nil && (s.Spec.Binding != nil || s.Spec.Paused)
 }
 
-// templateIDs are the names that stand for a pool.
+// templateIDs returns the names that users may use for a pool.
 func templateIDs(p *v1alpha1.SandboxPool) []string {
 	ids := append([]string{p.Name}, aliases(p)...)
 	if env := p.Labels[v1alpha1.LabelEnv]; env != "" && env != p.Name {
@@ -78,7 +79,7 @@ func templateIDs(p *v1alpha1.SandboxPool) []string {
 	return ids
 }
 
-// aliases are the further names of a pool, in lower case.
+// aliases returns the further names of a pool, in lower case.
 func aliases(p *v1alpha1.SandboxPool) []string {
 	var all []string
 	for name := range strings.SplitSeq(p.Annotations[v1alpha1.AnnotationAliases], ",") {
@@ -91,7 +92,7 @@ func aliases(p *v1alpha1.SandboxPool) []string {
 
 func owner(o client.Object) []string { return value(o.GetAnnotations()[v1alpha1.AnnotationOwner]) }
 
-// of makes an index function of one for the objects of a kind.
+// of turns an index function for the objects of one kind into one for any object.
 func of[T client.Object](extract func(T) []string) client.IndexerFunc {
 	return func(o client.Object) []string {
 		if typed, ok := o.(T); ok {
@@ -101,7 +102,7 @@ func of[T client.Object](extract func(T) []string) client.IndexerFunc {
 	}
 }
 
-// value is the one value of an index, if there is one.
+// value returns s as the only value of an index; none if s is empty.
 func value(s string) []string {
 	if s == "" {
 		return nil

@@ -129,8 +129,8 @@ func listed(list client.ObjectList) (all []string) {
 	return all
 }
 
-// A thousand tasks wait at a time, and begin to while what they wait for is written: none
-// misses it. The poll is off. SANDLANE_STORM=full asks for 10^5 such races.
+// A thousand tasks at a time begin to wait while the change that they wait for is written:
+// none misses it. The poll is off. SANDLANE_STORM=full makes it 10^5 such races.
 func TestNoWakeUpIsLost(t *testing.T) {
 	t.Parallel()
 	const sandboxes, waiters = 8, 125
@@ -161,8 +161,8 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
-// race has tasks wait for one change, from before it until after it, and returns the
-// sandbox as they have seen it.
+// race makes tasks wait for one change, from before it until after it, and returns the
+// sandbox that they returned.
 func race(ctx context.Context, c *cache.Cache, api controller, s *v1alpha1.Sandbox, paused bool, waiters int) (*v1alpha1.Sandbox, error) {
 	ask := c.NewSandboxPauseTask
 	if !paused {
@@ -248,7 +248,7 @@ func TestOppositeTasks(t *testing.T) {
 	}
 }
 
-// A watch that is silent for ever, although it stands, keeps a task waiting until the poll.
+// If a watch is open but sends no events any more, a task waits until the poll.
 func TestInformerCutOff(t *testing.T) {
 	t.Parallel()
 	ns := kubetest.Namespace(t)

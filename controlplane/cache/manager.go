@@ -17,15 +17,16 @@ import (
 
 // ManagerOptions are the options of NewControllerManager. The zero value works.
 type ManagerOptions struct {
-	// Config says what is informed of.
+	// Config says which objects the informers have.
 	Config
-	// Manager is the rest of the manager's options. Its ByObject is set here; without a
-	// Scheme it knows Kubernetes' and our kinds; without an address it serves no metrics.
+	// Manager has the other options of the manager. NewControllerManager sets its
+	// Cache.ByObject. Without a Scheme the manager knows Kubernetes' and Sandlane's kinds;
+	// without Metrics.BindAddress it serves no metrics.
 	Manager ctrl.Options
 }
 
-// OwnedManager is a manager that the Cache made of it starts and ends. The program may add
-// controllers of its own before Run.
+// OwnedManager is a manager that its Cache starts and ends. The program may add controllers
+// of its own before Run.
 type OwnedManager struct {
 	ctrl.Manager
 	ending *ending
@@ -33,16 +34,18 @@ type OwnedManager struct {
 
 func (*OwnedManager) owned() {}
 
-// Start implements manager.Manager. It ends with its context, whatever is not filled then.
+// Start implements manager.Manager. It returns when ctx ends, also if the informers have not
+// listed all objects yet.
 func (m *OwnedManager) Start(ctx context.Context) error {
 	forget := context.AfterFunc(ctx, m.ending.begin)
 	defer forget()
 	return m.Manager.Start(ctx)
 }
 
-// NewControllerManager makes a manager whose informers are those of BuildCacheConfig, for
-// NewCache. It ends, and with it the Cache, when its informers turn out to be ahead of an
-// API server that was restored: nothing but new ones would see what is written then.
+// NewControllerManager makes a manager for NewCache, with the informers of
+// BuildCacheConfig. The manager ends, and with it the Cache, when its informers turn out to
+// be ahead of an API server that was restored from a backup: only new informers would see
+// what is written after that.
 func NewControllerManager(cfg *rest.Config, o ManagerOptions) (*OwnedManager, error) {
 	opts := o.Manager
 	if opts.Scheme == nil {
@@ -52,7 +55,7 @@ func NewControllerManager(cfg *rest.Config, o ManagerOptions) (*OwnedManager, er
 		}
 	}
 	if opts.Metrics.BindAddress == "" {
-		opts.Metrics.BindAddress = "0" // empty is a port there
+		opts.Metrics.BindAddress = "0" // controller-runtime takes an empty address for its default port
 	}
 	config := BuildCacheConfig(o.Config)
 	opts.Cache.ByObject, opts.Cache.DefaultTransform = config.ByObject, config.DefaultTransform
@@ -86,21 +89,21 @@ func NewControllerManager(cfg *rest.Config, o ManagerOptions) (*OwnedManager, er
 	return &OwnedManager{mgr, ending}, nil
 }
 
-// ending has a context that ends when a manager begins to end.
+// ending has a context that ends when the manager begins to end.
 type ending struct {
 	ctx   context.Context
 	begin context.CancelFunc
 }
 
-// endable is a cache whose manager can be ended before it is filled. One whose context
-// ends while it waits for a cache turns in a loop for ever, on a whole processor, unless
-// the cache says that it is filled.
+// endable is a cache whose manager can be ended before the cache has synced. Without it, a
+// manager whose context ends while it waits for the cache would loop for ever, since it
+// waits until WaitForCacheSync returns true.
 type endable struct {
 	ctrlcache.Cache
 	ending *ending
 }
 
-// WaitForCacheSync returns true once the cache is filled, or its manager ends.
+// WaitForCacheSync returns true once the cache has synced, or its manager ends.
 func (c endable) WaitForCacheSync(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

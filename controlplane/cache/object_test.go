@@ -19,11 +19,11 @@ type object struct {
 	c *Cache
 
 	mu             sync.Mutex
-	informed, live *v1alpha1.Sandbox // nil: not there
+	informed, live *v1alpha1.Sandbox // nil if there is none
 	liveErr        error
 	reads          int
 	looks          int
-	during         func() // called at the end of each look at the informer
+	during         func() // called at the end of each read from the informer
 }
 
 func sandboxAt(uid types.UID, generation int64) *v1alpha1.Sandbox {
@@ -74,8 +74,8 @@ func (o *object) task(ctx context.Context, action WaitAction, want int64) *WaitT
 	})
 }
 
-// inform changes what the informer shows, and tells of it, as informers do: after it is
-// there.
+// inform changes what the informer shows, and then sends the event, in the order in which
+// informers do.
 func (o *object) inform(s *v1alpha1.Sandbox) {
 	o.mu.Lock()
 	was := o.informed
@@ -97,7 +97,7 @@ func (o *object) counts() (looks, reads int) {
 	return o.looks, o.reads
 }
 
-// waiting begins a Wait and returns how it ends.
+// waiting begins a Wait and returns a channel with its error.
 func waiting(t *WaitTask[*v1alpha1.Sandbox], timeout time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() {

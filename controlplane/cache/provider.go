@@ -8,8 +8,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Provider is what a Cache offers. Its methods are safe for concurrent use. What is not
-// there is told by an error that apierrors.IsNotFound knows; ErrStopped after Stop.
+// Provider has the methods of a Cache, which are safe for concurrent use. For an object that
+// does not exist they return an error for which apierrors.IsNotFound is true; after Stop they
+// return ErrStopped.
 type Provider interface {
 	// GetClaimedSandbox returns the sandbox of an ID that has not ended, and is bound to a
 	// pod or paused.
@@ -18,7 +19,8 @@ type Provider interface {
 	GetCheckpoint(ctx context.Context, opts GetCheckpointOptions) (*v1alpha1.Checkpoint, error)
 	// PickSandboxPool returns the pool that a template's name stands for: a member of the
 	// env of that name, one with idle pods before others; else the pool of that name; else
-	// the oldest pool with that alias. Pools that are being deleted or drained are none.
+	// the oldest pool with that alias. It never returns a pool that is being deleted or
+	// drained.
 	PickSandboxPool(ctx context.Context, opts PickSandboxPoolOptions) (*v1alpha1.SandboxPool, error)
 	// ListSandboxPools returns the pools of a namespace, by name.
 	ListSandboxPools(ctx context.Context, opts ListSandboxPoolsOptions) ([]*v1alpha1.SandboxPool, error)
@@ -29,30 +31,31 @@ type Provider interface {
 	// ListSandboxesInPool returns the sandboxes of a pool, ended ones too, by ID.
 	ListSandboxesInPool(ctx context.Context, opts ListSandboxesInPoolOptions) ([]*v1alpha1.Sandbox, error)
 
-	// NewSandboxPauseTask holds the pause of a sandbox, before the caller writes it: from
-	// now on ErrWaitTaskConflict keeps other actions on it away, until the task was waited
-	// for or is released, or ctx ends. s is what the caller makes its write from: an older
-	// state does not end the wait.
+	// NewSandboxPauseTask makes a task that waits until the sandbox is paused. Call it
+	// before you write the pause: from now on tasks for other actions on the sandbox fail
+	// with ErrWaitTaskConflict, until Wait returns, Release is called, or ctx ends. s is the
+	// sandbox from which you make your write: an older state does not end the wait.
 	NewSandboxPauseTask(ctx context.Context, s *v1alpha1.Sandbox) (*WaitTask[*v1alpha1.Sandbox], error)
 	// NewSandboxResumeTask is NewSandboxPauseTask for a resume.
 	NewSandboxResumeTask(ctx context.Context, s *v1alpha1.Sandbox) (*WaitTask[*v1alpha1.Sandbox], error)
-	// NewSandboxWaitReadyTask is for waiting until a sandbox runs and can be reached, as of
-	// the generation of s or a later one. It holds nothing before its Wait.
+	// NewSandboxWaitReadyTask makes a task that waits until a sandbox runs and has an
+	// address, at the generation of s or a later one. It excludes no other task before its
+	// Wait.
 	NewSandboxWaitReadyTask(ctx context.Context, s *v1alpha1.Sandbox) *WaitTask[*v1alpha1.Sandbox]
-	// NewCheckpointTask is for waiting until a checkpoint has succeeded, with its ID. It
-	// holds nothing before its Wait.
+	// NewCheckpointTask makes a task that waits until a checkpoint has succeeded and has its
+	// ID. It excludes no other task before its Wait.
 	NewCheckpointTask(ctx context.Context, cp *v1alpha1.Checkpoint) *WaitTask[*v1alpha1.Checkpoint]
 
-	// Run starts the manager, if it is owned, and returns nil once the informers have
-	// everything. The Cache runs until ctx ends. Call once.
+	// Run starts an owned manager, and returns nil once the informers have listed all
+	// objects. The Cache runs until ctx ends. Call it once.
 	Run(ctx context.Context) error
-	// Stop ends it and, if that is owned, its manager, for whose end it waits at most
-	// until ctx ends. It may be called several times.
+	// Stop stops the Cache and an owned manager, and waits for the manager's end until ctx
+	// ends. It may be called several times.
 	Stop(ctx context.Context)
 
 	// GetClient returns a client that reads from the informers and writes to the API server.
-	// A kind that BuildCacheConfig does not name cannot be read by that of an owned
-	// manager, unless the program has made an informer of it (GetCache().GetInformer).
+	// With an owned manager it cannot read a kind that BuildCacheConfig does not name, unless
+	// the program has made an informer for it (GetCache().GetInformer).
 	GetClient() client.Client
 	// GetAPIReader returns a reader of the API server.
 	GetAPIReader() client.Reader
@@ -64,18 +67,17 @@ type GetClaimedSandboxOptions struct{ Namespace, SandboxID string }
 // GetCheckpointOptions name a checkpoint by the ID of its data.
 type GetCheckpointOptions struct{ Namespace, CheckpointID string }
 
-// PickSandboxPoolOptions name what a sandbox is to be made from, as users do: an env, a
-// pool, or an alias of one.
+// PickSandboxPoolOptions name the env, pool or alias from which a sandbox is to be made.
 type PickSandboxPoolOptions struct{ Namespace, Name string }
 
-// ListSandboxPoolsOptions say which pools.
+// ListSandboxPoolsOptions name the namespace of the pools.
 type ListSandboxPoolsOptions struct{ Namespace string }
 
-// ListSandboxesOptions say which sandboxes: of a namespace and, unless User is empty, of
-// those whose owner annotation has this key ID.
+// ListSandboxesOptions select the sandboxes of a namespace and, unless User is empty, of
+// those the ones whose owner annotation is this ID of an API key.
 type ListSandboxesOptions struct{ Namespace, User string }
 
-// ListCheckpointsOptions say which checkpoints; see ListSandboxesOptions.
+// ListCheckpointsOptions select checkpoints as ListSandboxesOptions select sandboxes.
 type ListCheckpointsOptions struct{ Namespace, User string }
 
 // ListSandboxesInPoolOptions name a pool.

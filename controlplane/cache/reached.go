@@ -10,12 +10,13 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// What follows says of one state of an object whether it is what is waited for. A state
-// counts from the generation on that the caller has read: an informer that is behind may
-// show an older one, in which the sandbox is as the caller wants it for another reason.
-// What a condition says counts for the generation that it observed.
+// The functions below report whether an object has reached the state that a task waits for.
+// Only states of the generation that the caller has read, or a later one, count: an informer
+// that is behind may show an older generation, in which the sandbox was in that state for
+// another reason. A condition counts only for the generation that it observed.
 
-// pausedSince: all that runs in the sandbox is stopped.
+// pausedSince returns a function that reports whether all processes of the sandbox are
+// stopped.
 func pausedSince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	return func(s *v1alpha1.Sandbox) (bool, error) {
 		if err := endedError(s); err != nil {
@@ -31,19 +32,21 @@ func pausedSince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	}
 }
 
-// resumedSince: it is not paused, ready, and known to run.
+// resumedSince returns a function that reports whether the sandbox is not paused, is ready,
+// and is known to run.
 func resumedSince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	return func(s *v1alpha1.Sandbox) (bool, error) {
 		if err := endedError(s); err != nil {
 			return false, err
 		}
-		// Ready alone may be of a sandbox whose freezer was not asked yet: see Awake.
+		// A sandbox whose freezer has not answered yet may be Ready too, so Awake is needed.
 		return s.Generation >= generation && !s.Spec.Paused && v1alpha1.Awake(s) &&
 			isTrue(s, v1alpha1.SandboxConditionReady), nil
 	}
 }
 
-// readySince: it runs, as of its spec, and its claim has its address.
+// readySince returns a function that reports whether the sandbox runs as its spec says and
+// has the address of its claim.
 func readySince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	return func(s *v1alpha1.Sandbox) (bool, error) {
 		if err := endedError(s); err != nil {
@@ -64,8 +67,8 @@ func readySince(generation int64) func(*v1alpha1.Sandbox) (bool, error) {
 	}
 }
 
-// endedError returns an error for a sandbox that has ended, or is being deleted: it comes to
-// nothing any more.
+// endedError returns an ErrFailed for a sandbox that has ended or is being deleted; nil for
+// any other.
 func endedError(s *v1alpha1.Sandbox) error {
 	switch end := s.Spec.End; {
 	case end != nil:
@@ -76,7 +79,7 @@ func endedError(s *v1alpha1.Sandbox) error {
 	return nil
 }
 
-// checkpointed: the checkpoint has succeeded, and has the ID of its data.
+// checkpointed reports whether the checkpoint has succeeded and has the ID of its data.
 func checkpointed(cp *v1alpha1.Checkpoint) (bool, error) {
 	switch {
 	case cp.DeletionTimestamp != nil, cp.Status.Phase == v1alpha1.CheckpointTerminating:
@@ -91,7 +94,7 @@ func checkpointed(cp *v1alpha1.Checkpoint) (bool, error) {
 	return true, nil
 }
 
-// current returns a condition if it was observed of the present generation.
+// current returns a condition that observed the present generation; nil if there is none.
 func current(s *v1alpha1.Sandbox, kind string) *metav1.Condition {
 	if c := meta.FindStatusCondition(s.Status.Conditions, kind); c != nil && c.ObservedGeneration == s.Generation {
 		return c

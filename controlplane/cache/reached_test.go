@@ -71,7 +71,8 @@ func judge(done bool, err error) verdict {
 	return verdict("an error of its own: " + err.Error())
 }
 
-// What each task waits for, what it goes on waiting at, and what ends it as failed.
+// For each kind of task: the states that it waits for, the states in which it goes on
+// waiting, and those that end it with ErrFailed.
 func TestReached(t *testing.T) {
 	for what, c := range map[string]struct {
 		s                    *v1alpha1.Sandbox

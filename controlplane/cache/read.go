@@ -36,14 +36,14 @@ func (c *Cache) ListSandboxesInPool(ctx context.Context, o ListSandboxesInPoolOp
 	return c.sandboxesBy(ctx, o.Namespace, IndexSandboxPool, o.Pool)
 }
 
-// sandboxesBy lists the sandboxes of a namespace, and of a value of an index unless that
-// is empty, by ID. They are cluster-scoped: their namespace is one index more.
+// sandboxesBy lists the sandboxes of a namespace by ID; with an index only those that have
+// the value there. Sandboxes are cluster-scoped, so that their namespace is an index too.
 func (c *Cache) sandboxesBy(ctx context.Context, namespace, index, value string) ([]*v1alpha1.Sandbox, error) {
 	if namespace == "" {
 		return nil, fmt.Errorf("listing sandboxes: %w", ErrNamespaceNeeded)
 	}
 	selector := fields.OneTermEqualSelector(IndexNamespace, namespace)
-	if index != "" { // before the other: the first one looks up, and is the narrower
+	if index != "" { // first, because the informer looks up by the first field, and this one selects fewer sandboxes
 		selector = fields.AndSelectors(fields.OneTermEqualSelector(index, value), selector)
 	}
 	var list v1alpha1.SandboxList
@@ -102,7 +102,7 @@ func (c *Cache) PickSandboxPool(ctx context.Context, o PickSandboxPoolOptions) (
 	}), nil
 }
 
-// poolRank orders the pools that a name may stand for: least first.
+// poolRank ranks the pools that a name may stand for; the least rank is preferred.
 func poolRank(p *v1alpha1.SandboxPool, name string) int {
 	switch {
 	case p.Labels[v1alpha1.LabelEnv] == name && p.Status.Idle > 0:
@@ -126,7 +126,7 @@ func (c *Cache) poolsBy(ctx context.Context, namespace string, opts ...client.Li
 	return sorted(list.Items), nil
 }
 
-// list lists from the informers, whatever the manager's client reads from.
+// list lists from the informers, even if the manager's client does not read from them.
 func (c *Cache) list(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if err := c.usable(); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (c *Cache) list(ctx context.Context, list client.ObjectList, opts ...client
 	return nil
 }
 
-// SandboxUpdateFunc returns the newest known state of a sandbox: what a task that waits
-// for it looks at.
+// SandboxUpdateFunc returns the newest state of a sandbox that the informer has. Waiting
+// tasks call it.
 func (c *Cache) SandboxUpdateFunc(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {
 	o := &v1alpha1.Sandbox{}
 	return o, c.update(ctx, s, o)
@@ -171,7 +171,7 @@ func sorted[T any, P interface {
 	return all
 }
 
-// notFound returns the error of a read, or that nothing was found.
+// notFound returns err, or a NotFound error if err is nil.
 func notFound(err error, resource, name string) error {
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func stored() []client.Object {
 	}
 }
 
-// Each read finds what is of its namespace and its value alone, in order.
+// Each read returns only the objects of its namespace and its value, in order.
 func TestReads(t *testing.T) {
 	c, _ := cachetest.New(t, cache.Config{}, stored()...)
 	one := func(o client.Object, err error) []string {
@@ -168,7 +168,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// No namespace is no reason to show those of all.
+// A read without a namespace fails, and does not return the objects of all namespaces.
 func TestNamespaceIsNeeded(t *testing.T) {
 	c, _ := cachetest.New(t, cache.Config{}, stored()...)
 	ctx := t.Context()
@@ -226,7 +226,7 @@ func TestLimitedCache(t *testing.T) {
 	}
 }
 
-// What is read is the caller's own: a change of it changes nothing that others read.
+// The caller may change what a read returns: later reads do not see the change.
 func TestReadsAreCopies(t *testing.T) {
 	c, _ := cachetest.New(t, cache.Config{}, stored()...)
 	get := func() *v1alpha1.Sandbox {
@@ -251,7 +251,7 @@ func TestReadsAreCopies(t *testing.T) {
 	}
 }
 
-// A read never asks the API server, whatever that would say.
+// A read never asks the API server.
 func TestReadsAreOfInformers(t *testing.T) {
 	mgr := cachetest.GetMockManager(t, cache.Config{Namespace: "m"}, stored()...)
 	c, err := cache.NewCache(mgr)

@@ -24,17 +24,18 @@ type WaitTask[T client.Object] struct {
 	isReleased bool
 	hook       *hook // while held
 	released   chan struct{}
-	forget     func() bool // of the context's AfterFunc
+	forget     func() bool // stops the AfterFunc that calls Release when ctx ends
 }
 
-// waitKind is what tells the kinds of tasks apart.
+// waitKind has what differs between the kinds of tasks.
 type waitKind[T client.Object] struct {
 	action WaitAction
 	// informed reads from the informer, live from the API server.
 	informed, live func(context.Context) (T, error)
-	// reached reports whether what is waited for has come; an error says that it cannot.
+	// reached reports whether the object is in the state that the task waits for; an error
+	// means that it cannot reach that state any more.
 	reached func(T) (bool, error)
-	// describe tells people where it is.
+	// describe describes the object's state for an error's text.
 	describe func(T) string
 }
 
@@ -42,7 +43,7 @@ func newWaitTask[T client.Object](ctx context.Context, c *Cache, key WaitKey, ki
 	return &WaitTask[T]{waitKind: kind, ctx: ctx, key: key, c: c, released: make(chan struct{})}
 }
 
-// acquire holds the hook from now on.
+// acquire takes the hook, until Release or the end of the task's context.
 func (t *WaitTask[T]) acquire() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,13 +57,13 @@ func (t *WaitTask[T]) acquire() error {
 	return nil
 }
 
-// hold holds the hook. mu is held.
+// hold takes the hook. mu is held.
 func (t *WaitTask[T]) hold() error {
 	if err := t.c.usable(); err != nil {
 		return t.errorOf(err)
 	}
 	if t.key.UID == "" {
-		return t.errorOf(errors.New("it has no UID: it is not of the API server"))
+		return t.errorOf(errors.New("it has no UID: it was not read from the API server"))
 	}
 	h, err := t.c.hooks.acquire(t.key, t.action)
 	if err != nil {
@@ -72,8 +73,8 @@ func (t *WaitTask[T]) hold() error {
 	return nil
 }
 
-// Release lets the hook go, if it is held, and ends a Wait that is under way. It may be
-// called several times, and need not be after Wait.
+// Release releases the hook, if the task holds it, and ends a Wait that is under way. It may
+// be called several times, and need not be called after Wait.
 func (t *WaitTask[T]) Release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,10 +91,10 @@ func (t *WaitTask[T]) Release() {
 	}
 }
 
-// Wait returns the object as it is once it has come to what is waited for, the caller's
-// own copy. An error is ErrGone, ErrFailed, ErrStopped, ErrWaitTaskConflict,
-// ErrWaitTaskUsed, context.DeadlineExceeded after timeout, or that of the context the task
-// was made with. It releases the task. Call once.
+// Wait waits until the object has reached the state, and returns a copy of it. An error is
+// ErrGone, ErrFailed, ErrStopped, ErrWaitTaskConflict, ErrWaitTaskUsed,
+// context.DeadlineExceeded after timeout, or the error of the context with which the task was
+// made. Wait releases the task. Call it once.
 func (t *WaitTask[T]) Wait(timeout time.Duration) (T, error) {
 	var none T
 	h, err := t.begin()
@@ -110,11 +111,11 @@ func (t *WaitTask[T]) Wait(timeout time.Duration) (T, error) {
 	return o, nil
 }
 
-// begin takes the task into its state waiting.
+// begin puts the task into its state waiting.
 func (t *WaitTask[T]) begin() (*hook, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ctx.Err() != nil { // which has released it
+	if t.ctx.Err() != nil { // the end of ctx has released the task
 		return nil, t.errorOf(t.ctx.Err())
 	}
 	if t.begun || t.isReleased {
@@ -129,7 +130,8 @@ func (t *WaitTask[T]) begin() (*hook, error) {
 	return t.hook, nil
 }
 
-// wait looks until what is waited for has come. ctx has the time limit.
+// wait reads the object again and again until it has reached the state. ctx has the time
+// limit.
 func (t *WaitTask[T]) wait(ctx context.Context, h *hook) (T, error) {
 	var none T
 	reads := newLiveReads(ctx, t.live)
@@ -138,22 +140,22 @@ func (t *WaitTask[T]) wait(ctx context.Context, h *hook) (T, error) {
 	var last string
 	var readErr error
 	asked := false
-	look := func(o T) (bool, error) {
+	check := func(o T) (bool, error) {
 		last = t.describe(o)
 		return t.reached(o)
 	}
 	for {
-		changed, gone := t.c.hooks.next(h) // before the look: see the package comment
+		changed, gone := t.c.hooks.next(h) // before the read: see "Why no change is missed" in the package comment
 		if gone {
 			return none, ErrGone
 		}
 		o, err := t.informed(ctx)
 		switch {
 		case err == nil && o.GetUID() == t.key.UID:
-			if done, err := look(o); done || err != nil {
+			if done, err := check(o); done || err != nil {
 				return o, err
 			}
-		case err == nil || apierrors.IsNotFound(err): // it is gone, or the informer is behind
+		case err == nil || apierrors.IsNotFound(err): // the object is gone, or the informer is behind
 			if !asked {
 				asked = true
 				reads.begin()
@@ -166,12 +168,12 @@ func (t *WaitTask[T]) wait(ctx context.Context, h *hook) (T, error) {
 		case <-poll.C:
 			reads.begin()
 		case r := <-reads.done:
-			reads.under = false
+			reads.underWay = false
 			switch readErr = r.err; {
 			case r.err == nil && r.o.GetUID() != t.key.UID, apierrors.IsNotFound(r.err):
 				return none, ErrGone
 			case r.err == nil:
-				if done, err := look(r.o); done || err != nil {
+				if done, err := check(r.o); done || err != nil {
 					return r.o, err
 				}
 			}
@@ -195,13 +197,14 @@ func (t *WaitTask[T]) errorOf(err error) error {
 	return fmt.Errorf("waiting for %s %s (%s): %w", t.key.Kind, t.key.Name, t.action, err)
 }
 
-// liveReads reads from the API server, one read at a time and beside the wait, so that a
-// server that does not answer keeps no task from hearing of changes. Of one goroutine.
+// liveReads reads from the API server, one read at a time, in goroutines of its own, so that
+// a task whose read is not answered still gets the informer's changes. Only one goroutine
+// uses it.
 type liveReads[T any] struct {
-	ctx   context.Context
-	read  func(context.Context) (T, error)
-	under bool // way
-	done  chan liveRead[T]
+	ctx      context.Context
+	read     func(context.Context) (T, error)
+	underWay bool
+	done     chan liveRead[T]
 }
 
 type liveRead[T any] struct {
@@ -213,12 +216,12 @@ func newLiveReads[T any](ctx context.Context, read func(context.Context) (T, err
 	return &liveReads[T]{ctx: ctx, read: read, done: make(chan liveRead[T], 1)}
 }
 
-// begin begins a read unless one is under way. It ends with the context.
+// begin begins a read, unless one is under way. The read ends with the context.
 func (l *liveReads[T]) begin() {
-	if l.under {
+	if l.underWay {
 		return
 	}
-	l.under = true
+	l.underWay = true
 	go func() {
 		o, err := l.read(l.ctx)
 		l.done <- liveRead[T]{o, err}

@@ -12,8 +12,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// A change that comes while the task looks, after it has read and before it waits, is not
-// lost.
+// A change that comes after a task has read and before it waits is not missed.
 func TestChangeDuringTheLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()
@@ -33,7 +32,7 @@ func TestChangeDuringTheLook(t *testing.T) {
 	})
 }
 
-// Many wait for one change; each is woken by it, at once.
+// One change wakes all tasks that wait for it, at once.
 func TestManyWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const waiters = 1000
@@ -60,13 +59,13 @@ func TestManyWaiters(t *testing.T) {
 	})
 }
 
-// A state that comes and goes before a task sees it is waited on.
+// A task goes on waiting if the state came and went before the task saw it.
 func TestFlappingState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()
 		done := waiting(o.task(t.Context(), ActionReady, 2), time.Minute)
 		synctest.Wait()
-		o.mu.Lock() // no look between the two
+		o.mu.Lock() // no read between the two
 		o.informed = sandboxAt("u", 2)
 		o.informed = sandboxAt("u", 3)
 		o.mu.Unlock()
@@ -84,7 +83,7 @@ func TestFlappingState(t *testing.T) {
 	})
 }
 
-// What is deleted, or made anew under its name, is gone for its task, at once.
+// If the object is deleted, or made anew under its name, its task ends with ErrGone at once.
 func TestGone(t *testing.T) {
 	for what, change := range map[string]func(*object){
 		"deleted":   func(o *object) { o.inform(nil) },
@@ -111,8 +110,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// What the informer does not show, or shows another of, may be new, or gone: the API server
-// is asked once, and again by the poll.
+// An object that the informer does not show, or of which it shows another of the same name,
+// may be new or gone: the task reads it from the API server once, and again at each poll.
 func TestNotInTheInformer(t *testing.T) {
 	away := errors.New("the API server is away")
 	for what, c := range map[string]struct {
@@ -144,7 +143,7 @@ func TestNotInTheInformer(t *testing.T) {
 	}
 }
 
-// An informer that hears nothing any more is found out by the poll.
+// If an informer gets no events any more, the poll finds the change.
 func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()
@@ -156,7 +155,7 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// An API server that does not answer keeps no task from hearing of a change.
+// While the API server does not answer, a task still gets the informer's changes.
 func TestPollThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()
@@ -180,8 +179,8 @@ func TestPollThatHangs(t *testing.T) {
 	})
 }
 
-// An action is held from the constructor on, by any number of tasks; another one gets a
-// conflict until the last of them has let go.
+// Any number of tasks hold an action from their constructors on; a task of another action
+// gets a conflict until the last of them has released the hook.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()
@@ -207,13 +206,13 @@ func TestConflict(t *testing.T) {
 		conflict("one holds it", true)
 		done := waiting(second, time.Minute)
 		synctest.Wait()
-		conflict("it is waited for", true)
+		conflict("a task waits for it", true)
 		o.inform(sandboxAt("u", 2))
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 		o.informed = sandboxAt("u", 1)
-		conflict("nobody holds it", false)
+		conflict("no task holds it", false)
 		second.Release()
 		o.held(t, 0)
 		// Another object of the name is another object.
@@ -227,7 +226,8 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// A task is used once, whichever way it ended, and a lazy one holds nothing before.
+// A task can be used once, also if it ended without an answer, and a lazy task holds nothing
+// before Wait.
 func TestUsedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()
@@ -258,7 +258,7 @@ func TestUsedOnce(t *testing.T) {
 	})
 }
 
-// The context that a task was made with ends it, and lets go what it holds.
+// The end of the context with which a task was made ends the task and releases its hook.
 func TestContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()
@@ -285,7 +285,7 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-// A Cache that stops ends the tasks that wait, and gives no others.
+// When a Cache stops, its waiting tasks end, and it makes no others.
 func TestStoppedCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()
@@ -306,7 +306,8 @@ func TestStoppedCache(t *testing.T) {
 	})
 }
 
-// An informer that lists anew after a break tells of a deletion by the last state it knew.
+// An informer that lists anew after a break reports a deletion with the last state that it
+// knew.
 func TestDeletionThatWasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObject()

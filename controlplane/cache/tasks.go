@@ -57,8 +57,8 @@ func (c *Cache) acquired(t *WaitTask[*v1alpha1.Sandbox]) (*WaitTask[*v1alpha1.Sa
 	return t, nil
 }
 
-// identity gives into the name of o: a task keeps no object of its caller, which may
-// change it.
+// identity sets the namespace and name of into to those of o, and returns it. A task does
+// not keep its caller's object, because the caller may change it.
 func identity[T client.Object](o, into T) T {
 	into.SetNamespace(o.GetNamespace())
 	into.SetName(o.GetName())

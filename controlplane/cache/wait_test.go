@@ -50,7 +50,7 @@ func condition(s *v1alpha1.Sandbox, kind string, status metav1.ConditionStatus, 
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, ObservedGeneration: s.Generation, LastTransitionTime: metav1.Now()}
 }
 
-// flip writes the pause, or the resume, of what was read.
+// flip writes a pause or a resume of the sandbox, from the state that was read.
 func flip(ctx context.Context, c client.Client, s *v1alpha1.Sandbox, paused bool) error {
 	if paused {
 		return c.Patch(ctx, s.DeepCopy(), pausing.Pause(s).Build())
@@ -148,7 +148,7 @@ func TestResumeOfWhatTheInformerHasNotSeenPaused(t *testing.T) {
 	})
 }
 
-// The second of two that ask for the same is answered by what the first wrote.
+// Of two tasks for the same action the second ends with the status of the first one's write.
 func TestSecondOfTheSameAction(t *testing.T) {
 	started(t, func(t *testing.T, c *cache.Cache, api controller, s *v1alpha1.Sandbox) {
 		first, err := c.NewSandboxPauseTask(t.Context(), s)
@@ -178,7 +178,7 @@ func TestSecondOfTheSameAction(t *testing.T) {
 	})
 }
 
-// A sandbox that ends while its pause is waited for, and one that is deleted.
+// A task for a pause ends when the sandbox ends, and when it is deleted.
 func TestWaitForWhatEnds(t *testing.T) {
 	started(t, func(t *testing.T, c *cache.Cache, api controller, s *v1alpha1.Sandbox) {
 		task, err := c.NewSandboxPauseTask(t.Context(), s)
@@ -244,7 +244,8 @@ func TestReadyAndCheckpoint(t *testing.T) {
 	})
 }
 
-// What is not of the API server has no UID, and could be taken for another.
+// A task for an object without a UID, which was not read from the API server, fails: it could
+// not tell the object from a later one of the same name.
 func TestTaskWithoutUID(t *testing.T) {
 	started(t, func(t *testing.T, c *cache.Cache, _ controller, _ *v1alpha1.Sandbox) {
 		if _, err := c.NewSandboxPauseTask(t.Context(), sandbox("n", "s")); err == nil {

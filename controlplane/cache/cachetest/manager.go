@@ -27,15 +27,15 @@ type MockManager struct {
 	api client.Client
 }
 
-// GetAPIReader returns the API server's own view.
+// GetAPIReader returns a reader of the API server in memory.
 func (m *MockManager) GetAPIReader() client.Reader { return m.api }
 
-// API returns the API server: a client that reads nothing from informers, for what other
-// processes write.
+// API returns a client of the API server that reads nothing from informers. Use it for the
+// writes of other processes.
 func (m *MockManager) API() client.Client { return m.api }
 
-// GetMockManager makes a manager whose API server has these objects, and whose informers
-// are those of the configuration.
+// GetMockManager makes a manager whose API server has these objects, with the informers of
+// the configuration.
 func GetMockManager(t testing.TB, config cache.Config, objects ...client.Object) *MockManager {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -70,8 +70,8 @@ func GetMockManager(t testing.TB, config cache.Config, objects ...client.Object)
 	return &MockManager{mgr, api}
 }
 
-// New makes a Cache of such a manager and runs it until the test ends. It returns its API
-// server, too.
+// New makes a Cache of such a manager and runs it until the test ends. It also returns a
+// client of its API server (MockManager.API).
 func New(t testing.TB, config cache.Config, objects ...client.Object) (*cache.Cache, client.Client) {
 	t.Helper()
 	mgr := GetMockManager(t, config, objects...)
@@ -79,7 +79,7 @@ func New(t testing.TB, config cache.Config, objects ...client.Object) (*cache.Ca
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := context.WithoutCancel(t.Context()) // which ends before the cleanup
+	ctx := context.WithoutCancel(t.Context()) // t.Context ends before the cleanup
 	if err := c.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func New(t testing.TB, config cache.Config, objects ...client.Object) (*cache.Ca
 	return c, mgr.API()
 }
 
-// noNetwork fails whatever does not go through the API server in memory.
+// noNetwork fails each request: all must go to the API server in memory.
 type noNetwork struct{}
 
 // RoundTrip implements http.RoundTripper.

@@ -24,14 +24,14 @@ import (
 	"github.com/sandlane/sandlane/controlplane/cache"
 )
 
-// server is what the fake client keeps its objects in: client-go's tracker, and what an API
-// server does besides. Conflicts are judged by the fake client, before it writes here. Safe
+// server stores the objects of the fake client: it is client-go's tracker, with further
+// behaviour of an API server. The fake client detects conflicts, before it writes here. Safe
 // for concurrent use.
 type server struct {
 	clienttesting.ObjectTracker
 	scheme *runtime.Scheme
 
-	mu      sync.Mutex // held while something is written and told: streams have its order
+	mu      sync.Mutex // held during a write and its events, so that streams have the order of the writes
 	streams map[schema.GroupVersionResource][]*stream
 }
 
@@ -57,8 +57,8 @@ func (s *server) client(objects []client.Object) client.Client {
 	return b.Build()
 }
 
-// refuse answers a JSON Patch that cannot be applied, as one of whose tests fails, as the
-// API server does.
+// refuse answers a JSON Patch that cannot be applied, for example because a test in it fails,
+// as an API server does: with 422.
 func refuse(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 	err := c.Patch(ctx, o, p, opts...)
 	if status := apierrors.APIStatus(nil); err == nil || p.Type() != types.JSONPatchType || errors.As(err, &status) {
@@ -71,7 +71,7 @@ func refuse(ctx context.Context, c client.WithWatch, o client.Object, p client.P
 
 // Add implements clienttesting.ObjectTracker.
 func (s *server) Add(o runtime.Object) error {
-	s.born(o)
+	s.initialise(o)
 	return s.ObjectTracker.Add(o)
 }
 
@@ -79,11 +79,11 @@ func (s *server) Add(o runtime.Object) error {
 func (s *server) Create(gvr schema.GroupVersionResource, o runtime.Object, ns string, opts ...metav1.CreateOptions) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.born(o)
+	s.initialise(o)
 	if err := s.ObjectTracker.Create(gvr, o, ns, opts...); err != nil {
 		return err
 	}
-	s.tell(gvr, watch.Added, o)
+	s.notify(gvr, watch.Added, o)
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (s *server) replace(gvr schema.GroupVersionResource, o runtime.Object, ns s
 	if err := write(); err != nil {
 		return err
 	}
-	s.tell(gvr, watch.Modified, o)
+	s.notify(gvr, watch.Modified, o)
 	return nil
 }
 
@@ -136,12 +136,12 @@ func (s *server) Delete(gvr schema.GroupVersionResource, ns, name string, opts .
 	if err := s.ObjectTracker.Delete(gvr, ns, name, opts...); err != nil {
 		return err
 	}
-	s.tell(gvr, watch.Deleted, last)
+	s.notify(gvr, watch.Deleted, last)
 	return nil
 }
 
-// born gives a new object what the API server does.
-func (s *server) born(o runtime.Object) {
+// initialise sets the metadata that an API server sets on a new object.
+func (s *server) initialise(o runtime.Object) {
 	m, err := meta.Accessor(o)
 	if err != nil {
 		return // the tracker refuses it
@@ -165,8 +165,8 @@ func spec(o runtime.Object) any {
 	return nil
 }
 
-// tell tells the streams of a write. mu is held.
-func (s *server) tell(gvr schema.GroupVersionResource, kind watch.EventType, o runtime.Object) {
+// notify adds an event to the streams of a resource. mu is held.
+func (s *server) notify(gvr schema.GroupVersionResource, kind watch.EventType, o runtime.Object) {
 	for _, stream := range s.streams[gvr] {
 		stream.add(watch.Event{Type: kind, Object: o.DeepCopyObject()})
 	}

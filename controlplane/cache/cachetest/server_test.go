@@ -19,8 +19,8 @@ func sandbox(id string) *v1alpha1.Sandbox {
 	return s
 }
 
-// A write that was made from an older state is refused, as by the real API server, by each
-// way of writing.
+// Each way of writing is refused if the write was made from an older state, as by a real API
+// server.
 func TestConflicts(t *testing.T) {
 	api := cachetest.GetMockManager(t, cache.Config{}, sandbox("s")).API()
 	ctx := t.Context()

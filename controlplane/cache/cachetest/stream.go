@@ -22,11 +22,11 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// errListAnew has an informer list again: there is no older state to watch from.
+// errListAnew makes an informer list again, because a watch can begin only after a list.
 var errListAnew = apierrors.NewResourceExpired("a watch follows a list")
 
-// listWatch is how an informer of a kind lists and watches the server, with the selectors
-// of its configuration. A watch has all that was written since its list.
+// listWatch returns the ListerWatcher with which an informer of a kind lists and watches the
+// server, with the selectors of its configuration. A watch has all events since its list.
 func (s *server) listWatch(kind runtime.Object, by map[client.Object]ctrlcache.ByObject) toolscache.ListerWatcher {
 	w := &listWatch{server: s, matches: func(runtime.Object) bool { return true }}
 	for o, config := range by {
@@ -50,10 +50,10 @@ type listWatch struct {
 	matches  func(runtime.Object) bool
 
 	mu   sync.Mutex
-	next *stream // since the last list
+	next *stream // for the next watch; it has the events since the last list
 }
 
-// IsWatchListSemanticsUnSupported has informers list before they watch.
+// IsWatchListSemanticsUnSupported makes informers list before they watch.
 func (*listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements toolscache.Lister.
@@ -89,7 +89,7 @@ func (w *listWatch) Watch(metav1.ListOptions) (watch.Interface, error) {
 	defer w.mu.Unlock()
 	stream := w.next
 	w.next = nil
-	if stream == nil { // a watch without a list: there is no way but to list anew
+	if stream == nil { // there was no list before this watch
 		return nil, errListAnew
 	}
 	go stream.run()
@@ -109,14 +109,14 @@ func selected(o runtime.Object, label labels.Selector, field fields.Selector) bo
 	return (label == nil || label.Matches(labels.Set(m.GetLabels()))) && (field == nil || field.Matches(of))
 }
 
-// stream is one watch: a queue without a bound, so that no writer waits for an informer.
+// stream is one watch. Its queue is unbounded, so that no writer waits for an informer.
 type stream struct {
 	of     *listWatch
 	result chan watch.Event
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	arrived chan struct{} // has one element while there may be something in queue
+	arrived chan struct{} // has one element while the queue may have events
 
 	mu    sync.Mutex // guards queue
 	queue []watch.Event
@@ -133,7 +133,7 @@ func (s *stream) add(e watch.Event) {
 		if e.Type != watch.Modified {
 			return
 		}
-		e.Type = watch.Deleted // it may have been selected before; if not, the informer ignores it
+		e.Type = watch.Deleted // the object may have been selected before; if not, the informer ignores the event
 	}
 	s.mu.Lock()
 	s.queue = append(s.queue, e)
@@ -144,7 +144,7 @@ func (s *stream) add(e watch.Event) {
 	}
 }
 
-// run hands the events over until the watch is stopped.
+// run sends the events to the informer until the watch is stopped.
 func (s *stream) run() {
 	defer close(s.result)
 	for {
@@ -178,7 +178,7 @@ func (s *stream) Stop() {
 	s.stop()
 }
 
-// stop takes it from the server, whose mu is held.
+// stop ends the watch and removes it from the server, whose mu is held.
 func (s *stream) stop() {
 	s.cancel()
 	all := s.of.server.streams
