@@ -57,7 +57,7 @@ func TestToken(t *testing.T) {
 		a.want(401, "unauthorized access", "POST", "/files/compose", "{}", "X-Access-Token", token)
 	}
 	a.want(204, "", "GET", "/health", "")
-	a.want(501, "nothing behind", "POST", "/collapse", "", "X-Access-Token", "tok")
+	a.want(501, "does not implement", "POST", "/collapse", "", "X-Access-Token", "tok")
 }
 
 func TestSignatures(t *testing.T) {

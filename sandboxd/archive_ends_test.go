@@ -47,10 +47,10 @@ func TestUnfreezeEndsAnArchiveThatIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := New(Options{Freezer: &stubFreezer{}, Open: true, Layer: &archive.Tree{Base: base, Mounts: []archive.Mount{{Path: "/"}}}})
-	if err := s.rest.freeze(t.Context(), 1); err != nil {
+	if err := s.suspender.freeze(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	defer s.rest.end()
+	defer s.suspender.close()
 	w := &stuckWriter{ResponseWriter: httptest.NewRecorder(), writing: make(chan struct{}), cut: make(chan struct{})}
 	t.Cleanup(w.release)
 	over := make(chan error, 1)
@@ -58,7 +58,7 @@ func TestUnfreezeEndsAnArchiveThatIsNotRead(t *testing.T) {
 		over <- s.writeArchive(t.Context(), s.caller, &statusWriter{ResponseWriter: w}, archiveArguments{})
 	}()
 	<-w.writing
-	if err := s.rest.unfreeze(t.Context(), 2); !errors.Is(err, errStill) {
+	if err := s.suspender.unfreeze(t.Context(), 2); !errors.Is(err, errStill) {
 		t.Errorf("the unfreeze: %v", err)
 	}
 	select {
@@ -69,7 +69,7 @@ func TestUnfreezeEndsAnArchiveThatIsNotRead(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the archive waits for the gateway")
 	}
-	if err := s.rest.unfreeze(t.Context(), 2); err != nil {
+	if err := s.suspender.unfreeze(t.Context(), 2); err != nil {
 		t.Errorf("the unfreeze again: %v", err)
 	}
 }
@@ -78,8 +78,8 @@ func TestUnfreezeEndsAnArchiveThatIsNotRead(t *testing.T) {
 // read: the pod may be given up for what was read.
 func TestArchiveOfAFrozenSandboxAwaitsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newRest(&stubFreezer{}, &stubHolder{}, io.Discard)
-		defer x.end()
+		x := newSuspender(&stubFreezer{}, &stubHolder{}, io.Discard)
+		defer x.close()
 		begun, done := make(chan struct{}), make(chan struct{})
 		handler := x.guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			close(begun)
@@ -92,11 +92,11 @@ func TestArchiveOfAFrozenSandboxAwaitsRequests(t *testing.T) {
 		}
 		read := false
 		reads := func(context.Context) error { read = true; return nil }
-		if err := x.still(t.Context(), reads); !errors.Is(err, errStill) || read {
+		if err := x.holdStill(t.Context(), reads); !errors.Is(err, errStill) || read {
 			t.Errorf("while a request is carried out: %v, read %v", err, read)
 		}
 		time.AfterFunc(requestsWait/2, func() { close(done) })
-		if err := x.still(t.Context(), reads); err != nil || !read {
+		if err := x.holdStill(t.Context(), reads); err != nil || !read {
 			t.Errorf("once it is over: %v, read %v", err, read)
 		}
 		answer := httptest.NewRecorder()

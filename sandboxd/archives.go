@@ -24,7 +24,7 @@ const (
 // errNoLayer: sandboxd is not in a container of its own.
 var errNoLayer = errors.New("the files of this sandbox cannot be kept: sandboxd is not below its own first process of a container")
 
-// archiveArguments are those of /archive.
+// archiveArguments are the arguments of /archive.
 type archiveArguments struct {
 	// EmptyDirs are where the pod's emptyDir volumes are mounted.
 	EmptyDirs []string `json:"emptyDirs"`
@@ -33,8 +33,8 @@ type archiveArguments struct {
 	Environment bool `json:"environment"`
 }
 
-// archive serves POST /archive: the sandbox is held still, and the answer is the archive
-// of its files. One that fails on the way breaks off.
+// archive serves POST /archive: it holds the sandbox still, and answers with the archive of
+// its files. If reading the files fails in between, the answer breaks off.
 func (s *Server) archive(caller *caller) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, _, ok := caller.Command(w, r, "archive", 0)
@@ -51,9 +51,9 @@ func (s *Server) archive(caller *caller) http.HandlerFunc {
 		if err == nil {
 			return
 		}
-		s.rest.log("sandboxd: /archive: %v\n", err)
+		s.suspender.log("sandboxd: /archive: %v\n", err)
 		if answer.status != 0 {
-			panic(http.ErrAbortHandler) // so that the part is not taken for the whole
+			panic(http.ErrAbortHandler) // so that the gateway does not take the part for a whole archive
 		}
 		status := http.StatusInternalServerError
 		switch {
@@ -87,16 +87,16 @@ func (s *Server) writeArchive(ctx context.Context, caller *caller, w *statusWrit
 	if err := controller.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
-	return s.rest.still(ctx, func(ctx context.Context) error {
-		// Nor must it keep a resume waiting, which ends ctx.
-		over := make(chan struct{})
+	return s.suspender.holdStill(ctx, func(ctx context.Context) error {
+		// Nor must such a gateway delay a resume, which ends ctx.
+		interrupted := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
-			defer close(over)
-			_ = controller.SetWriteDeadline(time.Now()) // what was written before is no archive
+			defer close(interrupted)
+			_ = controller.SetWriteDeadline(time.Now()) // the answer breaks off
 		})
 		defer func() {
 			if !stop() {
-				<-over // the answer is not used any more
+				<-interrupted // controller must not be used after the handler returns
 			}
 		}()
 		w.Header().Set("Content-Type", "application/x-tar")
@@ -114,7 +114,7 @@ func (s *Server) writeArchive(ctx context.Context, caller *caller, w *statusWrit
 	})
 }
 
-// statusOnWrite notes the status of an answer that has begun.
+// statusOnWrite writes status 200 before the first byte of an answer.
 type statusOnWrite struct{ *statusWriter }
 
 func (w statusOnWrite) Write(p []byte) (int, error) {
@@ -124,7 +124,8 @@ func (w statusOnWrite) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// tree is what archives of this sandbox are of, with the emptyDirs of its pod.
+// tree returns the tree of files that archives of this sandbox have, with the emptyDirs of
+// its pod.
 func (s *Server) tree(emptyDirs []string) (archive.Tree, error) {
 	if s.options.Layer == nil {
 		return archive.Tree{}, errNoLayer

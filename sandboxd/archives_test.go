@@ -260,35 +260,35 @@ func TestArchiveOfAFrozenSandbox(t *testing.T) {
 // What is frozen is continued when sandboxd ends, to see the signal, but for what has had
 // its files read: it may go on from these in another pod. An unfreeze ends that.
 func TestEndOfAFrozenSandbox(t *testing.T) {
-	read := func(x *rest) {
-		if err := x.still(t.Context(), func(context.Context) error { return nil }); err != nil {
+	read := func(x *suspender) {
+		if err := x.holdStill(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
 	}
 	for name, c := range map[string]struct {
-		before func(x *rest)
+		before func(x *suspender)
 		want   []string
 	}{
-		"frozen":                          {func(*rest) {}, []string{"thaw"}},
+		"frozen":                          {func(*suspender) {}, []string{"thaw"}},
 		"its files were read":             {read, []string{"kill"}},
-		"resumed since":                   {func(x *rest) { read(x); _ = x.unfreeze(t.Context(), 2) }, nil},
-		"resumed since, and frozen again": {func(x *rest) { read(x); _ = x.unfreeze(t.Context(), 2); _ = x.freeze(t.Context(), 3) }, []string{"thaw"}},
-		"its files were read before, while it ran, and something is left stopped": {func(x *rest) {
+		"resumed since":                   {func(x *suspender) { read(x); _ = x.unfreeze(t.Context(), 2) }, nil},
+		"resumed since, and frozen again": {func(x *suspender) { read(x); _ = x.unfreeze(t.Context(), 2); _ = x.freeze(t.Context(), 3) }, []string{"thaw"}},
+		"its files were read before, while it ran, and something is left stopped": {func(x *suspender) {
 			_ = x.unfreeze(t.Context(), 2)
 			read(x)
 			x.continueLater()
 		}, []string{"thaw"}},
-		"its files were read, and something was left stopped before": {func(x *rest) { read(x); x.continueLater() }, []string{"kill"}},
+		"its files were read, and something was left stopped before": {func(x *suspender) { read(x); x.continueLater() }, []string{"kill"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &stubFreezer{}
-			x := New(Options{Freezer: f}).rest
+			x := New(Options{Freezer: f}).suspender
 			if err := x.freeze(t.Context(), 1); err != nil {
 				t.Fatal(err)
 			}
 			c.before(x)
 			f.forget()
-			x.end()
+			x.close()
 			if got := f.orders(); !slices.Equal(got, c.want) {
 				t.Errorf("the freezer was asked for %v, want %v", got, c.want)
 			}
@@ -302,12 +302,12 @@ func TestEndOfAFrozenSandbox(t *testing.T) {
 // A resume comes before the reading of a frozen sandbox's files, which breaks off.
 func TestUnfreezeEndsAnArchive(t *testing.T) {
 	f := &stubFreezer{}
-	x := New(Options{Freezer: f}).rest
+	x := New(Options{Freezer: f}).suspender
 	if err := x.freeze(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	err := x.still(t.Context(), func(ctx context.Context) error {
-		if err := x.still(ctx, nil); !errors.Is(err, errStill) {
+	err := x.holdStill(t.Context(), func(ctx context.Context) error {
+		if err := x.holdStill(ctx, nil); !errors.Is(err, errStill) {
 			t.Errorf("a second reader: %v", err)
 		}
 		if err := x.freeze(ctx, 1); err != nil || ctx.Err() != nil {
@@ -329,15 +329,15 @@ func TestUnfreezeEndsAnArchive(t *testing.T) {
 // Orders, and a second archive, are refused while the sandbox is held still.
 func TestStillExcludes(t *testing.T) {
 	f := &stubFreezer{}
-	x := New(Options{Freezer: f}).rest
-	err := x.still(t.Context(), func(ctx context.Context) error {
+	x := New(Options{Freezer: f}).suspender
+	err := x.holdStill(t.Context(), func(ctx context.Context) error {
 		if err := x.freeze(ctx, 1); !errors.Is(err, errStill) {
 			t.Errorf("a freeze: %v", err)
 		}
 		if err := x.unfreeze(ctx, 1); !errors.Is(err, errStill) {
 			t.Errorf("an unfreeze: %v", err)
 		}
-		if err := x.still(ctx, nil); !errors.Is(err, errStill) {
+		if err := x.holdStill(ctx, nil); !errors.Is(err, errStill) {
 			t.Errorf("again: %v", err)
 		}
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/identity"
 )
 
-// caller is what the services ask about a request: what /init set, and what the
-// image and the sandbox's identity add.
+// caller answers the services' questions about a request: it has what /init set, and what
+// the image and the sandbox's identity add.
 type caller struct {
 	*access.State
 	identity *identity.Identity
@@ -19,17 +19,18 @@ type caller struct {
 	workdir  string            // the image's
 }
 
-// Workdir returns the default working directory: that of /init, else the image's, or
+// Workdir returns the default working directory: that of /init, else the image's, else
 // nothing.
 func (c *caller) Workdir() string { return cmp.Or(c.State.Workdir(), c.workdir) }
 
-// ImageEnv returns a copy of what commands get of the image's environment.
+// ImageEnv returns a copy of the variables of the image that commands get.
 func (c *caller) ImageEnv() map[string]string { return maps.Clone(c.imageEnv) }
 
-// Env returns what /init set and the sandbox's identity.
+// Env returns the variables that /init set and those of the sandbox's identity.
 func (c *caller) Env() map[string]string { return c.identity.Env(c.State.Env()) }
 
-// init serves POST /init and takes the identity over when it is accepted.
+// init serves POST /init. If the request is accepted, it takes the sandbox's identity from
+// its headers.
 func (s *Server) init(caller *caller) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer := &statusWriter{ResponseWriter: w}

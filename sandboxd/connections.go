@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// connections are those of clients that are open. Its zero value has none; it is safe
-// for concurrent use.
+// connections has the open connections of clients. Its zero value has none; it is safe for
+// concurrent use.
 type connections struct {
 	mu   sync.Mutex
 	open map[net.Conn]struct{}
@@ -35,7 +35,7 @@ func (c *connections) closeAllBut(spared net.Conn) {
 	defer c.mu.Unlock()
 	for conn := range c.open {
 		if conn != spared {
-			_ = conn.Close() // its handler notes the end
+			_ = conn.Close() // http.Server then calls note
 		}
 	}
 }

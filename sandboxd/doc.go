@@ -1,10 +1,9 @@
 // Package sandboxd is the agent inside a sandbox: an HTTP/1.1 server that speaks
 // E2B's envd protocol, so that unmodified E2B SDKs run commands and move files
-// there. It wires the packages below it and holds the life of the process; they
-// hold the behaviour.
+// there. cmd/sandboxd calls Run, the whole program; New makes a Server, whose Serve runs
+// one in another process. The packages below it implement the requests; this package
+// connects them, and starts, freezes and ends the process.
 //
-// It is no part of the gateway, imports nothing of it and nothing of Kubernetes,
-// and isolates nothing: a holder of the token owns the sandbox.
-//
-// cmd/sandboxd calls Run.
+// It imports nothing of the gateway and nothing of Kubernetes, and isolates nothing: a
+// client with the token may do anything in the sandbox.
 package sandboxd

@@ -267,7 +267,7 @@ func (h *stubHolder) Release()                   {}
 func TestLooksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &stubFreezer{}
-		x := newRest(f, &stubHolder{}, io.Discard)
+		x := newSuspender(f, &stubHolder{}, io.Discard)
 		x.giveUp = func() { t.Error("it gives the sandbox up") }
 		asked := func(what, want string) {
 			t.Helper()
@@ -291,7 +291,7 @@ func TestLooksAgain(t *testing.T) {
 		f.fail(nil)
 		time.Sleep(refreezeEvery)
 		asked("a look that failed", "refreeze refreeze refreeze")
-		if !x.deaf.Load() {
+		if !x.refusing.Load() {
 			t.Error("it is served")
 		}
 		f.fail(errors.New("no"))
@@ -303,7 +303,7 @@ func TestLooksAgain(t *testing.T) {
 		time.Sleep(5 * refreezeEvery)
 		asked("thawed", "thaw")
 		order(x.freeze, 3, false)
-		x.end()
+		x.close()
 		time.Sleep(5 * refreezeEvery)
 		asked("ended", "freeze thaw")
 	})
@@ -314,9 +314,9 @@ func TestLooksAgain(t *testing.T) {
 func TestEscapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, given := &stubFreezer{escapes: true}, atomic.Int32{}
-		x := newRest(f, &stubHolder{}, io.Discard)
+		x := newSuspender(f, &stubHolder{}, io.Discard)
 		x.giveUp = func() { given.Add(1) }
-		defer x.end()
+		defer x.close()
 		if err := x.freeze(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
@@ -340,8 +340,8 @@ func TestEscapes(t *testing.T) {
 // While a process takes long to be started a freeze fails, and clients are served.
 func TestFreezeBesideAFork(t *testing.T) {
 	f := &stubFreezer{}
-	x := newRest(f, &stubHolder{errors.New("one is being started")}, io.Discard)
-	if err := x.freeze(t.Context(), 1); err == nil || x.deaf.Load() || len(f.orders()) > 0 {
-		t.Errorf("%v; it is deaf: %v; the freezer was asked to %v", err, x.deaf.Load(), f.orders())
+	x := newSuspender(f, &stubHolder{errors.New("one is being started")}, io.Discard)
+	if err := x.freeze(t.Context(), 1); err == nil || x.refusing.Load() || len(f.orders()) > 0 {
+		t.Errorf("%v; it refuses requests: %v; the freezer was asked to %v", err, x.refusing.Load(), f.orders())
 	}
 }

@@ -12,10 +12,10 @@ import (
 const (
 	// ownPrefix marks sandboxd's own settings, which commands never get.
 	ownPrefix = "SANDBOXD_"
-	// imageEnv is the variable that names those which commands get of sandboxd's own
-	// environment, beside PATH. An image sets it to the names of its variables: what
-	// the pod adds (KUBERNETES_SERVICE_HOST, the addresses of services) and what the
-	// image set cannot be told apart from inside.
+	// imageEnv is the variable that names the variables of sandboxd's own environment which
+	// commands get, besides PATH. An image sets it to the names of its own variables, because
+	// sandboxd cannot tell these from the variables that the pod adds
+	// (KUBERNETES_SERVICE_HOST, the addresses of services).
 	imageEnv = ownPrefix + "ENV"
 
 	// imageUser is the variable that holds the image's USER: sandboxd itself runs as
@@ -25,7 +25,7 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// commandEnv returns what commands get of an environment.
+// commandEnv returns the variables of an environment that commands get.
 func commandEnv(environ []string) map[string]string {
 	all := map[string]string{}
 	for _, pair := range environ {
@@ -46,9 +46,9 @@ func commandEnv(environ []string) map[string]string {
 	return env
 }
 
-// userOfImage returns the name of the image's user, or nothing if it has none or
-// if sandboxd, not being root, acts for its own user alone. The user is named as in
-// an image's configuration: by name or number, a group may follow.
+// userOfImage returns the name of the image's user; nothing if the image names none, or if
+// sandboxd is not root and so can act only as its own user. The user is named as in an
+// image's configuration: by name or number, and a group may follow.
 func userOfImage(environ []string, database users.Database) (string, error) {
 	i := slices.IndexFunc(environ, func(pair string) bool { return strings.HasPrefix(pair, imageUser+"=") })
 	if i < 0 || !database.Privileged() {

@@ -14,12 +14,12 @@ import (
 type leftoverWorld struct {
 	t *testing.T
 	f *stubFreezer
-	x *rest
+	x *suspender
 }
 
 func newLeftoverWorld(t *testing.T) leftoverWorld {
 	f := &stubFreezer{}
-	return leftoverWorld{t, f, newRest(f, &stubHolder{}, io.Discard)}
+	return leftoverWorld{t, f, newSuspender(f, &stubHolder{}, io.Discard)}
 }
 
 // asked wants what the freezer was asked to since the last call.
@@ -34,12 +34,12 @@ func (w leftoverWorld) asked(what, want string) {
 // archive holds the sandbox still, and cannot continue it.
 func (w leftoverWorld) archive() {
 	w.t.Helper()
-	err := w.x.still(w.t.Context(), func(context.Context) error {
+	err := w.x.holdStill(w.t.Context(), func(context.Context) error {
 		w.f.fail(errors.New("no"))
 		return nil
 	})
-	if err != nil || w.x.stilled() {
-		w.t.Errorf("%v; requests wait: %v", err, w.x.stilled())
+	if err != nil || w.x.isStill() {
+		w.t.Errorf("%v; requests wait: %v", err, w.x.isStill())
 	}
 	w.asked("an archive", "freeze thaw")
 }
@@ -60,7 +60,7 @@ func TestThawIsTriedAgain(t *testing.T) {
 		if err := w.x.freeze(t.Context(), 1); err == nil {
 			t.Error("the freeze did not fail")
 		}
-		if err := w.x.still(t.Context(), nil); err == nil {
+		if err := w.x.holdStill(t.Context(), nil); err == nil {
 			t.Error("the archive did not fail")
 		}
 		w.asked("failures", "freeze freeze")
@@ -88,7 +88,7 @@ func TestLeftoverOfTheFrozen(t *testing.T) {
 		w.asked("thawed", "thaw thaw")
 
 		w.archive()
-		w.x.end()
+		w.x.close()
 		time.Sleep(10 * leftoverEvery)
 		w.asked("ended", "thaw")
 	})

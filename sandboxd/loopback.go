@@ -10,8 +10,8 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/relay"
 )
 
-// startRelay starts the relay of servers on loopback, if it is wanted. The returned
-// function ends it and cuts its connections.
+// startRelay starts the relay of servers on loopback, if the options say so. stop ends the
+// relay and cuts its connections.
 func (s *Server) startRelay(ctx context.Context, listening net.Addr) (stop func()) {
 	if !s.options.Relay {
 		return func() {}
@@ -34,7 +34,7 @@ func (s *Server) startRelay(ctx context.Context, listening net.Addr) (stop func(
 	}
 }
 
-// relayed returns sandboxd's own port, and the addresses that it is reached by.
+// relayed returns sandboxd's own port, and the addresses at which clients reach it.
 func relayed(listening net.Addr) (port uint16, addresses []netip.Addr, err error) {
 	at, err := netip.ParseAddrPort(listening.String())
 	if err != nil {

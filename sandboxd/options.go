@@ -14,31 +14,31 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/sudo"
 )
 
-// Version is the version of envd whose behaviour sandboxd has. SDKs ask for
-// features by it.
+// Version is the version of envd that sandboxd behaves like. SDKs decide by it which
+// features they use.
 const Version = "0.6.13"
 
 // Options are the settings of one sandboxd.
 type Options struct {
 	// Address to listen on; empty means ":49983", where SDKs expect it.
 	Address string
-	// DefaultUser acts where a request names none and /init set none. Empty means
-	// the image's, else "user" if there is one, else the own user.
+	// DefaultUser is the user of a request that names none, if /init set none. Empty means
+	// the image's user, else "user" if that exists, else the user that sandboxd runs as.
 	DefaultUser string
-	// Workdir is where commands and relative paths begin if /init says nothing else;
-	// empty means the home of their user.
+	// Workdir is the directory of commands and of relative paths if /init sets none; empty
+	// means the home of their user.
 	Workdir string
-	// Home replaces the home of the own user, who then is the default user too:
-	// for a sandbox without a file system of its own, where both would be those
-	// of the user that started it. Empty means neither.
+	// Home replaces the home of the user that sandboxd runs as, and makes that user the
+	// default user. It is for a sandbox without a file system of its own, which would use
+	// the home of the user that started it. Empty changes nothing.
 	Home string
 	// UserFiles is the directory of passwd and group; empty means /etc. For tests.
 	UserFiles string
 	// InitKey is the public key of gateways, which sign each /init for the pod with the
-	// UID PodUID. Nil: anyone may make one.
+	// UID PodUID. With a nil key any client may call /init.
 	InitKey ed25519.PublicKey
 	PodUID  string
-	// Open answers requests before /init too. For tests and debugging.
+	// Open allows requests before /init. For tests and debugging.
 	Open bool
 	// SetClock lets /init set the clock of the machine.
 	SetClock bool
@@ -46,26 +46,26 @@ type Options struct {
 	Grace time.Duration
 	// Retention is how long the end of a process is kept; zero means 30 s.
 	Retention time.Duration
-	// Relay makes servers that listen on loopback alone reachable by the sandbox's
-	// own addresses. Only for a network that is the sandbox's alone.
+	// Relay makes servers that listen only on loopback reachable at the sandbox's own
+	// addresses. It is only for a network that the sandbox has alone.
 	Relay bool
-	// RunDir is where the files that name the sandbox are written; empty writes none.
+	// RunDir is the folder of the files that name the sandbox; empty writes none.
 	RunDir string
-	// SudoSocket is where the command sudo finds this process, which must be root then;
-	// empty: nothing in the sandbox becomes root by it.
+	// SudoSocket is the socket at which this process serves the command sudo; it must then
+	// run as root. If it is empty, the command sudo does not work.
 	SudoSocket string
 	// Environ is the environment of the sandbox's image and pod; nil means that of
 	// this process.
 	Environ []string
-	// Score is how likely the kernel ends this process, see process.OpenScore; nil
-	// leaves commands with the same. Serve closes it.
+	// Score is the file with this process's score for lack of memory, see
+	// process.OpenScore; with nil, commands get the same score. Serve closes it.
 	Score *os.File
-	// Freezer stops and continues all else that runs in the sandbox; nil: it cannot be
+	// Freezer stops and continues the sandbox's other processes; nil: the sandbox cannot be
 	// frozen.
 	Freezer Freezer
-	// Layer is which of the sandbox's files are kept by a checkpoint; nil: none can be.
+	// Layer says which of the sandbox's files a checkpoint keeps; nil: there can be none.
 	Layer *archive.Tree
-	// Log gets a line for what fails without failing a request; nil means nowhere.
+	// Log gets a line for each failure that fails no request; nil writes none.
 	Log io.Writer
 }
 
@@ -92,22 +92,21 @@ const (
 	podUIDEnv  = ownPrefix + "POD_UID"
 )
 
-// layerEnv names what is mounted in the container and belongs to its own layer all the
-// same, separated by colons: nodes set it whose containers have no root of one piece.
+// layerEnv lists mounts in the container that belong to its own layer, separated by colons.
+// A node sets it if the root of its containers is not a single mount.
 const layerEnv = ownPrefix + "LAYER"
 
-// belowReaperEnv is set for a sandboxd that another sandboxd, the first process of its
+// belowReaperEnv is set in a sandboxd that another sandboxd, the first process of the
 // container, has started.
 const belowReaperEnv = ownPrefix + "BELOW_REAPER"
 
 // runDir is where E2B's programs look for the files that name their sandbox.
 const runDir = "/run/e2b"
 
-// fileClockLag is by how much the times that the kernel gives files may be behind the
-// clock.
+// fileClockLag is how far the times that the kernel gives files may be behind the clock.
 const fileClockLag = 100 * time.Millisecond
 
-// layer is what belongs to this container alone, as it starts.
+// layer returns the files that belong only to this container, which is starting.
 func layer(mounted string) *archive.Tree {
 	t := &archive.Tree{
 		Mounts: []archive.Mount{{Path: "/"}}, Since: time.Now().Add(-fileClockLag),
@@ -148,9 +147,9 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 		if o.Home, err = filepath.Abs(*home); err != nil {
 			return o, false, fmt.Errorf("--home %s: %w", *home, err)
 		}
-		o.Relay = false // the network is the machine's, and so are the servers
+		o.Relay = false // the network belongs to the machine, and so do the servers on loopback
 	} else {
-		o.RunDir = runDir // of a file system of the sandbox's own
+		o.RunDir = runDir // the sandbox has a file system of its own
 		// A container starts in the folder that its image or pod names, else in /.
 		if dir, err := os.Getwd(); err == nil && dir != "/" {
 			o.Workdir = dir

@@ -9,15 +9,15 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/access"
 )
 
-// What an order of the control plane fails with.
+// The errors of a gateway's orders.
 var (
 	errNoFreezer = errors.New("this sandbox cannot be frozen: sandboxd is not below its own first process of a container")
-	errOlder     = errors.New("a newer order was given already")
+	errOlder     = errors.New("a newer order was carried out already")
 	errNotInit   = errors.New("the sandbox is not initialised")
 )
 
-// order serves an order of the control plane. Before /init nothing runs: a freeze is
-// refused then (412), and an unfreeze is remembered alone (202).
+// order serves an order of a gateway. Before /init the sandbox has no processes: a freeze is
+// refused then (412), and of an unfreeze only the generation is noted (202).
 func (s *Server) order(caller *caller, name string, carryOut func(context.Context, int64) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		generation, ok := caller.Order(w, r, name)

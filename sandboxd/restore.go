@@ -21,45 +21,45 @@ const (
 	restoreWait = 1200 * time.Millisecond
 )
 
-// What a /restore is refused for.
+// The errors with which a /restore is refused.
 var (
 	errSealed    = errors.New("the sandbox is initialised: its files are not replaced any more")
 	errOtherPart = errors.New("this is not the part that comes next")
 	errNotTaken  = errors.New("the part before is not written yet")
 )
 
-// restoreArguments are those of /restore: the body is the part of an archive that begins
-// at Offset.
+// restoreArguments are the arguments of /restore. The body is the part of an archive that
+// begins at Offset.
 type restoreArguments struct {
-	// ID tells restores apart.
+	// ID tells one restore from another.
 	ID        string   `json:"id"`
 	Offset    int64    `json:"offset"`
 	Last      bool     `json:"last"`
 	EmptyDirs []string `json:"emptyDirs"`
 }
 
-// restoring takes an archive in, part by part, before /init:
+// restoring restores an archive, part by part, before /init:
 //
 //	open ─first part─▶ under way ─last part, all written─▶ restored ─/init─▶ sealed
 //	  │                     └─a part, or writing it, fails─▶ failed
 //	  └─/init─▶ sealed
 //
-// A part that is taken already is taken again without effect, so that an answer that was
-// lost costs nothing. /init is refused while it is under way and once it has failed, and
-// no part is taken once it is sealed: one that was delayed must not overwrite the files
-// of a sandbox that runs.
+// A part that was accepted before is accepted again without effect, so that a gateway may
+// repeat a request whose answer was lost. /init is refused while the restore is under way
+// and after it has failed. No part is accepted once the state is sealed: a delayed part must
+// not overwrite the files of a sandbox that runs.
 type restoring struct {
-	ctx    context.Context // ends what is under way
+	ctx    context.Context // its end interrupts the restore
 	cancel context.CancelFunc
 	parts  chan []byte
 	done   chan struct{} // closed when err is set
 
 	mu     sync.Mutex // guards the rest; not held while a part is written
 	sealed bool
-	id     string
-	taken  int64 // bytes
-	last   bool
-	busy   bool // a part waits to be written
+	id     string // of the restore; empty before the first part
+	taken  int64  // how many bytes were accepted
+	last   bool   // the last part was accepted
+	busy   bool   // a part waits to be written
 	err    error
 }
 
@@ -69,7 +69,8 @@ func newRestoring() *restoring {
 	return x
 }
 
-// seal is asked before /init counts.
+// seal is called before the first /init takes effect, which is refused if it returns an
+// error.
 func (x *restoring) seal() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -87,21 +88,21 @@ func (x *restoring) seal() error {
 	return nil
 }
 
-// take takes a part in, and reports whether all is restored; a false without an error
-// means that the next part, or this one again if it is the last, may come.
-func (x *restoring) take(ctx context.Context, order restoreArguments, part []byte, begin func(io.Reader) error) (restored bool, err error) {
+// acceptPart accepts a part, and reports whether the whole archive is restored. False
+// without an error means that the gateway may send the next part, or the last part again.
+func (x *restoring) acceptPart(ctx context.Context, order restoreArguments, part []byte, begin func(io.Reader) error) (restored bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, restoreWait)
 	defer cancel()
 	write, err := x.admit(order, part, begin)
 	if err == nil && write {
-		err = x.pass(ctx, part, order.Last)
+		err = x.handOver(ctx, part, order.Last)
 	}
 	if err != nil {
 		return false, err
 	}
 	if !order.Last {
 		select {
-		case <-x.done: // it has failed
+		case <-x.done: // before the last part: the restore has failed
 			return false, x.err
 		default:
 			return false, nil
@@ -115,7 +116,7 @@ func (x *restoring) take(ctx context.Context, order restoreArguments, part []byt
 	}
 }
 
-// admit judges a part, and reports whether it is to be written.
+// admit checks a part, and reports whether it is to be written.
 func (x *restoring) admit(order restoreArguments, part []byte, begin func(io.Reader) error) (write bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -142,8 +143,8 @@ func (x *restoring) admit(order restoreArguments, part []byte, begin func(io.Rea
 	return true, nil
 }
 
-// pass hands a part to what writes it.
-func (x *restoring) pass(ctx context.Context, part []byte, last bool) error {
+// handOver gives a part to the goroutine that writes it.
+func (x *restoring) handOver(ctx context.Context, part []byte, last bool) error {
 	var err error
 	if len(part) > 0 {
 		select {
@@ -184,8 +185,9 @@ func (x *restoring) restored() string {
 	return ""
 }
 
-// end gives up what is under way, and returns when nothing is written any more.
-func (x *restoring) end() {
+// close interrupts a restore that is under way, and returns when no file is written any
+// more.
+func (x *restoring) close() {
 	x.cancel()
 	x.mu.Lock()
 	x.sealed = true
@@ -219,10 +221,10 @@ func (r *partsReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// restore serves POST /restore: 200 once all is restored, 202 for more.
+// restore serves POST /restore: it answers 200 once all files are restored, and 202 before.
 func (s *Server) restore(caller *caller) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if caller.Initialised() { // before the body is read, which could be a client's
+		if caller.Initialised() { // before the body is read, which any client could send
 			access.Error(w, http.StatusConflict, errSealed.Error())
 			return
 		}
@@ -238,7 +240,7 @@ func (s *Server) restore(caller *caller) http.HandlerFunc {
 		tree, err := s.tree(order.EmptyDirs)
 		restored := false
 		if err == nil {
-			restored, err = s.restoring.take(r.Context(), order, part, func(r io.Reader) error {
+			restored, err = s.restoring.acceptPart(r.Context(), order, part, func(r io.Reader) error {
 				return archive.Extract(s.restoring.ctx, r, tree)
 			})
 		}
@@ -254,7 +256,7 @@ func (s *Server) restore(caller *caller) http.HandlerFunc {
 		case errors.Is(err, errNoLayer), errors.Is(err, archive.ErrUnsupported):
 			access.Error(w, http.StatusNotImplemented, err.Error())
 		default:
-			s.rest.log("sandboxd: /restore: %v\n", err)
+			s.suspender.log("sandboxd: /restore: %v\n", err)
 			access.Error(w, http.StatusUnprocessableEntity, fmt.Sprintf("the files cannot be restored: %v", err))
 		}
 	}

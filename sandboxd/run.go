@@ -17,9 +17,9 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/reap"
 )
 
-// Run runs sandboxd with the arguments of a command line, without its name, and
-// returns the exit code. As the first process of a container it becomes a reaper
-// and runs itself below.
+// Run runs sandboxd with the arguments of a command line, without its name, and returns the
+// exit code. As the first process of a container it becomes a reaper (package reap), which
+// runs sandboxd as its child.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	options, version, err := parse(args, stderr)
 	switch {
@@ -32,12 +32,13 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stdout, Version)
 		return 0
 	}
-	// Before what comes next: it makes the file root's, and this may be another user.
+	// Before PR_SET_DUMPABLE below, which makes root the owner of the file; this process may
+	// run as another user.
 	if options.Score, err = process.OpenScore(); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
 	}
-	// The token stands in this process's memory. Where it does not run as root, the
-	// commands in the sandbox run as the same user, and must not read it there.
+	// This process's memory has the token. If sandboxd does not run as root, the commands in
+	// the sandbox run as the same user, and must not read the token there.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sandboxd: hiding the memory:", err)
 		return 1
@@ -50,7 +51,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return code
 	}
-	// Only then does all else in the PID namespace belong to the sandbox.
+	// Only below the reaper do all other processes of the PID namespace belong to the sandbox.
 	if os.Getppid() == 1 && os.Getenv(belowReaperEnv) != "" && options.Home == "" {
 		options.Freezer = freeze.New()
 		options.Layer = layer(os.Getenv(layerEnv))
@@ -73,7 +74,7 @@ func serve(ctx context.Context, options Options, stderr io.Writer) error {
 	}
 	_, _ = fmt.Fprintf(stderr, "sandboxd %s listens on %s\n", Version, listener.Addr())
 	if options.InitKey == nil {
-		_, _ = fmt.Fprintf(stderr, "sandboxd: warning: there is no public key in %s, so the first to reach this port can take the sandbox over; the controller sets it in pods of pools\n", initKeyEnv)
+		_, _ = fmt.Fprintf(stderr, "sandboxd: warning: there is no public key in %s, so the first client to reach this port can take the sandbox over; the controller sets it in pods of pools\n", initKeyEnv)
 	}
 	return New(options).Serve(ctx, listener)
 }

@@ -27,11 +27,11 @@ import (
 const (
 	// maxMessage bounds one Connect message.
 	maxMessage = 64 << 20
-	// headerTimeout bounds the time for a request's header. Bodies and answers
-	// may take as long as they like.
+	// headerTimeout bounds the time for a request's header. Bodies and answers may take any
+	// time.
 	headerTimeout = 30 * time.Second
-	// idleTimeout is longer than any proxy before us keeps a connection, so that
-	// none is closed under a request.
+	// idleTimeout is longer than any proxy keeps an idle connection to sandboxd, so that
+	// sandboxd does not close a connection on which a proxy is just sending a request.
 	idleTimeout = 11 * time.Minute
 )
 
@@ -43,7 +43,7 @@ type Server struct {
 	filesystem *filesystem.Service
 	usage      *usage.Meter
 	http       *http.Server
-	rest       *rest
+	suspender  *suspender
 	restoring  *restoring
 }
 
@@ -83,13 +83,13 @@ func New(options Options) *Server {
 		usage:      &usage.Meter{Disk: home(caller)},
 		restoring:  restoring,
 	}
-	s.rest = newRest(options.Freezer, s.processes, options.Log)
+	s.suspender = newSuspender(options.Freezer, s.processes, options.Log)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.http = &http.Server{
-		Handler:           s.rest.guard(state.Guard(s.routes(caller))),
+		Handler:           s.suspender.guard(state.Guard(s.routes(caller))),
 		ConnContext:       ownConnection,
-		ConnState:         s.rest.connections.note,
+		ConnState:         s.suspender.connections.note,
 		Protocols:         protocols,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
@@ -114,20 +114,20 @@ func (s *Server) routes(caller *caller) http.Handler {
 	mux.HandleFunc("GET /envs", caller.Envs)
 	mux.HandleFunc("GET /init", caller.Challenge)
 	mux.HandleFunc("POST /init", s.init(caller))
-	mux.HandleFunc("POST /freeze", s.order(caller, "freeze", s.rest.freeze))
-	mux.HandleFunc("POST /unfreeze", s.order(caller, "unfreeze", s.rest.unfreeze))
+	mux.HandleFunc("POST /freeze", s.order(caller, "freeze", s.suspender.freeze))
+	mux.HandleFunc("POST /unfreeze", s.order(caller, "unfreeze", s.suspender.unfreeze))
 	mux.HandleFunc("POST /archive", s.archive(caller))
 	mux.HandleFunc("POST /restore", s.restore(caller))
 	for _, path := range []string{"/collapse", "/fsfreeze", "/fsthaw", "/upgrade"} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, _ *http.Request) {
-			access.Error(w, http.StatusNotImplemented, "sandboxd has nothing behind "+path+": pausing is the business of the machine around it")
+			access.Error(w, http.StatusNotImplemented, "sandboxd does not implement "+path+": the machine around it pauses the sandbox")
 		})
 	}
 	return mux
 }
 
-// home is where the sandbox's data grows: the default user's home. The root file
-// system may be another, and small.
+// home returns the folder whose disk /metrics reports: the default user's home, where the
+// sandbox's data grows. The root file system may be another one, and small.
 func home(caller *caller) string {
 	if u, err := caller.Named(""); err == nil {
 		if _, err := os.Stat(u.Home); err == nil {
@@ -137,17 +137,17 @@ func home(caller *caller) string {
 	return "/"
 }
 
-// Serve answers on the listener until the context ends. Then it cuts every
-// connection, ends the processes, and returns. Connections come first: by a
-// stream that breaks off SDKs know that the sandbox is gone, while an exit code
-// would say that the command had ended by itself. Call once.
+// Serve answers on the listener until the context ends. Then it cuts every connection, ends
+// the processes, and returns. It cuts the connections first, because a stream that breaks
+// off tells SDKs that the sandbox is gone, while an exit code would tell them that the
+// command had ended by itself. Call it once.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopSudo, err := s.startSudo()
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	ctx, s.rest.giveUp = context.WithCancel(ctx)
-	defer s.rest.giveUp()
+	ctx, s.suspender.giveUp = context.WithCancel(ctx)
+	defer s.suspender.giveUp()
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
 	stopRelay := s.startRelay(ctx, listener.Addr())
@@ -156,8 +156,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	}
 	_ = s.http.Close()
-	s.rest.end() // a stopped process would not see the signal to end
-	s.restoring.end()
+	s.suspender.close() // before the signals to end, which a stopped process would not get
+	s.restoring.close()
 	stopRelay()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()

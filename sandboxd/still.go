@@ -10,24 +10,25 @@ import (
 // errStill: the sandbox is held still at the moment.
 var errStill = errors.New("the sandbox's files are being read")
 
-// still runs a function while nothing in the sandbox runs or is asked of it:
+// holdStill runs a function while all processes of the sandbox are stopped and new requests
+// wait:
 //
 //	running ─▶ held: requests wait, no process starts, no command's deadline passes
 //	        ─▶ still: every process is stopped; the function runs
 //
-// and back, also when the function fails or panics. What cannot be continued then is tried
-// again until it goes on (continueLater). Unlike a freeze it closes no
-// connection: it is short. What requests that had begun before write goes on. Orders are
-// refused meanwhile, and so is a second one of these.
+// and back, also when the function fails or panics. continueLater tries again to continue
+// the processes that could not be continued. Unlike a freeze holdStill closes no connection,
+// since it is short; a request that had begun before may go on writing. Orders are refused
+// meanwhile, and so is a second call of holdStill.
 //
-// What is frozen is still already, and stays so. There the function runs once no request
-// that had begun before the freeze is carried out any more, for the pod may be given up
-// then; and an unfreeze comes first: it cancels the function's context.
-func (x *rest) still(ctx context.Context, do func(context.Context) error) error {
+// A frozen sandbox is still already, and stays frozen. Then the function runs only once no
+// request that had begun before the freeze is being served, because the pod may be given up
+// afterwards; and an unfreeze cancels the function's context, so that it need not wait.
+func (x *suspender) holdStill(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	x.awaitRequests(ctx)
-	release, err := x.hold(ctx, cancel)
+	release, err := x.beginStill(ctx, cancel)
 	if err != nil {
 		return err
 	}
@@ -35,13 +36,14 @@ func (x *rest) still(ctx context.Context, do func(context.Context) error) error 
 	return do(ctx)
 }
 
-// requestsWait is how long an archive waits for the requests of a frozen sandbox to end.
+// requestsWait is how long an archive waits for the requests to a frozen sandbox to end.
 // Their connections are closed, so that most end at once.
 const requestsWait = time.Second
 
-// awaitRequests waits a little until no request of a frozen sandbox is carried out.
-func (x *rest) awaitRequests(ctx context.Context) {
-	for end := time.Now().Add(requestsWait); x.deaf.Load() && x.serving.Load() > 0 && time.Now().Before(end); {
+// awaitRequests waits until no request to a frozen sandbox is being served, requestsWait at
+// most.
+func (x *suspender) awaitRequests(ctx context.Context) {
+	for end := time.Now().Add(requestsWait); x.refusing.Load() && x.serving.Load() > 0 && time.Now().Before(end); {
 		select {
 		case <-time.After(requestsWait / 100):
 		case <-ctx.Done():
@@ -50,7 +52,9 @@ func (x *rest) awaitRequests(ctx context.Context) {
 	}
 }
 
-func (x *rest) hold(ctx context.Context, cancel context.CancelFunc) (release func(), err error) {
+// beginStill stops the sandbox as holdStill says, and returns the function that continues it.
+// For a frozen sandbox it only notes that the files are read; an unfreeze calls cancel then.
+func (x *suspender) beginStill(ctx context.Context, cancel context.CancelFunc) (release func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -58,7 +62,7 @@ func (x *rest) hold(ctx context.Context, cancel context.CancelFunc) (release fun
 		return nil, errNoFreezer
 	case x.closed, x.frozen && !x.wantFrozen:
 		return nil, errOlder
-	case x.stilled(), x.stopReading != nil, x.frozen && x.serving.Load() > 0:
+	case x.isStill(), x.stopReading != nil, x.frozen && x.serving.Load() > 0:
 		return nil, errStill
 	case x.frozen:
 		x.stopReading, x.filesRead = cancel, true
@@ -69,51 +73,51 @@ func (x *rest) hold(ctx context.Context, cancel context.CancelFunc) (release fun
 		}, nil
 	}
 	over := make(chan struct{})
-	x.waiting.Store(&over)
+	x.stillOver.Store(&over)
 	freezing, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
 	if err := x.processes.Hold(freezing); err != nil {
-		x.letIn()
+		x.admitWaiting()
 		return nil, err
 	}
 	if err := x.freezer.Freeze(freezing); err != nil {
-		x.goOn()
+		x.endStill()
 		x.continueLater()
 		return nil, err
 	}
 	return func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		if !x.stilled() { // the process ends
+		if !x.isStill() { // close has continued the sandbox already
 			return
 		}
 		if err := x.freezer.Thaw(); err != nil {
-			x.log("sandboxd: /archive: going on, which is tried again: %v\n", err)
+			x.log("sandboxd: /archive: continuing the processes, which is tried again: %v\n", err)
 			x.continueLater()
 		}
-		x.goOn()
+		x.endStill()
 	}, nil
 }
 
-// stilled reports whether the sandbox is held still. mu is held.
-func (x *rest) stilled() bool { return x.waiting.Load() != nil }
+// isStill reports whether the sandbox is held still. mu is held.
+func (x *suspender) isStill() bool { return x.stillOver.Load() != nil }
 
-// goOn lets processes start, and the requests that wait go on. mu is held.
-func (x *rest) goOn() {
+// endStill lets processes start again and waiting requests continue. mu is held.
+func (x *suspender) endStill() {
 	x.processes.Release()
-	x.letIn()
+	x.admitWaiting()
 }
 
-// letIn lets the requests that wait go on. mu is held.
-func (x *rest) letIn() {
-	if over := x.waiting.Swap(nil); over != nil {
+// admitWaiting lets waiting requests continue. mu is held.
+func (x *suspender) admitWaiting() {
+	if over := x.stillOver.Swap(nil); over != nil {
 		close(*over)
 	}
 }
 
-// wait lets a request wait while the sandbox is held still.
-func (x *rest) wait(r *http.Request) {
-	if over := x.waiting.Load(); over != nil {
+// waitWhileStill makes a request wait while the sandbox is held still.
+func (x *suspender) waitWhileStill(r *http.Request) {
+	if over := x.stillOver.Load(); over != nil {
 		select {
 		case <-*over:
 		case <-r.Context().Done():

@@ -6,7 +6,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/sudo"
 )
 
-// startSudo serves the command sudo, if the options say so, and returns what ends that.
+// startSudo serves the command sudo, if the options say so. stop ends that.
 func (s *Server) startSudo() (stop func(context.Context), err error) {
 	if s.options.SudoSocket == "" {
 		return func(context.Context) {}, nil

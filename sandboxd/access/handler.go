@@ -35,7 +35,8 @@ func (s *State) Envs(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(s.Env())
 }
 
-// Guard lets through to next what may pass, with CORS for all.
+// Guard passes allowed requests on to next and refuses the others, with CORS headers on all
+// answers.
 func (s *State) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -66,8 +67,8 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// refusal says why a request may not pass, in E2B's words where E2B has some; empty
-// when it may.
+// refusal returns the message for a request that is not allowed, in E2B's words where E2B
+// has such a message; empty if the request is allowed.
 func (s *State) refusal(r *http.Request) string {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if r.URL.Path == "/health" && reads || r.URL.Path == "/init" && (reads || r.Method == http.MethodPost) {
@@ -76,7 +77,7 @@ func (s *State) refusal(r *http.Request) string {
 	if r.Method == http.MethodPost {
 		switch r.URL.Path {
 		case "/freeze", "/unfreeze", "/archive", "/restore":
-			return "" // they are signed
+			return "" // their handlers check a signature
 		}
 	}
 	token, answers := s.token()
@@ -100,7 +101,7 @@ func (s *State) refusal(r *http.Request) string {
 	return "unauthorized access, please provide a valid access token or method signing if supported"
 }
 
-// signatureRefusal checks the signature of a file URL as the SDKs make it.
+// signatureRefusal is refusal for a file URL with a signature, as the SDKs make it.
 func (s *State) signatureRefusal(query url.Values, operation, token string) string {
 	given := query.Get("signature")
 	if given == "" {
@@ -123,7 +124,7 @@ func (s *State) signatureRefusal(query url.Values, operation, token string) stri
 	return ""
 }
 
-// signature is version 1 of E2B's signatures; expiration may be empty.
+// signature returns version 1 of E2B's signatures; expiration may be empty.
 func signature(path, operation, user, token, expiration string) string {
 	text := path + ":" + operation + ":" + user + ":" + token
 	if expiration != "" {
@@ -133,7 +134,7 @@ func signature(path, operation, user, token, expiration string) string {
 	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// same compares without telling by its time where the two differ.
+// same compares two texts in constant time.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

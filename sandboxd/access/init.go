@@ -19,10 +19,10 @@ const signatureHeader = "Sandlane-Init-Signature"
 
 const maxInitBody = 4 << 20
 
-// Challenge serves GET /init: the nonce that the signature of POST /init must be
-// over. It is random and of this process, so that a signed request for the sandbox
-// that was here before a restart is worth nothing after it. What was restored is told, so
-// that a gateway goes on where another has stopped.
+// Challenge serves GET /init: it answers the nonce that the signature of POST /init must
+// include. Each process of sandboxd has a random nonce of its own, so that a request that
+// was signed before a restart is refused after it. The answer also has the ID of a completed
+// restore, so that a gateway can continue what another gateway began.
 func (s *State) Challenge(w http.ResponseWriter, _ *http.Request) {
 	answer := map[string]string{"nonce": s.nonce}
 	if s.options.Restored != nil {
@@ -81,13 +81,14 @@ func (s *State) verify(header http.Header, message []byte) bool {
 	return err == nil && ed25519.Verify(s.options.InitKey, message, signature)
 }
 
-// initMessage is what is signed; package agent of the gateway builds the same.
+// initMessage returns the message that is signed for /init; gateway/agent signs the same
+// message.
 func (s *State) initMessage(header http.Header, body []byte) []byte {
 	return fmt.Appendf(nil, "sandlane init 1\n%q\n%q\n%q\n%q\n%x\n",
 		s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), header.Get(identity.TemplateHeader), sha256.Sum256(body))
 }
 
-// errInitKey says that the key of /init cannot be used.
+// errInitKey: the public key of /init cannot be parsed.
 var errInitKey = errors.New("the public key of /init is not 32 bytes in base64")
 
 // ParseInitKey reads the public key of /init.

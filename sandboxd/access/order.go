@@ -13,10 +13,9 @@ import (
 // generationHeader carries the generation of an order.
 const generationHeader = "Sandlane-Generation"
 
-// Order reads an order of the control plane, such as "freeze", and returns its
-// generation. It is signed for this pod, this process and this sandbox, as /init is; but
-// without a key to check it by no order counts as signed. What is refused is answered
-// here.
+// Order reads an order of a gateway, such as "freeze", and returns its generation. It checks
+// that the order is signed for this pod, this process and this sandbox, as /init is; but
+// without a key every order is refused. If ok is false, Order has answered the request.
 func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (generation int64, ok bool) {
 	generation, err := strconv.ParseInt(r.Header.Get(generationHeader), 10, 64)
 	if err != nil || generation < 1 {
@@ -33,9 +32,9 @@ func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (gen
 // argumentsHeader carries the arguments of a command.
 const argumentsHeader = "Sandlane-Arguments"
 
-// Command reads a command of the control plane, such as "archive", with arguments and a
-// body of at most that many bytes. It is signed as an order is. What is refused is
-// answered here.
+// Command reads a command of a gateway, such as "archive", with arguments and a body of at
+// most limit bytes. It is signed as an order is. If ok is false, Command has answered the
+// request.
 func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, limit int64) (arguments string, body []byte, ok bool) {
 	body, err := readBody(w, r, limit)
 	if err != nil {
@@ -61,19 +60,21 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return body, err
 }
 
-// commandMessage is what is signed; package agent of the gateway builds the same.
+// commandMessage returns the message that is signed for a command; gateway/agent signs the
+// same message.
 func (s *State) commandMessage(header http.Header, name, arguments string, body []byte) []byte {
 	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n",
 		name, s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), arguments, sha256.Sum256(body))
 }
 
-// Initialised reports whether /init was called, without which nothing runs here.
+// Initialised reports whether /init was called; before that no command can be started.
 func (s *State) Initialised() bool {
 	_, claimed := s.token()
 	return claimed
 }
 
-// orderMessage is what is signed; package agent of the gateway builds the same.
+// orderMessage returns the message that is signed for an order; gateway/agent signs the same
+// message.
 func (s *State) orderMessage(header http.Header, order string, generation int64) []byte {
 	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%d\n",
 		order, s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), generation)

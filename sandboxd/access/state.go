@@ -17,35 +17,35 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// Options says where a State begins.
+// Options are the settings of a State.
 type Options struct {
 	// Users finds users; its zero value reads /etc.
 	Users users.Database
-	// DefaultUser acts where a request names none and /init set none. Empty
-	// means "user" if there is one and it can be acted for, else the own user.
+	// DefaultUser is the user of a request that names none, if /init set none. Empty means
+	// "user" if that exists and sandboxd may act as it, else the user that sandboxd runs as.
 	DefaultUser string
-	// InitKey is the public key that /init must be signed for, and PodUID the pod that
-	// the signature must name. Nil: anyone may call /init, once.
+	// InitKey is the public key with which /init must be signed, and PodUID the pod that
+	// the signature must name. With a nil key any client may call /init, once.
 	InitKey ed25519.PublicKey
 	PodUID  string
-	// Open answers requests before /init too. For tests and debugging.
+	// Open allows requests before /init. For tests and debugging.
 	Open bool
-	// SetClock sets the clock of the machine; nil leaves it alone.
+	// SetClock sets the clock of the machine. If it is nil, /init does not set the clock.
 	SetClock func(time.Time) error
-	// Begins is called before the first /init counts; with an error it is refused. It must
-	// not call the State. Nil admits it.
+	// Begins is called before the first /init takes effect, which is refused if it returns an
+	// error. It must not call the State. It may be nil.
 	Begins func() error
-	// Restored returns the ID of the restore that the files come from; empty without one.
-	// Nil: there is none.
+	// Restored returns the ID of the restore from which the files come; empty if there was
+	// none. It may be nil.
 	Restored func() string
-	// Now is time.Now unless set.
+	// Now is time.Now if nil.
 	Now func() time.Time
 }
 
-// State is what /init set. It is safe for concurrent use.
+// State has what /init set. It is safe for concurrent use.
 type State struct {
 	options Options
-	nonce   string // what a signature of /init must be over
+	nonce   string // a signature of /init must include it
 
 	mu      sync.RWMutex // guards all below
 	claimed bool
@@ -98,8 +98,8 @@ func (s *State) Names(uid, gid uint32) (user, group string) {
 	return s.options.Users.Name(uid), s.options.Users.GroupName(gid)
 }
 
-// User returns the user that a request's Basic authorization names (its password
-// is not looked at), or the default user. Its errors are Connect errors.
+// User returns the user that a request's Basic authorization names (the password is
+// ignored), or the default user. Its errors are Connect errors.
 func (s *State) User(header http.Header) (users.User, error) {
 	name := ""
 	if encoded, basic := cutScheme(header.Get("Authorization")); basic {
@@ -143,8 +143,8 @@ func (s *State) Named(name string) (users.User, error) {
 	return s.options.Users.Own(), nil
 }
 
-// init applies one /init. A second one that says the same changes nothing but
-// the clock, so that the gateway may repeat a call whose answer it did not see.
+// init applies one /init. A second /init with the same content changes nothing but the
+// clock, so that a gateway may repeat a call whose answer was lost.
 func (s *State) init(c claim, timestamp time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *State) init(c claim, timestamp time.Time) error {
 	}
 	s.claimed, s.claim = true, c
 	if s.options.SetClock == nil || !timestamp.After(s.clock) {
-		return nil // an old request repeated must not turn the clock back
+		return nil // a repeated old request must not turn the clock back
 	}
 	if err := s.options.SetClock(timestamp); err != nil {
 		return fmt.Errorf("setting the clock: %w", err)
@@ -167,7 +167,7 @@ func (s *State) init(c claim, timestamp time.Time) error {
 	return nil
 }
 
-// token returns the access token, and whether requests are answered at all.
+// token returns the access token, and whether requests are allowed yet.
 func (s *State) token() (string, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
