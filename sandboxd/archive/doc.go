@@ -1,20 +1,20 @@
-// Package archive keeps and restores the files of a sandbox: Write makes one stream of
-// what was changed since its container started, Extract does the same to the fresh
-// container of another pod of the same image.
+// Package archive saves and restores the files of a sandbox: Write writes one stream with
+// the files that were changed since the sandbox's container started, Extract makes the same
+// changes in the fresh container of another pod of the same image.
 //
-// It does not stop what runs in the sandbox meanwhile, nor decide whether either is
-// allowed (package sandboxd does both), and keeps no archives.
+// The caller stops the processes of the sandbox meanwhile, decides whether either is allowed
+// (package sandboxd does both), and stores the archive.
 //
-// # What is kept
+// # Which files are kept
 //
-// The container's own layer: the tree below each Mount, without what else is mounted
-// there. Of the layer, all whose ctime is not before the container's start: no process
-// can set that back. Of a folder that changed, all names as well, so that what was
-// deleted is missing after the restore. A folder that changed inside of one that changed
-// may have been moved there with older files in it, and is kept whole; an emptyDir too.
-// Kept are regular files, folders, symbolic and hard links and FIFOs, with owner, mode,
-// time of change, and the attributes user.*, capabilities and ACLs. Sockets and device
-// files are not: their other end is a process, or the machine.
+// The container's own layer: the tree below each Mount, without other mounts in it. Of the
+// layer, the files whose ctime is not before the container's start, since no process can set
+// the ctime back. Of a folder that changed, also all names, so that deleted files are missing
+// after the restore. A changed folder inside a changed folder may have been moved there with
+// older files in it, so it is kept whole; so is an emptyDir. Regular files, folders, symbolic
+// and hard links and FIFOs are kept, with owner, mode, time of change, and the attributes
+// user.*, capabilities and ACLs. Sockets and device files are not, because their other end is
+// a process, or the machine.
 //
 // # Form
 //
@@ -22,11 +22,11 @@
 // entry with its path and the record SANDLANE.names, whose content is the folder's names,
 // each with a zero byte behind it.
 //
-// # The root is not left
+// # No archive changes other files
 //
-// An archive is written by a sandboxd, next to which anything may have run as root: it is
-// not trusted. Every path is taken apart and opened from the descriptor of its mount
-// without symbolic links, "..", and other mounts (openat2); the last element is made or
-// removed, never followed. So an archive changes the layer and the emptyDirs of the
-// container, which the sandbox may change itself, and nothing else.
+// An archive is not trusted, because any program may have run as root beside the sandboxd
+// that wrote it. Extract opens every path from the descriptor of its mount, without symbolic
+// links, "..", and other mounts (openat2); it makes or removes the last element, and never
+// follows it. So an archive changes only the layer and the emptyDirs of the container, which
+// the sandbox may change itself.
 package archive

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an archive may not be.
+// The errors of an archive that cannot be restored.
 var (
-	// ErrMalformed: it is not what Write writes.
+	// ErrMalformed: Write does not write such an archive.
 	ErrMalformed = errors.New("not an archive of a sandbox")
 	// ErrMismatch: it was made in a container of another image.
 	ErrMismatch = errors.New("the archive does not fit the files of this container")
@@ -35,8 +35,8 @@ type extractor struct {
 	buf     []byte   // of fill
 }
 
-// folder is one that the archive has. Its mode and time are set at the end: what comes
-// into it changes them, or may need others.
+// folder is a folder of the archive. Its mode and time are set at the end, because restoring
+// the files in it changes its time, and may need another mode.
 type folder struct {
 	path  string
 	mode  uint32
@@ -45,8 +45,8 @@ type folder struct {
 	named bool
 }
 
-// Extract restores an archive in a tree with the same mounts. After an error it is
-// restored in part: the container is of no use then.
+// Extract restores an archive in a tree with the same mounts. After an error only a part of
+// the files is restored, and the container must not be used.
 func Extract(ctx context.Context, r io.Reader, t Tree) error {
 	o, err := t.open()
 	if err != nil {
@@ -63,14 +63,14 @@ func Extract(ctx context.Context, r io.Reader, t Tree) error {
 	return errors.Join(err, o.close())
 }
 
-// onlyZeros reads what follows the end of an archive, which belongs to nothing.
+// onlyZeros reads the bytes after the end of an archive, which must be zeros.
 func onlyZeros(r io.Reader) error {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := r.Read(buf)
 		for _, b := range buf[:n] {
 			if b != 0 {
-				return fmt.Errorf("%w: there is more behind its end", ErrMalformed)
+				return fmt.Errorf("%w: there are bytes after its end", ErrMalformed)
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -91,12 +91,12 @@ func (x *extractor) all(r *tar.Reader) error {
 		switch {
 		case errors.Is(err, io.EOF) && x.ended:
 			return nil
-		case errors.Is(err, io.EOF): // tar itself does not tell
+		case errors.Is(err, io.EOF): // package tar does not report an archive that was cut
 			return fmt.Errorf("read the archive: %w", io.ErrUnexpectedEOF)
 		case err != nil:
 			return fmt.Errorf("read the archive: %w", err)
 		case x.ended:
-			return fmt.Errorf("%w: there is more behind its end", ErrMalformed)
+			return fmt.Errorf("%w: there are entries after its end", ErrMalformed)
 		}
 		if err := x.entry(h, r); err != nil {
 			return fmt.Errorf("restore %q: %w", h.Name, err)
@@ -104,7 +104,8 @@ func (x *extractor) all(r *tar.Reader) error {
 	}
 }
 
-// pathOf is the path of an entry, which is absolute and clean, and not sandboxd's own.
+// pathOf returns the absolute path of an entry. A path that is not clean, or that belongs to
+// sandboxd itself, is an error.
 func (x *extractor) pathOf(name string) (string, error) {
 	if name == "." {
 		return "/", nil
@@ -117,8 +118,8 @@ func (x *extractor) pathOf(name string) (string, error) {
 	return at, nil
 }
 
-// knownRecords refuses what Write does not write, such as files with holes, which can be
-// any number of times as large as the archive.
+// knownRecords refuses records that Write does not write, for example those of files with
+// holes, which could be far larger than the archive.
 func knownRecords(h *tar.Header) error {
 	for record := range h.PAXRecords {
 		switch record {
@@ -179,7 +180,7 @@ func (x *extractor) entry(h *tar.Header, content io.Reader) error {
 	return describe(p, h)
 }
 
-// place is an open folder, and the last element of a path in it; "." for a mount itself.
+// place is an open folder and the last element of a path in it; "." for a mount itself.
 type place struct {
 	fd   int
 	base string
@@ -205,8 +206,8 @@ func (x *extractor) parent(at string) (place, error) {
 	return place{fd, base}, nil
 }
 
-// readNames reads the names of the folder that was restored last, and removes what it
-// has besides.
+// readNames reads the names of the folder that was restored last, and removes the folder's
+// other entries.
 func (x *extractor) readNames(at string, size int64, content io.Reader) error {
 	if len(x.folders) == 0 || x.folders[len(x.folders)-1].path != at || x.folders[len(x.folders)-1].named {
 		return fmt.Errorf("%w: it has names of no folder", ErrMalformed)
@@ -247,8 +248,8 @@ func (x *extractor) openFolder(at string) (int, error) {
 	return openat(m.fd, rel, openFolder, 0)
 }
 
-// finish sets what came into folders may have changed, the inner ones first, and sees
-// that all that the archive names is there.
+// finish sets the modes and times of the folders, the inner ones first, and checks that
+// every name in the archive exists.
 func (x *extractor) finish() error {
 	for i := len(x.folders) - 1; i >= 0; i-- {
 		if err := x.finishFolder(x.folders[i]); err != nil {
@@ -277,7 +278,7 @@ func (x *extractor) finishFolder(f folder) error {
 	if err := setMode(fd, f.mode); err != nil {
 		return err
 	}
-	if err := setTime(fd, f.at); err != nil && !errors.Is(err, unix.EPERM) { // another's: it keeps its time
+	if err := setTime(fd, f.at); err != nil && !errors.Is(err, unix.EPERM) { // the folder of another user keeps its time
 		return err
 	}
 	return nil

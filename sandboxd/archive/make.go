@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// modeOf are the permission bits of an entry.
+// modeOf returns the permission bits of an entry.
 func modeOf(h *tar.Header) uint32 { return uint32(h.Mode) & 0o7777 } //nolint:gosec // bits
 
-// makeFolder makes a folder, or takes one that is there.
+// makeFolder makes a folder, or uses one that exists.
 func (x *extractor) makeFolder(p place, at string, h *tar.Header) error {
 	fd, err := openat(p.fd, p.base, openFolder, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -40,8 +40,8 @@ func (x *extractor) makeFolder(p place, at string, h *tar.Header) error {
 	if err := setXattrs(fd, h); err != nil {
 		return err
 	}
-	// Its owner, which this process may be without root's rights, can fill it. Of another
-	// owner's the mode stays; finish sees that it is the right one.
+	// Give its owner, who this process may be if it is not root, the rights to fill it. The
+	// mode of another owner's folder stays; finish checks that it is the right one.
 	if err := setMode(fd, modeOf(h)|0o700); err != nil && !errors.Is(err, unix.EPERM) {
 		return err
 	}
@@ -60,7 +60,7 @@ func (x *extractor) makeFile(p place, h *tar.Header, content io.Reader) error {
 	if err == nil {
 		err = own(fd, h)
 	}
-	if err == nil { // after the owner, a change of which takes both away
+	if err == nil { // after own, because a change of the owner removes mode bits and attributes
 		err = errors.Join(setMode(fd, modeOf(h)), setXattrs(fd, h))
 	}
 	if err == nil {
@@ -69,7 +69,7 @@ func (x *extractor) makeFile(p place, h *tar.Header, content io.Reader) error {
 	return errors.Join(err, file.Close())
 }
 
-// holeSize is the least of zeros that becomes a hole.
+// holeSize is how many zeros become a hole.
 const holeSize = 64 << 10
 
 var zeros [holeSize]byte
@@ -168,8 +168,8 @@ func setXattrs(fd int, h *tar.Header) error {
 	return nil
 }
 
-// removeBut removes what an open folder has besides those names. Mounts stay, and so do
-// sandboxd's own files, sockets and devices, which are no part of any archive.
+// removeBut removes the entries of an open folder, except those in kept. Mounts, sandboxd's
+// own files, sockets and devices stay, since no archive has them.
 func (x *extractor) removeBut(fd int, at string, kept map[string]bool, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%s: folders are more than %d deep", at, maxDepth)
@@ -201,10 +201,10 @@ func (x *extractor) removeBut(fd int, at string, kept map[string]bool, depth int
 	return nil
 }
 
-// errStays: something is mounted there, or in it is what no archive has.
+// errStays: the entry is a mount, or has a mount, a socket or a device in it.
 var errStays = errors.New("it is no part of the files that are kept")
 
-// remove removes what a name in an open folder names, with all that is in it.
+// remove removes an entry of an open folder, with everything in it.
 func (x *extractor) remove(fd int, name, at string, depth int) error {
 	err := unix.Unlinkat(fd, name, 0)
 	switch {

@@ -6,11 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owner is this process as the owner of files. It may run as any user, or as root with
-// fewer capabilities than containers have by default.
+// owner is the user of this process, and whether it may change the owners of files. The
+// process may run as any user, or as root with fewer capabilities than containers have by
+// default.
 type owner struct {
 	uid   uint32
-	gives bool // it may give files to other users
+	gives bool // the process may give files to other users
 }
 
 func ownerOf() owner {
@@ -23,13 +24,15 @@ func ownerOf() owner {
 	return o
 }
 
-// restores reports whether such a process can restore a file. A folder of another user is
-// of the image, for nothing in the sandbox could give it away: it is there already.
+// restores reports whether a process with this owner can restore a file. It need not restore
+// a folder of another user, which is in the image: no process in the sandbox could have given
+// a folder to that user.
 func (o owner) restores(stat *unix.Stat_t) bool {
 	return o.gives || stat.Uid == o.uid || stat.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// own gives an open file its owner. One that has it is left alone: more may not be allowed.
+// own gives an open file its owner, unless it has that owner already: changing it, even to
+// the same owner, may not be allowed.
 func own(fd int, h *tar.Header) error {
 	var is unix.Stat_t
 	if err := unix.Fstat(fd, &is); err != nil {

@@ -18,12 +18,12 @@ import (
 type Tree struct {
 	// Base is the folder that paths are below; empty means the root. For tests.
 	Base string
-	// Mounts have the files: "/", and what is mounted there and belongs to the sandbox.
+	// Mounts are the mounts with the sandbox's files: "/", and others that belong to it.
 	Mounts []Mount
-	// Since is when the container started, by the clock that the kernel gives files their
-	// times from: it is behind by up to 10 ms.
+	// Since is when the container started, by the clock from which the kernel takes the
+	// times of files: that clock is behind by up to 10 ms.
 	Since time.Time
-	// Skip are files and folders that are sandboxd's own: neither kept nor changed.
+	// Skip are files and folders of sandboxd itself, which are neither kept nor changed.
 	Skip []string
 }
 
@@ -31,14 +31,14 @@ type Tree struct {
 type Mount struct {
 	// Path is absolute and clean.
 	Path string
-	// Whole: all of it is kept, whenever it was changed, since a fresh one is empty.
+	// Whole: all its files are kept, also unchanged ones, because a fresh mount is empty.
 	Whole bool
 }
 
-// ErrUnsupported says that the kernel cannot open files in a way that does not leave a mount.
+// ErrUnsupported: the kernel cannot open files without leaving a mount.
 var ErrUnsupported = errors.New("this kernel has no openat2")
 
-// resolve is how everything is opened below a mount.
+// resolve is how all files below a mount are opened.
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
 // opened is a Tree with its mounts open.
@@ -76,8 +76,8 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
-// apart reports whether a path is no part of the files around it: sandboxd's own, or a
-// mount that is looked at by itself.
+// apart reports whether a path does not belong to the folder around it, because it is
+// sandboxd's own or a mount that is handled by itself.
 func (o *opened) apart(p string) bool {
 	return slices.Contains(o.Skip, p) || slices.ContainsFunc(o.mounts, func(m mount) bool { return m.Path == p })
 }
@@ -97,9 +97,9 @@ func (o *opened) locate(p string) (m mount, rel string, err error) {
 	return mount{}, "", fmt.Errorf("%s is on no mount that is kept", p)
 }
 
-// maxAgain bounds how often a path is opened anew that the kernel could not follow. One
-// that a process has a lease on is not opened before the lease is broken, which may take
-// most of a minute: that is for the next archive.
+// maxAgain bounds how many times opening a path is repeated after EAGAIN. A file on which a
+// process has a lease cannot be opened until the lease is broken, which may take most of a
+// minute: then this archive fails, and a later one succeeds.
 const maxAgain = 100
 
 // openat opens a path below a descriptor, without leaving its mount.
@@ -108,7 +108,7 @@ func openat(fd int, rel string, flags uint64, mode uint64) (int, error) {
 	for tries := 0; ; tries++ {
 		opened, err := unix.Openat2(fd, rel, how)
 		switch {
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN) && tries < maxAgain: // something was moved meanwhile
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN) && tries < maxAgain: // an element of the path was moved meanwhile
 		case errors.Is(err, unix.ENOSYS):
 			return -1, ErrUnsupported
 		default:
@@ -119,7 +119,7 @@ func openat(fd int, rel string, flags uint64, mode uint64) (int, error) {
 
 const openFolder = unix.O_RDONLY | unix.O_DIRECTORY
 
-// namesOf are the names in an open folder.
+// namesOf returns the names in an open folder, sorted.
 func namesOf(fd int) (names []string, err error) {
 	buf := make([]byte, 64<<10)
 	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {

@@ -25,12 +25,12 @@ const (
 	endRecord = "SANDLANE.end"
 )
 
-// Why no archive is written. What is kept must be restored by a process with the same
-// rights, within the same bounds.
+// The errors of an archive that cannot be written. The process that restores an archive has
+// the same rights and bounds, so Write refuses what could not be restored.
 var (
 	// ErrChanging: a file became shorter while it was read. Another try may succeed.
 	ErrChanging = errors.New("a file changes while it is read")
-	// ErrRights: files belong to other users, to whom this process may not give files.
+	// ErrRights: files belong to other users, and this process may not give files to them.
 	ErrRights = errors.New("files of other users cannot be restored without the capability CHOWN")
 	// ErrNames: a folder's names are more than an archive may have.
 	ErrNames = errors.New("the names of files are too many")
@@ -41,7 +41,7 @@ type writer struct {
 	*opened
 	ctx context.Context
 	tar *tar.Writer
-	// links are the first paths of files with several.
+	// links has the first path of each file with several links.
 	links map[inode]string
 	names int // bytes of the folders' names
 	owner owner
@@ -49,7 +49,7 @@ type writer struct {
 
 type inode struct{ dev, ino uint64 }
 
-// Write writes the archive of a tree. Nothing in it may change meanwhile.
+// Write writes the archive of a tree. No file in it may change meanwhile.
 func Write(ctx context.Context, w io.Writer, t Tree) error {
 	o, err := t.open()
 	if err != nil {
@@ -76,7 +76,7 @@ func (a *writer) mount(m mount) error {
 	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
-		return fmt.Errorf("look at %s: %w", m.Path, err)
+		return fmt.Errorf("stat %s: %w", m.Path, err)
 	}
 	return a.folder(fd, m.Path, &stat, m.Whole, 0)
 }
@@ -85,7 +85,7 @@ func (a *writer) changed(stat *unix.Stat_t) bool {
 	return !time.Unix(stat.Ctim.Unix()).Before(a.Since)
 }
 
-// folder writes what is to be kept of an open folder.
+// folder writes the kept entries of an open folder, and the folder itself if it is kept.
 func (a *writer) folder(fd int, at string, stat *unix.Stat_t, whole bool, depth int) error {
 	if err := a.ctx.Err(); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (a *writer) folder(fd int, at string, stat *unix.Stat_t, whole bool, depth 
 	}
 	entries := make([]entry, 0, len(names))
 	for _, name := range names {
-		e, err := a.look(fd, at, name)
+		e, err := a.inspect(fd, at, name)
 		if err != nil {
 			return err
 		}
@@ -131,8 +131,8 @@ type entry struct {
 	kept       bool
 }
 
-// look looks at one name of an open folder.
-func (a *writer) look(fd int, at, name string) (entry, error) {
+// inspect reads what one entry of an open folder is, and decides whether it is kept.
+func (a *writer) inspect(fd int, at, name string) (entry, error) {
 	e := entry{name: name, path: path.Join(at, name), kept: true}
 	if a.apart(e.path) {
 		e.kept = false
@@ -140,17 +140,18 @@ func (a *writer) look(fd int, at, name string) (entry, error) {
 	}
 	child, err := openat(fd, name, unix.O_PATH, 0)
 	switch {
-	// Something else is mounted there, or sandboxd itself has removed it.
+	// The entry is a mount that does not belong to the sandbox, or sandboxd itself has
+	// removed it.
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT):
 		e.kept = false
 		return e, nil
 	case err != nil:
-		return e, fmt.Errorf("look at %s: %w", e.path, err)
+		return e, fmt.Errorf("open %s: %w", e.path, err)
 	}
 	err = unix.Fstat(child, &e.stat)
 	_ = unix.Close(child)
 	if err != nil {
-		return e, fmt.Errorf("look at %s: %w", e.path, err)
+		return e, fmt.Errorf("stat %s: %w", e.path, err)
 	}
 	switch e.stat.Mode & unix.S_IFMT {
 	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK, unix.S_IFIFO:
@@ -180,7 +181,7 @@ func (a *writer) writeNames(at string, entries []entry) error {
 	return err
 }
 
-// relative is a path as archives have it.
+// relative returns a path as archives have it: without the first slash.
 func relative(at string) string {
 	if at == "/" {
 		return "."
@@ -188,8 +189,8 @@ func relative(at string) string {
 	return at[1:]
 }
 
-// entry writes one name of a folder: whole, if that is kept so; changed says whether the
-// folder was.
+// entry writes one entry of a folder. whole says that all files in the folder are kept,
+// changed that the folder itself has changed.
 func (a *writer) entry(fd int, e entry, whole, changed bool, depth int) error {
 	kind := e.stat.Mode & unix.S_IFMT
 	if kind == unix.S_IFDIR {
@@ -198,7 +199,7 @@ func (a *writer) entry(fd int, e entry, whole, changed bool, depth int) error {
 			return fmt.Errorf("open %s: %w", e.path, err)
 		}
 		defer func() { _ = unix.Close(child) }()
-		// It may have been moved here, with what is in it.
+		// A changed folder may have been moved here, with older files in it.
 		return a.folder(child, e.path, &e.stat, whole || changed && a.changed(&e.stat), depth+1)
 	}
 	if !whole && !a.changed(&e.stat) {

@@ -66,7 +66,7 @@ func (s *Service) compose(w http.ResponseWriter, r *http.Request) (entry, error)
 	return written, nil
 }
 
-// remove removes what was composed. A source may have been named twice.
+// remove removes the sources. One may have been named twice.
 func remove(sources []string) error {
 	for _, path := range sources {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -76,8 +76,9 @@ func remove(sources []string) error {
 	return nil
 }
 
-// sources resolves the paths and checks, before any is read, that the user may read all
-// and that none is the destination, by whatever name: it is emptied before it is filled.
+// sources resolves the paths. Before any file is read, it checks that the user may read all
+// of them and that none is the destination, also under another name: the destination is
+// emptied before it is filled.
 func (s *Service) sources(u users.User, asked []string, destination string) ([]string, error) {
 	var target fs.FileInfo
 	err := u.Act(func() error {

@@ -71,8 +71,8 @@ func (s *Service) open(r *http.Request) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// wantsGzip reports whether the whole file is asked for and may come compressed.
-// Ranges and conditions are about the file as it is.
+// wantsGzip reports whether the request asks for the whole file and accepts gzip. Ranges and
+// conditions refer to the uncompressed file.
 func wantsGzip(r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false

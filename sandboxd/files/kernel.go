@@ -8,7 +8,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/filesystem"
 )
 
-// refuseKernel refuses an open file that the kernel makes up.
+// refuseKernel refuses an open file whose contents the kernel generates (procfs, sysfs).
 func refuseKernel(f *os.File) error {
 	kernels, err := filesystem.IsKernels(f)
 	if kernels {

@@ -20,8 +20,8 @@ const (
 	maxKey      = 255 - len(filesystem.XattrPrefix)
 )
 
-// metadataOf returns the metadata in the headers of a request, or an error if it could
-// not be stored: that is known before anything is written.
+// metadataOf returns the metadata in the headers of a request. It fails if the metadata
+// could not be stored, before any file is written.
 func metadataOf(header http.Header) (map[string]string, error) {
 	var all map[string]string
 	total := 0
@@ -55,8 +55,8 @@ func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < 0x20 || r > 0x7e })
 }
 
-// setMetadata replaces a file's metadata, and returns what is kept of it: nothing where
-// the file system keeps none. Call with the user's rights.
+// setMetadata replaces a file's metadata, and returns the metadata that is stored: none if
+// the file system stores none. Call it with the user's rights.
 func setMetadata(f *os.File, metadata map[string]string) (map[string]string, error) {
 	fd := int(f.Fd())
 	for _, key := range filesystem.MetadataKeys(fd) {
@@ -81,8 +81,8 @@ func setMetadata(f *os.File, metadata map[string]string) (map[string]string, err
 	return metadata, nil
 }
 
-// hasRoom reports whether a file system has space left: one that has none refuses
-// attributes with the same error as one whose place for those of a file is full.
+// hasRoom reports whether a file system has space left. A full file system refuses attributes
+// with the same error as one in which the attributes of this file take too much room.
 func hasRoom(fd int) bool {
 	var stat unix.Statfs_t
 	return unix.Fstatfs(fd, &stat) == nil && (stat.Bavail > 0 || stat.Blocks == 0)

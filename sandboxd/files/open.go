@@ -23,9 +23,9 @@ func openRegular(u users.User, path string) (f *os.File, err error) {
 	return f, err
 }
 
-// openKnown opens a file that info was read of, if it is a regular one: to open another
-// kind may wait, or do something to a device. What was opened is looked at again, since
-// the path may lead to another file by then. Call with the user's rights.
+// openKnown opens a file with this info, if it is a regular file: opening another kind of
+// file may block, or change a device. It checks the opened file again, since the path may
+// lead to another file by then. Call it with the user's rights.
 func openKnown(path string, info fs.FileInfo, flags uint64) (*os.File, error) {
 	if err := mustBeRegular(path, info); err != nil {
 		return nil, err
@@ -57,9 +57,9 @@ func mustBeRegular(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// open opens a file with this thread's rights. Links of procfs to what a process holds
-// open (/proc/self/fd, cwd, root) are refused: they lead past the rights that the path
-// there would need, and the process is this one. A FIFO is not waited for.
+// open opens a file with this thread's rights. It refuses the links of procfs to files that a
+// process has open (/proc/self/fd, cwd, root): they bypass the rights that the file's own
+// path needs, and /proc/self is sandboxd's. It does not wait for the other end of a FIFO.
 func open(path string, flags uint64, mode uint64) (*os.File, error) {
 	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NONBLOCK, Mode: mode, Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	for {

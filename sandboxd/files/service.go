@@ -28,7 +28,7 @@ type Service struct{ caller Caller }
 // New returns a service.
 func New(caller Caller) *Service { return &Service{caller: caller} }
 
-// entry is what an upload answers for each file.
+// entry describes one uploaded file in an answer.
 type entry struct {
 	Path     string            `json:"path"`
 	Name     string            `json:"name"`
@@ -40,7 +40,7 @@ func newEntry(path string, metadata map[string]string) entry {
 	return entry{Path: path, Name: filepath.Base(path), Type: "file", Metadata: metadata}
 }
 
-// failure is an error that has a status.
+// failure is an error with an HTTP status.
 type failure struct {
 	status  int
 	message string

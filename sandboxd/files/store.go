@@ -9,25 +9,25 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// copySize is how much of a body is read and written at once: fewer system calls than
-// io.Copy's 32 KiB, and fewer WRITE events for those that watch the file.
+// copySize is how many bytes of a body are read and written at once. It takes fewer system
+// calls than io.Copy's 32 KiB, and causes fewer WRITE events for watchers of the file.
 const copySize = 256 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // store writes one file in place: programs that have it open, and its hard links, see the new
-// content. If the body or the disk ends early, a file that this request made is removed
-// again, and one that was there is left with what came. seen, which may be nil, holds
-// the paths of the same request.
+// content. If the body breaks off or the disk is full, a file that this request made is
+// removed again, and one that existed keeps the part that was written. seen, which may be
+// nil, has the paths of the same request.
 //
-// The user's rights are taken for each step, never while the body comes.
+// store takes the user's rights for each step, but not while it waits for the body.
 func (s *Service) store(u users.User, path string, body io.Reader, metadata map[string]string, seen map[string]bool) (entry, error) {
 	asked, err := s.resolve(u, path)
 	if err != nil {
 		return entry{}, err
 	}
 	if seen[asked] {
-		return entry{}, badRequest(fmt.Sprintf("path '%s' is there twice in one request", asked))
+		return entry{}, badRequest(fmt.Sprintf("path '%s' occurs twice in one request", asked))
 	}
 	if seen != nil {
 		seen[asked] = true

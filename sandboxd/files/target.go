@@ -22,14 +22,14 @@ const (
 type target struct {
 	file *os.File
 	path string // of file; its last element is no symbolic link if made is set
-	// made is the file as this request made it, which removes it again if it fails; nil
-	// for one that was there.
+	// made is the info of a file that this request made, and removes again if it fails; nil
+	// for a file that existed.
 	made fs.FileInfo
 }
 
-// openTarget opens the file of a path for writing, and makes it, with its directories,
-// where it is missing. Links are written through, not replaced, even those that lead
-// nowhere yet. Its content is still there. Call with the user's rights.
+// openTarget opens the file of a path for writing, and keeps its content. It makes a missing
+// file, with its directories. It follows symbolic links and does not replace them, also links
+// whose target is missing. Call it with the user's rights.
 func openTarget(asked string) (*target, error) {
 	var err error
 	for range maxTries {
@@ -85,10 +85,10 @@ func create(path string) (*target, error) {
 	return &target{file: f, path: path, made: made}, nil
 }
 
-// replaceTarget does what `cp -f` does with a file that cannot be written, because it is
-// another user's or runs: where the directory allows it the file is removed and made
-// anew, with its mode. Those that have it open keep the old one. refused is the error of
-// opening it.
+// replaceTarget does what `cp -f` does with a file that cannot be written, because it belongs
+// to another user or is a running program: if the rights of the directory allow it, it
+// removes the file and makes it anew, with its mode. Programs that have it open keep the old
+// one. refused is the error of opening it.
 func replaceTarget(asked string, info fs.FileInfo, refused error) (*target, error) {
 	path, err := follow(asked)
 	if err != nil {
@@ -108,7 +108,7 @@ func replaceTarget(asked string, info fs.FileInfo, refused error) (*target, erro
 	return to, nil
 }
 
-// empty removes the content of a file that was there.
+// empty removes the content of a file that existed.
 func (t *target) empty() error {
 	if t.made != nil {
 		return nil
@@ -127,8 +127,8 @@ func (t *target) abandon() {
 	_ = t.file.Close()
 }
 
-// follow returns where a write to path ends up: at the end of the links that it names,
-// be there a file or not.
+// follow returns the path of the file to which a write to path leads, after all symbolic
+// links. The file may be missing.
 func follow(path string) (string, error) {
 	for range maxLinks {
 		dir, err := filepath.EvalSymlinks(filepath.Dir(path))

@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// Upload serves POST /files. Of several files those before one that failed are there.
+// Upload serves POST /files. If one of several files fails, the files before it are stored.
 func (s *Service) Upload(w http.ResponseWriter, r *http.Request) {
 	entries, err := s.upload(r)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Service) uploadParts(u users.User, path string, parts *multipart.Reader
 	return entries, nil
 }
 
-// fileName is part.FileName with its directories.
+// fileName returns the file name of a part with its directories, which part.FileName removes.
 func fileName(part *multipart.Part) string {
 	_, parameters, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil {

@@ -24,33 +24,33 @@ var eventTypes = []struct {
 	{unix.IN_ATTRIB, filesystempb.EventType_EVENT_TYPE_CHMOD},
 }
 
-// handle takes one event of the kernel.
+// handle handles one event of the kernel.
 func (n *notifier) handle(wd int32, mask, cookie uint32, name string) {
 	if mask&unix.IN_Q_OVERFLOW != 0 {
 		if err := n.user.Act(n.startAgain); err != nil {
-			n.loseAll()
+			n.reportLossToAll()
 		}
 		return
 	}
 	n.mu.Lock()
 	dir, known := n.tree.paths[wd]
 	switch {
-	case !known: // of a directory that is not watched any more
+	case !known: // the directory is not watched any more
 	case mask&unix.IN_IGNORED != 0:
 		n.tree.drop(dir)
 	case name == "":
-		n.ofItself(dir, mask)
-	case unfinished(name), n.leaves(dir):
+		n.handleSelf(dir, mask)
+	case unfinished(name), n.movedAway(dir):
 	case mask&unix.IN_ISDIR != 0 && mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
 		n.mu.Unlock()
 		path := filepath.Join(dir, name)
 		if err := n.user.Act(func() error { return n.arrive(path, dir, mask, cookie) }); err != nil {
-			n.lose(path) // there are too many watches, say: what happens in it is not heard
+			n.reportLoss(path) // for example because of too many watches: events in the directory are missed
 		}
 		return
 	default:
 		path := filepath.Join(dir, name)
-		n.tell(dir, path, mask, n.alreadyAnnounced(path, mask))
+		n.notify(dir, path, mask, n.alreadyAnnounced(path, mask))
 		if _, watched := n.tree.wds[path]; watched && mask&unix.IN_ISDIR != 0 && mask&unix.IN_MOVED_FROM != 0 {
 			n.moving[cookie] = move{path, time.Now()}
 		}
@@ -58,22 +58,22 @@ func (n *notifier) handle(wd int32, mask, cookie uint32, name string) {
 	n.mu.Unlock()
 }
 
-// ofItself tells the watchers of a directory what happened to it; those above it hear
-// that of its parent. Call with mu held.
-func (n *notifier) ofItself(dir string, mask uint32) {
+// handleSelf sends an event of a watched directory itself to the watchers whose root it is;
+// watchers of directories above it get the event of its parent. Call it with mu held.
+func (n *notifier) handleSelf(dir string, mask uint32) {
 	for w := range n.watchers {
 		if w.root == dir {
 			w.push(dir, ".", mask)
 		}
 	}
 	if _, parent := n.tree.wds[filepath.Dir(dir)]; mask&unix.IN_MOVE_SELF != 0 && !parent {
-		n.abandon(dir) // to where is not known
+		n.abandon(dir) // its new path is not known
 	}
 }
 
-// tell tells the watchers of a directory, but for some, what happened to an entry. Call
-// with mu held.
-func (n *notifier) tell(dir, path string, mask uint32, but map[*watcher]bool) {
+// notify sends an event of an entry to the watchers of its directory, except those in but.
+// Call it with mu held.
+func (n *notifier) notify(dir, path string, mask uint32, but map[*watcher]bool) {
 	for w := range n.watchers {
 		if w.covers(dir) && !but[w] {
 			w.push(path, w.nameOf(path), mask)
@@ -82,18 +82,19 @@ func (n *notifier) tell(dir, path string, mask uint32, but map[*watcher]bool) {
 }
 
 // alreadyAnnounced returns the watchers to which a search has announced the entry of this
-// event: it found the entry before the event was read. Call with mu held, once an event.
+// event, because it found the entry before the event was read. Call it with mu held, once
+// for each event.
 func (n *notifier) alreadyAnnounced(path string, mask uint32) map[*watcher]bool {
 	announced := n.announced[path]
-	delete(n.announced, path) // an entry that is made after this one was removed is another
+	delete(n.announced, path) // a later entry of this path is another one, and must be announced
 	if mask&unix.IN_CREATE == 0 {
 		return nil
 	}
 	return announced
 }
 
-// arrive takes a directory that was made in, or moved to, another. Call with the user's
-// rights.
+// arrive handles a directory that was made in, or moved into, a watched directory. Call it
+// with the user's rights.
 func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	n.mu.Lock()
 	half, moved := n.moving[cookie]
@@ -116,13 +117,13 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	if wanted {
 		err = n.watch(path) // before its event is sent: a client that gets it may write there at once
 	}
-	n.tell(dir, path, mask, announced)
-	n.prune(path) // it may have moved out of what any watcher covers
+	n.notify(dir, path, mask, announced)
+	n.prune(path) // it may have moved to where no watcher covers it
 	n.mu.Unlock()
 	if !wanted {
 		return nil
 	}
-	// What was in it already is told to the watchers that did not know it by another name.
+	// Announce the entries in it to the watchers that did not know them by another name.
 	return errors.Join(ignoreHidden(err), n.search(path, func(dir, path string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -138,20 +139,20 @@ func (n *notifier) arrive(path, dir string, mask, cookie uint32) error {
 	}))
 }
 
-// lose tells the watchers of a directory that events are missing.
-func (n *notifier) lose(dir string) {
+// reportLoss tells the watchers of a directory that events are missing.
+func (n *notifier) reportLoss(dir string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for w := range n.watchers {
 		if w.covers(dir) {
-			w.lose()
+			w.markLost()
 		}
 	}
 }
 
-// leaves reports whether a directory is in one that has left, to where is not known
-// yet: what happens in it has no name. Call with mu held.
-func (n *notifier) leaves(dir string) bool {
+// movedAway reports whether a directory is in one that has been moved and whose new path is
+// not known yet, so that its events have no path. Call it with mu held.
+func (n *notifier) movedAway(dir string) bool {
 	for _, m := range n.moving {
 		if within(dir, m.path) {
 			return true
@@ -160,9 +161,10 @@ func (n *notifier) leaves(dir string) bool {
 	return false
 }
 
-// leave forgets the directories that moved to where no watch is, and returns when to
-// do so again; zero for never.
-func (n *notifier) leave(now time.Time) (again time.Time) {
+// expireMoves forgets the directories that moved to where nothing is watched: the second half
+// of their move has not come within moveWait. It returns when to call it again; zero if there
+// is no open move.
+func (n *notifier) expireMoves(now time.Time) (again time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for cookie, m := range n.moving {
@@ -178,15 +180,15 @@ func (n *notifier) leave(now time.Time) (again time.Time) {
 	return again
 }
 
-// abandon forgets a directory with all below it. Call with mu held.
+// abandon forgets a directory and all directories below it. Call it with mu held.
 func (n *notifier) abandon(path string) {
 	for _, p := range n.tree.below(path) {
 		n.forget(p)
 	}
 }
 
-// search watches what is below a directory and tells found, which may be nil, of all
-// that is there. What goes away meanwhile is left out.
+// search watches the wanted directories below a directory, and calls found, which may be
+// nil, for each entry. It leaves out entries that are removed meanwhile.
 func (n *notifier) search(dir string, found func(dir, path string)) error {
 	children, err := os.ReadDir(dir)
 	if err != nil {
@@ -220,7 +222,8 @@ func (n *notifier) search(dir string, found func(dir, path string)) error {
 	return nil
 }
 
-// ignoreHidden leaves out what is gone and what the user may not see.
+// ignoreHidden returns nil for the errors of files that are gone or that the user may not
+// see.
 func ignoreHidden(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) {
 		return nil
@@ -228,8 +231,8 @@ func ignoreHidden(err error) error {
 	return err
 }
 
-// startAgain watches everything anew after events were lost, among which may have been
-// moves, and tells all watchers. Call with the user's rights.
+// startAgain watches everything anew after the kernel has lost events, which may have been
+// moves, and tells all watchers that events are missing. Call it with the user's rights.
 func (n *notifier) startAgain() error {
 	n.mu.Lock()
 	for path := range n.tree.wds {
@@ -241,7 +244,7 @@ func (n *notifier) startAgain() error {
 		roots[w.root] = roots[w.root] || w.recursive
 	}
 	for root := range roots {
-		_ = n.watch(root) // one that is gone has nothing more to tell
+		_ = n.watch(root) // fails if the root is gone, which has no more events
 	}
 	n.mu.Unlock()
 	for root, recursive := range roots {
@@ -249,15 +252,15 @@ func (n *notifier) startAgain() error {
 			_ = n.search(root, nil)
 		}
 	}
-	n.loseAll()
+	n.reportLossToAll()
 	return nil
 }
 
-// loseAll tells all watchers that events are missing.
-func (n *notifier) loseAll() {
+// reportLossToAll tells all watchers that events are missing.
+func (n *notifier) reportLossToAll() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for w := range n.watchers {
-		w.lose()
+		w.markLost()
 	}
 }

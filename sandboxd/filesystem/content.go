@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyPiece is how much is copied before the context is asked again.
+// copyPiece is how many bytes are copied between two checks of the context.
 const copyPiece = 64 << 20
 
-// copyContent copies what a file holds, but for its holes.
+// copyContent copies the content of a file, and leaves holes where it has holes.
 func copyContent(ctx context.Context, from, to *os.File) error {
 	info, err := from.Stat()
 	if err != nil {
@@ -58,9 +58,9 @@ func copyRange(ctx context.Context, from, to *os.File, at, end int64) (int64, er
 	return at, err
 }
 
-// copyAttributes copies extended attributes. Those of users, metadata among them, have to
-// fit; what the destination's file system, or the kernel for this thread, does not take
-// is left out.
+// copyAttributes copies extended attributes. It fails if those of users (user.*, metadata
+// among them) do not fit; it leaves out others that the destination's file system, or the
+// kernel for this thread, does not accept.
 func copyAttributes(from, to *os.File) error {
 	source, target := int(from.Fd()), int(to.Fd())
 	list := readXattr(func(buf []byte) (int, error) { return unix.Flistxattr(source, buf) })

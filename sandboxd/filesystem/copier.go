@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copier copies one entry with all below it, if all of it can be removed afterwards, as it is: kinds, modes, times, extended
-// attributes, hard links among them and holes in files; owners where the thread may give
-// files away. It takes the rights of its thread, and follows no symbolic link out of the
-// two directories. One goroutine uses it.
+// copier copies one entry and all entries below it, if all of them can be removed
+// afterwards. It keeps kinds, modes, times, extended attributes, hard links among the
+// entries, and holes in files; and owners if its thread may give files away. It has the
+// rights of its thread, and follows no symbolic link out of the two directories. One
+// goroutine uses it.
 type copier struct {
 	ctx      context.Context
 	from, to *os.Root
@@ -38,7 +39,7 @@ func (c *copier) start(from, to string) error {
 	return c.copy(may, from, to)
 }
 
-// copy copies one entry of a directory, from which this thread may remove what may says.
+// copy copies one entry of a directory. may says which entries this thread may remove there.
 func (c *copier) copy(may removals, from, to string) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -104,8 +105,8 @@ func (c *copier) finish(to string, info fs.FileInfo, stat *syscall.Stat_t) error
 	})
 }
 
-// beside calls fn with the open directory of a copy and its name there, for what os.Root
-// has no method.
+// beside calls fn with the open directory of a copy and its name there, for operations that
+// os.Root does not have.
 func (c *copier) beside(to string, fn func(dir int, name string) error) error {
 	dir, err := c.to.Open(filepath.Dir(to))
 	if err != nil {

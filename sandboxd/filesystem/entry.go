@@ -22,10 +22,10 @@ type Namer interface {
 	Names(uid, gid uint32) (user, group string)
 }
 
-// Describe describes what is at an absolute path. Type and mode of a symbolic link are
-// those of what it leads to, as E2B's SDKs expect, and so is its metadata; the rest is
-// the link's own. A link that leads nowhere, or to where this thread may not look, has
-// no type and no mode.
+// Describe describes the entry at an absolute path. For a symbolic link, type, mode and
+// metadata are those of the file that it leads to, as E2B's SDKs expect; all else describes
+// the link itself. A link whose file is missing, or that this thread may not see, has no type
+// and no mode.
 func Describe(path string, namer Namer) (*filesystempb.EntryInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -87,7 +87,7 @@ func MetadataKeys(fd int) []string {
 	return keys(readXattr(func(buf []byte) (int, error) { return unix.Flistxattr(fd, buf) }))
 }
 
-// keys are those of metadata in a list of extended attributes.
+// keys returns the keys of metadata in a list of extended attributes.
 func keys(list []byte) (all []string) {
 	for name := range strings.SplitSeq(string(list), "\x00") {
 		if key, ours := strings.CutPrefix(name, XattrPrefix); ours {
@@ -97,8 +97,7 @@ func keys(list []byte) (all []string) {
 	return all
 }
 
-// valid makes a name fit for protobuf, which refuses a whole message over one
-// name that is no UTF-8.
+// valid makes a name valid UTF-8: protobuf refuses a whole message with one name that is not.
 func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // cachedNamer remembers names for one request: each look-up reads files.
@@ -117,8 +116,8 @@ func (c cachedNamer) Names(uid, gid uint32) (user, group string) {
 	return names[0], names[1]
 }
 
-// readXattr asks for the size first; attributes that grow meanwhile are asked for
-// again.
+// readXattr calls read with a buffer that is large enough, and returns what it read. If the
+// attribute grows meanwhile, it tries again.
 func readXattr(read func([]byte) (int, error)) []byte {
 	for {
 		n, err := read(nil)

@@ -14,7 +14,8 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/filesystempb"
 )
 
-// TempPrefix begins the names of what Move is still copying. Watchers do not see them.
+// TempPrefix begins the names of entries that Move is still copying. Watchers do not get their
+// events.
 const TempPrefix = ".sandboxd-"
 
 // Move renames an entry and makes the parents of its new place.
@@ -34,8 +35,8 @@ func (s *Service) Move(ctx context.Context, req *connect.Request[filesystempb.Mo
 	return connect.NewResponse(&filesystempb.MoveResponse{Entry: entry}), nil
 }
 
-// moveEntry renames an entry. If it fails there are no new parents either. Call with the
-// user's rights, as all below.
+// moveEntry renames an entry. If it fails, it removes the parents that it made. Call it, and
+// the functions below, with the user's rights.
 func moveEntry(ctx context.Context, source, destination string) error {
 	if _, err := os.Lstat(source); err != nil {
 		return wireError(source, err)
@@ -67,18 +68,18 @@ func makeParents(path string) (made []string, err error) {
 	return made, os.MkdirAll(filepath.Dir(path), 0o755)
 }
 
-// moveAcross moves an entry to where the kernel cannot rename it: to another mount, or a
-// directory of the image that overlayfs has not copied up.
+// moveAcross moves an entry that the kernel cannot rename: one whose destination is on
+// another mount, or a directory of the image that overlayfs has not copied up.
 //
 // # States
 //
-//   - copying: the copy has a name of its own beside the destination. Whatever fails, and
-//     if the client goes, the copy is removed and nothing has changed. That the source may
-//     be removed is looked at here too, directory by directory.
-//   - renamed: the copy has taken the destination's place, in one step. Both are whole.
-//   - removed: the source is gone. If its removal fails in spite of what was looked at (an
-//     attribute that forbids it, a change meanwhile) the destination stays, since the
-//     source may be half gone, and the error says so.
+//   - copying: the copy has a name of its own beside the destination. If anything fails, or
+//     the client leaves, the copy is removed and nothing has changed. In this state the
+//     copier also checks, directory by directory, that the source may be removed.
+//   - renamed: the copy has been renamed to the destination, in one step. Both are whole.
+//   - removed: the source is removed. If its removal fails in spite of the check (because of
+//     an attribute that forbids it, or a change meanwhile), the destination stays, since a
+//     part of the source may be gone, and the error says so.
 //
 // If sandboxd ends while it copies, source and destination are as before, and the copy
 // stays under its own name.

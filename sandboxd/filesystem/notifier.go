@@ -15,26 +15,28 @@ import (
 )
 
 const (
-	// watchMask has the events of a directory and of what is in it.
+	// watchMask has the events of a directory and of its entries.
 	watchMask = unix.IN_CREATE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_DELETE_SELF |
 		unix.IN_MOVE_SELF | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
-	// moveWait is how long the second half of a move may take. The kernel queues
-	// both before the move returns.
+	// moveWait is how long the second event of a move may take. The kernel queues both
+	// events before the move returns.
 	moveWait = 50 * time.Millisecond
 )
 
-// notifier is the inotify instance that all watchers of a user share: the kernel
-// allows a user 128 instances by default, and on a node sandboxd of all sandboxes and
-// the kubelet are one user. Directories are read and watched with the user's rights.
+// notifier is the inotify instance that all watchers of a user share. They share it because
+// the kernel allows a user 128 instances by default, and to the kernel the sandboxds of all
+// sandboxes on a node and the kubelet are one user. Directories are read and watched with
+// the rights of the watchers' user.
 //
-// Directories are known by the number of their watch, which stays when they move; their
+// A directory is known by the number of its watch, which stays when the directory moves; its
 // recorded path is rewritten then. A directory that arrives below a recursive watcher is
-// watched before its event is sent, and then searched; one that leaves is
-// forgotten with all below it. When the kernel lost events everything is watched
-// anew, and every watcher is told that events are missing.
+// watched before its event is sent, and then searched. A directory that moves away is
+// forgotten with all directories below it. When the kernel has lost events, everything is
+// watched anew, and every watcher is told that events are missing.
 //
-// The reading goroutine and the callers of add change what is recorded, both under mu.
-// Folders are read without it: what moves meanwhile arrives, and is searched again.
+// The reading goroutine and the callers of add change the records, both under mu. They read
+// directories without mu: a directory that moves meanwhile causes an event, and is searched
+// again.
 type notifier struct {
 	fd   int      // for the calls that add and remove watches; valid while not closed
 	file *os.File // the same, for reading and waiting
@@ -45,14 +47,14 @@ type notifier struct {
 	tree     tree
 	watchers map[*watcher]struct{}
 	moving   map[uint32]move // of watched directories, by cookie
-	// announced are the entries whose events a search has sent to watchers while events of
-	// the kernel were unread, by path: that of an entry's creation may be among them, and is
-	// not sent a second time.
+	// announced has, by path, the watchers to which a search has announced an entry while
+	// events of the kernel were unread. The event of the entry's creation may be among the
+	// unread ones, and is not sent to these watchers a second time.
 	announced map[string]map[*watcher]bool
 	closed    bool
 }
 
-// move is a rename whose first event has come: where from, and when.
+// move is a rename whose first event has come: the old path, and the time of the event.
 type move struct {
 	path string
 	at   time.Time
@@ -72,7 +74,7 @@ func newNotifier(u users.User) (*notifier, error) {
 	return n, nil
 }
 
-// close ends the reading. Watchers hear nothing more. Call once.
+// close stops reading events. Watchers get no more. Call it once.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.closed = true
@@ -81,7 +83,7 @@ func (n *notifier) close() {
 	<-n.read
 }
 
-// add begins to tell a watcher what happens.
+// add begins to send events to a watcher.
 func (n *notifier) add(w *watcher) error {
 	err := n.user.Act(func() error {
 		n.mu.Lock()
@@ -100,7 +102,7 @@ func (n *notifier) add(w *watcher) error {
 	return err
 }
 
-// remove ends that; it may be called again.
+// remove stops sending events to a watcher; it may be called again.
 func (n *notifier) remove(w *watcher) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,7 +110,7 @@ func (n *notifier) remove(w *watcher) {
 	n.prune(w.root)
 }
 
-// watch watches one directory. Call with the user's rights, and with mu held.
+// watch begins to watch one directory. Call it with the user's rights, and with mu held.
 func (n *notifier) watch(path string) error {
 	if n.closed {
 		return os.ErrClosed
@@ -130,8 +132,8 @@ func sameFile(a, b string) bool {
 	return err == nil && err2 == nil && os.SameFile(first, second)
 }
 
-// prune stops watching what is below a path, itself included, and wanted by no watcher.
-// Call with mu held.
+// prune stops watching the directories at and below a path that no watcher covers. Call it
+// with mu held.
 func (n *notifier) prune(path string) {
 	for _, p := range n.tree.below(path) {
 		if !n.wanted(p) {
@@ -152,11 +154,11 @@ func (n *notifier) wanted(dir string) bool {
 // forget stops watching one directory. Call with mu held.
 func (n *notifier) forget(path string) {
 	if wd, known := n.tree.drop(path); known && !n.closed {
-		_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) // one that is gone is as good
+		_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) // fails if the directory is gone, and the watch with it
 	}
 }
 
-// readAll hands on what the kernel says until the notifier is closed.
+// readAll reads and handles the kernel's events until the notifier is closed.
 func (n *notifier) readAll() {
 	defer close(n.read)
 	buf := make([]byte, 64<<10)
@@ -178,6 +180,6 @@ func (n *notifier) readAll() {
 			}
 		}
 		n.mu.Unlock()
-		_ = n.file.SetReadDeadline(n.leave(time.Now()))
+		_ = n.file.SetReadDeadline(n.expireMoves(time.Now()))
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removals is what this thread may remove from a directory: everything, or in a sticky
-// one, as /tmp is, what its user owns.
+// removals says which entries this thread may remove from a directory: all, or in a sticky
+// directory (such as /tmp) those that its user owns.
 type removals struct {
 	sticky    bool
 	owner, me uint32
@@ -20,7 +20,8 @@ func (r removals) allow(owner uint32) bool {
 	return !r.sticky || r.me == 0 || r.me == r.owner || r.me == owner
 }
 
-// removalsFrom fails if nothing may be removed from a directory.
+// removalsFrom returns the removals of a directory. It fails if this thread may remove
+// nothing from it.
 func removalsFrom(dir *os.File) (removals, error) {
 	if err := refuseKernels(dir); err != nil {
 		return removals{}, err
@@ -38,8 +39,8 @@ func removalsFrom(dir *os.File) (removals, error) {
 	}, nil
 }
 
-// open opens what info was read of, unless it is another by now, the kernel's, or the top
-// of a mount, which cannot be removed.
+// open opens the file with this info. It fails if the name leads to another file by now, if
+// the kernel generates the file, or if it is the top of a mount, which cannot be removed.
 func (c *copier) open(name string, info fs.FileInfo, flags int) (*os.File, error) {
 	f, err := c.from.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|flags, 0)
 	if err != nil {
@@ -70,8 +71,8 @@ func refuseKernels(f *os.File) error {
 	return err
 }
 
-// refuseMounts refuses the top of a mount. A kernel that does not tell refuses to remove
-// it in the end.
+// refuseMounts refuses the top of a mount. If the kernel does not say what is one, it refuses
+// the removal later.
 func refuseMounts(f *os.File) error {
 	var stat unix.Statx_t
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, 0, &stat)

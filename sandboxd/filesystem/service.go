@@ -88,8 +88,8 @@ func (s *Service) MakeDir(_ context.Context, req *connect.Request[filesystempb.M
 	return connect.NewResponse(&filesystempb.MakeDirResponse{Entry: entry}), nil
 }
 
-// describe runs change, which may be nil, with the user's rights, and describes the
-// entry there is then. Its errors are Connect errors.
+// describe runs change, which may be nil, with the user's rights, and then describes the
+// entry at path. Its errors are Connect errors.
 func (s *Service) describe(u users.User, path string, change func() error) (entry *filesystempb.EntryInfo, err error) {
 	err = u.Act(func() (err error) {
 		if change != nil {
@@ -103,9 +103,9 @@ func (s *Service) describe(u users.User, path string, change func() error) (entr
 	return entry, wireError(path, err)
 }
 
-// ListDir lists what is below a directory, to a depth of at least one, in the
-// order of paths. Symbolic links below it are not followed, and of directories below
-// it that the user may not list there is no more than themselves.
+// ListDir lists the entries below a directory, to a depth of at least one, in the order of
+// their paths. It does not follow symbolic links below the directory. It lists directories
+// that the user may not read, but not their entries.
 func (s *Service) ListDir(ctx context.Context, req *connect.Request[filesystempb.ListDirRequest]) (*connect.Response[filesystempb.ListDirResponse], error) {
 	u, path, err := s.resolve(req.Header(), req.Msg.GetPath())
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Service) ListDir(ctx context.Context, req *connect.Request[filesystempb
 	return connect.NewResponse(&filesystempb.ListDirResponse{Entries: entries}), nil
 }
 
-// list describes what is below a directory, with this thread's rights.
+// list describes the entries below a directory, with this thread's rights.
 func (s *Service) list(ctx context.Context, path string, depth uint32) ([]*filesystempb.EntryInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Service) list(ctx context.Context, path string, depth uint32) ([]*files
 	return entries, nil
 }
 
-// Remove removes an entry and all below it. What does not exist is removed already.
+// Remove removes an entry and all entries below it. It succeeds if there is no such entry.
 func (s *Service) Remove(_ context.Context, req *connect.Request[filesystempb.RemoveRequest]) (*connect.Response[filesystempb.RemoveResponse], error) {
 	u, path, err := s.resolve(req.Header(), req.Msg.GetPath())
 	if err != nil {
@@ -181,8 +181,8 @@ func (s *Service) Remove(_ context.Context, req *connect.Request[filesystempb.Re
 	return connect.NewResponse(&filesystempb.RemoveResponse{}), nil
 }
 
-// wireError gives an error of the file system its Connect code. One that has a code
-// keeps it.
+// wireError turns an error of the file system into a Connect error with its code. Connect
+// errors stay as they are.
 func wireError(path string, err error) error {
 	if answer := (*connect.Error)(nil); err == nil || errors.As(err, &answer) {
 		return err

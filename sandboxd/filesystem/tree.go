@@ -2,8 +2,8 @@ package filesystem
 
 import "strings"
 
-// tree is which directories are watched, by the number of their watch and by path. Each
-// has one of both.
+// tree has the watched directories, by the number of their watch and by path. Each directory
+// has one number and one path.
 type tree struct {
 	paths map[int32]string
 	wds   map[string]int32
@@ -11,8 +11,8 @@ type tree struct {
 
 func newTree() tree { return tree{paths: map[int32]string{}, wds: map[string]int32{}} }
 
-// record notes a watched directory. One that was known by another path has moved, with
-// what is below it.
+// record notes a watched directory. If it was known by another path, it has moved, with all
+// directories below it.
 func (t tree) record(wd int32, path string) {
 	if old, known := t.paths[wd]; known && old != path {
 		t.rename(old, path)
@@ -30,7 +30,7 @@ func (t tree) rename(from, to string) {
 		delete(t.wds, old)
 		path := to + strings.TrimPrefix(old, from)
 		if other, known := t.wds[path]; known {
-			delete(t.paths, other) // what was there is gone
+			delete(t.paths, other) // the directory that had this path is gone
 		}
 		t.paths[wd], t.wds[path] = path, wd
 	}

@@ -16,18 +16,21 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/keepalive"
 )
 
-// expireAfter is how long a watcher of CreateWatcher collects without being asked: its
-// client is gone without having ended it.
-const expireAfter = time.Hour
+const (
+	defaultKeepalive = 90 * time.Second
+	// expireAfter is how long a watcher of CreateWatcher collects events without a call of
+	// GetWatcherEvents: then its client has gone without removing it.
+	expireAfter = time.Hour
+)
 
-// collector keeps the events of a watcher until they are asked for.
+// collector keeps the events of a watcher until GetWatcherEvents returns them.
 type collector struct {
 	watcher *watcher
 	expiry  *time.Timer
 
 	mu     sync.Mutex // guards events and err
 	events []*filesystempb.FilesystemEvent
-	err    error // why events are missing, told once
+	err    error // why events are missing; returned once
 }
 
 func (s *Service) watch(header http.Header, req request) (*watcher, error) {
@@ -49,7 +52,7 @@ func (s *Service) watch(header http.Header, req request) (*watcher, error) {
 	return w, nil
 }
 
-// watchError is the answer to a directory that cannot be watched.
+// watchError returns the Connect error for a directory that cannot be watched.
 func watchError(path string, err error) error {
 	if answer := (*connect.Error)(nil); errors.As(err, &answer) {
 		return err
@@ -133,7 +136,7 @@ func (c *collector) add(event *filesystempb.FilesystemEvent) error {
 	defer c.mu.Unlock()
 	last := len(c.events) - 1
 	if last >= 0 && event.GetType() == filesystempb.EventType_EVENT_TYPE_WRITE && c.events[last].GetType() == event.GetType() && c.events[last].GetName() == event.GetName() {
-		c.events[last] = event // a file that is written in many pieces; with its last entry
+		c.events[last] = event // many writes of one file count as one, with the latest entry
 		return nil
 	}
 	if len(c.events) >= maxPending {
@@ -144,7 +147,7 @@ func (c *collector) add(event *filesystempb.FilesystemEvent) error {
 	return nil
 }
 
-// fail notes why a run ended and reports whether to run again.
+// fail notes the error with which a run ended, and reports whether to run again.
 func (c *collector) fail(err error) bool {
 	select {
 	case <-c.watcher.closed:

@@ -22,7 +22,7 @@ const maxPending = 10_000
 
 var errOverflow = connect.NewError(connect.CodeResourceExhausted, errors.New("watcher overflow: events were lost, list the directory again"))
 
-// request is what both watch methods ask for.
+// request has the fields of the requests of both watch methods.
 type request interface {
 	GetPath() string
 	GetRecursive() bool
@@ -30,7 +30,7 @@ type request interface {
 	GetAllowNetworkMounts() bool
 }
 
-// watcher queues what happens in one directory for one client.
+// watcher queues the events of one directory for one client.
 type watcher struct {
 	user         users.User
 	root         string // without symbolic links; guarded by the notifier's mutex
@@ -40,19 +40,19 @@ type watcher struct {
 
 	mu      sync.Mutex // guards pending and lost
 	pending []change
-	lost    bool          // some are missing
+	lost    bool          // some events are missing
 	changed chan struct{} // holds one token when pending or lost changed
 	closed  chan struct{}
 }
 
-// change is an event that waits.
+// change is an event in the queue.
 type change struct {
 	path, name string // absolute, and below the root
 	typ        filesystempb.EventType
 }
 
-// newWatcher looks at the directory with this thread's rights, which are to be the
-// user's.
+// newWatcher makes a watcher of a directory. It reads the directory with this thread's
+// rights, which must be the user's.
 func newWatcher(u users.User, path string, req request, namer Namer) (*watcher, error) {
 	root, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -90,13 +90,13 @@ func onNetwork(path string) bool {
 // unfinished reports whether Move is still copying an entry.
 func unfinished(path string) bool { return strings.HasPrefix(filepath.Base(path), TempPrefix) }
 
-// covers reports whether the watcher gets the events of what is in a directory. Call it, and
-// nameOf, with the notifier's mutex held.
+// covers reports whether the watcher gets the events of the entries of a directory. Call it,
+// and nameOf, with the notifier's mutex held.
 func (w *watcher) covers(dir string) bool {
 	return dir == w.root || w.recursive && within(dir, w.root)
 }
 
-// nameOf returns a path as the client is told it.
+// nameOf returns a path relative to the watched directory, as events have it.
 func (w *watcher) nameOf(path string) string {
 	name, err := filepath.Rel(w.root, path)
 	if err != nil {
@@ -113,7 +113,7 @@ func (w *watcher) push(path, name string, mask uint32) {
 		switch {
 		case mask&t.mask == 0:
 		case t.typ == filesystempb.EventType_EVENT_TYPE_WRITE && last >= 0 && w.pending[last] == change{path, name, t.typ}:
-			// a file that is written in many pieces; the kernel joins such events too
+			// many writes of one file count as one; the kernel joins such events too
 		case len(w.pending) < maxPending:
 			w.pending = append(w.pending, change{path, name, t.typ})
 		default:
@@ -124,8 +124,8 @@ func (w *watcher) push(path, name string, mask uint32) {
 	w.signal()
 }
 
-// lose notes that the kernel lost events.
-func (w *watcher) lose() {
+// markLost notes that events were lost.
+func (w *watcher) markLost() {
 	w.mu.Lock()
 	w.lost = true
 	w.mu.Unlock()
@@ -139,8 +139,8 @@ func (w *watcher) signal() {
 	}
 }
 
-// run gives events to emit until the context ends, the watcher is closed, events
-// were lost or emit fails. idle is called at each pause of that length.
+// run calls emit with each event until the context ends, the watcher is closed, events were
+// lost or emit fails. It calls idle after each interval without an event.
 func (w *watcher) run(ctx context.Context, interval time.Duration, emit func(*filesystempb.FilesystemEvent) error, idle func() error) error {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()

@@ -14,32 +14,32 @@ import (
 const (
 	// maxWatchers bounds the watchers of a sandbox.
 	maxWatchers = 1000
-	// maxWatchingUsers bounds the users who watch at the same time: each takes one of
-	// the node's inotify instances.
+	// maxWatchingUsers bounds the users that have watchers at the same time: each user takes
+	// one of the node's inotify instances.
 	maxWatchingUsers = 8
 )
 
 // watchers are the watchers of one service.
 type watchers struct {
 	mu        sync.Mutex             // guards all below
-	notifiers map[string]*userEvents // by user; those that have watchers
+	notifiers map[string]*userEvents // by user; only of users that have watchers
 	live      map[*watcher]*userEvents
 	named     map[string]*collector // those of CreateWatcher
 	closed    bool
 	loops     sync.WaitGroup
 
-	expireAfter time.Duration // never written after the making
+	expireAfter time.Duration // constant
 }
 
-// userEvents is the notifier of one user's watchers: what is watched, and so what is
-// heard of, is what that user may read.
+// userEvents is the notifier of one user's watchers: it watches only directories that the
+// user may read.
 type userEvents struct {
 	*notifier
 	key      string
 	watchers int
 }
 
-// add begins to tell a watcher what happens.
+// add begins to send events to a watcher.
 func (ws *watchers) add(w *watcher) error {
 	ws.mu.Lock()
 	n, err := ws.notifierFor(w.user)
@@ -50,15 +50,15 @@ func (ws *watchers) add(w *watcher) error {
 	ws.live[w] = n
 	n.watchers++
 	ws.mu.Unlock()
-	err = n.add(w) // which reads folders, maybe many
+	err = n.add(w) // without mu, since it may read many directories
 	if err != nil {
 		ws.remove(w)
 	}
 	return err
 }
 
-// notifierFor refuses a watcher too many, and opens the notifier for the first one of a
-// user. Call with mu held.
+// notifierFor returns the notifier of a user, and opens it for the user's first watcher. It
+// fails if there are too many watchers or users. Call it with mu held.
 func (ws *watchers) notifierFor(u users.User) (*userEvents, error) {
 	key := fmt.Sprint(u.UID, u.GID, u.Groups)
 	switch n := ws.notifiers[key]; {

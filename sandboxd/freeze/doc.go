@@ -1,30 +1,29 @@
-// Package freeze stops and continues all processes of a sandbox by signals: everything
-// in this process's PID namespace but this process and PID 1.
+// Package freeze stops and continues all processes of a sandbox by signals: all processes of
+// this process's PID namespace except this process and PID 1. New makes a Freezer.
 //
-// It is the freezer for where no control group's is to be had. It is not the decision
-// whether the sandbox may be frozen, nor when: package sandboxd asks it, for the
-// control plane. It stops processes, not the kernel: timers go on, connections stay
-// open and the kernel accepts new ones.
+// It needs no control group. It does not decide whether and when the sandbox is frozen:
+// package sandboxd calls it, on an order of a gateway. It stops processes, not the kernel:
+// timers go on, connections stay open and the kernel accepts new ones.
 //
 // # Order
 //
-// Parents are stopped before their children, and each generation is awaited before the
-// next one is signalled. A shell that sees its child stop takes the job for suspended
-// and says so; a stopped shell sees nothing, and by the time it goes on its children do
-// so already, since children are continued first. What has been stopped cannot start
-// processes, so the rounds end when one finds nothing new.
+// Parents are stopped before their children, and all processes of a generation have stopped
+// before the next generation is signalled. The reason is shells: a shell that sees its child
+// stop takes the job for suspended and prints so. A stopped shell sees nothing, and when it
+// continues its children run already, since children are continued first. A stopped process
+// cannot start others, so there are no more rounds once one finds no running process.
 //
-// A process that was stopped before is left alone both times: a program in the sandbox
-// stopped it.
+// A process that was stopped already before a Freeze is neither stopped nor continued:
+// another program in the sandbox has stopped it.
 //
 // # States
 //
 //	running ─Freeze─▶ frozen ─Thaw─▶ running
 //	                  frozen ─Refreeze─▶ frozen, whether or not it fails
-//	   └─Freeze fails: all that it stopped is continued ─▶ running
+//	   └─Freeze fails: all processes that it stopped are continued ─▶ running
 //
-// mu serialises them. What is stopped can go on by itself: a signal SIGCONT that was
-// ordered before, of a timer or a socket, continues it. So Refreeze is called again and
-// again. A process that is killed while it is frozen is not continued,
-// nor is another that has got its number since: each is known by its start time.
+// Freezer.mu serialises the calls. A stopped process can continue without a Thaw: by a
+// signal SIGCONT from a timer or a socket that was set up before. So the caller calls
+// Refreeze again and again. If a process is killed while it is frozen, a later process with
+// its number is not continued: each process is known by its number and start time.
 package freeze

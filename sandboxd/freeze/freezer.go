@@ -14,29 +14,29 @@ import (
 // Freezer stops and continues the processes of a PID namespace. Make it with New. It is
 // safe for concurrent use.
 type Freezer struct {
-	proc string // where the processes are shown
-	self int
+	proc string // the folder /proc
+	self int    // the number of this process
 
 	mu      sync.Mutex       // guards the rest; held for a whole Freeze or Thaw
 	stopped []process        // in the order in which they were stopped
-	asleep  map[process]bool // of those, what sleeps in the kernel and stops when it wakes
+	asleep  map[process]bool // of those, the ones that sleep in the kernel and stop when they wake
 }
 
-// process is one that was seen: its number may be another's later.
+// process names a process. With the start time it names no later process of the same number.
 type process struct {
 	pid   int
 	start uint64 // in clock ticks since the machine's start
 }
 
-// New returns a Freezer of this process's PID namespace: its own, with a PID 1 that may
-// go on. What the sandbox is not alone with must not be frozen.
+// New returns a Freezer of this process's PID namespace. All processes of the namespace must
+// belong to the sandbox, except PID 1 and this process, which are not stopped.
 func New() *Freezer {
 	return &Freezer{proc: "/proc", self: unix.Getpid(), asleep: map[process]bool{}}
 }
 
-// Freeze returns when all processes are stopped. What is frozen already stays so, and
-// what has come since is stopped too. On an error, which may be the context's, nothing
-// that a Freeze stopped is left stopped.
+// Freeze returns nil when all processes are stopped. A second Freeze stops the processes that
+// have come since. Before it returns an error, which may be the context's, it continues all
+// processes that a Freeze stopped.
 func (f *Freezer) Freeze(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,14 +46,14 @@ func (f *Freezer) Freeze(ctx context.Context) error {
 	return nil
 }
 
-// Refreeze looks again, and stops what runs in spite of a Freeze; escaped reports whether
-// there was something: a timer or a socket may have sent it SIGCONT. What was put into
-// the namespace from outside since is stopped and has not escaped. On an error, which may
-// be the context's, what is stopped stays so.
+// Refreeze stops processes that run although they were frozen; escaped reports whether there
+// were any: a timer or a socket may have sent them SIGCONT. It also stops processes that were
+// put into the namespace from outside, which do not count as escaped. After an error, which
+// may be the context's, stopped processes stay stopped.
 func (f *Freezer) Refreeze(ctx context.Context) (escaped bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// What sleeps in the kernel may have been continued there: it is signalled again.
+	// A process that sleeps in the kernel may have been continued there: signal it again.
 	clear(f.asleep)
 	if escaped, err = f.freeze(ctx); err != nil {
 		return escaped, fmt.Errorf("stopping the sandbox's processes again: %w", err)
@@ -61,16 +61,17 @@ func (f *Freezer) Refreeze(ctx context.Context) (escaped bool, err error) {
 	return escaped, nil
 }
 
-// Thaw continues what Freeze stopped. A process that cannot be continued does not keep
-// the others; the error names it, and the next Thaw tries it again.
+// Thaw continues the processes that Freeze stopped. If one cannot be continued, the others
+// still are; the error names it, and the next Thaw tries again.
 func (f *Freezer) Thaw() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.thaw()
 }
 
-// Kill ends every process with SIGKILL, which no code of a stopped one runs after, and
-// returns without waiting for them. The error names those that cannot be signalled.
+// Kill kills every process with SIGKILL, after which a stopped process runs no code, and
+// returns without waiting for their ends. The error names the processes that cannot be
+// signalled.
 func (f *Freezer) Kill() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,10 +88,9 @@ func (f *Freezer) Kill() error {
 	return errors.Join(failed...)
 }
 
-// freeze stops generation after generation until a look at all processes shows none
-// that still runs; ran is whether one of the sandbox's did at the first look. What was
-// stopped may have been continued by one that was not: each look judges all anew. mu is
-// held.
+// freeze stops generation after generation until a list of all processes has none that
+// runs; ran reports whether one of the sandbox's ran in the first list. A running process may
+// continue stopped ones, so each list is judged anew. mu is held.
 func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
 	for first := true; ; first = false {
 		all, err := f.list()
@@ -115,7 +115,7 @@ func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
 	}
 }
 
-// anyRuns reports whether a process of the sandbox runs: one that has its parent here.
+// anyRuns reports whether a process of the sandbox runs: one whose parent is in the namespace.
 func (f *Freezer) anyRuns(all map[int]seen) bool {
 	for pid, s := range all {
 		if _, here := all[s.parent]; here && s.state == running && !f.never(pid) {
@@ -149,7 +149,7 @@ func (f *Freezer) halted(s seen) bool {
 	return s.state == halted || s.state == inKernel && f.asleep[s.process]
 }
 
-// stop signals one process and notes it. One that is over by now is no error.
+// stop signals one process and notes it. It is no error if the process has ended.
 func (f *Freezer) stop(p process) error {
 	switch err := unix.Kill(p.pid, unix.SIGSTOP); err {
 	case nil:
@@ -164,10 +164,10 @@ func (f *Freezer) stop(p process) error {
 }
 
 const (
-	maxLook = 2 * time.Millisecond // between two looks at a process that is to stop
+	maxCheck = 2 * time.Millisecond // the longest time between two checks of a process that is to stop
 	// sleepPatience is how long a signalled process may sleep in the kernel before it
-	// counts as stopped, which it is when it comes back. One that waits for its child
-	// to execute a program (vfork) comes back only when the child does.
+	// counts as stopped. It stops when it returns from the kernel; a process that waits until
+	// its child executes a program (vfork) returns only then.
 	sleepPatience = 50 * time.Millisecond
 )
 
@@ -176,7 +176,7 @@ func (f *Freezer) awaitStopped(ctx context.Context, all []process) error {
 	begun := time.Now()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	for wait := 20 * time.Microsecond; ; wait = min(2*wait, maxLook) {
+	for wait := 20 * time.Microsecond; ; wait = min(2*wait, maxCheck) {
 		patient := time.Since(begun) < sleepPatience
 		all = slices.DeleteFunc(all, func(p process) bool {
 			s, err := f.inspect(p.pid)
@@ -201,13 +201,13 @@ func (f *Freezer) awaitStopped(ctx context.Context, all []process) error {
 	}
 }
 
-// thaw continues all that was stopped, the last first. mu is held.
+// thaw continues all processes in f.stopped, the last one first. mu is held.
 func (f *Freezer) thaw() error {
 	var left []process
 	var failed []error
 	for _, p := range slices.Backward(f.stopped) {
 		if s, err := f.inspect(p.pid); err == nil && s.process != p {
-			continue // over, and its number is another's
+			continue // it has ended, and another process has its number
 		}
 		if err := unix.Kill(p.pid, unix.SIGCONT); err != nil && err != unix.ESRCH {
 			left = append(left, p)

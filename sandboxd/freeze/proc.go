@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seen is what /proc shows of a process.
+// seen is a process as /proc shows it.
 type seen struct {
 	process
 	parent int
 	state  state
 }
 
-// state is what the threads of a process do.
+// state is the state of a process by its threads.
 type state int
 
 const (
-	running  state = iota // at least one runs, or waits for what may come at any time
-	inKernel              // none runs, and one sleeps so that no signal wakes it
-	halted                // stopped, traced or over
+	running  state = iota // a thread runs, or waits for an event that may come at any time
+	inKernel              // no thread runs, and one is in an uninterruptible sleep
+	halted                // all threads are stopped, traced or have ended
 )
 
 // stateOf reads the letter of proc(5).
@@ -66,8 +66,8 @@ func (f *Freezer) list() (map[int]seen, error) {
 	return all, nil
 }
 
-// errGone says that a process is over.
-var errGone = errors.New("the process is over")
+// errGone says that a process has ended.
+var errGone = errors.New("the process has ended")
 
 func gone(err error) bool { return errors.Is(err, errGone) }
 
@@ -98,7 +98,7 @@ func (f *Freezer) inspect(pid int) (seen, error) {
 	return s, nil
 }
 
-// stat is what a stat file says of a thread.
+// stat has the used fields of a thread's stat file.
 type stat struct {
 	state  state
 	parent int
@@ -131,7 +131,7 @@ func parseStat(text []byte) (stat, error) {
 	return s, nil
 }
 
-// goneOr turns what reading a process that is over fails with into errGone.
+// goneOr turns the errors of reading a process that has ended into errGone.
 func goneOr(err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return errGone

@@ -1,10 +1,9 @@
 // Package identity tells the programs of a sandbox which sandbox they are in, as
 // E2B's envd does: by the variables E2B_SANDBOX, E2B_SANDBOX_ID and E2B_TEMPLATE_ID
-// and by a file of each in /run/e2b.
+// and by a file of each in /run/e2b. New makes an Identity; package sandboxd calls Learn
+// with the headers of /init, and Env for the variables of a command.
 //
-// It is no proof of anything: what runs in the sandbox may change both. Package
-// sandboxd asks it for the variables of a command and hands it what the control
-// plane says at /init.
+// Neither variables nor files prove anything: programs in the sandbox may change both.
 package identity
 
 import (
@@ -17,9 +16,9 @@ import (
 	"sync"
 )
 
-// The headers of a request to /init that name the sandbox. They are no part of what
-// /init fixes: a gateway of an older version does not send them, and its /init and
-// that of a newer one must not contradict each other.
+// The headers of a request to /init that name the sandbox. They are not compared with those
+// of an earlier /init: a gateway of an older version does not send them, and its /init and
+// that of a newer gateway must not contradict each other.
 const (
 	SandboxHeader  = "Sandlane-Sandbox-Id"
 	TemplateHeader = "Sandlane-Template-Id"
@@ -32,12 +31,12 @@ const (
 	envTemplateID = "E2B_TEMPLATE_ID"
 )
 
-// Identity is safe for concurrent use.
+// Identity has the names of one sandbox. It is safe for concurrent use.
 type Identity struct {
 	dir string // of the files; empty writes none
 
 	mu  sync.Mutex        // guards ids, and keeps the files of two calls apart
-	ids map[string]string // by variable; what was set once stays
+	ids map[string]string // by variable; a value that is set never changes
 }
 
 // New returns an identity that knows of no sandbox yet. The folder for the files is
@@ -51,8 +50,8 @@ func (i *Identity) Write() error {
 	return i.write(envSandbox, "true", 0o444)
 }
 
-// Learn takes over what the header of an accepted /init says, and writes its files.
-// What is known already stays as it is.
+// Learn takes the IDs from the headers of an accepted /init, and writes their files. IDs that
+// are known already stay as they are.
 func (i *Identity) Learn(header http.Header) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -74,7 +73,7 @@ func (i *Identity) write(variable, value string, mode os.FileMode) error {
 	err := os.MkdirAll(i.dir, 0o755)
 	if err == nil {
 		path := filepath.Join(i.dir, "."+variable)
-		_ = os.Remove(path) // one that is there may not be writable, or be a link
+		_ = os.Remove(path) // an existing file may not be writable, or may be a link
 		err = os.WriteFile(path, []byte(value), mode)
 	}
 	if err != nil {
@@ -83,8 +82,8 @@ func (i *Identity) write(variable, value string, mode os.FileMode) error {
 	return nil
 }
 
-// Env puts the variables around those that /init set, in E2B's order: E2B_SANDBOX
-// may be replaced by /init, the IDs may not.
+// Env returns the variables of /init and those of the identity. As in E2B's envd, /init may
+// replace E2B_SANDBOX but not the IDs.
 func (i *Identity) Env(ofInit map[string]string) map[string]string {
 	env := map[string]string{envSandbox: "true"}
 	maps.Copy(env, ofInit)

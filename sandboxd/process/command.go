@@ -17,12 +17,13 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// sdkShell is what every SDK asks for; images without it get their /bin/sh,
+// sdkShell is the shell that every SDK asks for. In an image without it anyShell is used,
 // which takes the same flags.
 const sdkShell, anyShell = "/bin/bash", "/bin/sh"
 
-// command builds what to run, without streams. Later environments win: the image's,
-// the user's, the sandbox's, the request's. Nothing else of sandboxd's own is handed on.
+// command builds the command of a request, without streams. Its environment has the
+// variables of the image, the user, the sandbox and the request, of which the later ones win,
+// and no others of sandboxd's own.
 func command(config *processpb.ProcessConfig, user users.User, caller Caller) (*exec.Cmd, error) {
 	dir, err := user.Resolve(config.GetCwd(), caller.Workdir())
 	if err != nil {
@@ -58,8 +59,8 @@ func command(config *processpb.ProcessConfig, user users.User, caller Caller) (*
 	return cmd, nil
 }
 
-// LookPath finds a program as the new process would: with its directory and its
-// PATH, not with sandboxd's.
+// LookPath finds a program as the new process would: with the process's directory and PATH,
+// not with sandboxd's.
 func LookPath(name, dir, path string) (string, error) {
 	if name == "" {
 		return "", errors.New("no command")

@@ -14,8 +14,8 @@ import (
 // runtime ends a process of 10,000 threads.
 func awaitExit(pid int) {
 	if err := pollExit(pid); err != nil {
-		// No pidfd is to be had: before Linux 5.10, or in a container that refuses the
-		// call. One thread for each command is better than not knowing its end.
+		// There is no pidfd before Linux 5.10, or in a container that refuses the call. One
+		// thread for each command is better than not knowing its end.
 		blockUntilExit(pid)
 	}
 }

@@ -19,19 +19,19 @@ type holding struct {
 	forking   int
 	forked    chan struct{} // closed when forking turns 0; nil unless a Hold waits for that
 	held      bool
-	deadlines map[*deadline]struct{} // that have not passed
+	deadlines map[*deadline]struct{} // those that have not passed
 }
 
-// deadline calls a function when its time is up, not counting the time held.
+// deadline calls a function when its time has passed, not counting the time held.
 type deadline struct {
-	at    time.Time     // while it counts
-	left  time.Duration // while it is held
+	at    time.Time     // while not held
+	left  time.Duration // while held
 	timer *time.Timer
 }
 
-// Hold makes starts of processes wait and stops the time of deadlines, until Release.
-// When it returns nil none is being started. A program that takes long to be executed may
-// keep it until its context ends: nothing is held then. Call it again only after Release.
+// Hold makes starts of processes wait and stops the time of deadlines, until Release. When
+// it returns nil, no process is being started. It waits for starts that are under way; if
+// ctx ends before, it returns an error and holds nothing. Call it again only after Release.
 func (s *Service) Hold(ctx context.Context) error {
 	h := &s.holding
 	if err := h.close(ctx); err != nil {
@@ -89,7 +89,7 @@ func (s *Service) Release() {
 	h.open()
 }
 
-// at calls f once when the time has come; stop forgets it. f does not run while held.
+// at calls f once when the time has come, but not while held; stop cancels that.
 func (h *holding) at(when time.Time, f func()) (stop func()) {
 	d := &deadline{at: when}
 	h.mu.Lock()
@@ -102,7 +102,7 @@ func (h *holding) at(when time.Time, f func()) (stop func()) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.held {
-			return false // it passed just before: Release sets it anew
+			return false // the deadline passed just before the Hold: Release starts its timer again
 		}
 		delete(h.deadlines, d)
 		return true
@@ -124,8 +124,8 @@ func (h *holding) at(when time.Time, f func()) (stop func()) {
 	}
 }
 
-// starting waits while starts have to. The caller forks and then calls forked, unless it
-// got an error: that of ctx, whose request is over.
+// starting waits until a process may be started, or returns the error of ctx. The caller then
+// forks and calls forked.
 func (h *holding) starting(ctx context.Context) (forked func(), err error) {
 	for {
 		if err := ctx.Err(); err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 )
 
-// input is where a process reads from: a pipe, a terminal, or nothing.
+// input is the standard input of a process: a pipe, a terminal, or nothing.
 type input struct {
-	file     *os.File // nil when the process was started without
+	file     *os.File // nil if the process was started without input
 	terminal bool
 
 	writing sync.Mutex // held during a write, so that pieces do not mix
@@ -71,8 +71,8 @@ func (in *input) isClosed() bool {
 	return in.closed
 }
 
-// close ends the input; it may be called again. A terminal's file is its output
-// too and is closed with that.
+// close ends the input; it may be called again. It leaves the file of a terminal open, which
+// is also the output and is closed with that.
 func (in *input) close() {
 	in.closing.Lock()
 	defer in.closing.Unlock()

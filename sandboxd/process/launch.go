@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// Launched is a running process with the streams of its exec.Cmd, which no request of
-// the process service sees. Package sudo has them. It is safe for concurrent use.
+// Launched is a process that Launch started, for package sudo. It has the streams of its
+// exec.Cmd, and no request of the process service finds it. It is safe for concurrent use.
 type Launched struct {
 	p   *proc
 	log func()
 }
 
-// Launch starts a command as the service starts its own: more likely than sandboxd to
-// be ended for lack of memory. Its streams must be files, and it must have a session of
-// its own (SysProcAttr.Setsid). The service does not end it at Close. Call Wait.
+// Launch starts a command, which the kernel ends before sandboxd when memory is short, like
+// the service's own commands. The command's streams must be files, and it must have a session
+// of its own (SysProcAttr.Setsid). Close does not end it. The caller must call Wait.
 func (s *Service) Launch(cmd *exec.Cmd) (*Launched, error) {
 	p := &proc{cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
 	if err := s.begin(context.Background(), p); err != nil {
@@ -34,15 +34,15 @@ func (l *Launched) Wait() *os.ProcessState {
 	return l.p.cmd.ProcessState
 }
 
-// Signal signals the process and its group; one that is over is left alone.
+// Signal signals the process and its group, unless the process has ended.
 func (l *Launched) Signal(sig syscall.Signal) { _, _ = l.p.signal(sig) }
 
-// Abandon kills the process and its group, unless the process itself has exited: what
-// it left in the background, such as a server, goes on.
+// Abandon kills the process and its group, unless the process itself has exited: processes
+// that it left in the background, such as a server, go on.
 func (l *Launched) Abandon() { l.p.timeOut() }
 
-// begin starts a process with the commands' score, once the sandbox is not frozen and if
-// ctx has not ended by then.
+// begin starts a process with the commands' score. It waits while the sandbox is frozen, and
+// fails if ctx ends before.
 func (s *Service) begin(ctx context.Context, p *proc) error {
 	forked, err := s.holding.starting(ctx)
 	if err != nil {

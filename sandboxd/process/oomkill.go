@@ -14,19 +14,18 @@ import (
 // memory, in control groups of version 2 and of version 1.
 var killFiles = []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}
 
-// oomKills knows which commands the kernel ended for lack of memory. The kernel says
-// how many processes it ended, not which: a command that died of SIGKILL, which
-// sandboxd did not send, is taken for one of them if the number has grown since it was
-// started, and each is taken for one command's only. Its zero value knows of none.
-// It is safe for concurrent use.
+// oomKills finds out which commands the kernel ended for lack of memory. The kernel says how
+// many processes it ended, not which. So a command that died of a SIGKILL which sandboxd did
+// not send counts as one of them if the number has grown since the command was started; each
+// kill counts for one command only. The zero value finds none. It is safe for concurrent use.
 type oomKills struct {
 	file *os.File
 
 	mu       sync.Mutex // guards assigned
-	assigned int64      // up to which number kills are some command's
+	assigned int64      // how many of the kills were counted for a command
 }
 
-// openOOMKills opens the first of the files that is there; none is no error.
+// openOOMKills opens the first of the files that exists. It is no error if there is none.
 func openOOMKills(paths []string) (*oomKills, error) {
 	for _, path := range paths {
 		file, err := os.Open(path)
@@ -40,7 +39,7 @@ func openOOMKills(paths []string) (*oomKills, error) {
 	return &oomKills{}, nil
 }
 
-// count returns how many processes were ended so far; 0 if that is not known.
+// count returns how many processes the kernel has ended so far; 0 if that is not known.
 func (k *oomKills) count() int64 {
 	if k.file == nil {
 		return 0
@@ -56,8 +55,9 @@ func (k *oomKills) count() int64 {
 	return 0
 }
 
-// ended reports whether a command that has ended, and before whose start the count
-// was atStart, was ended for lack of memory, itself or the last program of its shell.
+// ended reports whether the kernel ended a command, or the last program of its shell, for
+// lack of memory. state is that of the command after its end, atStart the count before its
+// start.
 func (k *oomKills) ended(state *os.ProcessState, atStart int64) bool {
 	const bySignal = 128 // a shell's exit code for a program that a signal ended
 	status, _ := state.Sys().(syscall.WaitStatus)

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// commandScore is how much likelier the kernel ends a command than sandboxd when
-	// memory is short. It is E2B's value for commands, whose agent's score is lower.
+	// commandScore is how much higher the score of commands is than sandboxd's, so that the
+	// kernel ends a command first when memory is short. It is the score that E2B gives to
+	// commands.
 	commandScore = 100
 	maxScore     = 1000
 )
@@ -21,20 +22,20 @@ const (
 // oomScore starts processes with a higher oom_score_adj than sandboxd has, so that
 // a sandbox whose memory is used up loses a command and not its agent.
 //
-// A process inherits its parent's score, and there is no place between fork and exec
-// to set another; one that was set after the start would come too late for what the
-// command has started by then. So sandboxd takes on the higher score for the length
-// of a fork. Raising it needs no privilege, nor does going back to what the container
-// was given. Its zero value starts processes with sandboxd's own score.
+// A process inherits its parent's score, and Go cannot set another one between fork and
+// exec; setting it after the start would be too late for the processes that the command has
+// started by then. So sandboxd raises its own score during a fork. Neither raising it nor
+// going back to the container's score needs a privilege. The zero value starts processes with
+// sandboxd's own score.
 type oomScore struct {
 	mu   sync.Mutex // held while the score is raised: forks are one at a time anyway
 	file io.WriteCloser
 	own  int
 }
 
-// OpenScore opens the score of this process for Options. A process that is not root must
-// do so while it is dumpable: afterwards the file is root's. In a container without
-// /proc there is none: nil, and no error.
+// OpenScore opens the file with the score of this process, for Options. A process that is not
+// root must do so while it is dumpable: afterwards the file belongs to root. In a container
+// without /proc it returns nil and no error.
 func OpenScore() (*os.File, error) {
 	file, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) { // a container without /proc
@@ -78,8 +79,8 @@ func (s *oomScore) start(fork func() error) error {
 	return fork()
 }
 
-// set sets this process's score. Once that fails it is left alone: the next start
-// must not raise what cannot be lowered again.
+// set sets this process's score. After a failure it does not try again, so that no start
+// raises a score that cannot be lowered.
 func (s *oomScore) set(score int) bool {
 	if s.file == nil {
 		return false

@@ -6,14 +6,13 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 )
 
-// hub hands the output of one process to everyone attached. A publisher waits
-// for the slowest of them, so that a process whose reader is slow is slowed down
-// by its full pipe and nothing is buffered without bound. With no client attached
-// output is dropped.
+// hub sends the output of one process to all attached clients. publish waits for the slowest
+// of them: a slow reader slows the process down by its full pipe, and nothing is buffered
+// without bound. Without an attached client output is dropped.
 type hub struct {
 	mu    sync.Mutex // guards subs and ended; never held while waiting
 	subs  map[*subscription]struct{}
-	ended *processpb.ProcessEvent // the end event, once there was one
+	ended *processpb.ProcessEvent // the end event; nil before the end
 }
 
 type subscription struct {
@@ -21,7 +20,7 @@ type subscription struct {
 	gone   chan struct{}                // closed when the subscriber leaves
 }
 
-// subscribe attaches. On a process that has ended the channel is closed already.
+// subscribe attaches a client. If the process has ended, the channel is closed already.
 func (h *hub) subscribe() *subscription {
 	s := &subscription{events: make(chan *processpb.ProcessEvent), gone: make(chan struct{})}
 	h.mu.Lock()
@@ -37,7 +36,7 @@ func (h *hub) subscribe() *subscription {
 	return s
 }
 
-// unsubscribe detaches; call once.
+// unsubscribe detaches a client; call it once.
 func (h *hub) unsubscribe(s *subscription) {
 	close(s.gone)
 	h.mu.Lock()
@@ -45,7 +44,7 @@ func (h *hub) unsubscribe(s *subscription) {
 	delete(h.subs, s)
 }
 
-// publish gives an event to all that are attached now. Events of one caller keep
+// publish sends an event to all clients that are attached now. Events of one caller keep
 // their order. It must not be called after end.
 func (h *hub) publish(event *processpb.ProcessEvent) {
 	h.mu.Lock()
@@ -62,7 +61,7 @@ func (h *hub) publish(event *processpb.ProcessEvent) {
 	}
 }
 
-// end records the end and closes what is attached.
+// end records the end event and closes all subscriptions.
 func (h *hub) end(event *processpb.ProcessEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +72,7 @@ func (h *hub) end(event *processpb.ProcessEvent) {
 	h.subs = nil
 }
 
-// end event of a process that has ended, else nil.
+// endEvent returns the end event of a process that has ended; nil before.
 func (h *hub) endEvent() *processpb.ProcessEvent {
 	h.mu.Lock()
 	defer h.mu.Unlock()

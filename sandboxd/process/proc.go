@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// chunk is the most that one data event carries.
+	// chunk is how many bytes one data event carries at most.
 	chunk = 32 << 10
-	// abandonAfter is how long a killed process's output is still read when
-	// something outside its group, such as a daemon, holds it open.
+	// abandonAfter is how long a killed process's output is still read when a process
+	// outside its group, such as a daemon, has it open.
 	abandonAfter = time.Second
 )
 
@@ -27,10 +27,10 @@ type proc struct {
 	cmd      *exec.Cmd
 	hub      hub
 	input    input
-	terminal *os.File // the master side, nil without a terminal
+	terminal *os.File // the master side; nil without a terminal
 	outputs  []*os.File
 	starved  func(*os.ProcessState) bool // whether the kernel ended it for lack of memory
-	exited   chan struct{}               // closed when the leader has exited; it is not reaped yet then
+	exited   chan struct{}               // closed when the leader has exited, before it is reaped
 	done     chan struct{}               // closed after the end event
 
 	// mu guards reaped and killed. Signals are sent under it and only before
@@ -42,8 +42,8 @@ type proc struct {
 	abandon sync.Once
 }
 
-// run pumps the output and ends the process's record. It returns at the end, and
-// whether that was for lack of memory.
+// run publishes the output until the process has ended, and then its end event. It reports
+// whether the kernel ended the process for lack of memory.
 func (p *proc) run(pumps []func()) (starved bool) {
 	defer close(p.done)
 	var reading sync.WaitGroup
@@ -95,8 +95,7 @@ func (p *proc) pump(f *os.File, event func([]byte) *processpb.ProcessEvent) {
 	}
 }
 
-// signal signals the whole group of the process. It reports false when the
-// process is over.
+// signal signals the whole group of the process. It reports false if the process has ended.
 func (p *proc) signal(sig syscall.Signal) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,16 +105,16 @@ func (p *proc) signal(sig syscall.Signal) (bool, error) {
 	return true, p.signalGroup(sig)
 }
 
-// timeOut kills the group at the deadline of the request that started it, unless
-// the leader has exited: what it left in the background, such as a server, is not
-// what the deadline was for.
+// timeOut kills the group, for example at the deadline of the request that started it,
+// unless the leader has exited: the deadline is not meant for processes that the leader left
+// in the background, such as a server.
 func (p *proc) timeOut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped || hasExited(int(p.pid)) {
 		return
 	}
-	_ = p.signalGroup(syscall.SIGKILL) // what cannot be signalled can only be left
+	_ = p.signalGroup(syscall.SIGKILL) // nothing else can be done if it fails
 }
 
 // signalGroup signals the group. Call it with mu held and before the reaping.
@@ -134,8 +133,8 @@ func (p *proc) signalGroup(sig syscall.Signal) error {
 	return nil
 }
 
-// abandonOutput stops reading soon, for a killed process whose output something
-// else holds open.
+// abandonOutput stops reading the output after abandonAfter. It is for a killed process whose
+// output another process has open.
 func (p *proc) abandonOutput() {
 	p.abandon.Do(func() {
 		go func() {

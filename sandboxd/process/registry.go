@@ -17,7 +17,7 @@ import (
 
 var errClosed = errors.New("sandboxd is shutting down")
 
-// registry holds the processes that run and, for a while, those that ended.
+// registry has the processes that run and, for a while, those that have ended.
 type registry struct {
 	retention time.Duration
 
@@ -35,7 +35,7 @@ func (r *registry) add(p *proc, run func()) error {
 	if r.closed {
 		return connect.NewError(connect.CodeUnavailable, errClosed)
 	}
-	r.procs[p.pid] = p // replaces an ended one whose pid came round again
+	r.procs[p.pid] = p // replaces an ended process that had the same pid
 	r.running.Go(func() {
 		run()
 		r.retain(p)
@@ -59,8 +59,8 @@ func (r *registry) retain(p *proc) {
 	})
 }
 
-// find returns the process of a selector. Ended ones are found only if asked for,
-// and by tag a running one goes first, then the one with the highest pid.
+// find returns the process of a selector; one that has ended only if ended is true. By tag it
+// prefers a running process, and then the highest pid.
 func (r *registry) find(selector *processpb.ProcessSelector, ended bool) (*proc, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *registry) list() []*processpb.ProcessInfo {
 	return infos
 }
 
-// sorted returns all, the highest pid first. Call with mu held.
+// sorted returns all processes, the highest pid first. Call it with mu held.
 func (r *registry) sorted() []*proc {
 	all := make([]*proc, 0, len(r.procs))
 	for _, p := range r.procs {
@@ -112,8 +112,8 @@ func (r *registry) sorted() []*proc {
 	return all
 }
 
-// close refuses new processes, terminates those that run, and kills them when
-// the context ends. It returns when all have ended.
+// close refuses new processes, terminates the running ones, and kills those that are left
+// when the context ends. It returns when all have ended.
 func (r *registry) close(ctx context.Context) {
 	r.mu.Lock()
 	r.closed = true
@@ -140,6 +140,6 @@ func (r *registry) close(ctx context.Context) {
 
 func signalAll(procs []*proc, sig syscall.Signal) {
 	for _, p := range procs {
-		_, _ = p.signal(sig) // one that cannot be signalled must not keep the others
+		_, _ = p.signal(sig) // if one fails, the others are still signalled
 	}
 }

@@ -23,11 +23,11 @@ const Retention = 30 * time.Second
 type Options struct {
 	// Retention is how long the end of a process is kept; zero means the constant.
 	Retention time.Duration
-	// Score is this process's /proc/self/oom_score_adj, see OpenScore; nil means that
-	// commands start with sandboxd's own. The service closes it.
+	// Score is this process's /proc/self/oom_score_adj, see OpenScore; with nil, commands
+	// start with sandboxd's own score. The service closes it.
 	Score *os.File
-	// Log gets a line for what fails without failing a request, and for each command
-	// that the kernel ended for lack of memory; nil means nowhere.
+	// Log gets a line for each failure that fails no request, and for each command that the
+	// kernel ended for lack of memory; nil writes none.
 	Log io.Writer
 }
 
@@ -39,7 +39,7 @@ type Caller interface {
 	Own() users.User
 	// Workdir is the default working directory; empty means the user's home.
 	Workdir() string
-	// ImageEnv is what commands get of the image's environment: PATH, at least.
+	// ImageEnv returns the variables of the image that commands get: at least PATH.
 	ImageEnv() map[string]string
 	// Env is the sandbox's environment, which every command gets.
 	Env() map[string]string
@@ -57,8 +57,8 @@ type Service struct {
 
 var _ processpb.ProcessHandler = (*Service)(nil)
 
-// New returns a service. What it cannot learn or set of the scores and kills for lack
-// of memory it goes without.
+// New returns a service. If it cannot read or set the scores, or cannot read the kills for
+// lack of memory, it logs that and works without.
 func New(caller Caller, options Options) *Service {
 	if options.Retention == 0 {
 		options.Retention = Retention
@@ -80,8 +80,8 @@ func New(caller Caller, options Options) *Service {
 	return s
 }
 
-// Close terminates every process, kills those that are left when the context
-// ends, and returns when none is. Call once.
+// Close terminates every process, kills those that are left when the context ends, and
+// returns when all have ended. Call it once.
 func (s *Service) Close(ctx context.Context) {
 	s.registry.close(ctx)
 	s.score.close()
@@ -110,7 +110,7 @@ func (s *Service) Update(_ context.Context, req *connect.Request[processpb.Updat
 	return connect.NewResponse(&processpb.UpdateResponse{}), nil
 }
 
-// SendInput writes to a process and returns when it took all of it.
+// SendInput writes to a process and returns when the process has read all of it.
 func (s *Service) SendInput(ctx context.Context, req *connect.Request[processpb.SendInputRequest]) (*connect.Response[processpb.SendInputResponse], error) {
 	p, err := s.registry.find(req.Msg.GetProcess(), false)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// start runs cmd with pipes or a terminal as the request asks. The returned
-// process is running and nothing reads its output yet: subscribe, then call the
-// returned function, which returns at the end of the process.
+// start starts cmd with pipes or a terminal, as the request asks. The returned process is
+// running, and nothing reads its output yet: the caller subscribes, and then calls the
+// returned function, which returns when the process has ended.
 func (s *Service) start(ctx context.Context, cmd *exec.Cmd, req *processpb.StartRequest, user users.User) (*proc, func(), error) {
 	p := &proc{config: req.GetProcess(), tag: req.Tag, cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
 	var child []*os.File
@@ -92,7 +92,7 @@ func (p *proc) resize(request *processpb.PTY) error {
 	return pty.Setsize(p.terminal, &pty.Winsize{Cols: uint16(size.GetCols()), Rows: uint16(size.GetRows())})
 }
 
-// give makes the streams the user's: a command could not reopen /dev/stdout otherwise.
+// give makes the user the owner of the streams, so that a command can reopen /dev/stdout.
 func give(files []*os.File, cmd *exec.Cmd, user users.User) error {
 	if cmd.SysProcAttr.Credential == nil {
 		return nil

@@ -12,10 +12,14 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 )
 
-// Start runs a process and streams it. The deadline of the request, which
-// Connect-Timeout-Ms sets, is the process's: it is killed then even if the client
-// has left, with its whole group; what runs on in the background after the process
-// itself has exited is left alone. The client leaving by itself ends nothing.
+// defaultKeepalive is after how long an idle stream gets a keepalive, unless the request's
+// Keepalive-Ping-Interval says otherwise.
+const defaultKeepalive = 90 * time.Second
+
+// Start starts a process and streams its events. At the deadline of the request, which
+// Connect-Timeout-Ms sets, the process is killed with its whole group, even if the client
+// has left; if the process itself has exited, the processes that it left in the background
+// go on. If only the client leaves, the process goes on.
 func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.StartRequest], stream *connect.ServerStream[processpb.StartResponse]) error {
 	user, err := s.caller.User(req.Header())
 	if err != nil {
@@ -49,7 +53,7 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.Star
 	})
 }
 
-// Connect attaches to a process, or to the kept end of one.
+// Connect attaches the client to a process, also to one that has ended and is still kept.
 func (s *Service) Connect(ctx context.Context, req *connect.Request[processpb.ConnectRequest], stream *connect.ServerStream[processpb.ConnectResponse]) error {
 	p, err := s.registry.find(req.Msg.GetProcess(), true)
 	if err != nil {
@@ -60,7 +64,7 @@ func (s *Service) Connect(ctx context.Context, req *connect.Request[processpb.Co
 	})
 }
 
-// follow sends what a process does until it ends or the request does.
+// follow sends the events of a process until the process or the request ends.
 func follow(ctx context.Context, p *proc, sub *subscription, interval time.Duration, send func(*processpb.ProcessEvent) error) error {
 	defer p.hub.unsubscribe(sub)
 	if err := send(startEvent(p.pid)); err != nil {
@@ -73,7 +77,7 @@ func follow(ctx context.Context, p *proc, sub *subscription, interval time.Durat
 		select {
 		case data, running := <-sub.events:
 			if !running {
-				if deadlinePassed(ctx) { // that is what ended it, even if ctx does not know yet
+				if deadlinePassed(ctx) { // the deadline ended the process, even if ctx is not done yet
 					return errTimeout()
 				}
 				return send(p.hub.endEvent())

@@ -1,8 +1,8 @@
-// Package reap is the first process of a container: it starts the real program,
-// hands on signals, and reaps what loses its parent. Being another process than
-// the program keeps it from reaping children that the program waits for.
+// Package reap is for the first process of a container: Run starts the real program,
+// forwards signals to it, and reaps the processes that lose their parent. Because it runs in
+// another process than the program, it does not reap children for which the program waits.
 //
-// It knows nothing of sandboxes. Package sandboxd calls it when it is PID 1.
+// It knows nothing about sandboxes. Package sandboxd calls Run if its process is PID 1.
 package reap
 
 import (
@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run starts a program with this process's streams and environment, and returns
-// its exit code when it has ended: 128 and the signal's number after a signal. It
-// must be called once, in a process that has no other children.
+// Run starts a program with this process's streams and environment, waits until it has
+// ended, and returns its exit code: after a signal, 128 and the signal's number. Call it
+// once, in a process that has no other children.
 func Run(path string, args []string) (int, error) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
@@ -29,7 +29,7 @@ func Run(path string, args []string) (int, error) {
 	for received := range signals {
 		sig, ok := received.(unix.Signal)
 		switch {
-		case !ok, sig == unix.SIGURG, sig == unix.SIGPIPE: // the runtime's own
+		case !ok, sig == unix.SIGURG, sig == unix.SIGPIPE: // signals of the Go runtime
 		case sig == unix.SIGCHLD:
 			if code, ended := collect(pid); ended {
 				return code, nil
@@ -41,9 +41,9 @@ func Run(path string, args []string) (int, error) {
 	return 1, nil
 }
 
-// collect reaps all that has ended and reports whether the program was among it. If the
-// program was stopped it goes on: what loses its parent may run as the same user, and
-// must not be rid of it so.
+// collect reaps all processes that have ended and reports whether the program was among
+// them. It continues the program if it was stopped: processes of the sandbox may run as the
+// same user, and must not be able to stop the program.
 func collect(program int) (code int, ended bool) {
 	for {
 		var status unix.WaitStatus

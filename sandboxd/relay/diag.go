@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What sock_diag(7) calls inet_diag_req_v2 and inet_diag_msg: the sizes, and the offsets
-// of what is used of them.
+// The sizes of inet_diag_req_v2 and inet_diag_msg of sock_diag(7), and the offsets of the
+// used fields.
 const (
 	diagRequest  = 56
 	diagProtocol = 1
@@ -49,7 +49,7 @@ func diagFamily(all []netip.AddrPort, fd int, family byte) ([]netip.AddrPort, er
 	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, err
 	}
-	buffer := make([]byte, 32<<10) // the kernel sends no more at once
+	buffer := make([]byte, 32<<10) // the kernel sends no larger message
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, 0)
 		if errors.Is(err, unix.EINTR) {

@@ -14,14 +14,14 @@ const (
 	// dialTimeout is far longer than a connection over loopback takes, unless the
 	// server's queue is full.
 	dialTimeout = 10 * time.Second
-	// acceptPause is waited after an error, such as too many open files.
+	// acceptPause is the delay after an error such as too many open files.
 	acceptPause = 50 * time.Millisecond
 )
 
-// entrance is a port that is relayed.
+// entrance is the relay's listener for one port on one of the sandbox's addresses.
 type entrance struct {
 	listener *net.TCPListener
-	servers  atomic.Pointer[[]netip.AddrPort] // what to connect to, in this order
+	servers  atomic.Pointer[[]netip.AddrPort] // the servers to connect to, in this order
 	lost     chan<- struct{}
 	serving  *sync.WaitGroup
 }
@@ -46,8 +46,8 @@ func (e *entrance) serve(ctx context.Context) {
 	}
 }
 
-// pass connects a client to the server and returns when both are done. A client
-// whose server is gone is reset: nothing was answered.
+// pass connects a client to the server, and returns when both directions have ended. If no
+// server answers, it resets the client's connection.
 func (e *entrance) pass(ctx context.Context, client *net.TCPConn) {
 	defer func() { _ = client.Close() }()
 	server := e.dial(ctx)
@@ -74,8 +74,8 @@ func (e *entrance) pass(ctx context.Context, client *net.TCPConn) {
 	<-back
 }
 
-// half passes on what comes from one side, and its end. ReadFrom splices between two
-// TCP connections. An error cuts both: there is nothing to pass on to, or from.
+// half copies one direction, and its end. ReadFrom splices between two TCP connections. After
+// an error it cuts both connections.
 func half(to, from *net.TCPConn, cut func()) {
 	if _, err := to.ReadFrom(from); err != nil {
 		cut()

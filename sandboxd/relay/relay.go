@@ -16,17 +16,17 @@ const (
 
 // Relay is one relay. Set its fields before Run.
 type Relay struct {
-	// Addresses are the sandbox's own, which connections come to.
+	// Addresses are the sandbox's own addresses, on which the relay listens.
 	Addresses []netip.Addr
 	// Except is sandboxd's port.
 	Except uint16
 
-	open    map[netip.AddrPort]*entrance // by where it listens; Run's goroutine alone
+	open    map[netip.AddrPort]*entrance // by the address on which it listens; only Run's goroutine uses it
 	lost    chan struct{}                // capacity 1: a connection found no server
 	serving sync.WaitGroup
 }
 
-// Run relays until the context ends. When it returns no port and no connection of it is
+// Run relays until the context ends. When it returns, none of its ports and connections is
 // open. Call it once.
 func (r *Relay) Run(ctx context.Context) {
 	r.open, r.lost = map[netip.AddrPort]*entrance{}, make(chan struct{}, 1)
@@ -52,10 +52,10 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 }
 
-// mine reports whether a listener is one of the relay.
+// mine reports whether a listener belongs to the relay.
 func (r *Relay) mine(at netip.AddrPort) bool { return r.open[at] != nil }
 
-// follow closes what is not wanted any more and opens what is.
+// follow closes the listeners that are not in want any more, and opens the missing ones.
 func (r *Relay) follow(ctx context.Context, want map[netip.AddrPort][]netip.AddrPort) {
 	for at, e := range r.open {
 		if want[at] == nil {
@@ -69,10 +69,10 @@ func (r *Relay) follow(ctx context.Context, want map[netip.AddrPort][]netip.Addr
 			continue
 		}
 		var plain net.ListenConfig
-		plain.SetMultipathTCP(false) // of which the kernel splices nothing
+		plain.SetMultipathTCP(false) // the kernel cannot splice with it
 		listener, err := plain.Listen(ctx, "tcp", at.String())
 		if err != nil {
-			continue // a program was faster, or may have the port where sandboxd may not
+			continue // another program listens there by now, or sandboxd may not use the port
 		}
 		e := &entrance{listener: listener.(*net.TCPListener), lost: r.lost, serving: &r.serving}
 		e.servers.Store(&servers)
@@ -83,8 +83,8 @@ func (r *Relay) follow(ctx context.Context, want map[netip.AddrPort][]netip.Addr
 
 var loopback4, loopback6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 
-// wanted returns where to listen, and the servers behind each place, those of the same
-// family first.
+// wanted returns the addresses on which to listen, and for each the servers, those of the
+// same family first.
 func wanted(listeners []netip.AddrPort, own []netip.Addr, except uint16, mine func(netip.AddrPort) bool) map[netip.AddrPort][]netip.AddrPort {
 	servers := map[uint16][]netip.AddrPort{}
 	everywhere := map[uint16]bool{except: true}
@@ -121,7 +121,7 @@ func wanted(listeners []netip.AddrPort, own []netip.Addr, except uint16, mine fu
 	return want
 }
 
-// Own returns this machine's addresses that others reach it by.
+// Own returns the addresses at which other machines reach this one.
 func Own() ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"strconv"
 )
 
-// scan returns where programs of this network namespace listen. A kernel that cannot be
-// asked, or a container that may not ask it, has files with the same. To read them takes
-// a hundred times as long, a hundredth of a second on a large machine: the kernel goes
-// through a table of all connections of the machine.
+// scan returns the addresses on which programs of this network namespace listen. If the
+// kernel cannot be asked, or the container may not ask it, scan reads the files of /proc. That
+// takes a hundred times as long, a hundredth of a second on a large machine, since the kernel
+// goes through a table of all connections of the machine.
 func scan() ([]netip.AddrPort, error) {
 	if all, err := diag(); err == nil {
 		return all, nil
@@ -25,7 +25,7 @@ func scan() ([]netip.AddrPort, error) {
 	return files()
 }
 
-// files returns what the files below /proc have.
+// files is scan with the files of /proc.
 func files() ([]netip.AddrPort, error) {
 	var all []netip.AddrPort
 	for _, file := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
@@ -45,11 +45,11 @@ func files() ([]netip.AddrPort, error) {
 	return all, nil
 }
 
-// stateListen is TCP_LISTEN as the files have it.
+// stateListen is the state TCP_LISTEN in the files.
 var stateListen = []byte("0A")
 
-// parse appends the listeners of a file in the form of /proc/net/tcp. Lines that it
-// does not understand are left out.
+// parse appends the listeners of a file in the form of /proc/net/tcp. It skips lines that it
+// cannot parse.
 func parse(all []netip.AddrPort, r io.Reader) ([]netip.AddrPort, error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// admit returns the user of the process that connected, as the kernel recorded it then,
-// or an error if it may not ask: only root and the sandbox's default user may.
+// admit returns the user of the client process, which the kernel recorded when it connected.
+// It returns an error unless that is root or the sandbox's default user.
 func (s *Server) admit(conn *net.UnixConn) (peer, error) {
 	credentials, err := credentialsOf(conn)
 	if err != nil {
-		return peer{}, fmt.Errorf("finding the user that asks: %w", err)
+		return peer{}, fmt.Errorf("finding the user of the client: %w", err)
 	}
 	name, _ := s.options.Users.Names(credentials.Uid, credentials.Gid)
 	client := peer{name: name, uid: credentials.Uid, gid: credentials.Gid}

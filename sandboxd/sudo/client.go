@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Name is by which name a program is this command.
+// Name is the name under which the program of sandboxd is this command.
 const Name = "sudo"
 
 // failure is the exit code of a sudo that could not run the command.
 const failure = 1
 
-// forwarded are the signals that a client hands on to its command. What a terminal
-// sends goes to the client alone: the command is in another session.
+// forwarded are the signals that a client forwards to its command. A terminal sends its
+// signals only to the client, since the command is in another session.
 var forwarded = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
@@ -51,7 +51,7 @@ func run(socket string, args []string, files [streams]*os.File) int {
 	return code
 }
 
-// ask has the server run a command and returns its exit code.
+// ask makes the server run a command and returns its exit code.
 func ask(socket string, o options, files [streams]*os.File) (int, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -62,7 +62,7 @@ func ask(socket string, o options, files [streams]*os.File) (int, error) {
 		return 0, fmt.Errorf("sandboxd runs no commands for sudo in this sandbox: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	// Before the command can run: a signal from then on is for it.
+	// Before the command can run: a signal from then on is meant for the command.
 	signals := make(chan os.Signal, 16)
 	for _, sig := range forwarded {
 		if !signal.Ignored(sig) { // as by nohup
@@ -84,7 +84,7 @@ func ask(socket string, o options, files [streams]*os.File) (int, error) {
 		}
 	}()
 	var a answer
-	// A server that refuses answers without having read the request.
+	// A server that refuses the client answers without reading the request.
 	if err := json.NewDecoder(conn).Decode(&a); err != nil {
 		return 0, fmt.Errorf("sandboxd did not answer: %w", errors.Join(sent, err))
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// peer is the user of the process at the other end of a connection, as the kernel says.
+// peer is the user of the process at the other end of a connection.
 type peer struct {
 	name     string
 	uid, gid uint32
 }
 
-// command builds what to run, without streams.
+// command builds the command of a request, without streams.
 func (s *Server) command(r request, client peer) (*exec.Cmd, error) {
 	target, err := s.target(r.User)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Server) command(r request, client peer) (*exec.Cmd, error) {
 		dir = target.Home
 	}
 	if !enterable(target, dir) {
-		dir = "/" // what is relative to a folder that the target may not enter fails anyway
+		dir = "/" // the target user may not enter dir, so that relative paths would fail anyway
 	}
 	args := []string(r.Command)
 	path, name := "", ""
@@ -95,7 +95,7 @@ func enterable(u users.User, dir string) bool {
 	}) == nil
 }
 
-// escape makes one line for a shell of a command, as sudo does: $ is left to the shell.
+// escape makes one shell line of a command. Like sudo it does not escape $.
 func escape(args []string) string {
 	var line strings.Builder
 	for i, arg := range args {

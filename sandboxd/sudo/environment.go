@@ -9,14 +9,14 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// kept are the variables that a command gets of its caller without -E, and keptPrefix
-// those that begin so: what the terminal and the language are.
+// kept are the variables of the caller that a command gets without -E: those of the terminal
+// and the language. A variable whose name begins with keptPrefix is kept, too.
 var kept = []string{"TERM", "COLORTERM", "COLORS", "LS_COLORS", "DISPLAY", "XAUTHORITY", "LANG", "LANGUAGE", "TZ"}
 
 const keptPrefix = "LC_"
 
-// environment returns the variables of a command: of the caller's what is kept, the
-// target's own, and those of the command line, which win.
+// environment returns the variables of a command: the kept ones of the caller, those of the
+// target user, and those of the command line, which win.
 func environment(r request, target users.User, client peer, command, path string) []string {
 	caller := variables(r.Env)
 	env := map[string]string{}

@@ -30,10 +30,10 @@ type options struct {
 	Home     bool
 	Login    bool
 	Shell    bool
-	Validate bool // only look whether the client may ask
+	Validate bool // only check whether the client may use sudo
 }
 
-// everything is what -E without names keeps.
+// everything is the value of Keep for -E without names.
 const everything = "*"
 
 var assignment = regexp.MustCompile(`(?s)^[A-Za-z_][A-Za-z0-9_]*=.*$`)

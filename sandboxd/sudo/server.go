@@ -18,44 +18,44 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// One request:
+// A request goes as follows.
 //
-// The client connects to a Unix socket and sends its request and its descriptors 0 to
-// 2, which the command gets: no output passes through sandboxd. Then each byte from
-// the client is the number of a signal for the command's process group; the answer, the
-// one thing from the server, is the exit code or an error.
+// The client connects to a Unix socket and sends its request and its descriptors 0 to 2,
+// which the command gets, so that no output passes through sandboxd. From then on each byte
+// from the client is the number of a signal for the command's process group. The server sends
+// only one answer: the exit code or an error.
 //
-//	reading   the server has accepted, and looked at SO_PEERCRED before it read a byte
+//	reading   the server has accepted, and checked SO_PEERCRED before it read a byte
 //	running   the command is a child of sandboxd, in a session of its own
 //	over      the answer is sent, and the connection is closed
 //
-// Each connection has one goroutine that moves it on and, while its command runs, one
-// that reads signals. What happens when a step fails:
+// Each connection has a goroutine that serves it and, while its command runs, one that reads
+// signals. When a step fails:
 //
-//	another user asks                an error, and nothing is read
+//	another user connects            an error, and nothing is read
 //	no whole request within 10 s     an error; the descriptors are closed
 //	the command cannot be started    an error
-//	the connection ends              the group is killed, unless the command has exited:
-//	                                 a client that is killed takes its command with it
+//	the connection ends              the group is killed, unless the command has exited;
+//	                                 so a killed client ends its command
 //	sandboxd is shut down            the groups get SIGTERM and, after the grace, SIGKILL
-//	sandboxd dies                    the client says so and exits with 1
+//	sandboxd dies                    the client prints that and exits with 1
 
 const (
 	// requestTimeout bounds the time until a client has sent its request.
 	requestTimeout = 10 * time.Second
-	// acceptPause is the time before another try when nothing can be accepted, as
-	// for lack of descriptors.
+	// acceptPause is the delay after a connection could not be accepted, for example for
+	// lack of descriptors.
 	acceptPause = 100 * time.Millisecond
 )
 
-// Options are the settings of a Server; Log alone may be nil.
+// Options are the settings of a Server. Only Log may be nil.
 type Options struct {
 	Users Users
 	// Processes starts the commands.
 	Processes *process.Service
-	// Path is the commands' PATH, in which they are found too.
+	// Path is the PATH of commands, in which they are also looked up.
 	Path string
-	// Log gets a line when nothing can be accepted.
+	// Log gets a line when a connection cannot be accepted.
 	Log io.Writer
 }
 
@@ -93,7 +93,7 @@ func Listen(socket string, options Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the socket for sudo: %w", err)
 	}
-	if err := os.Chmod(socket, 0o666); err != nil { // everyone may ask; admit decides
+	if err := os.Chmod(socket, 0o666); err != nil { // every user may connect; admit refuses
 		_ = listener.Close()
 		return nil, fmt.Errorf("making the socket for sudo: %w", err)
 	}
@@ -131,8 +131,8 @@ func (s *Server) accept() {
 	}
 }
 
-// Close takes no more clients, terminates the commands, kills those that are left when
-// the context ends, and returns when none is. Call once.
+// Close accepts no more clients, terminates the commands, kills those that are left when the
+// context ends, and returns when all have ended. Call it once.
 func (s *Server) Close(ctx context.Context) {
 	close(s.stopped)
 	_ = s.listener.Close()
@@ -208,7 +208,7 @@ func (s *Server) serve(conn *net.UnixConn) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	closeAll(files) // the command's alone: a pipe ends with it
+	closeAll(files) // only the command has them open now, so that a pipe ends with it
 	files = nil
 	read := make(chan struct{})
 	go func() {
@@ -236,7 +236,7 @@ func (s *Server) launch(conn *net.UnixConn, cmd *exec.Cmd) (*process.Launched, e
 	return command, nil
 }
 
-// forward hands on the client's signals, and kills the command when the client is gone.
+// forward forwards the client's signals, and kills the command when the client is gone.
 func forward(conn *net.UnixConn, command *process.Launched) {
 	signals := make([]byte, 16)
 	for {
@@ -251,7 +251,7 @@ func forward(conn *net.UnixConn, command *process.Launched) {
 	}
 }
 
-// exitCode is a shell's: 128 and the number of the signal after one.
+// exitCode returns the exit code that a shell would have: after a signal, 128 and its number.
 func exitCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

@@ -15,22 +15,22 @@ import (
 const (
 	// Socket is where sandboxd listens; only root can write to its folder.
 	Socket = "/run/sandboxd/sudo.sock"
-	// maxRequest is more than the kernel takes as arguments and variables of a
-	// program (2 MiB), in base64.
+	// maxRequest is more than the kernel accepts as arguments and variables of a program
+	// (2 MiB), in base64.
 	maxRequest = 4 << 20
 	// streams is how many descriptors come with a request.
 	streams = 3
 )
 
-// request is what a client asks for. There is nothing in it to check: a user that may
-// ask at all may run anything.
+// request is the request of a client. Its contents are not checked: a user that may use sudo
+// may run anything.
 type request struct {
 	options
 	Env lines  // of the client
 	Dir string // the client's working directory
 }
 
-// answer is what comes back: an error, or the exit code.
+// answer is the answer to a request: an error, or the exit code.
 type answer struct {
 	Error string `json:",omitempty"`
 	Code  int

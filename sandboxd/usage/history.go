@@ -7,16 +7,17 @@ import (
 )
 
 const (
-	// sampleEvery is how far apart samples are, as E2B's.
+	// sampleEvery is the time between two samples; it is the same as E2B's.
 	sampleEvery = 5 * time.Second
-	// sampleFor is how long samples are taken after the last question, and kept.
+	// sampleFor is how long samples are taken after the last request for metrics, and how
+	// long each is kept.
 	sampleFor = time.Hour
-	// firstOver is what the first share of the processor is taken over.
+	// firstOver is the time over which the first share of the processor is measured.
 	firstOver = 200 * time.Millisecond
 )
 
-// History returns the samples that are kept and the present use, oldest first. Like
-// Present it makes samples be taken every 5 s for an hour from now on.
+// History returns the kept samples and the present use, oldest first. Like Present it causes
+// samples every 5 s for an hour from now on.
 func (m *Meter) History(ctx context.Context) []Metrics {
 	present := m.Present(ctx)
 	m.mu.Lock()
@@ -28,8 +29,8 @@ func (m *Meter) History(ctx context.Context) []Metrics {
 	return append(all, present)
 }
 
-// Present returns the present use. Where nothing was measured for a while it takes a
-// moment, so that there is a share of the processor to tell.
+// Present returns the present use. If nothing was measured for a while, it first takes
+// firstOver to measure the share of the processor.
 func (m *Meter) Present(ctx context.Context) Metrics {
 	if m.ask() {
 		timer := time.NewTimer(firstOver)
@@ -42,8 +43,8 @@ func (m *Meter) Present(ctx context.Context) Metrics {
 	return m.Measure()
 }
 
-// ask notes a question: samples are taken from now on. It reports whether there is no
-// share of the processor yet, and then begins to measure one.
+// ask notes a request for metrics: samples are taken from now on. It reports whether no share
+// of the processor is known yet, and in that case begins to measure one.
 func (m *Meter) ask() (first bool) {
 	at, used := m.now(), m.cpuTime()
 	m.mu.Lock()
@@ -52,13 +53,14 @@ func (m *Meter) ask() (first bool) {
 	if m.sampler == nil && !m.closed {
 		m.sampler = time.AfterFunc(sampleEvery, m.sample)
 	}
-	if at.Sub(m.last) > 2*sampleEvery { // also at the first question of all
+	if at.Sub(m.last) > 2*sampleEvery { // also at the first request
 		m.last, m.used, m.pct, m.shared = at, used, 0, false
 	}
 	return !m.shared
 }
 
-// sample keeps a measurement, and comes back until nothing has asked for an hour.
+// sample takes and keeps a sample, and sets the timer for the next one unless there was no
+// request for an hour.
 func (m *Meter) sample() {
 	metrics := m.Measure()
 	at := m.now()

@@ -1,15 +1,13 @@
-// Package usage measures what the sandbox uses of processor, memory and disk, by
-// the control group that it is in (version 1 or 2) and else by the machine, for
-// GET /metrics of E2B's envd protocol.
+// Package usage measures how much processor, memory and disk the sandbox uses, by the
+// control group that it is in (version 1 or 2), or by the figures of the machine. A Meter
+// serves GET /metrics of E2B's envd protocol; package sandboxd routes that to it.
 //
-// While something asks, and for an hour after that, a Meter takes a sample every five
-// seconds and keeps those of the last hour, some 50 kB; before the first question it
-// costs nothing. Samples are sandboxd's, not the gateways': a sandbox has one history
-// whichever gateway is asked, and it goes with the sandbox.
+// From the first request on, until an hour after the last one, a Meter takes a sample every
+// five seconds and keeps those of the last hour, some 50 kB; before the first request it
+// costs nothing. sandboxd keeps the samples and not a gateway, so that all gateways return the
+// same history of a sandbox, and it ends with the sandbox.
 //
-// It is not about sandboxd itself and exports nothing to Prometheus.
-//
-// Package sandboxd mounts its Meter.
+// The package does not measure sandboxd itself and exports nothing to Prometheus.
 package usage
 
 import (
@@ -42,32 +40,32 @@ type Metrics struct {
 // Meter measures. Its zero value measures this sandbox; it is safe for
 // concurrent use.
 type Meter struct {
-	// Cgroup is where control groups are mounted; empty means /sys/fs/cgroup.
+	// Cgroup is the folder where control groups are mounted; empty means /sys/fs/cgroup.
 	Cgroup string
-	// Proc is where the machine's figures are; empty means /proc.
+	// Proc is the folder with the machine's figures; empty means /proc.
 	Proc string
 	// Disk is a folder on the file system to measure; empty means the root.
 	Disk string
-	// Now is time.Now unless set.
+	// Now is time.Now if nil.
 	Now func() time.Time
 
 	mu     sync.Mutex // guards the rest
-	last   time.Time  // when the processor was last looked at
+	last   time.Time  // when the processor time was last read
 	used   time.Duration
 	pct    float32
-	shared bool // pct is a share that was measured
+	shared bool // pct was measured
 
-	asked   time.Time   // when something last asked
-	samples []Metrics   // every 5 s since then, of an hour at most, oldest first
-	sampler *time.Timer // of the next sample; nil while nothing asks
+	asked   time.Time   // the time of the last request
+	samples []Metrics   // one each 5 s, of an hour at most, oldest first
+	sampler *time.Timer // of the next sample; nil while no samples are taken
 	closed  bool
 }
 
-// minInterval is the least time that a share of the processor is taken over.
+// minInterval is the shortest time over which a share of the processor is measured.
 const minInterval = 100 * time.Millisecond
 
-// ServeHTTP answers with the present use, or, where the query has "history", with a
-// list of the samples that are kept and that.
+// ServeHTTP answers with the present use or, if the query has "history", with the list that
+// History returns.
 func (m *Meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -117,7 +115,7 @@ func (m *Meter) cpuShare(at time.Time, cpus int) float32 {
 	return m.pct
 }
 
-// cpus is the limit of the control group, or what the machine has.
+// cpus returns the number of processors: the limit of the control group, else the machine's.
 func (m *Meter) cpus() int {
 	quota, period := int64(0), int64(0)
 	if f := strings.Fields(m.cgroup("cpu.max")); len(f) == 2 {
@@ -175,7 +173,7 @@ func (m *Meter) read(dir, otherwise, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// field returns the number behind a name at the beginning of a line.
+// field returns the number after a name at the beginning of a line.
 func field(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) >= 2 && f[0] == name {

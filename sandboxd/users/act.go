@@ -11,44 +11,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root is what this process began with: whether it may act for others, and the group
-// and supplementary groups of its threads.
+// root has the credentials with which this process began. Only a process that began as user 0
+// can act as other users.
 var root = credentials{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), groups: ownGroups()}
 
-// keepsCapabilities reports whether this process was started so that its capabilities
-// outlast a change of users; a user would have root's rights to files then.
+// keepsCapabilities is true if this process was started in a way that its threads keep their
+// capabilities when they change users; a user would then have root's rights to files.
 var keepsCapabilities = func() bool {
 	const noSetuidFixup = 1 << 2 // SECBIT_NO_SETUID_FIXUP
 	bits, err := unix.PrctlRetInt(unix.PR_GET_SECUREBITS, 0, 0, 0, 0)
 	return err == nil && bits&noSetuidFixup != 0 // an error: a kernel that has no such bits
 }()
 
-// credentials are what the kernel looks at when a thread uses a file. Leaving user 0
-// takes the thread's effective capabilities with it, and returning brings them back.
+// credentials are what the kernel checks when a thread uses a file. A thread that leaves
+// user 0 loses its effective capabilities, and gets them back when it returns.
 type credentials struct {
 	uid, gid uint32
 	groups   []uint32
 }
 
-// Act runs fn with the user's rights: what fn opens, makes, renames or removes is what
-// the user itself could, whatever links lead where, and what it makes is the user's. If
-// the rights cannot be taken fn does not run. It is safe for concurrent use.
+// Act runs fn with the user's rights: fn can open, make, rename and remove only files for
+// which the user has the rights, also through symbolic links, and the files that it makes
+// belong to the user. If the rights cannot be taken, fn does not run. It is safe for
+// concurrent use.
 //
-// Where sandboxd is not root, or the user is root, fn just runs.
+// If sandboxd is not root, or the user is root, Act only calls fn.
 //
-// fn keeps one thread of this process for itself. It must not start goroutines that use
-// files, wait for a client, or call Act.
+// While fn runs, a thread of this process is reserved for it. fn must not start goroutines
+// that use files, wait for a client, or call Act.
 //
 // # Threads
 //
-// Rights belong to a thread, and Go would give them to all threads at once, so they are
-// set by raw system calls on a thread that no other goroutine runs on. Go starts no
-// thread from a locked one, so none inherits them. Each change is read back. A thread
-// that does not come back to root's rights stays locked: Act fails on its goroutine from
+// Rights belong to a thread, and Go's own calls would change those of all threads, so Act
+// sets them by raw system calls on a thread that no other goroutine uses. Go starts no new
+// thread from a locked one, so that no thread inherits them. Each change is read back. A
+// thread that cannot return to root's rights stays locked: Act fails on its goroutine from
 // then on, and the thread ends with the goroutine.
 //
-// The effective user ID is set, and not the file system's (setfsuid): gVisor has no
-// setfsuid, and this drops all effective capabilities instead of those about files alone.
+// Act sets the effective user ID and not the one for files (setfsuid), because gVisor has no
+// setfsuid, and because this drops all effective capabilities and not only those for files.
 func (u User) Act(fn func() error) (err error) {
 	if root.uid != 0 || u.UID == 0 {
 		return fn()
@@ -73,8 +74,8 @@ func (u User) Act(fn func() error) (err error) {
 	return fn()
 }
 
-// take gives this thread alone the credentials. Groups need rights, which user 0 has: on
-// the way there the user comes first, on the way back last.
+// take gives the credentials to this thread only. Changing groups needs the rights of user
+// 0, so the user is set first on the way to user 0, and last on the way to another user.
 func (c credentials) take() error {
 	if c.uid == 0 {
 		if err := setEUID(0); err != nil {

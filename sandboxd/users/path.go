@@ -10,10 +10,10 @@ import (
 // ErrPath is wrapped by errors of Resolve.
 var ErrPath = errors.New("invalid path")
 
-// Resolve makes a path of a request absolute: empty means the working directory,
-// ~ the user's home, and what is relative begins at the working directory, which
-// is the home when workdir is empty. A path that no file can have, and the home of a
-// named user (~bob), are errors.
+// Resolve makes a path of a request absolute: an empty path means the working directory, ~
+// the user's home, and a relative path begins at the working directory, which is the home if
+// workdir is empty. A path that no file can have, and the home of a named user (~bob), are
+// errors.
 func (u User) Resolve(path, workdir string) (string, error) {
 	base := workdir
 	if base == "" {

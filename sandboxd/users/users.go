@@ -1,11 +1,11 @@
-// Package users resolves the users of the sandbox: it reads passwd and group
-// files itself, because a static binary cannot ask the C library of an image it
-// knows nothing about, and because os/user does not tell the login shell.
+// Package users finds the users of the sandbox: a Database looks them up in the files passwd
+// and group, and User.Act runs a function with a user's rights to files. It reads the files
+// itself, because a static binary cannot call the C library of an unknown image, and because
+// os/user does not return the login shell.
 //
-// It switches users for single operations on files (User.Act); for commands package
-// process does, with what it returns. Package access asks it for a request's user, with
-// the Database that package sandboxd gives it; packages process, filesystem and files
-// act for the User that comes of it.
+// For commands package process switches users. Package access looks a request's user up, in
+// the Database that package sandboxd gives it; packages process, filesystem and files act as
+// that User.
 package users
 
 import (
@@ -34,9 +34,9 @@ type User struct {
 	Shell  string
 }
 
-// Database finds users. Its zero value reads /etc and takes the user of this process
-// for the own one. It is safe for concurrent use; files are read at each call, since
-// commands in the sandbox add users.
+// Database finds users. Its zero value reads /etc; its own user is the user of this process.
+// It is safe for concurrent use. It reads the files at each call, since commands in the
+// sandbox may add users.
 type Database struct {
 	// Dir holds passwd and group; empty means /etc.
 	Dir string
@@ -60,11 +60,11 @@ func (d Database) uid() int {
 	return os.Geteuid()
 }
 
-// Privileged reports whether users other than the own one can be acted for.
+// Privileged reports whether this process can act as other users than its own.
 func (d Database) Privileged() bool { return d.uid() == 0 }
 
-// Own returns the user that sandboxd runs as. One without a line in passwd, as
-// some clusters assign them, is made up from the environment.
+// Own returns the user that sandboxd runs as. Some clusters assign a user that has no line in
+// passwd: its fields come from the environment.
 func (d Database) Own() User {
 	own := d.own()
 	if d.Home != "" {
@@ -86,8 +86,8 @@ func (d Database) own() User {
 	return User{Name: strconv.Itoa(int(uid)), UID: uid, GID: gid, Groups: []uint32{gid}, Home: home, Shell: "/bin/sh"}
 }
 
-// Lookup returns a user by name. Without root it returns only the own user, and
-// names it when another is asked for.
+// Lookup returns a user by name. If sandboxd is not root, Lookup of another user than its own
+// is an ErrNotPermitted.
 func (d Database) Lookup(name string) (User, error) {
 	if own := d.Own(); own.Name == name {
 		return own, nil
