@@ -59,7 +59,7 @@ func newRender() *cobra.Command {
 // nodeRuns are the results of real nodes; their names begin with the date.
 const nodeRuns = "bench/runs/*-node.json"
 
-// loadNode reads the result of a real node, by default the last; nil where there is none.
+// loadNode reads the result of a real node, by default the last one; nil if there is none.
 func loadNode(path string) (*result.Result, error) {
 	if path == "" {
 		all, err := filepath.Glob(nodeRuns)

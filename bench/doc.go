@@ -1,5 +1,5 @@
-// Command sandlane-bench measures what Sandlane promises (docs/design, chapter
-// 7) against floors that it takes in the same run on the same machine.
+// Command sandlane-bench measures the budgets of docs/design/design.md, chapter 7, against
+// floors that it measures in the same run on the same machine.
 //
 //	sandlane-bench all      everything, under half an hour on two cores
 //	sandlane-bench quick    the same with short rounds, two minutes: for a first look
@@ -22,8 +22,9 @@
 //	           window sizes) under the GOMAXPROCS and GOGC that suit it best here,
 //	           which are tried first, in turns
 //	fastpath   the same two beside Sandlane without its module and with it; for many
-//	           sandboxes the same Envoy without ext_proc, told each address as the host
-//	socket     the same do-nothing server, spoken to without an Envoy; its settings
+//	           sandboxes the same Envoy without ext_proc, which takes each address from
+//	           the request's host
+//	socket     the same do-nothing server, called without an Envoy; its settings
 //	           are tried anew
 //	routes     golang-lru, and a map under a mutex
 //	claims     the same writes sent bare to the same API server, to objects that
@@ -36,11 +37,11 @@
 // are objects in a real API server without a node; all addresses are served by
 // one small server on the loopback interface.
 //
-// What takes a kubelet is timed by test/helm on a real node: with SANDLANE_NODE_RESULT,
-// the name of a file, `make node-test` writes a result there, and render puts the last
-// of bench/runs/*-node.json onto the page.
+// test/helm times what needs a kubelet, on a real node: with SANDLANE_NODE_RESULT, the name
+// of a file, `make node-test` writes a result there, and render puts the last of
+// bench/runs/*-node.json onto the page.
 //
-// Package result says what a row and a sample are and how they are judged. Client,
+// Package result defines rows and samples and how they are judged. Client,
 // Envoy, gateway, API server and upstream share the machine's cores and its loopback,
 // and etcd does not wait for its disk: ratios, CPU per request and allocations carry
 // over to a real cluster, absolute figures do not.

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// Processes that suite starts die with the thread that started them.
+// init keeps the goroutine of main on its thread: processes that package suite starts die
+// with the thread that started them.
 func init() { runtime.LockOSThread() }
 
 func main() {

@@ -84,7 +84,7 @@ func run(cmd *cobra.Command, plan suite.Plan, only []string, out string) error {
 			if cmd.Context().Err() != nil {
 				return failed
 			}
-			// The other sections go on: a run takes half an hour.
+			// Run the other sections all the same, since a run takes half an hour.
 			e.Progress("%v", err)
 			e.Note("the section %s ended early: its rows are not all there", s.Name)
 		}
@@ -96,7 +96,7 @@ func run(cmd *cobra.Command, plan suite.Plan, only []string, out string) error {
 	return errors.Join(failed, write(cmd, e.Result, out))
 }
 
-// find fills in where the programs are.
+// find sets the paths of the programs.
 func find(ctx context.Context, e *suite.Env) (err error) {
 	if e.Self, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -118,7 +118,7 @@ func find(ctx context.Context, e *suite.Env) (err error) {
 		return err
 	}
 	e.Version = result.Output(e.Sandlane, "version")
-	// Before this word Envoy prints its path, which does not belong into a result.
+	// Before this word Envoy prints its path, which must not be in a result.
 	_, version, _ := strings.Cut(result.Output(e.Envoy, "--version"), "version: ")
 	e.Machine.Envoy = "envoy " + version
 	e.Machine.Load = "the generator of package load"
@@ -147,7 +147,7 @@ func unused(base string) string {
 	}
 }
 
-// write leaves the result, its table and its plots, and prints the table.
+// write writes the result, its table and its plots to files, and prints the table.
 func write(cmd *cobra.Command, r *result.Result, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder for results: %w", err)

@@ -15,12 +15,12 @@ import (
 	"github.com/sandlane/sandlane/test/ports"
 )
 
-// Section is the package's.
+// Section returns the section of this package.
 func Section() suite.Section {
 	return suite.Section{Name: "claims", About: "claims, first requests and releases beside bare writes to the same API server", Run: run}
 }
 
-// bench is the API server and what runs on it.
+// bench is the cluster that this section measures.
 type bench struct {
 	*suite.Env
 	cluster  *suite.Cluster
@@ -85,7 +85,7 @@ func (b *bench) unwatched(ctx context.Context, pool string, n int) ([]*corev1.Po
 	})
 }
 
-// claim is the claim that a scheduler would send for the pod.
+// claim returns the claim that a scheduler would send for the pod.
 func claim(pod *corev1.Pod) schedule.Claim {
 	return schedule.Claim{
 		SandboxID: "x" + string(uuid.NewUUID()), ClaimID: schedule.NewClaimID(),
@@ -145,7 +145,7 @@ func (b *bench) scheduler(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			for _, p := range pods[:count] { // in place of the watch: bare claims have taken these
+			for _, p := range pods[:count] { // no watch tells the scheduler that bare claims have taken these
 				s.Forget(p.UID)
 			}
 		}

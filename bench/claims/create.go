@@ -21,9 +21,9 @@ const (
 	timeout   = 300 // s, what SDKs ask for
 )
 
-// create measures POST /sandboxes as an SDK sends it, through Envoy: the two writes,
-// and the call that gives the pod's sandboxd its token, which the bare writes have
-// not. The sandboxd of all pods is one small server.
+// create measures POST /sandboxes as an SDK sends it, through Envoy: the two writes, and the
+// call that gives the pod's sandboxd its token, which the bare side does not make. One small
+// server is the sandboxd of all pods.
 func (b *bench) create(ctx context.Context) error {
 	agent, err := b.Start(ctx, "claims-agent", []string{"GOMAXPROCS=1"}, suite.Answers("tcp", fmt.Sprintf("127.0.0.1:%d", v1alpha1.SandboxdPort)),
 		b.Self, "agent", "--port", strconv.Itoa(v1alpha1.SandboxdPort))

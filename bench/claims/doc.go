@@ -16,18 +16,18 @@
 //	           the scheduler, beside the PATCH alone; and from the write that makes
 //	           the pod ready to the first byte of a parked request, beside that
 //	           write and the two of a first request sent bare
-//	release    spec.end is not written by a gateway; how long from
-//	           when it is sent until none of 3 gateways routes to the sandbox, asked
-//	           through their Envoys without a pause
+//	release    the client itself writes spec.end; the time from when it sends that until
+//	           none of 3 gateways routes to the sandbox, asked through their Envoys
+//	           without a pause
 //
 // The bare writes beside gateways go to objects that no gateway watches: pods
 // without a pool, and a copy of the Sandbox's definition. So gateways do no work for
 // the floor, nor the API server for gateways.
 //
-// Of bursts the rows cpu-… say what each program took of the processors, which all
-// share, and the rows stolen what the hypervisor gave to others. Before each the API
-// server collects its garbage, as Go's own benchmarks do. Gateways are told their
-// places as a controller tells them.
+// For bursts the rows cpu-… have the processor time of each program, which all share the
+// processors, and the rows stolen the share that the hypervisor gave to others. Before each
+// burst the API server collects its garbage, as Go's own benchmarks do. Each gateway is told
+// its number among the gateways, as a controller does.
 //
 // Pods are idle pods in a pool that no controller looks after. First requests
 // leave sandboxes behind; they end with the API server.

@@ -60,7 +60,7 @@ type way struct {
 	rows string // format of the rows' names, with the number at once
 	pool string
 	ask  func(ctx context.Context, i int) error // sends the i-th request
-	bare func(*v1alpha1.Sandbox)                // completes the sandbox of the bare writes alike
+	bare func(*v1alpha1.Sandbox)                // completes the sandbox of the bare writes in the same way
 }
 
 // measureWay measures a way one by one and in bursts, in turns with the bare writes.
@@ -100,7 +100,7 @@ func (b *bench) measureWay(ctx context.Context, f *fronts, w way) error {
 // burst measures n requests at once, and how many pods gateways tried for each request: of
 // gateways that try the same pod at once all but one lose their write.
 func (b *bench) burst(ctx context.Context, f *fronts, name string, n int, ours, bare func(context.Context, int) error) error {
-	if err := f.connect(ctx, n); err != nil { // or a burst would measure connects
+	if err := f.connect(ctx, n); err != nil { // so that the burst does not measure connecting
 		return err
 	}
 	before, err := f.tries(ctx)

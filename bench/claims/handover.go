@@ -38,7 +38,7 @@ func (b *bench) offered(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// All wait before the first pod comes; the one that waits longest gets it.
+	// All claims wait before the first pod comes; the claim that waits longest gets it.
 	results := make(chan schedule.ClaimResult, b.Claims)
 	for range b.Claims {
 		if !s.Enqueue(&schedule.ClaimRequest{SandboxID: "h" + string(uuid.NewUUID()), ResultCh: results}) {

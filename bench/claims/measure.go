@@ -31,7 +31,7 @@ func (b *bench) oneByOne(ctx context.Context, name string, n int, ours, bare fun
 		b.Add(row+side+"/latency", "µs", "less", took[i]...)
 		b.Add(row+side+"/p99", "µs", "less", result.Quantile(took[i], 0.99))
 	}
-	// A pair is two medians of ten: single writes differ by more than the ratio in question.
+	// A pair is two medians of ten, because single writes differ by more than the ratio that is measured.
 	for from := 0; from+10 <= n; from += 10 {
 		b.Add(row+"ratio/p50-vs-bare", "ratio", "less", result.Median(took[1][from:from+10])/result.Median(took[0][from:from+10]))
 	}

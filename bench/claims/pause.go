@@ -19,8 +19,8 @@ import (
 const restingPool = "resting"
 
 // pause measures pauses and resumes of the E2B API and first requests for paused
-// sandboxes, through one gateway's Envoy, each beside one bare PATCH. Their sandboxd is
-// one small server, which stops nothing: the time that a freeze takes is not measured.
+// sandboxes, through one gateway's Envoy, each beside one bare PATCH. One small server is
+// their sandboxd. It stops nothing, so that the time of a freeze is not measured.
 func (b *bench) pause(ctx context.Context) error {
 	agent, err := b.Start(ctx, "claims-freezer", []string{"GOMAXPROCS=1"}, suite.Answers("tcp", fmt.Sprintf("127.0.0.1:%d", v1alpha1.SandboxdPort)),
 		b.Self, "agent", "--port", strconv.Itoa(v1alpha1.SandboxdPort))

@@ -24,7 +24,7 @@ const (
 	writeProgram = "sandlane-bench-reconcilers"
 )
 
-// Section is the package's.
+// Section returns the section of this package.
 func Section() suite.Section {
 	return suite.Section{Name: "control", About: "what the controller costs: a pod's event, a check for idleness, the writes of a life", Run: run}
 }
@@ -41,7 +41,7 @@ func run(ctx context.Context, e *suite.Env) error {
 	return writes(ctx, e)
 }
 
-// costs runs one benchmark, which has a row for its time and one for what it
+// costs runs one benchmark, and adds a row for its time and one for the bytes that it
 // allocates.
 func costs(ctx context.Context, e *suite.Env, program, benchmark, row string) error {
 	name, size, _ := strings.Cut(benchmark, "/")
@@ -62,7 +62,7 @@ func costs(ctx context.Context, e *suite.Env, program, benchmark, row string) er
 	return nil
 }
 
-// round is the cost of one operation, as a benchmark printed it.
+// round is the cost of one operation, as a benchmark prints it.
 type round struct{ seconds, bytes float64 }
 
 // parse reads what a benchmark printed; it is an error if there is no line with its name.

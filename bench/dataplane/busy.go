@@ -21,10 +21,10 @@ const (
 	perSecond = 200 // sandboxes made, and as many deleted
 )
 
-// busy measures hits while requests wait for pods that do not come, and while
-// sandboxes come and go. The floor's rounds have the same beside them, the
-// gateway's work on it included: the ratio says what a hit costs then, and the rows
-// of CPU, beside those of hit, what the rest takes.
+// busy measures hits while other requests wait for pods that do not come, and while
+// sandboxes are made and deleted. The same goes on during the floor's rounds, including the
+// gateway's work for it. So the ratio shows what a hit costs meanwhile; the CPU rows, compared
+// with those of the case hit, show what the other work costs.
 func (w *world) busy(ctx context.Context) error {
 	if err := w.startSides(ctx, 1, 1); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (w *world) busy(ctx context.Context) error {
 	if err := c.err.Load(); err != nil {
 		return *err
 	}
-	// A request whose time is over is sent again: all must be waiting, or do so soon.
+	// A request that has timed out is sent again, so soon all must wait again.
 	if err := w.gateway.AwaitParked(ctx, parked); err != nil {
 		return fmt.Errorf("after the rounds: %w", err)
 	}
@@ -80,7 +80,7 @@ func (w *world) park(ctx context.Context, i int) {
 		}
 		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 		_, _ = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", w.cluster.Host("parked"+strconv.Itoa(i)))
-		_, _ = conn.Read(make([]byte, 1)) // an answer means that it has waited long enough: again
+		_, _ = conn.Read(make([]byte, 1)) // an answer means that the request has timed out: send it again
 		stop()
 		_ = conn.Close()
 	}
@@ -105,8 +105,8 @@ func (w *world) prepareChurn(ctx context.Context) (*churn, error) {
 	return c, err
 }
 
-// run makes and deletes perSecond sandboxes a second. Where the API server cannot keep up
-// it makes fewer, and the result says how many.
+// run makes and deletes perSecond sandboxes a second, or fewer if the API server cannot keep
+// up; the result says how many.
 func (c *churn) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second / perSecond)
 	defer tick.Stop()

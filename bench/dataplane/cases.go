@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/bench/load"
 )
 
-// one measures how long a request takes when it is the only one: one connection.
+// one measures the latency with one connection, without other requests.
 func (w *world) one(ctx context.Context) error {
 	return w.both(ctx, "one", w.Rounds, func(ctx context.Context, s *side) (measured, error) {
 		return w.closed(ctx, s, w.single(1), w.RoundTime)
@@ -38,7 +38,7 @@ func (w *world) openLoop(ctx context.Context) error {
 	return nil
 }
 
-// twoWorkers is the headline's case again with two of Envoy's threads.
+// twoWorkers is the headline's case with two worker threads of Envoy.
 func (w *world) twoWorkers(ctx context.Context) error {
 	if err := w.startSides(ctx, 2, 1); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (w *world) twoWorkers(ctx context.Context) error {
 	return nil
 }
 
-// fleets sends requests round over many sandboxes: first one to each, with every process
-// just started, then as fast as it can. The budgets are those of the largest fleet.
+// fleets sends requests to many sandboxes in turn: first one to each, with every process
+// just started, then as fast as possible. The budgets are for the largest fleet.
 func (w *world) fleets(ctx context.Context) error {
 	for i, count := range w.Fleets {
 		hosts, err := w.cluster.Fleet(ctx, count)
@@ -113,7 +113,7 @@ func (w *world) fleet(ctx context.Context, name string, t load.Target, n int) er
 	return nil
 }
 
-// touch is one sample of first requests on either side; the side that begins alternates.
+// touch takes one sample of first requests on each side; the side that begins alternates.
 func (w *world) touch(ctx context.Context, t load.Target, round int) error {
 	name := fmt.Sprintf("dataplane/touch-%d/", len(t.Hosts))
 	rate := map[*side]float64{}
@@ -162,7 +162,7 @@ func (w *world) misses(ctx context.Context) error {
 		from[s] += int(m.Requests)/t.RareEvery + connections
 		return m, err
 	}
-	for _, s := range []*side{w.floor, w.ours} { // warms them
+	for _, s := range []*side{w.floor, w.ours} { // warm both
 		if _, err := round(ctx, s); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ const (
 	connections = 32
 )
 
-// Section is the package's.
+// Section returns the section of this package.
 func Section() suite.Section {
 	return suite.Section{Name: section, About: "requests through Envoy: plain, with a do-nothing ext_proc server, with Sandlane", Run: run}
 }
@@ -43,7 +43,7 @@ func run(ctx context.Context, e *suite.Env) error {
 	for _, c := range []struct {
 		name  string
 		run   func(context.Context) error
-		asked bool // only where the case is named
+		asked bool // runs only if the plan names it
 	}{
 		{"hit", w.hit, false}, {"one", w.one, false}, {"open", w.openLoop, false}, {"workers2", w.twoWorkers, false}, {"settings", w.settings, true},
 		{"fleets", w.fleets, false}, {"sparse", w.sparse, false}, {"intervals", w.intervals, true}, {"misses", w.misses, false}, {"busy", w.busy, false},
@@ -58,7 +58,7 @@ func run(ctx context.Context, e *suite.Env) error {
 	return nil
 }
 
-// single is one sandbox, asked over so many connections.
+// single returns a target with one sandbox and the given number of connections.
 func (w *world) single(connections int) load.Target {
 	return load.Target{Hosts: []string{w.cluster.Host("b0")}, Connections: connections}
 }
@@ -174,7 +174,7 @@ func (w *world) record(name string, s *side, m measured) {
 	}
 }
 
-// memory adds what the processes of a side hold after its rounds.
+// memory adds the memory of the processes of a side after its rounds.
 func (w *world) memory(name string, s *side) error {
 	for _, p := range []struct {
 		what string

@@ -8,15 +8,15 @@
 //	one          one connection: latency without queues
 //	open         fixed rate, half of what the do-nothing server reaches
 //	workers2     Envoy with two workers
-//	settings     the same again with other settings of the gateway's Go runtime;
-//	             only where it is asked for (--cases settings)
-//	fleet-N      requests go round over N sandboxes, and over one of them in turns
+//	settings     the case hit with other settings of the gateway's Go runtime; runs only
+//	             if it is named (--cases settings)
+//	fleet-N      requests to N sandboxes, in turns with requests to one of them
 //	touch-N      the first request to each of N sandboxes, everything started anew
 //	in-use-N     the gateway's poll of Envoy for open requests, over N addresses
 //	sparse-R     R requests a second to each sandbox of the largest fleet, or of as many
 //	             as half of what the do-nothing server reaches allows, at fixed times
-//	intervals    the same with other times for which Envoy keeps an unused address; only
-//	             where it is asked for
+//	intervals    the same with other times for which Envoy keeps an unused address; runs
+//	             only if it is named
 //	misses       one request of a hundred misses the route cache and is resolved
 //	             from the index
 //	busy         hits while 500 requests are parked on claims, and sandboxes are

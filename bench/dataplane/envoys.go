@@ -19,7 +19,7 @@ import (
 
 const extProcFilter = "envoy.filters.http.ext_proc"
 
-// side is one Envoy with what stands behind it.
+// side is one Envoy with the server that answers it.
 type side struct {
 	name    string
 	address string // that clients connect to
@@ -34,8 +34,8 @@ func (s *side) stop() {
 	s.server.Stop()
 }
 
-// startEnvoy runs Envoy with Sandlane's own configuration, which change changes unless
-// it is nil. Of o the caller gives RunDir, where Envoy's files lie too.
+// startEnvoy runs Envoy with Sandlane's own configuration, which change, if it is not nil,
+// modifies. The caller sets o.RunDir, the folder also of Envoy's files.
 func startEnvoy(ctx context.Context, e *suite.Env, name string, o envoy.Options, workers int, change func(*bootstrapv3.Bootstrap) error) (*suite.Process, string, error) {
 	var err error
 	if o.Port, err = ports.Free(); err != nil {
@@ -64,8 +64,8 @@ func startEnvoy(ctx context.Context, e *suite.Env, name string, o envoy.Options,
 	return p, fmt.Sprintf("127.0.0.1:%d", o.Port), err
 }
 
-// plain makes a configuration that of a proxy: no ExtProc, and the sandboxes'
-// cluster has one fixed address. All else stays.
+// plain turns a configuration into that of a plain proxy: without ExtProc, and with one fixed
+// address in the sandboxes' cluster. It changes nothing else.
 func plain(upstream int) func(*bootstrapv3.Bootstrap) error {
 	return func(b *bootstrapv3.Bootstrap) error {
 		if err := withoutExtProc(b); err != nil {
@@ -80,8 +80,8 @@ func plain(upstream int) func(*bootstrapv3.Bootstrap) error {
 	}
 }
 
-// byHost makes a configuration that of a proxy to the address that a request has as
-// its host: no ExtProc, and the sandboxes' cluster reads the host. All else stays.
+// byHost turns a configuration into that of a proxy to the address in a request's host:
+// without ExtProc, and the sandboxes' cluster reads the host. It changes nothing else.
 func byHost(b *bootstrapv3.Bootstrap) error {
 	if err := withoutExtProc(b); err != nil {
 		return err
@@ -111,7 +111,7 @@ func withoutExtProc(b *bootstrapv3.Bootstrap) error {
 	manager.HttpFilters = kept
 	for _, h := range manager.GetRouteConfig().GetVirtualHosts() {
 		for _, r := range h.GetRoutes() {
-			r.TypedPerFilterConfig = nil // of the filter that is gone
+			r.TypedPerFilterConfig = nil // it configures the filter that was removed
 		}
 	}
 	if err := filter.GetTypedConfig().MarshalFrom(manager); err != nil {

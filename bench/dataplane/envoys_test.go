@@ -53,8 +53,8 @@ func TestPlainDiffersByExtProcAlone(t *testing.T) {
 	}
 }
 
-// The floor of a fleet has the sandboxes' cluster as it is, but for what it reads the
-// address from.
+// The floor of a fleet differs from Sandlane's Envoy only in where the sandboxes' cluster
+// reads the address.
 func TestByHostDiffersByTheAddress(t *testing.T) {
 	b, err := envoy.Bootstrap(envoy.Options{RunDir: "/run/x"})
 	if err != nil {

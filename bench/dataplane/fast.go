@@ -20,17 +20,17 @@ import (
 //	left         requests that the module leaves to ExtProc, which has their route
 //	misses       requests whose route neither module nor ExtProc has: each is resolved
 //	             from the index
-//	fleet-N      requests go round over N sandboxes, beside an Envoy without ExtProc
-//	             that takes the address from the request's host
+//	fleet-N      requests to N sandboxes in turn, beside an Envoy without ExtProc that
+//	             takes the address from the request's host
 //	workers2     Envoy with two workers, where a third core exists
 func FastSection() suite.Section {
 	return suite.Section{Name: "fastpath", About: "hits answered inside Envoy: plain, with a do-nothing ext_proc server, Sandlane without and with its module", Run: runFast}
 }
 
-// fastPairs is how many rounds the judged ratios have, where the plan has so many.
+// fastPairs is how many rounds the judged ratios have, unless the plan has fewer.
 const fastPairs = 10
 
-// memoryFolder is where the route table may lie.
+// memoryFolder is a folder on tmpfs, for the route table.
 const memoryFolder = "/dev/shm"
 
 // fastWorld has a fourth side: Sandlane with the module.
@@ -127,7 +127,7 @@ func (w *fastWorld) startFast(ctx context.Context, workers int, args ...string) 
 	w.fast = s
 	t := w.single(1)
 	t.Address = s.address
-	return suite.Await(ctx, func(ctx context.Context) error { // the first request has Envoy look for the table
+	return suite.Await(ctx, func(ctx context.Context) error { // the first request makes Envoy open the table
 		r, err := load.Once(ctx, t, time.Minute)
 		if err == nil {
 			err = r.Check()
@@ -143,7 +143,7 @@ func (w *fastWorld) startFast(ctx context.Context, workers int, args ...string) 
 	})
 }
 
-// fastEnded is an error if a process of the fourth side has ended.
+// fastEnded returns an error if a process of the fourth side has ended.
 func (w *fastWorld) fastEnded() error {
 	if w.fast == nil {
 		return nil
@@ -153,5 +153,6 @@ func (w *fastWorld) fastEnded() error {
 
 func (w *fastWorld) pairs() int { return min(w.Pairs, fastPairs) }
 
-// fastTime is the length of this section's rounds: CPU a request needs no long ones.
+// fastTime is the length of this section's rounds, which are short because CPU per request
+// needs no long ones.
 func (w *fastWorld) fastTime() time.Duration { return w.PairTime / 5 }

@@ -13,8 +13,8 @@ func (w *fastWorld) results(ctx context.Context) (map[string]float64, error) {
 }
 
 // counted runs a case and adds the share of its requests that Envoy answered by itself. It
-// is an error if that is not between least and most percent: then the case has measured
-// something else than its name says.
+// fails if the share is not between least and most percent: then the case has not measured
+// what its name says.
 func (w *fastWorld) counted(ctx context.Context, name string, least, most float64, run func(context.Context) error) error {
 	before, err := w.results(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *fastWorld) fastHit(ctx context.Context) error {
 	})
 }
 
-// fastOne measures how long a request takes when it is the only one.
+// fastOne measures the latency with one connection.
 func (w *fastWorld) fastOne(ctx context.Context) error {
 	return w.counted(ctx, "one", 99, 100, func(ctx context.Context) error {
 		rounds, err := w.turns(ctx, "one", w.Judged, []*side{w.plain, w.floor, w.ours, w.fast}, func(ctx context.Context, s *side) (measured, error) {
@@ -89,8 +89,8 @@ func (w *fastWorld) fastOne(ctx context.Context) error {
 	})
 }
 
-// fastWorkers compares two of Envoy's threads with one, which takes a core for each
-// beside one for the load and the sandboxes.
+// fastWorkers compares two worker threads of Envoy with one. It needs three cores: one for
+// each thread, and one for the load and the sandboxes.
 func (w *fastWorld) fastWorkers(ctx context.Context) error {
 	if runtime.NumCPU() < 3 {
 		w.Note("fastpath: two of Envoy's workers are not compared with one, which takes three cores")

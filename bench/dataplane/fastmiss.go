@@ -15,8 +15,8 @@ import (
 const (
 	// generatedID has the form of the IDs that gateways make up.
 	generatedID = "i0123456789abcdefghij"
-	// missFleet is how many sandboxes the misses go round over: twice as many
-	// connections as that fit the limit of open files of the sandboxes' server.
+	// missFleet is how many sandboxes get the misses. It is so small that twice as many
+	// connections fit the limit of open files of the sandboxes' server.
 	missFleet = 2_000
 )
 
@@ -36,8 +36,8 @@ func (w *fastWorld) left(ctx context.Context) error {
 	return w.withAndWithout(ctx, "left", t)
 }
 
-// fastMisses goes round over all sandboxes with a route cache for an eighth of them: every
-// route has been evicted when its sandbox is asked for again.
+// fastMisses sends requests to all sandboxes in turn, with a route cache for an eighth of
+// them: every route has been evicted before the next request for its sandbox.
 func (w *fastWorld) fastMisses(ctx context.Context) error {
 	count := min(missFleet, w.Fleets[len(w.Fleets)-1])
 	hosts, err := w.cluster.Fleet(ctx, count)
@@ -77,8 +77,8 @@ func (w *fastWorld) withAndWithout(ctx context.Context, name string, t load.Targ
 	})
 }
 
-// fastFleet goes round over the largest fleet, beside an Envoy that finds the same
-// addresses without asking anything.
+// fastFleet sends requests to the largest fleet in turn, beside an Envoy that finds the same
+// addresses without asking a server.
 func (w *fastWorld) fastFleet(ctx context.Context) error {
 	hosts, err := w.largest(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (w *fastWorld) fastFleet(ctx context.Context) error {
 		}
 	}
 	name := fmt.Sprintf("fleet-%d", len(hosts))
-	return w.counted(ctx, name, 95, 100, func(ctx context.Context) error { // some find no place in the table
+	return w.counted(ctx, name, 95, 100, func(ctx context.Context) error { // the table has no room for some routes
 		rounds, err := w.turns(ctx, name, w.Judged, sides, func(ctx context.Context, s *side) (measured, error) {
 			return w.closed(ctx, s, targets[s], w.fastTime())
 		})

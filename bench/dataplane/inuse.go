@@ -15,7 +15,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/inuse"
 )
 
-// polls is how many polls make one sample: a single one varies with what else runs.
+// polls is how many polls make one sample: a single poll varies with the machine's other work.
 const polls = 10
 
 // inUse measures one poll of Envoy for open requests, when Envoy knows the target's
@@ -23,7 +23,7 @@ const polls = 10
 // request is open but the gateway's own poll, once a second.
 func (w *world) inUse(ctx context.Context, t load.Target) error {
 	count := len(t.Hosts)
-	// Envoy forgets addresses that were not used for a while: each is used now.
+	// Use each address now, since Envoy forgets addresses that were not used for a while.
 	t.Address = w.ours.address
 	r, err := load.Once(ctx, t, time.Minute)
 	if err == nil {
@@ -62,7 +62,7 @@ func (w *world) inUse(ctx context.Context, t load.Target) error {
 	return nil
 }
 
-// claimed says which sandbox of a fleet has an address.
+// claimed lists the claims of a fleet of that size, with their addresses.
 type claimed int
 
 func (c claimed) RangeClaims(f func(addr netip.Addr, id, claim string) bool) {

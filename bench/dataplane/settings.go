@@ -15,7 +15,7 @@ const settingsRounds = 3
 // settings compares the gateway as it ships with other settings of its Go runtime:
 // several gateways, each behind its own Envoy, in turns.
 func (w *world) settings(ctx context.Context) error {
-	if w.Rounds < settingsRounds { // it takes several of each to tell them apart
+	if w.Rounds < settingsRounds { // fewer rounds cannot tell the settings apart
 		return nil
 	}
 	t := w.single(connections)

@@ -18,7 +18,7 @@ import (
 // Envoy has closed its connection to a sandbox before the next request comes.
 var sparseRates = []float64{0.2, 1}
 
-// sparse asks each sandbox of the largest fleet now and then, at fixed times.
+// sparse sends requests to each sandbox of the largest fleet at a low rate, at fixed times.
 func (w *world) sparse(ctx context.Context) error {
 	hosts, err := w.largest(ctx)
 	if err != nil {
@@ -132,8 +132,8 @@ func (t fleet) upTo(n float64) fleet {
 	return t
 }
 
-// capacity is half of the requests that a side answers in a second for one sandbox: the
-// highest rate of an open loop.
+// capacity returns half of the requests that a side answers in a second for one sandbox,
+// which is the highest rate of an open loop.
 func (w *world) capacity(ctx context.Context, s *side) (float64, error) {
 	m, err := w.closed(ctx, s, w.single(connections), max(time.Second, w.RoundTime/4))
 	return m.PerSecond() / 2, err
@@ -144,7 +144,7 @@ func (w *world) largest(ctx context.Context) ([]string, error) {
 	return w.cluster.Fleet(ctx, w.Fleets[len(w.Fleets)-1])
 }
 
-// knowAll asks for each sandbox once, so that Envoy knows its address.
+// knowAll sends one request to each sandbox, so that Envoy knows its address.
 func (w *world) knowAll(ctx context.Context, s *side, t load.Target) error {
 	t.Address = s.address
 	r, err := load.Once(ctx, t, time.Minute)

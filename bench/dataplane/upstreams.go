@@ -9,9 +9,9 @@ import (
 	"github.com/sandlane/sandlane/test/ports"
 )
 
-// upstreams are the servers behind the three sides, one for each: an Envoy keeps a
-// connection to every sandbox that it has met for seconds after its turn, and two
-// Envoys with 10,000 each do not fit one process's limit of open files.
+// upstreams are the sandboxes' servers of the three sides, one for each: after its turn an
+// Envoy keeps its connections to all sandboxes for some seconds, and those of two Envoys with
+// 10,000 each exceed one process's limit of open files.
 type upstreams struct{ plain, floor, ours upstream }
 
 // upstream answers at one port of every loopback address.

@@ -15,8 +15,8 @@ import (
 	serve "github.com/sandlane/sandlane/bench/upstream"
 )
 
-// TestMain is also the upstream program, as bench is: with the argument
-// "upstream", for as long as the test runs.
+// TestMain also makes the test binary the upstream program, as bench is: with the argument
+// "upstream".
 func TestMain(m *testing.M) {
 	if i := slices.Index(os.Args, "upstream"); i == 1 {
 		os.Exit(upstreamMain(os.Args[i+1:]))
@@ -45,8 +45,8 @@ const (
 	held          = 40 // connections of a side: they fit one process, those of two do not
 )
 
-// Each side's connections end in a process of its own: with one for all of them
-// the sides together, one resting and one measured, met the limit of open files.
+// Each side's connections end in a process of its own. With one process for all sides, the
+// open connections of an idle side and of a measured one reached its limit of open files.
 func TestEachSideHasAnUpstream(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

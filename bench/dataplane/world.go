@@ -14,7 +14,7 @@ import (
 	"github.com/sandlane/sandlane/envoy"
 )
 
-// world is everything that runs: API server, upstreams, and the three sides.
+// world is all processes of the section: API server, upstreams, and the three sides.
 type world struct {
 	*suite.Env
 	section   string // first part of its rows' names
@@ -48,8 +48,8 @@ func (w *world) close() {
 	}
 }
 
-// startSides starts all three sides with so many Envoy workers; the floor knows
-// count sandboxes, the gateway gets more flags.
+// startSides starts all three sides with that many Envoy workers. The floor knows count
+// sandboxes; args are further flags of the gateway.
 func (w *world) startSides(ctx context.Context, workers, count int, args ...string) error {
 	w.stopSides()
 	var err error
@@ -108,7 +108,7 @@ func (w *world) startFloorServer(ctx context.Context, dir string, count int, tun
 	_ = os.Remove(socket)
 	return w.Start(ctx, "floor", tuning, suite.Answers("unix", socket), w.Floor,
 		"--socket", socket, "--first", suite.FirstAddress, "--count", strconv.Itoa(count), "--port", strconv.Itoa(w.upstreams.floor.port),
-		"--named-port", strconv.Itoa(w.upstreams.ours.port)) // all sides are asked for the same names
+		"--named-port", strconv.Itoa(w.upstreams.ours.port)) // requests to all sides have the same names
 }
 
 // measured is one round on one side.
@@ -152,7 +152,7 @@ func (w *world) measure(s *side, run func() (load.Report, error)) (measured, err
 	return measured{Report: r, envoyCPU: per(0), serverCPU: per(1)}, nil
 }
 
-// ended is an error that names a process under test which has ended, since that is why
+// ended returns an error that names a process under test which has ended, which is then why
 // requests failed; nil if all run.
 func (w *world) ended() error {
 	processes := []*suite.Process{w.upstreams.plain.Process, w.upstreams.floor.Process, w.upstreams.ours.Process}

@@ -1,9 +1,8 @@
-// Command sandlane-bench-floor is an ordinary do-nothing server behind Envoy's
-// ext_proc filter: grpc-go as it comes, with Sandlane's window sizes, answers each
-// request with a message that was made at its start and is encoded for each. It
-// looks for no sandbox, keeps nothing and counts nothing. With more than one
-// address it looks its answer up by the host. A line on its input asks how often
-// it has allocated.
+// Command sandlane-bench-floor is an ordinary do-nothing server for Envoy's ext_proc filter:
+// grpc-go with its defaults and Sandlane's window sizes. It answers each request with a
+// message that it made at its start and encodes for each answer. It looks up no sandbox,
+// keeps nothing and counts nothing. With more than one address it looks its answer up by the
+// host. For each line on its input it prints the number of its allocations.
 package main
 
 import (
@@ -25,7 +24,7 @@ import (
 type floor struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	only    *extprocv3.ProcessingResponse
-	answers map[string]*extprocv3.ProcessingResponse // by :authority; nil: all get only
+	answers map[string]*extprocv3.ProcessingResponse // by :authority; nil: all requests get only
 }
 
 func (f *floor) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
@@ -44,7 +43,7 @@ func (f *floor) Process(stream extprocv3.ExternalProcessor_ProcessServer) error 
 	return stream.Send(f.only)
 }
 
-// answer has the fields that Sandlane's has (docs/design, 5).
+// answer returns an answer with the same fields as Sandlane's (docs/design/design.md 5).
 func answer(id string, addr netip.Addr, port int) *extprocv3.ProcessingResponse {
 	metadata, err := structpb.NewStruct(map[string]any{"sandlane": map[string]any{
 		"destination": netip.AddrPortFrom(addr, uint16(port)).String(),

@@ -3,8 +3,7 @@
 // index, beside the memory of client-go's informer. bench runs it, and docs/scale.md is
 // computed from its rows.
 //
-// There is no cluster: the index gets its objects, with texts of real lengths,
-// from a stand-in for the API server's watch (fleet). Sizes on the wire are those
-// of the objects as the API server would encode them for a gateway's watch:
-// Sandboxes as JSON, pods as protobuf.
+// There is no cluster: the type fleet, in place of the API server's watch, gives the index
+// its objects, with texts of real lengths. Sizes on the wire are those of the objects as the
+// API server would encode them for a gateway's watch: Sandboxes as JSON, pods as protobuf.
 package idle

@@ -17,14 +17,15 @@ import (
 	"github.com/sandlane/sandlane/bench/suite"
 )
 
-// fleet stands in for an API server's watch: so many pods and sandboxes, which
-// never change. It answers nothing else.
+// fleet serves a watch in place of an API server. It has a number of pods and sandboxes,
+// which never change, and serves nothing else.
 type fleet struct {
 	client.WithWatch
 	pods, sandboxes int
 }
 
-// Watch implements client.WithWatch: what there is, and a bookmark that says so.
+// Watch implements client.WithWatch: it sends all objects, and then the bookmark that ends the
+// initial events.
 func (f fleet) Watch(ctx context.Context, list client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	events := make(chan watch.Event)
@@ -71,12 +72,12 @@ func (f fleet) Watch(ctx context.Context, list client.ObjectList, _ ...client.Li
 	return w, nil
 }
 
-// List implements client.WithWatch. The index streams.
+// List implements client.WithWatch. The index does not list: it gets its objects by a watch.
 func (fleet) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return fmt.Errorf("lists are not served here")
 }
 
-// listWatch gives the pods to an informer, in one list or as a watch begins.
+// listWatch gives the pods to an informer, in one list or at the beginning of a watch.
 func (f fleet) listWatch() cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -105,7 +106,7 @@ func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
 func sandboxID(i int) string { return fmt.Sprintf("i%020d", i) }
 
-// pod is the i-th pod, in memory of its own like every object that a watch decodes.
+// pod returns the i-th pod, in memory of its own like every object that a watch decodes.
 func pod(i int) *corev1.Pod {
 	text, err := suite.RunningPod(sandboxID(i), i).Marshal()
 	if err != nil {
@@ -119,7 +120,7 @@ func pod(i int) *corev1.Pod {
 	return p
 }
 
-// sandbox is the i-th sandbox, bound to the i-th pod.
+// sandbox returns the i-th sandbox, which is bound to the i-th pod.
 func sandbox(i int) *v1alpha1.Sandbox {
 	text, err := json.Marshal(suite.RunningSandbox(sandboxID(i), i))
 	if err != nil {

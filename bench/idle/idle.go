@@ -13,7 +13,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/inuse"
 )
 
-// Section is the package's.
+// Section returns the section of this package.
 func Section() suite.Section {
 	return suite.Section{Name: "idle", About: "unit costs of sandboxes that are not used: polls, stamps, memory", Run: run}
 }

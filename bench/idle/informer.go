@@ -14,9 +14,9 @@ import (
 )
 
 // informerMemory measures the memory of the same pods in client-go's informer, which keeps
-// them whole: a gateway without an index of its own would need that. Of its two rows one
-// has all that the API server sends, the other leaves out managedFields, as many
-// controllers do.
+// whole pods: a gateway without an index of its own would need that memory. One of its two
+// rows has all that the API server sends, the other is without managedFields, which many
+// controllers leave out.
 func informerMemory(ctx context.Context, e *suite.Env) error {
 	strip := func(o any) (any, error) {
 		m, err := meta.Accessor(o)
@@ -26,7 +26,7 @@ func informerMemory(ctx context.Context, e *suite.Env) error {
 		m.SetManagedFields(nil)
 		return o, nil
 	}
-	n := max(e.Objects/10, 1) // each of them is ten of the index
+	n := max(e.Objects/10, 1) // fewer pods than in the index, since each takes ten times the memory
 	for _, kind := range []struct {
 		name      string
 		transform cache.TransformFunc
@@ -42,7 +42,7 @@ func informerMemory(ctx context.Context, e *suite.Env) error {
 	return nil
 }
 
-// informed returns the bytes of an informer that has seen so many pods.
+// informed returns the bytes of an informer that has seen n pods.
 func informed(ctx context.Context, n int, transform cache.TransformFunc) (float64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,9 +16,9 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// poll measures a gateway's answer to the controller's question which sandboxes were used
-// since its last poll, when one of a hundred was: from the request to the encoded answer,
-// without the socket.
+// poll measures a gateway's answer to the controller's poll, which asks for the sandboxes
+// that were used since the last poll, when one of a hundred was used: from the request to the
+// encoded answer, without the socket.
 func poll(ctx context.Context, e *suite.Env) error {
 	before := heap()
 	r := inuse.NewRegistry(nil)
@@ -79,7 +79,7 @@ func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 	return out
 }
 
-// member is a gateway's lease that is not read.
+// member is a gateway's lease, which this benchmark does not use.
 type member struct{}
 
 func (member) Holder() string { return "bench" }

@@ -74,9 +74,9 @@ type schedule struct {
 	every    time.Duration
 }
 
-// wait returns when the next request is due, which may be long ago: then it is
-// sent at once, and its latency counts from when it should have been. False means
-// that the round is over.
+// wait waits until the next request is due and returns that time. If the time has passed, it
+// returns at once; the latency of the request counts from the returned time all the same.
+// False means that the round is over.
 func (s *schedule) wait(ctx context.Context) (from time.Time, more bool) {
 	if s.every == 0 {
 		now := time.Now()
@@ -104,7 +104,7 @@ func (c *connection) run(ctx context.Context, s schedule) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Close()
-	// A round whose server hangs must end.
+	// The round must end even if the server hangs.
 	if err := conn.SetDeadline(s.end.Add(answerTimeout)); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
-// Package load sends requests: by wrk, or by a generator of its own, which also
-// sends at fixed times and measures latency from when a request was due (no
-// coordinated omission). It knows nothing of sandboxes: callers say which hosts
-// to name.
+// Package load sends requests: Closed with wrk or a generator of its own, Open and Once with
+// that generator. Open sends at fixed times and measures latency from when a request was due
+// (no coordinated omission). The package knows nothing about sandboxes: a Target has the
+// hosts that requests name.
 //
 // The generator speaks just enough HTTP/1.1 for answers with a Content-Length: on two cores
 // a full client would take the CPU time that the server needs.
@@ -24,13 +24,13 @@ type Target struct {
 	Rare      []string
 	RareEvery int
 	RareFrom  int
-	// Connections is how many there are at once.
+	// Connections is the number of connections at once.
 	Connections int
-	// Limit ends a round after so many requests; 0 is no limit. wrk knows none.
+	// Limit ends a round after this number of requests; 0 is no limit. wrk ignores it.
 	Limit int64
 }
 
-// Report is what a round of load saw. Latencies are zero where they are not known.
+// Report has the results of a round of load. Latencies that are not known are zero.
 type Report struct {
 	Requests int64
 	// Errors are answers other than 2xx, and connections that broke.
@@ -42,7 +42,8 @@ type Report struct {
 // PerSecond is the rate of good answers.
 func (r Report) PerSecond() float64 { return float64(r.Requests) / r.Took.Seconds() }
 
-// Check is an error if the round is no measurement: no request was answered, or some failed.
+// Check returns an error if the round is no measurement: no request was answered, or some
+// failed.
 func (r Report) Check() error {
 	if r.Requests == 0 {
 		return errors.New("no request was answered")
@@ -62,13 +63,14 @@ func Closed(ctx context.Context, wrk string, t Target, d time.Duration) (Report,
 	return generate(ctx, t, d, 0)
 }
 
-// Once asks for each host once, a few at a time, and takes as long as it takes.
+// Once sends one request to each host, a few at a time, without a time limit of its own for
+// the round.
 func Once(ctx context.Context, t Target, patience time.Duration) (Report, error) {
 	t.Limit = int64(len(t.Hosts))
 	return generate(ctx, t, patience, 0)
 }
 
-// Open sends rate requests a second at fixed times, whatever comes back.
+// Open sends rate requests a second at fixed times, also while answers are late.
 func Open(ctx context.Context, t Target, d time.Duration, rate float64) (Report, error) {
 	if rate <= 0 {
 		return Report{}, fmt.Errorf("rate %v must be positive", rate)

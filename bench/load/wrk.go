@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// script makes wrk name the hosts in turn and say what it saw in JSON. All
-// requests are made before the first is sent.
+// script makes wrk name the hosts in turn and print its results in JSON. It makes all
+// requests before the first is sent.
 const script = `
 local common, rare, every, n, c, r = {}, {}, %d, 0, 0, 0
 init = function(args)
@@ -53,7 +53,7 @@ func FindWrk() string {
 	return path
 }
 
-// wrkGrace is what wrk may take beyond its time.
+// wrkGrace is how much longer than its time wrk may run.
 const wrkGrace = 30 * time.Second
 
 func runWrk(ctx context.Context, wrk string, t Target, d time.Duration) (Report, error) {
@@ -75,7 +75,7 @@ func runWrk(ctx context.Context, wrk string, t Target, d time.Duration) (Report,
 	}
 	ctx, cancel := context.WithTimeout(ctx, d+wrkGrace)
 	defer cancel()
-	// wrk knows whole seconds only; the result says how long it really took.
+	// wrk takes only whole seconds; the result has the real duration.
 	seconds := max(int(d.Round(time.Second)/time.Second), 1)
 	cmd := exec.CommandContext(ctx, wrk, "-t", "1", "-c", strconv.Itoa(t.Connections), "-d", strconv.Itoa(seconds)+"s",
 		"--timeout", "30s", "-s", lua, "http://"+t.Address+"/")

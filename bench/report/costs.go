@@ -8,10 +8,10 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// costs are the measured unit costs that docs/scale.md is computed from.
+// costs are the measured unit costs from which docs/scale.md is computed.
 type costs struct {
 	podBytes, sandboxBytes, claimBytes, routeBytes float64 // in a gateway's memory
-	informerBytes, strippedBytes                   float64 // of a pod in client-go's informer, and without what is not read
+	informerBytes, strippedBytes                   float64 // of a pod in client-go's informer, with and without managedFields
 	podWire, sandboxWire                           float64 // of a watch event
 	writeRate                                      float64 // bare writes a second, burst at once
 	burst                                          int
@@ -39,7 +39,7 @@ func unitCosts(r *result.Result) (costs, error) {
 		}
 		missing = append(missing, name)
 	}
-	// numbers finds those in the names of rows, smallest first.
+	// numbers returns the numbers in the names of rows, smallest first.
 	numbers := func(format string) (all []int) {
 		for _, row := range r.Rows {
 			var found int
@@ -95,8 +95,8 @@ type unit struct {
 	unit  string
 }
 
-// request is the cost of a request when Envoy knows so many sandboxes: as measured with the
-// smallest number that is no less, or with the largest.
+// request returns the cost of a request when Envoy knows that many sandboxes: the cost that
+// was measured with the smallest number that is no less, or with the largest number.
 func (c costs) request(sandboxes float64) requestCost {
 	for _, r := range c.requests {
 		if float64(r.sandboxes) >= sandboxes {
@@ -106,7 +106,7 @@ func (c costs) request(sandboxes float64) requestCost {
 	return c.requests[len(c.requests)-1]
 }
 
-// table is the costs for people.
+// table returns the costs as lines of a table.
 func (c costs) table() []unit {
 	all := []unit{
 		{"index, a pod", c.podBytes, "bytes"},

@@ -7,8 +7,8 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// fastPath is the table of the floors and Sandlane, without its module and with it;
-// empty where that was not measured.
+// fastPath returns the table of the floors and of Sandlane without and with its module;
+// empty if they were not measured.
 func fastPath(r *result.Result) string {
 	var b strings.Builder
 	for _, of := range []struct{ name, connections string }{{"hit", "32 connections"}, {"one", "one connection"}} {

@@ -8,7 +8,7 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// Markdown is the whole result as a page.
+// Markdown returns the whole result as a page.
 func Markdown(r *result.Result, plots []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Benchmarks, %s (%s)\n\n", r.Started.Format("2006-01-02 15:04 UTC"), r.Plan)
@@ -40,7 +40,7 @@ func facts(r *result.Result) string {
 }
 
 func extent(r *result.Result) string {
-	if r.Extent == "" { // a result from before this was kept
+	if r.Extent == "" { // a result of an older version
 		return ""
 	}
 	text := " " + r.Extent + "."
@@ -50,7 +50,7 @@ func extent(r *result.Result) string {
 	return text
 }
 
-// crowded warns of a machine that had something else to do.
+// crowded returns a warning if the machine had other work.
 func crowded(m result.Machine) string {
 	if m.Crowded() {
 		return " (not quiet, so less sure)"
@@ -94,7 +94,7 @@ func line(row *result.Row) string {
 	return fmt.Sprintf("| %s | %s | %s | %d | %s | %s |\n", row.Name, number(s.Median), interval, len(row.Samples), unit, budget)
 }
 
-// number shows four figures, which is more than any row can bear.
+// number shows four digits, which is more than the precision of any row.
 func number(x float64) string {
 	switch a := math.Abs(x); {
 	case a >= 1000:
@@ -118,7 +118,7 @@ func tested(all []result.Change) (n int) {
 	return n
 }
 
-// Comparison is what moved from a to b.
+// Comparison returns a page with the changes from a to b.
 func Comparison(a, b *result.Result) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "A: %s, %s, %s\nB: %s, %s, %s\n", a.Started.Format("2006-01-02 15:04"), a.Version, a.Machine.CPU, b.Started.Format("2006-01-02 15:04"), b.Version, b.Machine.CPU)

@@ -10,8 +10,9 @@ import (
 // reasons are the rows that explain why a budget is missed. A row that the run lacks is
 // left out; if it lacks all, the page says that the miss is not explained.
 var reasons = []struct {
-	// suffix is the end of the budget's row; "-" in beside stands for what comes
-	// before it. A name that ends with "*" is the sum of all rows that begin so.
+	// suffix is the end of the name of the budget's row. beside are the rows that explain it;
+	// "-" stands for the part of the name before suffix, and a name that ends with "*" for
+	// the sum of all rows whose names begin so.
 	suffix string
 	beside []string
 	// says is a sentence on how to read the rows.
@@ -84,8 +85,8 @@ var reasons = []struct {
 	},
 }
 
-// missed is a table of the budgets that do not hold and of those that a run does not
-// decide, with the medians of the rows that say why, and below it how to read them.
+// missed returns a table of the budgets that do not hold or that a run does not decide, with
+// the medians of the rows that explain them, and below it how to read these.
 func missed(r *result.Result) string {
 	var table strings.Builder
 	notes, seen := []string{}, map[string]int{} // by sentence: its number
@@ -128,8 +129,7 @@ func missed(r *result.Result) string {
 // figure is the median of a row, and its unit.
 type figure struct{ row, median, unit string }
 
-// list names figures one after the other, and the unit of several that follow each
-// other once, behind the last.
+// list lists figures. If several in a row have the same unit, only the last one shows it.
 func list(all []figure) string {
 	var b strings.Builder
 	for i, f := range all {
@@ -144,8 +144,8 @@ func list(all []figure) string {
 	return b.String()
 }
 
-// why returns the medians of the rows that say why a budget is missed, and how to
-// read them.
+// why returns the medians of the rows that explain why a budget is missed, and how to read
+// them.
 func why(r *result.Result, budget string) (figures, says string) {
 	for _, reason := range reasons {
 		name, found := strings.CutSuffix(budget, reason.suffix)
@@ -165,8 +165,8 @@ func why(r *result.Result, budget string) (figures, says string) {
 	return "not explained", ""
 }
 
-// measured returns the median of a row, or the sum of the medians of those that begin
-// with a name that ends with "*"; ok is false if the run has none.
+// measured returns the median of a row or, for a name that ends with "*", the sum of the
+// medians of the rows whose names begin so; ok is false if the run has none.
 func measured(r *result.Result, name string) (median float64, unit string, ok bool) {
 	begin, several := strings.CutSuffix(name, "*")
 	for _, row := range r.Rows {

@@ -16,8 +16,8 @@ var nodeRows = []struct{ row, what, without string }{
 	{result.NodeEndedToIdle, "a sandbox ended, until its pool of one pod has stock again", ""},
 }
 
-// onNode is the section on a run on a real node, beside the rows of one without;
-// empty where there is no such run.
+// onNode returns the section about a run on a real node, beside the rows of a run without a
+// node; empty if there is no run on a node.
 func onNode(r, node *result.Result) string {
 	if node == nil {
 		return ""

@@ -58,7 +58,7 @@ var peers = []peer{
 	},
 }
 
-// published is the section on them.
+// published returns the section about the peers.
 func published(r *result.Result) string {
 	var b strings.Builder
 	b.WriteString("\n## What others have published\n\n" +

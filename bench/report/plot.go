@@ -20,7 +20,7 @@ type bars struct {
 
 type bar struct{ label, row string }
 
-// colours are those of the bars, by where they stand.
+// colours are the colours of the bars, by their position.
 var colours = []color.Color{
 	color.RGBA{R: 0x99, G: 0xa3, B: 0xad, A: 0xff}, color.RGBA{R: 0x4c, G: 0x78, B: 0xa8, A: 0xff}, color.RGBA{R: 0xe4, G: 0x57, B: 0x56, A: 0xff},
 	color.RGBA{R: 0x54, G: 0xa2, B: 0x4b, A: 0xff},
@@ -42,7 +42,7 @@ func figures() []bars {
 	}
 }
 
-// Plots draws what the result has rows for, as SVG in dir, and returns the file
+// Plots draws the plots whose rows the result has, as SVG files in dir, and returns the file
 // names. Each bar is a median; the line through it is its 95 % interval.
 func Plots(r *result.Result, dir, prefix string) ([]string, error) {
 	var files []string

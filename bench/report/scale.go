@@ -8,7 +8,7 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// What is assumed, and shown on the page.
+// The assumptions, which the page shows.
 const (
 	life        = 30 * 60.0 // seconds that a sandbox lives
 	activeShare = 0.1       // of the sandboxes, which get requests now
@@ -44,7 +44,7 @@ func writesOfLife() (pod, sandbox float64) {
 	return pod, sandbox
 }
 
-// load is what a fleet asks for.
+// load is the load of a fleet.
 type load struct {
 	perSecond, writes, gateways, memory, watch, poll, cores float64
 }
@@ -64,8 +64,8 @@ func (c costs) of(sandboxes float64) load {
 	return l
 }
 
-// limit is the fleet at which an API server like the measured one is busy with
-// writes alone.
+// limit returns the size of the fleet whose writes alone keep an API server like the measured
+// one busy.
 func (c costs) limit() float64 {
 	pod, sandbox := writesOfLife()
 	return (c.writeRate - useWrites) * life / (pod + sandbox)
@@ -99,7 +99,7 @@ func scale(r *result.Result, c costs) string {
 	return b.String()
 }
 
-// limits says which limit is met first, and what to do then.
+// limits returns text about which limit is reached first, and what to do then.
 func limits(c costs) string {
 	l := c.of(1_000_000)
 	full := c.request(activePods)

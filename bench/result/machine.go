@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Machine is what a run ran on.
+// Machine describes the machine of a run.
 type Machine struct {
 	OS     string `json:"os"`
 	Arch   string `json:"arch"`
@@ -20,12 +20,12 @@ type Machine struct {
 	Go     string `json:"go"`
 	Envoy  string `json:"envoy,omitempty"`
 	Load   string `json:"load_generator,omitempty"`
-	// LoadAverage is the machine's at the start: above the number of cores
-	// something else is using it.
+	// LoadAverage is the load average at the start. If it is above the number of cores,
+	// other programs are using the machine.
 	LoadAverage string `json:"load_average"`
 }
 
-// ThisMachine describes this machine; a field that cannot be found out is empty.
+// ThisMachine describes this machine; fields that are not known are empty.
 func ThisMachine() Machine {
 	return Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version(),
@@ -34,15 +34,15 @@ func ThisMachine() Machine {
 	}
 }
 
-// Crowded reports whether the last minute before the start had more to run than
-// half of the cores.
+// Crowded reports whether, in the minute before the start, other work used more than half of
+// the cores.
 func (m Machine) Crowded() bool {
 	var minute float64
 	_, err := fmt.Sscan(m.LoadAverage, &minute)
 	return err == nil && minute > float64(m.Cores)/2
 }
 
-// Label is the machine in a few letters, for a file name.
+// Label returns a short name of the machine for a file name.
 func (m Machine) Label() string {
 	label := strings.Map(func(r rune) rune {
 		switch {

@@ -4,9 +4,9 @@ package result
 const (
 	// NodeClaim is the time of a first request that a warm pod answers.
 	NodeClaim = "node/claim/sandlane/latency"
-	// NodeCreatedToIdle is from a pod's creation until it is stock.
+	// NodeCreatedToIdle is the time from a pod's creation until it is idle.
 	NodeCreatedToIdle = "node/created-idle/sandlane/time"
-	// NodeEndedToIdle is from the end of a sandbox until its pool, which may have one
-	// pod, has stock again.
+	// NodeEndedToIdle is the time from the end of a sandbox until its pool, which may have
+	// only one pod, has an idle pod again.
 	NodeEndedToIdle = "node/ended-idle/sandlane/time"
 )

@@ -23,9 +23,8 @@ import (
 // rows named "open" come from a generator that sends at fixed times, at a rate of its
 // own, and counts from when a request was due.
 //
-// Budgets (package report) are judged by the median. Where the interval has the budget
-// inside, the run decides nothing, and the page says so; also of a budget that the
-// median holds.
+// Budgets (package report) are judged by the median. If the budget lies within the interval,
+// the run does not decide it, and the page says so, even if the median holds the budget.
 
 const (
 	// MinSamples is how many samples an interval or a verdict takes.
@@ -56,11 +55,11 @@ func sample(of []float64, t *benchmath.Thresholds) *benchmath.Sample {
 	return benchmath.NewSample(slices.Clone(of), t)
 }
 
-// Median returns the middle of the samples, NaN of none.
+// Median returns the median of the samples; NaN without samples.
 func Median(samples []float64) float64 { return Quantile(samples, 0.5) }
 
-// Quantile returns the sample below which the share q lies, between the two
-// nearest where none is there; NaN of none.
+// Quantile returns the value below which the share q of the samples lies, interpolated
+// between the two nearest samples; NaN without samples.
 func Quantile(samples []float64, q float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -98,7 +97,7 @@ const (
 )
 
 // Compare returns the changes of the rows that both have, in b's order, and the
-// names of those that only one has.
+// names of the rows that only one of them has.
 func Compare(a, b *Result) (changes []Change, alone []string) {
 	for _, row := range b.Rows {
 		old := a.Row(row.Name)

@@ -3,8 +3,7 @@
 // golang-lru and beside a map under a mutex; and what an entry costs in memory.
 // bench runs it.
 //
-// The other two know no fences, tokens or addresses, and the map evicts nothing (its
-// "evict" deletes a random entry, so that it stays the same size): they are floors, not
-// rivals. A hit of the route cache is all that a request does there: enter a flight, get,
-// leave.
+// The other two have no fences, tokens or addresses, and the map evicts nothing (its "evict"
+// deletes a random entry, so that it keeps its size): they are floors and no alternatives. A
+// hit of the route cache is all that a request does there: enter a flight, get, leave.
 package routes

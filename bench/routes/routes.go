@@ -15,17 +15,17 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// hot is how many routes get the hits of the operation "hot": fewer routes are in use than
-// are kept.
+// hot is how many routes get the hits of the operation "hot", as in a gateway in which fewer
+// routes are in use than are kept.
 const hot = 1000
 
 // goroutines is how many there are at once, in turns.
 var goroutines = []int{1, 2, 8}
 
-// batch is how many operations a goroutine does between two looks at the clock.
+// batch is how many operations a goroutine does between two reads of the clock.
 const batch = 256
 
-// Section is the package's.
+// Section returns the section of this package.
 func Section() suite.Section {
 	return suite.Section{Name: "routes", About: "the route cache beside golang-lru and a map under a mutex", Run: run}
 }
@@ -126,8 +126,8 @@ func measure(ctx context.Context, e *suite.Env, size int, stores []store, stored
 	return nil
 }
 
-// evict puts new routes into stores that are full, one after the other from a ring of twice
-// as many as fit: a route was evicted long before its turn comes again.
+// evict puts new routes into full stores, one after the other from a ring of twice as many as
+// fit: a route was evicted long before it is put again.
 func evict(ctx context.Context, e *suite.Env, size int) error {
 	ring := many("evict-", 2*size)
 	next := make([]atomic.Int64, len(kinds()))

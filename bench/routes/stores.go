@@ -38,7 +38,7 @@ func (s golangLRU) get(id string) bool {
 
 func (s golangLRU) put(r *routecache.Route) { s.Add(r.SandboxID, r) }
 
-// mapMutex is the least there is. mu guards m.
+// mapMutex is the simplest store. mu guards m.
 type mapMutex struct {
 	mu   sync.Mutex
 	size int
@@ -63,7 +63,7 @@ func (s *mapMutex) put(r *routecache.Route) {
 	}
 }
 
-// kinds are the kinds of stores; make makes one for so many routes.
+// kinds returns the kinds of stores, whose make makes one for n routes.
 func kinds() []kind {
 	return []kind{
 		{"sandlane", func(size int) store { return sandlane{routecache.New(size)} }},

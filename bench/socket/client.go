@@ -20,7 +20,7 @@ import (
 	"github.com/sandlane/sandlane/bench/load"
 )
 
-// bytesCodec passes messages as they are on the wire.
+// bytesCodec passes encoded messages through without decoding them.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string { return "proto" }
@@ -62,7 +62,7 @@ func dial(socket string, requests [][]byte) (*client, error) {
 	return &client{conn: conn, requests: requests}, nil
 }
 
-// round keeps so many streams busy for d.
+// round keeps the given number of streams busy for d.
 func (c *client) round(ctx context.Context, streams int, d time.Duration) (load.Report, error) {
 	var (
 		count atomic.Int64
@@ -84,7 +84,7 @@ func (c *client) round(ctx context.Context, streams int, d time.Duration) (load.
 	return load.Report{Requests: count.Load(), Took: time.Since(start)}, errors.Join(errs...)
 }
 
-// once sends every request once over so many streams.
+// once sends every request once, over the given number of streams.
 func (c *client) once(ctx context.Context, streams int) (load.Report, error) {
 	var (
 		next  atomic.Int64
@@ -105,12 +105,12 @@ func (c *client) once(ctx context.Context, streams int) (load.Report, error) {
 	return load.Report{Requests: int64(len(c.requests)), Took: time.Since(start)}, errors.Join(errs...)
 }
 
-// destination is a field of an answer with a route; an error does not have it.
+// destination is a field that every answer with a route has, and no error.
 var destination = []byte("destination")
 
 var process = &grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
 
-// ask is one request: the answer, then the end of the stream.
+// ask sends one request and reads the answer and the end of the stream.
 func (c *client) ask(ctx context.Context, request *[]byte) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -9,6 +9,6 @@
 // it still needs more than the server, so that CPU per request says more here than
 // requests/s.
 //
-// Last comes a whole gateway with an API server that knows 100,000 sandboxes: how
-// long until it serves, and its memory once each has a route.
+// At the end it measures a whole gateway with an API server that has 100,000 sandboxes: the
+// time until it serves, and its memory once each sandbox has a route.
 package socket

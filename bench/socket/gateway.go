@@ -11,9 +11,9 @@ import (
 	"github.com/sandlane/sandlane/envoy"
 )
 
-// gateway measures a whole gateway, with a real API server that has so many
-// sandboxes: how long it takes until it serves, and what it holds in memory then
-// and when every sandbox has a route.
+// gateway measures a whole gateway, with a real API server that has as many sandboxes as
+// there are requests: the time until it serves, and its memory then and when every sandbox
+// has a route.
 func gateway(ctx context.Context, e *suite.Env, requests [][]byte) error {
 	n := min(e.Objects, len(requests))
 	cluster, err := e.StartCluster(ctx, port)
@@ -41,7 +41,7 @@ func gateway(ctx context.Context, e *suite.Env, requests [][]byte) error {
 		return err
 	}
 	defer func() { _ = c.conn.Close() }()
-	// Each is asked for twice: the first makes the route, the second must find it.
+	// Two requests for each sandbox: the first makes the route, the second must find it.
 	for _, pass := range []string{"resolved", "hit"} {
 		before, err := g.Answers(ctx)
 		if err != nil {
@@ -67,7 +67,7 @@ func gateway(ctx context.Context, e *suite.Env, requests [][]byte) error {
 	return nil
 }
 
-// memory adds what the process holds.
+// memory adds the memory of the process.
 func memory(e *suite.Env, g *suite.Gateway, row string) error {
 	bytes, err := g.Memory()
 	if err != nil {

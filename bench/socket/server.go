@@ -58,7 +58,7 @@ func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	return s.Start(ctx)
 }
 
-// nothing takes the place of the parts that a hit never calls.
+// nothing implements the parts of the server that a hit never calls.
 type nothing struct{}
 
 func (nothing) Lookup(string) extproc.Resolution { return extproc.Resolution{} }

@@ -18,7 +18,7 @@ const (
 	port   = 8000
 )
 
-// Section is the package's.
+// Section returns the section of this package.
 func Section() suite.Section {
 	return suite.Section{Name: "socket", About: "the ExtProc server alone over a unix socket, 100,000 routes", Run: run}
 }
@@ -113,7 +113,7 @@ func (s side) close() {
 	s.Stop()
 }
 
-// inTurns measures both with so many streams.
+// inTurns measures both sides with the given number of streams.
 func inTurns(ctx context.Context, e *suite.Env, streams int, floor, ours side) error {
 	name := fmt.Sprintf("socket/streams-%d/", streams)
 	d := e.PairTime / 5
@@ -156,7 +156,8 @@ func inTurns(ctx context.Context, e *suite.Env, streams int, floor, ours side) e
 	return nil
 }
 
-// allocations counts those of a server's process, by its own word.
+// allocations measures the allocations of a server's process, which the process itself
+// counts.
 func allocations(ctx context.Context, e *suite.Env, s side) error {
 	before, err := s.Ask()
 	if err != nil {

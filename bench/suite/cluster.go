@@ -33,9 +33,9 @@ const (
 	SystemNamespace = "sandlane-system"
 	// KeyNamespace holds API keys.
 	KeyNamespace = "sandlane-keys"
-	// Pool is where first requests claim from; it is empty unless pods are made in it.
+	// Pool is the pool of first requests; it is empty unless pods are made in it.
 	Pool = "bench"
-	// FirstAddress is that of sandbox b0; the others follow it.
+	// FirstAddress is the address of sandbox b0; those of the others follow it.
 	FirstAddress = "127.1.0.0"
 	largestFleet = 1 << 20
 	// writers is how many objects are written at once.
@@ -92,8 +92,8 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	return c.MakePool(ctx, Pool)
 }
 
-// MakeAgentPool makes a pool whose pods have a port for sandboxd: what the E2B API
-// creates sandboxes from.
+// MakeAgentPool makes a pool whose pods have a port for sandboxd, so that the E2B API can
+// create sandboxes from it.
 func (c *Cluster) MakeAgentPool(ctx context.Context, name string) error {
 	keys, err := credentials.LoadInitKeys(ctx, c.Client, SystemNamespace)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Cluster) MakeAgentPool(ctx context.Context, name string) error {
 	return c.MakePool(ctx, name)
 }
 
-// MakePool makes a pool that anyone may claim from by a first request.
+// MakePool makes a pool from which any client may claim by a first request.
 func (c *Cluster) MakePool(ctx context.Context, name string) error {
 	p := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}}
 	p.Spec.FirstRequest = &v1alpha1.FirstRequest{Access: v1alpha1.AccessPublic}
@@ -149,7 +149,7 @@ func (c *Cluster) MakeUnready(ctx context.Context, pool string) (*corev1.Pod, er
 
 func idleName() string { return "idle-" + string(uuid.NewUUID()) }
 
-// other is an address that no sandbox of a fleet has.
+// other returns an address that no sandbox of a fleet has.
 func (c *Cluster) other() netip.Addr { return Address(largestFleet + c.others.Add(1)) }
 
 func (c *Cluster) makePod(ctx context.Context, pool, name string, change func(*corev1.Pod)) (*corev1.Pod, error) {
@@ -196,8 +196,8 @@ func (c *Cluster) MakeClaimed(ctx context.Context, id string) (v1alpha1.Binding,
 	return v1alpha1.Binding{ClaimID: claim, PodName: pod.Name, PodUID: string(pod.UID)}, c.MakeReady(ctx, pod)
 }
 
-// Fleet makes those of the sandboxes b0 to b<count-1> that do not exist yet, and returns
-// the hosts of all.
+// Fleet makes the sandboxes b0 to b<count-1>, except those that exist, and returns the hosts
+// of all.
 func (c *Cluster) Fleet(ctx context.Context, count int) ([]string, error) {
 	from := c.fleet
 	if count > from {
@@ -241,7 +241,7 @@ type Gateway struct {
 	Name, RunDir, Metrics string // Metrics is a URL
 }
 
-// StartGateway runs one with the flags that it ships with, and more.
+// StartGateway runs a gateway with its default flags and further ones.
 func (c *Cluster) StartGateway(ctx context.Context, name string, env []string, args ...string) (*Gateway, error) {
 	dir, err := c.env.Folder(name)
 	if err != nil {
@@ -260,8 +260,8 @@ func (c *Cluster) StartGateway(ctx context.Context, name string, env []string, a
 	return g, err
 }
 
-// Place tells each gateway its number among those that share the pools, as a controller
-// does with its polls.
+// Place tells each gateway its number among the gateways that share the pools, as a
+// controller does with its polls.
 func Place(ctx context.Context, gateways []*Gateway) error {
 	for i, g := range gateways {
 		if err := g.place(ctx, i, len(gateways)); err != nil {

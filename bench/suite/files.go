@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// spareFiles is what a process under test has open beside one connection a
-// sandbox: the clients' connections, those that wait for a pod, sockets, logs.
+// spareFiles is how many files a process under test has open besides one connection for each
+// sandbox: the clients' connections, also of requests that wait for a pod, sockets, logs.
 const spareFiles = 2_000
 
 // Files returns how many open files each process under test may need: Envoy and
@@ -17,9 +17,9 @@ func (p Plan) Files() uint64 { return uint64(p.largest()) + spareFiles }
 // largest returns the size of the largest fleet; 0 for a plan without any.
 func (p Plan) largest() int { return slices.Max(append([]int{0}, p.Fleets...)) }
 
-// raiseFiles raises this process's limit of open files to what it may have, and
-// with it that of the processes that it starts. A limit that is too low for the plan is an
-// error here; in the middle of a run it would show as failed requests.
+// raiseFiles raises the limit of open files of this process, and so of the processes that it
+// starts, as far as it may. It fails if the limit is too low for the plan: otherwise requests
+// would fail in the middle of a run.
 func raiseFiles(p Plan) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// CollectGarbage has the API server collect its garbage now.
+// CollectGarbage makes the API server collect its garbage now.
 func (c *Cluster) CollectGarbage(ctx context.Context) error {
 	client, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Metric reads one of the gateway's own metrics: a sum for each value of a label, or
-// all under "" if no label is named.
+// Metric reads one of the gateway's own metrics. It returns the sum for each value of a
+// label, or the sum of all under "" if no label is named.
 func (g *Gateway) Metric(ctx context.Context, name, label string) (map[string]float64, error) {
 	sums, err := scrape(ctx, g.Metrics, name, label)
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// startPatience is how long a process may take to be ready: a gateway with a
-	// hundred thousand sandboxes reads them all first.
+	// startPatience is how long a process may take to be ready: a gateway first reads all
+	// sandboxes, which may be a hundred thousand.
 	startPatience = 3 * time.Minute
-	// stopPatience is how long it may take to end before it is killed.
+	// stopPatience is how long a process may take to end before it is killed.
 	stopPatience = 15 * time.Second
 	askEvery     = 20 * time.Millisecond
 )
@@ -33,7 +33,7 @@ type Process struct {
 	log  string
 	in   io.WriteCloser
 	out  *bufio.Reader
-	pipe io.Closer     // that out reads
+	pipe io.Closer     // the pipe from which out reads
 	done chan struct{} // closed when it has ended; err is set then
 	err  error
 }
@@ -90,8 +90,8 @@ func Await(ctx context.Context, ready func(context.Context) error) error {
 	return await(ctx, ready, nil)
 }
 
-// await asks again and again until ready returns nil, patience is over, or gone is
-// closed; a nil gone never is.
+// await calls ready again and again until it returns nil, patience is over, or gone is
+// closed; gone may be nil.
 func await(ctx context.Context, ready func(context.Context) error, gone <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -143,8 +143,8 @@ func (p *Process) Ask() (float64, error) {
 	return n, nil
 }
 
-// Ended is nil while the process runs; else it says how it ended, with the end of
-// its log.
+// Ended returns nil while the process runs, and afterwards an error that says how it ended,
+// with the end of its log.
 func (p *Process) Ended() error {
 	select {
 	case <-p.done:
@@ -162,7 +162,7 @@ func (p *Process) tail() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// Answers returns a readiness check: the address takes connections.
+// Answers returns a readiness check that succeeds if the address accepts connections.
 func Answers(network, address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -173,7 +173,7 @@ func Answers(network, address string) func(context.Context) error {
 	}
 }
 
-// Get returns a readiness check: the URL answers with 200.
+// Get returns a readiness check that succeeds if the URL answers with 200.
 func Get(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

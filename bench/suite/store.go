@@ -30,7 +30,8 @@ type put struct {
 	} `json:"request_put"`
 }
 
-// pods encodes pods. A scheme takes longer to make than many pods to encode.
+// pods encodes pods. It is made once, since making a scheme takes longer than encoding many
+// pods.
 var pods = sync.OnceValue(func() *protobuf.Serializer {
 	scheme := kubetest.Scheme()
 	return protobuf.NewSerializer(scheme, scheme)
@@ -57,10 +58,10 @@ func stored(o runtime.Object) (put, error) {
 	return p, err
 }
 
-// storeFleet writes sandboxes b<from> to b<to-1> and their pods directly into etcd. The API
-// server sees them like writes of another API server. So a hundred thousand take seconds
-// instead of the minutes of as many creates. Objects whose writes are timed are never
-// written this way.
+// storeFleet writes sandboxes b<from> to b<to-1> and their pods directly into etcd, which the
+// API server sees like writes of another API server. A hundred thousand take seconds, where
+// as many creates would take minutes. Objects whose writes are timed are never written this
+// way.
 func (c *Cluster) storeFleet(ctx context.Context, from, to int) error {
 	batches := (to - from + perTransaction/2 - 1) / (perTransaction / 2)
 	if batches <= 0 {
@@ -84,7 +85,7 @@ func (c *Cluster) storeFleet(ctx context.Context, from, to int) error {
 	if err != nil {
 		return err
 	}
-	// The API server reads them now, so that its work for that is in no measurement.
+	// Make the API server read them now, so that this work is in no measurement.
 	cached := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
 	return Await(ctx, func(ctx context.Context) error {
 		err := c.Client.Get(ctx, client.ObjectKey{Name: fmt.Sprintf("b%d", to-1)}, &v1alpha1.Sandbox{}, cached)

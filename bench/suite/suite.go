@@ -1,10 +1,9 @@
-// Package suite is what the sections of the benchmarks have in common: how long to measure,
-// where samples go, the processes under test, and a cluster of sandboxes without nodes.
-// bench makes an Env and hands it to one section after the other; the sections decide what
-// is measured.
+// Package suite has what the sections of the benchmarks share: how long to measure (Plan),
+// the result, the processes under test, and a cluster of sandboxes without nodes. bench makes
+// an Env and runs one Section after the other with it; the sections decide what they measure.
 //
-// Every process that an Env starts dies with this one, also if this one is killed. Start
-// them on the goroutine of main, which is locked to a thread that lives as long as the
+// Every process that an Env starts dies with this process, also if this one is killed. Start
+// processes on the goroutine of main, which is locked to a thread that lives as long as this
 // process.
 package suite
 
@@ -35,8 +34,8 @@ type Plan struct {
 	// Ratios with a verdict come from Pairs pairs of rounds of PairTime.
 	Pairs    int
 	PairTime time.Duration
-	// Judged is how many rounds of RoundTime the other rows with a budget get; Rounds is
-	// that of rows without one.
+	// Judged is how many rounds of RoundTime the other rows with a budget get, and Rounds
+	// how many the rows without a budget get.
 	Judged    int
 	Rounds    int
 	RoundTime time.Duration
@@ -49,15 +48,15 @@ type Plan struct {
 	// the idle section holds in memory.
 	Entries []int
 	Objects int
-	// Cases are the cases to run, of a section that has cases; nil means all but those that
-	// run only where they are named.
+	// Cases are the cases to run, of a section that has cases; nil means all except those
+	// that run only if they are named.
 	Cases []string
 }
 
 // Wants reports whether a case is to be run.
 func (p Plan) Wants(name string) bool { return len(p.Cases) == 0 || slices.Contains(p.Cases, name) }
 
-// Check is an error if a number would leave a row without a sample.
+// Check returns an error if a number of the plan would leave a row without a sample.
 func (p Plan) Check() error {
 	if p.Pairs < 1 || p.Judged < 1 || p.Rounds < 1 || p.PairTime <= 0 || p.RoundTime <= 0 || p.Objects < 1 || len(p.Fleets) == 0 {
 		return errors.New("pairs, rounds, their times, objects and fleets must be positive")
@@ -110,8 +109,8 @@ type Env struct {
 	tuned  map[string][]string // environment of the do-nothing server, by section
 }
 
-// NewEnv returns an Env with an empty result and a folder of its own. It is an
-// error if the machine allows fewer open files than the plan needs.
+// NewEnv returns an Env with an empty result and a folder of its own. It fails if the machine
+// allows fewer open files than the plan needs.
 func NewEnv(plan Plan, out io.Writer) (*Env, error) {
 	if err := raiseFiles(plan); err != nil {
 		return nil, err
@@ -155,8 +154,8 @@ func (e *Env) Folder(name string) (string, error) {
 	return dir, nil
 }
 
-// InTurns runs the sides n times, each time beginning with the next one, so that other work
-// of the machine meets all of them.
+// InTurns runs all sides n times, each time beginning with the next side, so that other work
+// of the machine affects all of them alike.
 func InTurns(ctx context.Context, n int, sides ...func(ctx context.Context, round int) error) error {
 	for round := range n {
 		for i := range sides {

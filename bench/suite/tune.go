@@ -9,7 +9,7 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// Tried is a floor that runs with settings on trial.
+// Tried is a floor that runs with the settings to be tried.
 type Tried struct {
 	Round func(context.Context) (perSecond float64, err error)
 	Stop  func()
@@ -26,7 +26,7 @@ func (e *Env) TuneFloor(ctx context.Context, section string, start func(ctx cont
 	settings := [][]string{
 		{"GOMAXPROCS=1", "GOGC=100"}, {"GOMAXPROCS=1", "GOGC=400"}, {"GOMAXPROCS=2", "GOGC=100"}, {"GOMAXPROCS=2", "GOGC=400"},
 	}
-	rounds := e.Judged // budgets depend on the choice
+	rounds := e.Judged // as many as for a budget, since budgets depend on the choice
 	rates := make([][]float64, len(settings))
 	var turns []func(context.Context, int) error
 	for i, env := range settings {

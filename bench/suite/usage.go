@@ -41,9 +41,9 @@ func (p *Process) stat() (procfs.ProcStat, error) {
 	return stat, nil
 }
 
-// cpu reads the CPU clock of a process, which counts nanoseconds, where /proc counts
-// hundredths of a second. The clock's number is made of the process's as in glibc's
-// clock_getcpuclockid: its bits inverted, above the kind of clock.
+// cpu reads the CPU clock of a process, which counts nanoseconds, while /proc counts
+// hundredths of a second. The number of the clock is computed from the number of the process
+// as in glibc's clock_getcpuclockid: its bits inverted, above the kind of clock.
 func cpu(pid int) (time.Duration, error) {
 	const all = 2 // threads, as the scheduler counts them
 	var t unix.Timespec
@@ -72,18 +72,18 @@ func CPUByProgram() (map[string]time.Duration, error) {
 	used := map[string]time.Duration{"client": OwnCPU()}
 	for _, p := range procs {
 		stat, err := p.Stat()
-		if err != nil || stat.PPID != os.Getpid() { // it may have ended since, and is not ours then
+		if err != nil || stat.PPID != os.Getpid() { // it has ended since, or was not started by this process
 			continue
 		}
-		if took, err := cpu(p.PID); err == nil { // else it has ended just now
+		if took, err := cpu(p.PID); err == nil { // an error means that it has ended just now
 			used[program(stat.Comm)] += took
 		}
 	}
 	return used, nil
 }
 
-// machineTimes is how all processors together have spent their time so far; zero
-// if the kernel does not say.
+// machineTimes returns how all processors together have spent their time so far; zero if the
+// kernel does not say.
 func machineTimes() procfs.CPUStat {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -96,16 +96,16 @@ func machineTimes() procfs.CPUStat {
 	return stat.CPUTotal
 }
 
-// Stolen begins to count. The function that it returns gives the share of the processors'
-// time since then that the hypervisor gave to others, from 0 to 1; 0 also where the kernel
-// does not know.
+// Stolen begins to count. The function that it returns returns the share of the processors'
+// time since then that the hypervisor gave to other machines, from 0 to 1; 0 also if the
+// kernel does not know.
 func Stolen() func() float64 {
 	from := machineTimes()
 	return func() float64 { return stolen(from, machineTimes()) }
 }
 
-// stolen is the share of the time between two looks that the hypervisor gave to
-// others. Guests are part of user and nice.
+// stolen returns the share of the time between from and to that the hypervisor gave to other
+// machines. The time of guests is part of user and nice.
 func stolen(from, to procfs.CPUStat) float64 {
 	sum := func(s procfs.CPUStat) float64 {
 		return s.User + s.Nice + s.System + s.Idle + s.Iowait + s.IRQ + s.SoftIRQ + s.Steal

@@ -1,7 +1,7 @@
-// Package upstream is the server in all the benchmarks' sandboxes: it answers any
-// HTTP/1.1 request without a body at once, with a few bytes, for as little CPU as
-// Go allows, since it shares the cores with what is measured. It is no HTTP
-// server for anything else. bench runs it as a process of its own.
+// Package upstream is the server in all sandboxes of the benchmarks: Listen and Serve answer
+// any HTTP/1.1 request without a body at once, with a few bytes. It uses as little CPU as Go
+// allows, since it shares the cores with the processes under test, and is of no use as a
+// general HTTP server. bench runs it in a process of its own.
 package upstream
 
 import (
@@ -49,7 +49,7 @@ func Serve(l net.Listener) error {
 	}
 }
 
-// serve answers each head that arrives. Requests do not overlap: Envoy does not
+// serve answers each request head that arrives. Requests do not overlap, since Envoy does not
 // pipeline.
 func serve(c net.Conn) {
 	defer c.Close()
