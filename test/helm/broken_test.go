@@ -46,7 +46,7 @@ func (c *cluster) kill(t *testing.T, command, podUID, signal string) {
 	c.run(t, "kill", append([]string{"-" + signal}, pids...)...)
 }
 
-// A pool whose image is not there says so, costs no other pool anything, and works as
+// A pool whose image does not exist reports that, does not affect other pools, and works as
 // soon as its image is right.
 func (c *cluster) missingImage(t *testing.T) {
 	c.apply(t, fmt.Sprintf(sandboxPool, "absent", "sandlane-test-none:none"))
@@ -59,8 +59,8 @@ func (c *cluster) missingImage(t *testing.T) {
 	c.eventually(t, func(out string) bool { return out == "" }, "kubectl", "get", "pods", "-l", "sandlane.dev/pool=absent", "-o", "name")
 }
 
-// An idle pod whose program crashed is stock again as soon as its kubelet has started
-// it anew and it is Ready: nothing has used it.
+// An idle pod whose program crashed can be claimed again as soon as its kubelet has restarted
+// it and it is Ready, since no sandbox has used it.
 func (c *cluster) crashIdle(t *testing.T) {
 	name, uid := c.idlePod(t, "echo")
 	c.kill(t, "echo", uid, "KILL")

@@ -12,8 +12,8 @@ import (
 	"github.com/sandlane/sandlane/test/sdkenv"
 )
 
-// TestChart is the life of one installation. Its steps need each other, so the
-// first that fails ends it.
+// TestChart is the life of one installation. Each step needs the ones before, so the test
+// ends with the first step that fails.
 func TestChart(t *testing.T) {
 	python := pythonSDK(t)
 	c := boot(t)
@@ -100,8 +100,8 @@ func (c *cluster) gateway(t *testing.T) string {
 	return "http://" + c.kubectl(t, "-n", system, "get", "service", "sandlane", "-o", "jsonpath={.spec.clusterIP}")
 }
 
-// helmTest: the chart's own test passes with a good key, fails with another, and
-// leaves nothing.
+// helmTest: the chart's own test passes with a good key, fails with a wrong key, and leaves
+// nothing behind.
 func (c *cluster) helmTest(t *testing.T) {
 	wrong := filepath.Join(c.tempDir(t), "wrong")
 	if err := os.WriteFile(wrong, []byte("e2b_0000000000000000000000000000000000000000"), 0o600); err != nil {
@@ -131,11 +131,11 @@ func (c *cluster) helmTest(t *testing.T) {
 	}
 }
 
-// sdk runs the first program of a user of E2B's SDK.
+// sdk runs a first program that uses E2B's SDK.
 func (c *cluster) sdk(t *testing.T, python string) { c.python(t, python, "sdk.py") }
 
-// keyFile is a file with the API key: a step that fails logs its commands, and what
-// they printed.
+// keyFile writes the API key to a file and returns its path. The key must not be in a
+// command, because a step that fails logs its commands and their output.
 func (c *cluster) keyFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(c.tempDir(t), "key")
@@ -157,8 +157,8 @@ func (c *cluster) python(t *testing.T, python, program string, args ...string) s
 	return out
 }
 
-// process asks a sandbox that its first request makes, and returns which process
-// answers. More are further arguments of curl.
+// process sends a request to a sandbox, which the first request makes, and returns which
+// process answers. more are further arguments of curl.
 func (c *cluster) process(t *testing.T, id string, more ...string) string {
 	t.Helper()
 	const mark = `"process":"`
@@ -180,8 +180,8 @@ func (c *cluster) firstRequest(t *testing.T) string {
 	return first
 }
 
-// An upgrade rolls both Deployments, keeps the control plane's certificates, and
-// sandboxes that ran before.
+// An upgrade rolls both Deployments, and keeps the control plane's certificates and the
+// running sandboxes.
 func (c *cluster) upgrade(t *testing.T) {
 	certificates := func() string {
 		return c.kubectl(t, "-n", system, "get", "secret", "sandlane-control-ca", "sandlane-control-gateway", "sandlane-control-controller", "-o", "jsonpath={.items[*].data}")
@@ -242,7 +242,7 @@ func (c *cluster) uninstall(t *testing.T) {
 	for line := range strings.Lines(c.kubectl(t, "get", "deployments,pods,services,cronjobs,jobs,serviceaccounts,roles,rolebindings,clusterroles,"+
 		"clusterrolebindings,poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,namespaces", "-A", "-o", "name")) {
 		if name := strings.TrimSpace(line); strings.Contains(name, "sandlane") && !strings.HasPrefix(name, "namespace/") &&
-			!strings.Contains(name, "/sandlane-tenant") { // the team's release stays
+			!strings.Contains(name, "/sandlane-tenant") { // the team's release is still installed
 			left = append(left, name)
 		}
 	}
@@ -252,7 +252,7 @@ func (c *cluster) uninstall(t *testing.T) {
 	if claim := c.kubectl(t, "-n", system, "get", "persistentvolumeclaim", "sandlane-checkpoints", "-o", "jsonpath={.status.phase}"); claim != "Bound" {
 		t.Errorf("the claim of checkpoints is %q, want it kept", claim)
 	}
-	// The controller has deleted what hibernate left, within a minute or now.
+	// The controller deletes the checkpoints of the step hibernate within a minute.
 	if on := c.archives(t); len(on) != 0 {
 		t.Errorf("on the volume are still %q", on)
 	}

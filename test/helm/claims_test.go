@@ -22,11 +22,11 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// resultEnv names the file that timeClaims writes its figures to, for the page of
-// figures (sandlane-bench render).
+// resultEnv is the variable with the file into which timeClaims writes its figures, for the
+// page of figures (sandlane-bench render).
 const resultEnv = "SANDLANE_NODE_RESULT"
 
-// claimTimes are milliseconds.
+// claimTimes are times in milliseconds.
 type claimTimes struct {
 	Claims        []float64 // a first request that a warm pod answers
 	CreatedToIdle []float64 // from a pod's creation until it is idle
@@ -137,8 +137,8 @@ func answered(ctx context.Context, method, url string, want int, headers map[str
 	return err
 }
 
-// timeClaims times claims of a warm pod, and how soon there is another: its pool may
-// have one pod, so the next is made once the one before is gone. It judges no figure.
+// timeClaims times claims of a warm pod, and how soon there is another one: the pool may have
+// only one pod, so the next pod is made once the one before is gone. It judges no figure.
 func (c *cluster) timeClaims(t *testing.T) {
 	const rounds = 15
 	c.apply(t, strings.Replace(fmt.Sprintf(sandboxPool, "timed", "sandlane-test-echo:test"), `"replicas":1,`, `"replicas":1,"maxPods":1,`, 1))

@@ -17,7 +17,7 @@ import (
 // does not have.
 const clientEnv = "SANDLANE_HELM_CLIENT"
 
-// opened is what a client prints once what it holds open is open.
+// opened is what a client prints once all its connections are open.
 const opened = "open"
 
 // clients are the kinds of client. Each prints one line of JSON at its end.
@@ -47,14 +47,14 @@ func runClient() {
 	os.Exit(0)
 }
 
-// onNode is a running client. To close its standard input tells it to end.
+// onNode is a running client. It ends when its standard input is closed.
 type onNode struct {
 	io.Closer
 	cmd *exec.Cmd
 	out *bufio.Reader
 }
 
-// startClient starts one on the node; it ends with the test.
+// startClient starts a client on the node; it ends with the test.
 func (c *cluster) startClient(t *testing.T, role string, args ...string) *onNode {
 	t.Helper()
 	self, err := os.Executable()
@@ -75,7 +75,7 @@ func (c *cluster) startClient(t *testing.T, role string, args ...string) *onNode
 	return &onNode{Closer: in, cmd: cmd, out: bufio.NewReader(out)}
 }
 
-// open waits until it has opened all.
+// open waits until the client has opened all its connections.
 func (c *onNode) open(t *testing.T) {
 	t.Helper()
 	if line, err := c.out.ReadString('\n'); err != nil || line != opened+"\n" {
@@ -83,7 +83,7 @@ func (c *onNode) open(t *testing.T) {
 	}
 }
 
-// wait waits for its end and reads what it printed.
+// wait waits for the client's end and reads what it printed.
 func (c *onNode) wait(t *testing.T, into any) {
 	t.Helper()
 	text, err := io.ReadAll(c.out)

@@ -55,8 +55,8 @@ func (c *cluster) definitions(t *testing.T) []string {
 	return ours
 }
 
-// An upgrade brings CRDs up to date, with pools in them that were made before: Helm
-// would leave them as they were if they were not templates. It needs an empty cluster.
+// An upgrade updates the CRDs, and keeps pools that were made before. The chart has the CRDs
+// as templates, because Helm does not upgrade other CRDs. The test needs an empty cluster.
 func (c *cluster) upgradeCRDs(t *testing.T) {
 	c.kubectl(t, "delete", "sandboxpools", "--all", "-A", "--timeout=60s")
 	c.kubectl(t, append([]string{"delete", "--timeout=60s"}, c.definitions(t)...)...)

@@ -8,9 +8,9 @@
 // node-test` run it (hack/helm-test.sh), which build what it needs and say where that
 // is; it needs root.
 //
-// A test is outside the node's network. What must be inside for longer than a command
-// (WebSockets, watches, the stand-in for a network plugin) is this test binary, started
-// on the node as a client (client_test.go).
+// A test runs outside the node's network. For what must run inside and longer than a
+// command (WebSockets, watches, the test's network plugin) the test binary is started on the
+// node as a client (client_test.go).
 //
-// What it does not test stands in ROADMAP.md.
+// ROADMAP.md has what is not tested.
 package helm

@@ -23,8 +23,9 @@ func (c *cluster) cases(t *testing.T, python string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All through one gateway, as there: another one hears of an end a moment later. Wrong
-	// keys are counted by each gateway, and the case of too many uses up the other's.
+	// All requests go through one gateway, as in test/e2b, because another gateway learns of
+	// an end a moment later. The case of too many wrong keys uses another gateway, since each
+	// gateway counts them.
 	gateways := c.addresses(t, "sandlane-gateway")
 	out := c.run(t, "sh", "-c", `export E2B_API_KEY="$(cat "$0")" E2B_SANDBOX_URL="http://$1:8080" E2B_API_URL="http://$1:8080" TEST_ELSEWHERE_URL="http://$2:8080" \
 		TEST_DOMAIN=sandlane.test TEST_SERVER=webserver; exec "$3" "$4" sync`, c.keyFile(t), gateways[0], gateways[1], python, script)

@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// enforce stands in for a network plugin that enforces NetworkPolicies: until its
-// standard input ends it writes, whenever a pod or policy has changed, a table of
-// nftables with a chain for each direction of each pod that a policy selects. It knows
-// what this repository's policies have: IPv4, selectors, blocks, ports by number. The
-// node's own processes, such as the kubelet with its probes, are not filtered.
+// enforce is the test's network plugin, which enforces NetworkPolicies: until its standard
+// input ends, it writes after each change of a pod or policy a table of nftables with a chain
+// for each direction of each pod that a policy selects. It supports what this repository's
+// policies use: IPv4, selectors, blocks, ports by number. It does not filter the node's own
+// processes, such as the kubelet with its probes.
 func enforce(ctx context.Context, _ []string) (any, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -79,15 +79,15 @@ func nft(text string) error {
 	return nil
 }
 
-// enforced is what a table is made from.
+// enforced has the objects from which a table is made.
 type enforced struct {
 	pods       corev1.PodList
 	namespaces corev1.NamespaceList
 	policies   networkingv1.NetworkPolicyList
 }
 
-// table is the whole table. What a chain lets through returns from it, so that a
-// packet between two pods passes a chain of each.
+// table returns the whole table. A chain returns for packets that it allows, so that a packet
+// between two pods passes a chain of each.
 func (e *enforced) table() (string, error) {
 	slices.SortFunc(e.pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Status.PodIP, b.Status.PodIP) })
 	var chains strings.Builder
@@ -133,8 +133,8 @@ func networked(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" && !pod.Spec.HostNetwork && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// rules are the lines of one pod's chain of one direction; selected is false if no
-// policy is about that.
+// rules returns the lines of one pod's chain for one direction; selected is false if no
+// policy selects the pod for that direction.
 func (e *enforced) rules(pod *corev1.Pod, direction networkingv1.PolicyType) (lines string, selected bool, err error) {
 	for i := range e.policies.Items {
 		p := &e.policies.Items[i]
@@ -178,7 +178,7 @@ func (e *enforced) rule(lines *string, namespace, side string, peers []networkin
 	return nil
 }
 
-// peers are matchers of addresses; no peer at all is everything.
+// peers returns matchers of addresses; an empty list of peers matches all addresses.
 func (e *enforced) peers(namespace, side string, peers []networkingv1.NetworkPolicyPeer) []string {
 	if len(peers) == 0 {
 		return []string{""}

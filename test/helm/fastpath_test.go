@@ -30,9 +30,9 @@ func TestFastPath(t *testing.T) {
 	}
 }
 
-// fastPath: an upgrade turns the fast path on and another turns it off; in between every
-// gateway's Envoy answers hits by itself, also after its gateway and itself were killed,
-// and no answer ever comes from another sandbox.
+// fastPath: an upgrade turns the fast path on and another one turns it off. In between every
+// gateway's Envoy answers hits by itself, also after the gateway and the Envoy were killed,
+// and no answer comes from another sandbox.
 func (c *cluster) fastPath(t *testing.T) {
 	process := c.process(t, "mine")
 	c.rolled(t, func() { c.roll(t, "fastPath.enabled=true,fastPath.image=sandlane-test-envoy:test") })
@@ -74,8 +74,7 @@ func (c *cluster) answersInEnvoy(t *testing.T, process, after string) {
 	}
 }
 
-// killEnvoy: the requests that meet the killed Envoy are lost until it is there again, and
-// no other.
+// killEnvoy: only the requests to the killed Envoy fail, until it serves again.
 func (c *cluster) killEnvoy(t *testing.T, process string) {
 	uid := strings.Fields(c.kubectl(t, "-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", "jsonpath={.items[*].metadata.uid}"))[0]
 	const restarts = "jsonpath={.items[*].status.initContainerStatuses[?(@.name==\"envoy\")].restartCount}"

@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// checkpointVolume is a volume in a folder of the node, which the chart's claim takes.
+// checkpointVolume is a volume in a folder of the node, to which the chart's
+// PersistentVolumeClaim is bound.
 const checkpointVolume = `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"checkpoints"},"spec":{"capacity":{"storage":"1Gi"},
 "accessModes":["ReadWriteMany"],"persistentVolumeReclaimPolicy":"Retain","hostPath":{"path":%q,"type":"Directory"}}}`
 
-// chartUser is what the chart's processes run as.
+// chartUser is the user as which the chart's processes run.
 const chartUser = 65532
 
 func (c *cluster) makeVolume(t *testing.T) {
@@ -46,7 +47,7 @@ func (c *cluster) hibernate(t *testing.T, python string) {
 		`jsonpath={.items[*].metadata.labels.sandlane\.dev/sandbox-id}`)
 }
 
-// resume: gateways that were not there when it was paused go on with it.
+// resume: gateways that were started after the pause resume the sandbox.
 func (c *cluster) resume(t *testing.T, python string) {
 	c.python(t, python, "hibernate.py", c.hibernated)
 }

@@ -18,8 +18,8 @@ const recycledPool = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"SandboxPool"
 // withImage is a sandbox of that pool, which names its image.
 const withImage = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"Sandbox","metadata":{"name":%q},"spec":{"namespace":"default","pool":"recycled","images":{"main":%q}}}`
 
-// kubeletPause is what a kubelet waits, unless the node's says otherwise, before it
-// starts an image again that it has started in a pod.
+// kubeletPause is a kubelet's default delay before it starts an image again that it has
+// started in the pod before.
 const kubeletPause = 10 * time.Second
 
 // container is what a pod's first container runs, as its kubelet says.
@@ -35,9 +35,9 @@ func (c *cluster) container(t *testing.T, pod string) container {
 	return container{f[0], f[1][strings.LastIndex(f[1], "@")+1:], f[2]}
 }
 
-// A claim changes a pod's image in place, from the idle one to the template's, or to the
-// one that the sandbox names; after the end the pod gets the idle one back and is stock
-// again. Each time it is a new container, of the digest that the registry has. So no
+// A claim changes a pod's image in place, from the idle image to the template's, or to the
+// image that the sandbox names; after the end the pod gets the idle image back and can be
+// claimed again. Each time it is a new container, of the digest that the registry has. So no
 // process answers for two sandboxes.
 func (c *cluster) recycleInPlace(t *testing.T) {
 	c.startRegistry(t, "sandlane-test-idle", "sandlane-test-echo")

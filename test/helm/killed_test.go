@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pause lets a state last for d: its duration is what is tested, not a wait for a
-// condition.
+// pause waits for d, because the test is about a state of that duration. It does not wait for
+// a condition.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -53,8 +53,8 @@ func (c *cluster) ready(t *testing.T, app string) {
 	c.kubectl(t, "-n", system, "rollout", "status", "deployment/"+app, "--timeout=120s")
 }
 
-// When a gateway is killed, only requests through its Envoy fail, until that is out of the
-// Service, and no request gets a wrong answer.
+// When a gateway is killed, only requests through its Envoy fail, until the Service does not
+// route to that Envoy any more, and no request gets a wrong answer.
 func (c *cluster) killGateway(t *testing.T) {
 	process := c.process(t, "mine")
 	uid := strings.Fields(c.kubectl(t, "-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", "jsonpath={.items[*].metadata.uid}"))[0]
@@ -102,8 +102,8 @@ func (c *cluster) roll(t *testing.T, value string) {
 	c.run(t, "helm", "upgrade", "sandlane", c.chart, "-n", system, "--reset-then-reuse-values", "--set", value, "--wait", "--timeout", "180s")
 }
 
-// rolled has two WebSockets open through each gateway while something replaces both,
-// and requests flow. None of these fails, and the WebSockets live out their grace.
+// rolled sends requests and keeps a WebSocket open through each of the two gateways while
+// something replaces both. No request fails, and each WebSocket lasts for its grace.
 func (c *cluster) rolled(t *testing.T, happens func()) {
 	t.Helper()
 	process, gateways := c.process(t, "mine"), c.addresses(t, "sandlane-gateway")
@@ -141,7 +141,7 @@ func (c *cluster) rollControllers(t *testing.T) {
 	a.noneFailed(t)
 }
 
-// With uninstall.endSandboxes an uninstallation ends what lives.
+// With uninstall.endSandboxes an uninstallation ends the sandboxes that are left.
 func (c *cluster) endAndUninstall(t *testing.T) {
 	c.roll(t, "uninstall.endSandboxes=true")
 	if err := c.uninstalled(t); err != nil {

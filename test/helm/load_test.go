@@ -24,14 +24,14 @@ func (a answers) String() string {
 	return fmt.Sprintf("%d answers, failed %v, %d processes", a.ok, a.failed, len(a.processes))
 }
 
-// askForever asks until the file is there, each time by a new connection, and prints
-// what was answered and a line with the status.
+// askForever sends requests until the file exists, each on a new connection, and prints each
+// answer and a line with its status.
 const askForever = `while [ ! -e "$1" ]; do
 	curl -s -m 15 -H "X-Sandbox-Id: $2" -H 'X-Sandbox-Port: 8000' -w '\n=%{http_code}\n' "$0"
 	sleep 0.02
 done`
 
-// during has three clients ask a sandbox while something happens.
+// during makes three clients send requests to a sandbox while something happens.
 func (c *cluster) during(t *testing.T, id string, happens func()) answers {
 	t.Helper()
 	stop := filepath.Join(c.tempDir(t), "stop")
@@ -83,8 +83,8 @@ func (c *cluster) during(t *testing.T, id string, happens func()) answers {
 	return a
 }
 
-// sameProcess checks that the process that answered before has given all answers: any
-// other is of a wrong sandbox.
+// sameProcess checks that all answers came from the process that answered before: any other
+// process belongs to another sandbox.
 func (a answers) sameProcess(t *testing.T, before string) {
 	t.Helper()
 	if ids := slices.Collect(maps.Keys(a.processes)); len(ids) != 1 || ids[0] != before {

@@ -23,14 +23,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster is a real node with what the chart's tests ask of it.
+// cluster is a real node, with the methods that the chart's tests need.
 type cluster struct {
 	*node.Node
 	sandlane string // the binary
 	chart    string
 	key      string // an API key of the team
 	volume   string // the folder of checkpoints, which gateways and controllers mount
-	// hibernated is the ID of the sandbox that the step hibernate leaves.
+	// hibernated is the ID of the sandbox that the step hibernate has paused.
 	hibernated string
 }
 
@@ -68,7 +68,7 @@ func boot(t *testing.T) *cluster {
 	return c
 }
 
-// tempDir is a folder that goes with the node, also when the test is killed.
+// tempDir makes a folder that is removed with the node, also when the test is killed.
 func (c *cluster) tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := c.TempDir()
@@ -78,7 +78,7 @@ func (c *cluster) tempDir(t *testing.T) string {
 	return dir
 }
 
-// run runs a command on the node; its failure is the test's.
+// run runs a command on the node; if it fails, so does the test.
 func (c *cluster) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -115,7 +115,7 @@ func (c *cluster) eventually(t *testing.T, want func(out string) bool, name stri
 	}
 }
 
-// tell logs what a person would look at first.
+// tell logs the state that a person would look at first.
 func (c *cluster) tell(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -16,8 +16,8 @@ var (
 	series = regexp.MustCompile(`(?m)^([a-z0-9_]+)[{ ]`)
 )
 
-// metrics: every metric that the rules and the dashboard name is there, with a value,
-// in what the processes expose after the steps before.
+// metrics: after the steps before, the processes expose every metric that the rules and the
+// dashboard name, with a value.
 func (c *cluster) metrics(t *testing.T) {
 	exposed, types := map[string]bool{}, map[string]string{}
 	for _, at := range []struct{ app, path string }{

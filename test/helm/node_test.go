@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// step is one that a test of a node takes.
+// step is one step of a test on a node.
 type step struct {
 	name string
 	run  func(*testing.T)

@@ -10,8 +10,8 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// page: what docs/install.md has users apply is taken, and its pool gets its warm pods.
-// Only image and name are others here.
+// page: the objects that docs/install.md tells users to apply are accepted, and their pool
+// gets its warm pods. The test changes only image and name.
 func (c *cluster) page(t *testing.T) {
 	dir, blocks := c.tempDir(t), yamlBlock.FindAllStringSubmatch(text(t, "../../docs/install.md"), -1)
 	if len(blocks) != 2 {

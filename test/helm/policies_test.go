@@ -11,8 +11,8 @@ import (
 const strangerPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"stranger","namespace":"stranger"},"spec":{"terminationGracePeriodSeconds":1,
 "containers":[{"name":"main","image":"sandlane-test-base:test","imagePullPolicy":"IfNotPresent","readinessProbe":{"tcpSocket":{"port":49983},"periodSeconds":1}}]}}`
 
-// connect says whether a TCP connection is "open" within two seconds, "refused", or
-// "dropped".
+// connect returns the command that tries a TCP connection and prints "open" if it is open
+// within two seconds, "refused" or "dropped".
 const connect = `(exec 3<>/dev/tcp/$0/$1) 2>/dev/null & p=$!
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	kill -0 $p 2>/dev/null || { wait $p && echo open || echo refused; exit; }
@@ -20,14 +20,14 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 kill -9 $p; echo dropped`
 
-// within is a command that runs another in a pod's network.
+// within returns a command that runs another one in a pod's network.
 type within []string
 
 func inPod(namespace, pod string) within {
 	return within{"kubectl", "exec", "-n", namespace, pod, "--"}
 }
 
-// inNetworkOf is for a pod without a shell.
+// inNetworkOf is within for a pod without a shell.
 func (c *cluster) inNetworkOf(t *testing.T, command, podUID string) within {
 	t.Helper()
 	pids := c.processes(t, command, podUID)
@@ -56,8 +56,8 @@ func (c *cluster) tryWays(t *testing.T, ways []way, enforced bool) {
 	}
 }
 
-// policies: with NetworkPolicies enforced, by this test's stand-in for a network plugin,
-// Sandlane works and the connections that must be closed are.
+// policies: while the test's network plugin enforces NetworkPolicies, Sandlane works, and the
+// connections that must be closed are closed.
 func (c *cluster) policies(t *testing.T, python string) {
 	c.kubectl(t, "create", "namespace", "stranger")
 	c.apply(t, strangerPod)
@@ -83,7 +83,7 @@ func (c *cluster) policies(t *testing.T, python string) {
 		{sandbox, "10.89.0.1", "10250", true}, // the kubelet
 		{fromGateway, pods[3], "49983", false},
 		{fromGateway, "10.96.0.1", "443", false},
-		{fromGateway, other, "49983", true}, // an address that is no pool's
+		{fromGateway, other, "49983", true}, // a pod that belongs to no pool
 	}
 	c.tryWays(t, ways, false)
 	stand := c.startClient(t, "enforce")

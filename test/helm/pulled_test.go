@@ -33,7 +33,7 @@ func (c *cluster) startRegistry(t *testing.T, images ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It outlives nsenter, and ends with its standard input.
+	// The registry goes on when nsenter has ended, and ends with its standard input.
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func (c *cluster) startRegistry(t *testing.T, images ...string) {
 	}
 }
 
-// digest is what the registry calls an image.
+// digest returns the registry's digest of an image.
 func (c *cluster) digest(t *testing.T, image string) string {
 	t.Helper()
 	headers := c.run(t, "curl", "-fsSI", "-H", "Accept: application/vnd.oci.image.manifest.v1+json", "http://"+registryAddress+"/v2/"+image+"/manifests/test")
@@ -64,8 +64,8 @@ func (c *cluster) digest(t *testing.T, image string) string {
 }
 
 // Images are pulled from a registry, Sandlane's by the digests of the values, while
-// requests flow; a pool whose tag the registry does not have says so until it has
-// another.
+// requests flow. A pool whose tag the registry does not have reports that until its tag is
+// changed.
 func (c *cluster) pulled(t *testing.T) {
 	c.startRegistry(t, "sandlane-gateway", "sandlane-controller", "sandlane-test-envoy", "sandlane-test-echo")
 	gateway, controller := c.digest(t, "sandlane-gateway"), c.digest(t, "sandlane-controller")

@@ -21,8 +21,8 @@ func (c *cluster) leaves(t *testing.T) []string {
 	return all
 }
 
-// New certificates of the control plane are taken without a restart: no request fails,
-// and ends, which controllers tell gateways by them, are carried out.
+// New certificates of the control plane are used without a restart: no request fails, and
+// ends are carried out, for which the controller calls gateways with them.
 func (c *cluster) renewCertificates(t *testing.T) {
 	const gateways = `jsonpath={range .items[*]}{.metadata.deletionTimestamp}|{.metadata.name}|{.status.containerStatuses[0].restartCount} {end}`
 	running := func() []string { // without pods of an earlier rollout that are ending
@@ -37,7 +37,7 @@ func (c *cluster) renewCertificates(t *testing.T) {
 		// A kubelet looks at a pod's Secrets once a minute, and when the pod changes.
 		c.kubectl(t, "-n", system, "annotate", "pods", "-l", "app in (sandlane-gateway,sandlane-controller)", "test=renewed", "--overwrite")
 		c.untilRenewed(t, before)
-		// Connections that are open keep their certificates.
+		// Open connections keep the certificates with which they were opened.
 		c.kubectl(t, "-n", system, "rollout", "restart", "deployment/sandlane-controller")
 		c.ready(t, "sandlane-controller")
 		c.process(t, "after-renewal")
@@ -66,8 +66,8 @@ func (c *cluster) untilRenewed(t *testing.T, before []string) {
 	t.Fatal("the gateways still show their old certificates")
 }
 
-// After two rotations of the keys of /init a pod that was there before, and one that
-// was made since, are both claimed and initialised.
+// After two rotations of the keys of /init, a pod that was made before them and one that was
+// made after them are both claimed and initialised.
 func (c *cluster) rotateInitKeys(t *testing.T, python string) {
 	const idle = "sandlane.dev/pool=base,sandlane.dev/phase=idle," + v1alpha1.LabelInitKey
 	two := func(out string) bool { return len(strings.Fields(out)) == 2 }

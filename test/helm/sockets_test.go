@@ -20,7 +20,7 @@ import (
 // socketGrace is drainGraceSeconds of testdata/values.yaml.
 const socketGrace = 10 * time.Second
 
-// socket is what became of one WebSocket.
+// socket is the result of one WebSocket.
 type socket struct {
 	Gateway  string // its address
 	Messages int    // echoed
@@ -76,7 +76,7 @@ func talk(ctx context.Context, conn *websocket.Conn, gateway string) socket {
 	}
 }
 
-// addresses are those of an app's pods that run and do not end.
+// addresses returns the addresses of an app's pods that run and are not ending.
 func (c *cluster) addresses(t *testing.T, app string) []string {
 	t.Helper()
 	var all []string
@@ -155,7 +155,7 @@ func livedOn(t *testing.T, sockets []socket, deleted map[string]time.Time) {
 func readLeaf(ctx context.Context, args []string) (any, error) {
 	var leaf string
 	d := tls.Dialer{Config: &tls.Config{
-		InsecureSkipVerify: true, // it is looked at, not trusted
+		InsecureSkipVerify: true, // the certificate is read, not trusted
 		VerifyConnection: func(s tls.ConnectionState) error {
 			leaf = hex.EncodeToString(s.PeerCertificates[0].SerialNumber.Bytes())
 			return nil

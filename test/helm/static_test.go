@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// refused are values that the schema does not take, and what it must say.
+// refused are values that the schema must refuse, and a part of the error message for each.
 var refused = []struct{ set, want string }{
 	{"gateway.replicas=0", "gateway/replicas"},
 	{"gateway.replica=3", "'replica'"},
@@ -34,8 +34,8 @@ var refused = []struct{ set, want string }{
 	{"gateway.drainDelaySeconds=400", "drainDelaySeconds must be at most drainGraceSeconds"},
 }
 
-// static renders the chart with each file of testdata/matrix and has the API server
-// judge every object.
+// static renders the chart with each file of testdata/matrix and makes the API server
+// validate every object.
 func (c *cluster) static(t *testing.T) {
 	c.run(t, "helm", "lint", "--strict", c.chart)
 	for _, tc := range refused {
@@ -48,7 +48,7 @@ func (c *cluster) static(t *testing.T) {
 	for _, ns := range []string{dry, keys, "team-a", "team-b"} {
 		c.kubectl(t, "create", "namespace", ns)
 	}
-	// What the chart makes for other operators is judged by their definitions.
+	// The objects that the chart makes for other operators are validated by their definitions.
 	definitions := os.Getenv("EXTRA_CRDS")
 	if definitions == "" {
 		t.Fatal("EXTRA_CRDS is not set: run `make helm-test`")

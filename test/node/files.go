@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 )
 
-// bootFile hands the Node of a Start to its init.
+// bootFile is the file with which Start passes the Node to init.
 const bootFile = "boot.json"
 
-// boot is what init has to know.
+// boot is the contents of that file.
 type boot struct {
 	Name, Bin, Assets, PauseImage string
 }
 
-// writeFiles writes all that the programs read.
+// writeFiles writes all files that the programs read.
 func (n *Node) writeFiles() error {
 	for _, dir := range []string{"pki", "log", "proc", "cni/net.d", "cni/ipam", "kubelet", "pods", "volumeplugins", "etcd"} {
 		if err := os.MkdirAll(n.file(dir), 0o755); err != nil {
@@ -52,10 +52,10 @@ current-context: node
 `, apiServer, n.pki("ca.crt"), n.pki(client+".crt"), n.pki(client+".key"))
 }
 
-// kubeletConfig: without clusterDNS pods use this machine's resolv.conf. A full
-// disk evicts nothing and removes no image. An image that is pulled may have been
-// imported by another name, which stays good. Of a container whose memory is used up
-// one process ends and not all, and pauses before restarts are short, as
+// kubeletConfig is the kubelet's configuration. Without clusterDNS pods use this machine's
+// resolv.conf. A full disk evicts no pod and removes no image. A pulled image may have been
+// imported under another name, which stays valid. If the memory of a container is used up,
+// one of its processes ends and not all, and the delays before restarts are short, as
 // docs/operations.md asks of nodes.
 func (n *Node) kubeletConfig() string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
@@ -79,8 +79,8 @@ nodeStatusUpdateFrequency: 2s
 `, n.Name, n.pki("ca.crt"), n.file("pods"), n.file("volumeplugins"))
 }
 
-// containerdConfig: oom scores are not lowered, for a root without
-// CAP_SYS_RESOURCE cannot.
+// containerdConfig is containerd's configuration. It does not lower oom scores, since a root
+// without CAP_SYS_RESOURCE cannot.
 func (n *Node) containerdConfig() string {
 	return fmt.Sprintf(`version = 3
 root = %q
@@ -104,7 +104,7 @@ state = "/run/containerd/state"
 `, n.file("containerd"), n.file("opt"), n.o.PauseImage, filepath.Join(n.o.Bin, "cni"), n.file("cni", "net.d"))
 }
 
-// networkConfig is of the plugin ptp, by which every packet is routed.
+// networkConfig configures the plugin ptp, with which every packet is routed.
 func (n *Node) networkConfig() string {
 	return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"node","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local",
  "ranges":[[{"subnet":%q}]],"routes":[{"dst":"0.0.0.0/0"}],"dataDir":%q}}]}

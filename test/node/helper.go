@@ -12,8 +12,7 @@ import (
 	"syscall"
 )
 
-// The roles in which a test binary is started again, and what they say on
-// standard output.
+// The roles in which a test binary is started again, and what they print on standard output.
 const (
 	roleKeeper = "keeper"
 	roleInit   = "init"
@@ -44,7 +43,8 @@ func Helper() {
 	os.Exit(0)
 }
 
-// keep runs init until standard input ends, and removes all that is left.
+// keep runs init until standard input ends, and then removes the node's control groups and
+// files.
 func keep(state string) error {
 	// The kernel kills init with the thread that started it.
 	runtime.LockOSThread()
@@ -75,7 +75,7 @@ func keep(state string) error {
 	if err := removeGroups(name); err != nil {
 		return fmt.Errorf("remove what the node left: %w", errors.Join(err, died))
 	}
-	// A node that ended by itself leaves its logs for the error of the test.
+	// If the node ended by itself, its logs stay for the error of the test.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return os.RemoveAll(state)
 }

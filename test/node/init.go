@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runInit is PID 1 of the node. It returns only if the node cannot be.
+// runInit is PID 1 of the node. It returns only if the node cannot be booted.
 func runInit(state string) error {
 	text, err := os.ReadFile(filepath.Join(state, bootFile))
 	if err != nil {
@@ -38,8 +38,8 @@ func runInit(state string) error {
 	return n.runPrograms()
 }
 
-// kernelSettings are what a kubelet writes into /proc/sys. They belong to the
-// whole machine, so the node gets files in their place.
+// kernelSettings are the settings in /proc/sys that a kubelet writes. They belong to the
+// whole machine, so the node gets ordinary files in their place.
 var kernelSettings = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
@@ -61,7 +61,7 @@ func (n *Node) mounts() error {
 			return fmt.Errorf("hide %s: %w", name, err)
 		}
 	}
-	// containerd and kubelet leave files there.
+	// containerd and the kubelet write files there.
 	for _, dir := range []string{"/run", "/var/lib", "/var/log"} {
 		if err := unix.Mount("node", dir, "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("hide %s: %w", dir, err)
@@ -111,7 +111,7 @@ func (n *Node) makeGroups() error {
 		if err := os.Mkdir(filepath.Join(root, n.Name), 0o755); err != nil && !os.IsExist(err) { // two names of one hierarchy
 			return err
 		}
-		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} { // empty ones take no process
+		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} { // while they are empty, the group can have no process
 			value, err := os.ReadFile(filepath.Join(root, name))
 			if err != nil {
 				continue

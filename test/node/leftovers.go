@@ -46,7 +46,8 @@ func removeGroups(name string) error {
 	}
 }
 
-// removeTree removes folders from the deepest; the files in them are the kernel's.
+// removeTree removes folders, the deepest first. It need not remove the files in them, which
+// the kernel makes.
 func removeTree(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -66,8 +67,8 @@ func removeTree(dir string) error {
 	return err
 }
 
-// removeLeftovers removes what nodes have left whose keeper was killed: folders
-// that no process names in its environment. It is a courtesy; what fails is left.
+// removeLeftovers removes the state folders of nodes whose keeper was killed: those that no
+// process names in its environment. It ignores errors.
 func removeLeftovers() {
 	states, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*")) // the pattern is good
 	for _, state := range states {
@@ -78,8 +79,8 @@ func removeLeftovers() {
 	}
 }
 
-// inUse reports whether a keeper or an init has this state folder. A folder that a
-// Start has just made has neither yet, so young ones count as in use.
+// inUse reports whether a keeper or an init uses this state folder. A folder that a Start
+// has just made has neither yet, so a new folder counts as in use.
 func inUse(state string) bool {
 	if info, err := os.Stat(state); err != nil || time.Since(info.ModTime()) < time.Minute {
 		return true

@@ -43,14 +43,15 @@ type Options struct {
 	PauseImage string
 	// Images are tarballs to import.
 	Images []string
-	// Progress is told in one line each what took how long; nil is quiet.
+	// Progress is called with a line about each step of Start and how long it took. It may
+	// be nil.
 	Progress func(line string)
 }
 
 // Node is a running node. Its methods are safe for concurrent use, but for Stop,
 // which is called once.
 type Node struct {
-	// Name is the node's, and that of its control groups.
+	// Name is the name of the node and of its control groups.
 	Name string
 
 	o      Options
@@ -146,7 +147,7 @@ func (n *Node) startKeeper(ctx context.Context) error {
 	}
 }
 
-// Stop ends the node and returns when nothing of it is left.
+// Stop ends the node and returns when its processes, control groups and files are gone.
 func (n *Node) Stop() error {
 	if n.alive == nil {
 		return os.RemoveAll(n.state)
@@ -165,8 +166,8 @@ func (n *Node) Stop() error {
 	return nil
 }
 
-// Command is a program that runs on the node, with its network and its mounts,
-// and with kubectl and Helm speaking to its API server. The working folder is /.
+// Command returns a command that runs on the node, with its network and its mounts; kubectl
+// and Helm use its API server. The working folder is /.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	into := []string{"-t", strconv.Itoa(n.init), "-m", "-n", "-p", "-i", "-u", "--", name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(into, args...)...)
@@ -176,8 +177,8 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 	return cmd
 }
 
-// Run runs a Command and returns what it printed on standard output; its error
-// has what it said besides.
+// Run runs a Command and returns what it printed on standard output; an error has what it
+// printed on standard error.
 func (n *Node) Run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := n.Command(ctx, name, args...)
 	var stderr strings.Builder
@@ -189,14 +190,14 @@ func (n *Node) Run(ctx context.Context, name string, args ...string) (string, er
 	return string(out), nil
 }
 
-// TempDir makes a folder that goes with the node, also when the test is killed. Root
-// alone may read it.
+// TempDir makes a folder that is removed with the node, also when the test is killed. Only
+// root may read it.
 func (n *Node) TempDir() (string, error) { return os.MkdirTemp(n.state, "test-") }
 
-// Kubeconfig is the administrator's, on the node.
+// Kubeconfig returns the path of the administrator's kubeconfig on the node.
 func (n *Node) Kubeconfig() string { return n.file("admin.conf") }
 
-// Logs are the last lines of each program.
+// Logs returns the last lines of the log of each program.
 func (n *Node) Logs(lines int) string {
 	files, _ := filepath.Glob(n.log("*")) // the pattern is good
 	var out strings.Builder

@@ -62,8 +62,8 @@ metadata: {name: echo}
 spec: {clusterIP: 10.96.0.80, selector: {app: echo}, ports: [{port: 80, targetPort: 8000}]}
 `
 
-// A pod gets ready by its probe and answers at its Service; when the node has
-// stopped, nothing of it is there.
+// A pod gets ready by its probe and answers at its Service; after Stop no process, control
+// group or file of the node is left.
 func TestNodeRunsPods(t *testing.T) {
 	o := options(t)
 	n, err := Start(t.Context(), o)
@@ -93,7 +93,7 @@ func TestNodeRunsPods(t *testing.T) {
 	}
 }
 
-// A test that is killed, or interrupted by Ctrl-C, leaves nothing either.
+// A test that is killed, or interrupted by Ctrl-C, leaves nothing behind, too.
 func TestKilledTestLeavesNothing(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		o := options(t)
@@ -149,7 +149,7 @@ func endChild(t *testing.T, signal func(group int) error) {
 	gone(t, state, filepath.Base(state))
 }
 
-// gone waits until nothing of a node is left: processes, control groups, files.
+// gone waits until no processes, control groups and files of a node are left.
 func gone(t *testing.T, state, name string) {
 	t.Helper()
 	var left []string

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// program is one of the node's, by its name in Bin or Assets.
+// program is a program of the node, by its name in Bin or Assets.
 type program struct {
 	name string
 	args []string
@@ -51,7 +51,7 @@ func (n *Node) late() []program {
 			"--config=" + n.file("kubelet.yaml"), "--kubeconfig=" + n.file("node.conf"), "--node-ip=" + Address, "--hostname-override=" + n.Name,
 			"--root-dir=" + n.file("kubelet"), "--cert-dir=" + n.file("kubelet", "pki"),
 		}},
-		// Without the conntrack flags it ends: those settings are the first network's.
+		// Without the conntrack flags kube-proxy ends: only the first network namespace has those settings.
 		{"kube-proxy", []string{
 			"--kubeconfig=" + n.file("proxy.conf"), "--proxy-mode=nftables", "--hostname-override=" + n.Name, "--cluster-cidr=" + podRange,
 			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
@@ -82,7 +82,7 @@ func (n *Node) runPrograms() error {
 	select {} // until the keeper kills the node
 }
 
-// keepRunning starts a program, and again a second after it has ended.
+// keepRunning starts a program, and restarts it a second after it has ended.
 func (n *Node) keepRunning(s *spawner, p program) error {
 	path := filepath.Join(n.o.Bin, p.name)
 	if _, err := os.Stat(path); err != nil {

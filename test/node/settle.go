@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// settle brings a node whose programs run to where pods can be made.
+// settle waits until pods can be made on a node whose programs run.
 func (n *Node) settle(ctx context.Context) error {
 	began := time.Now()
 	for _, tarball := range n.o.Images {
@@ -29,8 +29,8 @@ func (n *Node) settle(ctx context.Context) error {
 	return nil
 }
 
-// until runs a command until it succeeds, and returns its last error when ctx
-// ends. A command that finds its work done has succeeded.
+// until runs a command again and again until it succeeds, and returns its last error when
+// ctx ends. It also succeeds if its output says that its work was done before.
 func (n *Node) until(ctx context.Context, name string, args ...string) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawner starts processes for PID 1, whose children are also the orphans of
-// others. reap alone waits for them; it tells the caller that started one how it ended.
+// spawner starts processes for PID 1, which also gets the orphans of other processes as its
+// children. Only reap waits for children; it tells the caller of start how a process ended.
 type spawner struct {
-	// mu is held from a start until the child is in the map, so that reap does not
-	// meet a child that is not there yet.
+	// mu is held from a start until the child is in the map, so that reap does not reap a
+	// child that is not in the map yet.
 	mu       sync.Mutex
 	children map[int]chan string
 	started  chan struct{} // wakes reap, which has no children at first
