@@ -15,10 +15,14 @@ func (t *Table) Close() error {
 	return t.control.close()
 }
 
+// ErrNoTable says that no process has described a table in the folder's control file,
+// or that the file was removed: what Envoy may still have mapped is not known.
+var ErrNoTable = errors.New("the folder has no route table")
+
 // SettleFolder is for a gateway without a table. When it returns nil, no Envoy answers from
 // a table that an earlier process left in the folder, whatever its layout. Without such a
-// table it returns at once. If it cannot open the table, it waits until the trust in it has
-// ended, and returns nil too, unless ctx ends first.
+// table it returns ErrNoTable at once. If it cannot open the table, it waits until the trust
+// in it has ended, and returns nil too, unless ctx ends first.
 func SettleFolder(ctx context.Context, folder string) error {
 	c, err := openControl(folder, false)
 	if errors.Is(err, fs.ErrNotExist) {

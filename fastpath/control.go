@@ -70,6 +70,19 @@ func openControl(folder string, create bool) (_ *control, err error) {
 	return &control{file: f, bytes: b, created: st.Size() == 0}, nil
 }
 
+// ownAlone returns an error unless this process's user alone may write the file or
+// folder: Envoy sends requests to the addresses that the table says.
+func ownAlone(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return fmt.Errorf("look at the fast path's files: %w", err)
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("another user may write %s (owner %d, mode %o): the fast path's files must be this user's alone", path, st.Uid, st.Mode&0o777)
+	}
+	return nil
+}
+
 // lockByte locks the gateway's byte of the control file. Until this process unlocks it or
 // ends, no other process can lock it.
 func lockByte(f *os.File) error {

@@ -37,7 +37,7 @@ func TestLateHitLooksAgain(t *testing.T) {
 				t.Errorf("answered %q, want %q", got["destination"], tc.want)
 			}
 			gone := map[bool]float64{true: 1, false: 0}[tc.want == ""]
-			w.table.count()
+			w.table.countResults()
 			if got := testutil.ToFloat64(w.table.metrics.requests.WithLabelValues(resultGone)); got != gone {
 				t.Errorf("%v counted as gone, want %v", got, gone)
 			}

@@ -6,15 +6,15 @@ import (
 	"github.com/sandlane/sandlane/bench/result"
 )
 
-// budget is the bound that docs/design/design.md, chapter 7, sets for a row.
+// budget is what is asked of a row; docs/design, chapter 7, says how budgets are stated.
 type budget struct {
 	row  string
-	more bool // the bound is the least value; otherwise the largest
+	more bool // at least; else at most
 	than float64
 }
 
-// budgets are all budgets. If a run lacks the row of a budget, the page shows the budget as
-// not measured, so that it is not overlooked when a case failed or was left out.
+// budgets are all budgets. A budget whose row a run lacks is shown as not measured, so that
+// none is lost with a case that failed or was left out.
 var budgets = func() []budget {
 	all := []budget{
 		{"dataplane/hit/ratio/vs-do-nothing", true, 0.95},
@@ -73,7 +73,7 @@ func Judge(r *result.Result) {
 	}
 }
 
-// verdict returns whether a budget holds, or that the run does not decide it.
+// verdict says whether a budget holds, or that the run does not decide it.
 func verdict(row *result.Row) string {
 	s := row.Summary()
 	word := "missed"

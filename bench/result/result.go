@@ -1,6 +1,6 @@
-// Package result holds the result of a run of the benchmarks: rows of samples, facts about
-// the machine, and the headline. Load and Save keep it as JSON, Summary summarises a row's
-// samples, and Compare compares two results. The package measures nothing and draws nothing.
+// Package result is the result of a run of the benchmarks: rows of samples, facts of the
+// machine, and the headline, kept as JSON. It summarises a row's samples and compares two
+// results. It measures nothing and draws nothing.
 package result
 
 import (
@@ -20,8 +20,8 @@ type Result struct {
 	Plan    string    `json:"plan"`    // all or quick
 	Extent  string    `json:"extent"`  // rounds of each kind, and how long they are
 	Machine Machine   `json:"machine"`
-	// Stolen is the share of the processors' time that the hypervisor gave to other machines
-	// during the run, from 0 to 1; 0 also if that is not known.
+	// Stolen is the share of the processors' time that the hypervisor gave to
+	// others during the run, from 0 to 1; 0 also where that is not known.
 	Stolen   float64  `json:"cpu_stolen"`
 	Headline Headline `json:"headline"`
 	Rows     []*Row   `json:"rows"`
@@ -46,12 +46,12 @@ type Row struct {
 	// Better is "more", "less", or empty if neither is better.
 	Better  string    `json:"better,omitempty"`
 	Samples []float64 `json:"samples"`
-	// Budget is the bound that docs/design/design.md, chapter 7, sets for the median.
+	// Budget is what bench/report/budgets.go asks of the median.
 	Budget *Budget `json:"budget,omitempty"`
 	Note   string  `json:"note,omitempty"`
 }
 
-// Budget is a bound on a median: the least value if More, otherwise the largest.
+// Budget is a bound on a median: at least it if More, else at most it.
 type Budget struct {
 	More  bool    `json:"more"`
 	Value float64 `json:"value"`
@@ -78,7 +78,7 @@ func (r *Row) Section() string {
 	return section
 }
 
-// Row returns the row of that name; nil if there is none.
+// Row returns the row of that name, nil if there is none.
 func (r *Result) Row(name string) *Row {
 	for _, row := range r.Rows {
 		if row.Name == name {
@@ -88,8 +88,8 @@ func (r *Result) Row(name string) *Row {
 	return nil
 }
 
-// Add adds samples to the row of that name, and makes the row if there is none. It leaves out
-// samples that are no number: a round without a request has no latency.
+// Add adds samples to the row of that name, which is made if need be. Samples
+// that are no number are left out: a round without a request has no latency.
 func (r *Result) Add(name, unit, better string, samples ...float64) *Row {
 	row := r.Row(name)
 	if row == nil {

@@ -1,5 +1,5 @@
-// The part of the interface between Envoy 1.40 and a dynamic module (version v0.2.0) that
-// this module uses: CALL names functions that Envoy exports, HOOK functions that Envoy calls.
+// What this module uses of the interface between Envoy 1.40 and a dynamic module
+// (version v0.2.0): functions that Envoy exports, and functions that it calls.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

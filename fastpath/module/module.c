@@ -2,12 +2,14 @@
 // gateway's table in shared memory, and leaves all others to ext_proc.
 // docs/design/fastpath.md has its states and why a fence holds.
 //
-// The module is two extensions. The early header mutation sees each request before Envoy
-// picks a route. It looks the sandbox up; if it finds it, it writes sandbox, pod and address
-// into the header HIT, by which Envoy picks the route of hits, which has no ext_proc. On that
-// route the module's filter turns the header into metadata.
+// It is two extensions. The early header mutation sees each request before Envoy picks
+// a route; it looks the sandbox up, and writes what was asked for into the header HIT,
+// which picks the route of hits: one without ext_proc. There the filter answers: it looks
+// the sandbox up once more and sets the metadata by which Envoy finds the pod, in one
+// flight. Envoy may let a request wait between the two, for as long as it is busy with
+// others, so what the mutation saw is no answer.
 //
-// The module starts no threads, and allocates nothing after its start.
+// It has no threads, and allocates nothing after its start.
 #define _GNU_SOURCE
 #include "abi.h"
 #include "table.h"
@@ -24,7 +26,7 @@ enum { MAX_HEADERS = 256, MAX_FOLDER = 200, MAX_VIEWS = 8 };
 enum { RETRY_SECONDS = 1 };
 #define FULL_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define TEXT(s) ((text){(s), sizeof(s) - 1})
-#define HIT TEXT("x-envoy-sandlane") // Envoy removes x-envoy-* headers of clients before the mutation
+#define HIT TEXT("x-envoy-sandlane") // Envoy drops x-envoy-* of clients first
 
 // view is one generation of the routes, mapped and never unmapped. Its sizes are copies
 // that were checked: a later change of them in the file has no effect.
@@ -38,8 +40,8 @@ typedef struct {
 // state is this process's state for one folder; it lives as long as the process.
 typedef struct {
   char folder[MAX_FOLDER];
-  bool attaching;        // a thread is in attach; at most one is
-  uint64_t next_attempt; // boot clock; only the thread in attach uses it
+  bool attaching;        // one thread at a time
+  uint64_t next_attempt; // boot clock; only the attaching thread's
   const control_head *head;
   control_workers *workers;
   uint64_t claim;
@@ -54,7 +56,7 @@ static uint64_t nanos(clockid_t clock) {
   return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-// map maps a file of exactly that size; NULL if there is none.
+// map opens a file of exactly that size; NULL if there is none.
 static void *map(const char *folder, const char *name, uint64_t generation, size_t size, int how) {
   char path[MAX_FOLDER + 64];
   snprintf(path, sizeof path, "%s/%s.%016llx", folder, name, (unsigned long long)generation);
@@ -67,8 +69,8 @@ static void *map(const char *folder, const char *name, uint64_t generation, size
   return at == MAP_FAILED ? NULL : at;
 }
 
-// claim locks Envoy's byte of the control file, which this process then holds until its
-// end, takes the worker slots over, and gives this Envoy the next claim number.
+// claim locks Envoy's byte of the control file, which this process then holds until
+// its end, and takes the worker slots over.
 static bool claim(state *s) {
   char path[MAX_FOLDER + 64];
   snprintf(path, sizeof path, "%s/control", s->folder);
@@ -85,7 +87,7 @@ static bool claim(state *s) {
   if (fcntl(fd, F_OFD_SETLK, &lock)) goto failed; // another Envoy lives
   s->head = head;
   s->workers = workers;
-  for (int i = 0; i < WORKERS; i++) { // end the flights of an Envoy that has died
+  for (int i = 0; i < WORKERS; i++) { // flights of an Envoy that is dead
     uint64_t seq = __atomic_load_n(&s->workers->workers[i].seq, __ATOMIC_RELAXED);
     if (seq & 1) __atomic_store_n(&s->workers->workers[i].seq, seq + 1, __ATOMIC_RELEASE);
   }
@@ -127,9 +129,8 @@ static void attach(state *s) {
   __atomic_store_n(&s->current, &s->views[s->view_count++], __ATOMIC_RELEASE);
 }
 
-// trusted returns whether this Envoy may answer: the gateway has renewed trust lately, and for
-// this Envoy's claim. A time that is further ahead than the longest trust was not written by
-// a gateway.
+// trusted says whether the gateway lives, holds its lease, and has tested this Envoy. No
+// gateway writes a time that is further ahead than the longest trust.
 static bool trusted(const state *s) {
   uint64_t boot = __atomic_load_n(&s->head->trust_boot, __ATOMIC_ACQUIRE);
   uint64_t wall = __atomic_load_n(&s->head->trust_wall, __ATOMIC_ACQUIRE);
@@ -138,8 +139,8 @@ static bool trusted(const state *s) {
   return boot_now < boot && boot - boot_now <= LONGEST_TRUST && wall_now < wall && wall - wall_now <= LONGEST_TRUST;
 }
 
-// find copies the target's entry to *e and checks the copy's checksum; false if there is
-// none. It is called inside a flight.
+// find copies the target's entry, as checked against its checksum; false if there is
+// none. Inside a flight.
 static bool find(const view *v, const target *t, entry *e, uint64_t *index) {
   uint64_t h = hash_id(v->key, t->id.data, t->id.size);
   const bucket *b = &v->buckets[h & v->bucket_mask];
@@ -158,33 +159,42 @@ static bool find(const view *v, const target *t, entry *e, uint64_t *index) {
 
 enum outcome { FOUND, ABSENT, UNTRUSTED };
 
-// answer makes the request a hit: it writes ID, pod, claim and destination into the header
-// HIT, with spaces between them, for the filter. The gateway publishes no text with a space.
-static void answer(void *request, const target *t, const entry *e) {
-  char value[ENTRY_TEXT + 16], *at = value;
-  const char *destination = e->text + e->id, *uid = destination + e->destination; // the address and a colon
-  at = put(at, e->text, e->id), *at++ = ' ';
-  at = put(at, uid, e->uid), *at++ = ' ';
-  at = put(at, uid + e->uid, e->claim), *at++ = ' ';
-  at = put(at, destination, e->destination);
-  at = put(at, t->port.data, t->port.size);
-  CALL(early_header_mutation_set_header)(request, HIT, (text){value, (size_t)(at - value)});
+// look_up copies the entry from which the target's request may be answered now.
+static enum outcome look_up(const state *s, const view *v, const target *t, entry *e, uint64_t *index) {
+  if (__atomic_load_n(&s->head->generation, __ATOMIC_RELAXED) != v->generation || !trusted(s)) return UNTRUSTED;
+  if (!find(v, t, e, index)) return ABSENT;
+  return e->flags & OPEN || (e->flags & GUARDED && t->port_number == SANDBOXD_PORT) ? FOUND : ABSENT;
 }
 
 static void count(uint64_t *counter) { __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); }
 
-// run_flight looks the sandbox up and answers, in one flight: while seq is odd the gateway
-// reuses no entry. The filter counts the hit, since another filter before it may refuse the
-// request.
-static void run_flight(void *request, state *s, const view *v, worker_slot *w, const target *t) {
+// answer sets the metadata by which Envoy finds the pod.
+static void answer(void *stream, const target *t, const entry *e) {
+  const char *destination = e->text + e->id, *uid = destination + e->destination; // the address and a colon
+  char address[ENTRY_TEXT + 8];
+  memcpy(address, destination, e->destination);
+  memcpy(address + e->destination, t->port.data, t->port.size);
+  header pairs[] = {
+      {"sandbox_id", 10, e->text, e->id},
+      {"pod_uid", 7, uid, e->uid},
+      {"claim", 5, uid + e->uid, e->claim},
+      {"destination", 11, address, e->destination + t->port.size}, // last: it makes this an answer
+  };
+  CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), TEXT("port"), t->port_number);
+  CALL(http_set_dynamic_metadata_string_batch)(stream, TEXT("sandlane"), pairs, sizeof pairs / sizeof *pairs);
+}
+
+// fly is one flight: it looks the sandbox up and answers, and the gateway reuses no entry
+// meanwhile. It marks the use after the answer: a mark that the gateway takes while the
+// flight goes on is set again.
+static void fly(void *stream, const state *s, const view *v, worker_slot *w, const target *t) {
   entry e;
-  uint64_t index, seq = (w->seq + 1) | 1; // odd, even if garbage was written over w->seq
-  uint64_t *outcome = &w->absent;
+  uint64_t index, seq = (w->seq + 1) | 1; // odd whatever it was
   __atomic_store_n(&w->seq, seq, __ATOMIC_RELAXED);
-  FULL_FENCE(); // the odd seq is visible before the table is read
-  if (__atomic_load_n(&s->head->generation, __ATOMIC_RELAXED) != v->generation || !trusted(s)) {
-    outcome = &w->untrusted;
-  } else if (find(v, t, &e, &index) && (e.flags & OPEN || (e.flags & GUARDED && t->port_number == SANDBOXD_PORT))) {
+  FULL_FENCE(); // in flight before the look at the table
+  bool found = look_up(s, v, t, &e, &index) == FOUND;
+  if (found) {
+    answer(stream, t, &e);
     uint32_t *mark = &v->marks[index];
     if (!__atomic_load_n(mark, __ATOMIC_RELAXED)) __atomic_store_n(mark, 1, __ATOMIC_RELAXED);
   }
@@ -192,9 +202,10 @@ static void run_flight(void *request, state *s, const view *v, worker_slot *w, c
   __atomic_store_n(&w->seq, seq + 1, __ATOMIC_RELEASE);
 }
 
-// The worker slot of each thread of Envoy, which it gets with its first request.
+// Of each thread of Envoy: its slot, from its first request on, and the state that its
+// hits are of. Only one state of a process can have claimed a table.
 static _Thread_local struct {
-  uint32_t number; // from 1 on; 0 before the first request
+  uint32_t number; // from 1 on; 0: none yet
   worker_slot *slot;
   const state *state;
 } self;
@@ -221,45 +232,46 @@ bool HOOK(early_header_mutation_mutate)(const void *config, void *request) {
   header headers[MAX_HEADERS];
   size_t n = CALL(early_header_mutation_get_headers_size)(request);
   target t;
-  if (n <= MAX_HEADERS && CALL(early_header_mutation_get_headers)(request, headers) && parse_target(headers, n, &t))
-    run_flight(request, s, v, w, &t);
-  else
+  if (n > MAX_HEADERS || !CALL(early_header_mutation_get_headers)(request, headers) || !parse_target(headers, n, &t)) {
     count(&w->unfit);
-  return true; // Envoy continues with the other header mutations
+    return true; // other header mutations go on
+  }
+  // Outside a flight the entry may change while it is copied; its checksum fails then.
+  entry e;
+  uint64_t index;
+  enum outcome outcome = look_up(s, v, &t, &e, &index);
+  if (outcome == FOUND) {
+    char value[ENTRY_TEXT + 8]; // the ID, which has no space and fits an entry; a space; the port
+    memcpy(value, t.id.data, t.id.size);
+    value[t.id.size] = ' ';
+    memcpy(value + t.id.size + 1, t.port.data, t.port.size);
+    CALL(early_header_mutation_set_header)(request, HIT, (text){value, t.id.size + 1 + t.port.size});
+  } else {
+    count(outcome == ABSENT ? &w->absent : &w->untrusted);
+  }
+  return true;
 }
 
-// The filter runs only on the route of hits, in the thread and the turn of its event loop
-// in which run_flight looked the request up. It sets the metadata by which Envoy finds the
-// pod, from the header that answer wrote.
+// The filter runs on the route of hits alone, in the thread that the mutation ran in. It
+// answers, or leaves the request without an address: Envoy answers 503 to that.
 int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end) {
   (void)filter, (void)end;
-  text hit, part[4];
-  if (!CALL(http_get_header)(stream, REQUEST_HEADERS, HIT, &hit, 0, NULL)) return CONTINUE;
-  for (int i = 0; i < 4; i++) {
-    const char *space = i < 3 ? memchr(hit.data, ' ', hit.size) : hit.data + hit.size;
-    if (!space) return CONTINUE;
-    part[i] = (text){hit.data, (size_t)(space - hit.data)};
-    if (i < 3) hit = (text){space + 1, hit.size - part[i].size - 1};
-  }
-  const char *colon = memrchr(hit.data, ':', hit.size);
-  if (!colon) return CONTINUE;
-  int port = parse_port((text){colon + 1, (size_t)(hit.data + hit.size - colon - 1)});
-  header pairs[] = {
-      {"sandbox_id", 10, part[0].data, part[0].size},
-      {"pod_uid", 7, part[1].data, part[1].size},
-      {"claim", 5, part[2].data, part[2].size},
-      {"destination", 11, part[3].data, part[3].size}, // last: metadata with a destination is an answer
-  };
-  CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), TEXT("port"), port);
-  CALL(http_set_dynamic_metadata_string_batch)(stream, TEXT("sandlane"), pairs, sizeof pairs / sizeof *pairs);
-  if (self.slot) count(&self.slot->hits);
+  text hit;
+  if (!self.slot || !CALL(http_get_header)(stream, REQUEST_HEADERS, HIT, &hit, 0, NULL)) return CONTINUE;
+  const char *space = memchr(hit.data, ' ', hit.size);
+  if (!space) return CONTINUE;
+  target t = {.id = {hit.data, (size_t)(space - hit.data)}};
+  t.port = (text){space + 1, hit.size - t.id.size - 1};
+  t.port_number = parse_port(t.port);
+  const view *v = __atomic_load_n(&self.state->current, __ATOMIC_ACQUIRE);
+  if (t.port_number && v) fly(stream, self.state, v, self.slot, &t);
   return CONTINUE;
 }
 
 const char *HOOK(program_init)(void) { return ABI_VERSION; }
 
-// The configuration is the folder. The folder need not exist yet, and nothing is claimed
-// before the first request, because Envoy also runs this hook to validate a configuration.
+// The configuration is the folder. It need not be there yet, and nothing is claimed
+// before the first request: Envoy also runs this to validate a configuration.
 const void *HOOK(early_header_mutation_config_new)(void *envoy, text name, text config) {
   (void)envoy, (void)name;
   if (config.size == 0 || config.size >= MAX_FOLDER || config.data[0] != '/') return NULL;
@@ -268,10 +280,9 @@ const void *HOOK(early_header_mutation_config_new)(void *envoy, text name, text 
   return s;
 }
 
-void HOOK(early_header_mutation_config_destroy)(const void *config) { (void)config; } // the process keeps its claim
+void HOOK(early_header_mutation_config_destroy)(const void *config) { (void)config; } // the claim is the process's
 
-// The filter has no configuration and keeps no state of a request. It returns some pointer,
-// since Envoy takes NULL for a failure.
+// The filter has no configuration, and keeps nothing of a request; NULL would be a failure.
 const void *HOOK(http_filter_config_new)(void *envoy, text name, text config) {
   (void)envoy, (void)name, (void)config;
   return &threads;

@@ -1,13 +1,13 @@
-// The layout of the files in shared memory: little-endian, in words of 64 bits.
-// docs/design/fastpath.md says what the gateway and Envoy may change in them. Package fastpath
-// (layout.go) has the same figures.
+// The files in shared memory, little-endian, in words of 64 bits. docs/design/fastpath.md
+// says what the gateway and Envoy may change in them. Package fastpath (layout.go) has the
+// same figures, and a test compares them.
 #pragma once
 #include <stdint.h>
 #include <string.h>
 
 #define MAGIC 0x3150464e414c4453ull // "SDLANFP1"
-enum { LAYOUT = 1, WORKERS = 64, WAYS = 8, ENTRY_TEXT = 176 };
-enum { OPEN = 1, GUARDED = 2 }; // flags of an entry: answer any port, answer port 49983
+enum { LAYOUT = 2, WORKERS = 64, WAYS = 8, ENTRY_TEXT = 176 };
+enum { OPEN = 1, GUARDED = 2 }; // flags of an entry: any port, port 49983
 enum { LOCK_ENVOY = 1 };         // byte of the control file
 #define LONGEST_TRUST 1000000000ull
 
@@ -53,8 +53,7 @@ static inline uint64_t mix(uint64_t h, uint64_t word) {
   return h ^ (h >> 32);
 }
 
-// hash_id hashes a sandbox ID. The low bits pick the bucket; the high 40 bits are stored in
-// the word that names the entry.
+// hash_id: the low bits pick the bucket, the 40 highest stand in its word.
 static inline uint64_t hash_id(uint64_t key, const char *id, size_t n) {
   uint64_t h = key ^ (n * 0x9e3779b97f4a7c15ull), word;
   for (; n >= 8; n -= 8, id += 8) {

@@ -1,6 +1,5 @@
-// Parses the target of a request: the sandbox and port that it names. For a request that
-// parse_target accepts, package extproc finds the same target; requests that are unusual or
-// unclear are left to extproc.
+// Which sandbox and port a request names. A request that this file accepts has the same
+// target in package extproc; a request that is unusual or unclear it leaves to extproc.
 #pragma once
 #include "abi.h"
 #include <string.h>
@@ -39,7 +38,7 @@ static inline int parse_port(text s) {
   return n <= 65535 ? n : 0;
 }
 
-// generated returns whether s begins like a generated ID: i and 20 characters of a-z, 0-9.
+// generated says whether s begins like a generated ID: i and 20 of a-z and 0-9.
 static inline bool generated(const char *s) {
   if (s[0] != 'i') return false;
   for (int i = 1; i < GENERATED_ID; i++)
@@ -47,8 +46,8 @@ static inline bool generated(const char *s) {
   return true;
 }
 
-// valid_id returns whether s is a sandbox ID as extproc reads it. A generated ID with a dash
-// and more after it is none: extproc cuts the rest off.
+// valid_id refuses an ID in the generated form that goes on after a dash, since extproc
+// cuts the rest off.
 static inline bool valid_id(text s) {
   if (s.size < 1 || s.size > MAX_ID || s.data[0] == '-' || s.data[s.size - 1] == '-') return false;
   for (size_t i = 0; i < s.size; i++)
@@ -71,7 +70,7 @@ static inline bool ipv4(text s) {
   return i == s.size;
 }
 
-// labels returns whether s is one or more DNS labels.
+// labels says whether s is one or more DNS labels.
 static inline bool labels(text s) {
   int n = 0;
   for (size_t i = 0; i < s.size; i++) {
@@ -107,7 +106,7 @@ static inline enum host classify(text authority, text *label) {
   return IS_WORD(*label, "sandbox") ? HOST_SHARED : HOST_SANDBOX;
 }
 
-// plain_path returns whether the path has nothing that extproc would refuse, decode or clean.
+// plain_path says whether the path has nothing that extproc would refuse, decode or clean.
 static inline bool plain_path(text path, int port) {
   if (path.size == 0 || path.data[0] != '/') return false;
   for (size_t i = 0; i < path.size; i++) {

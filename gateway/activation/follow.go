@@ -97,7 +97,7 @@ func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 			return w.activation.claim(s)
 		}
 	case claimStarts:
-		w.lastWait = min(max(2*w.lastWait, followAfter), followMax)
+		w.lastWait = backoff.Next(w.lastWait, followAfter, followMax)
 		return w.waitAtMost(w.lastWait)
 	}
 	return w.waitForChange()
@@ -139,13 +139,10 @@ func (w *following) waitForChange() error {
 
 // waitAtMost waits until the index has seen a change, d at most.
 func (w *following) waitAtMost(d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-w.changed:
+	if backoff.SleepUntil(w.ctx, d, w.changed) {
 		w.lastWait = 0
-	case <-t.C:
-	case <-w.ctx.Done():
+	}
+	if w.ctx.Err() != nil {
 		return ErrNotReady
 	}
 	return errReadAgain

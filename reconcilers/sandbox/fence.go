@@ -72,15 +72,15 @@ type openFence struct {
 	of types.UID
 	// addr and rv are the same in all attempts: a later resourceVersion would be right too,
 	// but the gateways would take it for a new fence.
-	addr     netip.Addr
-	rv       uint64
-	record   record
-	onDone   func() // nil, or called once all gateways have acknowledged it
-	begun    time.Time
-	asking   bool
-	attempts int
-	next     time.Time
-	done     bool // all gateways have acknowledged it
+	addr   netip.Addr
+	rv     uint64
+	record record
+	onDone func() // nil, or called once all gateways have acknowledged it
+	begun  time.Time
+	asking bool
+	pause  time.Duration // the last one between two attempts
+	next   time.Time
+	done   bool // all gateways have acknowledged it
 }
 
 func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64) error) *fences {
@@ -165,10 +165,9 @@ func (f *fences) ask(key fenceKey, o *openFence) {
 			o.done = true
 		} else {
 			onDone = nil
-			wait := min(time.Second<<o.attempts, maxFenceWait)
-			o.attempts = min(o.attempts+1, 10)
-			o.next = f.clock.Now().Add(wait)
-			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", wait, "cause", err.Error())
+			o.pause = backoff.Next(o.pause, time.Second, maxFenceWait)
+			o.next = f.clock.Now().Add(o.pause)
+			log.FromContext(ctx).V(1).Info("the fence is not acknowledged yet", "again", o.pause, "cause", err.Error())
 		}
 		f.mu.Unlock()
 		if onDone != nil {

@@ -184,8 +184,8 @@ func (x *freezerOrders) try(ctx context.Context, o *freezerOrder) {
 	default:
 		wait := quiesceWait
 		if o.of.Saves {
-			wait = min(max(2*o.wait, wait), maxSaveWait)
-			o.wait = wait
+			o.wait = backoff.Next(o.wait, quiesceWait, maxSaveWait)
+			wait = o.wait
 		}
 		o.next = now.Add(wait)
 	}

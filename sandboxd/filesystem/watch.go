@@ -16,12 +16,9 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/keepalive"
 )
 
-const (
-	defaultKeepalive = 90 * time.Second
-	// expireAfter is how long a watcher of CreateWatcher collects events without a call of
-	// GetWatcherEvents: then its client has gone without removing it.
-	expireAfter = time.Hour
-)
+// expireAfter is how long a watcher of CreateWatcher collects events without a call of
+// GetWatcherEvents: then its client has gone without removing it.
+const expireAfter = time.Hour
 
 // collector keeps the events of a watcher until GetWatcherEvents returns them.
 type collector struct {

@@ -12,10 +12,6 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 )
 
-// defaultKeepalive is after how long an idle stream gets a keepalive, unless the request's
-// Keepalive-Ping-Interval says otherwise.
-const defaultKeepalive = 90 * time.Second
-
 // Start starts a process and streams its events. At the deadline of the request, which
 // Connect-Timeout-Ms sets, the process is killed with its whole group, even if the client
 // has left; if the process itself has exited, the processes that it left in the background

@@ -1,25 +1,24 @@
-// The program in which tests run the module in place of Envoy.
+// What the tests run the module in, instead of Envoy.
 //
-//   check parse           prints the targets of the requests on stdin
-//   check run FOLDER      answers the requests on stdin from the table in FOLDER
+//   check parse           targets of the requests on stdin
+//   check run FOLDER      their answers from the table in FOLDER
 //   check stall FOLDER    the same; each answer waits inside its flight for a byte
 //   check late FOLDER     the same; each hit waits for a byte before it is answered
 //   check scribble FOLDER ROUNDS SEED
 //                         writes garbage over the routes and answers one ID meanwhile
-//   check torture SECONDS runs flights beside removals and waits like those of table.go
+//   check torture SECONDS flights against removals and waits, as table.go makes them
 //
-// A request is a byte (the number of headers, or FLUSH), then for each header the length of
-// its name (a byte), the length of its value (two bytes), the name and the value. A result is
-// a byte (0: left to ext_proc) and, for an answer, strings after their lengths (two bytes):
-// with parse ID and port, otherwise the metadata.
+// A request is a byte (how many headers, or FLUSH), then name and value of each after their
+// lengths (a byte and two). A result is a byte (0: left to ext_proc) and, of an answer,
+// strings with a length of two bytes: of parse, ID and port; else the metadata.
 #include "../module.c"
 #include <pthread.h>
 
 typedef struct {
   header headers[MAX_HEADERS];
   size_t count;
-  bool answered, stall;
-  char hit[512]; // the value of the header HIT
+  bool answered, stall, late;
+  char hit[512]; // the header that makes it a hit
   size_t hit_size;
   double port;
   char pairs[1024];
@@ -82,7 +81,7 @@ void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, cons
   }
 }
 
-enum { FLUSH = 0xff }; // in place of a request: flush the answers
+enum { FLUSH = 0xff }; // instead of a request: what was answered is to be sent
 
 static unsigned byte(void) {
   int c = getchar();
@@ -90,7 +89,7 @@ static unsigned byte(void) {
   return (unsigned)c;
 }
 
-// bytes reads n bytes into memory of their own, so that a sanitizer sees a read past them.
+// Each name and value in memory of its own, so that a sanitizer sees a read past it.
 static char *bytes(size_t n) {
   char *s = malloc(n ? n : 1);
   if (n && fread(s, 1, n, stdin) != n) exit(0);
@@ -142,7 +141,7 @@ static state *load(const char *folder) {
   return s;
 }
 
-// ask passes a request through the module as Envoy does: only a hit reaches the filter.
+// ask does what Envoy does with a request: a hit passes the filter, another does not.
 static void ask(request *r, state *s) {
   if (!HOOK(early_header_mutation_mutate)(s, r)) abort();
   if (r->hit_size && r->late) wait_for_a_byte();
@@ -154,7 +153,7 @@ static void run(const char *folder, bool stall, bool late) {
   for (;;) {
     request r = {.stall = stall, .late = late};
     read_request(&r);
-    s->next_attempt = 0; // attach at once, so that tests need not wait a second
+    s->next_attempt = 0; // tests need not wait for the next second
     ask(&r, s);
     reply(r.answered, &r);
     forget(&r);
@@ -164,8 +163,8 @@ static void run(const char *folder, bool stall, bool late) {
 static uint64_t dice;
 static uint64_t roll(void) { return dice = mix(dice, 0x9e3779b97f4a7c15ull); }
 
-// scribble asks for the ID "iaaaaaaaaaaaaaaaaaaaa" while it changes bytes of the routes. Each
-// answer must be that of the unchanged entry, or none.
+// scribble asks for the ID "iaaaaaaaaaaaaaaaaaaaa", whose entry says where it lives,
+// while bytes of the routes change: its answer is that of the whole entry, or none.
 static void scribble(const char *folder, long rounds, uint64_t seed) {
   state *s = load(folder);
   request first = {.count = 4};
@@ -177,7 +176,7 @@ static void scribble(const char *folder, long rounds, uint64_t seed) {
   request right = r;
   view *v = &s->views[0];
   size_t size = (v->bucket_mask + 1) * sizeof(bucket) + v->entry_count * sizeof(entry);
-  // The routes are copied into memory of their own, so that a sanitizer sees a read past them.
+  // A copy in memory of its own: a sanitizer sees what lies beyond it.
   char *whole = malloc(size), *copy = malloc(size);
   memcpy(whole, v->buckets, size);
   memcpy(copy, whole, size);
@@ -205,22 +204,21 @@ static void scribble(const char *folder, long rounds, uint64_t seed) {
   }
   printf("%ld rounds, %ld answers\n", rounds, answers);
   fflush(stdout);
-  _exit(0); // without the leak check, since nothing was freed
+  _exit(0); // what it has allocated is no leak
 }
 
-// torture runs flights like those of run_flight in two threads. Meanwhile the main thread does
-// what the gateway does: it removes the word, waits as waitWorkers does, changes the entry,
-// and publishes it anew. If a thread sees the entry change inside a flight, the wait was too
-// short.
+// torture: two workers take flights as fly does; the gateway's side removes the word,
+// waits as waitWorkers does, changes the entry, and publishes it anew. A worker that
+// sees the entry change inside its flight was not waited for.
 #define OWN_LINE __attribute__((aligned(128)))
 static OWN_LINE worker_slot slots[2];
 static OWN_LINE uint64_t shared_word = 1;
 static OWN_LINE volatile uint64_t shared_entry = 1;
-static OWN_LINE char after_it; // keeps other variables out of the entry's cache line
+static OWN_LINE char after_it; // nothing shares the entry's line
 static int stop;
 static long broken, flights, found;
 
-static void *run_flights(void *p) {
+static void *fly_about(void *p) {
   worker_slot *w = p;
   long mine = 0, bad = 0, seen = 0;
   while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
@@ -246,7 +244,7 @@ static void *run_flights(void *p) {
 
 static void torture(double seconds) {
   pthread_t t[2];
-  for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, run_flights, &slots[i]);
+  for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, fly_about, &slots[i]);
   uint64_t end = nanos(CLOCK_BOOTTIME) + (uint64_t)(seconds * 1e9);
   long waits = 0;
   while (nanos(CLOCK_BOOTTIME) < end) {

@@ -1,12 +1,12 @@
-// Runs a flight of the module once for each of its steps. At that step the function gateway
-// takes the route out, or takes trust away, and waits for the worker as waitWorkers does. If
-// that wait is over at once, the flight must not answer any more, and an answer that it has
-// given must be marked as use.
+// Runs a request through the module once for each of its steps, and lets the gateway act
+// at that step: it takes the route out, or trust away, or begins another generation, and
+// waits for the worker as waitWorkers does. A wait that is over at once must mean that
+// the request is answered no more, and that what was answered is marked.
 //
-// A step is an atomic operation of the module. The macros below replace these operations by
-// ones that behave as on x86: stores wait in the processor's buffer, in their order, while
-// loads go ahead of them. The stores leave the buffer either at a full fence and at the end,
-// or at once; both are tried.
+// A step is an atomic operation of the module, which this file does in its place, as
+// x86 orders them: stores wait in the processor's buffer, in their order, while loads
+// go ahead of them. They leave it at a full fence, at the end, or at once: both are
+// tried.
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,7 +105,6 @@ bool CALL(early_header_mutation_set_header)(void *of, text key, text value) {
   return true;
 }
 
-// The filter, which runs after the flight, calls these.
 bool CALL(http_get_header)(void *stream, int kind, text key, text *value, size_t index, size_t *count) {
   (void)stream, (void)kind, (void)key, (void)index, (void)count;
   *value = (text){hit, hit_size};
