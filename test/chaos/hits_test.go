@@ -57,11 +57,7 @@ func TestAMillionHits(t *testing.T) {
 func hits(t *testing.T, want hitsWanted, lanes [][]string) {
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "pool", hitSlots, stack.WithIdleTimeout(0))
-	folders, err := tableFolders(shared)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := hitsInEnvoy(folders)
+	before, err := hitsInEnvoy(tables)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +80,7 @@ func hits(t *testing.T, want hitsWanted, lanes [][]string) {
 			rng := rand.New(rand.NewPCG(uint64(i), uint64(time.Now().UnixNano())))
 			clients.Go(func() { r.ask(load, g, slots, rng) })
 		}
+		clients.Go(func() { r.askInStreams(load, g, slots) })
 	}
 	reused, began := record.Reused(), time.Now()
 	done := r.harm(lanes, func(faults int) bool {
@@ -95,7 +92,7 @@ func hits(t *testing.T, want hitsWanted, lanes [][]string) {
 	enough()
 	lives.Wait()
 	clients.Wait()
-	after, err := hitsInEnvoy(folders)
+	after, err := hitsInEnvoy(tables)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,13 +149,7 @@ func (r *hitRun) ask(ctx context.Context, g stack.Gateway, slots []*hitSlot, rng
 		if harmed && wait(ctx, hitPause) != nil || r.pace.Wait(ctx) != nil {
 			return
 		}
-		first := rng.IntN(len(slots))
-		id := ""
-		for i := range slots { // of those that have one
-			if id = slots[(first+i)%len(slots)].current(); id != "" {
-				break
-			}
-		}
+		id := someID(slots, rng)
 		if harmed = id == ""; harmed {
 			continue
 		}
@@ -168,22 +159,27 @@ func (r *hitRun) ask(ctx context.Context, g stack.Gateway, slots []*hitSlot, rng
 		if ctx.Err() != nil {
 			return
 		}
-		pod, process := field(s.body.Bytes(), "podUID"), field(s.body.Bytes(), "process")
 		harmed = status == 0 || status >= http.StatusServiceUnavailable
-		r.mu.Lock()
-		switch {
-		case status == 0:
-			r.refused["no answer"]++
-		case err != nil || pod == "":
-			r.refused[fmt.Sprint(status)]++
-		default:
-			r.answers++
-			key := seen{id, g.Name, pod, process}
-			if begin.After(r.last[key].Begin) {
-				r.last[key] = history.Answer{ID: id, Gateway: g.Name, PodUID: pod, Process: process, Begin: begin, End: time.Now()}
-			}
+		r.note(id, g, begin, status, s.body.Bytes(), err)
+	}
+}
+
+// note counts an answer, of which a status of 0 is none, and keeps it for the judge.
+func (r *hitRun) note(id string, g stack.Gateway, begin time.Time, status int, body []byte, err error) {
+	pod, process := field(body, "podUID"), field(body, "process")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case status == 0:
+		r.refused["no answer"]++
+	case err != nil || pod == "":
+		r.refused[fmt.Sprint(status)]++
+	default:
+		r.answers++
+		key := seen{id, g.Name, pod, process}
+		if begin.After(r.last[key].Begin) {
+			r.last[key] = history.Answer{ID: id, Gateway: g.Name, PodUID: pod, Process: process, Begin: begin, End: time.Now()}
 		}
-		r.mu.Unlock()
 	}
 }
 

@@ -38,6 +38,9 @@ const (
 var (
 	shared *stack.Stack
 	record *history.Recorder
+	// tables are the folders of the gateways' route tables; none where Envoy answers
+	// nothing by itself. They are found before a test kills the gateways.
+	tables []string
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -56,6 +59,9 @@ func run(m *testing.M) int {
 	defer record.Stop()
 	return stack.Main(m, func(s *stack.Stack) error {
 		shared = s
+		if tables, err = tableFolders(s); err != nil {
+			return err
+		}
 		if err := closeDefaultPool(context.Background(), s); err != nil {
 			return err
 		}
