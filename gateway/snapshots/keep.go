@@ -65,13 +65,20 @@ func (p *Hibernator) Keepable(pod *corev1.Pod) error {
 	return nil
 }
 
-// Keep stores the files of a frozen sandbox as a Checkpoint, reads them back from the
-// store, and returns the Checkpoint's name. After an error either nothing is kept, or the
-// controller deletes the Checkpoint with its data.
+// Keep keeps the files of a frozen sandbox in its pod as a Checkpoint, reads them back,
+// and returns its name. After an error nothing is kept, or the controller deletes it.
+//
+// It opens the archive before it creates the Checkpoint: agent.ErrBusy, which another
+// gateway causes for as long as it reads the files, then costs no object.
 func (p *Hibernator) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error) {
 	if err := p.Keepable(pod); err != nil {
 		return "", err
 	}
+	archive, err := p.agent.ArchiveAll(ctx, s.Name, pod)
+	if err != nil {
+		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, publicError(err))
+	}
+	defer func() { _ = archive.Close() }() // an error of this counts in save alone
 	cp := &v1alpha1.Checkpoint{}
 	cp.Namespace, cp.Name = s.Spec.Namespace, newID()
 	cp.Finalizers = []string{v1alpha1.FinalizerCheckpoint}
@@ -87,22 +94,17 @@ func (p *Hibernator) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.
 	if err != nil {
 		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, err)
 	}
-	failpoint.Hit("snapshots/pausing") // the object exists, and no files are kept
-	if err := p.save(ctx, cp, s, pod); err != nil {
+	failpoint.Hit("snapshots/pausing") // the object is there, and nothing is kept
+	if err := p.save(ctx, cp, s, pod, archive); err != nil {
 		p.x.discard(ctx, cp, err)
 		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, publicError(err))
 	}
 	return cp.Name, nil
 }
 
-// save puts the files and environment of the sandbox into the store, and takes the
-// Checkpoint from its creation to Succeeded.
-func (p *Hibernator) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+// save takes a Checkpoint from its creation to Succeeded.
+func (p *Hibernator) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod, archive io.ReadCloser) error {
 	err := p.x.setStatus(ctx, cp, "", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating})
-	if err != nil {
-		return err
-	}
-	archive, err := p.agent.ArchiveAll(ctx, s.Name, pod)
 	if err != nil {
 		return err
 	}

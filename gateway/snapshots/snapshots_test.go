@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,9 +41,10 @@ type world struct {
 	pod     *corev1.Pod
 	folder  *checkpoint.Folder
 	x       *Snapshots
-	patched func() // before each write of a status
-	listed  func() // after each list
-	quota   bool   // no object may be made any more
+	patched func()       // before each write of a status
+	listed  func()       // after each list
+	quota   bool         // no object may be made any more
+	uids    atomic.Int64 // objects that were created
 
 	files    io.Reader // that an archive has
 	refuses  error
@@ -66,20 +68,26 @@ func newWorld(t *testing.T) *world {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	var uids atomic.Int64
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Checkpoint{}).WithObjects(w.pod).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				if w.quota {
 					return errQuota
 				}
-				obj.SetUID(types.UID(fmt.Sprintf("uid-%d", uids.Add(1))))
+				obj.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids.Add(1))))
 				return c.Create(ctx, obj, opts...)
 			},
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				err := c.List(ctx, list, opts...)
 				if w.listed != nil {
 					w.listed()
+				}
+				return err
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				err := c.Patch(ctx, obj, patch, opts...)
+				if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // a test of the patch failed
+					err = &apierrors.StatusError{ErrStatus: metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid, Message: err.Error()}}
 				}
 				return err
 			},
