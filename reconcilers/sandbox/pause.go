@@ -71,7 +71,11 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	switch {
 	case s.Spec.Paused && !samePause(s):
 		next.Status.PausedAt = &at
-	case reason == v1alpha1.ReasonResumed && s.Status.Phase != v1alpha1.SandboxRunning:
+	case reason != v1alpha1.ReasonResumed:
+	case s.Status.Phase != v1alpha1.SandboxRunning, s.Status.ResumedAt == nil:
+		// Without ResumedAt the pause and the resume both came before the controller's look.
+		// Where it is set, a new generation may be a new end time as well as an unseen pause,
+		// and must not lengthen the sandbox's longest life.
 		next.Status.ResumedAt = &at
 	}
 	r.pauseChanged(s, reason)

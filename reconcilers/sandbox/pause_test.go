@@ -123,6 +123,24 @@ func TestPauseStatus(t *testing.T) {
 	}
 }
 
+// The longest life counts from the resume, also if pause and resume both come before the
+// controller's look; a later change of the spec does not lengthen it.
+func TestResumeOfAPauseThatWasNotSeen(t *testing.T) {
+	g, _ := pausable(t)
+	resumed := now.Add(time.Minute)
+	g.clock.SetTime(resumed)
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.PauseMode = v1alpha1.PauseFreeze })
+	for i, what := range []string{"resumed", "another end"} {
+		g.clock.SetTime(resumed.Add(time.Duration(i) * time.Minute))
+		g.settle(t)
+		s := g.want(t, what, v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
+		if s.Status.ResumedAt == nil || !s.Status.ResumedAt.Time.Equal(resumed) {
+			t.Errorf("%s: resumed at %v", what, s.Status.ResumedAt)
+		}
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Timeouts.EndAt = new(metav1.NewTime(resumed.Add(time.Hour))) })
+	}
+}
+
 // What was paused and cannot be frozen is asked once; it goes on then, or ends if its
 // timeout paused it: nothing else would end it, and no request reach it.
 func TestPauseWithoutFreezer(t *testing.T) {
