@@ -92,9 +92,10 @@ func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
 		}
 		pool.claims++
 	}
+	resumed := mayHaveBeenResumed(t.sandbox, s)
 	// The status may be older than a resume that is to restore its files.
 	t.sandbox, t.running = s, s.Status.Phase == v1alpha1.SandboxRunning && !s.Spec.Paused && s.Spec.Restore == nil
-	if v1alpha1.EverPaused(s) && !t.running {
+	if v1alpha1.EverPaused(s) && !t.running || resumed {
 		t.seen = time.Time{} // idle time counts anew from when it runs again
 	}
 	t.judge = time.Time{} // its timeout may be another
@@ -107,6 +108,13 @@ func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
 		delete(c.starting, t)
 		t.starts = time.Time{}
 	}
+}
+
+// mayHaveBeenResumed reports whether the sandbox may have been paused and resumed since the
+// last check, which saw it as was; nil if none did. Its status need not show that, so each
+// change of its spec counts, but for those that a release makes.
+func mayHaveBeenResumed(was, s *v1alpha1.Sandbox) bool {
+	return was != nil && v1alpha1.EverPaused(s) && s.Generation != was.Generation && s.Spec.Release == nil && was.Spec.Release == nil
 }
 
 func (c *claims) remove(t *tracked) {

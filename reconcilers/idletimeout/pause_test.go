@@ -2,6 +2,7 @@ package idletimeout
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,6 +86,34 @@ func TestARestoringSandboxIsNotIdle(t *testing.T) {
 		r.check(t.Context())
 		if s := read(t, api, "s").Spec; s.End != nil || s.Restore == nil || after != (len(g.prepared) == 1) {
 			t.Errorf("%s: asked %+v, %+v", what, g.prepared, s)
+		}
+	}
+}
+
+// Idle time counts anew from a resume, also if no check has seen the pause before it.
+func TestAPauseBetweenTwoChecksCounts(t *testing.T) {
+	for what, again := range map[string]bool{"the first pause": false, "a later pause": true} {
+		g := &gateways{at: nobody}
+		s := running("s", time.Minute)
+		s.Generation = 5
+		if again {
+			s.Spec.PauseMode = v1alpha1.PauseFreeze
+		}
+		r, clock, api := setup(t, g, s)
+		r.check(t.Context())
+		clock.Step(59 * time.Second)
+		r.check(t.Context())
+		s = read(t, api, "s")
+		s.Generation, s.Spec.PauseMode = 7, v1alpha1.PauseFreeze // paused and resumed
+		if err := api.Update(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		for i, wait := range []time.Duration{2 * time.Second, 57 * time.Second, 3 * time.Second} {
+			clock.Step(wait)
+			r.check(t.Context())
+			if last := i == 2; (len(g.prepared) > 0) != last {
+				t.Errorf("%s: %d: releases %+v", what, i, g.prepared)
+			}
 		}
 	}
 }
