@@ -33,6 +33,8 @@ const (
 type Folder struct {
 	root *os.Root
 	max  int64
+
+	puts, calls chan struct{} // the slots of bounded
 }
 
 var _ Store = (*Folder)(nil)
@@ -54,21 +56,28 @@ func OpenFolder(path string, max int64) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of checkpoints: %w", err)
 	}
-	return &Folder{root: root, max: max}, nil
+	return &Folder{root: root, max: max, puts: make(chan struct{}, maxPuts), calls: make(chan struct{}, maxCalls)}, nil
 }
 
 // Close closes the folder. Archives that are open stay open.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// Put implements Store.
+// Put implements Store. After ErrStuck r may still be in use until its next Read returns.
 func (f *Folder) Put(ctx context.Context, id string, r io.Reader) (Info, error) {
 	if err := checkID(id); err != nil {
 		return Info{}, err
 	}
+	return bounded(ctx, f.puts, func() (Info, error) { return f.put(ctx, id, r) }, nil)
+}
+
+func (f *Folder) put(ctx context.Context, id string, r io.Reader) (Info, error) {
 	partial := partialPrefix + rand.Text()
 	info, err := f.write(ctx, partial, r)
 	if err == nil {
-		failpoint.Hit("checkpoint/written") // the archive is on the disk, without its name
+		err = ctx.Err() // the caller may have given it up while the disk was waited for
+	}
+	if err == nil {
+		failpoint.Hit("checkpoint/written") // the archive is on the disk, and has no name
 		err = f.root.Rename(partial, id)
 	}
 	if err != nil {
@@ -129,10 +138,17 @@ func copyAtMost(ctx context.Context, to io.Writer, from io.Reader, most int64) (
 }
 
 // Delete implements Store.
-func (f *Folder) Delete(_ context.Context, id string) error {
+func (f *Folder) Delete(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := bounded(ctx, f.calls, func() (struct{}, error) { return struct{}{}, f.remove(id) }, nil)
+	return err
+}
+
+func (f *Folder) remove(id string) error {
 	err := f.root.Remove(id)
 	if err == nil {
 		failpoint.Hit("checkpoint/deleted") // the name is removed, but may still be on the disk
@@ -145,7 +161,13 @@ func (f *Folder) Delete(_ context.Context, id string) error {
 }
 
 // List implements Store.
-func (f *Folder) List(context.Context) ([]Entry, error) {
+func (f *Folder) List(ctx context.Context) ([]Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return bounded(ctx, f.calls, f.list, nil)
+}
+
+func (f *Folder) list() ([]Entry, error) {
 	var all []Entry
 	err := f.each(func(name string, info fs.FileInfo) error {
 		if idPattern.MatchString(name) && info.Mode().IsRegular() {
@@ -157,7 +179,14 @@ func (f *Folder) List(context.Context) ([]Entry, error) {
 }
 
 // Sweep removes the partial archives that no process writes to any more.
-func (f *Folder) Sweep(context.Context) error {
+func (f *Folder) Sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	_, err := bounded(ctx, f.calls, func() (struct{}, error) { return struct{}{}, f.sweep() }, nil)
+	return err
+}
+
+func (f *Folder) sweep() error {
 	return f.each(func(name string, info fs.FileInfo) error {
 		if !strings.HasPrefix(name, partialPrefix) || time.Since(info.ModTime()) < partialPatience {
 			return nil

@@ -13,23 +13,33 @@ import (
 )
 
 // Get implements Store.
-func (f *Folder) Get(_ context.Context, id string) (io.ReadCloser, Info, error) {
+func (f *Folder) Get(ctx context.Context, id string) (io.ReadCloser, Info, error) {
 	if err := checkID(id); err != nil {
 		return nil, Info{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	a, err := bounded(ctx, f.calls, func() (*opened, error) { return f.get(id) }, func(a *opened) { _ = a.Close() })
+	if err != nil {
+		return nil, Info{}, err
+	}
+	return a, Info{Bytes: a.left, Digest: hex.EncodeToString(a.want[:])}, nil
+}
+
+func (f *Folder) get(id string) (*opened, error) {
 	file, err := f.root.Open(id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, Info{}, fmt.Errorf("archive %s: %w", id, ErrNotFound)
+		return nil, fmt.Errorf("archive %s: %w", id, ErrNotFound)
 	case err != nil:
-		return nil, Info{}, fmt.Errorf("open archive %s: %w", id, err)
+		return nil, fmt.Errorf("open archive %s: %w", id, err)
 	}
 	a, err := open(file)
 	if err != nil {
 		_ = file.Close()
-		return nil, Info{}, fmt.Errorf("open archive %s: %w", id, err)
+		return nil, fmt.Errorf("open archive %s: %w", id, err)
 	}
-	return a, Info{Bytes: a.left, Digest: hex.EncodeToString(a.want[:])}, nil
+	return a, nil
 }
 
 // opened is an archive that is being read. Close may be called at any time.

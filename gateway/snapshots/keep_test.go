@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/pause"
 	"github.com/sandlane/sandlane/routecache"
@@ -89,4 +92,38 @@ func TestTwoGatewaysKeepTheSameFiles(t *testing.T) {
 			t.Errorf("the files were read %d times", n)
 		}
 	})
+}
+
+// A store that does not answer is no fault of the pod: the restore is tried again.
+func TestAStoreThatDoesNotAnswer(t *testing.T) {
+	w := newWorld(t)
+	made, err := w.x.Create(t.Context(), alpha, "i0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := w.x.Restorer(t.Context(), "ns", made.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.x.o.Store = stuck{}
+	if err := r.Ready(t.Context(), w.sandbox, w.pod); !errors.Is(err, checkpoint.ErrStuck) || errors.Is(err, activation.ErrUnusable) {
+		t.Errorf("of a snapshot: %v", err)
+	}
+	cp := w.objects()[0]
+	cp.Spec.Cause, cp.Spec.SandboxUID = v1alpha1.CheckpointPause, "u1"
+	if err := w.client.Update(t.Context(), &cp); err != nil {
+		t.Fatal(err)
+	}
+	w.sandbox.Spec.Restore = &v1alpha1.Restore{Checkpoint: cp.Name}
+	if _, err := NewPaused(w.x, nil, nil).Ready(t.Context(), w.sandbox, w.pod); !errors.Is(err, checkpoint.ErrStuck) || errors.Is(err, activation.ErrNotReady) {
+		t.Errorf("of a hibernated sandbox: %v", err)
+	}
+}
+
+// stuck is a store whose file system hangs.
+type stuck struct{ Store }
+
+func (stuck) Get(context.Context, string) (io.ReadCloser, checkpoint.Info, error) {
+	return nil, checkpoint.Info{}, checkpoint.ErrStuck
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/agent"
@@ -261,6 +262,9 @@ func (p *Hibernator) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, ErrSaveMismatch)
 	}
 	archive, err := p.openArchive(ctx, cp)
+	if errors.Is(err, checkpoint.ErrStuck) { // no other pod would do better
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 	}

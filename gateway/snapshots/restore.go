@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/agent"
 )
@@ -106,6 +107,9 @@ func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 // activation.ErrUnusable, since another try cannot help.
 func (r *Restorer) open(ctx context.Context) error {
 	archive, info, err := r.x.o.Store.Get(ctx, string(r.cp.UID))
+	if errors.Is(err, checkpoint.ErrStuck) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 	}
