@@ -51,8 +51,8 @@ const (
 	// ErrRouteMoved. It is 2 because the watch shows two changes of the sandbox: this
 	// gateway's own write, and the status that the controller writes in answer to it.
 	movesAtOnce = 2
-	// busyTries is how many times a resume repeats its order while sandboxd is reading the
-	// sandbox's files, and busyWait the delay before each.
+	// busyTries is how often a freeze or a resume is tried again while the sandbox's files
+	// are read.
 	busyTries = 20
 	busyWait  = 100 * time.Millisecond
 	// undoTimeout bounds the resume that undoes a failed pause.
@@ -140,9 +140,10 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	if err := p.write(ctx, s, true, pausing.PauseAs(s, mode)); err != nil {
 		return err
 	}
-	failpoint.Hit("pause/written") // the pause is written, and not yet ordered
-	err = p.order(ctx, s, p.orders.Freeze)
-	failpoint.Hit("pause/frozen") // all processes are stopped, the client has no answer yet
+	failpoint.Hit("pause/written")             // the pause is written, nothing of it is carried out
+	err = p.orderBusy(ctx, s, p.orders.Freeze) // a snapshot may have begun since the probe
+	busy := errors.Is(err, agent.ErrBusy)
+	failpoint.Hit("pause/frozen") // all is stopped, the client has no answer yet
 	if err == nil && mode == v1alpha1.PauseHibernate {
 		err = p.hibernate(ctx, s)
 	}
@@ -157,7 +158,10 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	defer cancel()
 	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
 	undo := p.resume(ctx, s, was)
-	if undo == nil {
+	switch {
+	case undo == nil && busy:
+		return fmt.Errorf("%w: %w", ErrNotRunning, err)
+	case undo == nil:
 		return err
 	}
 	switch live, readErr := p.live(ctx, s); {
@@ -212,15 +216,9 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	if err := p.write(ctx, s, false, pausing.Resume(s, endAt)); err != nil {
 		return err
 	}
-	failpoint.Hit("pause/resumed") // the resume is written, all processes are still stopped
-	err := p.order(ctx, s, p.orders.Unfreeze)
-	for range busyTries { // the first order made sandboxd stop reading the files; repeat it until sandboxd has stopped
-		if !errors.Is(err, agent.ErrBusy) || !backoff.Sleep(ctx, busyWait) {
-			break
-		}
-		err = p.order(ctx, s, p.orders.Unfreeze)
-	}
-	failpoint.Hit("pause/thawed") // all processes run, the client has no answer yet
+	failpoint.Hit("pause/resumed")                // the resume is written, all is still stopped
+	err := p.orderBusy(ctx, s, p.orders.Unfreeze) // sandboxd stops reading the files at this order
+	failpoint.Hit("pause/thawed")                 // all runs, the client has no answer yet
 	if err == nil {
 		p.remember(s.Spec.Binding.ClaimID, ownWrite{generation: s.Generation, awake: true})
 		return nil
@@ -311,7 +309,19 @@ func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder)
 	return err
 }
 
-// final reports whether an order that failed with err would fail again.
+// orderBusy is order, tried for longer while sandboxd reads the sandbox's files.
+func (p *Pauser) orderBusy(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder) error {
+	err := p.order(ctx, s, send)
+	for range busyTries {
+		if !errors.Is(err, agent.ErrBusy) || !backoff.Sleep(ctx, busyWait) {
+			break
+		}
+		err = p.order(ctx, s, send)
+	}
+	return err
+}
+
+// final reports whether an order that failed so would fail again.
 func final(err error) bool {
 	return slices.ContainsFunc([]error{agent.ErrNoFreezer, agent.ErrSuperseded, agent.ErrPodGone, ErrNotRunning, ErrUnsupported},
 		func(one error) bool { return errors.Is(err, one) })

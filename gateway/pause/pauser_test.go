@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -176,9 +180,59 @@ func TestPauseOfAPodThatDoesNotRun(t *testing.T) {
 	}
 }
 
+// busyOrders reads the sandbox's files while it is asked to freeze for the first times.
+type busyOrders struct {
+	stubOrders
+	busy, freezes int
+}
+
+func (o *busyOrders) Freeze(context.Context, string, *corev1.Pod, int64) error {
+	if o.freezes++; o.freezes <= o.busy {
+		return agent.ErrBusy
+	}
+	return nil
+}
+
+// A snapshot that begins between the probe and the freeze is waited for; one that takes
+// longer makes the pause a conflict, which is undone.
+func TestPauseMeetsASnapshot(t *testing.T) {
+	for busy, want := range map[int]error{10: nil, 1000: ErrNotRunning} {
+		synctest.Test(t, func(t *testing.T) {
+			s, pod := runs()
+			api := withSandbox(t, s, pod)
+			o := &busyOrders{busy: busy}
+			p, err := New(api, routecache.New(10), o, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = p.Pause(t.Context(), s.DeepCopy(), v1alpha1.PauseFreeze)
+			live := &v1alpha1.Sandbox{}
+			if readErr := api.Get(t.Context(), client.ObjectKeyFromObject(s), live); readErr != nil {
+				t.Fatal(readErr)
+			}
+			if !errors.Is(err, want) || live.Spec.Paused != (want == nil) {
+				t.Errorf("busy %d times: %v; paused %v", busy, err, live.Spec.Paused)
+			}
+			if want != nil && outcomeOf(err) != "conflict" {
+				t.Errorf("it counts as %s", outcomeOf(err))
+			}
+		})
+	}
+}
+
+// withSandbox is an API server with a sandbox and its pod.
+func withSandbox(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
 // runs is a sandbox that runs, and its pod.
 func runs() (*v1alpha1.Sandbox, *corev1.Pod) {
-	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "u", Generation: 3}}
 	s.Spec.Namespace, s.Spec.Binding = "n", &v1alpha1.Binding{ClaimID: "c", PodName: "pod", PodUID: "u"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "n", Name: "pod", UID: "u",
