@@ -78,7 +78,10 @@ func (s *Server) resumeOrExtend(r *http.Request, sandbox Sandbox, template Templ
 		}
 		sandbox.Paused = true
 	}
-	return now, false, err
+	if errors.Is(err, ErrResuming) {
+		return now, false, err
+	}
+	return now, false, refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is being paused and resumed by other calls", sandbox.ID))
 }
 
 // RefreshSandbox is POST /sandboxes/{sandboxID}/refreshes.

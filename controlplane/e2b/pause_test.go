@@ -89,6 +89,10 @@ func TestConnectOfWhatIsPausedMeanwhile(t *testing.T) {
 	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/connect", keyA, `{"timeout":600}`); w.Code != 201 || f.sandboxes[idA].Paused {
 		t.Errorf("connect: %d %s", w.Code, w.Body)
 	}
+	f.setEnd = ErrPaused // at each look it is paused, and at each resume it runs
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/connect", keyA, `{"timeout":3000}`); w.Code != 409 {
+		t.Errorf("connect to one that is paused again and again: %d %s", w.Code, w.Body)
+	}
 }
 
 // A resume gives exactly the timeout, however long the sandbox had run before, and the
