@@ -80,10 +80,15 @@ const (
 	outcomeDone       = "done"
 	outcomeFailed     = "failed"
 	outcomeUnanswered = "unanswered"
+	// outcomeHibernated: a wake found that the sandbox needs a pod, which an activation gives.
+	outcomeHibernated = "hibernated"
 )
 
 // outcomeOf returns the metric label of a pause or resume that ended with err.
 func outcomeOf(err error) string {
+	if hibernates := (*HibernatedError)(nil); errors.As(err, &hibernates) {
+		return outcomeHibernated
+	}
 	for _, o := range []struct {
 		err  error
 		name string

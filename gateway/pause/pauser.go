@@ -321,7 +321,7 @@ func (p *Pauser) orderBusy(ctx context.Context, s *v1alpha1.Sandbox, send sendOr
 	return err
 }
 
-// final reports whether an order that failed so would fail again.
+// final reports whether an order that failed with err would fail again.
 func final(err error) bool {
 	return slices.ContainsFunc([]error{agent.ErrNoFreezer, agent.ErrSuperseded, agent.ErrPodGone, ErrNotRunning, ErrUnsupported},
 		func(one error) bool { return errors.Is(err, one) })

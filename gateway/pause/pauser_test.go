@@ -220,6 +220,21 @@ func TestPauseMeetsASnapshot(t *testing.T) {
 	}
 }
 
+// A wake of a sandbox that hibernates has not failed: an activation goes on with it.
+func TestWakeOfAHibernatedSandboxIsNoFailure(t *testing.T) {
+	s, _ := runs()
+	s.Spec.Binding, s.Spec.Paused, s.Spec.PauseMode = nil, true, v1alpha1.PauseHibernate
+	s.Spec.Restore, s.Spec.Timeouts.AutoResume = &v1alpha1.Restore{Checkpoint: "c"}, v1alpha1.AutoResumeAlways
+	p, err := New(withSandbox(t, s), routecache.New(10), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Wake(t.Context(), "s", s.UID)
+	if hibernates := (*HibernatedError)(nil); !errors.As(err, &hibernates) || outcomeOf(err) != "hibernated" {
+		t.Errorf("%v counts as %s", err, outcomeOf(err))
+	}
+}
+
 // withSandbox is an API server with a sandbox and its pod.
 func withSandbox(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
