@@ -129,6 +129,17 @@ func EverPaused(s *Sandbox) bool { return s.Spec.Paused || s.Spec.PauseMode != "
 // Frozen reports whether the sandbox's processes were stopped as its spec asks now.
 func Frozen(s *Sandbox) bool { return s.Spec.Paused && pausedAs(s, metav1.ConditionTrue, ReasonFrozen) }
 
+// MessageStopped is the message of SandboxConditionPaused from ReasonFrozen until
+// ReasonResumed or ReasonHibernated, whatever the reason is meanwhile.
+const MessageStopped = "its freezer has stopped it"
+
+// Stopped reports whether, by its status, a freezer has stopped the sandbox's processes and
+// has not said since that they run. Such a sandbox is not taken for one without a freezer.
+func Stopped(s *Sandbox) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, SandboxConditionPaused)
+	return c != nil && (c.Reason == ReasonFrozen || c.Message == MessageStopped)
+}
+
 // NotFreezing reports why the pause that the sandbox's spec asks for will not be carried
 // out, ReasonNoFreezer or ReasonFreezeFailed; nothing if it may be.
 func NotFreezing(s *Sandbox) string {

@@ -223,7 +223,7 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 		p.remember(s.Spec.Binding.ClaimID, ownWrite{generation: s.Generation, awake: true})
 		return nil
 	}
-	if errors.Is(err, agent.ErrSuperseded) || errors.Is(err, agent.ErrNoFreezer) {
+	if errors.Is(err, agent.ErrSuperseded) || neverFrozen(s, err) {
 		return nil
 	}
 	return fmt.Errorf("unfreeze sandbox %s: %w", s.Name, err)
@@ -240,10 +240,17 @@ func (p *Pauser) EnsureAwake(ctx context.Context, s *v1alpha1.Sandbox, pod *core
 		return nil
 	}
 	err := p.orders.Unfreeze(ctx, s.Name, pod, s.Generation)
-	if errors.Is(err, agent.ErrNoFreezer) { // without a freezer the processes were never frozen
+	if neverFrozen(s, err) {
 		return nil
 	}
 	return err
+}
+
+// neverFrozen reports whether an unfreeze failed because the sandbox has no freezer, and so
+// was never frozen. If its status says that it was, its freezer takes no order of ours any
+// more, as when the key is gone that its pod knows.
+func neverFrozen(s *v1alpha1.Sandbox, err error) bool {
+	return errors.Is(err, agent.ErrNoFreezer) && !v1alpha1.Stopped(s)
 }
 
 // Quiesce repeats for the controller the order that the sandbox's spec asks for: to freeze

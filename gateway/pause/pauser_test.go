@@ -235,6 +235,35 @@ func TestWakeOfAHibernatedSandboxIsNoFailure(t *testing.T) {
 	}
 }
 
+// mute takes no order.
+type mute struct{ Orders }
+
+func (mute) Unfreeze(context.Context, string, *corev1.Pod, int64) error { return agent.ErrNoFreezer }
+
+// What takes no order was never frozen, unless the status says that it was.
+func TestUnfreezeThatIsNotTaken(t *testing.T) {
+	for what, conditions := range map[string][]metav1.Condition{
+		"never frozen": nil,
+		"frozen":       {{Type: v1alpha1.SandboxConditionPaused, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFrozen, ObservedGeneration: 3}},
+		"resuming":     {{Type: v1alpha1.SandboxConditionPaused, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResuming, Message: v1alpha1.MessageStopped}},
+	} {
+		s, pod := runs()
+		s.Spec.Paused, s.Spec.PauseMode, s.Status.Conditions = true, v1alpha1.PauseFreeze, conditions
+		p, err := New(withSandbox(t, s, pod), routecache.New(10), mute{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resumed := s.DeepCopy()
+		err = p.Resume(t.Context(), resumed, nil)
+		if resumed.Spec.Paused {
+			t.Fatalf("%s: it is not resumed: %v", what, err)
+		}
+		if awake := p.Awake(t.Context(), resumed, pod); (err == nil) != (conditions == nil) || (awake == nil) != (conditions == nil) {
+			t.Errorf("%s: Resume %v, Awake %v", what, err, awake)
+		}
+	}
+}
+
 // withSandbox is an API server with a sandbox and its pod.
 func withSandbox(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()

@@ -62,8 +62,12 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	case s.Spec.Paused && o.late && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
 		reason, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
 	case s.Spec.Paused:
-	case o.done, o.noFreezer: // without a freezer the sandbox was never frozen
+	case o.done, o.noFreezer && !v1alpha1.Stopped(s): // without a freezer it was never frozen
 		reason = v1alpha1.ReasonResumed
+	case o.noFreezer: // its freezer takes no order of ours any more: it is asked again
+		r.quiets.forget(s.Name)
+		o.wait = quiesceWait
+		fallthrough
 	default:
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
 	}
@@ -78,9 +82,13 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		// and must not lengthen the sandbox's longest life.
 		next.Status.ResumedAt = &at
 	}
+	message := ""
+	if reason == v1alpha1.ReasonFrozen || reason != v1alpha1.ReasonResumed && v1alpha1.Stopped(s) {
+		message = v1alpha1.MessageStopped
+	}
 	r.pauseChanged(s, reason)
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.SandboxConditionPaused, Status: status, Reason: reason, ObservedGeneration: s.Generation,
+		Type: v1alpha1.SandboxConditionPaused, Status: status, Reason: reason, Message: message, ObservedGeneration: s.Generation,
 	})
 	next.Status.Phase = lifePhase(next)
 	return o.wait

@@ -7,9 +7,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
 )
 
@@ -110,4 +113,27 @@ func TestTriesAreBounded(t *testing.T) {
 			t.Errorf("%d at once, %d in all, %d are done", q.most, q.all, done)
 		}
 	})
+}
+
+// A frozen sandbox whose freezer takes no orders any more is not called running: it is
+// asked again until it answers.
+func TestFrozenSandboxWithoutItsKey(t *testing.T) {
+	g, q := pausable(t)
+	g.spec(t, paused)
+	g.settle(t)
+	g.want(t, "frozen", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
+	q.answer = controlplane.ErrNoFreezer
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false })
+	for i := range 3 {
+		g.clock.SetTime(now.Add(time.Duration(i) * quiesceWait))
+		if wait := g.settle(t); wait != quiesceWait {
+			t.Errorf("%d: look again in %s", i, wait)
+		}
+		g.want(t, "without its key", v1alpha1.SandboxResuming, metav1.ConditionUnknown, v1alpha1.ReasonResuming)
+	}
+	q.answer = nil
+	g.settle(t)
+	if s := g.want(t, "with its key", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed); v1alpha1.Stopped(s) {
+		t.Errorf("%+v", s.Status.Conditions)
+	}
 }
