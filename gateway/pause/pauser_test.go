@@ -258,7 +258,7 @@ func TestUnfreezeThatIsNotTaken(t *testing.T) {
 		if resumed.Spec.Paused {
 			t.Fatalf("%s: it is not resumed: %v", what, err)
 		}
-		if awake := p.Awake(t.Context(), resumed, pod); (err == nil) != (conditions == nil) || (awake == nil) != (conditions == nil) {
+		if awake := p.EnsureAwake(t.Context(), resumed, pod); (err == nil) != (conditions == nil) || (awake == nil) != (conditions == nil) {
 			t.Errorf("%s: Resume %v, Awake %v", what, err, awake)
 		}
 	}

@@ -19,7 +19,7 @@ func TestMetrics(t *testing.T) {
 	second := one("b", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded, Bytes: 7})
 	second.Spec.Cause, second.Spec.SandboxID, second.Spec.SandboxUID = v1alpha1.CheckpointPause, "s", "u"
 	rests := &v1alpha1.Sandbox{Spec: v1alpha1.SandboxSpec{Paused: true, Restore: &v1alpha1.Restore{Checkpoint: "b"}}}
-	rests.Name, rests.UID = "s", "u"
+	rests.Name, rests.UID, rests.Spec.Namespace = "s", "u", "ns"
 	third := one("c", v1alpha1.CheckpointStatus{})
 	third.Spec.Cause = v1alpha1.CheckpointSnapshot
 	w := newWorld(t, first, second, third, rests)

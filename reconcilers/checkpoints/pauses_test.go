@@ -46,6 +46,8 @@ func TestWhatPausesKept(t *testing.T) {
 		"it is restored":            {func(*v1alpha1.Sandbox) {}, nil, false},
 		"it has ended":              {with(kept, func(s *v1alpha1.Sandbox) { s.Spec.End = &v1alpha1.End{} }), nil, false},
 		"another of this name":      {with(kept, func(s *v1alpha1.Sandbox) { s.UID = "other" }), nil, false},
+		"of another namespace":      {with(kept, func(s *v1alpha1.Sandbox) { s.Spec.Namespace = "other" }), nil, false},
+		"about to, elsewhere":       {with(saving, func(s *v1alpha1.Sandbox) { s.Spec.Namespace = "other" }), nil, false},
 		"it is gone":                {nil, nil, false},
 		"the view is behind":        {func(*v1alpha1.Sandbox) {}, kept, true},
 		"the view lacks it":         {nil, kept, true},
@@ -57,7 +59,7 @@ func TestWhatPausesKept(t *testing.T) {
 			objects := []client.Object{cp}
 			read := func(change func(*v1alpha1.Sandbox)) *v1alpha1.Sandbox {
 				s := &v1alpha1.Sandbox{}
-				s.Name, s.UID = "s", "u"
+				s.Name, s.UID, s.Spec.Namespace = "s", "u", "ns"
 				change(s)
 				return s
 			}
@@ -103,16 +105,22 @@ func TestWhatPausesKeptGoesWithItsNamespace(t *testing.T) {
 		cp, ns bool // is being deleted
 		behind bool
 		ends   bool
+		// elsewhere: the sandbox is in another namespace, and the checkpoint only names it.
+		elsewhere bool
 	}{
-		"all are deleted":             {true, true, false, true},
-		"the checkpoint alone":        {true, false, false, false},
-		"not the checkpoint yet":      {false, true, false, false},
-		"the view is behind a resume": {true, true, true, false},
+		"all are deleted":             {true, true, false, true, false},
+		"the checkpoint alone":        {true, false, false, false, false},
+		"not the checkpoint yet":      {false, true, false, false, false},
+		"the view is behind a resume": {true, true, true, false, false},
+		"it names another's sandbox":  {true, true, false, false, true},
 	} {
 		cp := one("a", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded})
 		cp.Spec.Cause, cp.Spec.SandboxID, cp.Spec.SandboxUID, cp.Spec.ClaimID = v1alpha1.CheckpointPause, "s", "u", "c"
 		s := &v1alpha1.Sandbox{}
-		s.Name, s.UID, s.Generation = "s", "u", 3
+		s.Name, s.UID, s.Generation, s.Spec.Namespace = "s", "u", 3, "ns"
+		if c.elsewhere {
+			s.Spec.Namespace = "other"
+		}
 		s.Spec.Paused, s.Spec.PauseMode, s.Spec.Restore = true, v1alpha1.PauseHibernate, &v1alpha1.Restore{Checkpoint: "a"}
 		now := s.DeepCopy()
 		if c.behind {
@@ -150,7 +158,7 @@ func TestWhatPausesKeptGoesWithItsNamespace(t *testing.T) {
 		if err := w.client.Get(t.Context(), client.ObjectKey{Name: "s"}, now); err != nil {
 			t.Fatal(err)
 		}
-		if e := now.Spec.End; (e != nil) != c.ends || c.ends && (e.Reason != v1alpha1.EndDeleted || phase != "") || !c.ends && phase != v1alpha1.CheckpointSucceeded {
+		if e := now.Spec.End; (e != nil) != c.ends || c.ends && (e.Reason != v1alpha1.EndDeleted || phase != "") || !c.ends && (phase == v1alpha1.CheckpointSucceeded) == c.elsewhere {
 			t.Errorf("%s: the end is %+v, the checkpoint is %q", what, e, phase)
 		}
 	}
