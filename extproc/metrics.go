@@ -48,7 +48,7 @@ const (
 // reasons are all of them.
 var reasons = []string{
 	reasonBadTarget, reasonNoTarget, reasonControlPath, reasonNotFound, reasonPoolNotFound, reasonForbidden, reasonBadKey,
-	reasonTrafficToken, reasonTransitioning, reasonSandboxLimit, reasonOpenLimit, reasonInvalid, reasonNotPermitted,
+	reasonTrafficToken, reasonEnvdToken, reasonTransitioning, reasonSandboxLimit, reasonOpenLimit, reasonInvalid, reasonNotPermitted,
 	reasonNoCapacity, reasonLimited, reasonParkingFull, reasonDraining, reasonDeadline, reasonUnsettled, reasonNoLease, reasonInternal,
 }
 

@@ -1,6 +1,9 @@
 package extproc
 
 import (
+	"os"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,5 +17,22 @@ func TestCountersBeforeTheirFirstEvent(t *testing.T) {
 	NewMetrics(reg)
 	if n, err := testutil.GatherAndCount(reg, "sandlane_extproc_requests_total"); n != 7+len(reasons) || err != nil {
 		t.Errorf("%d series of requests (%v), want one for each outcome, and of rejected ones for each of %d reasons", n, err, len(reasons))
+	}
+}
+
+// Each reason of metrics.go is in the list.
+func TestReasonsAreAll(t *testing.T) {
+	source, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`(?m)^\treason\w+ += "(\w+)"$`).FindAllSubmatch(source, -1)
+	if len(declared) != len(reasons) {
+		t.Errorf("%d are declared, %d listed", len(declared), len(reasons))
+	}
+	for _, d := range declared {
+		if !slices.Contains(reasons, string(d[1])) {
+			t.Errorf("%s is not listed", d[1])
+		}
 	}
 }

@@ -149,7 +149,7 @@ func (g *generator) path() string {
 	var p strings.Builder
 	for range g.IntN(4) {
 		p.WriteString(g.one("/", "/", "/", "//", "/.", "/..", `\`, "/%2e", "/%2F", "%", "/./", ""))
-		p.WriteString(g.one("init", "freeze", "collapse", "upgrade", "files", "health", "process.Process", "Start", "a", "in%69t", "", "INIT", "fsthaw"))
+		p.WriteString(g.one("init", "freeze", "collapse", "upgrade", "archive", "restore", "files", "health", "process.Process", "Start", "a", "in%69t", "", "INIT", "fsthaw"))
 	}
 	if p.Len() == 0 || g.IntN(8) == 0 {
 		p.WriteString("/")

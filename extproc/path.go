@@ -78,7 +78,7 @@ func controlPath(p string) (clean string, reserved bool, err error) {
 	}
 	clean = path.Clean("/" + strings.ReplaceAll(p, `\`, "/"))
 	switch clean {
-	case "/collapse", "/freeze", "/fsfreeze", "/fsthaw", "/init", "/unfreeze", "/upgrade":
+	case "/archive", "/collapse", "/freeze", "/fsfreeze", "/fsthaw", "/init", "/restore", "/unfreeze", "/upgrade":
 		return clean, true, nil
 	}
 	return clean, false, nil

@@ -26,6 +26,8 @@ func TestControlPath(t *testing.T) {
 		{path: "/a%2F%2e%2e%2Ffsfreeze", clean: "/fsfreeze", reserved: true},
 		{path: `/a\..\init`, clean: "/init", reserved: true},
 		{path: "/a%5c..%5cinit", clean: "/init", reserved: true},
+		{path: "/archive", clean: "/archive", reserved: true},
+		{path: "/x/..%2frestore", clean: "/restore", reserved: true},
 		{path: "/collapse", clean: "/collapse", reserved: true},
 		{path: "/freeze", clean: "/freeze", reserved: true},
 		{path: "/fsthaw", clean: "/fsthaw", reserved: true},

@@ -65,7 +65,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	case o.done, o.noFreezer && !v1alpha1.Stopped(s): // without a freezer it was never frozen
 		reason = v1alpha1.ReasonResumed
 	case o.noFreezer: // its freezer takes no order of ours any more: it is asked again
-		r.quiets.forget(s.Name)
+		r.orders.forget(s.Name)
 		o.wait = quiesceWait
 		fallthrough
 	default:

@@ -73,10 +73,9 @@ func (h *hibernating) killedAtTheDeletion(g stack.Gateway) {
 	now, _ := shared.Sandbox(t, s.id)
 	cp := &v1alpha1.Checkpoint{}
 	cp.Namespace, cp.Name = h.ns, now.Spec.Restore.Checkpoint
-	h.resumed(g, s)
-	h.runs(s, another)
 	former := controllerPID(t, 0)
-	arm(t, "controller", "checkpoints/deleted", "kill")
+	arm(t, "controller", "checkpoints/deleted", "kill") // before the resume, after which the controller deletes it by itself
+	h.resumed(g, s)
 	if err := client.IgnoreNotFound(shared.Client.Delete(t.Context(), cp)); err != nil {
 		t.Fatal(err)
 	}
