@@ -11,8 +11,8 @@ import (
 const strangerPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"stranger","namespace":"stranger"},"spec":{"terminationGracePeriodSeconds":1,
 "containers":[{"name":"main","image":"sandlane-test-base:test","imagePullPolicy":"IfNotPresent","readinessProbe":{"tcpSocket":{"port":49983},"periodSeconds":1}}]}}`
 
-// connect returns the command that tries a TCP connection and prints "open" if it is open
-// within two seconds, "refused" or "dropped".
+// connect is a script that tries a TCP connection to host $0, port $1, and prints "open" if
+// it is open within two seconds, "refused" or "dropped".
 const connect = `(exec 3<>/dev/tcp/$0/$1) 2>/dev/null & p=$!
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	kill -0 $p 2>/dev/null || { wait $p && echo open || echo refused; exit; }
@@ -20,7 +20,7 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 kill -9 $p; echo dropped`
 
-// within returns a command that runs another one in a pod's network.
+// within is the beginning of a command line, which runs the rest of it in a pod's network.
 type within []string
 
 func inPod(namespace, pod string) within {

@@ -30,7 +30,7 @@ func (n *Node) settle(ctx context.Context) error {
 }
 
 // until runs a command again and again until it succeeds, and returns its last error when
-// ctx ends. It also succeeds if its output says that its work was done before.
+// ctx ends. An error that the object already exists counts as success.
 func (n *Node) until(ctx context.Context, name string, args ...string) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
