@@ -16,13 +16,13 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// slack is what a busy machine may add to a bound.
+// slack is how much a busy machine may add to a bound.
 const slack = 5 * time.Second
 
-// The controller does not reach a gateway that reaches the API server. After some
-// calls it takes the gateway's lease away, and the gateway takes it up again, which
-// settles what it owes: each release takes as long as that, and never longer than a
-// lease and its grace. Nothing is released for idleness meanwhile.
+// The controller does not reach a gateway that reaches the API server. After some failed
+// calls it revokes the gateway's lease, and the gateway acquires a new one, which counts as
+// acknowledging its fences. So each release takes as long as that, and never longer than a
+// lease and its grace. No sandbox is released for idleness meanwhile.
 func TestGatewayCutOffFromTheController(t *testing.T) {
 	const victims = 8
 	ns := shared.Namespace(t)
@@ -95,8 +95,8 @@ func release(t *testing.T, id string, limit time.Duration) time.Duration {
 	return time.Since(began).Round(time.Millisecond)
 }
 
-// Gateways need nothing from each other: one goes on claiming, serving and ending
-// sandboxes while the others stand still, and none is connected to another.
+// Gateways need nothing from each other: one gateway goes on claiming, serving and ending
+// sandboxes while the others are stopped, and no gateway is connected to another.
 func TestGatewaysNeedNothingFromEachOther(t *testing.T) {
 	const n = 5
 	ns := shared.Namespace(t)
@@ -146,7 +146,7 @@ func unconnected(t *testing.T) (seen int) {
 		t.Fatal(err)
 	}
 	port := regexp.MustCompile(`:(\d+)`)
-	owner := map[int]string{} // of ports
+	owner := map[int]string{} // by port
 	for _, g := range now.Up.Gateways {
 		for _, url := range []string{g.URL, g.MetricsURL} {
 			n, err := strconv.Atoi(port.FindStringSubmatch(url)[1])
@@ -166,13 +166,13 @@ func unconnected(t *testing.T) (seen int) {
 			}
 		}
 	}
-	if seen < len(now.Up.Gateways) { // each has at least its watches
+	if seen < len(now.Up.Gateways) { // each gateway has at least its watches
 		t.Errorf("only %d connections found", seen)
 	}
 	return seen
 }
 
-// remotePorts are those that a process is connected to by TCP.
+// remotePorts returns the ports to which a process is connected by TCP.
 func remotePorts(t *testing.T, pid int) (ports []int) {
 	t.Helper()
 	sockets := map[string]bool{}

@@ -17,7 +17,7 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// env makes an env "env" whose members a and b keep that many pods each.
+// env makes an env "env" whose members a and b each keep that many idle pods.
 func env(t *testing.T, ns string, replicas int32) {
 	t.Helper()
 	template := &v1alpha1.SandboxTemplate{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: *stack.EchoPool(ns, "x", 0).Spec.Template}
@@ -63,8 +63,9 @@ func waiting(t *testing.T, ns string) (n int) {
 	return n
 }
 
-// The gateway at which all first requests of an env wait is killed: asked for again, by
-// other gateways too, each sandbox gets one pod, and no claim is lost or made twice.
+// The gateway at which all first requests of an env wait is killed. When the clients repeat
+// their requests, also at other gateways, each sandbox gets one pod, and no claim is lost or
+// made twice.
 func TestGatewayKilledWithAllThatWait(t *testing.T) {
 	const n, rounds = 20, 3
 	ns := shared.Namespace(t)
@@ -110,8 +111,8 @@ func TestGatewayKilledWithAllThatWait(t *testing.T) {
 	}
 }
 
-// The controller is killed while the pool of a removed member drains: the next one goes
-// on, ends no sandbox for it, and deletes the pool with its last one.
+// The controller is killed while the pool of a removed member drains: the next controller
+// continues, ends no sandbox of the pool, and deletes the pool after its last sandbox.
 func TestControllerKilledWhileAMemberDrains(t *testing.T) {
 	ns := shared.Namespace(t)
 	env(t, ns, 2)

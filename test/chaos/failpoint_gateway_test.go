@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// underWay is how many claims stand at the point when their gateway is killed.
+	// underWay is how many claims are held at the point when their gateway is killed.
 	underWay = 4
-	// downAsks is how many requests meet an Envoy whose gateway is away for certain.
+	// downAsks is how many requests an Envoy gets while its gateway certainly does not run.
 	downAsks = 10
 	// longestTrust is how long Envoy answers known routes without its gateway (fastpath).
 	longestTrust = time.Second
 )
 
-// A gateway is killed with claims between the binding and the pod PATCH, and
-// with claims after the PATCH whose clients were not answered. Its Envoy answers 503 and
-// routes nothing, it serves again by itself, and each claim is found again: the
-// same claim on the same pod, whichever gateway is asked, and also if none is.
+// A gateway is killed with claims between the binding and the pod PATCH, and with claims
+// after the PATCH whose clients have no answer yet. Its Envoy answers 503 and routes nothing,
+// the gateway serves again by itself, and each claim is completed: the same claim on the same
+// pod, whichever gateway gets the next request, and also without a request.
 func TestGatewayKilledAtTheClaim(t *testing.T) {
 	for _, at := range []struct {
 		point   string
@@ -78,7 +78,7 @@ func gatewayKilledAt(t *testing.T, point string, claimed bool) {
 		slowest = max(slowest, time.Since(killed))
 		last := claims[underWay-1]
 		if n%5 == 0 { // no request comes for this one
-			shared.Eventually(t, 20*time.Second, last.id+" to get its pod with nobody asking", func() (bool, string) {
+			shared.Eventually(t, 20*time.Second, last.id+" to get its pod without a request", func() (bool, string) {
 				return on(t, ns, last), "not claimed"
 			})
 			alone++
@@ -101,7 +101,7 @@ func gatewayKilledAt(t *testing.T, point string, claimed bool) {
 			t.Errorf("%d answers %s, want 200 or 503", n, k)
 		}
 	}
-	t.Logf("%d kills at %s with %d claims under way, %d of them at the point until the end, %d found again as they were, %d with nobody asking; %d requests to an Envoy without gateway, all refused; serving again after %v at most",
+	t.Logf("%d kills at %s with %d claims under way, %d of them at the point until the end, %d completed as they were, %d without a request; %d requests to an Envoy without gateway, all refused; serving again after %v at most",
 		kills, point, kills*underWay, held, found, alone, down, slowest.Round(time.Millisecond))
 	if slowest > recovery {
 		t.Errorf("a killed gateway served again after %v, want %v", slowest, recovery)
@@ -114,9 +114,9 @@ func gatewayKilledAt(t *testing.T, point string, claimed bool) {
 	}
 }
 
-// killHeld sends first requests, waits until all their claims stand at the
-// point, and has the gateway kill itself there. `up` starts no other before it
-// is told to (disarm). None of the requests may be answered by a pod.
+// killHeld sends first requests, waits until all their claims are held at the point, and
+// makes the gateway kill itself there. `up` starts no other gateway before disarm. None of
+// the requests may be answered by a pod.
 func killHeld(t *testing.T, l *load, g stack.Gateway, pid int, point, prefix string, claimed bool) ([]flying, time.Time) {
 	t.Helper()
 	arm(t, g.Name, point, "hold")
@@ -164,9 +164,9 @@ func on(t *testing.T, ns string, f flying) bool {
 	return err == nil && string(pod.UID) == f.binding.PodUID && pod.Annotations[v1alpha1.AnnotationClaim] == f.binding.ClaimID
 }
 
-// refusedWhileDown asks for a running sandbox while there is no gateway, and returns
-// how often Envoy answered 503. With the fast path Envoy may still know the route, for
-// the longest trust after the kill and no request longer.
+// refusedWhileDown sends requests for a running sandbox while there is no gateway, and
+// returns how often Envoy answered 503. With the fast path Envoy may answer for longestTrust
+// after the kill, and no longer.
 func refusedWhileDown(t *testing.T, l *load, g stack.Gateway, id string, killed time.Time) (refused int) {
 	t.Helper()
 	c := newHTTP(t)
@@ -183,8 +183,8 @@ func refusedWhileDown(t *testing.T, l *load, g stack.Gateway, id string, killed 
 	return refused
 }
 
-// findByOthers asks for two of the sandboxes through the two gateways that live:
-// each gets the pod that its sandbox was bound to, while the owner is away.
+// findByOthers sends requests for two of the sandboxes through the two gateways that run:
+// each sandbox gets the pod to which it was bound, while the claim's owner does not run.
 func findByOthers(t *testing.T, l *load, dead int, claims []flying) {
 	t.Helper()
 	gateways := shared.Up.Gateways

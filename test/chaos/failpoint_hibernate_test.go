@@ -14,10 +14,10 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// The gateway that has a sandbox hibernate or resumes it is killed at each step of that, and
-// the controller before it stops the pod that was given up. Whatever is written is finished
-// by the next process: the sandbox hibernates with its files, then runs in another pod with
-// them, and the pod that it had goes.
+// The gateway that makes a sandbox hibernate, or resumes it, is killed at each step of that,
+// and the controller before it stops the pod that was given up. The next process completes
+// what is written: the sandbox hibernates with its files, then runs in another pod with them,
+// and its former pod is deleted.
 func TestKilledAtEachStepOfAHibernation(t *testing.T) {
 	h := newHibernating(t)
 	gateways := shared.Up.Gateways
@@ -64,8 +64,8 @@ func TestKilledAtEachStepOfAHibernation(t *testing.T) {
 	h.nothingLeft()
 }
 
-// killedAtTheDeletion has the controller killed between the deletion of the data that was
-// kept of a sandbox and that of its object: the next one finishes it.
+// killedAtTheDeletion kills the controller between the deletion of a checkpoint's data and
+// that of the Checkpoint object: the next controller deletes the object.
 func (h *hibernating) killedAtTheDeletion(g stack.Gateway) {
 	t := h.t
 	s := h.made(g)
@@ -89,8 +89,8 @@ func (h *hibernating) killedAtTheDeletion(g stack.Gateway) {
 	h.kill(g, s)
 }
 
-// killedDuring asks a gateway, which is killed at the point, and waits until there is
-// another in its place.
+// killedDuring sends a request to a gateway, which is killed at the point, and waits until
+// another gateway runs in its place.
 func (h *hibernating) killedDuring(gateway int, point, op string, s *sleeper) {
 	h.t.Helper()
 	by := shared.Up.Gateways[gateway]
@@ -103,25 +103,25 @@ func (h *hibernating) killedDuring(gateway int, point, op string, s *sleeper) {
 	gatewayPID(h.t, gateway, former)
 }
 
-// A gateway, or the controller, stands still at a step, as one does on a machine that has
-// too much to do, while others go on: what they have done first counts.
+// A gateway, or the controller, is held at a step, as may happen on a busy machine, while
+// other processes go on: what these have done first counts.
 func TestHeldAtEachStepOfAHibernation(t *testing.T) {
 	h := newHibernating(t)
 	by, other := shared.Up.Gateways[0], shared.Up.Gateways[1]
 	for _, step := range []struct {
 		process, point, op string
 		meanwhile          func(s *sleeper)
-		status             int // what it is answered with in the end
+		status             int // the status of its answer in the end
 		answers            which
 		ended              bool
 	}{
-		// Files that are not kept yet are not lost with the pod: it is not given up.
+		// While the files are not kept, the pod is not given up, so that they are not lost.
 		{by.Name, "snapshots/pausing", hibernate, func(s *sleeper) { h.kill(other, s) }, http.StatusNotFound, another, true},
-		// The resume comes first, unless the controller has had another gateway finish the pause.
+		// The resume comes first, unless the controller has made another gateway complete the pause.
 		{by.Name, "pause/kept", hibernate, func(s *sleeper) { h.resumed(other, s); h.runs(s, either) }, http.StatusNoContent, either, false},
 		{by.Name, "pause/given-up", hibernate, func(s *sleeper) { h.hibernates(s); h.resumed(other, s); h.runs(s, another) }, http.StatusNoContent, another, false},
 		{"controller", "sandbox/giving-up", hibernate, func(s *sleeper) { h.resumed(other, s) }, http.StatusNoContent, another, false},
-		// Another gateway goes on with the restore.
+		// Another gateway continues the restore.
 		{by.Name, "snapshots/restored", resume, func(s *sleeper) { h.resumed(other, s); h.runs(s, another) }, http.StatusCreated, another, false},
 		{by.Name, "snapshots/initialised", resume, func(s *sleeper) { h.resumed(other, s); h.runs(s, another) }, http.StatusCreated, another, false},
 	} {
@@ -159,7 +159,7 @@ func TestHeldAtEachStepOfAHibernation(t *testing.T) {
 	h.nothingLeft()
 }
 
-// held is the answer to what stood still.
+// held is the answer to the request that was held.
 type held struct {
 	stack.Answer
 	err error

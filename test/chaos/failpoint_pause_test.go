@@ -20,8 +20,8 @@ type pausing struct {
 }
 
 // The gateway that pauses or resumes a sandbox is killed at each step of that, and the
-// controller before it has written what came of it: the next process finishes what is
-// written, nothing answers of what is paused, and all that ran goes on in the end.
+// controller before it has written the result. The next process completes what is written;
+// no process of a paused sandbox answers, and after the resume its processes go on.
 func TestKilledAtEachStepOfAPause(t *testing.T) {
 	p := &pausing{t: t, ns: shared.Namespace(t), load: newLoad(t, "")}
 	var err error
@@ -31,7 +31,7 @@ func TestKilledAtEachStepOfAPause(t *testing.T) {
 	shared.Pool(t, p.ns, "resting", 2, stack.WithIdleTimeout(0), stack.WithFreezer())
 	for n, step := range []struct {
 		process, point, op string
-		paused             bool // what it comes to
+		paused             bool // whether the sandbox is paused in the end
 	}{
 		{"gateway", "pause/probed", pause, false}, {"gateway", "pause/written", pause, true}, {"gateway", "pause/frozen", pause, true},
 		{"gateway", "pause/resumed", resume, false}, {"gateway", "pause/thawed", resume, false},
@@ -82,7 +82,7 @@ func TestKilledAtEachStepOfAPause(t *testing.T) {
 	p.load.judge()
 }
 
-// What is asked of a sandbox; hibernate is a pause without the memory.
+// The operations on a sandbox; hibernate is a pause without the memory.
 const pause, hibernate, resume = "pause", "hibernate", "connect"
 
 func (p *pausing) rest(g stack.Gateway, op, id string) (stack.Answer, error) {
@@ -96,8 +96,8 @@ func (p *pausing) rest(g stack.Gateway, op, id string) (stack.Answer, error) {
 	return g.REST(p.t.Context(), nil, p.key, http.MethodPost, "/sandboxes/"+id+"/"+path, body)
 }
 
-// want asks until the gateway gives the answer: it may have been started just now, or find
-// the sandbox between two states.
+// want repeats a request until the gateway gives the wanted answer: the gateway may have been
+// started just now, or the sandbox may be between two states.
 func (p *pausing) want(g stack.Gateway, op, id string, status int) {
 	p.t.Helper()
 	shared.Eventually(p.t, 30*time.Second, fmt.Sprintf("%s of %s by %s to be answered with %d", op, id, g.Name, status), func() (bool, string) {
@@ -143,7 +143,7 @@ func (p *pausing) served(id string) (process string) {
 	return process
 }
 
-// silent wants the gateway to answer for a paused sandbox itself.
+// silent checks that the gateway itself answers for a paused sandbox.
 func (p *pausing) silent(g stack.Gateway, id string) {
 	p.t.Helper()
 	c := newHTTP(p.t)

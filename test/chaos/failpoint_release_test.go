@@ -18,8 +18,8 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// releaseSteps are the points between the writes of a release, in their order;
-// those of forgetting stand only in the way of a Sandbox that was deleted.
+// releaseSteps are the points between the writes of a release, in their order. Only a
+// Sandbox that was deleted reaches the points of forgetting.
 var releaseSteps = []struct {
 	point      string
 	deleteOnly bool
@@ -37,9 +37,9 @@ var releaseSteps = []struct {
 	{"sandbox/forgotten", true},
 }
 
-// The controller is killed at each step of a release, of a sandbox that was
-// ended and of one that was deleted. The next controller completes the release,
-// and what was done is not done again.
+// The controller is killed at each step of a release, of a sandbox that was ended and of one
+// that was deleted. The next controller completes the release, and repeats no step that was
+// done.
 func TestControllerKilledDuringRelease(t *testing.T) {
 	const stock = 5
 	ns := shared.Namespace(t)
@@ -71,7 +71,7 @@ func TestControllerKilledDuringRelease(t *testing.T) {
 			waitRunning(t, id)
 			arm(t, "controller", step.point, "kill")
 			if deleted {
-				current.Store("") // a request would make another of its ID
+				current.Store("") // a request would make another sandbox of the ID
 				if err := shared.Client.Delete(t.Context(), &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id}}); err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +122,7 @@ func waitRunning(t *testing.T, id string) {
 	})
 }
 
-// waitReleased waits until the sandbox is on record as over, or gone if it was
+// waitReleased waits until the sandbox's status is Ended, or the object is gone if it was
 // deleted, and its pod is gone.
 func waitReleased(t *testing.T, ns, id, pod string, deleted bool) {
 	t.Helper()
@@ -136,7 +136,7 @@ func waitReleased(t *testing.T, ns, id, pod string, deleted bool) {
 	})
 }
 
-// releases keeps what Sandboxes went through, as watched.
+// releases keeps the states that a watch shows of each Sandbox.
 type releases struct {
 	mu   sync.Mutex
 	seen map[string][]v1alpha1.Sandbox
@@ -164,8 +164,8 @@ func watchReleases(t *testing.T) *releases {
 	return r
 }
 
-// problems says in what the release of a sandbox was not done once: all that is
-// written stays as it was written first, and no phase comes again.
+// problems returns what was done more than once in the release of a sandbox: each field must
+// keep the value that was written first, and no phase may come again.
 func (r *releases) problems(id string) (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // (package failpoint).
 var points string
 
-// checkFailpoints says what is wrong with the binary under test, if it has no
-// failpoints: then nothing that is armed would ever happen.
+// checkFailpoints returns an error if the binary under test has no failpoints: then armed
+// points would have no effect.
 func checkFailpoints() error {
 	bin, err := stack.Binary()
 	if err != nil {
@@ -37,11 +37,10 @@ func checkFailpoints() error {
 	return nil
 }
 
-// upItself is the process name of `up`, whose points lie beside the folders of
-// its children.
+// upItself is the process name of `up`. Its points are beside the folders of its children.
 const upItself = "."
 
-// arm says what happens at a point of a process; it is over with the test.
+// arm sets what happens at a point of a process, until the test ends.
 func arm(t *testing.T, process, point, what string) {
 	t.Helper()
 	if err := set(process, point, what); err != nil {
@@ -50,7 +49,7 @@ func arm(t *testing.T, process, point, what string) {
 	t.Cleanup(func() { disarm(t, process, point) })
 }
 
-// set is arm from any goroutine; it stays until it is unset.
+// set is arm for any goroutine; the point stays set until unset.
 func set(process, point, what string) error {
 	file := pointFile(process, point)
 	err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), removed(file+".held"))
@@ -64,7 +63,7 @@ func set(process, point, what string) error {
 	return nil
 }
 
-// disarm lets the goroutines that are held at the point go on.
+// disarm releases the goroutines that are held at the point.
 func disarm(t *testing.T, process, point string) {
 	t.Helper()
 	if err := unset(process, point); err != nil {
@@ -72,7 +71,7 @@ func disarm(t *testing.T, process, point string) {
 	}
 }
 
-// unset is disarm from any goroutine.
+// unset is disarm for any goroutine.
 func unset(process, point string) error {
 	if err := removed(pointFile(process, point)); err != nil {
 		return fmt.Errorf("disarm %s of %s: %w", point, process, err)
@@ -80,7 +79,7 @@ func unset(process, point string) error {
 	return nil
 }
 
-// removed removes a file, if it is there.
+// removed removes a file, if it exists.
 func removed(file string) error {
 	if err := os.Remove(file); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -88,7 +87,7 @@ func removed(file string) error {
 	return nil
 }
 
-// waitHeld waits until a process stands still at the point.
+// waitHeld waits until a process is held at the point.
 func waitHeld(t *testing.T, process, point string) {
 	t.Helper()
 	shared.Eventually(t, 30*time.Second, process+" to stand still at "+point, func() (bool, string) {

@@ -16,8 +16,8 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// closeDefaultPool has requests that name no pool make no sandbox: one for a sandbox
-// that was deleted is refused, instead of making another somewhere else.
+// closeDefaultPool makes the gateway refuse requests for new sandboxes that name no pool: a
+// request for a sandbox that was deleted is refused, and makes no other sandbox.
 func closeDefaultPool(ctx context.Context, s *stack.Stack) error {
 	var p v1alpha1.SandboxPool
 	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: "echo"}, &p); err != nil {
@@ -31,8 +31,7 @@ func closeDefaultPool(ctx context.Context, s *stack.Stack) error {
 	return nil
 }
 
-// tableFolders are those of the stack's route tables; none where Envoy answers nothing
-// by itself.
+// tableFolders returns the folders of the stack's route tables; none without the fast path.
 func tableFolders(s *stack.Stack) (all []string, err error) {
 	if !s.FastPath {
 		return nil, nil
@@ -47,8 +46,8 @@ func tableFolders(s *stack.Stack) (all []string, err error) {
 	return all, nil
 }
 
-// hitsInEnvoy is how many requests were answered from the tables so far: by the workers'
-// own counters, which outlive gateways and Envoys.
+// hitsInEnvoy returns how many requests were answered from the tables so far, by the
+// counters of the workers, which stay when gateways and Envoys are killed.
 func hitsInEnvoy(folders []string) (sum uint64, err error) {
 	// As docs/design/fastpath.md has it: after a page of the gateway's, a slot for each
 	// worker, whose second word counts its hits.
@@ -69,7 +68,7 @@ func hitsInEnvoy(folders []string) (sum uint64, err error) {
 	return sum, nil
 }
 
-// tableFolder is the folder that the gateway was started with.
+// tableFolder returns the folder of the table with which the gateway was started.
 func tableFolder(g stack.Gateway) (string, error) {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", g.Pids["gateway"]))
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// What TestReleaseUnderFire must have done at least.
+// How much TestReleaseUnderFire must have done at least.
 const (
 	wantEnds   = 300
 	wantReused = 200
 )
 
-// slot is one place where a sandbox lives, ends, and is followed by another:
-// under a new ID when it was ended, under the same ID when it was deleted.
+// slot is one of the sandboxes at a time. When the sandbox of a slot ends, another follows
+// it: under a new ID if it was ended, under the same ID if it was deleted.
 type slot struct {
 	mu       sync.Mutex
 	id, last string          // clients ask for both
-	gone     map[string]bool // pods of claims that are over
+	gone     map[string]bool // pods of earlier claims
 	live     int             // answers of the present claim
 }
 
@@ -42,8 +42,8 @@ func (s *slot) seen(id string, a stack.Answer) {
 	}
 }
 
-// Clients hammer sandboxes while these are ended or deleted and their addresses
-// serve others at once. No answer ever comes from another sandbox's pod.
+// Clients send many requests to sandboxes while these are ended or deleted and their
+// addresses serve other sandboxes at once. No answer comes from another sandbox's pod.
 func TestReleaseUnderFire(t *testing.T) {
 	for name, gateways := range map[string][]stack.Gateway{
 		"one gateway of three": shared.Up.Gateways[:1], "three gateways": shared.Up.Gateways,
@@ -57,7 +57,7 @@ func releaseUnderFire(t *testing.T, on *stack.Stack, record *history.Recorder, g
 	ns := on.Namespace(t)
 	on.Pool(t, ns, "pool", 10, stack.WithIdleTimeout(0))
 	l := newLoadOn(t, on, record, ns+"/pool")
-	// Some two minutes; a busy machine needs longer.
+	// This takes some two minutes, or longer on a busy machine.
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	before, began := record.Reused(), time.Now()

@@ -19,14 +19,14 @@ const firstRounds = 100
 func TestOneClaimOverGateways(t *testing.T) {
 	const clients = 200
 	ns := shared.Namespace(t)
-	// Three idle pods let each gateway reserve one; the others come back from the
-	// rounds before meanwhile.
+	// Three idle pods let each gateway reserve one; the pods of earlier rounds are replaced
+	// meanwhile.
 	shared.Pool(t, ns, "pool", 12, stack.WithIdleTimeout(0))
 	began := time.Now()
 	l := newLoad(t, ns+"/pool")
 	var slowest time.Duration
-	// Each client keeps its connection from round to round, so that the barrier
-	// lets requests go and not handshakes.
+	// Each client keeps its connection from round to round, so that after the barrier all
+	// send requests at once, without handshakes.
 	type client struct {
 		gateway stack.Gateway
 		ask     func(id string) stack.Answer

@@ -20,13 +20,14 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// hibernating has sandboxes hibernate and resumed, one after the other, by the REST API.
+// hibernating makes sandboxes hibernate and resumes them, one after the other, by the REST
+// API.
 type hibernating struct {
 	*pausing
 	stock int
 }
 
-// sleeper is one of them, as it was before it hibernated.
+// sleeper is such a sandbox, as it was before it hibernated.
 type sleeper struct {
 	id, token, process string
 	pod                string // its UID
@@ -51,8 +52,8 @@ func withHibernation(p *v1alpha1.SandboxPool) {
 	p.Spec.Pause.Modes = []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate}
 }
 
-// keptFile asks a gateway for the file of a sandbox by which its files are told, or writes
-// it if there is content.
+// keptFile reads the file of a sandbox that shows whose files it has, through a gateway; with
+// content it writes that file.
 func keptFile(ctx context.Context, c *http.Client, g stack.Gateway, id, token, content string) (stack.Answer, error) {
 	req, err := stack.Request{
 		ID: id, Port: strconv.Itoa(v1alpha1.SandboxdPort), Path: "/files?username=user&path=" + url.QueryEscape("/home/user/kept.txt"),
@@ -83,8 +84,8 @@ func (h *hibernating) made(g stack.Gateway) *sleeper {
 	return s
 }
 
-// hibernates waits until the sandbox is on record as one that hibernates, and the pod that
-// it had is gone.
+// hibernates waits until the sandbox's status says that it hibernates and its former pod is
+// gone.
 func (h *hibernating) hibernates(s *sleeper) {
 	h.t.Helper()
 	shared.Eventually(h.t, time.Minute, s.id+" to hibernate", func() (bool, string) {
@@ -95,7 +96,7 @@ func (h *hibernating) hibernates(s *sleeper) {
 	h.gaveUp(s)
 }
 
-// gaveUp waits until the pod that the sandbox had is gone.
+// gaveUp waits until the sandbox's former pod is gone.
 func (h *hibernating) gaveUp(s *sleeper) {
 	h.t.Helper()
 	shared.Eventually(h.t, time.Minute, "the first pod of "+s.id+" to go", func() (bool, string) {
@@ -108,7 +109,8 @@ func (h *hibernating) gaveUp(s *sleeper) {
 	})
 }
 
-// resumed asks a gateway until the sandbox is resumed, by that or by another request.
+// resumed sends requests to a gateway until the sandbox is resumed, by one of them or by
+// another request.
 func (h *hibernating) resumed(g stack.Gateway, s *sleeper) {
 	h.t.Helper()
 	shared.Eventually(h.t, time.Minute, s.id+" to be resumed by "+g.Name, func() (bool, string) {
@@ -117,16 +119,16 @@ func (h *hibernating) resumed(g stack.Gateway, s *sleeper) {
 	})
 }
 
-// Which process is to answer for a sandbox that was resumed.
+// Which process must answer for a sandbox that was resumed.
 type which int
 
 const (
-	either  which = iota // that which ran before, or
-	another              // one in another pod
+	either  which = iota // the process that ran before, or one in another pod
+	another              // only one in another pod
 )
 
-// runs wants the sandbox to run: every gateway has its answers from one process, that one,
-// and its file is what it was.
+// runs checks that the sandbox runs: every gateway gets the answers of one and the same
+// process, the wanted one, and the sandbox's file is unchanged.
 func (h *hibernating) runs(s *sleeper, want which) {
 	h.t.Helper()
 	shared.Eventually(h.t, time.Minute, s.id+" to run", func() (bool, string) {
@@ -155,9 +157,9 @@ func (h *hibernating) kill(g stack.Gateway, s *sleeper) {
 	}
 }
 
-// nothingLeft wants every answer to have come from the right pod, all pods but the stock to
-// be gone, and of all that was kept nothing but objects without data to be left: those of
-// gateways that were killed before they kept anything, which people may look at for an hour.
+// nothingLeft checks that every answer came from the right pod, that all pods except idle
+// ones are gone, and that no Checkpoint with data is left. Failed Checkpoints of gateways
+// that were killed before they stored data may stay for an hour, for people to read.
 func (h *hibernating) nothingLeft() {
 	t := h.t
 	t.Helper()
@@ -181,8 +183,8 @@ func (h *hibernating) nothingLeft() {
 	})
 }
 
-// Requests that are carried out when the sandbox hibernates are not answered by the pod that
-// it had, nor do they change anything there: no answer says that what is lost was done.
+// Requests that are being served when the sandbox hibernates are not answered by its former
+// pod: no answer says that something was done which is lost with that pod.
 func TestRequestsUnderWayAtAHibernation(t *testing.T) {
 	h := newHibernating(t)
 	s := h.made(shared.Up.Gateways[0])
@@ -201,7 +203,7 @@ func TestRequestsUnderWayAtAHibernation(t *testing.T) {
 			first <- struct{}{}
 		})
 	}
-	<-first // the others have begun too
+	<-first // then the others have begun too
 	h.want(shared.Up.Gateways[0], hibernate, s.id, http.StatusNoContent)
 	paused := time.Now()
 	all.Wait()

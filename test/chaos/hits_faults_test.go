@@ -13,15 +13,16 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// The faults of Envoys, beside those of the mixed runs. A stopped one holds up the
-// fences of what it may be about to answer, until it goes on.
+// The faults of Envoys, in addition to those of the mixed runs. A stopped Envoy holds up the
+// fences of the routes from which it may be about to answer, until it is continued.
 const (
 	envoyKilled  = "Envoy killed"
 	envoyStopped = "Envoy stopped"
 )
 
-// harm does the faults of each lane one after the other, over and over, until enough
-// says so of the fewest that any kind was done. It returns how often each was done.
+// harm does the faults of each lane one after the other, over and over, until enough returns
+// true for the number of the kind that was done least often. It returns how often each kind
+// was done.
 func (r *hitRun) harm(lanes [][]string, enough func(faults int) bool) map[string]int {
 	f := &hitFaults{run: r, busy: map[string]bool{}, done: map[string]int{}}
 	for _, lane := range lanes {
@@ -49,7 +50,7 @@ func (r *hitRun) harm(lanes [][]string, enough func(faults int) bool) map[string
 	return f.done
 }
 
-// hitFaults is the harm of one run.
+// hitFaults does the faults of one run.
 type hitFaults struct {
 	run *hitRun
 
@@ -70,8 +71,8 @@ func (f *hitFaults) fewest() int {
 	return least
 }
 
-// do does one fault to a gateway, or its Envoy, that is not being harmed, and returns
-// when what was harmed is there again.
+// do does one fault to a gateway, or its Envoy, that no other lane is harming, and returns
+// when it serves again.
 func (f *hitFaults) do(rng *rand.Rand, kind string) error {
 	all := shared.Up.Gateways
 	f.mu.Lock()

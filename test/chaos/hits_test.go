@@ -24,14 +24,14 @@ import (
 const (
 	hitSlots   = 12
 	hitClients = 8 // of each gateway
-	// hitsPerSecond leaves half of two quiet cores to what recovers.
+	// hitsPerSecond leaves half of two quiet cores to the processes that recover.
 	hitsPerSecond = 5000
-	// hitPause follows a request that a harmed gateway or Envoy has not answered: it must
-	// not take the others' share of the requests.
+	// hitPause is the delay after a request that a harmed gateway or Envoy has not answered,
+	// so that failed requests do not take the share of the others.
 	hitPause = 50 * time.Millisecond
 )
 
-// hitsWanted is what a run of hits must have done at least.
+// hitsWanted is how much a run of hits must have done at least.
 type hitsWanted struct {
 	answers int           // of pods
 	ends    int           // of sandboxes, whose addresses serve others at once
@@ -39,9 +39,9 @@ type hitsWanted struct {
 	limit   time.Duration // on a busy machine
 }
 
-// As many hits as the machine gives, for sandboxes that come and go, while gateways and
-// Envoys are killed, stopped and cut off. No answer comes from another sandbox's pod,
-// whether Envoy asks its gateway or answers by itself.
+// Clients send as many requests as the machine allows for sandboxes that are made and ended,
+// while gateways and Envoys are killed, stopped and cut off. No answer comes from another
+// sandbox's pod, whether Envoy asks its gateway or answers by itself.
 func TestSecondsOfHits(t *testing.T) {
 	hits(t, hitsWanted{answers: 15_000, ends: 20, faults: 1, limit: 3 * time.Minute}, [][]string{{killed, envoyStopped}, {stopped, envoyKilled}})
 }
@@ -115,7 +115,7 @@ func hits(t *testing.T, want hitsWanted, lanes [][]string) {
 	}
 }
 
-// seen is what answers have in common of which the latest is the one to judge.
+// seen is the key of answers of which only the latest is judged.
 type seen struct{ id, gateway, pod, process string }
 
 // hitRun is one run.
@@ -138,8 +138,8 @@ func (r *hitRun) counts() (answers, ends int) {
 	return r.answers, r.ends
 }
 
-// ask is one client: it asks a gateway's Envoy for one sandbox after the other. The
-// connection ends with its Envoy, and a request that was sent then has no answer.
+// ask is one client: it sends requests for one sandbox after the other to a gateway's Envoy.
+// If the Envoy is killed its connection ends, and a request that was sent has no answer.
 func (r *hitRun) ask(ctx context.Context, g stack.Gateway, slots []*hitSlot, rng *rand.Rand) {
 	s := newSteady("", 0, g, "")
 	s.want = nil // the judge looks at the pod
@@ -193,7 +193,7 @@ func field(body []byte, name string) string {
 	return string(text)
 }
 
-// judge wants each answer to come from a pod that its sandbox had when it was asked.
+// judge checks that each answer came from a pod that the sandbox had during the request.
 func (r *hitRun) judge() (wrong int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,18 +217,18 @@ func (r *hitRun) judge() (wrong int) {
 	return wrong
 }
 
-// hitSlot is a place where one sandbox follows the other.
+// hitSlot is one of the sandboxes at a time; when one ends another follows.
 type hitSlot struct {
 	run    *hitRun
 	prefix string
 
 	mu sync.Mutex
-	id string // empty: none that may be asked for
+	id string // empty: there is no sandbox for requests
 }
 
 func (s *hitSlot) current() string { s.mu.Lock(); defer s.mu.Unlock(); return s.id }
 
-// live makes sandboxes, has them asked for, and ends them while they are.
+// live makes sandboxes for the clients' requests, and ends them during these.
 func (s *hitSlot) live(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(uint64(len(s.prefix)), uint64(time.Now().UnixNano())))
 	for n := 0; ; n++ {
@@ -257,7 +257,7 @@ func (s *hitSlot) live(ctx context.Context) {
 		s.run.mu.Lock()
 		s.run.ends++
 		s.run.mu.Unlock()
-		if wait(ctx, time.Second) != nil { // it is asked for still, and its pod goes
+		if wait(ctx, time.Second) != nil { // meanwhile there are still requests for it, and its pod is stopped
 			return
 		}
 		s.mu.Lock()

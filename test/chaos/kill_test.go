@@ -19,9 +19,9 @@ const (
 	newPerRun = 5 // first requests under way at each kill
 )
 
-// A gateway that is killed under load: its Envoy answers 503 and routes nothing,
-// it serves again by itself within 5 s, and claims that were under way are
-// found again, neither lost nor doubled.
+// When a gateway is killed under load, its Envoy answers 503 and routes nothing, the gateway
+// serves again by itself within 5 s, and claims that were under way are completed, neither
+// lost nor made twice.
 func TestGatewayKilled(t *testing.T) {
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "pool", 8, stack.WithIdleTimeout(0))
@@ -76,9 +76,9 @@ func TestGatewayKilled(t *testing.T) {
 	}
 }
 
-// killUnderClaims sends first requests and kills the gateway some milliseconds
-// later, each time a few more. It returns when it did so, and how many were
-// answered by a pod.
+// killUnderClaims sends first requests and kills the gateway some milliseconds later, each
+// time a few milliseconds more. It returns the time of the kill, and how many requests a pod
+// answered.
 func killUnderClaims(t *testing.T, l *load, g stack.Gateway, pid, n int) (killed time.Time, answered int) {
 	t.Helper()
 	var claims sync.WaitGroup
@@ -111,8 +111,8 @@ func waitServing(t *testing.T, l *load, g stack.Gateway, id string) {
 	})
 }
 
-// onePod asks for a sandbox through every gateway and wants one pod, and no
-// other one ever claimed for it.
+// onePod sends a request for a sandbox through every gateway, and checks that one pod answers
+// all and no other pod was ever claimed for the sandbox.
 func onePod(t *testing.T, l *load, id string) {
 	t.Helper()
 	pods := map[string]bool{}

@@ -10,7 +10,7 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// What TestKilledFromOutside must have done at least.
+// How much TestKilledFromOutside must have done at least.
 const (
 	watchDelay   = 5 * time.Second
 	wantKilled   = 80
@@ -21,21 +21,21 @@ const (
 	wantLateServed, wantLateOver = 100, 1000
 )
 
-// Pods die without a request to Sandlane: their processes are killed,
-// their objects deleted with no grace, the whole node killed. Their addresses
-// serve others at once, and one gateway hears of it all five seconds late. No
-// answer comes from another sandbox's pod.
+// Pods die without a request to Sandlane: their processes are killed, their objects are
+// deleted with no grace, and the whole node is killed. Their addresses serve other sandboxes
+// at once, and the watches of one gateway are five seconds late. No answer comes from another
+// sandbox's pod.
 func TestKilledFromOutside(t *testing.T) {
 	const slots = 14
 	ns := shared.Namespace(t)
-	// Less idle stock than slots: most claims wait for a pod, and get it the
-	// moment its address is free.
+	// There are fewer idle pods than slots: most claims wait for a pod, and get it as soon as
+	// its address is free.
 	shared.Pool(t, ns, "pool", 4, stack.WithIdleTimeout(0))
 	l := newLoad(t, ns+"/pool")
 	gateways := shared.Up.Gateways
 	late := gateways[2]
 	delayWatches(t, l, late, gateways[0], watchDelay)
-	// Some four minutes; a busy machine needs longer.
+	// This takes some four minutes, or longer on a busy machine.
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	h := &harm{on: shared}
@@ -87,8 +87,8 @@ func TestKilledFromOutside(t *testing.T) {
 		t.Errorf("that is too little: want %d killed, %d deleted, %d times the node, %d addresses used again while %s was late",
 			wantKilled, wantForced, wantNodes, wantSoonUsed, late.Name)
 	}
-	// A sandbox seldom lives for as long as its end takes to get there, so most
-	// of what the late gateway is asked for is over.
+	// Few sandboxes live longer than the late gateway's watches are late, so most requests to
+	// that gateway are for sandboxes that have ended.
 	if served, over := l.status[late.Name+" 200"], l.status[late.Name+" 502"]; served < wantLateServed || over < wantLateOver {
 		t.Errorf("%s sent %d answers of pods and %d that there is none: want %d and %d", late.Name, served, over, wantLateServed, wantLateOver)
 	}

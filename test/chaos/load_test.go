@@ -28,11 +28,11 @@ type load struct {
 	mu      sync.Mutex
 	answers []history.Answer
 	status  map[string]int  // by gateway and status
-	known   map[string]bool // gateway and ID whose last answer was the pod's
+	known   map[string]bool // by gateway and ID: whether the pod gave the last answer
 	errs    []string
 }
 
-// newLoad is for the stack that the tests share.
+// newLoad makes the load of the stack that the tests share.
 func newLoad(t *testing.T, pool string) *load { return newLoadOn(t, shared, record, pool) }
 
 func newLoadOn(t *testing.T, s *stack.Stack, r *history.Recorder, pool string) *load {
@@ -48,15 +48,15 @@ func newHTTP(t *testing.T) *http.Client {
 	return &http.Client{Transport: tr, Timeout: time.Minute}
 }
 
-// ask sends one request and keeps its answer. A connection that fails is an
-// error: Envoy is never killed here.
+// ask sends one request and keeps its answer. A connection that fails fails the test, since
+// these tests do not kill Envoy.
 func (l *load) ask(c *http.Client, g stack.Gateway, id string) stack.Answer {
 	return l.askWith(l.ctx, c, g, id)
 }
 
-// askWith is ask with a context made from the load's. A request that names a pool is
-// not answered inside Envoy, so where Envoy answers hits only those do that may be the
-// first of their sandbox.
+// askWith is ask with a context derived from the load's. Envoy does not answer requests that
+// name a pool by itself, so with the fast path only requests that may be the first of their
+// sandbox name one.
 func (l *load) askWith(ctx context.Context, c *http.Client, g stack.Gateway, id string) stack.Answer {
 	begin := time.Now()
 	r := stack.Request{ID: id, Pool: l.pool}
@@ -91,7 +91,7 @@ func (l *load) askWith(ctx context.Context, c *http.Client, g stack.Gateway, id 
 		})
 	default:
 		l.status[fmt.Sprintf("%s %d", g.Name, a.Status)]++
-		// 403: it was deleted, and the default pool makes no other.
+		// 403: the sandbox was deleted, and the default pool makes no other.
 		if a.Status != 502 && a.Status != 503 && a.Status != 504 && a.Status != 409 && !(bare && a.Status == 403) {
 			l.errs = append(l.errs, fmt.Sprintf("%s for %s: %v", g.Name, id, a))
 		}
@@ -99,8 +99,8 @@ func (l *load) askWith(ctx context.Context, c *http.Client, g stack.Gateway, id 
 	return a
 }
 
-// hammer asks a gateway every few milliseconds for what next says, until stop.
-// An empty ID is no request. seen is told each answer.
+// hammer sends a request to a gateway every few milliseconds, for the ID that next returns,
+// until stop; none for an empty ID. It calls seen with each answer.
 func (l *load) hammer(g stack.Gateway, every time.Duration, next func() string, seen func(id string, a stack.Answer)) {
 	c := newHTTP(l.t)
 	l.done.Go(func() {

@@ -1,18 +1,18 @@
 // Package chaos tests what must hold with several gateways while processes are
 // killed and stopped: that no request is answered by another sandbox's pod,
-// that one sandbox has one pod, and that all recovers by itself. It runs on the
-// real stack with three gateways, pod addresses that are used again at once,
+// that one sandbox has one pod, and that all processes recover by themselves. It runs on
+// the real stack with three gateways, pod addresses that are used again at once,
 // and leases of seconds.
 //
-// Each test puts load on the stack, does its harm, and judges every answer by
-// the history of claims (test/history). It says what it did, and fails if that
-// was too little to prove anything. Signals go only to processes that the stack
-// started, by their PID in up.json.
+// Each test puts load on the stack, injects its faults, and judges every answer by the
+// history of claims (test/history). It logs what it did, and fails if that was too little
+// to prove anything. It signals only processes that the stack started, by their PID in
+// up.json.
 //
 // The mixed runs (mixed_test.go) do all of that at once, in an order that a seed
 // decides: for half a minute in `make test`, for ten minutes in `make chaos`. They
-// look only at what must hold whatever happens; how soon and how well each thing
-// recovers is for the single tests.
+// check only what must hold whatever happens; how soon each part recovers is checked by
+// the other tests.
 package chaos
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// The gateways' leases, and what the controller adds: half of one.
+// The duration of the gateways' leases, and the grace that the controller adds: half of it.
 const (
 	lease      = 12 * time.Second
 	leaseRenew = 2 * time.Second

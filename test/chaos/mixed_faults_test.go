@@ -15,8 +15,8 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// The faults of the mixed runs. A long one outlasts the lease and what the
-// controller adds to it, so that the gateway's addresses serve others meanwhile.
+// The faults of the mixed runs. A long fault outlasts the lease and the controller's grace,
+// so that the gateway's addresses serve other sandboxes meanwhile.
 const (
 	pastLease     = " past its lease"
 	killed        = "gateway killed"
@@ -34,25 +34,24 @@ const (
 	stalledC      = "controller stopped for a second"
 )
 
-// A controller that stalls does so for a second of every ten.
+// A stalling controller is stopped for a second of every ten.
 const (
 	stall      = time.Second
 	stallEvery = 9 * time.Second
 )
 
-// A lane does its faults one after the other, beside the other lanes. So up to
-// two of three gateways are in trouble at a time, with the controller or the API
-// server.
+// A lane does its faults one after the other, at the same time as the other lanes. So up to
+// two of three gateways are harmed at a time, and the controller or the API server too.
 var lanes = [][]string{
 	{killed, stopped, cutAPI, cutController, cutBoth},
 	{stoppedLong, cutBothLong},
 	{killedC, killedAPI, toldC},
 }
 
-// shortLanes fit half a minute.
+// shortLanes are the lanes of the run of half a minute.
 var shortLanes = [][]string{{killed, stopped}, {cutBoth}, {killedAPI, killedC}}
 
-// longLanes have more than fits in a minute.
+// longLanes have more faults than fit in a minute.
 var longLanes = [][]string{
 	{killed, stopped, cutAPI, cutController, cutBoth, cutKilled},
 	{stoppedLong, cutBothLong, cutAPILong, cutKilled, killed},
@@ -62,11 +61,11 @@ var longLanes = [][]string{
 // envoyWaits is how long an Envoy waits for its gateway.
 const envoyWaits = 2 * time.Second
 
-// recoveryLimit is how long what was harmed may take to serve again, on a busy
-// machine and while others are harmed. The single tests bound it closely.
+// recoveryLimit is how long a harmed process may take to serve again, on a busy machine and
+// while other processes are harmed. The other tests have tighter bounds.
 const recoveryLimit = time.Minute
 
-// faults is the harm of one mixed run.
+// faults does the faults of one mixed run.
 type faults struct {
 	m *mixture
 
@@ -78,7 +77,7 @@ type faults struct {
 	away    []absence                // of gateways that may have lost their lease
 }
 
-// absence is a time in which a gateway may have been given up.
+// absence is a time in which the controller may have revoked a gateway's lease.
 type absence struct {
 	gateway  string
 	from, to time.Time
@@ -88,14 +87,14 @@ func newFaults(m *mixture) *faults {
 	return &faults{m: m, busy: map[string]bool{}, done: map[string]int{}, met: map[string]int{}, slowest: map[string]time.Duration{}}
 }
 
-// lane does the deck in an order of its own, over and over: once at least, and
-// until ctx ends.
+// lane does the faults of a deck in a random order, over and over: once at least, and until
+// ctx ends.
 func (f *faults) lane(ctx context.Context, rng *rand.Rand, deck []string) error {
 	for n := 0; n < len(deck) || ctx.Err() == nil; n++ {
 		if n%len(deck) == 0 {
 			rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}
-		// Drawn before anything is waited for: the schedule is the seed's alone.
+		// Drawn before any wait, so that the schedule depends only on the seed.
 		kind, gateway := deck[n%len(deck)], rng.IntN(len(shared.Up.Gateways))
 		calm, last := between(rng, 500*time.Millisecond, 4*time.Second), between(rng, time.Second, 5*time.Second)
 		switch {
@@ -204,8 +203,8 @@ func (f *faults) harmGateway(ctx context.Context, kind string, g stack.Gateway, 
 	return wait(ctx, last/2)
 }
 
-// harmControlPlane returns when the controller or the API server is another and
-// answers, or when the controller goes on.
+// harmControlPlane harms the controller or the API server. It returns when a new process
+// answers in its place, or when the stopped controller is continued.
 func (f *faults) harmControlPlane(ctx context.Context, kind string) error {
 	name, command, s := "controller", "controller", syscall.SIGKILL
 	switch kind {
@@ -231,7 +230,7 @@ func (f *faults) harmControlPlane(ctx context.Context, kind string) error {
 	return until(ctx, "the API server", func() error { return shared.Client.List(ctx, &corev1.NamespaceList{}) })
 }
 
-// kill signals a process and waits until there is another.
+// kill signals a process and waits until another one runs in its place.
 func (f *faults) kill(ctx context.Context, name, command string, pid int, s syscall.Signal) error {
 	if err := signalOurs(pid, command, s); err != nil {
 		return err
@@ -240,7 +239,7 @@ func (f *faults) kill(ctx context.Context, name, command string, pid int, s sysc
 	return err
 }
 
-// take returns the gateway, or the next one that is not being harmed.
+// take returns the gateway, or the next one that no other lane is harming.
 func (f *faults) take(i int) stack.Gateway {
 	f.mu.Lock()
 	defer f.mu.Unlock()

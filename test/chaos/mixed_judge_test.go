@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// endLimit is how long the last sandboxes may take to be released, fenced and
-	// recorded when no requests come any more: one that never got a pod lives for its
-	// startup timeout.
+	// endLimit is how long the last sandboxes may take to be released, fenced and Ended once
+	// there are no more requests: a sandbox that never got a pod lives for its startup
+	// timeout.
 	endLimit = v1alpha1.DefaultStartupTimeout + time.Minute
-	// sweepLimit is how long a claimed pod that no sandbox names may live: two looks
-	// a minute apart, and its end.
+	// sweepLimit is how long a claimed pod that no sandbox names may live: two sweeps a
+	// minute apart, and its end.
 	sweepLimit = 150 * time.Second
 	// stampAge is how old the stamp of an open connection can be: two ticks.
 	stampAge = 2 * time.Second
 )
 
-// served wants every sandbox that is asked for to be served by every gateway, now
-// that nothing is harmed.
+// served checks that every gateway serves every sandbox of a user, now that no process is
+// harmed.
 func (m *mixture) served(all *users) {
 	m.t.Helper()
 	for _, u := range all.all {
@@ -46,8 +46,8 @@ func (m *mixture) served(all *users) {
 	m.note("%s all sandboxes are served by all gateways", m.span(began, time.Now()))
 }
 
-// allEnded wants every sandbox of the run to end by itself, now that no requests come:
-// one that does not is a claim that was lost.
+// allEnded checks that every sandbox of the run ends by itself, now that there are no more
+// requests: the claim of one that does not end was lost.
 func (m *mixture) allEnded() {
 	m.t.Helper()
 	if err := ending.EndSandbox(m.ctx, shared.Client, m.probe, v1alpha1.EndReleased, "the run is over"); err != nil {
@@ -77,8 +77,8 @@ func (m *mixture) allEnded() {
 	m.note("%s all sandboxes end", m.span(began, time.Now()))
 }
 
-// onlyStock wants the pools to come back to their idle pods. It counts those that
-// are too many: leaked pods.
+// onlyStock checks that the pools have only their idle pods again. It counts further pods,
+// which are leaked.
 func (m *mixture) onlyStock() {
 	m.t.Helper()
 	began, want := time.Now(), map[string]int{"first": firstStock, "made": madeStock, "resting": restingStock, "kept": 1}
@@ -109,10 +109,10 @@ func describe(p *corev1.Pod) string {
 	return fmt.Sprintf("pod %s is %s, sandbox %q, claim %q, deleted %v", p.Name, v1alpha1.PhaseOf(p), p.Labels[v1alpha1.LabelSandboxID], p.Annotations[v1alpha1.AnnotationClaim], p.DeletionTimestamp)
 }
 
-// judge wants no answer from a wrong pod, no sandbox with two pods and no pod with
-// two sandboxes, no sandbox released that was in use, no paused one that answers, no
-// file of one that hibernated lost, and no claim without an outcome; and enough of
-// everything.
+// judge checks that no answer came from a wrong pod, no sandbox had two pods and no pod two
+// sandboxes, no sandbox in use was released, no paused sandbox answered, no file of a
+// hibernated sandbox was lost, and no claim was left without an outcome; and that enough was
+// done of each kind.
 func (m *mixture) judge(took time.Duration, lanes [][]string, least enough) {
 	t := m.t
 	t.Helper()
@@ -178,7 +178,7 @@ func (m *mixture) least(did map[string]int, lanes [][]string, least enough) {
 		if m.faults.done[kind] < want {
 			m.t.Errorf("that is too little: %s %d times, want %d", kind, m.faults.done[kind], want)
 		}
-		// One that is cut off for a moment, or from the controller, may serve on.
+		// A gateway that is cut off for a moment, or only from the controller, may still serve.
 		if bites := kind == killed || kind == stopped || strings.HasSuffix(kind, pastLease); bites && m.faults.met[kind] == 0 {
 			m.t.Errorf("%s: it met no request", kind)
 		}
@@ -188,9 +188,9 @@ func (m *mixture) least(did map[string]int, lanes [][]string, least enough) {
 	}
 }
 
-// cutShort lists the sandboxes that were released for idleness while a WebSocket
-// was open. Where its gateway was away for longer than its lease, the controller
-// may have given it up, with what is open there: then the history cannot tell.
+// cutShort lists the sandboxes that were released for idleness while a WebSocket was open. It
+// leaves out WebSockets through a gateway that was harmed for longer than its lease: the
+// controller may have revoked the lease and not have known of the WebSocket.
 func (m *mixture) cutShort() (out []string) {
 	for _, s := range m.opened {
 		for _, c := range record.Claims(s.id) {

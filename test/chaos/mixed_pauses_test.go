@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	mixedResting = 3 // users that pause and resume what they have, some of it without its memory
+	mixedResting = 3 // users that pause and resume their sandboxes, some without the memory
 	restingStock = 3
-	// restingFor ends what a user could not resume: nothing else would.
+	// restingFor ends a paused sandbox that its user could not resume; nothing else would.
 	restingFor = 30 * time.Second
 )
 
-// rested is a time in which a sandbox was paused for sure: from the answer that said so
-// to the first request of its user to resume it.
+// rested is a time in which a sandbox was certainly paused: from the answer to the pause
+// until its user's first request to resume it.
 type rested struct {
 	id         string
 	hibernated bool
 	from, to   time.Time
 }
 
-// withPauses lets the pool's sandboxes be paused, and ends what nothing resumes.
+// withPauses allows the pool's sandboxes to be paused, and bounds how long they are.
 func withPauses(p *v1alpha1.SandboxPool) {
 	stack.WithFreezer()(p)
 	p.Spec.Pause = &v1alpha1.PoolPause{PausedFor: &metav1.Duration{Duration: restingFor}}
 	withHibernation(p)
 }
 
-// pauses has sandboxes of the REST API paused and resumed until ctx ends, while they are
-// asked for through every gateway. If the run hibernates every other one does, and must have
-// its file each time it is resumed. Then the last one is asked for still.
+// pauses pauses and resumes sandboxes of the REST API until ctx ends, while there are
+// requests for them through every gateway. If the run hibernates, every other sandbox
+// hibernates, and must have its file each time it is resumed. At the end there are still
+// requests for the last one.
 func (u *user) pauses(ctx context.Context, first int) {
 	for n := first; ; n++ {
 		id, token := u.create("resting")
@@ -49,8 +50,8 @@ func (u *user) pauses(ctx context.Context, first int) {
 		sure := u.used(id, 2*len(shared.Up.Gateways)) && (!hibernates || u.file(id, token, id))
 		for n := 1 + u.rng.IntN(4); n > 0 && sure; n-- {
 			sure = u.pauseAndResume(id, hibernates)
-			u.asks(id) // its answers count anew
-			// One that may be paused once more, by a gateway that stood still, is not the last.
+			u.asks(id) // count its answers anew
+			// A sandbox that a stopped gateway may still pause once more is not the last.
 			if wait(ctx, between(u.rng, 0, 2*time.Second)) != nil && sure && !ended(id) {
 				return
 			}
@@ -66,8 +67,8 @@ func (u *user) pauses(ctx context.Context, first int) {
 	}
 }
 
-// file writes the sandbox's file if there is content, or wants it to have the sandbox's ID.
-// False: it has ended.
+// file writes the sandbox's file if there is content; otherwise it checks that the file has
+// the sandbox's ID. It returns false if the sandbox has ended.
 func (u *user) file(id, token, content string) bool {
 	m, by := u.m, u.rng.IntN(len(shared.Up.Gateways))
 	c := newHTTP(m.t)
@@ -97,8 +98,8 @@ func (u *user) file(id, token, content string) bool {
 	return err == nil && !ended(id)
 }
 
-// pauseAndResume does that by some gateway each. sure is false if one of them had no answer:
-// a gateway that stood still may carry it out later.
+// pauseAndResume pauses and resumes the sandbox, each through some gateway. sure is false if
+// one of the two had no answer: a stopped gateway may carry it out later.
 func (u *user) pauseAndResume(id string, hibernates bool) (sure bool) {
 	m, n := u.m, len(shared.Up.Gateways)
 	g, by := shared.Up.Gateways[u.rng.IntN(n)], u.rng.IntN(n)
@@ -143,9 +144,9 @@ func (u *user) pauseAndResume(id string, hibernates bool) (sure bool) {
 	return sure
 }
 
-// answeredWhilePaused lists the answers of sandboxes that were paused from before the
-// request until after its answer, those that were frozen and whose processes were not those
-// of before, and those that hibernated and whose processes were.
+// answeredWhilePaused lists three kinds of errors: answers of sandboxes that were paused from
+// before the request until after its answer; sandboxes that were frozen and did not have the
+// same process afterwards; and sandboxes that hibernated and did.
 func (m *mixture) answeredWhilePaused() (out []string) {
 	frozen := map[string][]string{} // their processes
 	for _, r := range m.paused {

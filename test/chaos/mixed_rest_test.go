@@ -10,11 +10,11 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// restLife is the end that sandboxes of the REST API get, in seconds: no user keeps
-// one for so long.
+// restLife is the timeout of sandboxes of the REST API, in seconds: longer than a user keeps
+// one.
 const restLife = "300"
 
-// rest asks the REST API of a gateway.
+// rest sends a request to the REST API of a gateway.
 func (m *mixture) rest(g stack.Gateway, method, path, body string) (stack.Answer, error) {
 	// A create may wait for a pod for 50 s, and longer than that behind a gateway
 	// that stands still.
@@ -23,8 +23,8 @@ func (m *mixture) rest(g stack.Gateway, method, path, body string) (stack.Answer
 }
 
 // create makes a sandbox by the REST API of some gateway, and returns its ID and the token
-// for its sandboxd. It tries until one says that it did: what others may have made, and
-// could not say, is idle. Empty if the run is over.
+// for its sandboxd; empty if the run is over. It tries until a gateway answers that it has
+// made one. Sandboxes of creates without an answer may exist, and stay idle.
 func (u *user) create(template string) (id, token string) {
 	m, from := u.m, u.rng.IntN(len(shared.Up.Gateways))
 	for try := 0; m.ctx.Err() == nil; try++ {
@@ -63,7 +63,7 @@ func (u *user) kill(id string) error {
 			m.noAnswer("kill: %v", err)
 			return err
 		}
-		// Not found: it has ended, by a kill before that could not say so.
+		// Not found: the sandbox has ended, by an earlier kill whose answer was lost.
 		if a.Status != http.StatusNoContent && a.Status != http.StatusNotFound {
 			return fmt.Errorf("%s: %v", g.Name, a)
 		}
@@ -77,8 +77,8 @@ type session struct {
 	opened, closed time.Time
 }
 
-// webSockets opens a silent WebSocket to a sandbox, which has no other use, and
-// another to a new one when it was closed.
+// webSockets opens a silent WebSocket to a sandbox, which has no other use. When that was
+// closed, it opens one to a new sandbox.
 func (m *mixture) webSockets(rng *rand.Rand, prefix string) {
 	ctx := m.load.ctx
 	for n := 0; ctx.Err() == nil; n++ {

@@ -18,11 +18,11 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// seedVariable repeats a schedule: what is done, in which order, for how long.
-// When exactly the parts meet, the machine decides.
+// seedVariable is the variable with the seed of a schedule, which decides what is done, in
+// which order and for how long. The exact times depend on the machine.
 const seedVariable = "SANDLANE_CHAOS_SEED"
 
-// What runs in a mixture.
+// The clients of a mixed run.
 const (
 	mixedIdle   = 4 * time.Second // the shortest that counts
 	mixedUsers  = 8               // each with one sandbox after the other
@@ -32,19 +32,19 @@ const (
 	madeStock   = 3
 )
 
-// enough is what a mixed run must have done at least.
+// enough is how much a mixed run must have done at least.
 type enough struct {
 	answers, claims, idle, ended, killed, deleted, created, returns, paused, hibernated int
 
 	faults, long int // of each kind; long ones
 }
 
-// All faults at once, as they come: gateways are killed, stopped and cut off, the
-// controller and the API server are killed and come back, while sandboxes are
-// made, used, ended and left alone. What must hold stands at mixture.judge.
+// All faults at once, in random order: gateways are killed, stopped and cut off, the
+// controller and the API server are killed and restarted, while sandboxes are made, used,
+// ended and left alone. mixture.judge has what must hold.
 //
-// TestSecondsOfChaos is the short form, for each change. None of its sandboxes hibernate:
-// what a killed gateway leaves of that may wait for a sweep, for a minute or two.
+// TestSecondsOfChaos is the short form, for each change. Its sandboxes do not hibernate,
+// because the claims that a killed gateway leaves then may wait a minute or two for a sweep.
 func TestSecondsOfChaos(t *testing.T) {
 	mixed(t, 30*time.Second, shortLanes, enough{answers: 500, claims: 15, killed: 1, created: 1, paused: 1, faults: 1})
 }
@@ -71,7 +71,7 @@ type mixture struct {
 	load   *load
 	faults *faults
 	began  time.Time
-	probe  string // a sandbox that does not end
+	probe  string // the ID of a sandbox that does not end
 
 	hibernates bool // every other sandbox that is paused does
 
@@ -149,8 +149,7 @@ func newMixture(t *testing.T) *mixture {
 	return m
 }
 
-// withSandboxd adds sandboxd to the pods: the REST API makes sandboxes of no
-// others.
+// withSandboxd adds sandboxd to the pods: the REST API makes sandboxes only of such pods.
 func withSandboxd(p *v1alpha1.SandboxPool) {
 	spec := &p.Spec.Template.Template.Spec
 	spec.Containers = append(spec.Containers, corev1.Container{
@@ -159,14 +158,14 @@ func withSandboxd(p *v1alpha1.SandboxPool) {
 	})
 }
 
-// did counts something that was done.
+// did counts one action of the run, by name.
 func (m *mixture) did(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count[what]++
 }
 
-// span shows a time of the run.
+// span formats a time span of the run.
 func (m *mixture) span(from, to time.Time) string {
 	return fmt.Sprintf("%5.1f s to %5.1f s:", from.Sub(m.began).Seconds(), to.Sub(m.began).Seconds())
 }
@@ -207,8 +206,8 @@ func (l *load) statuses() map[string]int {
 	return out
 }
 
-// refused is how often a gateway, or its Envoy without it, did not say where a
-// sandbox is.
+// refused returns how many requests a gateway, or its Envoy without it, did not route to a
+// sandbox.
 func (l *load) refused(g stack.Gateway) (n int) {
 	for k, of := range l.statuses() {
 		if status, ok := strings.CutPrefix(k, g.Name+" "); ok && status != "200" && status != "502" {

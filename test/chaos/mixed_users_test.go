@@ -15,8 +15,8 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// Times between two requests of a user through one gateway: for its sandbox, for
-// the one before, and for one that is to be in use by no more than that.
+// Times between two requests of a user through one gateway: for its sandbox, for its former
+// sandbox, and for a sandbox that has no other use.
 const (
 	askEvery    = 150 * time.Millisecond
 	formerEvery = 500 * time.Millisecond
@@ -30,25 +30,26 @@ const claimLimit = 2 * time.Minute
 // users are all clients of the run.
 type users struct {
 	all   []*user
-	done  sync.WaitGroup // their lives
+	done  sync.WaitGroup // of their goroutines
 	later sync.WaitGroup // requests for sandboxes that were left alone
 }
 
-// user has one sandbox after the other, asks for it through every gateway, and
-// goes on asking for the one before.
+// user has one sandbox after the other. It sends requests for its sandbox through every
+// gateway, and also for its former one.
 type user struct {
 	m      *mixture
 	later  *sync.WaitGroup
-	rng    *rand.Rand // of its life's goroutine
+	rng    *rand.Rand // only the goroutine of life uses it
 	prefix string
 
 	mu       sync.Mutex
-	id, last string         // asked for; empty: nothing is
+	id, last string         // the sandbox and the former one; empty: no requests for it
 	answers  map[string]int // of id, by gateway
 	left     []string       // left alone, not seen ended
 }
 
-// use starts all traffic. Lives end with ctx; the load goes on until it is stopped.
+// use starts all clients. They make no more sandboxes when ctx ends; the load goes on until
+// it is stopped.
 func (m *mixture) use(ctx context.Context, seed uint64) *users {
 	all := &users{}
 	add := func(kind string, i int, every time.Duration, life func(*user, context.Context)) {
@@ -81,7 +82,7 @@ func (m *mixture) use(ctx context.Context, seed uint64) *users {
 
 func (u *user) current() string { u.mu.Lock(); defer u.mu.Unlock(); return u.id }
 
-// former is the last sandbox of the user that has ended.
+// former returns the last sandbox of the user that has ended.
 func (u *user) former() string { u.mu.Lock(); defer u.mu.Unlock(); return u.last }
 
 func (u *user) seen(g stack.Gateway, id string, a stack.Answer) {
@@ -101,18 +102,18 @@ func (u *user) answered() (n int) {
 	return n
 }
 
-// servedBy is how many gateways have answered for the present sandbox.
+// servedBy returns how many gateways have answered for the present sandbox.
 func (u *user) servedBy() int { u.mu.Lock(); defer u.mu.Unlock(); return len(u.answers) }
 
-// asks makes it the sandbox that is asked for; empty is none.
+// asks makes the sandbox the user's present one, to which its requests go; empty is none.
 func (u *user) asks(id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.id, u.answers = id, map[string]int{}
 }
 
-// life has sandboxes made, used and ended until ctx ends. Then the last one is
-// asked for still.
+// life makes, uses and ends sandboxes until ctx ends. Afterwards there are still requests for
+// the last one.
 func (u *user) life(ctx context.Context) {
 	for n := 0; ; n++ {
 		made := u.rng.IntN(3) == 0
@@ -136,7 +137,7 @@ func (u *user) life(ctx context.Context) {
 	}
 }
 
-// keep asks for one sandbox as long as that lives.
+// keep sends requests for one sandbox as long as it lives.
 func (u *user) keep(ctx context.Context) {
 	for n := 0; ; n++ {
 		id := fmt.Sprintf("%s-%d", u.prefix, n)
@@ -150,8 +151,8 @@ func (u *user) keep(ctx context.Context) {
 	}
 }
 
-// used waits until the sandbox has answered so often. False: it has ended, or the
-// answers do not come.
+// used waits until the sandbox has answered n times. It returns false if the sandbox has
+// ended or the answers do not come.
 func (u *user) used(id string, answers int) bool {
 	for began := time.Now(); u.answered() < answers; {
 		if ended(id) {
@@ -175,8 +176,8 @@ func ended(id string) bool {
 	return len(all) > 0 && !all[len(all)-1].Ended.IsZero()
 }
 
-// endedOnes takes the last sandbox that was left alone and has ended as the one
-// that is asked for once more: not before, or it would be in use.
+// endedOnes makes the last sandbox that was left alone and has ended the former one, which
+// gets requests again. It must have ended before, or the requests would keep it in use.
 func (u *user) endedOnes() {
 	u.mu.Lock()
 	left := u.left
@@ -206,7 +207,7 @@ func (u *user) part(id string, made bool, fate int) {
 	case fate < 6:
 		m.did("left alone and asked for again")
 		u.leave(id)
-		// About the time when it is released: before, in between and after.
+		// About the time of its release: before, during and after.
 		after, g := mixedIdle+between(u.rng, -500*time.Millisecond, 2*time.Second), u.rng.IntN(len(shared.Up.Gateways))
 		u.later.Go(func() { u.comeBack(id, after, g) })
 		return
@@ -240,8 +241,8 @@ func (u *user) leave(id string) {
 	u.left = append(u.left, id)
 }
 
-// comeBack asks a few times more for a sandbox that was left alone. Each answer
-// keeps it for an idle timeout, or it has ended: the judge will say.
+// comeBack sends a few more requests for a sandbox that was left alone. Each answer keeps it
+// for an idle timeout, unless it has ended; mixture.judge checks that.
 func (u *user) comeBack(id string, after time.Duration, gateway int) {
 	if wait(u.m.ctx, after) != nil {
 		return

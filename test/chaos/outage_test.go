@@ -20,7 +20,7 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// What TestControlPlaneAway does.
+// The schedule of TestControlPlaneAway.
 const (
 	gap        = 90 * time.Second
 	restartAt  = 20 * time.Second // into the gap
@@ -33,11 +33,11 @@ const (
 	settleFor  = 25 * time.Second // load goes on after the gap
 )
 
-// usersLease is how long the leases of ownStack are.
+// usersLease is the duration of the leases of ownStack.
 const usersLease = 10 * time.Minute
 
-// ownStack starts a stack with the leases that users have, in place of the shared
-// one, for as long as the test runs.
+// ownStack starts a stack with the leases that users have, and uses it in place of the shared
+// one until the test ends.
 func ownStack(t *testing.T) {
 	t.Helper()
 	state, err := os.MkdirTemp("", "sandlane-outage-")
@@ -67,12 +67,12 @@ func ownStack(t *testing.T) {
 	}
 }
 
-// A data plane outlives its control plane: the API server and etcd are away for
-// 90 s, and no request for a known sandbox fails, also where it runs sandboxd and the
-// gateway has not met it or joined after it was made; new claims are refused; nothing
-// is released for idleness that was in use, then or after; all recovers by
-// itself. So also when the controller and a gateway are killed meanwhile: this
-// one refuses until it has listed, and no other request fails.
+// The data plane works without its control plane. While the API server and etcd do not run
+// for 90 s, no request for a known sandbox fails, also if the sandbox runs sandboxd and the
+// gateway has not initialised it or joined after it was made. New claims are refused; no
+// sandbox in use is released for idleness, then or after; all processes recover by
+// themselves. The same holds if the controller and a gateway are killed meanwhile: that
+// gateway refuses requests until it has listed, and no other request fails.
 func TestControlPlaneAway(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -166,8 +166,7 @@ func (o *outage) wait(after time.Duration) {
 	}
 }
 
-// claimAll makes the known sandboxes. One that is claimed is used at once: its
-// timeout runs.
+// claimAll makes the known sandboxes. Each is used at once, since its idle timeout runs.
 func (o *outage) claimAll() {
 	o.t.Helper()
 	for i := range knownOnes {
@@ -178,16 +177,16 @@ func (o *outage) claimAll() {
 	}
 }
 
-// use is a sandbox that is asked for once a second until it is not any more.
+// use is a sandbox that gets one request a second for some time.
 type use struct {
 	id   string
 	done chan struct{}
-	last time.Time // when it was last asked for; read after done
+	last time.Time // the time of the last request; read after done
 	err  error
 }
 
-// usedUntil asks for a sandbox through one gateway once a second, until a time
-// into the gap.
+// usedUntil sends one request a second for a sandbox through one gateway, until a time after
+// the beginning of the gap.
 func (o *outage) usedUntil(id string, gateway int, until time.Duration) *use {
 	o.t.Helper()
 	g := shared.Up.Gateways[gateway]
@@ -222,9 +221,9 @@ func (o *outage) usedUntil(id string, gateway int, until time.Duration) *use {
 	return u
 }
 
-// claimsMeanwhile sends first requests through every gateway as the gap begins,
-// and once more in the middle. The returned function wants each answered with 503
-// and Retry-After.
+// claimsMeanwhile sends first requests through every gateway when the gap begins, and once
+// more in the middle. The returned function checks that each was answered with 503 and
+// Retry-After.
 func (o *outage) claimsMeanwhile() (check func()) {
 	type answer struct {
 		stack.Answer
@@ -264,8 +263,8 @@ func (o *outage) claimsMeanwhile() (check func()) {
 	}
 }
 
-// released wants a sandbox not to have been released before its time since its
-// last use, and, if soon, that it is released for idleness after that.
+// released checks that a sandbox was not released before its idle timeout since its last use
+// and, if soon, that it is released for idleness after that.
 func (o *outage) released(u *use, timeout time.Duration, soon bool) {
 	o.t.Helper()
 	<-u.done
@@ -273,7 +272,7 @@ func (o *outage) released(u *use, timeout time.Duration, soon bool) {
 		o.t.Errorf("%s: %v", u.id, u.err)
 	}
 	early := func(sb v1alpha1.Sandbox) {
-		// The end is written to the second.
+		// The time of the end is rounded to seconds.
 		if e := sb.Spec.End; e != nil && e.At.Time.Before(u.last.Add(timeout-time.Second)) {
 			o.t.Errorf("%s was released %v after its last use, with an idle timeout of %v", u.id, e.At.Sub(u.last), timeout)
 		}
@@ -332,7 +331,7 @@ func kill(t *testing.T, name string, pid int) {
 	}
 }
 
-// killControlPlane kills the API server and etcd, and has neither started again.
+// killControlPlane kills the API server and etcd, and prevents that either is restarted.
 func killControlPlane(t *testing.T, now map[string]process) {
 	t.Helper()
 	for _, name := range []string{"kube-apiserver", "etcd"} {

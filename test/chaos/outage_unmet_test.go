@@ -15,13 +15,13 @@ import (
 // unmetOfEach is how many sandboxes with sandboxd are made of each kind of ID.
 const unmetOfEach = 3
 
-// unmet are sandboxes with sandboxd that one gateway has made, and no other has
-// met: ID to the UID of the pod.
+// unmet are sandboxes with sandboxd that one gateway has made, and that no other gateway has
+// initialised: the UID of the pod by ID.
 type unmet map[string]string
 
 // makeUnmet makes sandboxes of both kinds of IDs, generated and named, through the
-// first gateway. Then it has the second one start anew, so that it joins later than
-// all of them are made.
+// first gateway. Then it restarts the second one, so that this one joins after all of them
+// were made.
 func (o *outage) makeUnmet() unmet {
 	t := o.t
 	t.Helper()
@@ -51,7 +51,7 @@ func (o *outage) makeUnmet() unmet {
 	return made
 }
 
-// createUnmet makes a sandbox with an ID of the REST API's making.
+// createUnmet makes a sandbox whose ID the REST API generates.
 func createUnmet(t *testing.T) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, shared.Up.Gateways[0].URL+"/v2/sandboxes",
@@ -69,8 +69,8 @@ func createUnmet(t *testing.T) string {
 	return body.SandboxID
 }
 
-// meet asks every other gateway for each of them, on the port of its server and on
-// sandboxd's, and wants an answer at once, of the sandbox's own pod.
+// meet sends requests for each of them through every other gateway, to the port of its server
+// and to sandboxd's, and checks that the sandbox's own pod answers at once.
 func (o *outage) meet(made unmet) {
 	t := o.t
 	t.Helper()

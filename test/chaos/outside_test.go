@@ -47,7 +47,7 @@ func nextPID(ctx context.Context, on *stack.Stack, name, command string, former 
 	}
 }
 
-// pidIn is the process of a name, which may be a gateway's.
+// pidIn returns the process of a name, which may be the name of a gateway.
 func pidIn(up stack.UpFile, name string) int {
 	for _, g := range up.Gateways {
 		if g.Name == name {
@@ -57,7 +57,7 @@ func pidIn(up stack.UpFile, name string) int {
 	return up.Pids[name]
 }
 
-// harm is what happens to the pods of one test from outside.
+// harm harms the pods of one test without a request to Sandlane.
 type harm struct {
 	on   *stack.Stack
 	node atomic.Int64
@@ -70,7 +70,7 @@ func (h *harm) done() int { return int(h.killed.Load() + h.forced.Load()) }
 // kill kills the processes of a pod, or deletes its object with no grace.
 func (h *harm) kill(ctx context.Context, namespace string, b *v1alpha1.Binding, processes bool) error {
 	if processes {
-		// None is left while the node itself is away.
+		// There are no processes while the node itself is killed.
 		h.killed.Add(int64(min(stack.KillPod(int(h.node.Load()), b.PodUID), 1)))
 		return nil
 	}
@@ -130,7 +130,7 @@ func (h *harm) life(ctx context.Context, s *slot, prefix string, answers int, mo
 			}
 			harmed = time.Now()
 		case !harmed.IsZero() && time.Since(harmed) > 5*time.Second:
-			h.survived.Add(1) // a process that was started again in the second of its claim
+			h.survived.Add(1) // the process was restarted in the second of its claim
 			harmed = time.Time{}
 		}
 	}

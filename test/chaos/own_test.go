@@ -53,7 +53,7 @@ func stackOf(t *testing.T, gateways int) (*stack.Stack, *history.Recorder) {
 	return own, r
 }
 
-// share makes this stack the one that tests share, until the test ends.
+// share makes this stack the shared one until the test ends.
 func share(t *testing.T, s *stack.Stack, r *history.Recorder) {
 	t.Helper()
 	sharedBefore, recordBefore := shared, record

@@ -13,18 +13,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// awayRecovery bounds what must have recovered by itself after a long absence of the
-// API server, on a busy machine.
+// awayRecovery bounds the time until all processes have recovered by themselves after the
+// API server did not run for long, on a busy machine.
 const awayRecovery = time.Minute
 
 // process is one line of `sandlane status`.
 type process struct{ pid, restarts int }
 
-// processes asks `sandlane status`, which answers also while the API server is
-// away.
+// processes runs `sandlane status`, which also works while the API server does not run.
 func processes(t *testing.T) map[string]process {
 	t.Helper()
-	out, _ := shared.Run(t.Context(), "status") // it fails while anything is wrong
+	out, _ := shared.Run(t.Context(), "status") // its exit code is an error while anything is wrong
 	all := map[string]process{}
 	_, table, _ := strings.Cut(out, "PROCESS ")
 	for _, line := range strings.Split(table, "\n")[1:] {
@@ -45,9 +44,8 @@ func processes(t *testing.T) map[string]process {
 	return all
 }
 
-// stayed wants the killed controller and gateway to be the processes they were
-// when they came back: they wait for the API server, and do not end again and
-// again.
+// stayed checks that the restarted controller and gateway are still the same processes: they
+// wait for the API server, and do not end again and again.
 func (o *outage) stayed(now map[string]process) {
 	o.t.Helper()
 	for _, name := range []string{"controller", "gateway-3"} {
@@ -84,7 +82,7 @@ func (o *outage) watchGateway() {
 	}()
 }
 
-// recovers waits until all is as before, and says how long each thing took.
+// recovers waits until everything works as before, and logs how long each part took.
 func (o *outage) recovers(before map[string]process) {
 	t := o.t
 	t.Helper()
@@ -128,9 +126,9 @@ func (o *outage) recovers(before map[string]process) {
 	}
 }
 
-// judge wants every request to have been answered by its pod, but for those that
-// the killed gateway refused before it was ready again, and enough of them; and
-// none of these sandboxes to have ended.
+// judge checks that there were enough requests and that the sandbox's pod answered each,
+// except those that the killed gateway refused before it was ready again; and that none of
+// these sandboxes has ended.
 func (o *outage) judge() {
 	t := o.t
 	t.Helper()
@@ -171,8 +169,8 @@ func (o *outage) judge() {
 	}
 }
 
-// webSockets opens one silent WebSocket through each gateway, each the only use of
-// its sandbox. The returned function wants all to be open still.
+// webSockets opens one silent WebSocket through each gateway, each the only use of its
+// sandbox. The returned function checks that all are still open.
 func (o *outage) webSockets() (check func()) {
 	t := o.t
 	t.Helper()

@@ -20,8 +20,8 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// What TestRollingRestart does: for rollingTime it tells one gateway after the
-// other to stop, each when the one before serves again.
+// TestRollingRestart stops one gateway after the other for rollingTime, each when the one
+// before serves again.
 const (
 	rollingTime  = time.Minute
 	rollingRate  = 200 // requests a second
@@ -33,13 +33,12 @@ const (
 	rollingTries = 10 // gateways tried for one request
 )
 
-// rolling is the load of TestRollingRestart. Its client knows the gateways'
-// addresses and nothing of their state, and tries the next gateway after a
-// connect error, and after nothing else.
+// rolling is the load of TestRollingRestart. Its client knows the gateways' addresses and
+// nothing about their state, and tries the next gateway only after a connect error.
 type rolling struct {
 	*load
 	client *http.Client
-	stop   context.Context // ends new requests; those under way are waited for
+	stop   context.Context // its end stops new requests; those under way are completed
 	end    context.CancelFunc
 	sent   sync.WaitGroup
 
@@ -54,18 +53,17 @@ type rolling struct {
 	signalled map[string]time.Time // when each gateway was last told to stop
 }
 
-// connectError reports whether no connection came to be: nothing of the request
-// has left. A connection that is reset or closed once it was made is a failed
-// request, also a kept one that the gateway closes while a request is on its
-// way: net/http would repeat some of those, but not a PUT. What it repeats, as
-// anybody may, is a request of which no byte was written, since its kept
-// connection was found closed before.
+// connectError reports whether no connection was made, so that no byte of the request was
+// sent. If a connection is reset or closed after it was made, the request has failed. That
+// includes a kept connection that the gateway closes while a request is on its way: net/http
+// would repeat some of those requests, but not a PUT. net/http does repeat a request of which
+// no byte was written because its kept connection was closed before, which is safe.
 func connectError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// any calls do with one gateway after the other until it is no connect error.
+// any calls do with one gateway after the other until it returns no connect error.
 func (r *rolling) any(from int, do func(g stack.Gateway) error) error {
 	for try := range rollingTries {
 		err := do(shared.Up.Gateways[(from+try)%len(shared.Up.Gateways)])
@@ -112,7 +110,7 @@ func (r *rolling) request(n int, id, pool string) {
 	})
 }
 
-// generate calls send at a rate, also if it falls behind, until stop.
+// generate calls send at a fixed rate until stop, also if send is late.
 func (r *rolling) generate(perSecond int, send func(n int)) {
 	began := time.Now()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -129,9 +127,9 @@ func (r *rolling) generate(perSecond int, send func(n int)) {
 	}
 }
 
-// webSocket keeps a WebSocket to a sandbox open, with a message now and then,
-// and connects again when a drain has cut it. It may be cut only when the grace
-// of its gateway is over: until then it could have ended by itself.
+// webSocket keeps a WebSocket to a sandbox open, with a message now and then, and connects
+// again when a drain has cut it. A drain may cut it only after the grace of its gateway,
+// within which it could have ended by itself.
 func (r *rolling) webSocket(n int, id, pool string) {
 	fail := func(err error) {
 		r.mu.Lock()
@@ -168,8 +166,8 @@ func (r *rolling) webSocket(n int, id, pool string) {
 	}
 }
 
-// talk sends a message every two seconds and wants it back, until stop (nil) or
-// the end of the connection.
+// talk sends a message every two seconds and expects it back. It returns nil at stop, and an
+// error at the end of the connection.
 func (r *rolling) talk(ws *websocket.Conn) error {
 	read := make(chan error)
 	var reading sync.WaitGroup
@@ -222,9 +220,8 @@ func dialWebSocket(ctx context.Context, g stack.Gateway, id, pool string) (*webs
 	return ws, err
 }
 
-// Gateways are restarted one after the other under load: no request fails but by
-// connect errors, no WebSocket is cut within the grace, and no sandbox that is in
-// use is released.
+// Gateways are restarted one after the other under load: no request fails except with a
+// connect error, no WebSocket is cut within the grace, and no sandbox in use is released.
 func TestRollingRestart(t *testing.T) {
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "often", 6, stack.WithIdleTimeout(0))
@@ -280,8 +277,8 @@ func TestRollingRestart(t *testing.T) {
 	}
 	for _, id := range inUse {
 		claims := record.Claims(id)
-		// At the beginning gateways may have met at one pod: then there is a claim
-		// that never came to be, before the one that did.
+		// At the beginning two gateways may have tried to claim one pod: then there is a
+		// claim that was never applied, before the one that was.
 		made := 0
 		for _, c := range claims {
 			if !c.Claimed.IsZero() {
@@ -318,8 +315,7 @@ func (r *rolling) newSandbox(n int, id string) {
 	}
 }
 
-// restart tells a gateway to stop and waits until it serves again, with a new
-// Envoy.
+// restart stops a gateway with a signal and waits until it serves again, with a new Envoy.
 func (r *rolling) restart(i int) time.Duration {
 	g, began := shared.Up.Gateways[i], time.Now()
 	now := &stack.Stack{State: shared.State}
@@ -350,7 +346,7 @@ func (r *rolling) restart(i int) time.Duration {
 			return false, err.Error()
 		}
 		if a.Echo == nil {
-			// Its Envoy is started only when it serves.
+			// Its Envoy is started only when the gateway serves.
 			r.t.Errorf("%s answered %v before it served", g.Name, a)
 		}
 		return a.Echo != nil, a.String()

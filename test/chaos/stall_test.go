@@ -14,9 +14,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Five gateways whose controller loses a second in every ten, as on a machine that it
-// shares: what a mixed run wants must hold, and no slow second may take gateways down
-// that answer.
+// Five gateways whose controller is stopped for a second in every ten, as may happen on a
+// shared machine: all that a mixed run checks must hold, and no slow second may make the
+// controller revoke the leases of gateways that answer.
 //
 // TestSecondsOfAStallingController and TestTenMinutesOfAStallingController are both of
 // `make chaos`.
@@ -40,14 +40,14 @@ func stalling(t *testing.T, length time.Duration, least enough) {
 	mixed(t, length, [][]string{{stalledC}}, least)
 	most, all := out.stop()
 	t.Logf("%d leases of gateways were revoked, %d at a time at most", all, most)
-	// One may be out at a time, whatever happens; and a controller that stalls for a
-	// second is no reason for any. A busy machine may be one for a gateway now and then.
+	// At most one gateway may lose its lease at a time. A controller that stalls for a second
+	// is no reason to revoke any; on a busy machine one may be revoked now and then.
 	if stalls := int(length / (stallEvery + stall)); most > 1 || all > 1+stalls/10 {
 		t.Errorf("%d leases of gateways that answer were revoked, %d at a time", all, most)
 	}
 }
 
-// revocations are those of a stack's gateways, as a watch of their leases shows them.
+// revocations counts the revoked leases of a stack's gateways, by a watch of the leases.
 type revocations struct {
 	cancel   context.CancelFunc
 	watching sync.WaitGroup

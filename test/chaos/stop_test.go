@@ -19,10 +19,11 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// A gateway stands still past its lease while its sandboxes end and their
-// addresses serve others. Before the lease is over no address that it may still
-// route to is given on, and claims go on through the others. When it goes on it
-// refuses or answers right, never wrong, and serves again by itself.
+// A gateway is stopped for longer than its lease while its sandboxes end and their addresses
+// serve other sandboxes. Before the lease is over, no address to which the gateway may still
+// route serves another sandbox, and claims go on through the other gateways. When the gateway
+// is continued it refuses requests or answers them right, never wrong, and serves again by
+// itself.
 func TestGatewayStoppedPastItsLease(t *testing.T) {
 	const victims, want = 10, 8
 	ns := shared.Namespace(t)
@@ -97,10 +98,9 @@ func TestGatewayStoppedPastItsLease(t *testing.T) {
 		return reused >= want || t.Failed(), fmt.Sprintf("%d of %d after %d claims", reused, want, claimed)
 	})
 
-	// What the gateway finds when it goes on: requests for sandboxes whose routes
-	// it still has, and whose addresses are others'. Neither its watches nor the
-	// goroutine that renews get a turn before these are answered: only the clock
-	// says that the lease is over.
+	// When the gateway is continued it finds requests for sandboxes whose routes it still
+	// has, and whose addresses serve other sandboxes. It answers them before its watches and
+	// the goroutine that renews its lease run: only the clock shows that the lease is over.
 	held := []string{"controlplane/renew", "index/pods", "index/sandboxes"}
 	for _, point := range held {
 		arm(t, stopped.Name, point, "hold")
@@ -136,7 +136,7 @@ func TestGatewayStoppedPastItsLease(t *testing.T) {
 
 var noLeaseLine = regexp.MustCompile(`(?m)^sandlane_extproc_requests_total\{outcome="rejected",reason="no_lease"\} (\d+)`)
 
-// noLease is how many requests a gateway has refused because it held no lease.
+// noLease returns how many requests a gateway has refused because it held no lease.
 func noLease(t *testing.T, g stack.Gateway) int {
 	t.Helper()
 	c := &http.Client{Timeout: time.Minute}
@@ -156,10 +156,10 @@ func noLease(t *testing.T, g stack.Gateway) int {
 	return n
 }
 
-// A gateway stands still for less than its lease. No address that it may still
-// route to is given on, however long that takes; the pool refills on others, and
-// claims go on. When it goes on it answers right or refuses, says what it owes, and
-// the addresses are free.
+// A gateway is stopped for less than its lease. No address to which it may still route serves
+// another sandbox meanwhile; the pool gets idle pods on other addresses, and claims go on.
+// When the gateway is continued it answers right or refuses, acknowledges its fences, and the
+// addresses are free.
 func TestGatewayStoppedWithinItsLease(t *testing.T) {
 	const victims, idle = 8, 10
 	ownStack(t)
@@ -198,12 +198,12 @@ func TestGatewayStoppedWithinItsLease(t *testing.T) {
 		}
 		heirs++
 	}
-	for range idle + victims { // more than were idle: the pool must refill
+	for range idle + victims { // more than were idle, so that the pool must make more
 		claim()
 	}
 	shared.WaitIdle(t, ns, "pool", idle)
 	refilled := time.Since(began)
-	// A pod that waits for an address is replaced after 10 s; so long at least.
+	// At least as long as until a pod that waits for an address is replaced: 10 s.
 	shared.Eventually(t, time.Minute, "the gateway to have stood still for a while", func() (bool, string) {
 		return time.Since(began) > 20*time.Second, time.Since(began).String()
 	})
@@ -251,8 +251,8 @@ func TestGatewayStoppedWithinItsLease(t *testing.T) {
 	}
 }
 
-// salvo sends n requests for each sandbox and returns when all are on their way,
-// with what waits for their answers and counts these by status.
+// salvo sends n requests for each sandbox and returns when all are written. The returned
+// function waits for the answers and counts them by status.
 func (l *load) salvo(g stack.Gateway, ended []history.Interval, n int) func() map[string]int {
 	var written, answered sync.WaitGroup
 	var mu sync.Mutex
@@ -264,7 +264,7 @@ func (l *load) salvo(g stack.Gateway, ended []history.Interval, n int) func() ma
 			ctx := httptrace.WithClientTrace(l.ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { once.Do(written.Done) }})
 			answered.Go(func() {
 				a := l.askWith(ctx, c, g, e.ID)
-				once.Do(written.Done) // it failed before
+				once.Do(written.Done) // the request failed before it was written
 				mu.Lock()
 				defer mu.Unlock()
 				met[fmt.Sprint(a.Status)]++

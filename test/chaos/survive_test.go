@@ -21,9 +21,9 @@ const (
 	surviveRollouts = 5 // at least
 )
 
-// A sandbox with one request a second and an idle timeout of three seconds
-// survives gateway rollouts one by one for a minute, and is released soon after
-// the requests end, as one without requests is meanwhile.
+// A sandbox with one request a second and an idle timeout of three seconds is not released
+// while gateways are rolled one by one for a minute, and is released soon after the requests
+// end. A sandbox without requests is released meanwhile.
 func TestSandboxSurvivesRollouts(t *testing.T) {
 	ns := shared.Namespace(t)
 	shared.Pool(t, ns, "brief", survivors+1, stack.WithIdleTimeout(surviveIdle))
@@ -71,7 +71,7 @@ func TestSandboxSurvivesRollouts(t *testing.T) {
 	}
 }
 
-// roll tells a gateway to stop and waits until its successor serves the probe.
+// roll stops a gateway with a signal and waits until its successor serves the probe.
 func (r *rolling) roll(i int, probe string) {
 	g := shared.Up.Gateways[i]
 	now := &stack.Stack{State: shared.State}

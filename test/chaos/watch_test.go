@@ -13,8 +13,8 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// delayWatches makes a gateway see all events later by the delay, until the end of the
-// test. It returns when that has been seen to work.
+// delayWatches delays all events that a gateway sees, until the end of the test. It returns
+// once the delay has taken effect.
 func delayWatches(t *testing.T, l *load, late, other stack.Gateway, d time.Duration) {
 	t.Helper()
 	arm(t, late.Name, "gateway/watch", "delay "+d.String())
@@ -39,7 +39,7 @@ func delayWatches(t *testing.T, l *load, late, other stack.Gateway, d time.Durat
 	})
 }
 
-// knownSandboxes is how many sandboxes a gateway's index has, by its metrics.
+// knownSandboxes returns how many sandboxes a gateway's index has, by its metrics.
 func knownSandboxes(t *testing.T, g stack.Gateway) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -15,9 +15,9 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// steady sends requests for one known sandbox at a steady rate through one
-// gateway, and keeps count. It is made to cost little: one connection, one
-// request in bytes, and of an answer it reads the status and looks for the pod.
+// steady sends requests for one known sandbox at a steady rate through one gateway, and
+// counts the answers. It uses little CPU: it has one connection and one encoded request, and
+// of an answer it reads only the status and searches for the pod.
 type steady struct {
 	id      string
 	gateway int
@@ -56,8 +56,8 @@ func newSteady(id string, gateway int, g stack.Gateway, podUID string) *steady {
 	}
 }
 
-// run asks at each tick until ctx ends. A tick that finds the last request under
-// way is left out.
+// run sends a request at each tick until ctx ends. It skips a tick while the last request is
+// under way.
 func (s *steady) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -80,7 +80,7 @@ func (s *steady) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// ask sends one request. No error: the sandbox's pod has answered.
+// ask sends one request. It returns nil if the sandbox's pod has answered.
 func (s *steady) ask() (status int, err error) {
 	if s.conn == nil {
 		if s.conn, err = net.DialTimeout("tcp", s.address, wireTimeout); err != nil {
@@ -127,7 +127,7 @@ func (s *steady) hangUp() {
 	}
 }
 
-// crowd is all steady clients of a test.
+// crowd has all steady clients of a test.
 type crowd struct {
 	all    []*steady
 	ctx    context.Context
@@ -142,7 +142,7 @@ func newCrowd(t *testing.T) *crowd {
 	return c
 }
 
-// add lets one more send requests until stop.
+// add starts one more client, which sends requests until stop.
 func (c *crowd) add(s *steady, every time.Duration) {
 	c.all = append(c.all, s)
 	c.done.Go(func() { s.run(c.ctx, every) })
@@ -150,7 +150,7 @@ func (c *crowd) add(s *steady, every time.Duration) {
 
 func (c *crowd) stop() { c.cancel(); c.done.Wait() }
 
-// counted is how many requests were answered right.
+// counted returns how many requests were answered right.
 func (c *crowd) counted() (n int) {
 	for _, s := range c.all {
 		s.mu.Lock()
