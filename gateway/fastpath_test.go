@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,11 +145,29 @@ func TestReachChangesEmptyTheTable(t *testing.T) {
 	}
 }
 
+// logLines is what was logged; it is safe for concurrent use.
+type logLines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logLines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // A gateway that waits for a stuck worker says so, and not all the time.
 func TestWaitingForAWorkerIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines strings.Builder // written by one goroutine, read when it is durably blocked
-		f := &fastPath{folder: "/dev/shm/x", log: slog.New(slog.NewTextHandler(&lines, nil))}
+		lines := &logLines{}
+		f := &fastPath{folder: "/dev/shm/x", log: slog.New(slog.NewTextHandler(lines, nil))}
 		said := func() int {
 			synctest.Wait()
 			return strings.Count(lines.String(), "no worker of Envoy")

@@ -159,7 +159,11 @@ func (x *extractor) entry(h *tar.Header, content io.Reader) error {
 	if p.base == "." || x.apart(at) {
 		return fmt.Errorf("%w: it replaces a mount", ErrMalformed)
 	}
-	if err := x.remove(p.fd, p.base, at, 0); err != nil {
+	err = x.remove(p.fd, p.base, at, 0)
+	if errors.Is(err, unix.EACCES) && h.Typeflag == tar.TypeReg {
+		return x.rewriteFile(p, h, content)
+	}
+	if err != nil {
 		return err
 	}
 	switch h.Typeflag {
@@ -278,7 +282,7 @@ func (x *extractor) finishFolder(f folder) error {
 	if err := setMode(fd, f.mode); err != nil {
 		return err
 	}
-	if err := setTime(fd, f.at); err != nil && !errors.Is(err, unix.EPERM) { // the folder of another user keeps its time
+	if err := setTime(fd, f.at); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EROFS) { // the folder of another user, or on a read-only mount, keeps its time
 		return err
 	}
 	return nil

@@ -42,7 +42,7 @@ func (x *extractor) makeFolder(p place, at string, h *tar.Header) error {
 	}
 	// Give its owner, who this process may be if it is not root, the rights to fill it. The
 	// mode of another owner's folder stays; finish checks that it is the right one.
-	if err := setMode(fd, modeOf(h)|0o700); err != nil && !errors.Is(err, unix.EPERM) {
+	if err := setMode(fd, modeOf(h)|0o700); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EROFS) {
 		return err
 	}
 	x.folders = append(x.folders, folder{path: at, mode: modeOf(h), at: h.ModTime})
@@ -55,8 +55,35 @@ func (x *extractor) makeFile(p place, h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
+	return x.writeFile(os.NewFile(uintptr(fd), h.Name), h, content)
+}
+
+// rewriteFile restores a regular file in a folder in which this process may not write: it
+// writes over the file that is there, if that is the process's own.
+func (x *extractor) rewriteFile(p place, h *tar.Header, content io.Reader) error {
+	fd, err := openat(p.fd, p.base, unix.O_WRONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
 	file := os.NewFile(uintptr(fd), h.Name)
-	err = x.fill(file, untilDone{x.ctx, content}, h.Size)
+	var stat unix.Stat_t
+	err = unix.Fstat(fd, &stat)
+	if err == nil && !inPlace(uint32(unix.Geteuid()), &stat) { //nolint:gosec // 32 bits by definition
+		err = fmt.Errorf("%w: it is another file", ErrMismatch)
+	}
+	if err == nil {
+		err = file.Truncate(0)
+	}
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	return x.writeFile(file, h, content)
+}
+
+// writeFile gives an empty file what an entry says, and closes it.
+func (x *extractor) writeFile(file *os.File, h *tar.Header, content io.Reader) error {
+	fd := int(file.Fd())
+	err := x.fill(file, untilDone{x.ctx, content}, h.Size)
 	if err == nil {
 		err = own(fd, h)
 	}

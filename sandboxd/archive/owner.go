@@ -12,6 +12,8 @@ import (
 type owner struct {
 	uid   uint32
 	gives bool // the process may give files to other users
+	// overrides: the process may write in folders whatever their modes.
+	overrides bool
 }
 
 func ownerOf() owner {
@@ -20,6 +22,7 @@ func ownerOf() owner {
 	var all [2]unix.CapUserData // this version has two
 	if err := unix.Capget(&header, &all[0]); err == nil {
 		o.gives = all[0].Effective&(1<<unix.CAP_CHOWN) != 0
+		o.overrides = all[0].Effective&(1<<unix.CAP_DAC_OVERRIDE) != 0
 	}
 	return o
 }
@@ -29,6 +32,22 @@ func ownerOf() owner {
 // a folder to that user.
 func (o owner) restores(stat *unix.Stat_t) bool {
 	return o.gives || stat.Uid == o.uid || stat.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
+// replaces reports whether such a process can restore an entry that is no folder, in an
+// open folder that the archive does not have: it makes the entry anew, or writes a file of
+// its own in place if it may not write in the folder.
+func (o owner) replaces(dir int, stat *unix.Stat_t) bool {
+	if o.overrides || inPlace(o.uid, stat) {
+		return true
+	}
+	return unix.Faccessat(dir, ".", unix.W_OK, unix.AT_EACCESS) == nil
+}
+
+// inPlace reports whether a user may write over a file without changing another: it is a
+// regular file of the user, with one name.
+func inPlace(uid uint32, stat *unix.Stat_t) bool {
+	return stat.Mode&unix.S_IFMT == unix.S_IFREG && stat.Nlink == 1 && stat.Uid == uid
 }
 
 // own gives an open file its owner, unless it has that owner already: changing it, even to

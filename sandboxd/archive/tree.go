@@ -82,6 +82,11 @@ func (o *opened) apart(p string) bool {
 	return slices.Contains(o.Skip, p) || slices.ContainsFunc(o.mounts, func(m mount) bool { return m.Path == p })
 }
 
+// around reports whether a path is that of a folder with files of sandboxd itself.
+func (o *opened) around(p string) bool {
+	return slices.ContainsFunc(o.Skip, func(skip string) bool { return strings.HasPrefix(skip, p+"/") })
+}
+
 // locate returns the mount that a path is on, and the path from there.
 func (o *opened) locate(p string) (m mount, rel string, err error) {
 	for _, m := range o.mounts {
@@ -102,8 +107,21 @@ func (o *opened) locate(p string) (m mount, rel string, err error) {
 // minute: then this archive fails, and a later one succeeds.
 const maxAgain = 100
 
-// openat opens a path below a descriptor, without leaving its mount.
+// openat opens a path below a descriptor, without leaving its mount. The path may be longer
+// than the kernel takes at once: a process in a deep folder can make files in it.
 func openat(fd int, rel string, flags uint64, mode uint64) (int, error) {
+	if len(rel) >= unix.PathMax {
+		cut := strings.LastIndexByte(rel[:unix.PathMax-1], '/')
+		if cut <= 0 {
+			return -1, unix.ENAMETOOLONG
+		}
+		folder, err := openat(fd, rel[:cut], unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return -1, err
+		}
+		defer func() { _ = unix.Close(folder) }()
+		return openat(folder, rel[cut+1:], flags, mode)
+	}
 	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: mode, Resolve: resolve}
 	for tries := 0; ; tries++ {
 		opened, err := unix.Openat2(fd, rel, how)
@@ -119,9 +137,10 @@ func openat(fd int, rel string, flags uint64, mode uint64) (int, error) {
 
 const openFolder = unix.O_RDONLY | unix.O_DIRECTORY
 
-// namesOf returns the names in an open folder, sorted.
+// namesOf returns the names in an open folder, sorted, or ErrNames if they are more than an
+// archive may have: the names of a folder that has more may not fit this process's memory.
 func namesOf(fd int) (names []string, err error) {
-	buf := make([]byte, 64<<10)
+	buf, size := make([]byte, 64<<10), 0
 	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
 		return nil, err
 	}
@@ -136,7 +155,14 @@ func namesOf(fd int) (names []string, err error) {
 			slices.Sort(names)
 			return names, nil
 		}
+		before := len(names)
 		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+		for _, name := range names[before:] {
+			size += len(name) + 1
+		}
+		if size > maxNames {
+			return nil, fmt.Errorf("%w: more than %d bytes", ErrNames, maxNames)
+		}
 	}
 }
 

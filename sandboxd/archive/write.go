@@ -32,6 +32,10 @@ var (
 	ErrChanging = errors.New("a file changes while it is read")
 	// ErrRights: files belong to other users, and this process may not give files to them.
 	ErrRights = errors.New("files of other users cannot be restored without the capability CHOWN")
+	// ErrFolderRights: a file was changed in a folder in which this process may not write.
+	ErrFolderRights = errors.New("a file in a folder that this process may not write in cannot be restored without the capability DAC_OVERRIDE")
+	// ErrReplaced: a folder with files of sandboxd itself is something else now.
+	ErrReplaced = errors.New("a folder that sandboxd itself uses was replaced, and cannot be restored")
 	// ErrNames: a folder's names are more than an archive may have.
 	ErrNames = errors.New("the names of files are too many")
 )
@@ -69,6 +73,7 @@ func Write(ctx context.Context, w io.Writer, t Tree) error {
 }
 
 func (a *writer) mount(m mount) error {
+	clear(a.links) // no link leads to another mount, though both may show the same files
 	fd, err := openat(m.fd, ".", openFolder, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", m.Path, err)
@@ -97,75 +102,84 @@ func (a *writer) folder(fd int, at string, stat *unix.Stat_t, whole bool, depth 
 	if err != nil {
 		return fmt.Errorf("list %s: %w", at, err)
 	}
-	entries := make([]entry, 0, len(names))
-	for _, name := range names {
-		e, err := a.inspect(fd, at, name)
-		if err != nil {
-			return err
-		}
-		if e.kept {
-			entries = append(entries, e)
-		}
-	}
 	changed := a.changed(stat)
 	if whole || changed {
+		if names, err = a.keptOf(fd, at, names); err != nil {
+			return err
+		}
 		if err := a.header(fd, at, stat, ""); err != nil {
 			return err
 		}
-		if err := a.writeNames(at, entries); err != nil {
+		if err := a.writeNames(at, names); err != nil {
 			return err
 		}
 	}
-	for _, e := range entries {
-		if err := a.entry(fd, e, whole, changed, depth); err != nil {
+	// Entries are not collected: a folder may have a million.
+	for _, name := range names {
+		e, kept, err := a.inspect(fd, at, name)
+		if err == nil && kept {
+			err = a.entry(fd, e, whole, changed, depth)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// keptOf returns those of the names in an open folder whose entries are kept.
+func (a *writer) keptOf(fd int, at string, names []string) ([]string, error) {
+	kept := names[:0]
+	for _, name := range names {
+		_, keep, err := a.inspect(fd, at, name)
+		if err != nil {
+			return nil, err
+		}
+		if keep {
+			kept = append(kept, name)
+		}
+	}
+	return kept, nil
+}
+
 // entry is one name in a folder.
 type entry struct {
 	name, path string
 	stat       unix.Stat_t
-	kept       bool
 }
 
 // inspect reads what one entry of an open folder is, and decides whether it is kept.
-func (a *writer) inspect(fd int, at, name string) (entry, error) {
-	e := entry{name: name, path: path.Join(at, name), kept: true}
+func (a *writer) inspect(fd int, at, name string) (e entry, kept bool, err error) {
+	e = entry{name: name, path: path.Join(at, name)}
 	if a.apart(e.path) {
-		e.kept = false
-		return e, nil
+		return e, false, nil
 	}
 	child, err := openat(fd, name, unix.O_PATH, 0)
 	switch {
 	// The entry is a mount that does not belong to the sandbox, or sandboxd itself has
 	// removed it.
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT):
-		e.kept = false
-		return e, nil
+		return e, false, nil
 	case err != nil:
-		return e, fmt.Errorf("open %s: %w", e.path, err)
+		return e, false, fmt.Errorf("open %s: %w", e.path, err)
 	}
 	err = unix.Fstat(child, &e.stat)
 	_ = unix.Close(child)
 	if err != nil {
-		return e, fmt.Errorf("stat %s: %w", e.path, err)
+		return e, false, fmt.Errorf("stat %s: %w", e.path, err)
 	}
 	switch e.stat.Mode & unix.S_IFMT {
 	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK, unix.S_IFIFO:
-	default:
-		e.kept = false
+		kept = true
 	}
-	return e, nil
+	return e, kept, nil
 }
 
 // writeNames writes the names of a folder.
-func (a *writer) writeNames(at string, entries []entry) error {
+func (a *writer) writeNames(at string, names []string) error {
 	var text strings.Builder
-	for _, e := range entries {
-		text.WriteString(e.name)
+	for _, name := range names {
+		text.WriteString(name)
 		text.WriteByte(0)
 	}
 	if a.names += text.Len(); a.names > maxNames {
@@ -204,6 +218,12 @@ func (a *writer) entry(fd int, e entry, whole, changed bool, depth int) error {
 	}
 	if !whole && !a.changed(&e.stat) {
 		return nil
+	}
+	if a.around(e.path) {
+		return fmt.Errorf("%s: %w", e.path, ErrReplaced)
+	}
+	if !whole && !changed && !a.owner.replaces(fd, &e.stat) {
+		return fmt.Errorf("%s: %w", e.path, ErrFolderRights)
 	}
 	if e.stat.Nlink > 1 {
 		key := inode{e.stat.Dev, e.stat.Ino}
