@@ -11,7 +11,7 @@
 // before the next generation is signalled. The reason is shells: a shell that sees its child
 // stop takes the job for suspended and prints so. A stopped shell sees nothing, and when it
 // continues its children run already, since children are continued first. A stopped process
-// cannot start others, so there are no more rounds once one finds no running process.
+// cannot start others, so there are no more rounds once two in a row find no running process.
 //
 // A process that was stopped already before a Freeze is neither stopped nor continued:
 // another program in the sandbox has stopped it.

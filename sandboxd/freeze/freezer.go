@@ -20,6 +20,7 @@ type Freezer struct {
 	mu      sync.Mutex       // guards the rest; held for a whole Freeze or Thaw
 	stopped []process        // in the order in which they were stopped
 	asleep  map[process]bool // of those, the ones that sleep in the kernel and stop when they wake
+	still   map[process]bool // the processes that the last list of a Freeze found halted
 }
 
 // process names a process. With the start time it names no later process of the same number.
@@ -75,7 +76,7 @@ func (f *Freezer) Thaw() error {
 func (f *Freezer) Kill() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all, err := f.list()
+	all, _, err := f.list()
 	failed := []error{err}
 	for pid := range all {
 		if f.never(pid) {
@@ -90,10 +91,14 @@ func (f *Freezer) Kill() error {
 
 // freeze stops generation after generation until a list of all processes has none that
 // runs; ran reports whether one of the sandbox's ran in the first list. A running process may
-// continue stopped ones, so each list is judged anew. mu is held.
+// continue stopped ones, so each list is judged anew.
+//
+// list reads the names of all processes before their states. A process that is named while
+// it runs, starts another one and ends shows neither. So the last list must show only
+// processes that were halted in the list before, and could start none meanwhile. mu is held.
 func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
 	for first := true; ; first = false {
-		all, err := f.list()
+		all, ended, err := f.list()
 		if err != nil {
 			return ran, err
 		}
@@ -101,8 +106,13 @@ func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
 			ran = f.anyRuns(all)
 		}
 		next := f.generation(all)
-		if len(next) == 0 {
+		before := f.still
+		f.still = f.allHalted(all)
+		if len(next) == 0 && !ended && within(f.still, before) {
 			return ran, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return ran, err
 		}
 		for _, p := range next {
 			if err := f.stop(p); err != nil {
@@ -147,6 +157,27 @@ func (f *Freezer) generation(all map[int]seen) (next []process) {
 // kernel counts once it was signalled and has not stopped for a while.
 func (f *Freezer) halted(s seen) bool {
 	return s.state == halted || s.state == inKernel && f.asleep[s.process]
+}
+
+// allHalted returns the processes that are halted.
+func (f *Freezer) allHalted(all map[int]seen) map[process]bool {
+	still := make(map[process]bool, len(all))
+	for pid, s := range all {
+		if !f.never(pid) && f.halted(s) {
+			still[s.process] = true
+		}
+	}
+	return still
+}
+
+// within reports whether all of a set is in another one.
+func within(set, other map[process]bool) bool {
+	for p := range set {
+		if !other[p] {
+			return false
+		}
+	}
+	return true
 }
 
 // stop signals one process and notes it. It is no error if the process has ended.
@@ -216,6 +247,7 @@ func (f *Freezer) thaw() error {
 	}
 	slices.Reverse(left)
 	f.stopped = left
+	f.still = nil
 	clear(f.asleep)
 	return errors.Join(failed...)
 }

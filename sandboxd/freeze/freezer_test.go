@@ -20,6 +20,23 @@ func (c *container) running() (left []string) {
 	return left
 }
 
+// What ends as soon as it has started the next one is stopped like all else, although each
+// look at the processes may miss both.
+func TestChainsOfForks(t *testing.T) {
+	c := newContainer(t)
+	for range 4 {
+		c.want(`run f() { echo >> chain; f & }; f`)
+	}
+	c.want("sh until [ -s chain ]; do :; done")
+	for cycle := range 100 {
+		c.want("freeze")
+		if a, b := c.want("sh wc -l < chain"), c.want("sh sleep 0.01; wc -l < chain"); a != b {
+			t.Fatalf("cycle %d: a chain went on from %s to %s", cycle, a, b)
+		}
+		c.want("thaw")
+	}
+}
+
 // Loops, a shell with jobs, a shell on a terminal, and one that starts processes as fast
 // as it can: all stand still, and none notices. A hundred cycles and more.
 func TestFreezeAndThaw(t *testing.T) {

@@ -38,18 +38,19 @@ func stateOf(letter byte) state {
 	return running
 }
 
-// list returns all processes of the namespace by their number.
-func (f *Freezer) list() (map[int]seen, error) {
+// list returns all processes of the namespace by their number; ended reports whether there
+// was one more, which was over by the time that its state was read.
+func (f *Freezer) list() (all map[int]seen, ended bool, err error) {
 	dir, err := os.Open(f.proc)
 	if err != nil {
-		return nil, fmt.Errorf("listing the processes: %w", err)
+		return nil, false, fmt.Errorf("listing the processes: %w", err)
 	}
 	names, err := dir.Readdirnames(-1)
 	_ = dir.Close()
 	if err != nil {
-		return nil, fmt.Errorf("listing the processes: %w", err)
+		return nil, false, fmt.Errorf("listing the processes: %w", err)
 	}
-	all := make(map[int]seen, len(names))
+	all = make(map[int]seen, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -59,11 +60,13 @@ func (f *Freezer) list() (map[int]seen, error) {
 		switch {
 		case err == nil:
 			all[pid] = s
-		case !gone(err):
-			return nil, err
+		case gone(err):
+			ended = true
+		default:
+			return nil, false, err
 		}
 	}
-	return all, nil
+	return all, ended, nil
 }
 
 // errGone says that a process has ended.
