@@ -10,8 +10,14 @@ import (
 // what lists them.
 const states = `sh for p in /proc/[0-9]*; do s=$(sed 's/.*) //;s/ .*//' $p/stat 2>/dev/null); n=$(cat $p/comm 2>/dev/null); case $n in exe|sed|cat|'') ;; *) [ ${p#/proc/} = $$ ] || [ $(sed 's/.*) . //;s/ .*//' $p/stat) = $$ ] || echo $n:$s;; esac; done | sort`
 
+// settle waits until nothing has a SIGSTOP pending (bit 18). What sleeps in the kernel, as
+// for a disk, counts as frozen with one: it runs no code of its own before it stops, but
+// what it asked the kernel for may still come.
+const settle = `sh for p in /proc/[0-9]*; do while grep -qsE '^S(ig|hd)Pnd:.*[4-7c-f]....$' $p/status; do :; done; done`
+
 func (c *container) running() (left []string) {
 	c.t.Helper()
+	c.want(settle)
 	for one := range strings.SplitSeq(c.want(states), "|") {
 		if name, state, ok := strings.Cut(one, ":"); ok && !strings.ContainsAny(state, "TtZX") {
 			left = append(left, name)
