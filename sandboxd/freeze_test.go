@@ -309,32 +309,45 @@ func TestLooksAgain(t *testing.T) {
 	})
 }
 
-// A sandbox in which something goes on at each look is given up; one in which something
-// was continued now and then is not.
+// A sandbox in which something goes on at ten of 64 looks is given up, whatever looks come
+// between them; one in which something was continued less often is not.
 func TestEscapes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, given := &stubFreezer{escapes: true}, atomic.Int32{}
-		x := newSuspender(f, &stubHolder{}, io.Discard)
-		x.giveUp = func() { given.Add(1) }
-		defer x.close()
-		if err := x.freeze(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		look := func(escapes bool, times int) {
-			f.escape(escapes)
-			time.Sleep(time.Duration(times) * refreezeEvery)
-			synctest.Wait()
-		}
-		look(true, maxEscapes-1)
-		look(false, 1)
-		look(true, maxEscapes-1)
-		if given.Load() != 0 {
-			t.Error("it was given up although it kept still")
-		}
-		if look(true, 1); given.Load() != 1 {
-			t.Errorf("it was given up %d times", given.Load())
-		}
-	})
+	for name, c := range map[string]struct {
+		escapes, clean int // looks, again and again
+		given          bool
+	}{
+		"at each look":              {1, 0, true},
+		"but for one look in ten":   {9, 1, true},
+		"at every second look":      {1, 1, true},
+		"at one look in six":        {1, 5, true},
+		"at nine, then not for 55":  {9, 55, false},
+		"at one look in seven":      {1, 6, true},
+		"at one look in eight":      {1, 7, false},
+		"at none but the first one": {1, 1000, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, given := &stubFreezer{}, atomic.Int32{}
+				x := newSuspender(f, &stubHolder{}, io.Discard)
+				x.giveUp = func() { given.Add(1) }
+				defer x.close()
+				if err := x.freeze(t.Context(), 1); err != nil {
+					t.Fatal(err)
+				}
+				for look := 0; look < 200 && given.Load() == 0; look++ {
+					f.escape(look%(c.escapes+c.clean) < c.escapes)
+					time.Sleep(refreezeEvery)
+					synctest.Wait()
+					if look < maxEscapes-2 && given.Load() != 0 {
+						t.Errorf("it was given up at look %d", look)
+					}
+				}
+				if (given.Load() == 1) != c.given {
+					t.Errorf("it was given up %d times", given.Load())
+				}
+			})
+		})
+	}
 }
 
 // While a process takes long to be started a freeze fails, and clients are served.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/bits"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -41,8 +42,8 @@ const (
 	// refreezeTimeout bounds each: an unfreeze waits for it.
 	refreezeEvery   = time.Second
 	refreezeTimeout = 500 * time.Millisecond
-	// maxEscapes is after how many calls of Refreeze in a row that found a running process
-	// sandboxd ends.
+	// maxEscapes is how many of the last 64 calls of Refreeze, which are about a minute's,
+	// must find a running process for sandboxd to end.
 	maxEscapes = 10
 )
 
@@ -62,7 +63,7 @@ const (
 // contradicts it, is refused: a freeze that was delayed must not stop a sandbox that was
 // resumed since. The same freeze again stops processes that run.
 //
-// If Refreeze finds a running process maxEscapes times in a row, code in the sandbox
+// If maxEscapes of 64 calls of Refreeze find a running process, code in the sandbox
 // continues itself again and again: sandboxd ends, and with it the container.
 type suspender struct {
 	freezer     Freezer // nil: the sandbox cannot be frozen
@@ -82,7 +83,7 @@ type suspender struct {
 	filesRead  bool        // while frozen: the files were read, so the pod may be given up and nothing may run in it again
 	closed     bool        // sandboxd is ending: orders are refused
 	recheck    *time.Timer // while frozen: calls stopAgain
-	escapes    int         // calls of Refreeze in a row that found a running process
+	escapes    uint64      // a bit for each of the last 64 calls of Refreeze: it found a running process
 	leftover   *time.Timer // while processes may be stopped that should run: calls continueLeftover
 	// stopReading ends the reading of files of a frozen sandbox; nil if none is under way.
 	stopReading context.CancelFunc
@@ -157,12 +158,12 @@ func (x *suspender) stopAgain() {
 	ctx, cancel := context.WithTimeout(context.Background(), refreezeTimeout)
 	defer cancel()
 	escaped, err := x.freezer.Refreeze(ctx)
+	x.escapes <<= 1
 	if err == nil && !escaped {
-		x.escapes = 0
 		return
 	}
-	if x.escapes++; x.escapes == maxEscapes {
-		x.log("sandboxd: ends: although the sandbox is frozen, a process ran at each of the last %d checks: %v\n", maxEscapes, err)
+	if x.escapes |= 1; bits.OnesCount64(x.escapes) == maxEscapes {
+		x.log("sandboxd: ends: although the sandbox is frozen, a process ran at %d of the last 64 checks: %v\n", maxEscapes, err)
 		x.giveUp()
 	}
 }
