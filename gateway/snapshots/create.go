@@ -75,7 +75,12 @@ func (x *Snapshots) makeObject(ctx context.Context, caller e2b.KeyOwner, cp *v1a
 		return err
 	}
 	defer giveBack()
-	err = x.o.API.Create(ctx, cp)
+	return x.createError(x.o.API.Create(ctx, cp))
+}
+
+// createError turns the error of a Checkpoint's creation into e2b.ErrSnapshotLimit if a
+// ResourceQuota forbids it.
+func (x *Snapshots) createError(err error) error {
 	if err != nil && x.o.Exceeded(err) {
 		return fmt.Errorf("%w: %w", e2b.ErrSnapshotLimit, err)
 	}

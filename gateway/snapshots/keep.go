@@ -92,7 +92,7 @@ func (p *Hibernator) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.
 	err = p.x.o.API.Create(ctx, cp)
 	p.x.reserved.giveBack(claimOf(s))
 	if err != nil {
-		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, err)
+		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, p.x.createError(err))
 	}
 	failpoint.Hit("snapshots/pausing") // the object is there, and nothing is kept
 	if err := p.save(ctx, cp, s, pod, archive); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/pause"
@@ -126,4 +127,17 @@ type stuck struct{ Store }
 
 func (stuck) Get(context.Context, string) (io.ReadCloser, checkpoint.Info, error) {
 	return nil, checkpoint.Info{}, checkpoint.ErrStuck
+}
+
+// A ResourceQuota that forbids the Checkpoint of a pause is the limit of snapshots.
+func TestAQuotaForbidsAPause(t *testing.T) {
+	w := newWorld(t)
+	w.quota = true
+	a := &archiving{}
+	if _, err := NewPaused(w.x, a, nil).Keep(t.Context(), w.sandbox, w.pod); !errors.Is(err, e2b.ErrSnapshotLimit) {
+		t.Error(err)
+	}
+	if a.busy.Load() {
+		t.Error("the archive is not closed")
+	}
 }
