@@ -106,18 +106,23 @@ type CheckpointStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// CheckpointID is the name of the data in the store. Set once it has succeeded.
+	// CheckpointID is the name of this object, under which it can be restored. Set once it has
+	// succeeded. The data in the store is named by the object's UID.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	CheckpointID string `json:"checkpointID,omitempty"`
-	// Pool, Images (the digest of each container's, by its name) and TemplateHash are of
-	// the pod that it was read in. It is restored into such a pod alone.
+	// Pool is the pool of the pod that the files were read in. They are restored into a pod of
+	// this pool alone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Pool string `json:"pool,omitempty"`
+	// Images are the image digests of the pod that the files were read in, by the names of its
+	// containers. The files are restored into a pod with the same digests alone.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	Images map[string]string `json:"images,omitempty"`
+	// TemplateHash is the hash of the template of the pod that the files were read in. It is
+	// recorded, and never compared.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	TemplateHash string `json:"templateHash,omitempty"`
