@@ -134,7 +134,7 @@ func TestAQuotaForbidsAPause(t *testing.T) {
 	w := newWorld(t)
 	w.quota = true
 	a := &archiving{}
-	if _, err := NewPaused(w.x, a, nil).Keep(t.Context(), w.sandbox, w.pod); !errors.Is(err, e2b.ErrSnapshotLimit) {
+	if _, err := NewHibernator(w.x, a, nil).Keep(t.Context(), w.sandbox, w.pod); !errors.Is(err, e2b.ErrSnapshotLimit) {
 		t.Error(err)
 	}
 	if a.busy.Load() {

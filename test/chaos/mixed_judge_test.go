@@ -156,6 +156,10 @@ func (m *mixture) judge(took time.Duration, lanes [][]string, least enough) {
 	for _, kind := range slices.Sorted(maps.Keys(m.faults.done)) {
 		t.Logf("fault: %-55s %3d times, serving again after %v at most, %d requests refused", kind, m.faults.done[kind], m.faults.slowest[kind].Round(time.Millisecond), m.faults.met[kind])
 	}
+	// The harm falls between the steps of some pauses only.
+	if failed, done := m.count["pause refused with 500"], did["paused"]+did["hibernated"]; failed > done {
+		t.Errorf("%d pauses are answered with 500, and %d are carried out", failed, done)
+	}
 	m.least(did, lanes, least)
 }
 
