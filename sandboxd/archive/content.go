@@ -23,7 +23,7 @@ func (a *writer) regular(dir int, e entry) error {
 	defer func() { _ = file.Close() }()
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
-		return fmt.Errorf("stat %s: %w", e.path, err)
+		return fmt.Errorf("look at %s: %w", e.path, err)
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return fmt.Errorf("%s: %w", e.path, ErrChanging)
@@ -41,7 +41,7 @@ func (a *writer) regular(dir int, e entry) error {
 	return nil
 }
 
-// header writes the header of a file; fd is -1 for a file whose attributes are not kept.
+// header writes the header of a file; fd is -1 for what has no attributes to keep.
 func (a *writer) header(fd int, at string, stat *unix.Stat_t, link string) error {
 	if !a.owner.restores(stat) {
 		return fmt.Errorf("%s, of user %d: %w", at, stat.Uid, ErrRights)
@@ -72,8 +72,8 @@ func (a *writer) header(fd int, at string, stat *unix.Stat_t, link string) error
 	return nil
 }
 
-// keptXattr reports whether an extended attribute is kept: those that programs set, and those
-// that grant rights. Others belong to the machine's file system.
+// keptXattr reports whether an attribute is kept: what programs set, and what says who
+// may use the file. Others belong to the machine's file system.
 func keptXattr(name string) bool {
 	switch name {
 	case "security.capability", "system.posix_acl_access", "system.posix_acl_default":
@@ -82,7 +82,7 @@ func keptXattr(name string) bool {
 	return strings.HasPrefix(name, "user.")
 }
 
-// xattrs returns the kept attributes of an open file, as records of a tar header.
+// xattrs are the attributes of an open file, as tar has them.
 func xattrs(fd int) (map[string]string, error) {
 	list, err := sized(func(buf []byte) (int, error) { return unix.Flistxattr(fd, buf) })
 	if err != nil || len(list) == 0 {
@@ -103,7 +103,7 @@ func xattrs(fd int) (map[string]string, error) {
 		if total += len(name) + len(value); total > maxXattrs {
 			return nil, fmt.Errorf("more than %d bytes", maxXattrs)
 		}
-		all[xattrRecord+url.QueryEscape(name)] = string(value) // escaped, since the name of a record must not have a =
+		all[xattrRecord+url.QueryEscape(name)] = string(value) // a record's name has no =
 	}
 	return all, nil
 }
@@ -115,8 +115,7 @@ func ignoreUnsupported(err error) error {
 	return err
 }
 
-// sized calls fill with a buffer that is large enough, and returns what it filled. fill(nil)
-// must return the size.
+// sized calls a function that fills a buffer with one that is large enough.
 func sized(fill func([]byte) (int, error)) ([]byte, error) {
 	for {
 		n, err := fill(nil)

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The errors of an archive that cannot be restored.
+// What an archive may not be.
 var (
-	// ErrMalformed: Write does not write such an archive.
+	// ErrMalformed: it is not what Write writes.
 	ErrMalformed = errors.New("not an archive of a sandbox")
 	// ErrMismatch: it was made in a container of another image.
 	ErrMismatch = errors.New("the archive does not fit the files of this container")
@@ -35,8 +35,8 @@ type extractor struct {
 	buf     []byte   // of fill
 }
 
-// folder is a folder of the archive. Its mode and time are set at the end, because restoring
-// the files in it changes its time, and may need another mode.
+// folder is one that the archive has. Its mode and time are set at the end: what comes
+// into it changes them, or may need others.
 type folder struct {
 	path  string
 	mode  uint32
@@ -45,8 +45,8 @@ type folder struct {
 	named bool
 }
 
-// Extract restores an archive in a tree with the same mounts. After an error only a part of
-// the files is restored, and the container must not be used.
+// Extract restores an archive in a tree with the same mounts. After an error it is
+// restored in part: the container is of no use then.
 func Extract(ctx context.Context, r io.Reader, t Tree) error {
 	o, err := t.open()
 	if err != nil {
@@ -63,14 +63,14 @@ func Extract(ctx context.Context, r io.Reader, t Tree) error {
 	return errors.Join(err, o.close())
 }
 
-// onlyZeros reads the bytes after the end of an archive, which must be zeros.
+// onlyZeros reads what follows the end of an archive, which belongs to nothing.
 func onlyZeros(r io.Reader) error {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := r.Read(buf)
 		for _, b := range buf[:n] {
 			if b != 0 {
-				return fmt.Errorf("%w: there are bytes after its end", ErrMalformed)
+				return fmt.Errorf("%w: there is more behind its end", ErrMalformed)
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -91,12 +91,12 @@ func (x *extractor) all(r *tar.Reader) error {
 		switch {
 		case errors.Is(err, io.EOF) && x.ended:
 			return nil
-		case errors.Is(err, io.EOF): // package tar does not report an archive that was cut
+		case errors.Is(err, io.EOF): // tar itself does not tell
 			return fmt.Errorf("read the archive: %w", io.ErrUnexpectedEOF)
 		case err != nil:
 			return fmt.Errorf("read the archive: %w", err)
 		case x.ended:
-			return fmt.Errorf("%w: there are entries after its end", ErrMalformed)
+			return fmt.Errorf("%w: there is more behind its end", ErrMalformed)
 		}
 		if err := x.entry(h, r); err != nil {
 			return fmt.Errorf("restore %q: %w", h.Name, err)
@@ -104,8 +104,7 @@ func (x *extractor) all(r *tar.Reader) error {
 	}
 }
 
-// pathOf returns the absolute path of an entry. A path that is not clean, or that belongs to
-// sandboxd itself, is an error.
+// pathOf is the path of an entry, which is absolute and clean, and not sandboxd's own.
 func (x *extractor) pathOf(name string) (string, error) {
 	if name == "." {
 		return "/", nil
@@ -118,8 +117,8 @@ func (x *extractor) pathOf(name string) (string, error) {
 	return at, nil
 }
 
-// knownRecords refuses records that Write does not write, for example those of files with
-// holes, which could be far larger than the archive.
+// knownRecords refuses what Write does not write, such as files with holes, which can be
+// any number of times as large as the archive.
 func knownRecords(h *tar.Header) error {
 	for record := range h.PAXRecords {
 		switch record {
@@ -159,11 +158,10 @@ func (x *extractor) entry(h *tar.Header, content io.Reader) error {
 	if p.base == "." || x.apart(at) {
 		return fmt.Errorf("%w: it replaces a mount", ErrMalformed)
 	}
-	err = x.remove(p.fd, p.base, at, 0)
-	if errors.Is(err, unix.EACCES) && h.Typeflag == tar.TypeReg {
-		return x.rewriteFile(p, h, content)
-	}
-	if err != nil {
+	switch err := x.remove(p.fd, p.base, at, 0); {
+	case errors.Is(err, unix.EACCES):
+		return x.inPlace(p, h, content, err)
+	case err != nil:
 		return err
 	}
 	switch h.Typeflag {
@@ -184,7 +182,7 @@ func (x *extractor) entry(h *tar.Header, content io.Reader) error {
 	return describe(p, h)
 }
 
-// place is an open folder and the last element of a path in it; "." for a mount itself.
+// place is an open folder, and the last element of a path in it; "." for a mount itself.
 type place struct {
 	fd   int
 	base string
@@ -210,8 +208,8 @@ func (x *extractor) parent(at string) (place, error) {
 	return place{fd, base}, nil
 }
 
-// readNames reads the names of the folder that was restored last, and removes the folder's
-// other entries.
+// readNames reads the names of the folder that was restored last, and removes what it
+// has besides.
 func (x *extractor) readNames(at string, size int64, content io.Reader) error {
 	if len(x.folders) == 0 || x.folders[len(x.folders)-1].path != at || x.folders[len(x.folders)-1].named {
 		return fmt.Errorf("%w: it has names of no folder", ErrMalformed)
@@ -252,8 +250,8 @@ func (x *extractor) openFolder(at string) (int, error) {
 	return openat(m.fd, rel, openFolder, 0)
 }
 
-// finish sets the modes and times of the folders, the inner ones first, and checks that
-// every name in the archive exists.
+// finish sets what came into folders may have changed, the inner ones first, and sees
+// that all that the archive names is there.
 func (x *extractor) finish() error {
 	for i := len(x.folders) - 1; i >= 0; i-- {
 		if err := x.finishFolder(x.folders[i]); err != nil {
@@ -282,8 +280,9 @@ func (x *extractor) finishFolder(f folder) error {
 	if err := setMode(fd, f.mode); err != nil {
 		return err
 	}
-	if err := setTime(fd, f.at); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EROFS) { // the folder of another user, or on a read-only mount, keeps its time
-		return err
+	err = setTime(fd, f.at)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS) { // another user's, or the image's: it keeps its time
+		return nil
 	}
-	return nil
+	return err
 }

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// modeOf returns the permission bits of an entry.
+// modeOf are the permission bits of an entry.
 func modeOf(h *tar.Header) uint32 { return uint32(h.Mode) & 0o7777 } //nolint:gosec // bits
 
-// makeFolder makes a folder, or uses one that exists.
+// makeFolder makes a folder, or takes one that is there.
 func (x *extractor) makeFolder(p place, at string, h *tar.Header) error {
 	fd, err := openat(p.fd, p.base, openFolder, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -37,15 +37,26 @@ func (x *extractor) makeFolder(p place, at string, h *tar.Header) error {
 	if err := own(fd, h); err != nil {
 		return err
 	}
+	if err := letFill(fd, h); err != nil {
+		return err
+	}
 	if err := setXattrs(fd, h); err != nil {
 		return err
 	}
-	// Give its owner, who this process may be if it is not root, the rights to fill it. The
-	// mode of another owner's folder stays; finish checks that it is the right one.
-	if err := setMode(fd, modeOf(h)|0o700); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EROFS) {
+	if err := letFill(fd, h); err != nil { // an ACL among the attributes sets the mode
 		return err
 	}
 	x.folders = append(x.folders, folder{path: at, mode: modeOf(h), at: h.ModTime})
+	return nil
+}
+
+// letFill gives a folder a mode in which its owner, which this process may be without
+// root's rights, can fill it and set its attributes. Of another owner's the mode stays;
+// finish sees that it is the right one.
+func letFill(fd int, h *tar.Header) error {
+	if err := setMode(fd, modeOf(h)|0o700); err != nil && !errors.Is(err, unix.EPERM) {
+		return err
+	}
 	return nil
 }
 
@@ -55,40 +66,21 @@ func (x *extractor) makeFile(p place, h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	return x.writeFile(os.NewFile(uintptr(fd), h.Name), h, content)
+	return x.complete(os.NewFile(uintptr(fd), h.Name), h, content)
 }
 
-// rewriteFile restores a regular file in a folder in which this process may not write: it
-// writes over the file that is there, if that is the process's own.
-func (x *extractor) rewriteFile(p place, h *tar.Header, content io.Reader) error {
-	fd, err := openat(p.fd, p.base, unix.O_WRONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	file := os.NewFile(uintptr(fd), h.Name)
-	var stat unix.Stat_t
-	err = unix.Fstat(fd, &stat)
-	if err == nil && !inPlace(uint32(unix.Geteuid()), &stat) { //nolint:gosec // 32 bits by definition
-		err = fmt.Errorf("%w: it is another file", ErrMismatch)
-	}
-	if err == nil {
-		err = file.Truncate(0)
-	}
-	if err != nil {
-		return errors.Join(err, file.Close())
-	}
-	return x.writeFile(file, h, content)
-}
-
-// writeFile gives an empty file what an entry says, and closes it.
-func (x *extractor) writeFile(file *os.File, h *tar.Header, content io.Reader) error {
+// complete fills an open, empty file, gives it what describes it, and closes it.
+func (x *extractor) complete(file *os.File, h *tar.Header, content io.Reader) error {
 	fd := int(file.Fd())
 	err := x.fill(file, untilDone{x.ctx, content}, h.Size)
 	if err == nil {
 		err = own(fd, h)
 	}
-	if err == nil { // after own, because a change of the owner removes mode bits and attributes
-		err = errors.Join(setMode(fd, modeOf(h)), setXattrs(fd, h))
+	if err == nil { // after the owner, a change of which takes them away
+		err = setXattrs(fd, h)
+	}
+	if err == nil { // after the attributes, which need a mode that lets them be set
+		err = setMode(fd, modeOf(h))
 	}
 	if err == nil {
 		err = setTime(fd, h.ModTime)
@@ -96,7 +88,7 @@ func (x *extractor) writeFile(file *os.File, h *tar.Header, content io.Reader) e
 	return errors.Join(err, file.Close())
 }
 
-// holeSize is how many zeros become a hole.
+// holeSize is the least of zeros that becomes a hole.
 const holeSize = 64 << 10
 
 var zeros [holeSize]byte
@@ -195,8 +187,8 @@ func setXattrs(fd int, h *tar.Header) error {
 	return nil
 }
 
-// removeBut removes the entries of an open folder, except those in kept. Mounts, sandboxd's
-// own files, sockets and devices stay, since no archive has them.
+// removeBut removes what an open folder has besides those names. Mounts stay, and so do
+// sandboxd's own files, sockets and devices, which are no part of any archive.
 func (x *extractor) removeBut(fd int, at string, kept map[string]bool, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%s: folders are more than %d deep", at, maxDepth)
@@ -228,10 +220,10 @@ func (x *extractor) removeBut(fd int, at string, kept map[string]bool, depth int
 	return nil
 }
 
-// errStays: the entry is a mount, or has a mount, a socket or a device in it.
+// errStays: something is mounted there, or in it is what no archive has.
 var errStays = errors.New("it is no part of the files that are kept")
 
-// remove removes an entry of an open folder, with everything in it.
+// remove removes what a name in an open folder names, with all that is in it.
 func (x *extractor) remove(fd int, name, at string, depth int) error {
 	err := unix.Unlinkat(fd, name, 0)
 	switch {

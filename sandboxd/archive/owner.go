@@ -6,14 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owner is the user of this process, and whether it may change the owners of files. The
-// process may run as any user, or as root with fewer capabilities than containers have by
-// default.
+// owner is this process as the owner of files. It may run as any user, or as root with
+// fewer capabilities than containers have by default.
 type owner struct {
 	uid   uint32
-	gives bool // the process may give files to other users
-	// overrides: the process may write in folders whatever their modes.
-	overrides bool
+	gives bool // it may give files to other users
 }
 
 func ownerOf() owner {
@@ -22,36 +19,17 @@ func ownerOf() owner {
 	var all [2]unix.CapUserData // this version has two
 	if err := unix.Capget(&header, &all[0]); err == nil {
 		o.gives = all[0].Effective&(1<<unix.CAP_CHOWN) != 0
-		o.overrides = all[0].Effective&(1<<unix.CAP_DAC_OVERRIDE) != 0
 	}
 	return o
 }
 
-// restores reports whether a process with this owner can restore a file. It need not restore
-// a folder of another user, which is in the image: no process in the sandbox could have given
-// a folder to that user.
+// restores reports whether such a process can restore a file. A folder of another user is
+// of the image, for nothing in the sandbox could give it away: it is there already.
 func (o owner) restores(stat *unix.Stat_t) bool {
 	return o.gives || stat.Uid == o.uid || stat.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// replaces reports whether such a process can restore an entry that is no folder, in an
-// open folder that the archive does not have: it makes the entry anew, or writes a file of
-// its own in place if it may not write in the folder.
-func (o owner) replaces(dir int, stat *unix.Stat_t) bool {
-	if o.overrides || inPlace(o.uid, stat) {
-		return true
-	}
-	return unix.Faccessat(dir, ".", unix.W_OK, unix.AT_EACCESS) == nil
-}
-
-// inPlace reports whether a user may write over a file without changing another: it is a
-// regular file of the user, with one name.
-func inPlace(uid uint32, stat *unix.Stat_t) bool {
-	return stat.Mode&unix.S_IFMT == unix.S_IFREG && stat.Nlink == 1 && stat.Uid == uid
-}
-
-// own gives an open file its owner, unless it has that owner already: changing it, even to
-// the same owner, may not be allowed.
+// own gives an open file its owner. One that has it is left alone: more may not be allowed.
 func own(fd int, h *tar.Header) error {
 	var is unix.Stat_t
 	if err := unix.Fstat(fd, &is); err != nil {

@@ -18,12 +18,12 @@ import (
 type Tree struct {
 	// Base is the folder that paths are below; empty means the root. For tests.
 	Base string
-	// Mounts are the mounts with the sandbox's files: "/", and others that belong to it.
+	// Mounts have the files: "/", and what is mounted there and belongs to the sandbox.
 	Mounts []Mount
-	// Since is when the container started, by the clock from which the kernel takes the
-	// times of files: that clock is behind by up to 10 ms.
+	// Since is when the container started, by the clock that the kernel gives files their
+	// times from: it is behind by up to 10 ms.
 	Since time.Time
-	// Skip are files and folders of sandboxd itself, which are neither kept nor changed.
+	// Skip are files and folders that are sandboxd's own: neither kept nor changed.
 	Skip []string
 }
 
@@ -31,14 +31,14 @@ type Tree struct {
 type Mount struct {
 	// Path is absolute and clean.
 	Path string
-	// Whole: all its files are kept, also unchanged ones, because a fresh mount is empty.
+	// Whole: all of it is kept, whenever it was changed, since a fresh one is empty.
 	Whole bool
 }
 
-// ErrUnsupported: the kernel cannot open files without leaving a mount.
+// ErrUnsupported says that the kernel cannot open files in a way that does not leave a mount.
 var ErrUnsupported = errors.New("this kernel has no openat2")
 
-// resolve is how all files below a mount are opened.
+// resolve is how everything is opened below a mount.
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
 // opened is a Tree with its mounts open.
@@ -49,7 +49,10 @@ type opened struct {
 
 type mount struct {
 	Mount
-	fd int
+	fd   int
+	root inode
+	// again: the same folder is mounted at an outer path too, where its files are kept.
+	again bool
 }
 
 func (t Tree) open() (*opened, error) {
@@ -62,10 +65,31 @@ func (t Tree) open() (*opened, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open mount %s: %w", m.Path, err), o.close())
 		}
-		o.mounts = append(o.mounts, mount{m, fd})
+		o.mounts = append(o.mounts, mount{Mount: m, fd: fd})
+		var stat unix.Stat_t
+		if err := unix.Fstat(fd, &stat); err != nil {
+			return nil, errors.Join(fmt.Errorf("look at mount %s: %w", m.Path, err), o.close())
+		}
+		o.mounts[len(o.mounts)-1].root = inode{stat.Dev, stat.Ino}
 	}
-	slices.SortFunc(o.mounts, func(a, b mount) int { return cmp.Compare(len(b.Path), len(a.Path)) })
+	slices.SortStableFunc(o.mounts, func(a, b mount) int { return cmp.Compare(len(b.Path), len(a.Path)) })
+	o.markAgain()
 	return o, nil
+}
+
+// markAgain has each folder kept once that is mounted at several paths, as an emptyDir may
+// be: restoring its files at the second path would replace those of the first.
+func (o *opened) markAgain() {
+	for i := range o.mounts {
+		again := &o.mounts[i]
+		for j := len(o.mounts) - 1; j > i; j-- { // the outer ones first
+			if first := &o.mounts[j]; first.root == again.root {
+				again.again = true
+				first.Whole = first.Whole || again.Whole
+				break
+			}
+		}
+	}
 }
 
 func (o *opened) close() error {
@@ -76,14 +100,22 @@ func (o *opened) close() error {
 	return errors.Join(errs...)
 }
 
-// apart reports whether a path does not belong to the folder around it, because it is
-// sandboxd's own or a mount that is handled by itself.
+// apart reports whether a path is no part of the files around it: sandboxd's own, or a
+// mount that is looked at by itself.
 func (o *opened) apart(p string) bool {
 	return slices.Contains(o.Skip, p) || slices.ContainsFunc(o.mounts, func(m mount) bool { return m.Path == p })
 }
 
-// around reports whether a path is that of a folder with files of sandboxd itself.
-func (o *opened) around(p string) bool {
+// isReadOnly reports whether nothing can be written where a file is.
+func isReadOnly(fd int) (bool, error) {
+	var stat unix.Statfs_t
+	err := unix.Fstatfs(fd, &stat)
+	return stat.Flags&unix.ST_RDONLY != 0, err
+}
+
+// aroundOwn reports whether sandboxd's own files are somewhere below a path. No restore
+// removes that: they are there before it.
+func (o *opened) aroundOwn(p string) bool {
 	return slices.ContainsFunc(o.Skip, func(skip string) bool { return strings.HasPrefix(skip, p+"/") })
 }
 
@@ -102,31 +134,43 @@ func (o *opened) locate(p string) (m mount, rel string, err error) {
 	return mount{}, "", fmt.Errorf("%s is on no mount that is kept", p)
 }
 
-// maxAgain bounds how many times opening a path is repeated after EAGAIN. A file on which a
-// process has a lease cannot be opened until the lease is broken, which may take most of a
-// minute: then this archive fails, and a later one succeeds.
+// maxAgain bounds how often a path is opened anew that the kernel could not follow. One
+// that a process has a lease on is not opened before the lease is broken, which may take
+// most of a minute: that is for the next archive.
 const maxAgain = 100
 
 // openat opens a path below a descriptor, without leaving its mount. The path may be longer
-// than the kernel takes at once: a process in a deep folder can make files in it.
+// than the kernel takes at once: it is opened piece by piece then.
 func openat(fd int, rel string, flags uint64, mode uint64) (int, error) {
-	if len(rel) >= unix.PathMax {
-		cut := strings.LastIndexByte(rel[:unix.PathMax-1], '/')
-		if cut <= 0 {
-			return -1, unix.ENAMETOOLONG
+	at := fd
+	for len(rel) >= unix.PathMax {
+		end := strings.LastIndexByte(rel[:unix.PathMax], '/')
+		if end <= 0 {
+			break // no name is as long: the kernel says so
 		}
-		folder, err := openat(fd, rel[:cut], unix.O_PATH|unix.O_DIRECTORY, 0)
+		next, err := openPiece(at, rel[:end], unix.O_PATH|unix.O_DIRECTORY, 0)
+		if at != fd {
+			_ = unix.Close(at)
+		}
 		if err != nil {
 			return -1, err
 		}
-		defer func() { _ = unix.Close(folder) }()
-		return openat(folder, rel[cut+1:], flags, mode)
+		at, rel = next, rel[end+1:]
 	}
+	opened, err := openPiece(at, rel, flags, mode)
+	if at != fd {
+		_ = unix.Close(at)
+	}
+	return opened, err
+}
+
+// openPiece opens a path that the kernel takes at once.
+func openPiece(fd int, rel string, flags uint64, mode uint64) (int, error) {
 	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: mode, Resolve: resolve}
 	for tries := 0; ; tries++ {
 		opened, err := unix.Openat2(fd, rel, how)
 		switch {
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN) && tries < maxAgain: // an element of the path was moved meanwhile
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN) && tries < maxAgain: // something was moved meanwhile
 		case errors.Is(err, unix.ENOSYS):
 			return -1, ErrUnsupported
 		default:
@@ -137,31 +181,38 @@ func openat(fd int, rel string, flags uint64, mode uint64) (int, error) {
 
 const openFolder = unix.O_RDONLY | unix.O_DIRECTORY
 
-// namesOf returns the names in an open folder, sorted, or ErrNames if they are more than an
-// archive may have: the names of a folder that has more may not fit this process's memory.
+// namesOf are the names in an open folder.
 func namesOf(fd int) (names []string, err error) {
-	buf, size := make([]byte, 64<<10), 0
+	err = eachName(fd, func(name string) error {
+		names = append(names, name)
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// eachName calls f with each name in an open folder, in no order, until it fails.
+func eachName(fd int, f func(name string) error) error {
+	buf := make([]byte, 64<<10)
 	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
-		return nil, err
+		return err
 	}
+	var names []string
 	for {
 		n, err := unix.ReadDirent(fd, buf)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
-			return nil, err
+			return err
 		case n == 0:
-			slices.Sort(names)
-			return names, nil
+			return nil
 		}
-		before := len(names)
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-		for _, name := range names[before:] {
-			size += len(name) + 1
-		}
-		if size > maxNames {
-			return nil, fmt.Errorf("%w: more than %d bytes", ErrNames, maxNames)
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, name := range names {
+			if err := f(name); err != nil {
+				return err
+			}
 		}
 	}
 }

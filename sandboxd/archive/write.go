@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,17 +24,18 @@ const (
 	endRecord = "SANDLANE.end"
 )
 
-// The errors of an archive that cannot be written. The process that restores an archive has
-// the same rights and bounds, so Write refuses what could not be restored.
+// Why no archive is written. What is kept must be restored by a process with the same
+// rights, within the same bounds.
 var (
 	// ErrChanging: a file became shorter while it was read. Another try may succeed.
 	ErrChanging = errors.New("a file changes while it is read")
-	// ErrRights: files belong to other users, and this process may not give files to them.
+	// ErrRights: files belong to other users, to whom this process may not give files.
 	ErrRights = errors.New("files of other users cannot be restored without the capability CHOWN")
-	// ErrFolderRights: a file was changed in a folder in which this process may not write.
-	ErrFolderRights = errors.New("a file in a folder that this process may not write in cannot be restored without the capability DAC_OVERRIDE")
-	// ErrReplaced: a folder with files of sandboxd itself is something else now.
-	ErrReplaced = errors.New("a folder that sandboxd itself uses was replaced, and cannot be restored")
+	// ErrLink: a file has a name in a folder that this process may write, and a further one
+	// in a folder that it may not: the latter cannot be made a link to the former.
+	ErrLink = errors.New("a hard link in a folder of another user cannot be restored without the capability DAC_OVERRIDE")
+	// ErrReplaced: a file or a link is where a folder must be for sandboxd's own files.
+	ErrReplaced = errors.New("a folder that sandboxd needs was replaced")
 	// ErrNames: a folder's names are more than an archive may have.
 	ErrNames = errors.New("the names of files are too many")
 )
@@ -45,21 +45,22 @@ type writer struct {
 	*opened
 	ctx context.Context
 	tar *tar.Writer
-	// links has the first path of each file with several links.
-	links map[inode]string
+	// links are the first paths of files with several, on the mount that is written: no
+	// link leads to another one.
+	links map[inode]firstName
 	names int // bytes of the folders' names
 	owner owner
 }
 
 type inode struct{ dev, ino uint64 }
 
-// Write writes the archive of a tree. No file in it may change meanwhile.
+// Write writes the archive of a tree. Nothing in it may change meanwhile.
 func Write(ctx context.Context, w io.Writer, t Tree) error {
 	o, err := t.open()
 	if err != nil {
 		return err
 	}
-	a := &writer{opened: o, ctx: ctx, tar: tar.NewWriter(w), links: map[inode]string{}, owner: ownerOf()}
+	a := &writer{opened: o, ctx: ctx, tar: tar.NewWriter(w), owner: ownerOf()}
 	for i := len(o.mounts) - 1; i >= 0 && err == nil; i-- { // the outer ones first
 		err = a.mount(o.mounts[i])
 	}
@@ -73,7 +74,16 @@ func Write(ctx context.Context, w io.Writer, t Tree) error {
 }
 
 func (a *writer) mount(m mount) error {
-	clear(a.links) // no link leads to another mount, though both may show the same files
+	if m.again {
+		return nil
+	}
+	switch readOnly, err := isReadOnly(m.fd); {
+	case err != nil:
+		return fmt.Errorf("look at mount %s: %w", m.Path, err)
+	case readOnly: // what the runtime made there before is in the next container too
+		return nil
+	}
+	a.links = map[inode]firstName{}
 	fd, err := openat(m.fd, ".", openFolder, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", m.Path, err)
@@ -81,7 +91,7 @@ func (a *writer) mount(m mount) error {
 	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
-		return fmt.Errorf("stat %s: %w", m.Path, err)
+		return fmt.Errorf("look at %s: %w", m.Path, err)
 	}
 	return a.folder(fd, m.Path, &stat, m.Whole, 0)
 }
@@ -90,7 +100,7 @@ func (a *writer) changed(stat *unix.Stat_t) bool {
 	return !time.Unix(stat.Ctim.Unix()).Before(a.Since)
 }
 
-// folder writes the kept entries of an open folder, and the folder itself if it is kept.
+// folder writes what is to be kept of an open folder.
 func (a *writer) folder(fd int, at string, stat *unix.Stat_t, whole bool, depth int) error {
 	if err := a.ctx.Err(); err != nil {
 		return err
@@ -98,15 +108,12 @@ func (a *writer) folder(fd int, at string, stat *unix.Stat_t, whole bool, depth 
 	if depth > maxDepth {
 		return fmt.Errorf("%s: folders are more than %d deep", at, maxDepth)
 	}
-	names, err := namesOf(fd)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", at, err)
-	}
 	changed := a.changed(stat)
+	names, err := a.list(fd, at, whole || changed)
+	if err != nil {
+		return err
+	}
 	if whole || changed {
-		if names, err = a.keptOf(fd, at, names); err != nil {
-			return err
-		}
 		if err := a.header(fd, at, stat, ""); err != nil {
 			return err
 		}
@@ -114,32 +121,16 @@ func (a *writer) folder(fd int, at string, stat *unix.Stat_t, whole bool, depth 
 			return err
 		}
 	}
-	// Entries are not collected: a folder may have a million.
-	for _, name := range names {
-		e, kept, err := a.inspect(fd, at, name)
-		if err == nil && kept {
-			err = a.entry(fd, e, whole, changed, depth)
+	for name := range names.all() {
+		e := entry{name: name, path: path.Join(at, name)}
+		if err := unix.Fstatat(fd, name, &e.stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("look at %s: %w", e.path, err)
 		}
-		if err != nil {
+		if err := a.entry(fd, e, whole, changed, depth); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// keptOf returns those of the names in an open folder whose entries are kept.
-func (a *writer) keptOf(fd int, at string, names []string) ([]string, error) {
-	kept := names[:0]
-	for _, name := range names {
-		_, keep, err := a.inspect(fd, at, name)
-		if err != nil {
-			return nil, err
-		}
-		if keep {
-			kept = append(kept, name)
-		}
-	}
-	return kept, nil
 }
 
 // entry is one name in a folder.
@@ -148,54 +139,49 @@ type entry struct {
 	stat       unix.Stat_t
 }
 
-// inspect reads what one entry of an open folder is, and decides whether it is kept.
-func (a *writer) inspect(fd int, at, name string) (e entry, kept bool, err error) {
-	e = entry{name: name, path: path.Join(at, name)}
-	if a.apart(e.path) {
-		return e, false, nil
+// isPart reports whether one name of an open folder is part of the tree.
+func (a *writer) isPart(fd int, at, name string) (bool, error) {
+	child := path.Join(at, name)
+	if a.apart(child) {
+		return false, nil
 	}
-	child, err := openat(fd, name, unix.O_PATH, 0)
+	open, err := openat(fd, name, unix.O_PATH, 0)
 	switch {
-	// The entry is a mount that does not belong to the sandbox, or sandboxd itself has
-	// removed it.
+	// Something else is mounted there, or sandboxd itself has removed it.
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT):
-		return e, false, nil
+		return false, nil
 	case err != nil:
-		return e, false, fmt.Errorf("open %s: %w", e.path, err)
+		return false, fmt.Errorf("look at %s: %w", child, err)
 	}
-	err = unix.Fstat(child, &e.stat)
-	_ = unix.Close(child)
+	var stat unix.Stat_t
+	err = unix.Fstat(open, &stat)
+	_ = unix.Close(open)
 	if err != nil {
-		return e, false, fmt.Errorf("stat %s: %w", e.path, err)
+		return false, fmt.Errorf("look at %s: %w", child, err)
 	}
-	switch e.stat.Mode & unix.S_IFMT {
+	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK, unix.S_IFIFO:
-		kept = true
+		return true, nil
 	}
-	return e, kept, nil
+	return false, nil
 }
 
 // writeNames writes the names of a folder.
-func (a *writer) writeNames(at string, names []string) error {
-	var text strings.Builder
-	for _, name := range names {
-		text.WriteString(name)
-		text.WriteByte(0)
-	}
-	if a.names += text.Len(); a.names > maxNames {
-		return fmt.Errorf("list %s: %w: more than %d bytes", at, ErrNames, maxNames)
-	}
+func (a *writer) writeNames(at string, names *nameList) error {
+	a.names += len(names.text)
 	err := a.tar.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeReg, Name: relative(at), Size: int64(text.Len()), Mode: 0o600, Format: tar.FormatPAX,
+		Typeflag: tar.TypeReg, Name: relative(at), Size: int64(len(names.text)), Mode: 0o600, Format: tar.FormatPAX,
 		PAXRecords: map[string]string{namesRecord: "1"},
 	})
-	if err == nil {
-		_, err = io.WriteString(a.tar, text.String())
+	for _, at := range names.at {
+		if err == nil {
+			_, err = a.tar.Write(names.text[at : int(at)+len(names.name(at))+1])
+		}
 	}
 	return err
 }
 
-// relative returns a path as archives have it: without the first slash.
+// relative is a path as archives have it.
 func relative(at string) string {
 	if at == "/" {
 		return "."
@@ -203,8 +189,8 @@ func relative(at string) string {
 	return at[1:]
 }
 
-// entry writes one entry of a folder. whole says that all files in the folder are kept,
-// changed that the folder itself has changed.
+// entry writes one name of a folder: whole, if that is kept so; changed says whether the
+// folder was.
 func (a *writer) entry(fd int, e entry, whole, changed bool, depth int) error {
 	kind := e.stat.Mode & unix.S_IFMT
 	if kind == unix.S_IFDIR {
@@ -213,24 +199,25 @@ func (a *writer) entry(fd int, e entry, whole, changed bool, depth int) error {
 			return fmt.Errorf("open %s: %w", e.path, err)
 		}
 		defer func() { _ = unix.Close(child) }()
-		// A changed folder may have been moved here, with older files in it.
+		// It may have been moved here, with what is in it.
 		return a.folder(child, e.path, &e.stat, whole || changed && a.changed(&e.stat), depth+1)
 	}
 	if !whole && !a.changed(&e.stat) {
 		return nil
 	}
-	if a.around(e.path) {
+	if a.aroundOwn(e.path) {
 		return fmt.Errorf("%s: %w", e.path, ErrReplaced)
 	}
-	if !whole && !changed && !a.owner.replaces(fd, &e.stat) {
-		return fmt.Errorf("%s: %w", e.path, ErrFolderRights)
-	}
 	if e.stat.Nlink > 1 {
-		key := inode{e.stat.Dev, e.stat.Ino}
-		if first, linked := a.links[key]; linked {
-			return a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: relative(e.path), Linkname: relative(first), Format: tar.FormatPAX})
+		key, fixed := inode{e.stat.Dev, e.stat.Ino}, a.fixed(fd, whole || changed)
+		first, linked := a.links[key]
+		if linked && fixed && !first.fixed {
+			return fmt.Errorf("%s, of %s: %w", e.path, first.path, ErrLink)
 		}
-		a.links[key] = e.path
+		if linked {
+			return a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: relative(e.path), Linkname: relative(first.path), Format: tar.FormatPAX})
+		}
+		a.links[key] = firstName{e.path, fixed}
 	}
 	switch kind {
 	case unix.S_IFLNK:
