@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrStuck says that the folder's file system does not answer, as a network share whose server is
-// gone. The call may still be carried out when it answers again.
+// ErrStuck says that the folder's file system does not answer, as a network share whose
+// server is gone. The call may still be carried out when it answers again.
 var ErrStuck = errors.New("the store of archives does not answer")
 
 const (

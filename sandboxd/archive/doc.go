@@ -7,7 +7,8 @@
 //
 // # Which files are kept
 //
-// The container's own layer: the tree below each Mount that can be written, without other mounts. Of the
+// The container's own layer: the tree below each Mount that can be written, without other
+// mounts in it. Of the
 // layer, the files whose ctime is not before the container's start, since no process can set
 // the ctime back. Of a folder that changed, also all names, so that deleted files are missing
 // after the restore. A changed folder inside a changed folder may have been moved there with
