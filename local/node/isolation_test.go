@@ -62,6 +62,7 @@ func TestPodsAreIsolated(t *testing.T) {
 		{"processes are bounded", "grep -qx 4096 /sys/fs/cgroup/pids.max || grep -qx 4096 /sys/fs/cgroup/pids/pids.max", 0},
 		{"own limits cannot be changed", "echo 1 > /sys/fs/cgroup/memory.max || echo 1 > /sys/fs/cgroup/memory/memory.limit_in_bytes", -1},
 		{"kernel settings", "echo x > /proc/sys/kernel/core_pattern", -1},
+		{"own boot ID", "echo x > /proc/sys/kernel/random/boot_id", -1},
 		{"sysrq", "echo h > /proc/sysrq-trigger", -1},
 		{"mounting", "mount -t tmpfs x /mnt", -1},
 		{"raw sockets", "python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)'", -1},

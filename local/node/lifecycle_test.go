@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -164,6 +165,21 @@ func TestProbesAndHooks(t *testing.T) {
 		t.Fatal(out)
 	}
 	n.await(t, "a", "is not ready any more", func(p *corev1.Pod) bool { return !isReady(p) })
+	machine, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bootID := func() string {
+		code, out := n.exec(t, "a", "cat", "/proc/sys/kernel/random/boot_id")
+		if code != 0 || len(out) != len(machine) || out == string(machine) {
+			t.Errorf("the boot ID is %q (exit code %d), the machine's %q", out, code, machine)
+		}
+		return out
+	}
+	first := bootID()
+	if again := bootID(); again != first {
+		t.Errorf("the boot ID of one run is %q and %q", first, again)
+	}
 	if code, out := n.exec(t, "a", "touch", "/tmp/sick"); code != 0 {
 		t.Fatal(out)
 	}
@@ -171,6 +187,9 @@ func TestProbesAndHooks(t *testing.T) {
 		cs := p.Status.ContainerStatuses[0]
 		return cs.RestartCount == 1 && cs.State.Running != nil && cs.LastTerminationState.Terminated.ExitCode == 137
 	})
+	if second := bootID(); second == first {
+		t.Errorf("the next run has the boot ID of the first, %q", first)
+	}
 }
 
 // TestFinalizerKeepsTheObjectOnly: a deleted pod with a finalizer loses its

@@ -59,6 +59,9 @@ func enterRoot(r *initspec.Root) error {
 	if err := mountProc(r.Dir); err != nil {
 		return err
 	}
+	if err := mountBootID(r.Dir); err != nil {
+		return err
+	}
 	return pivot(r.Dir)
 }
 
@@ -138,6 +141,34 @@ func mountProc(root string) error {
 		if err := unix.Mount(filepath.Join(root, "dev/null"), path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("hide %s: %w", p, err)
 		}
+	}
+	return nil
+}
+
+// mountBootID gives the container a boot ID of its own, so that a program can tell, as in a
+// virtual machine, whether all that ran was started anew: the container's next run has
+// another one.
+func mountBootID(root string) error {
+	target := filepath.Join(root, "proc/sys/kernel/random/boot_id")
+	if _, err := os.Stat(target); err != nil {
+		return nil
+	}
+	id, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/uuid")) // another one at each read, in the same form
+	if err != nil {
+		return fmt.Errorf("make a boot ID: %w", err)
+	}
+	source := filepath.Join(root, ".boot_id")
+	if err := os.WriteFile(source, id, 0o444); err != nil {
+		return fmt.Errorf("make a boot ID: %w", err)
+	}
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount the boot ID: %w", err)
+	}
+	if err := unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("protect the boot ID: %w", err)
+	}
+	if err := os.Remove(source); err != nil { // the mount keeps it
+		return fmt.Errorf("hide the boot ID's file: %w", err)
 	}
 	return nil
 }

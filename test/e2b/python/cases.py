@@ -340,6 +340,7 @@ async def pause_resume(sbx):
         await a(s.files.write("kept.txt", "kept"))
         h = await a(s.commands.run("i=0; while :; do echo $((i+=1)) > count; sleep 0.05; done", background=True, timeout=0))
         await until("a count", lambda: s.files.exists("count"))
+        boot = await boot_id(s)
         assert await a(s.pause())
         equal((await a(Sandbox.get_info(s.sandbox_id))).state.value, "paused")
         assert not await a(s.is_running())
@@ -355,6 +356,12 @@ async def pause_resume(sbx):
         assert any(p.pid == h.pid for p in await a(again.commands.list()))
         before = int(await a(again.files.read("count")) or 0)
         await until("counting", lambda: counts_beyond(again, before))
+        equal(await boot_id(again), boot)
+
+
+async def boot_id(s):
+    """It changes when all that ran was started anew."""
+    return (await a(s.commands.run("cat /proc/sys/kernel/random/boot_id"))).stdout
 
 
 async def counts_beyond(s, n):
@@ -377,6 +384,7 @@ async def pause_files(sbx):
     async with made(timeout=120, envs={"MINE": "mine"}) as s:
         await a(s.files.write("kept/file.txt", "kept"))
         await a(s.commands.run("sleep 1000", background=True, timeout=0))
+        boot = await boot_id(s)
         assert await a(s.pause(keep_memory=False))
         assert not await a(s.pause(keep_memory=False))
         equal((await a(Sandbox.get_info(s.sandbox_id))).state.value, "paused")
@@ -385,6 +393,7 @@ async def pause_files(sbx):
         equal((await a(again.get_info())).state.value, "running")
         equal((await a(again.commands.run("cat kept/file.txt; echo $MINE"))).stdout, "keptmine\n")
         equal(await a(again.commands.list()), [])
+        assert await boot_id(again) != boot, "the next pod has the boot ID of the first"
         assert await a(again.pause(keep_memory=False)), "it is paused a second time"
         assert await a(Sandbox.kill(s.sandbox_id))
         await fails(e2b.SandboxException, lambda: Sandbox.connect(s.sandbox_id))
