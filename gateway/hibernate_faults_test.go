@@ -131,6 +131,25 @@ func TestWakeOfWhatHasLostItsPod(t *testing.T) {
 	}
 }
 
+// The end of a sandbox whose files are being kept is not moved, and a caller may try again;
+// one that hibernates has no end to move.
+func TestEndOfWhatIsKept(t *testing.T) {
+	w := newResting(t, 1, nil)
+	setEnd := func() error {
+		_, err := w.gateways[0].api.sandboxes.SetEnd(t.Context(), w.ns, w.id, time.Now().Add(time.Minute), true)
+		return err
+	}
+	var meanwhile error
+	w.first.files.archive = func() { meanwhile = setEnd() }
+	w.pause()
+	wantError(t, "while its files are read", meanwhile, e2b.ErrPausing)
+	err := setEnd()
+	if wantError(t, "hibernated", err, e2b.ErrPaused); errors.Is(err, e2b.ErrPausing) {
+		t.Errorf("hibernated: %v", err)
+	}
+	w.hibernates("after it")
+}
+
 // The end of a sandbox whose files are being restored is not moved: with one it would be
 // bound to end before it runs.
 func TestEndOfWhatIsRestored(t *testing.T) {

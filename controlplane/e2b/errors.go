@@ -73,7 +73,9 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return refuse(statusClientGone, "The client closed the request.")
 	case errors.Is(err, ErrOutcomeUnknown):
 		// Below: whatever else it wraps, it is this that counts.
-	case errors.Is(err, ErrResuming): // before ErrNotFound, which it is to a connect
+	case errors.Is(err, ErrPausing): // before ErrNotFound, which these two are to a connect
+		return refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is being paused", callOf(r).sandboxID))
+	case errors.Is(err, ErrResuming):
 		return refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is being resumed", callOf(r).sandboxID))
 	case errors.Is(err, ErrNotFound):
 		return notFound(callOf(r).sandboxID)

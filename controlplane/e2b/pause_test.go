@@ -71,7 +71,7 @@ func TestPauseWithoutAStore(t *testing.T) {
 }
 
 // A connect resumes also what is paused between its look and its write; a timeout is
-// answered as for what is not there.
+// answered as for what is not there, or 409 while the files are kept or restored.
 func TestConnectOfWhatIsPausedMeanwhile(t *testing.T) {
 	f := newFake()
 	s := newServer(t, f, nil)
@@ -79,9 +79,11 @@ func TestConnectOfWhatIsPausedMeanwhile(t *testing.T) {
 	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/timeout", keyA, `{"timeout":600}`); w.Code != 404 {
 		t.Errorf("timeout: %d %s", w.Code, w.Body)
 	}
-	f.setEnd = fmt.Errorf("set the end: %w", ErrResuming)
-	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/timeout", keyA, `{"timeout":600}`); w.Code != 409 {
-		t.Errorf("while it is resumed: %d %s", w.Code, w.Body)
+	for _, err := range []error{ErrPausing, ErrResuming} {
+		f.setEnd = fmt.Errorf("set the end: %w", err)
+		if w := ask(t, s, "POST", "/sandboxes/"+idA+"/timeout", keyA, `{"timeout":600}`); w.Code != 409 {
+			t.Errorf("%v: %d %s", err, w.Code, w.Body)
+		}
 	}
 	f = newFake()
 	s = newServer(t, f, nil)

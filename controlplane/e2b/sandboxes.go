@@ -17,6 +17,9 @@ var (
 	// ErrPaused: the sandbox is paused, and has no end to move. To clients it is as one
 	// that is not there.
 	ErrPaused = fmt.Errorf("%w that runs: it is paused", ErrNotFound)
+	// ErrPausing: the sandbox is to hibernate, and its files are not kept yet. It is an
+	// ErrPaused too.
+	ErrPausing = fmt.Errorf("%w, or about to be", ErrPaused)
 	// ErrResuming: the sandbox is resumed and does not run yet. It is an ErrPaused too.
 	ErrResuming = fmt.Errorf("%w still, and is being resumed", ErrPaused)
 	// ErrNoCapacity: no pod became free before the deadline. Nothing was made.
@@ -144,8 +147,9 @@ type Sandboxes interface {
 	// gateway routes to it no more.
 	End(ctx context.Context, namespace, id string) error
 	// SetEnd moves the end of a sandbox, to an earlier time only if shorten.
-	// It returns the sandbox with the end it has now, ErrPaused for a paused one, and
-	// ErrResuming for one whose files are being restored.
+	// It returns the sandbox with the end it has now, ErrPaused for a paused one,
+	// ErrPausing for one whose files are being kept, and ErrResuming for one whose files
+	// are being restored.
 	SetEnd(ctx context.Context, namespace, id string, at time.Time, shorten bool) (Sandbox, error)
 	// Pause stops all that runs in a sandbox, and returns when it is stopped, or, without
 	// memory, when its files are kept and its pod is given up. Until it is resumed it has

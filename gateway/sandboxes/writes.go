@@ -61,10 +61,12 @@ func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time
 		if err != nil {
 			return e2b.Sandbox{}, err
 		}
-		if s.Spec.Paused {
+		switch {
+		case s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate && !v1alpha1.Hibernated(s):
+			return e2b.Sandbox{}, e2b.ErrPausing
+		case s.Spec.Paused:
 			return e2b.Sandbox{}, e2b.ErrPaused
-		}
-		if s.Spec.Restore != nil { // its end is set when it runs
+		case s.Spec.Restore != nil: // its end is set when it runs
 			return e2b.Sandbox{}, e2b.ErrResuming
 		}
 		if !possibleEnd(lifeSince(s), at) {
