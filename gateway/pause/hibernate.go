@@ -94,9 +94,11 @@ func (p *Pauser) save(ctx context.Context, s *v1alpha1.Sandbox) error {
 	failpoint.Hit("pause/kept") // the files are kept, and the sandbox still has its pod
 	// If this write is refused, or its answer is lost and it was not applied, no sandbox
 	// names the checkpoint, and the controller deletes it.
-	err = p.write(ctx, s, true, pausing.GiveUpPod(s, checkpoint))
+	if err := p.write(ctx, s, true, pausing.GiveUpPod(s, checkpoint)); err != nil {
+		return err
+	}
 	failpoint.Hit("pause/given-up") // the pod is given up, and its processes are still frozen
-	return err
+	return nil
 }
 
 // errEnded is the ErrChanged of a sandbox that has ended since it was read.

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/reconcilers/address"
 )
 
@@ -33,51 +31,6 @@ func (g *rig) pod(t *testing.T, name string) *corev1.Pod {
 		t.Fatal(err)
 	}
 	return pod
-}
-
-// The controller has a gateway keep the files again and again until the pod is given up;
-// for how long that fails, no timeout ends what is frozen for it.
-func TestSavingStatus(t *testing.T) {
-	g, q := pausable(t)
-	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotDone)
-	g.spec(t, func(s *v1alpha1.SandboxSpec) {
-		paused(s)
-		s.PauseMode, s.Timeouts.OnTimeout = v1alpha1.PauseHibernate, v1alpha1.TimeoutPause
-	})
-	g.settle(t)
-	g.want(t, "not answered", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
-	for n, wait := range []time.Duration{2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-		wait *= time.Second
-		g.clock.SetTime(g.clock.Now().Add(wait - time.Second))
-		if again := g.settle(t); again != time.Second || len(q.asked) != n+1 {
-			t.Errorf("after %d tries it looks again in %s, asked %d times", n+1, again, len(q.asked))
-		}
-		g.clock.SetTime(g.clock.Now().Add(time.Second))
-		g.settle(t)
-	}
-	if s := g.want(t, "for a minute", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaveFailed); s.Spec.End != nil || !s.Spec.Paused {
-		t.Errorf("%+v", s.Spec)
-	}
-	q.answer = nil // of a gateway that freezes alone
-	asked := len(q.asked)
-	for i := range 3 {
-		g.clock.SetTime(g.clock.Now().Add(maxSaveWait))
-		g.settle(t)
-		g.want(t, "done, and the pod is not given up", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
-		if len(q.asked) < asked+i+1 {
-			t.Errorf("asked %d times", len(q.asked)-asked)
-		}
-	}
-	for _, o := range q.asked {
-		if !o.Saves || !o.Freeze {
-			t.Errorf("asked for %+v", o)
-		}
-	}
-	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotDone)
-	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
-	if wait := g.settle(t); wait != quiesceWait {
-		t.Errorf("of another generation it looks again in %s", wait)
-	}
 }
 
 // What gave its pod up is Paused at once; its pod is stopped, and the address fenced and

@@ -51,7 +51,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		// Either a gateway has written that the pod is given up, and the cache does not show
 		// that yet; or the gateway is of a version that can only freeze, and the next try asks
 		// another gateway.
-		r.orders.forget(s.Name)
+		r.orders.again(s.Name)
 		o.wait = quiesceWait
 	case saves && o.late: // the sandbox stays frozen and the order is repeated, so that its files are not lost
 		reason = v1alpha1.ReasonSaveFailed
@@ -65,7 +65,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	case o.done, o.noFreezer && !v1alpha1.Stopped(s): // without a freezer it was never frozen
 		reason = v1alpha1.ReasonResumed
 	case o.noFreezer: // its freezer takes no order of ours any more: it is asked again
-		r.orders.forget(s.Name)
+		r.orders.again(s.Name)
 		o.wait = quiesceWait
 		fallthrough
 	default:

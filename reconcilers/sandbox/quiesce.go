@@ -26,7 +26,10 @@ type Quiescer interface {
 }
 
 // quiesceWait is the delay after a try that failed. A try that keeps files transfers all of
-// them, so its delay doubles with each failure, up to maxSaveWait.
+// them, so its delay doubles with each failure, up to maxSaveWait; and its first try has a
+// delay too, since the gateway that was asked for the pause is keeping them already. Without
+// files the first try is made at once: only its answer tells the controller that the
+// processes are stopped.
 const (
 	quiesceWait = 2 * time.Second
 	maxSaveWait = 5 * time.Minute
@@ -49,8 +52,9 @@ const (
 // for their turn. It is safe for concurrent use.
 //
 //	none ─ensure─▶ queued ─its turn─▶ asking ─answered─▶ settled
-//	                 ▲                  │
-//	                 └─ensure, after 2 s┘ failed; to keep files after 2, 4, 8 s … 5 min
+//	  │              ▲                  │
+//	  │              ├─ensure, after 2 s┘ failed; to keep files after 2, 4, 8 s … 5 min
+//	  └─to keep files┘ after 2 s
 //
 // An order with another claim or generation replaces the order before it, and forget removes
 // the order of a sandbox that ends or is gone. Both cancel the context of the try under way;
@@ -118,6 +122,9 @@ func (x *freezerOrders) ensure(q controlplane.Quiesce) outcome {
 	if o == nil || o.of != q {
 		x.cancel(q.SandboxID)
 		o = &freezerOrder{of: q}
+		if q.Saves {
+			o.next = x.clock.Now().Add(quiesceWait)
+		}
 		x.open[q.SandboxID] = o
 	}
 	wait := o.next.Sub(x.clock.Now())
@@ -199,6 +206,15 @@ func (x *freezerOrders) try(ctx context.Context, o *freezerOrder) {
 func (x *freezerOrders) cancel(id string) {
 	if cancel := x.asking[id]; cancel != nil {
 		cancel()
+	}
+}
+
+// again has an order that was settled begin anew, with its first try after quiesceWait.
+func (x *freezerOrders) again(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if o := x.open[id]; o != nil && o.done {
+		x.open[id] = &freezerOrder{of: o.of, next: x.clock.Now().Add(quiesceWait)}
 	}
 }
 

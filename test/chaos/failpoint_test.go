@@ -105,6 +105,22 @@ func waitHit(t *testing.T, process, point string) {
 	})
 }
 
+// waitHitOfAny waits until one of the gateways has killed itself at the point, and returns
+// its index.
+func waitHitOfAny(t *testing.T, gateways []stack.Gateway, point string) (killed int) {
+	t.Helper()
+	shared.Eventually(t, 30*time.Second, "a gateway to get to "+point, func() (bool, string) {
+		for i, g := range gateways {
+			if err := os.Remove(pointFile(g.Name, point) + ".hit"); err == nil {
+				killed = i
+				return true, ""
+			}
+		}
+		return false, "none has been there"
+	})
+	return killed
+}
+
 func pointFile(process, point string) string {
 	return filepath.Join(points, process, filepath.FromSlash(point))
 }
