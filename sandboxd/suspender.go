@@ -20,7 +20,8 @@ type Freezer interface {
 	// continues those that it stopped; Thaw tries again to continue those that it could not.
 	Freeze(ctx context.Context) error
 	// Refreeze stops processes that run although they were frozen, and reports whether there
-	// were any. After an error stopped processes stay stopped.
+	// were any, or whether one has run since the call before. After an error stopped
+	// processes stay stopped.
 	Refreeze(ctx context.Context) (escaped bool, err error)
 	// Thaw continues the processes that Freeze stopped. After an error a further Thaw tries
 	// again to continue those that are left.
@@ -43,7 +44,7 @@ const (
 	refreezeEvery   = time.Second
 	refreezeTimeout = 500 * time.Millisecond
 	// maxEscapes is how many of the last 64 calls of Refreeze, which are about a minute's,
-	// must find a running process for sandboxd to end.
+	// must find a process that runs, or has run since, for sandboxd to end.
 	maxEscapes = 10
 )
 
@@ -63,8 +64,8 @@ const (
 // contradicts it, is refused: a freeze that was delayed must not stop a sandbox that was
 // resumed since. The same freeze again stops processes that run.
 //
-// If maxEscapes of 64 calls of Refreeze find a running process, code in the sandbox
-// continues itself again and again: sandboxd ends, and with it the container.
+// If maxEscapes of 64 calls of Refreeze find a process that runs, or has run since, code in
+// the sandbox continues itself again and again: sandboxd ends, and with it the container.
 type suspender struct {
 	freezer     Freezer // nil: the sandbox cannot be frozen
 	processes   holder
@@ -83,7 +84,7 @@ type suspender struct {
 	filesRead  bool        // while frozen: the files were read, so the pod may be given up and nothing may run in it again
 	closed     bool        // sandboxd is ending: orders are refused
 	recheck    *time.Timer // while frozen: calls stopAgain
-	escapes    uint64      // a bit for each of the last 64 calls of Refreeze: it found a running process
+	escapes    uint64      // a bit for each of the last 64 calls of Refreeze: it found a process that runs, or has run since
 	leftover   *time.Timer // while processes may be stopped that should run: calls continueLeftover
 	// stopReading ends the reading of files of a frozen sandbox; nil if none is under way.
 	stopReading context.CancelFunc

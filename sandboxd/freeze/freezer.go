@@ -17,10 +17,10 @@ type Freezer struct {
 	proc string // the folder /proc
 	self int    // the number of this process
 
-	mu      sync.Mutex       // guards the rest; held for a whole Freeze or Thaw
-	stopped []process        // in the order in which they were stopped
-	asleep  map[process]bool // of those, the ones that sleep in the kernel and stop when they wake
-	still   map[process]bool // the processes that the last list of a Freeze found halted
+	mu      sync.Mutex         // guards the rest; held for a whole Freeze or Thaw
+	stopped []process          // in the order in which they were stopped
+	asleep  map[process]bool   // of those, the ones that sleep in the kernel and stop when they wake
+	still   map[process]uint64 // the processes that the last list of a Freeze found halted, and the processor time that each had used
 }
 
 // process names a process. With the start time it names no later process of the same number.
@@ -48,7 +48,8 @@ func (f *Freezer) Freeze(ctx context.Context) error {
 }
 
 // Refreeze stops processes that run although they were frozen; escaped reports whether there
-// were any: a timer or a socket may have sent them SIGCONT. It also stops processes that were
+// were any, or whether one has run since the last look and stopped itself: a timer or a
+// socket may have sent them SIGCONT. It also stops processes that were
 // put into the namespace from outside, which do not count as escaped. After an error, which
 // may be the context's, stopped processes stay stopped.
 func (f *Freezer) Refreeze(ctx context.Context) (escaped bool, err error) {
@@ -90,8 +91,9 @@ func (f *Freezer) Kill() error {
 }
 
 // freeze stops generation after generation until a list of all processes has none that
-// runs; ran reports whether one of the sandbox's ran in the first list. A running process may
-// continue stopped ones, so each list is judged anew.
+// runs; ran reports whether one of the sandbox's ran in the first list, or between the last
+// list of an earlier call and the first one. A running process may continue stopped ones, so
+// each list is judged anew.
 //
 // list reads the names of all processes before their states. A process that is named while
 // it runs, starts another one and ends shows neither. So the last list must show only
@@ -103,7 +105,7 @@ func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
 			return ran, err
 		}
 		if first {
-			ran = f.anyRuns(all)
+			ran = f.escaped(all)
 		}
 		next := f.generation(all)
 		before := f.still
@@ -125,12 +127,33 @@ func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
 	}
 }
 
-// anyRuns reports whether a process of the sandbox runs: one whose parent is in the namespace.
-func (f *Freezer) anyRuns(all map[int]seen) bool {
+// escaped reports whether a process of the sandbox runs or, if f.still has those of an
+// earlier list, has used the processor or was started since.
+func (f *Freezer) escaped(all map[int]seen) bool {
 	for pid, s := range all {
-		if _, here := all[s.parent]; here && s.state == running && !f.never(pid) {
+		if f.never(pid) || f.fromOutside(all, pid) {
+			continue
+		}
+		used, known := f.still[s.process]
+		if s.state == running || f.still != nil && (!known || s.used > used) {
 			return true
 		}
+	}
+	return false
+}
+
+// fromOutside reports whether a process, or one from which it descends, was put into the
+// namespace from outside, as the command of a probe is.
+func (f *Freezer) fromOutside(all map[int]seen, pid int) bool {
+	for range all { // as many steps as there are processes: parents that change may seem to form a circle
+		s, here := all[pid]
+		if !here {
+			return true
+		}
+		if f.never(pid) {
+			return false
+		}
+		pid = s.parent
 	}
 	return false
 }
@@ -159,21 +182,21 @@ func (f *Freezer) halted(s seen) bool {
 	return s.state == halted || s.state == inKernel && f.asleep[s.process]
 }
 
-// allHalted returns the processes that are halted.
-func (f *Freezer) allHalted(all map[int]seen) map[process]bool {
-	still := make(map[process]bool, len(all))
+// allHalted returns the processes that are halted, and the processor time that each has used.
+func (f *Freezer) allHalted(all map[int]seen) map[process]uint64 {
+	still := make(map[process]uint64, len(all))
 	for pid, s := range all {
 		if !f.never(pid) && f.halted(s) {
-			still[s.process] = true
+			still[s.process] = s.used
 		}
 	}
 	return still
 }
 
 // within reports whether all of a set is in another one.
-func within(set, other map[process]bool) bool {
+func within(set, other map[process]uint64) bool {
 	for p := range set {
-		if !other[p] {
+		if _, there := other[p]; !there {
 			return false
 		}
 	}

@@ -115,7 +115,7 @@ func TestKill(t *testing.T) {
 }
 
 // What was continued is found and stopped by the next look, and goes on with the rest;
-// what keeps still has not escaped.
+// what keeps still has not escaped, but what has run between two looks has.
 func TestRefreeze(t *testing.T) {
 	c := newContainer(t)
 	pid := c.want(`run exec sh -c 'while :; do :; done'`)
@@ -134,9 +134,62 @@ func TestRefreeze(t *testing.T) {
 	if s := state(); s != "T" {
 		t.Errorf("it goes on: %s", s)
 	}
+	halts := "; until grep -q '^State:.T' /proc/"
+	used := `$(cut -d ' ' -f 14 /proc/` + pid + `/stat)`
+	c.want("sh a=" + used + "; kill -CONT " + pid + "; until [ " + used + " -gt $((a+5)) ]; do :; done; kill -STOP " + pid + halts + pid + "/status; do :; done")
+	if escaped := c.want("refreeze"); escaped != "true" {
+		t.Errorf("of what has run and was stopped again: escaped is %s", escaped)
+	}
+	started := c.want("run exec sleep 1000")
+	c.want("sh kill -STOP " + started + halts + started + "/status; do :; done")
+	if escaped := c.want("refreeze"); escaped != "true" {
+		t.Errorf("of what was started and stopped since: escaped is %s", escaped)
+	}
+	if escaped := c.want("refreeze"); escaped != "false" {
+		t.Errorf("of what keeps still since: escaped is %s", escaped)
+	}
 	c.want("thaw")
 	if s := state(); s != "R" {
 		t.Errorf("after the thaw it is in state %s", s)
+	}
+}
+
+// A process has escaped that runs, has run, or was started since the last list; what a probe
+// starts has not.
+func TestEscaped(t *testing.T) {
+	p := func(pid, parent int, s state, used uint64) seen {
+		return seen{process{pid, uint64(pid)}, parent, s, used}
+	}
+	for _, c := range []struct {
+		what  string
+		more  []seen
+		first bool // there is no list before
+		want  bool
+	}{
+		{what: "all is as before"},
+		{what: "a probe's command and what it starts run", more: []seen{p(20, 0, running, 1), p(21, 20, running, 1), p(22, 21, halted, 1)}},
+		{what: "one runs", more: []seen{p(10, 7, running, 5)}, want: true},
+		{what: "one runs at the first list", more: []seen{p(10, 7, running, 5)}, first: true, want: true},
+		{what: "one has run", more: []seen{p(11, 10, halted, 6)}, want: true},
+		{what: "one was started, and has stopped", more: []seen{p(12, 11, halted, 0)}, want: true},
+		{what: "one was started, and its parent has ended", more: []seen{p(12, 1, halted, 0)}, want: true},
+		{what: "all stand still at the first list", more: []seen{p(12, 11, halted, 0)}, first: true},
+		{what: "sandboxd and the first process run", more: []seen{p(1, 0, running, 100), p(7, 1, running, 100)}},
+	} {
+		f := &Freezer{self: 7}
+		all := map[int]seen{}
+		for _, s := range []seen{p(1, 0, running, 9), p(7, 1, running, 9), p(10, 7, halted, 5), p(11, 10, halted, 5)} {
+			all[s.pid] = s
+		}
+		if !c.first {
+			f.still = f.allHalted(all)
+		}
+		for _, s := range c.more {
+			all[s.pid] = s
+		}
+		if got := f.escaped(all); got != c.want {
+			t.Errorf("%s: escaped is %v", c.what, got)
+		}
 	}
 }
 
@@ -157,9 +210,9 @@ func TestParentsHearOfNoStop(t *testing.T) {
 
 // The command's name may hold anything.
 func TestParseStat(t *testing.T) {
-	line := "7 (a) T 1 (b) S 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 0 0\n"
+	line := "7 (a) T 1 (b) S 3 7 7 0 -1 4194560 1 0 0 0 4 3 0 0 20 0 1 0 12345 0 0\n"
 	got, err := parseStat([]byte(line))
-	if err != nil || got != (stat{running, 3, 12345}) {
+	if err != nil || got != (stat{running, 3, 12345, 7}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{"", "7 (a", "7 (a) S 3", "7 (a) SS 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345", "7 (a) S x 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 0"} {

@@ -16,6 +16,7 @@ type seen struct {
 	process
 	parent int
 	state  state
+	used   uint64 // processor time of all its threads, in clock ticks
 }
 
 // state is the state of a process by its threads.
@@ -81,7 +82,7 @@ func (f *Freezer) inspect(pid int) (seen, error) {
 	if err != nil {
 		return seen{}, err
 	}
-	s := seen{process{pid, main.start}, main.parent, main.state}
+	s := seen{process{pid, main.start}, main.parent, main.state, main.used}
 	if s.state == running {
 		return s, nil
 	}
@@ -106,6 +107,7 @@ type stat struct {
 	state  state
 	parent int
 	start  uint64
+	used   uint64
 }
 
 func readStat(path string) (stat, error) {
@@ -116,19 +118,23 @@ func readStat(path string) (stat, error) {
 	return parseStat(text)
 }
 
-// parseStat reads PID (COMMAND) STATE PPID … START: the command may hold anything, so
-// what follows begins after the last bracket.
+// parseStat reads PID (COMMAND) STATE PPID … UTIME STIME … START: the command may hold
+// anything, so what follows begins after the last bracket.
 func parseStat(text []byte) (stat, error) {
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	const letter, parent, start = 0, 1, 19 // of proc(5), less the first two
+	const letter, parent, utime, stime, start = 0, 1, 11, 12, 19 // of proc(5), less the first two
 	if len(fields) <= start || len(fields[letter]) != 1 {
 		return stat{}, fmt.Errorf("a process's stat is %q", text)
 	}
 	s := stat{state: stateOf(fields[letter][0])}
-	var err, err2 error
-	s.parent, err = strconv.Atoi(string(fields[parent]))
-	s.start, err2 = strconv.ParseUint(string(fields[start]), 10, 64)
-	if err := errors.Join(err, err2); err != nil {
+	var inUser, inKernel uint64
+	var errs [4]error
+	s.parent, errs[0] = strconv.Atoi(string(fields[parent]))
+	s.start, errs[1] = strconv.ParseUint(string(fields[start]), 10, 64)
+	inUser, errs[2] = strconv.ParseUint(string(fields[utime]), 10, 64)
+	inKernel, errs[3] = strconv.ParseUint(string(fields[stime]), 10, 64)
+	s.used = inUser + inKernel
+	if err := errors.Join(errs[:]...); err != nil {
 		return stat{}, fmt.Errorf("a process's stat is %q: %w", text, err)
 	}
 	return s, nil
