@@ -3,6 +3,7 @@ package sandboxd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -71,6 +72,31 @@ func TestUnfreezeEndsAnArchiveThatIsNotRead(t *testing.T) {
 	}
 	if err := s.suspender.unfreeze(t.Context(), 2); err != nil {
 		t.Errorf("the unfreeze again: %v", err)
+	}
+}
+
+// An archive for a hibernation that comes after a resume is refused, and the sandbox runs on.
+func TestArchiveAfterAResume(t *testing.T) {
+	f := &stubFreezer{}
+	g, a, _ := layered(t, f)
+	g.init(a, 204, "", `{}`)
+	for generation, name := range []string{"freeze", "unfreeze"} {
+		if status := g.order(a, name, int64(generation)+1); status != 204 {
+			t.Fatalf("%s: %d", name, status)
+		}
+	}
+	const hibernation = `{"environment":true,"frozen":true}`
+	if status, answer := g.command(a, "archive", hibernation, ""); status != 409 {
+		t.Errorf("it is resumed: %d %s", status, answer)
+	}
+	if got := fmt.Sprint(f.orders()); got != "[freeze thaw]" {
+		t.Errorf("the freezer was asked for %s", got)
+	}
+	if status := g.order(a, "freeze", 3); status != 204 {
+		t.Fatalf("freeze: %d", status)
+	}
+	if status, answer := g.command(a, "archive", hibernation, ""); status != 200 {
+		t.Errorf("it is frozen: %d %s", status, answer)
 	}
 }
 

@@ -31,6 +31,9 @@ type archiveArguments struct {
 	// Environment asks for a first line, before the archive, with the environment that
 	// /init set, as a JSON object.
 	Environment bool `json:"environment"`
+	// Frozen refuses an archive of a sandbox that runs (409): it is for a pod that is to be
+	// given up, and may come after a resume. Older gateways do not send it.
+	Frozen bool `json:"frozen"`
 }
 
 // archive serves POST /archive: it holds the sandbox still, and answers with the archive of
@@ -87,7 +90,11 @@ func (s *Server) writeArchive(ctx context.Context, caller *caller, w *statusWrit
 	if err := controller.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
-	return s.suspender.holdStill(ctx, func(ctx context.Context) error {
+	hold := s.suspender.holdStill
+	if order.Frozen {
+		hold = s.suspender.holdFrozen
+	}
+	return hold(ctx, func(ctx context.Context) error {
 		// Nor must such a gateway delay a resume, which ends ctx.
 		interrupted := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {

@@ -21,14 +21,24 @@ var errStill = errors.New("the sandbox's files are being read")
 // since it is short; a request that had begun before may go on writing. Orders are refused
 // meanwhile, and so is a second call of holdStill.
 //
-// A frozen sandbox is still already, and stays frozen. Then the function runs only once no
+// A frozen sandbox is still already, and stays so. Then the function runs only once no
 // request that had begun before the freeze is being served, because the pod may be given up
 // afterwards; and an unfreeze cancels the function's context, so that it need not wait.
 func (x *suspender) holdStill(ctx context.Context, do func(context.Context) error) error {
+	return x.hold(ctx, false, do)
+}
+
+// holdFrozen is holdStill of a frozen sandbox alone; errOlder if it runs: it was resumed
+// before the call came, and must not be stopped again.
+func (x *suspender) holdFrozen(ctx context.Context, do func(context.Context) error) error {
+	return x.hold(ctx, true, do)
+}
+
+func (x *suspender) hold(ctx context.Context, frozenAlone bool, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	x.awaitRequests(ctx)
-	release, err := x.beginStill(ctx, cancel)
+	release, err := x.beginStill(ctx, cancel, frozenAlone)
 	if err != nil {
 		return err
 	}
@@ -52,15 +62,15 @@ func (x *suspender) awaitRequests(ctx context.Context) {
 	}
 }
 
-// beginStill stops the sandbox as holdStill says, and returns the function that continues it.
+// beginStill stops the sandbox as hold says, and returns the function that continues it.
 // For a frozen sandbox it only notes that the files are read; an unfreeze calls cancel then.
-func (x *suspender) beginStill(ctx context.Context, cancel context.CancelFunc) (release func(), err error) {
+func (x *suspender) beginStill(ctx context.Context, cancel context.CancelFunc, frozenAlone bool) (release func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case x.freezer == nil:
 		return nil, errNoFreezer
-	case x.closed, x.frozen && !x.wantFrozen:
+	case x.closed, x.frozen && !x.wantFrozen, !x.frozen && frozenAlone:
 		return nil, errOlder
 	case x.isStill(), x.stopReading != nil, x.frozen && x.serving.Load() > 0:
 		return nil, errStill

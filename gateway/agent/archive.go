@@ -40,21 +40,23 @@ const (
 // Archive may take longer than the two seconds of other calls, since it changes nothing, and
 // all bytes on its connection come from the process that accepted the signature.
 func (a *Agent) Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
-	return a.archive(ctx, id, pod, false)
+	return a.archive(ctx, id, pod, map[string]any{})
 }
 
-// ArchiveAll is Archive with a line before the archive: the environment with which the
-// sandbox was initialised, as a JSON object. The sandbox may be frozen.
+// ArchiveAll is Archive of a frozen sandbox, which stays frozen, with a line before the
+// archive: the environment with which the sandbox was initialised, as a JSON object. It
+// returns ErrBusy if the sandbox was resumed meanwhile.
 func (a *Agent) ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
-	return a.archive(ctx, id, pod, true)
+	return a.archive(ctx, id, pod, map[string]any{"environment": true, "frozen": true})
 }
 
-func (a *Agent) archive(ctx context.Context, id string, pod *corev1.Pod, environment bool) (io.ReadCloser, error) {
+func (a *Agent) archive(ctx context.Context, id string, pod *corev1.Pod, order map[string]any) (io.ReadCloser, error) {
 	c, err := a.reach(pod)
 	if err != nil {
 		return nil, fmt.Errorf("keep the files of pod %s: %w", pod.Name, err)
 	}
-	arguments, err := json.Marshal(map[string]any{"emptyDirs": v1alpha1.EmptyDirs(&pod.Spec), "environment": environment})
+	order["emptyDirs"] = v1alpha1.EmptyDirs(&pod.Spec)
+	arguments, err := json.Marshal(order)
 	if err != nil {
 		return nil, fmt.Errorf("keep the files of pod %s: %w", pod.Name, err)
 	}

@@ -29,8 +29,8 @@ var errUnidentified = fmt.Errorf("%w: its node does not tell the digests of its 
 // HibernatorAgent makes the calls to a pod's sandboxd that a Hibernator needs. *agent.Agent
 // implements it.
 type HibernatorAgent interface {
-	// ArchiveAll returns the archive of the files of a sandbox, which may be frozen, after
-	// a line with its environment.
+	// ArchiveAll returns the archive of the files of a frozen sandbox, after a line with its
+	// environment; agent.ErrBusy if the sandbox runs again.
 	ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
 	// Restore sends the parts of an archive that were not sent yet.
 	Restore(ctx context.Context, id string, pod *corev1.Pod, r *agent.Restoring) error
