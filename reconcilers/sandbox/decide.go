@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
@@ -91,7 +92,7 @@ func decide(v view, now time.Time) decision {
 		if left <= 0 {
 			return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its end time has come"}
 		}
-		d.recheck = sooner(d.recheck, left)
+		d.recheck = resync.Sooner(d.recheck, left)
 	}
 	return d
 }
@@ -115,7 +116,7 @@ func podlessTooLong(v view, d decision) decision {
 	switch {
 	case !ok:
 	case left > 0:
-		d.recheck = sooner(d.recheck, left)
+		d.recheck = resync.Sooner(d.recheck, left)
 	case v.sandbox.Spec.Binding == nil && v.sandbox.Spec.FirstRequest:
 		return decision{phase: d.phase, step: stepDelete}
 	case v.sandbox.Spec.Binding == nil:

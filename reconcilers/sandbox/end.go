@@ -16,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
@@ -51,7 +52,7 @@ func (r *Reconciler) carryOutEnd(ctx context.Context, s *v1alpha1.Sandbox) (ctrl
 		}
 		result, err := r.keepRecord(ctx, s)
 		if err == nil { // the fence of a pod that a pause gave up may still be open
-			result.RequeueAfter = sooner(result.RequeueAfter, r.fences.retryFormer(s.Name, s.UID))
+			result.RequeueAfter = resync.Sooner(result.RequeueAfter, r.fences.retryFormer(s.Name, s.UID))
 		}
 		return result, err
 	}
@@ -84,7 +85,7 @@ func (r *Reconciler) stopAndFence(ctx context.Context, s *v1alpha1.Sandbox) (ctr
 		}
 		if err != nil || wait > 0 {
 			result, err := retryIfMoved(err)
-			result.RequeueAfter = sooner(result.RequeueAfter, wait)
+			result.RequeueAfter = resync.Sooner(result.RequeueAfter, wait)
 			return result, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
 const (
@@ -191,7 +192,7 @@ func (f *fences) retryFormer(id string, uid types.UID) (wait time.Duration) {
 	f.mu.Unlock()
 	for _, claim := range claims {
 		if v, open := f.progress(fenceKey{id, claim}, uid); open {
-			wait = sooner(wait, max(v.wait, retrySoon))
+			wait = resync.Sooner(wait, max(v.wait, retrySoon))
 		}
 	}
 	return wait

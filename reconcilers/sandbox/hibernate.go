@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
@@ -36,7 +37,7 @@ func decideRestoring(v view) decision {
 		return back("its files were not restored in time")
 	}
 	d.phase = v1alpha1.SandboxResuming
-	d.recheck = sooner(d.recheck, left)
+	d.recheck = resync.Sooner(d.recheck, left)
 	return d
 }
 
@@ -112,14 +113,14 @@ func (r *Reconciler) endFormerClaims(ctx context.Context, s *v1alpha1.Sandbox) (
 	}
 	for claim, f := range claims {
 		if live.Spec.Binding != nil && live.Spec.Binding.ClaimID == claim {
-			wait = sooner(wait, retrySoon)
+			wait = resync.Sooner(wait, retrySoon)
 			continue
 		}
 		next, err := r.endFormerClaim(ctx, s, claim, f)
 		if err != nil {
 			return 0, err
 		}
-		wait = sooner(wait, next)
+		wait = resync.Sooner(wait, next)
 	}
 	return wait, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/kubeclient/pausing"
 	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
 // reconcileLive reconciles a sandbox that has not ended.
@@ -71,7 +72,7 @@ func (r *Reconciler) reconcileLive(ctx context.Context, s *v1alpha1.Sandbox) (ct
 	if err != nil {
 		return retryIfMoved(err)
 	}
-	d.recheck = sooner(d.recheck, recheck)
+	d.recheck = resync.Sooner(d.recheck, recheck)
 	if err := r.apply(ctx, s, v.pod, d); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -80,7 +81,7 @@ func (r *Reconciler) reconcileLive(ctx context.Context, s *v1alpha1.Sandbox) (ct
 		if err != nil {
 			return retryIfMoved(err)
 		}
-		d.recheck = sooner(d.recheck, wait)
+		d.recheck = resync.Sooner(d.recheck, wait)
 	}
 	return ctrl.Result{RequeueAfter: d.recheck}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
 // lifePhase returns the phase of a sandbox whose pod runs, by what its spec asks for and
@@ -130,7 +131,7 @@ func pausedTooLong(v view, d decision, now time.Time) decision {
 	if left <= 0 {
 		return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndPauseTimeout, message: "it was paused for " + v.pausedFor.String()}
 	}
-	d.recheck = sooner(d.recheck, min(left, maxPausedRecheck))
+	d.recheck = resync.Sooner(d.recheck, min(left, maxPausedRecheck))
 	return d
 }
 
@@ -144,7 +145,7 @@ func frozenTooLong(v view, d decision, now time.Time) decision {
 	if left <= 0 {
 		return decision{phase: d.phase, step: stepGiveUpMemory}
 	}
-	d.recheck = sooner(d.recheck, min(left, maxPausedRecheck))
+	d.recheck = resync.Sooner(d.recheck, min(left, maxPausedRecheck))
 	return d
 }
 

@@ -194,11 +194,3 @@ func (r *Reconciler) event(s *v1alpha1.Sandbox, kind, reason, action, note strin
 		r.Recorder.Eventf(s, nil, kind, reason, action, note, args...)
 	}
 }
-
-// sooner returns the shorter of two delays; 0 means none.
-func sooner(a, b time.Duration) time.Duration {
-	if a <= 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
-}

@@ -153,7 +153,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	}
 	found.paused = resting
 	again, tidyErr := r.tidyNote(ctx, pool, found.asked)
-	recheck = sooner(sooner(recheck, found.recheck), again)
+	recheck = resync.Sooner(resync.Sooner(recheck, found.recheck), again)
 	return after(recheck, errors.Join(stepErr, r.writeStatus(ctx, pool, found), tidyErr))
 }
 
@@ -171,19 +171,11 @@ func (r *SandboxPoolReconciler) event(pool *v1alpha1.SandboxPool, kind, reason, 
 	}
 }
 
-// sooner returns the shorter of two waits, of which 0 means none.
-func sooner(a, b time.Duration) time.Duration {
-	if a <= 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
-}
-
 // after asks for the next look, at the latest after RequeueAfter with jitter; an
 // error asks by itself.
 func after(d time.Duration, err error) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: sooner(d, resync.Between(RequeueAfter, RequeueAfter+RequeueAfter/5))}, nil
+	return ctrl.Result{RequeueAfter: resync.Sooner(d, resync.Between(RequeueAfter, RequeueAfter+RequeueAfter/5))}, nil
 }

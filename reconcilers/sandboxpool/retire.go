@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
 // When a pool is deleted:
@@ -76,7 +77,7 @@ func (r *SandboxPoolReconciler) retire(ctx context.Context, protection time.Dura
 			wait, err := f()
 			mu.Lock()
 			defer mu.Unlock()
-			recheck, errs = sooner(recheck, wait), append(errs, err)
+			recheck, errs = resync.Sooner(recheck, wait), append(errs, err)
 			return nil
 		})
 	}

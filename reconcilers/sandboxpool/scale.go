@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
 // outcome is what scaling found and did, for the status.
@@ -86,7 +87,7 @@ func (r *SandboxPoolReconciler) shrink(ctx context.Context, protection time.Dura
 		log.FromContext(ctx).Error(err, "deleting unclaimed pods", "reason", reason)
 		wait = backoffFirst
 	}
-	out.recheck = sooner(out.recheck, wait)
+	out.recheck = resync.Sooner(out.recheck, wait)
 }
 
 // firstOutdated picks idle pods of an old template: spare has them after the
@@ -105,7 +106,7 @@ func (r *SandboxPoolReconciler) grow(ctx context.Context, pool *v1alpha1.Sandbox
 	case s.create == 0:
 		return // a pod that turns idle or fails asks again
 	case wait > 0:
-		out.recheck = sooner(out.recheck, wait)
+		out.recheck = resync.Sooner(out.recheck, wait)
 		return
 	}
 	created, err := r.create(ctx, pool, tpl, out.scaling.create, out.scaling.ordered)
@@ -118,5 +119,5 @@ func (r *SandboxPoolReconciler) grow(ctx context.Context, pool *v1alpha1.Sandbox
 	r.event(pool, corev1.EventTypeWarning, "CreateFailed", "Create", "creating a pod failed: %s", message)
 	log.FromContext(ctx).Info("creating pods failed", "created", created, "wanted", out.scaling.create, "reason", reason)
 	known := r.backoff.state(key, tpl.hash)
-	out.trouble, out.recheck = known.worst(), sooner(out.recheck, known.wait)
+	out.trouble, out.recheck = known.worst(), resync.Sooner(out.recheck, known.wait)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/ending"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
 // parallel bounds the writes that one pool has on their way at once.
@@ -50,7 +51,7 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 		}
 		v.waited = waited[p.pod.UID]
 		d := decide(v, now)
-		recheck = sooner(recheck, d.recheck)
+		recheck = resync.Sooner(recheck, d.recheck)
 		if d.step != stepNone {
 			todo = append(todo, work{v, d})
 		}
@@ -66,7 +67,7 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 			again, err := r.apply(ctx, pool, tpl, w.view, w.decision)
 			mu.Lock()
 			defer mu.Unlock()
-			recheck = sooner(recheck, again)
+			recheck = resync.Sooner(recheck, again)
 			if errors.Is(err, errAddressBusy) {
 				waiting[w.pod.UID] = true
 				return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/ending"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
@@ -39,7 +40,7 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 	if !verdict.Free {
 		left := addressPatience - r.now().Sub(readyCondition(pod).LastTransitionTime.Time)
 		if left > 0 || !r.Ledger.Loaded() {
-			return sooner(verdict.RetryAfter, left), nil
+			return resync.Sooner(verdict.RetryAfter, left), nil
 		}
 		return max(verdict.RetryAfter, waitingPoll), errAddressBusy
 	}

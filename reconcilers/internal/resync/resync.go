@@ -25,3 +25,11 @@ func Between(least, most time.Duration) time.Duration {
 	}
 	return d
 }
+
+// Sooner returns the shorter of two delays, of which 0 or less means none.
+func Sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}
