@@ -98,7 +98,13 @@ func slowStreams(t *testing.T, w *world, n int, path string, body io.Reader) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
+	failed := make(chan error, n)
+	t.Cleanup(func() {
+		if t.Failed() && len(failed) > 0 {
+			t.Logf("%d requests ended by themselves; the first: %v", len(failed), <-failed)
+		}
+		cancel()
+	})
 	for range n / 50 {
 		transport := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: slowWindow}}
 		t.Cleanup(transport.CloseIdleConnections)
@@ -110,6 +116,7 @@ func slowStreams(t *testing.T, w *world, n int, path string, body io.Reader) {
 			go func() {
 				resp, err := transport.RoundTrip(req)
 				if err != nil {
+					failed <- err
 					return
 				}
 				<-ctx.Done()

@@ -83,7 +83,7 @@ func TestDeadlineKills(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		a := newAgent(t, Options{})
 		file := filepath.Join(t.TempDir(), "pid")
-		s := a.start(shell("echo $$ > "+file+"; sleep 300 & wait"), "Connect-Timeout-Ms", "700")
+		s := a.start(shell("echo $$ > "+file+"; sleep 300 & wait"), "Connect-Timeout-Ms", "3000") // so long that it is seen alive on a busy machine
 		eventually(t, "it lives", func() bool { return alive(file) })
 		if leaves {
 			s.cancel()
@@ -104,7 +104,7 @@ func TestDeadlineKills(t *testing.T) {
 func TestDeadlineSparesTheBackground(t *testing.T) {
 	a := newAgent(t, Options{})
 	file := filepath.Join(t.TempDir(), "pid")
-	s := a.start(shell("sleep 300 & echo $! > "+file), "Connect-Timeout-Ms", "700")
+	s := a.start(shell("sleep 300 & echo $! > "+file), "Connect-Timeout-Ms", "2000") // so long that it is started on a busy machine
 	s.wait()
 	wantCode(t, "the stream", s.Err(), connect.CodeDeadlineExceeded)
 	// A later process that is killed by its deadline shows that this deadline is over.
