@@ -6,7 +6,7 @@
 //
 // It decides nothing by itself. Each part declares what it needs of the others;
 // the adapters here, a file each (resolver, activator, keys, apiKeys, pools,
-// quota, usage, claims, holds, releaser, tokens, endings), translate between the
+// quota, usage, claims, releaser, tokens, endings), translate between the
 // types of one part and another's, so that extproc and controlplane do not know each other.
 //
 // In which order the parts start stands in gateway.go, how they stop and what may go

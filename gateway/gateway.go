@@ -26,6 +26,7 @@ import (
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/gateway/holds"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/gateway/snapshots"
@@ -242,7 +243,7 @@ func assemble(o Options) (*gateway, error) {
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
 		Resolver: &resolver{g.index, g.live, g.readiness, g.own}, Activator: activator{g.activator, g.own.pauser}, Pools: pools{g.index},
-		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: &holds{usage: g.usage, cache: g.cache, client: c}, Now: g.usage.Now,
+		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: holds.New(g.usage, g.cache, c), Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,
 	})

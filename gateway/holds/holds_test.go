@@ -1,4 +1,4 @@
-package gateway
+package holds
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 // held is a gateway that holds the claim "c" of sandbox "s" for token "t", and an
 // API server that shows the same, until change changes it.
 type held struct {
-	*holds
+	*Holds
 	t       *testing.T
 	patches atomic.Int32
 	away    atomic.Pointer[error] // what the API server says instead of answering; nil = it answers
@@ -58,7 +58,7 @@ func newHeld(t *testing.T) *held {
 			return c.Get(ctx, key, o, opts...)
 		},
 	}).Build()
-	h.holds = &holds{usage: inuse.NewRegistry(nil), cache: routecache.New(0), client: c}
+	h.Holds = New(inuse.NewRegistry(nil), routecache.New(0), c)
 	h.usage.Stamp("s", "c").Touch(1)
 	h.usage.Hold("s", "c", "t")
 	return h

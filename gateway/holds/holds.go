@@ -1,4 +1,7 @@
-package gateway
+// Package holds makes requests for a sandbox wait while it is held for an idle release, and
+// calls off a release that takes too long: the record of the sandbox then decides whether it
+// is in use or has ended. A request that waits has no answer from the sandbox meanwhile.
+package holds
 
 import (
 	"context"
@@ -23,17 +26,23 @@ import (
 // gateway calls it off.
 const maxHeld = 2 * time.Second
 
-// holds makes held requests wait, and calls off releases that take too long.
-type holds struct {
+// Holds are the claims that one gateway holds. Make it with New. Safe for concurrent use.
+type Holds struct {
 	usage   *inuse.Registry
 	cache   *routecache.Cache
 	client  client.Client
 	settled singleflight.Group // by ID and claim
 }
 
+// New returns the Holds of the claims that the registry says are held. Routes of sandboxes
+// that turn out to have ended are taken out of the cache.
+func New(usage *inuse.Registry, cache *routecache.Cache, c client.Client) *Holds {
+	return &Holds{usage: usage, cache: cache, client: c}
+}
+
 // Await implements extproc.Holds. A claim that is not held any more is in use or has
 // ended: extproc resolves again to find out.
-func (h *holds) Await(ctx context.Context, id, claim string) error {
+func (h *Holds) Await(ctx context.Context, id, claim string) error {
 	held, ok := h.usage.HeldNow(id, claim)
 	if !ok {
 		return nil
@@ -64,7 +73,7 @@ func (h *holds) Await(ctx context.Context, id, claim string) error {
 // that is held now can be carried out. nil means that the claim is not held any
 // more; ErrNotFound, that the sandbox has ended; another error, that the outcome is not
 // known.
-func (h *holds) callOff(id, claim string) error {
+func (h *Holds) callOff(id, claim string) error {
 	held, ok := h.usage.HeldNow(id, claim)
 	if !ok {
 		return nil
@@ -85,7 +94,7 @@ func (h *holds) callOff(id, claim string) error {
 }
 
 // outcome reads what became of the releases.
-func (h *holds) outcome(ctx context.Context, id, claim string, tokens []string) error {
+func (h *Holds) outcome(ctx context.Context, id, claim string, tokens []string) error {
 	s := &v1alpha1.Sandbox{}
 	err := h.client.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {
