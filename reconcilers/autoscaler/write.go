@@ -22,7 +22,8 @@ import (
 //
 // The bookkeeping is written first, so a controller that dies between the two waits a
 // cooldown too many and never orders twice. If the env cannot be written, the bookkeeping
-// says so: the attempt Failed, and the times of steps are what they were.
+// says so: the attempt Failed, and the times of steps are what they were. If the env has moved
+// on, or the cache was behind, there was no attempt: the bookkeeping is what it was.
 //
 // The caches may be behind what was written. The value that a write replaces is tested,
 // so a step is made once; and of each time the later counts, of what is read and of
@@ -97,14 +98,23 @@ func patchOf(env *v1alpha1.SandboxEnv, changes []change) jsonpatch.Patch {
 // failed notes on the pools that their steps have not been made. It returns an error
 // but for a test that failed: then the env is looked at anew, as it is now.
 func (r *Reconciler) failed(ctx context.Context, changes []change, now time.Time, err error) error {
+	moved := false
+	switch jsonpatch.Judge(err) {
+	case jsonpatch.TestFailed, jsonpatch.Conflict, jsonpatch.Gone:
+		moved = true
+	}
 	for i := range changes {
 		c := &changes[i]
 		if !c.resized() {
 			continue
 		}
 		st := c.to.State
-		st.LastUp, st.LastDown = c.from.State.LastUp, c.from.State.LastDown
-		if c.to.Replicas > c.from.Replicas {
+		was := c.from.State
+		st.LastUp, st.LastDown = was.LastUp, was.LastDown
+		switch {
+		case moved:
+			st.LastAttempt, st.Result, st.Message, st.SaturatedUntil = was.LastAttempt, was.Result, was.Message, was.SaturatedUntil
+		case c.to.Replicas > c.from.Replicas:
 			st.LastAttempt, st.Result, st.Message = now, v1alpha1.ScaleUpFailed, "the env's replicas could not be written: "+err.Error()
 			r.Metrics.attempt(st.Result)
 		}
@@ -112,8 +122,7 @@ func (r *Reconciler) failed(ctx context.Context, changes []change, now time.Time
 			log.FromContext(ctx).Error(noted, "noting that a step was not made", "pool", c.to.Name)
 		}
 	}
-	switch jsonpatch.Judge(err) {
-	case jsonpatch.TestFailed, jsonpatch.Conflict, jsonpatch.Gone:
+	if moved {
 		return nil
 	}
 	return fmt.Errorf("writing the env's replicas: %w", err)
