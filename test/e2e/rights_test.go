@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -91,6 +92,17 @@ func (u rightsUser) routing(ns string) {
 		u.t.Errorf("a closed port: %v", a)
 	}
 	u.s.Touch(u.t, "rights-a", ns+"/one") // read live
+	// The controller takes the note that a claim waits away now, and would not for long once
+	// gateways do not answer it.
+	u.s.Eventually(u.t, 30*time.Second, "the note of waiting claims to go", func() (bool, string) {
+		pool := &v1alpha1.SandboxPool{}
+		pool.Namespace, pool.Name = ns, "one"
+		if err := u.s.Client.Get(u.t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
+			u.t.Fatal(err)
+		}
+		note, has := pool.Annotations[v1alpha1.AnnotationScaleUpPending]
+		return !has, note
+	})
 }
 
 // pools has hooks, and pods that never get Ready.
