@@ -28,7 +28,7 @@ func (c *cluster) cases(t *testing.T, python string) {
 	// gateway counts them.
 	gateways := c.addresses(t, "sandlane-gateway")
 	out := c.run(t, "sh", "-c", `export E2B_API_KEY="$(cat "$0")" E2B_SANDBOX_URL="http://$1:8080" E2B_API_URL="http://$1:8080" TEST_ELSEWHERE_URL="http://$2:8080" \
-		TEST_DOMAIN=sandlane.test TEST_SERVER=webserver; exec "$3" "$4" sync`, c.keyFile(t), gateways[0], gateways[1], python, script)
+		TEST_DOMAIN=sandlane.test TEST_SERVER=webserver TEST_BOOT_ID=node; exec "$3" "$4" sync`, c.keyFile(t), gateways[0], gateways[1], python, script)
 	worked := 0
 	for line := range strings.Lines(out) {
 		var r struct {
