@@ -51,12 +51,12 @@ func (r *Recorder) claimsOf(s *v1alpha1.Sandbox) (all []*Interval) {
 }
 
 // fenced notes what status.fencedAt says: the address on record, which is of one claim, is
-// fenced. Claims that were given up before have fences of their own. mu is held.
+// fenced. Each other claim has a fence of its own, also the next one of a sandbox whose end is
+// written while its address on record is of the claim before. mu is held.
 func (r *Recorder) fenced(s *v1alpha1.Sandbox, gone bool) {
 	at, claim := s.Status.FencedAt.Time, s.Status.AddressClaim
 	for _, i := range r.claims {
-		ended := s.Spec.End != nil && i.GivenUp.IsZero()
-		if i.SandboxUID == string(s.UID) && i.Over.IsZero() && (gone || ended || claim == "" || claim == i.Claim) {
+		if i.SandboxUID == string(s.UID) && i.Over.IsZero() && (gone || claim == "" || claim == i.Claim) {
 			i.Over, i.overFrom = at, at
 		}
 	}

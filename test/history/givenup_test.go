@@ -123,6 +123,32 @@ func TestEndOfWhatHibernates(t *testing.T) {
 	}
 }
 
+// The end of a resumed sandbox may be written while its status is that of the pod before: the
+// fence on record is not the next pod's.
+func TestEndWhileTheFenceIsOfThePodBefore(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder()
+	rests := hibernates("a", "claim-ap1", 4)
+	r.Event(watch.Event{Type: watch.Added, Object: sandbox("a", "p1", 0)}, at(1))
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p1", "a", "198.18.0.2", 1)}, at(1))
+	r.Event(watch.Event{Type: watch.Modified, Object: rests}, at(4))
+	next := resumed("a", "p2", rests)
+	r.Event(watch.Event{Type: watch.Modified, Object: next}, at(6))
+	r.Event(watch.Event{Type: watch.Added, Object: pod("p2", "a", "198.18.0.3", 6)}, at(6))
+	ends := next.DeepCopy()
+	ends.Spec.End = &v1alpha1.End{At: metav1.NewTime(at(8)), Reason: v1alpha1.EndReleased}
+	r.Event(watch.Event{Type: watch.Modified, Object: ends}, at(8))
+	if err := r.Judge(Answer{ID: "a", PodUID: "p2", Process: "x", Begin: at(7), End: at(7)}); err != nil {
+		t.Errorf("before the end: %v", err)
+	}
+	fenced := ends.DeepCopy()
+	fenced.Status.Address, fenced.Status.AddressClaim, fenced.Status.FencedAt = "198.18.0.3", "claim-ap2", &metav1.MicroTime{Time: at(9)}
+	r.Event(watch.Event{Type: watch.Modified, Object: fenced}, at(10))
+	if r.Judge(Answer{ID: "a", PodUID: "p2", Process: "x", Begin: at(10), End: at(10)}) == nil {
+		t.Error("an answer after its own fence is right")
+	}
+}
+
 // The watch of pods may be ahead of that of Sandboxes: a claim that no Sandbox has named yet is
 // not given up with the one before it. Nor is what one named that was not seen to hibernate,
 // since nothing was heard of it then.
