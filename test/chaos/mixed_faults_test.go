@@ -185,8 +185,14 @@ func (f *faults) harmGateway(ctx context.Context, kind string, g stack.Gateway, 
 	if kind != cutAPI && kind != cutAPILong {
 		points["controlplane/reached"] = "hold"
 	}
+	lift := func() (err error) {
+		for point := range points {
+			err = errors.Join(err, unset(g.Name, point))
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, lift()) }()
 	for point, what := range points {
-		defer func() { err = errors.Join(err, unset(g.Name, point)) }()
 		if err := set(g.Name, point, what); err != nil {
 			return err
 		}
@@ -197,10 +203,18 @@ func (f *faults) harmGateway(ctx context.Context, kind string, g stack.Gateway, 
 	if err := wait(ctx, last/2); err != nil {
 		return err
 	}
-	if err := f.kill(ctx, g.Name, "gateway", pid, syscall.SIGKILL); err != nil {
+	if err := signalOurs(pid, "gateway", syscall.SIGKILL); err != nil {
 		return err
 	}
-	return wait(ctx, last/2)
+	if err := wait(ctx, last/2); err != nil {
+		return err
+	}
+	// The next process is in up.json once it is ready, which it is not while it is cut off.
+	if err := lift(); err != nil {
+		return err
+	}
+	_, err = nextPID(ctx, shared, g.Name, "gateway", pid)
+	return err
 }
 
 // harmControlPlane harms the controller or the API server. It returns when a new process
