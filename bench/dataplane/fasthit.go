@@ -63,8 +63,8 @@ func (w *fastWorld) fastHit(ctx context.Context) error {
 	return nil
 }
 
-// fastHits measures so many rounds of hits with the processes that run.
-func (w *fastWorld) fastHits(ctx context.Context, rounds int) error {
+// fastHits measures n rounds of hits with the processes that run.
+func (w *fastWorld) fastHits(ctx context.Context, n int) error {
 	t := w.single(connections)
 	sides := []*side{w.plain, w.floor, w.ours, w.fast}
 	for _, s := range sides {
@@ -73,7 +73,7 @@ func (w *fastWorld) fastHits(ctx context.Context, rounds int) error {
 		}
 	}
 	return w.counted(ctx, "hit", 99, 100, func(ctx context.Context) error {
-		rounds, err := w.turns(ctx, "hit", rounds, sides, func(ctx context.Context, s *side) (measured, error) {
+		rounds, err := w.turns(ctx, "hit", n, sides, func(ctx context.Context, s *side) (measured, error) {
 			return w.closed(ctx, s, t, w.fastTime())
 		})
 		if err != nil {

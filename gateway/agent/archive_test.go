@@ -30,6 +30,8 @@ type store struct {
 	data    bytes.Buffer
 	restore func(offset int64, part []byte) int // the answer, if not 0
 	archive func(w http.ResponseWriter)
+	// arguments are those of the last /archive; it is written before the answer, which its reader has awaited.
+	arguments string
 }
 
 func (s *store) serve(addr string) {
@@ -68,6 +70,7 @@ func (s *store) command(w http.ResponseWriter, r *http.Request) {
 		s.t.Errorf("arguments %s: %v", arguments, err)
 	}
 	if r.PathValue("name") == "archive" {
+		s.arguments = arguments
 		s.archive(w)
 		return
 	}
@@ -187,6 +190,21 @@ func TestArchive(t *testing.T) {
 		if _, err := a.Archive(t.Context(), "i0", pod); !errors.Is(err, want) {
 			t.Errorf("status %d: %v, want %v", status, err, want)
 		}
+	}
+	// A hibernation's is of a frozen sandbox alone, a snapshot's of any.
+	s.archive = func(http.ResponseWriter) {}
+	for want, call := range map[string]func(context.Context, string, *corev1.Pod) (io.ReadCloser, error){
+		`{"emptyDirs":["/data"]}`:                                  a.Archive,
+		`{"emptyDirs":["/data"],"environment":true,"frozen":true}`: a.ArchiveAll,
+	} {
+		body, err := call(t.Context(), "i0", pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.arguments != want {
+			t.Errorf("the arguments are %s, want %s", s.arguments, want)
+		}
+		_ = body.Close()
 	}
 	pod.Spec.HostPID = true
 	if _, err := a.Archive(t.Context(), "i0", pod); !errors.Is(err, ErrNoArchive) {

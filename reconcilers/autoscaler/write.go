@@ -98,11 +98,7 @@ func patchOf(env *v1alpha1.SandboxEnv, changes []change) jsonpatch.Patch {
 // failed notes on the pools that their steps have not been made. It returns an error
 // but for a test that failed: then the env is looked at anew, as it is now.
 func (r *Reconciler) failed(ctx context.Context, changes []change, now time.Time, err error) error {
-	moved := false
-	switch jsonpatch.Judge(err) {
-	case jsonpatch.TestFailed, jsonpatch.Conflict, jsonpatch.Gone:
-		moved = true
-	}
+	moved := jsonpatch.Moved(err) || jsonpatch.Judge(err) == jsonpatch.Conflict
 	for i := range changes {
 		c := &changes[i]
 		if !c.resized() {
