@@ -12,8 +12,9 @@ const states = `sh for p in /proc/[0-9]*; do s=$(sed 's/.*) //;s/ .*//' $p/stat 
 
 // settle waits until nothing has a SIGSTOP pending (bit 18). What sleeps in the kernel, as
 // for a disk, counts as frozen with one: it runs no code of its own before it stops, but
-// what it asked the kernel for may still come.
-const settle = `sh for p in /proc/[0-9]*; do while grep -qsE '^S(ig|hd)Pnd:.*[4-7c-f]....$' $p/status; do :; done; done`
+// what it asked the kernel for may still come. A process that was about to end has ended
+// with the signal pending, and keeps it until its parent, which may be stopped, asks for it.
+const settle = `sh for p in /proc/[0-9]*; do while grep -qsE '^S(ig|hd)Pnd:.*[4-7c-f]....$' $p/status && ! grep -qsE '^State:.[ZX]' $p/status; do :; done; done`
 
 func (c *container) running() (left []string) {
 	c.t.Helper()

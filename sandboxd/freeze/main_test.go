@@ -127,9 +127,10 @@ func supervise(file string) {
 
 // container is a freezer in a PID namespace of its own.
 type container struct {
-	t   *testing.T
-	in  *os.File
-	out *bufio.Scanner
+	t    *testing.T
+	in   *os.File
+	out  *os.File
+	said *bufio.Scanner // what comes from out
 }
 
 func newContainer(t *testing.T) *container {
@@ -144,22 +145,25 @@ func newContainer(t *testing.T) *container {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdin, cmd.Stderr = read, os.Stderr
-	out, err := cmd.StdoutPipe()
+	out, stdout, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = read, stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = read.Close()
+	_, _ = read.Close(), stdout.Close()
 	t.Cleanup(func() {
-		_ = write.Close()
+		_, _ = write.Close(), out.Close()
 		_ = cmd.Process.Kill() // PID 1: all of the namespace goes with it
 		_ = cmd.Wait()
 	})
-	return &container{t, write, bufio.NewScanner(out)}
+	return &container{t, write, out, bufio.NewScanner(out)}
 }
+
+// maxAnswer is how long a container may take for one line.
+const maxAnswer = time.Minute
 
 // do sends one line and returns the answer.
 func (c *container) do(line string) string {
@@ -167,10 +171,13 @@ func (c *container) do(line string) string {
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
 		c.t.Fatal(err)
 	}
-	if !c.out.Scan() {
-		c.t.Fatalf("%s: no answer: %v", line, c.out.Err())
+	if err := c.out.SetReadDeadline(time.Now().Add(maxAnswer)); err != nil {
+		c.t.Fatal(err)
 	}
-	return c.out.Text()
+	if !c.said.Scan() {
+		c.t.Fatalf("%s: no answer: %v", line, c.said.Err())
+	}
+	return c.said.Text()
 }
 
 // want does it and fails on an error.
