@@ -10,12 +10,12 @@ import (
 )
 
 // longStream is the duration in milliseconds from which the end of a stream is
-// reported. Shorter ones are known from their start, which ExtProc stamped; a
+// reported; the module of the fast path knows it, too (LONG_STREAM). Shorter ones are known from their start, which ExtProc stamped; a
 // record for every request would cost a fifth more CPU.
 const longStream = 1000
 
 // accessLogs tells the gateway of requests that met a pod that is gone, and of
-// the ends of long streams. A record carries ExtProc's metadata.
+// the ends of long streams. A record carries ExtProc's metadata, or the module's.
 func accessLogs() []*accesslogv3.AccessLog {
 	return []*accesslogv3.AccessLog{{
 		Name: "envoy.access_loggers.http_grpc",

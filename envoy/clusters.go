@@ -36,8 +36,9 @@ const (
 	unlimited = 1_000_000
 )
 
-// sandboxCluster reaches the pods. The address comes from ExtProc's metadata
-// and from nowhere else: no header is read, without metadata there is no host.
+// sandboxCluster reaches the pods. The address comes from ExtProc's metadata, or from
+// the filter state that the module of the fast path sets, and from nowhere else: no header
+// is read, without either there is no host.
 func sandboxCluster(o *Options) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 SandboxCluster,

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// moduleName is the name of the filter that makes metadata of a hit.
+	// moduleName is the name of the filter that answers hits.
 	moduleName = "sandlane.fastpath"
 	// hitHeader is what the module writes into a request that it answers (HIT in
 	// fastpath/module). Its prefix is one that clients' headers never keep

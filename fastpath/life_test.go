@@ -40,7 +40,7 @@ func waiting(t *testing.T, table *Table) <-chan error {
 	return done
 }
 
-// A wait returns only after the flight that found the route has set its metadata, and
+// A wait returns only after the flight that found the route has set the address, and
 // the entry that it reads stays as it is until then.
 func TestWaitOutlastsAFlight(t *testing.T) {
 	w := newWorld(t, 100)

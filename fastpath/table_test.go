@@ -9,8 +9,8 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// The module sets the metadata that ExtProc would: the destination as Go writes it, and
-// the texts of the route.
+// The module sets the address as Go writes it, and the metadata that ExtProc would: the
+// texts of the route.
 func TestModuleAnswersFromTheTable(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "run")

@@ -32,6 +32,7 @@ bool CALL(early_header_mutation_set_header)(void *request, text key, text value)
 
 // The filter.
 bool CALL(http_get_header)(void *stream, int kind, text key, text *value, size_t index, size_t *count);
+bool CALL(http_set_filter_state_typed)(void *stream, text key, text value);
 void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, double value);
 void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, const header *pairs, size_t count);
 
@@ -44,3 +45,5 @@ void HOOK(http_filter_config_destroy)(const void *config);
 const void *HOOK(http_filter_new)(const void *config, void *stream);
 void HOOK(http_filter_destroy)(const void *filter);
 int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end);
+int HOOK(http_filter_local_reply)(void *stream, const void *filter, uint32_t status, text details, bool reset);
+void HOOK(http_filter_stream_complete)(void *stream, const void *filter);

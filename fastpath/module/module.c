@@ -5,11 +5,12 @@
 // It is two extensions. The early header mutation sees each request before Envoy picks
 // a route; it looks the sandbox up, and writes what was asked for into the header HIT,
 // which picks the route of hits: one without ext_proc. There the filter answers: it looks
-// the sandbox up once more and sets the metadata by which Envoy finds the pod, in one
+// the sandbox up once more and sets the address by which Envoy finds the pod, in one
 // flight. Envoy may let a request wait between the two, for as long as it is busy with
 // others, so what the mutation saw is no answer.
 //
-// It has no threads, and allocates nothing after its start.
+// It has no threads. After its start it allocates one hit for each request that it may
+// answer, until that request's end.
 #define _GNU_SOURCE
 #include "abi.h"
 #include "table.h"
@@ -27,6 +28,12 @@ enum { RETRY_SECONDS = 1 };
 #define FULL_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define TEXT(s) ((text){(s), sizeof(s) - 1})
 #define HIT TEXT("x-envoy-sandlane") // Envoy drops x-envoy-* of clients first
+// ADDRESS is where Envoy's ORIGINAL_DST cluster looks first, before its metadata
+// (well_known_filter_state.rst of Envoy). It takes IP:PORT.
+#define ADDRESS TEXT("envoy.network.transport_socket.original_dst_address")
+// LONG_STREAM is half of what makes Envoy report the end of a stream (longStream in
+// envoy/accesslog.go), since Envoy's clock of a request starts before the filter's.
+#define LONG_STREAM 500000000ull
 
 // view is one generation of the routes, mapped and never unmapped. Its sizes are copies
 // that were checked: a later change of them in the file has no effect.
@@ -168,33 +175,46 @@ static enum outcome look_up(const state *s, const view *v, const target *t, entr
 
 static void count(uint64_t *counter) { __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED); }
 
-// answer sets the metadata by which Envoy finds the pod.
-static void answer(void *stream, const target *t, const entry *e) {
-  const char *destination = e->text + e->id, *uid = destination + e->destination; // the address and a colon
+// hit is what the filter keeps of one request.
+typedef struct {
+  int port;       // 0: it has not answered the request
+  bool told;      // the metadata is set
+  uint64_t since; // when it answered, by the coarse monotonic clock
+  entry entry;    // from which it answered
+} hit;
+
+// answer sets the address of the pod, and returns false if Envoy does not take it.
+static bool answer(void *stream, const target *t, const entry *e) {
   char address[ENTRY_TEXT + 8];
-  memcpy(address, destination, e->destination);
+  memcpy(address, e->text + e->id, e->destination); // the address and a colon
   memcpy(address + e->destination, t->port.data, t->port.size);
-  header pairs[] = {
-      {"sandbox_id", 10, e->text, e->id},
-      {"pod_uid", 7, uid, e->uid},
-      {"claim", 5, uid + e->uid, e->claim},
-      {"destination", 11, address, e->destination + t->port.size}, // last: it makes this an answer
-  };
-  CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), TEXT("port"), t->port_number);
+  return CALL(http_set_filter_state_typed)(stream, ADDRESS, (text){address, e->destination + t->port.size});
+}
+
+// tell sets the metadata that ExtProc would have set: of an answer that Envoy makes itself,
+// and of the access log's record. Few requests have either, and metadata is most
+// of what a hit costs beside plain Envoy (docs/design/fastpath.md).
+static void tell(void *stream, hit *h) {
+  if (!h->port || h->told) return;
+  h->told = true;
+  const entry *e = &h->entry;
+  const char *uid = e->text + e->id + e->destination;
+  header pairs[] = {{"sandbox_id", 10, e->text, e->id}, {"pod_uid", 7, uid, e->uid}, {"claim", 5, uid + e->uid, e->claim}};
+  CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), TEXT("port"), h->port);
   CALL(http_set_dynamic_metadata_string_batch)(stream, TEXT("sandlane"), pairs, sizeof pairs / sizeof *pairs);
 }
 
 // fly is one flight: it looks the sandbox up and answers, and the gateway reuses no entry
 // meanwhile. It marks the use after the answer: a mark that the gateway takes while the
 // flight goes on is set again.
-static void fly(void *stream, const state *s, const view *v, worker_slot *w, const target *t) {
-  entry e;
+static void fly(void *stream, const state *s, const view *v, worker_slot *w, const target *t, hit *h) {
   uint64_t index, seq = (w->seq + 1) | 1; // odd whatever it was
   __atomic_store_n(&w->seq, seq, __ATOMIC_RELAXED);
   FULL_FENCE(); // in flight before the look at the table
-  bool found = look_up(s, v, t, &e, &index) == FOUND;
+  bool found = look_up(s, v, t, &h->entry, &index) == FOUND && answer(stream, t, &h->entry);
   if (found) {
-    answer(stream, t, &e);
+    h->port = t->port_number;
+    h->since = nanos(CLOCK_MONOTONIC_COARSE);
     uint32_t *mark = &v->marks[index];
     if (!__atomic_load_n(mark, __ATOMIC_RELAXED)) __atomic_store_n(mark, 1, __ATOMIC_RELAXED);
   }
@@ -255,17 +275,31 @@ bool HOOK(early_header_mutation_mutate)(const void *config, void *request) {
 // The filter runs on the route of hits alone, in the thread that the mutation ran in. It
 // answers, or leaves the request without an address: Envoy answers 503 to that.
 int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end) {
-  (void)filter, (void)end;
-  text hit;
-  if (!self.slot || !CALL(http_get_header)(stream, REQUEST_HEADERS, HIT, &hit, 0, NULL)) return CONTINUE;
-  const char *space = memchr(hit.data, ' ', hit.size);
+  (void)end;
+  text asked;
+  if (!self.slot || !CALL(http_get_header)(stream, REQUEST_HEADERS, HIT, &asked, 0, NULL)) return CONTINUE;
+  const char *space = memchr(asked.data, ' ', asked.size);
   if (!space) return CONTINUE;
-  target t = {.id = {hit.data, (size_t)(space - hit.data)}};
-  t.port = (text){space + 1, hit.size - t.id.size - 1};
+  target t = {.id = {asked.data, (size_t)(space - asked.data)}};
+  t.port = (text){space + 1, asked.size - t.id.size - 1};
   t.port_number = parse_port(t.port);
   const view *v = __atomic_load_n(&self.state->current, __ATOMIC_ACQUIRE);
-  if (t.port_number && v) fly(stream, self.state, v, self.slot, &t);
+  if (t.port_number && v) fly(stream, self.state, v, self.slot, &t, (hit *)filter);
   return CONTINUE;
+}
+
+// Envoy calls this before it answers itself, and before it breaks an answer off that the pod
+// broke off.
+int HOOK(http_filter_local_reply)(void *stream, const void *filter, uint32_t status, text details, bool reset) {
+  (void)status, (void)details, (void)reset;
+  tell(stream, (hit *)filter);
+  return CONTINUE;
+}
+
+// Envoy calls this before it writes the record of a request.
+void HOOK(http_filter_stream_complete)(void *stream, const void *filter) {
+  hit *h = (hit *)filter;
+  if (nanos(CLOCK_MONOTONIC_COARSE) - h->since >= LONG_STREAM) tell(stream, h);
 }
 
 const char *HOOK(program_init)(void) { return ABI_VERSION; }
@@ -282,23 +316,27 @@ const void *HOOK(early_header_mutation_config_new)(void *envoy, text name, text 
 
 void HOOK(early_header_mutation_config_destroy)(const void *config) { (void)config; } // the claim is the process's
 
-// The filter has no configuration, and keeps nothing of a request; NULL would be a failure.
+// The filter has no configuration; NULL would be a failure.
 const void *HOOK(http_filter_config_new)(void *envoy, text name, text config) {
   (void)envoy, (void)name, (void)config;
   return &threads;
 }
 void HOOK(http_filter_config_destroy)(const void *config) { (void)config; }
-const void *HOOK(http_filter_new)(const void *config, void *stream) { return (void)stream, config; }
+const void *HOOK(http_filter_new)(const void *config, void *stream) { // NULL: Envoy answers 500
+  (void)config, (void)stream;
+  hit *h = malloc(sizeof *h);
+  if (h) h->port = 0, h->told = false, h->since = 0;
+  return h;
+}
+void HOOK(http_filter_destroy)(const void *filter) { free((void *)filter); }
 
 // Hooks that Envoy asks for and this module does not use.
 #define UNUSED(name) int HOOK(http_filter_##name)(void) { return CONTINUE; }
-void HOOK(http_filter_destroy)(const void *filter) { (void)filter; }
 UNUSED(request_body)
 UNUSED(request_trailers)
 UNUSED(response_headers)
 UNUSED(response_body)
 UNUSED(response_trailers)
-UNUSED(stream_complete)
 UNUSED(http_callout_done)
 UNUSED(http_stream_headers)
 UNUSED(http_stream_data)

@@ -10,7 +10,7 @@
 //
 // A request is a byte (how many headers, or FLUSH), then name and value of each after their
 // lengths (a byte and two). A result is a byte (0: left to ext_proc) and, of an answer,
-// strings with a length of two bytes: of parse, ID and port; else the metadata.
+// strings with a length of two bytes: of parse, ID and port; else the metadata and the address.
 #include "../module.c"
 #include <pthread.h>
 
@@ -18,6 +18,7 @@ typedef struct {
   header headers[MAX_HEADERS];
   size_t count;
   bool answered, stall, late;
+  char address[300]; // of an answer
   char hit[512]; // the header that makes it a hit
   size_t hit_size;
   double port;
@@ -62,6 +63,14 @@ static void put_string(request *r, const char *s, size_t n) {
   r->size += n;
 }
 
+bool CALL(http_set_filter_state_typed)(void *stream, text key, text value) {
+  request *r = stream;
+  if (!IS(key.data, key.size, "envoy.network.transport_socket.original_dst_address") || r->answered || value.size >= sizeof r->address) abort();
+  if (r->stall) wait_for_a_byte();
+  memcpy(r->address, value.data, value.size);
+  return r->answered = true;
+}
+
 void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, double value) {
   request *r = stream;
   if (!IS(space.data, space.size, "sandlane") || !IS(key.data, key.size, "port")) abort();
@@ -70,15 +79,15 @@ void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, 
 
 void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, const header *pairs, size_t count) {
   request *r = stream;
-  if (!IS(space.data, space.size, "sandlane")) abort();
-  if (r->stall) wait_for_a_byte();
-  r->answered = true;
+  if (!IS(space.data, space.size, "sandlane") || r->size) abort();
   char port[16];
   put_string(r, port, (size_t)snprintf(port, sizeof port, "%.0f", r->port));
   for (size_t i = 0; i < count; i++) {
     put_string(r, pairs[i].name, pairs[i].name_size);
     put_string(r, pairs[i].value, pairs[i].value_size);
   }
+  put_string(r, "destination", 11);
+  put_string(r, r->address, strlen(r->address));
 }
 
 enum { FLUSH = 0xff }; // instead of a request: what was answered is to be sent
@@ -141,11 +150,17 @@ static state *load(const char *folder) {
   return s;
 }
 
-// ask does what Envoy does with a request: a hit passes the filter, another does not.
+// ask does what Envoy does with a request whose pod does not answer: a hit passes the
+// filter, another does not.
 static void ask(request *r, state *s) {
   if (!HOOK(early_header_mutation_mutate)(s, r)) abort();
   if (r->hit_size && r->late) wait_for_a_byte();
-  if (r->hit_size) HOOK(http_filter_request_headers)(r, HOOK(http_filter_new)(HOOK(http_filter_config_new)(NULL, TEXT("route"), TEXT("")), r), true);
+  if (!r->hit_size) return;
+  const void *filter = HOOK(http_filter_new)(HOOK(http_filter_config_new)(NULL, TEXT("route"), TEXT("")), r);
+  HOOK(http_filter_request_headers)(r, filter, true);
+  HOOK(http_filter_local_reply)(r, filter, 503, TEXT(""), false);
+  HOOK(http_filter_stream_complete)(r, filter);
+  HOOK(http_filter_destroy)(filter);
 }
 
 static void run(const char *folder, bool stall, bool late) {

@@ -95,19 +95,19 @@ bool CALL(early_header_mutation_get_headers)(void *of, header *into) {
   return true;
 }
 
-static char hit[64];
-static size_t hit_size;
+static char asked[64];
+static size_t asked_size;
 
 bool CALL(early_header_mutation_set_header)(void *of, text key, text value) {
   (void)of, (void)key;
-  if (value.size > sizeof hit) abort();
-  memcpy(hit, value.data, hit_size = value.size);
+  if (value.size > sizeof asked) abort();
+  memcpy(asked, value.data, asked_size = value.size);
   return true;
 }
 
 bool CALL(http_get_header)(void *stream, int kind, text key, text *value, size_t index, size_t *count) {
   (void)stream, (void)kind, (void)key, (void)index, (void)count;
-  *value = (text){hit, hit_size};
+  *value = (text){asked, asked_size};
   return true;
 }
 
@@ -117,8 +117,12 @@ void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, 
 
 void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, const header *pairs, size_t count) {
   (void)stream, (void)space, (void)pairs, (void)count;
+}
+
+bool CALL(http_set_filter_state_typed)(void *stream, text key, text value) {
+  (void)stream, (void)key, (void)value;
   step();
-  answered = true;
+  return answered = true;
 }
 
 // prepare publishes the route and gives trust.
@@ -137,14 +141,15 @@ static void prepare(void) {
   s.current = &v;
   workers.workers[0].seq += workers.workers[0].seq & 1;
   acted = answered = answered_before = over = false;
-  hit_size = 0;
+  asked_size = 0;
   steps = 0;
 }
 
 static void request(void) {
   char of;
   HOOK(early_header_mutation_mutate)(&s, &of);
-  if (hit_size) HOOK(http_filter_request_headers)(&of, NULL, true);
+  hit h = {0};
+  if (asked_size) HOOK(http_filter_request_headers)(&of, &h, true);
   drain();
 }
 
