@@ -137,6 +137,22 @@ func scaleSizes() (many, again int) {
 	return 60, 20
 }
 
+// claimPicked claims a pod that the controller has picked for deletion, if there is one,
+// and reports whether it is to be called again: the controller may have been faster.
+func (w *world) claimPicked(pool string, claimed map[types.UID]string) (again bool) {
+	for _, pod := range w.pods(pool, v1alpha1.PodIdle) {
+		if _, picked := pod.Annotations[v1alpha1.AnnotationScaleDownProtected]; !picked || pod.DeletionTimestamp != nil {
+			continue
+		}
+		s := w.newSandbox(pool, &pod)
+		if err := w.c.Patch(w.t.Context(), pod.DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); err == nil {
+			claimed[pod.UID] = s.Name
+		}
+		return true
+	}
+	return false
+}
+
 // TestScaleWithALaggingWatch is from none to many, to none, and to some again with a
 // watch two seconds late, and claims while the pool shrinks.
 func TestScaleWithALaggingWatch(t *testing.T) {
@@ -154,29 +170,23 @@ func TestScaleWithALaggingWatch(t *testing.T) {
 	w.scaleTo(pool, 0)
 	claimed := map[types.UID]string{}
 	kubetest.Eventually(t, limit, "no unclaimed pod", func() error {
-		idle := w.pods("p", v1alpha1.PodIdle)
-		for i := range idle {
-			// Pods that the controller has picked already are claimed first.
-			_, marked := idle[i].Annotations[v1alpha1.AnnotationScaleDownProtected]
-			if marked && len(claimed) < claims && idle[i].DeletionTimestamp == nil {
-				s := w.newSandbox("p", &idle[i])
-				if err := w.c.Patch(t.Context(), idle[i].DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); err == nil {
-					claimed[idle[i].UID] = s.Name
-				}
-			}
+		for len(claimed) < claims && w.claimPicked("p", claimed) {
 		}
-		if len(idle) > 0 || len(claimed) < claims {
+		if idle := w.pods("p", v1alpha1.PodIdle); len(idle) > 0 {
 			return fmt.Errorf("%d idle, %d claimed", len(idle), len(claimed))
 		}
 		return nil
 	})
-	never(t, 2*lag, "a pod is made for nobody", func() bool { return len(w.pods("p", "")) > claims })
-	if made, gone, _, _ := d.read(); made != 0 || gone != many-claims {
-		t.Errorf("down: %d pods made, %d deleted; want 0 and %d", made, gone, many-claims)
+	if len(claimed) == 0 {
+		t.Fatal("all pods were gone before one was claimed")
+	}
+	never(t, 2*lag, "a pod is made for nobody", func() bool { return len(w.pods("p", "")) > len(claimed) })
+	if made, gone, _, _ := d.read(); made != 0 || gone != many-len(claimed) {
+		t.Errorf("down: %d pods made, %d deleted; want 0 and %d", made, gone, many-len(claimed))
 	}
 	w.scaleTo(pool, int32(again))
 	w.awaitIdle("p", again, limit)
-	never(t, 2*lag, "more unclaimed pods than replicas", func() bool { return len(w.pods("p", "")) > again+claims })
+	never(t, 2*lag, "more unclaimed pods than replicas", func() bool { return len(w.pods("p", "")) > again+len(claimed) })
 	if made, gone, most, _ := d.read(); made != again || gone != 0 || most != again {
 		t.Errorf("up again: %d pods made, %d deleted, %d unclaimed at most; want %d, 0, %d", made, gone, most, again, again)
 	}
