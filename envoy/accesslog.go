@@ -10,8 +10,9 @@ import (
 )
 
 // longStream is the duration in milliseconds from which the end of a stream is
-// reported; the module of the fast path knows it, too (LONG_STREAM). Shorter ones are known from their start, which ExtProc stamped; a
-// record for every request would cost a fifth more CPU.
+// reported; the module of the fast path relies on it (LONG_STREAM). Shorter ones are
+// known from their start, which ExtProc stamped or the module marked; a record for every
+// request would cost a fifth more CPU.
 const longStream = 1000
 
 // accessLogs tells the gateway of requests that met a pod that is gone, and of

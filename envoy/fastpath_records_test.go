@@ -78,8 +78,8 @@ func TestFastPathLeavesItsMetadata(t *testing.T) {
 			<-time.After(long)
 			return resp, "", resp.Body.Close()
 		}
-		if path == "/upgraded" {
-			_, _ = resp.Body.(io.Writer).Write([]byte("x"))
+		if upgraded, ok := resp.Body.(io.Writer); ok {
+			_, _ = upgraded.Write([]byte("x"))
 		}
 		body, err := io.ReadAll(resp.Body)
 		return resp, string(body), errors.Join(err, resp.Body.Close())

@@ -19,7 +19,7 @@ typedef struct {
   size_t count;
   bool answered, stall, late;
   char address[300]; // of an answer
-  char hit[512]; // the header that makes it a hit
+  char hit[512];     // the header that makes it a hit
   size_t hit_size;
   double port;
   char pairs[1024];
