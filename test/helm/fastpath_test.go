@@ -76,7 +76,7 @@ func (c *cluster) answersInEnvoy(t *testing.T, process, after string) {
 
 // killEnvoy: only the requests to the killed Envoy fail, until it serves again.
 func (c *cluster) killEnvoy(t *testing.T, process string) {
-	uid := strings.Fields(c.kubectl(t, "-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", "jsonpath={.items[*].metadata.uid}"))[0]
+	uid := c.ofPods(t, "sandlane-gateway", "metadata.uid")[0]
 	const restarts = "jsonpath={.items[*].status.initContainerStatuses[?(@.name==\"envoy\")].restartCount}"
 	pods := []string{"-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", restarts}
 	before := c.kubectl(t, pods...)

@@ -57,7 +57,7 @@ func (c *cluster) ready(t *testing.T, app string) {
 // route to that Envoy any more, and no request gets a wrong answer.
 func (c *cluster) killGateway(t *testing.T) {
 	process := c.process(t, "mine")
-	uid := strings.Fields(c.kubectl(t, "-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", "jsonpath={.items[*].metadata.uid}"))[0]
+	uid := c.ofPods(t, "sandlane-gateway", "metadata.uid")[0]
 	restarts := func() string {
 		return c.kubectl(t, "-n", system, "get", "pods", "-l", "app=sandlane-gateway", "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
 	}

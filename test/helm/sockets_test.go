@@ -79,11 +79,17 @@ func talk(ctx context.Context, conn *websocket.Conn, gateway string) socket {
 // addresses returns the addresses of an app's pods that run and are not ending.
 func (c *cluster) addresses(t *testing.T, app string) []string {
 	t.Helper()
+	return c.ofPods(t, app, "status.podIP")
+}
+
+// ofPods returns a field of each pod of an app that runs and is not being deleted.
+func (c *cluster) ofPods(t *testing.T, app, field string) []string {
+	t.Helper()
 	var all []string
 	for _, pod := range strings.Fields(c.kubectl(t, "-n", system, "get", "pods", "-l", "app="+app, "--field-selector=status.phase=Running",
-		"-o", "jsonpath={range .items[*]}{.metadata.deletionTimestamp}|{.status.podIP} {end}")) {
-		if ip, ok := strings.CutPrefix(pod, "|"); ok {
-			all = append(all, ip)
+		"-o", "jsonpath={range .items[*]}{.metadata.deletionTimestamp}|{."+field+"} {end}")) {
+		if value, ok := strings.CutPrefix(pod, "|"); ok {
+			all = append(all, value)
 		}
 	}
 	return all
