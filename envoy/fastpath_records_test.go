@@ -58,6 +58,7 @@ func TestFastPathLeavesItsMetadata(t *testing.T) {
 		}
 	})
 	_, at, _ := strings.Cut(pod.Addr().String(), ":")
+	client := &http.Client{Timeout: burstTimeout}
 	ask := func(port, path string) (*http.Response, string, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+path, nil)
 		if err != nil {
@@ -69,7 +70,7 @@ func TestFastPathLeavesItsMetadata(t *testing.T) {
 			req.Header.Set("Connection", "Upgrade")
 			req.Header.Set("Upgrade", "websocket")
 		}
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +163,7 @@ func TestFastPathOnOneConnection(t *testing.T) {
 		protocols.SetHTTP1(!h2)
 		protocols.SetUnencryptedHTTP2(h2)
 		transport := &http.Transport{Protocols: &protocols, MaxConnsPerHost: 1}
-		client := &http.Client{Transport: transport}
+		client := &http.Client{Transport: transport, Timeout: burstTimeout}
 		var all sync.WaitGroup
 		for range 50 {
 			for id, port := range ports {

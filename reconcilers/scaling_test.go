@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -137,20 +138,23 @@ func scaleSizes() (many, again int) {
 	return 60, 20
 }
 
-// claimPicked claims a pod that the controller has picked for deletion, if there is one,
-// and reports whether it is to be called again: the controller may have been faster.
-func (w *world) claimPicked(pool string, claimed map[types.UID]string) (again bool) {
+// claimPicked claims a pod that the controller has picked for deletion, if there is one;
+// the controller may be faster.
+func (w *world) claimPicked(pool string, claimed map[types.UID]string) {
+	w.t.Helper()
 	for _, pod := range w.pods(pool, v1alpha1.PodIdle) {
 		if _, picked := pod.Annotations[v1alpha1.AnnotationScaleDownProtected]; !picked || pod.DeletionTimestamp != nil {
 			continue
 		}
 		s := w.newSandbox(pool, &pod)
-		if err := w.c.Patch(w.t.Context(), pod.DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); err == nil {
+		switch err := w.c.Patch(w.t.Context(), pod.DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); {
+		case err == nil:
 			claimed[pod.UID] = s.Name
+		case !jsonpatch.Moved(err):
+			w.t.Fatalf("claiming pod %s: %v", pod.Name, err)
 		}
-		return true
+		return
 	}
-	return false
 }
 
 // TestScaleWithALaggingWatch is from none to many, to none, and to some again with a
@@ -170,13 +174,15 @@ func TestScaleWithALaggingWatch(t *testing.T) {
 	w.scaleTo(pool, 0)
 	claimed := map[types.UID]string{}
 	kubetest.Eventually(t, limit, "no unclaimed pod", func() error {
-		for len(claimed) < claims && w.claimPicked("p", claimed) {
+		for range claims - len(claimed) {
+			w.claimPicked("p", claimed)
 		}
 		if idle := w.pods("p", v1alpha1.PodIdle); len(idle) > 0 {
 			return fmt.Errorf("%d idle, %d claimed", len(idle), len(claimed))
 		}
 		return nil
 	})
+	t.Logf("%d of %d pods were claimed while the controller deleted them", len(claimed), many)
 	if len(claimed) == 0 {
 		t.Fatal("all pods were gone before one was claimed")
 	}

@@ -322,7 +322,7 @@ const void *HOOK(http_filter_config_new)(void *envoy, text name, text config) {
   return &threads;
 }
 void HOOK(http_filter_config_destroy)(const void *config) { (void)config; }
-const void *HOOK(http_filter_new)(const void *config, void *stream) { // NULL: Envoy answers 500
+const void *HOOK(http_filter_new)(const void *config, void *stream) { // NULL: the request fails
   (void)config, (void)stream;
   hit *h = malloc(sizeof *h);
   if (h) h->port = 0, h->told = false, h->since = 0;
