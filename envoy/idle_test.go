@@ -2,14 +2,14 @@ package envoy
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
-
-	"github.com/sandlane/sandlane/backoff"
 )
 
 // A connection that has had its request, and has no other, does not take the place of
@@ -68,6 +68,14 @@ func TestClientsOutliveTheIdleTimeout(t *testing.T) {
 			url := w.url
 			transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: insecure()}
 			transport.TLSClientConfig.NextProtos = nil
+			closed := make(chan struct{}, 10) // more than there are connections
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if err != nil {
+					return nil, err
+				}
+				return &closeReporter{Conn: c, closed: closed}, nil
+			}
 			if o.CertFile != "" {
 				url = "https" + url[len("http"):]
 			}
@@ -78,19 +86,25 @@ func TestClientsOutliveTheIdleTimeout(t *testing.T) {
 				if got := answerOf(client.Post(url, "text/plain", nil)); got != "200 from the pod" {
 					t.Errorf("a request: %s", got)
 				}
-				for { // until Envoy has closed the connection
-					open, err := w.admin.open(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					if open.Connections == 0 {
-						break
-					}
-					if !backoff.Sleep(t.Context(), lookEvery) {
-						t.Fatal("the connection was not closed")
-					}
+				// A client that has not seen yet that its connection is closed would use it.
+				select {
+				case <-closed:
+				case <-time.After(20 * time.Second):
+					t.Fatal("the connection was not closed")
 				}
 			}
 		})
 	}
+}
+
+// closeReporter is a connection that sends on closed when its client closes it, once.
+type closeReporter struct {
+	net.Conn
+	once   sync.Once
+	closed chan<- struct{}
+}
+
+func (c *closeReporter) Close() error {
+	c.once.Do(func() { c.closed <- struct{}{} })
+	return c.Conn.Close()
 }

@@ -84,7 +84,10 @@ func (u rightsUser) restAPI() {
 // routing has first requests wait for a pod, and one doubted after a connection
 // that failed.
 func (u rightsUser) routing(ns string) {
-	u.s.Pool(u.t, ns, "one", 1)
+	u.s.Pool(u.t, ns, "one", 1, func(p *v1alpha1.SandboxPool) {
+		// So long that no machine has the next pod ready before the second request asks.
+		p.Spec.Template.Template.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 5
+	})
 	for _, id := range []string{"rights-a", "rights-b"} { // the second waits for the next pod
 		u.s.Touch(u.t, id, ns+"/one")
 	}
