@@ -22,7 +22,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path, _, seconds = self.path.partition("?seconds=")
         if path == "/sleep":
             time.sleep(float(seconds))
-        body = json.dumps({"podUID": os.environ["POD_UID"], "process": process}).encode()
+        body = json.dumps({"podUID": os.environ["POD_UID"], "process": process, "at": time.time()}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -33,8 +33,8 @@ class Server(http.server.ThreadingHTTPServer):
 Server(("", 8000), Handler).serve_forever()`
 
 // WithFreezer makes the pool's pods such that sandboxd can freeze them. They answer as the
-// echo server does to GET / and /sleep, in as far as Echo has the pod and the process, and run these
-// shell commands besides.
+// echo server does to GET / and /sleep, in as far as Echo has the pod and the process, say when,
+// and run these shell commands besides.
 func WithFreezer(commands ...string) PoolOption {
 	return func(p *v1alpha1.SandboxPool) {
 		main := &p.Spec.Template.Template.Spec.Containers[0]

@@ -23,6 +23,8 @@ type Echo struct {
 	Host    string              `json:"host"`
 	Path    string              `json:"path"`
 	Headers map[string][]string `json:"headers"`
+	// At is when the answer was made, in seconds since 1970; of pods with a freezer alone.
+	At float64 `json:"at"`
 }
 
 // Answer is one answer through Envoy.
