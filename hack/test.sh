@@ -62,6 +62,10 @@ while IFS='=' read -r name value; do
 done <<<"$prepared"
 : "${KUBEBUILDER_ASSETS:?sandlane prepare did not name it}" "${ENVOY_BIN:?sandlane prepare did not name it}"
 
+# A third of the processors' time is that of the tests' many API servers, and a quarter
+# of theirs was for collecting garbage.
+export GOGC=400 GOMEMLIMIT=1GiB
+
 status=0
 module=local/helpers/bin/fastpath.so # of the fast path, if it could be built
 : "${GOTESTSUM:?it is set by make: run make test}"
@@ -126,18 +130,19 @@ calm() {
 # images are the tests of the images, which compile the images' programs.
 images() { cd hack/image && go vet ./... && tests -shuffle=on -timeout 15m ./...; }
 
-# users are the tests of the running product: what users see, and as many hits as fit
-# seconds, answered inside Envoy.
-users() {
-	FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
-	if [[ -f "$module" ]]; then
-		SANDLANE_FAST_PATH=auto SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
-	fi
-}
+# users are the tests of the running product: what users see.
+users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...; }
 
 # seconds is half a minute of what `make chaos` does for ten, with each request asked of
-# ExtProc: all else runs in the mode that is the default.
-seconds() { SANDLANE_FAST_PATH=off SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos; }
+# ExtProc, since all else runs in the mode that is the default; then as many hits as fit
+# seconds, answered inside Envoy.
+seconds() {
+	export SANDLANE_BIN=$PWD/bin/sandlane-failpoints
+	SANDLANE_FAST_PATH=off FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
+	if [[ -f "$module" ]]; then
+		SANDLANE_FAST_PATH=auto FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
+	fi
+}
 
 # sdks are those with E2B's SDKs.
 sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...; }
@@ -158,12 +163,14 @@ fi
 # They wait more than they work, on stacks of their own.
 if wants e2e && wants e2b; then
 	beside users
+	beside seconds
 	sdks
-	seconds
+	await seconds
 	await users
 elif wants e2e; then
+	beside seconds
 	users
-	seconds
+	await seconds
 elif wants e2b; then
 	sdks
 fi
