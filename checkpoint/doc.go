@@ -13,7 +13,14 @@
 //	                        └─Put fails, or its process is killed─▶ left, until a Sweep
 //
 // An archive gets its name only once all of it is on the disk, so that a file with such a
-// name is a whole archive, whenever the process or the machine stops. The last bytes of the
-// file are the archive's SHA-256, so that a read fails if the disk has lost or changed a part
-// since.
+// name is a whole archive, whenever the process or the machine stops. Behind the archive the
+// file has the SHA-256 of each of its parts, and that of this list, the archive's digest, so
+// that a read fails if the disk has lost or changed a part since.
+//
+// # Who compares what
+//
+// Get compares the list with the digest; its caller compares the digest with the one that it
+// kept. Read compares each part with the list. A restore does not read so: it signs the
+// list's digest of each part, and sandboxd, which has to compare the part with what was
+// signed in any case, refuses one that is damaged. So each byte is hashed once.
 package checkpoint

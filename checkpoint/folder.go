@@ -3,8 +3,6 @@ package checkpoint
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +92,7 @@ func (f *Folder) put(ctx context.Context, id string, r io.Reader) (Info, error) 
 	return info, nil
 }
 
-// write writes an archive and its digest to a new file, and waits until the disk has it.
+// write writes an archive, its parts' sums and its digest to a new file, and waits until the disk has it.
 func (f *Folder) write(ctx context.Context, name string, r io.Reader) (info Info, err error) {
 	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -102,16 +100,17 @@ func (f *Folder) write(ctx context.Context, name string, r io.Reader) (info Info
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	failpoint.Hit("checkpoint/begun") // an empty partial archive
-	digest := sha256.New()
-	n, err := copyAtMost(ctx, io.MultiWriter(file, digest), r, f.max)
+	parts := newSums()
+	n, err := copyAtMost(ctx, io.MultiWriter(file, parts), r, f.max)
 	if err != nil {
 		return Info{}, err
 	}
-	sum := digest.Sum(nil)
-	if _, err := file.Write(sum); err != nil {
+	list := parts.end()
+	digest := digestOf(list)
+	if _, err := file.Write(append(list, digest[:]...)); err != nil {
 		return Info{}, err
 	}
-	return Info{Bytes: n, Digest: hex.EncodeToString(sum)}, file.Sync()
+	return Info{Bytes: n, Digest: inHex(digest)}, file.Sync()
 }
 
 // copyAtMost copies until io.EOF, or fails.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -21,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const testMax = 1 << 20
+const testMax = 3 << 20
 
 func newFolder(t *testing.T) (f *Folder, path string) {
 	t.Helper()
@@ -58,16 +59,18 @@ func names(t *testing.T, path string) (all []string) {
 
 func TestFolder(t *testing.T) {
 	f, path := newFolder(t)
-	for _, data := range [][]byte{nil, []byte("a"), bytes.Repeat([]byte("sandbox"), 100_000)} {
+	for _, data := range [][]byte{nil, []byte("a"), bytes.Repeat([]byte("s"), PartSize), bytes.Repeat([]byte("sandbox"), 400_000)} {
 		id := fmt.Sprintf("%08x-uid", len(data))
-		put, err := f.Put(t.Context(), id, iotest.OneByteReader(bytes.NewReader(data)))
-		if len(data) > 1000 {
-			put, err = f.Put(t.Context(), id, bytes.NewReader(data))
-		}
+		put, err := f.Put(t.Context(), id, iotest.HalfReader(bytes.NewReader(data)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum := sha256.Sum256(data)
+		var list []byte
+		for part := range slices.Chunk(data, PartSize) {
+			sum := sha256.Sum256(part)
+			list = append(list, sum[:]...)
+		}
+		sum := sha256.Sum256(list)
 		if want := (Info{int64(len(data)), hex.EncodeToString(sum[:])}); put != want {
 			t.Errorf("Put says %+v, want %+v", put, want)
 		}
@@ -81,7 +84,7 @@ func TestFolder(t *testing.T) {
 		}
 	}
 	all, err := f.List(t.Context())
-	if err != nil || len(all) != 3 || time.Since(all[0].At) > time.Minute {
+	if err != nil || len(all) != 4 || time.Since(all[0].At) > time.Minute {
 		t.Errorf("List: %+v, %v", all, err)
 	}
 	for _, e := range all {
@@ -143,22 +146,107 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// Reading an archive that the disk has changed fails before io.EOF.
+// parts reads an archive in parts, of which the first ones may have been begun by Read, and
+// compares them.
+func parts(f *Folder, id string, begin int64) (all []byte, sizes []int, err error) {
+	a, info, err := f.Get(context.Background(), id)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	if all, err = io.ReadAll(io.LimitReader(a, begin)); err != nil {
+		return all, nil, err
+	}
+	for buf := make([]byte, PartSize); ; {
+		n, digest, last, err := a.Part(buf)
+		switch {
+		case err != nil:
+			return all, sizes, err
+		case sha256.Sum256(buf[:n]) != digest:
+			return all, sizes, ErrDamaged
+		}
+		all, sizes = append(all, buf[:n]...), append(sizes, n)
+		if last && int64(len(all)) != info.Bytes {
+			return all, sizes, errors.New("it is not the last part")
+		}
+		if last {
+			return all, sizes, nil
+		}
+	}
+}
+
+func TestParts(t *testing.T) {
+	f, _ := newFolder(t)
+	long := make([]byte, 2*PartSize+7)
+	for i := range long {
+		long[i] = byte(i / 1000)
+	}
+	for _, tc := range []struct {
+		data  []byte
+		begin int64
+		want  []int
+	}{
+		{nil, 0, []int{0}},
+		{[]byte("abc"), 0, []int{3}},
+		{[]byte("abc"), 2, []int{1}},
+		{[]byte("abc"), 3, []int{0}},
+		{long[:2*PartSize], 0, []int{PartSize, PartSize}},
+		{long[:2*PartSize], PartSize, []int{PartSize}},
+		{long, 0, []int{PartSize, PartSize, 7}},
+		{long, 5, []int{PartSize - 5, PartSize, 7}},
+		{long, PartSize + 1, []int{PartSize - 1, 7}},
+	} {
+		if _, err := f.Put(t.Context(), "id", bytes.NewReader(tc.data)); err != nil {
+			t.Fatal(err)
+		}
+		got, sizes, err := parts(f, "id", tc.begin)
+		if err != nil || !slices.Equal(sizes, tc.want) || !bytes.Equal(got, tc.data) {
+			t.Errorf("%d bytes from %d on: %d bytes in parts of %v, %v; want %v", len(tc.data), tc.begin, len(got), sizes, err, tc.want)
+		}
+	}
+}
+
+// No file has the size of two archives' files.
+func TestLengths(t *testing.T) {
+	last := int64(-1)
+	for _, n := range []int64{0, 1, 31, 32, 33, PartSize - 33, PartSize - 1, PartSize, PartSize + 1, PartSize + 33, 2*PartSize - 1, 2 * PartSize, 2*PartSize + 1, 1 << 40, 1<<40 + 1} {
+		file := n + partsOf(n)*sha256.Size + sha256.Size
+		if got := lengthOf(file); got != n || file <= last {
+			t.Errorf("the archive in %d bytes has %d, want %d", file, got, n)
+		}
+		last = file
+	}
+	for _, file := range []int64{0, 31, 33, 64, 2*32 + PartSize + 1, 2*32 + PartSize + 32} {
+		if got := lengthOf(file); got >= 0 {
+			t.Errorf("a file of %d bytes has an archive of %d", file, got)
+		}
+	}
+}
+
+// Reading an archive that the disk has changed fails before io.EOF, and no byte of a part
+// that has changed is returned.
 func TestFolderTellsDamage(t *testing.T) {
 	f, path := newFolder(t)
-	const data = "what was put"
+	data := bytes.Repeat([]byte("what was put"), PartSize/10)
 	for _, tc := range []struct {
 		name   string
+		right  int // so many bytes are
 		change func(whole []byte) []byte
 	}{
-		{"a bit", func(w []byte) []byte { w[3] ^= 1; return w }},
-		{"a bit of the digest", func(w []byte) []byte { w[len(w)-1] ^= 1; return w }},
-		{"a byte less", func(w []byte) []byte { return w[:len(w)-1] }},
-		{"a byte more", func(w []byte) []byte { return append(w, 0) }},
-		{"less than a digest", func(w []byte) []byte { return w[:7] }},
-		{"nothing", func([]byte) []byte { return nil }},
+		{"a bit", 0, func(w []byte) []byte { w[3] ^= 1; return w }},
+		{"a bit of the second part", PartSize, func(w []byte) []byte { w[PartSize+3] ^= 1; return w }},
+		{"a bit of the list", 0, func(w []byte) []byte { w[len(data)+1] ^= 1; return w }},
+		{"a bit of the digest", 0, func(w []byte) []byte { w[len(w)-1] ^= 1; return w }},
+		{"a byte less", 0, func(w []byte) []byte { return w[:len(w)-1] }},
+		{"a byte more", 0, func(w []byte) []byte { return append(w, 0) }},
+		{"a part less", 0, func(w []byte) []byte { return w[PartSize:] }},
+		{"parts in another order", 0, func(w []byte) []byte {
+			return slices.Concat(w[PartSize:len(data)], w[:PartSize], w[len(data)+32:len(data)+64], w[len(data):len(data)+32], w[len(w)-32:])
+		}},
+		{"less than a digest", 0, func(w []byte) []byte { return w[:7] }},
+		{"nothing", 0, func([]byte) []byte { return nil }},
 	} {
-		if _, err := f.Put(t.Context(), "id", strings.NewReader(data)); err != nil {
+		if _, err := f.Put(t.Context(), "id", bytes.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join(path, "id")
@@ -169,9 +257,31 @@ func TestFolderTellsDamage(t *testing.T) {
 		if err := os.WriteFile(file, tc.change(whole), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := get(f, "id"); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", tc.name, err)
+		if got, _, err := get(f, "id"); !errors.Is(err, ErrDamaged) || !bytes.Equal(got, data[:tc.right]) {
+			t.Errorf("%s: %d bytes, %v", tc.name, len(got), err)
 		}
+		if got, _, err := parts(f, "id", 0); !errors.Is(err, ErrDamaged) || !bytes.Equal(got, data[:tc.right]) {
+			t.Errorf("%s, in parts: %d bytes, %v", tc.name, len(got), err)
+		}
+	}
+}
+
+// An archive that gets shorter while it is open ends with no part.
+func TestFolderTellsAShorterFile(t *testing.T) {
+	f, path := newFolder(t)
+	if _, err := f.Put(t.Context(), "id", io.LimitReader(zeros{}, 2*PartSize)); err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := f.Get(t.Context(), "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.Close() }()
+	if err := os.Truncate(filepath.Join(path, "id"), PartSize+1); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(a); !errors.Is(err, ErrDamaged) || len(got) != PartSize {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
 

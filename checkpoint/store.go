@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -28,19 +29,31 @@ type Store interface {
 	// Put keeps all bytes of r until io.EOF. After another error of r, or an error of its
 	// own, it keeps nothing. Of two Puts with one ID the later one's archive stays.
 	Put(ctx context.Context, id string, r io.Reader) (Info, error)
-	// Get opens an archive, which the caller closes. At the end Read returns ErrDamaged in
-	// place of io.EOF if the bytes differ from those that were put: do not rely on them before
-	// io.EOF.
-	Get(ctx context.Context, id string) (io.ReadCloser, Info, error)
+	// Get opens an archive, which the caller closes.
+	Get(ctx context.Context, id string) (Archive, Info, error)
 	// Delete deletes an archive. It is no error if there is none.
 	Delete(ctx context.Context, id string) error
 	// List returns all archives, in no particular order.
 	List(ctx context.Context) ([]Entry, error)
 }
 
+// Archive is an archive that is read once, from its beginning. It is not safe for concurrent
+// use, but for Close.
+type Archive interface {
+	// Read returns ErrDamaged before any byte of a part that differs from what was put: what
+	// it has returned is right, and all of it only at io.EOF.
+	io.ReadCloser
+	// Part reads the rest of the part that Read has begun, or the next part, into buf, which
+	// has room for PartSize bytes. It returns how many there are, their SHA-256 when they
+	// were put, and whether nothing follows. It does not compare them with it: the caller,
+	// or who gets them, does not use them before that.
+	Part(buf []byte) (n int, digest [sha256.Size]byte, last bool, err error)
+}
+
 // Info describes an archive.
 type Info struct {
-	// Bytes is its length, and Digest its SHA-256 in hex.
+	// Bytes is its length. Digest is in hex the SHA-256 of the SHA-256s of its parts, in
+	// their order: the digest names all bytes, and each part can be verified by itself.
 	Bytes  int64
 	Digest string
 }

@@ -126,7 +126,8 @@ type CheckpointStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	TemplateHash string `json:"templateHash,omitempty"`
-	// Bytes and Digest (sha256, in hex) are of the data in the store.
+	// Bytes and Digest are of the data in the store. Digest is in hex the SHA-256 of the
+	// SHA-256s of its parts of 1 MiB.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Bytes int64 `json:"bytes,omitempty"`

@@ -28,10 +28,21 @@ var (
 
 const (
 	argumentsHeader = "Sandlane-Arguments"
-	// chunkSize is how many bytes of an archive one request sends. It is so small that even
-	// a slow disk writes them well within the two seconds of a call.
+	// chunkSize is how many bytes of an archive one request sends at most. It is so small
+	// that even a slow disk writes them well within the two seconds of a call.
 	chunkSize = 1 << 20
 )
+
+// errDamaged: a part of an archive is not the one that was kept.
+var errDamaged = errors.New("the archive is damaged")
+
+// Parts is an archive that is read in parts of up to 1 MiB. A checkpoint.Archive implements
+// it.
+type Parts interface {
+	// Part reads the next part into buf and returns its length, the digest with which it was
+	// kept, and whether it is the last one. It need not compare the part with the digest.
+	Part(buf []byte) (n int, digest [sha256.Size]byte, last bool, err error)
+}
 
 // Archive stops all processes of the pod's sandbox and returns the archive of its files;
 // the processes continue at the archive's end. The archive is complete only if reading it
@@ -113,7 +124,7 @@ type Restoring struct {
 	// ID tells this restore from any other restore into the pod.
 	ID string
 	// Archive is read to its end, once.
-	Archive io.Reader
+	Archive Parts
 
 	next   *part  // the part to send next; nil if it is not read yet
 	ahead  *part  // the part after next; nil if it is not read yet
@@ -127,7 +138,8 @@ type Restoring struct {
 func (r *Restoring) Sent() int64 { return r.offset }
 
 // Restore sends the rest of an archive to the sandboxd of a pod that is not initialised
-// yet. ErrMore means that a part of the archive is left for another call; an
+// yet. It signs the digests with which the parts were kept, and leaves it to sandboxd to
+// compare the parts with them: sandboxd accepts no part that is damaged. ErrMore means that a part of the archive is left for another call; an
 // activation.ErrUnusable, that the pod cannot be used any more. After any other error the
 // call may be tried again. Calls with the same Restoring must not run at once.
 func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Restoring) error {
@@ -178,23 +190,21 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 // part is a piece of an archive.
 type part struct {
 	data   []byte
-	digest [sha256.Size]byte
+	digest [sha256.Size]byte // with which it was kept
 	last   bool
 	err    error // of reading the part
 }
 
+func (p *part) damaged() bool { return sha256.Sum256(p.data) != p.digest }
+
 // read reads the next part.
 func (r *Restoring) read() *part {
-	buf := r.spare // of chunkSize: only the last part is shorter, and its buffer is never spare
+	buf := r.spare
 	if r.spare = nil; buf == nil {
 		buf = make([]byte, chunkSize)
 	}
-	n, err := io.ReadFull(r.Archive, buf)
-	last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n < len(buf)
-	if last {
-		err = nil
-	}
-	return &part{data: buf[:n], digest: sha256.Sum256(buf[:n]), last: last, err: err}
+	n, digest, last, err := r.Archive.Part(buf[:chunkSize])
+	return &part{data: buf[:n], digest: digest, last: last, err: err}
 }
 
 // readAhead begins to read the part after the next one while the next one is sent. The
@@ -226,6 +236,8 @@ func (a *Agent) restorePart(ctx context.Context, c *connection, id string, pod *
 		return true, nil
 	case status == http.StatusAccepted:
 		return false, nil
+	case status == http.StatusUnauthorized && r.next.damaged():
+		return false, fmt.Errorf("%w: %w", activation.ErrUnusable, errDamaged)
 	case lasting(status), status == http.StatusNotImplemented:
 		return false, fmt.Errorf("%w: /restore is answered with %d: %s", activation.ErrUnusable, status, quoted(answer))
 	}

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +27,7 @@ type store struct {
 	t      *testing.T
 
 	data    bytes.Buffer
+	damaged bool                                // a part's signature may not fit
 	restore func(offset int64, part []byte) int // the answer, if not 0
 	archive func(w http.ResponseWriter)
 	// arguments are those of the last /archive; it is written before the answer, which its reader has awaited.
@@ -58,7 +58,11 @@ func (s *store) command(w http.ResponseWriter, r *http.Request) {
 	signature, err := base64.StdEncoding.DecodeString(r.Header.Get("Sandlane-Init-Signature"))
 	message := fmt.Sprintf("sandlane %s 1\n\"pod-1\"\n\"n\"\n\"i0\"\n%q\n%x\n", r.PathValue("name"), arguments, sha256.Sum256(part))
 	if err != nil || !ed25519.Verify(s.public, []byte(message), signature) {
-		s.t.Errorf("%s: the signature does not fit %s", r.URL, arguments)
+		w.WriteHeader(http.StatusUnauthorized)
+		if !s.damaged {
+			s.t.Errorf("%s: the signature does not fit %s", r.URL, arguments)
+		}
+		return
 	}
 	var order struct {
 		ID        string
@@ -106,7 +110,7 @@ func TestRestore(t *testing.T) {
 	s, a, pod := storeAt(t, "127.83.3.1")
 	data := bytes.Repeat([]byte("0123456789"), chunkSize/4)
 	calls, lost := 0, map[int64]bool{}
-	r := &Restoring{ID: "r", Archive: iotest.HalfReader(bytes.NewReader(data))}
+	r := &Restoring{ID: "r", Archive: &kept{data: data, first: 1000}}
 	var ctx context.Context
 	var leave context.CancelFunc
 	s.restore = func(offset int64, part []byte) int {
@@ -132,29 +136,64 @@ func TestRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if calls != 4 || !bytes.Equal(s.data.Bytes(), data) {
+	if calls != 5 || !bytes.Equal(s.data.Bytes(), data) {
 		t.Errorf("%d calls, %d of %d bytes", calls, s.data.Len(), len(data))
 	}
 }
 
-// An answer that would not change ends a restore. So does a damaged archive, of which no
-// part is sent as the last one.
+// An answer that would not change ends a restore. So does an archive that cannot be read,
+// or is damaged, of which no part is accepted as the last one.
 func TestRestoreFailures(t *testing.T) {
 	s, a, pod := storeAt(t, "127.83.3.2")
 	for status, unusable := range map[int]bool{409: true, 422: true, 401: true, 501: true, 503: false, 500: false} {
 		s.restore = func(int64, []byte) int { return status }
-		err := a.Restore(t.Context(), "i0", pod, &Restoring{ID: "r", Archive: bytes.NewReader([]byte("x"))})
-		if err == nil || errors.Is(err, activation.ErrUnusable) != unusable {
+		err := a.Restore(t.Context(), "i0", pod, &Restoring{ID: "r", Archive: &kept{data: []byte("x")}})
+		if err == nil || errors.Is(err, activation.ErrUnusable) != unusable || errors.Is(err, errDamaged) {
 			t.Errorf("status %d: %v", status, err)
 		}
 	}
-	cause := errors.New("damaged")
-	asked := 0
-	s.restore = func(int64, []byte) int { asked++; return 0 }
-	err := a.Restore(t.Context(), "i0", pod, &Restoring{ID: "r", Archive: io.MultiReader(bytes.NewReader([]byte("x")), iotest.ErrReader(cause))})
-	if !errors.Is(err, cause) || !errors.Is(err, activation.ErrUnusable) || asked > 0 {
-		t.Errorf("%v, %d parts were sent", err, asked)
+	cause := errors.New("a bad disk")
+	s.restore = nil
+	for name, tc := range map[string]struct {
+		kept *kept
+		want error
+	}{
+		"cannot be read": {&kept{data: []byte("xy"), first: 1, err: cause}, cause},
+		"damaged":        {&kept{data: []byte("xy"), first: 1, damaged: true}, errDamaged},
+	} {
+		s.data.Reset()
+		s.damaged = tc.kept.damaged
+		err := a.Restore(t.Context(), "i0", pod, &Restoring{ID: "r", Archive: tc.kept})
+		if !errors.Is(err, tc.want) || !errors.Is(err, activation.ErrUnusable) || s.data.String() != "x" {
+			t.Errorf("%s: %v, sandboxd has %q", name, err, s.data.String())
+		}
 	}
+}
+
+// kept is an archive of parts of chunkSize, but for the first one.
+type kept struct {
+	data    []byte
+	first   int   // length of the first part; 0 is chunkSize
+	err     error // of reading any other part
+	damaged bool  // any other part is
+	read    bool  // the first one was read
+}
+
+func (k *kept) Part(buf []byte) (n int, digest [sha256.Size]byte, last bool, err error) {
+	if k.read && k.err != nil {
+		return 0, digest, false, k.err
+	}
+	if !k.read && k.first > 0 {
+		buf = buf[:k.first]
+	}
+	n = copy(buf, k.data)
+	k.data = k.data[n:]
+	digest = sha256.Sum256(buf[:n])
+	if k.read && k.damaged {
+		buf[0]++
+	}
+	k.read = true
+	return n, digest, len(k.data) == 0, nil
 }
 
 // Reading an archive that breaks off fails, and a refused Archive returns the error for the

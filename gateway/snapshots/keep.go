@@ -1,7 +1,6 @@
 package snapshots
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,33 +131,34 @@ func (p *Hibernator) verify(ctx context.Context, cp *v1alpha1.Checkpoint, digest
 	if info.Digest != digest {
 		return fmt.Errorf("the store returns another archive for checkpoint %s than was put", cp.Name)
 	}
-	content := bufio.NewReader(archive)
-	if _, err := readEnvironment(content); err != nil {
+	if _, err := readEnvironment(archive); err != nil {
 		return fmt.Errorf("%w: %w", agent.ErrNoArchive, err)
 	}
-	_, err = io.Copy(io.Discard, content)
+	_, err = io.Copy(io.Discard, archive)
 	return err
 }
 
-// readEnvironment reads the line with the environment before an archive.
-func readEnvironment(archive *bufio.Reader) (map[string]string, error) {
-	var line []byte
-	for {
-		part, err := archive.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case err == nil:
-			env := map[string]string{}
-			if json.Unmarshal(line, &env) != nil {
-				return nil, errNoEnvironment
-			}
-			return env, nil
-		case !errors.Is(err, bufio.ErrBufferFull) && !errors.Is(err, io.EOF):
+// readEnvironment reads the line with the environment before an archive, and no byte more.
+func readEnvironment(archive io.Reader) (map[string]string, error) {
+	line, next := []byte{}, make([]byte, 1) // archive has its bytes in memory
+	for len(line) <= maxEnvironment {
+		switch _, err := io.ReadFull(archive, next); {
+		case errors.Is(err, io.EOF):
+			return nil, errNoEnvironment
+		case err != nil:
 			return nil, err
-		case errors.Is(err, io.EOF), len(line) > maxEnvironment:
+		}
+		if next[0] != '\n' {
+			line = append(line, next[0])
+			continue
+		}
+		env := map[string]string{}
+		if json.Unmarshal(line, &env) != nil {
 			return nil, errNoEnvironment
 		}
+		return env, nil
 	}
+	return nil, errNoEnvironment
 }
 
 // identified reports whether the digests of all images that the pod runs are known.

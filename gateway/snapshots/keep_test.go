@@ -125,7 +125,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 // stuck is a store whose file system hangs.
 type stuck struct{ Store }
 
-func (stuck) Get(context.Context, string) (io.ReadCloser, checkpoint.Info, error) {
+func (stuck) Get(context.Context, string) (checkpoint.Archive, checkpoint.Info, error) {
 	return nil, checkpoint.Info{}, checkpoint.ErrStuck
 }
 

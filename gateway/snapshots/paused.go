@@ -1,7 +1,6 @@
 package snapshots
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -268,8 +267,7 @@ func (p *Hibernator) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox
 	if err != nil {
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
 	}
-	content := bufio.NewReaderSize(archive, 64<<10)
-	env, err := readEnvironment(content)
+	env, err := readEnvironment(archive)
 	if err != nil {
 		_ = archive.Close()
 		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
@@ -277,13 +275,13 @@ func (p *Hibernator) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox
 	t.archive, t.env = archive, env
 	// The restore's ID is the same at every gateway, so that a gateway can continue after
 	// the parts that another gateway has sent.
-	t.parts = &agent.Restoring{ID: string(cp.UID), Archive: content}
+	t.parts = &agent.Restoring{ID: string(cp.UID), Archive: archive}
 	return nil
 }
 
 // openArchive opens the archive of a Checkpoint. It returns an error if the archive's digest
 // is not the one in the Checkpoint's status.
-func (p *Hibernator) openArchive(ctx context.Context, cp *v1alpha1.Checkpoint) (io.ReadCloser, error) {
+func (p *Hibernator) openArchive(ctx context.Context, cp *v1alpha1.Checkpoint) (checkpoint.Archive, error) {
 	archive, info, err := p.x.o.Store.Get(ctx, string(cp.UID))
 	if err != nil {
 		return nil, err

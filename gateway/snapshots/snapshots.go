@@ -22,7 +22,7 @@ import (
 // Store keeps archives. A checkpoint.Store implements it.
 type Store interface {
 	Put(ctx context.Context, id string, r io.Reader) (checkpoint.Info, error)
-	Get(ctx context.Context, id string) (io.ReadCloser, checkpoint.Info, error)
+	Get(ctx context.Context, id string) (checkpoint.Archive, checkpoint.Info, error)
 }
 
 // Agent reads and restores the files of a pod. *agent.Agent implements it.

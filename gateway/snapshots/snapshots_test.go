@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -139,9 +140,24 @@ func (w *world) Restore(_ context.Context, id string, pod *corev1.Pod, r *agent.
 	if err := w.restores; err != nil {
 		return err
 	}
-	data, err := io.ReadAll(r.Archive)
+	data, err := readParts(r.Archive)
 	w.restored = append(w.restored, fmt.Sprintf("%s %s %s", id, pod.UID, data))
 	return err
+}
+
+// readParts reads an archive as agent.Agent and sandboxd do.
+func readParts(archive agent.Parts) (data []byte, err error) {
+	buf := make([]byte, checkpoint.PartSize)
+	for {
+		n, digest, last, err := archive.Part(buf)
+		if err == nil && sha256.Sum256(buf[:n]) != digest {
+			err = fmt.Errorf("%w: the part is damaged", activation.ErrUnusable)
+		}
+		data = append(data, buf[:n]...)
+		if last || err != nil {
+			return data, err
+		}
+	}
 }
 
 // objects are the Checkpoints that are there and not being deleted.
