@@ -3,8 +3,10 @@ package e2b
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -222,6 +224,8 @@ func TestErrorsOfCreate(t *testing.T) {
 		{fmt.Errorf("claim pod x: %w: y", ErrInvalid), 400, "", "", "Invalid sandbox"},
 		{fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrInvalid), 500, "", "false", "Internal error"},
 		{context.DeadlineExceeded, 504, "", "", "too long"},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, 503, "1", "", "control plane"},
+		{fmt.Errorf("%w: %w", ErrOutcomeUnknown, syscall.ECONNREFUSED), 500, "", "false", "Internal error"},
 		{fmt.Errorf("secret cause"), 500, "", "", "Internal error"},
 	} {
 		f := newFake()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/sandlane/sandlane/controlplane/e2b/api"
@@ -116,8 +117,13 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	}
 	id := rand.Text()
 	s.o.Log.Error("a request to the REST API failed", "id", id, "route", callOf(r).route.name(), "err", err)
-	e = internal(id)
-	e.noRetry = errors.Is(err, ErrOutcomeUnknown)
+	switch e = internal(id); {
+	case errors.Is(err, ErrOutcomeUnknown):
+		e.noRetry = true
+	case errors.Is(err, syscall.ECONNREFUSED): // nothing was sent
+		e = refuse(http.StatusServiceUnavailable, "The control plane cannot be reached; this error's ID in the log is "+id)
+		e.retryAfter = time.Second
+	}
 	return e
 }
 
