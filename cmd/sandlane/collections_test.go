@@ -44,6 +44,8 @@ func collections(garbage int) uint32 {
 // doubled.
 func TestGrowHeap(t *testing.T) {
 	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(goPercent)
+	defer debug.SetGCPercent(before)
 	const growth = 64 << 20
 	often := collections(growth)
 	stop := growHeap(growth)

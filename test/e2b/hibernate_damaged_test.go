@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/checkpoint"
 )
 
 // A sandbox of which the store has lost a bit is not resumed with other files than it had:
@@ -20,7 +19,8 @@ func TestDamagedArchive(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	m := newTeam(t, "damaged", func(p *v1alpha1.SandboxPool) { p.Spec.Replicas = 1 })
 	s := m.create(t, `{"templateID":"base","timeout":600}`)
-	content := strings.Repeat("what is kept ", checkpoint.PartSize/10) // more than one part
+	const part = 1 << 20                                // of an archive
+	content := strings.Repeat("what is kept ", part/10) // more than one part
 	if a := m.file(t, s, "/home/user/kept.txt", content); a.Status != 200 {
 		t.Fatalf("writing the file: %v", a)
 	}
@@ -39,10 +39,10 @@ func TestDamagedArchive(t *testing.T) {
 	defer func() { _ = archive.Close() }()
 	change := func() { // in the second part
 		var b [1]byte
-		_, err := archive.ReadAt(b[:], checkpoint.PartSize+1000)
+		_, err := archive.ReadAt(b[:], part+1000)
 		b[0] ^= 1
 		if err == nil {
-			_, err = archive.WriteAt(b[:], checkpoint.PartSize+1000)
+			_, err = archive.WriteAt(b[:], part+1000)
 		}
 		if err != nil {
 			t.Fatal(err)
