@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -28,7 +29,7 @@ const helperEnv = "SANDLANE_LOCAL_TEST"
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	if os.Getenv(helperEnv) == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(collecting{m})
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,6 +38,15 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// collecting collects garbage after the tests: client-go ends the goroutines that
+// reload a transport's client certificate when the transport itself is collected.
+type collecting struct{ m *testing.M }
+
+func (c collecting) Run() int {
+	defer runtime.GC()
+	return c.m.Run()
 }
 
 func helper(ctx context.Context, command string, args []string) error {
