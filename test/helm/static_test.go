@@ -34,6 +34,12 @@ var refused = []struct{ set, want string }{
 	{"gateway.drainDelaySeconds=400", "drainDelaySeconds must be at most drainGraceSeconds"},
 }
 
+// One sandbox may take a quarter of the streams, and at least one.
+var shares = []struct{ set, want string }{
+	{"envoy.maxStreams=500", "--max-open-per-sandbox=125\n"},
+	{"envoy.maxStreams=2", "--max-open-per-sandbox=1\n"},
+}
+
 // static renders the chart with each file of testdata/matrix and makes the API server
 // validate every object.
 func (c *cluster) static(t *testing.T) {
@@ -42,6 +48,11 @@ func (c *cluster) static(t *testing.T) {
 		_, err := c.Run(t.Context(), "helm", "template", "sandlane", c.chart, "--set", tc.set)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("--set %s: %v, want it refused with %q", tc.set, err, tc.want)
+		}
+	}
+	for _, tc := range shares {
+		if out := c.run(t, "helm", "template", "sandlane", c.chart, "--set", tc.set); !strings.Contains(out, tc.want) {
+			t.Errorf("--set %s: rendered without %q", tc.set, tc.want)
 		}
 	}
 	const dry, keys = "dry-system", "dry-keys"
