@@ -40,7 +40,7 @@ type archiveArguments struct {
 // its files. If reading the files fails in between, the answer breaks off.
 func (s *Server) archive(caller *caller) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		text, _, ok := caller.Command(w, r, "archive", 0)
+		text, _, ok := caller.Command(w, r, "archive", 0, nil)
 		if !ok {
 			return
 		}

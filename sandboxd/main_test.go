@@ -19,7 +19,11 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// After an answer to a request whose body it has not read, net/http waits for half a
+	// second before it closes the connection.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // patience bounds every wait of these tests; it is never waited for in full.
 const patience = 20 * time.Second

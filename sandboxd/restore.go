@@ -52,6 +52,7 @@ type restoring struct {
 	ctx    context.Context // its end interrupts the restore
 	cancel context.CancelFunc
 	parts  chan []byte
+	spare  chan []byte   // buffers of parts that are written, for the next ones
 	done   chan struct{} // closed when err is set
 
 	mu     sync.Mutex // guards the rest; not held while a part is written
@@ -64,7 +65,7 @@ type restoring struct {
 }
 
 func newRestoring() *restoring {
-	x := &restoring{parts: make(chan []byte), done: make(chan struct{})}
+	x := &restoring{parts: make(chan []byte), spare: make(chan []byte, 2), done: make(chan struct{})}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	return x
 }
@@ -136,6 +137,8 @@ func (x *restoring) admit(order restoreArguments, part []byte, begin func(io.Rea
 		x.id = order.ID
 		go func() {
 			x.err = begin(&partsReader{x: x})
+			for x.buffer() != nil { // the sandbox needs the memory
+			}
 			close(x.done)
 		}()
 	}
@@ -198,20 +201,44 @@ func (x *restoring) close() {
 	}
 }
 
+// buffer returns a buffer for a part, nil if there is none. Without it each part would take
+// new memory, which costs more than to hash it.
+func (x *restoring) buffer() []byte {
+	select {
+	case buf := <-x.spare:
+		return buf
+	default:
+		return nil
+	}
+}
+
+// giveBack takes a buffer that nothing reads any more.
+func (x *restoring) giveBack(buf []byte) {
+	select {
+	case x.spare <- buf:
+	default:
+	}
+}
+
 // partsReader reads the parts as one stream.
 type partsReader struct {
 	x    *restoring
-	rest []byte
+	part []byte
+	rest []byte // of part
 }
 
 func (r *partsReader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
+		if r.part != nil {
+			r.x.giveBack(r.part)
+			r.part = nil
+		}
 		select {
 		case part, more := <-r.x.parts:
 			if !more {
 				return 0, io.EOF
 			}
-			r.rest = part
+			r.part, r.rest = part, part
 		case <-r.x.ctx.Done():
 			return 0, r.x.ctx.Err()
 		}
@@ -228,7 +255,7 @@ func (s *Server) restore(caller *caller) http.HandlerFunc {
 			access.Error(w, http.StatusConflict, errSealed.Error())
 			return
 		}
-		text, part, ok := caller.Command(w, r, "restore", maxChunk)
+		text, part, ok := caller.Command(w, r, "restore", maxChunk, s.restoring.buffer())
 		if !ok {
 			return
 		}

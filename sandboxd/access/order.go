@@ -33,10 +33,10 @@ func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (gen
 const argumentsHeader = "Sandlane-Arguments"
 
 // Command reads a command of a gateway, such as "archive", with arguments and a body of at
-// most limit bytes. It is signed as an order is. If ok is false, Command has answered the
-// request.
-func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, limit int64) (arguments string, body []byte, ok bool) {
-	body, err := readBody(w, r, limit)
+// most limit bytes, which is read into buf if it fits there. It is signed as an order is. If
+// ok is false, Command has answered the request.
+func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, limit int64, buf []byte) (arguments string, body []byte, ok bool) {
+	body, err := readBody(w, r, limit, buf)
 	if err != nil {
 		Error(w, http.StatusBadRequest, "invalid body: "+err.Error())
 		return "", nil, false
@@ -49,13 +49,17 @@ func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, lim
 	return arguments, body, true
 }
 
-// readBody reads the body of a request, in one piece if its length is known.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// readBody reads the body of a request, in one piece if its length is known, and then into
+// buf if it fits there.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf []byte) ([]byte, error) {
 	from := http.MaxBytesReader(w, r.Body, limit)
 	if r.ContentLength <= 0 || r.ContentLength > limit {
 		return io.ReadAll(from)
 	}
-	body := make([]byte, r.ContentLength)
+	if int64(cap(buf)) < r.ContentLength {
+		buf = make([]byte, r.ContentLength)
+	}
+	body := buf[:r.ContentLength]
 	_, err := io.ReadFull(from, body)
 	return body, err
 }
