@@ -36,13 +36,13 @@ const argumentsHeader = "Sandlane-Arguments"
 // most limit bytes, which is read into buf if it fits there. It is signed as an order is. If
 // ok is false, Command has answered the request.
 func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, limit int64, buf []byte) (arguments string, body []byte, ok bool) {
-	body, err := readBody(w, r, limit, buf)
+	body, digest, err := readBody(w, r, limit, buf)
 	if err != nil {
 		Error(w, http.StatusBadRequest, "invalid body: "+err.Error())
 		return "", nil, false
 	}
 	arguments = r.Header.Get(argumentsHeader)
-	if s.options.InitKey == nil || !s.verify(r.Header, s.commandMessage(r.Header, name, arguments, body)) {
+	if s.options.InitKey == nil || !s.verify(r.Header, s.commandMessage(r.Header, name, arguments, digest)) {
 		Error(w, http.StatusUnauthorized, "unauthorized access, /"+name+" is for the control plane only")
 		return "", nil, false
 	}
@@ -50,25 +50,27 @@ func (s *State) Command(w http.ResponseWriter, r *http.Request, name string, lim
 }
 
 // readBody reads the body of a request, in one piece if its length is known, and then into
-// buf if it fits there.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf []byte) ([]byte, error) {
-	from := http.MaxBytesReader(w, r.Body, limit)
+// buf if it fits there. Its digest is computed while the rest of it is on its way.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf []byte) (body []byte, digest [sha256.Size]byte, err error) {
+	sum := sha256.New()
+	from := io.TeeReader(http.MaxBytesReader(w, r.Body, limit), sum)
 	if r.ContentLength <= 0 || r.ContentLength > limit {
-		return io.ReadAll(from)
+		body, err = io.ReadAll(from)
+	} else {
+		if int64(cap(buf)) < r.ContentLength {
+			buf = make([]byte, r.ContentLength)
+		}
+		body = buf[:r.ContentLength]
+		_, err = io.ReadFull(from, body)
 	}
-	if int64(cap(buf)) < r.ContentLength {
-		buf = make([]byte, r.ContentLength)
-	}
-	body := buf[:r.ContentLength]
-	_, err := io.ReadFull(from, body)
-	return body, err
+	return body, [sha256.Size]byte(sum.Sum(nil)), err
 }
 
 // commandMessage returns the message that is signed for a command; gateway/agent signs the
 // same message.
-func (s *State) commandMessage(header http.Header, name, arguments string, body []byte) []byte {
+func (s *State) commandMessage(header http.Header, name, arguments string, body [sha256.Size]byte) []byte {
 	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n",
-		name, s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), arguments, sha256.Sum256(body))
+		name, s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), arguments, body)
 }
 
 // Initialised reports whether /init was called; before that no command can be started.
