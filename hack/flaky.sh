@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Looks for flaky tests: runs the packages whose tests start an API server or Envoy
-# again and again, in random order, on processors that are kept busy.
+# again and again, in random order, on processors that are kept busy: several packages at
+# once are each other's load, and programs that only compute can be added (-l).
 #
-#   hack/flaky.sh [-n rounds] [-l hogs] [-d folder] [package…]
+#   hack/flaky.sh [-n rounds] [-j packages at once] [-l hogs] [-d folder] [package…]
 #
 # Each run leaves one line in runs.txt (round, package, ok or FAIL, seconds, seed) of
 # a folder outside the checkout, one folder a version of the sources, and a failed one
@@ -11,11 +12,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-rounds=10 hogs=$(nproc) folder=''
-limit=600 # seconds that one run may take
-while getopts 'n:l:d:h' flag; do
+rounds=10 jobs=$(($(nproc) + 1)) hogs=0 folder=''
+limit=900 # seconds that one run may take
+while getopts 'n:j:l:d:h' flag; do
 	case "$flag" in
 	n) rounds=$OPTARG ;;
+	j) jobs=$OPTARG ;;
 	l) hogs=$OPTARG ;;
 	d) folder=$OPTARG ;;
 	*) sed -n '2,/^set/{s/^# \{0,1\}//p}' "$0" && exit ;;
@@ -49,50 +51,70 @@ if [[ -z "${KUBEBUILDER_ASSETS:-}" || -z "${ENVOY_BIN:-}" ]]; then
 	done <<<"$prepared"
 fi
 
-# busy starts the load of one run. It ends with the run, and by itself in any case.
-load=() current=''
+# busy starts the hogs. Each ends by itself in any case.
+hogging=()
 busy() {
 	for ((i = 0; i < hogs; i++)); do
-		timeout "$limit" nice -n 10 bash -c 'while :; do :; done' &
-		load+=($!)
+		timeout 4h nice -n 10 bash -c 'while :; do :; done' &
+		hogging+=($!)
 	done
 }
+running=() # the runs under way, which end their own test program
 quiet() {
-	if ((${#load[@]} > 0)); then kill "${load[@]}" 2>/dev/null || true; fi
-	load=()
+	kill ${running[@]+"${running[@]}"} ${hogging[@]+"${hogging[@]}"} 2>/dev/null || true
 }
-trap 'quiet; if [[ -n "$current" ]]; then kill "$current" 2>/dev/null || true; fi' EXIT
+trap quiet EXIT
 trap 'exit 130' INT TERM
 
 race=(-race)
 compiler=$(go env CC)
 if ! command -v "${compiler%% *}" >/dev/null; then race=(); fi
 
+# compile makes the test program of a package.
+compile() {
+	if [[ ! -x "$2" ]]; then CGO_ENABLED=${#race[@]} go test ${race[@]+"${race[@]}"} -c -o "$2" "$1"; fi
+}
+
 # run runs one package's tests once and adds its line.
 run() {
-	local round=$1 package=$2 verdict=ok seed=$((RANDOM * 32768 + RANDOM + 1))
-	local name=${package#*/*/*/}
-	local binary=$folder/bin/${name//\//.}.test log=$folder/${name//\//.}.$round.log began=$SECONDS
-	if [[ ! -x "$binary" ]]; then
-		CGO_ENABLED=${#race[@]} go test ${race[@]+"${race[@]}"} -c -o "$binary" "$package"
-		began=$SECONDS
-	fi
-	busy
+	local round=$1 package=$2 binary=$3 log=$4 verdict=ok began=$SECONDS test=''
+	local seed=$((SRANDOM % 1000000000 + 1))
+	trap 'if [[ -n "$test" ]]; then kill "$test" 2>/dev/null || true; fi; exit 130' TERM
 	(cd "$(go list -f '{{.Dir}}' "$package")" && SANDLANE_SEED=$seed exec nice -n 10 timeout -k 30 $((limit + 60)) \
 		"$binary" -test.v -test.shuffle "$seed" -test.timeout "${limit}s") >"$log" 2>&1 &
-	current=$!
-	wait "$current" || verdict=FAIL
-	current=''
-	quiet
+	test=$!
+	wait "$test" || verdict=FAIL
 	[[ $verdict == FAIL ]] || rm "$log"
 	echo "$round $package $verdict $((SECONDS - began)) s seed=$seed" | tee -a "$runs"
 }
 
+# finish waits for one of the runs under way.
+finish() {
+	local ended='' still=()
+	wait -n -p ended "${running[@]}" || true
+	for pid in "${running[@]}"; do
+		if [[ "$pid" != "$ended" ]]; then still+=("$pid"); fi
+	done
+	running=(${still[@]+"${still[@]}"})
+}
+
+tested=() # the packages that have tests
+for package in "${packages[@]}"; do
+	name=${package#*/*/*/}
+	compile "$package" "$folder/bin/${name//\//.}.test"
+	if [[ -x "$folder/bin/${name//\//.}.test" ]]; then tested+=("$package"); fi
+done
+busy
 for ((round = 1; round <= rounds; round++)); do
-	for package in "${packages[@]}"; do
-		if ! grep -q "^$round $package " "$runs"; then run "$round" "$package"; fi
+	for package in "${tested[@]}"; do
+		if grep -q "^$round $package " "$runs"; then continue; fi
+		if ((${#running[@]} >= jobs)); then finish; fi
+		name=${package#*/*/*/}
+		run "$round" "$package" "$folder/bin/${name//\//.}.test" "$folder/${name//\//.}.$round.log" &
+		running+=($!)
 	done
 done
+while ((${#running[@]} > 0)); do finish; done
 
 echo "== $(wc -l <"$runs") runs in $folder"
 failures=$(grep -c ' FAIL ' "$runs" || true)

@@ -24,7 +24,7 @@ func TestFlakyGoesOnWhereItWasStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(rounds string) (string, []string, error) {
-		cmd := exec.CommandContext(t.Context(), "./flaky.sh", "-n", rounds, "-l", "1", "-d", folder, "./test/ports")
+		cmd := exec.CommandContext(t.Context(), "./flaky.sh", "-n", rounds, "-j", "1", "-l", "1", "-d", folder, "./test/ports")
 		cmd.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=unused", "ENVOY_BIN=unused")
 		out, err := cmd.CombinedOutput()
 		lines, _ := os.ReadFile(filepath.Join(folder, "runs.txt")) // an empty one fails below
