@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,8 +92,8 @@ type activation struct {
 	// claimed none. Only the activation's goroutine uses it.
 	startingSince time.Time
 	// rereads are the delays before the sandbox is read again because the cache refused its
-	// route. They begin short: a resume's own write of the binding makes the cache refuse the
-	// route, and a read after that write is enough. Only the activation's goroutine uses it.
+	// route. They begin short: the event of a resume's own binding makes the cache refuse the
+	// route, and a read after that event is enough. Only the activation's goroutine uses it.
 	rereads *wait.Backoff
 }
 
@@ -286,11 +287,30 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLe
 	if act.Env != "" {
 		act.a.o.Metrics.countRank(rankOf(act.a.o.Members(act.Namespace, act.Env), pool))
 	}
-	if v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning {
+	switch running := v1alpha1.PhaseOf(result.Pod) == v1alpha1.PodRunning; {
+	case running && v1alpha1.EverPaused(b.sandbox):
+		return act.finishResumed(b.replaces, result.Pod)
+	case running:
 		return act.finish(b.token, b.sandbox, result.Pod)
 	}
 	act.startingSince = time.Now()
 	return errReadAgain // the pod is starting: follow this activation's own claim
+}
+
+// finishResumed is finish after the claim of a sandbox that was paused before. The binder's
+// token is of no use then: each change of such a sandbox may have been a pause, so that the
+// event of the binding itself invalidates the token. finishResumed reads the sandbox for a
+// token of its own, which follow would do too, after a delay and with a read of the pod.
+func (act *activation) finishResumed(claimID string, pod *corev1.Pod) error {
+	token := act.a.o.Cache.Begin(act.ID)
+	s, err := act.readSandbox()
+	switch {
+	case err != nil:
+		return err
+	case s.Spec.Paused, s.Spec.Binding == nil, s.Spec.Binding.ClaimID != claimID:
+		return errReadAgain
+	}
+	return act.finish(token, s, pod)
 }
 
 // awaitClaim returns the scheduler's answer. While the pool has no idle pod the request may
