@@ -100,7 +100,7 @@ mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; t
 	@hack/test.sh mutants
 
 .PHONY: flaky
-flaky: ## look for flaky tests: ten rounds under load, goes on where it was stopped (ARGS="-n 20 ./reconcilers"); takes an hour
+flaky: ## look for flaky tests: ten rounds under load, goes on where it was stopped (ARGS="-n 20 ./reconcilers"); takes 40 minutes
 	@hack/flaky.sh $(ARGS)
 
 .PHONY: lint

@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-rounds=10 jobs=$(($(nproc) + 1)) hogs=0 folder=''
+rounds=10 jobs=$(($(nproc) * 3)) hogs=0 folder=''
 limit=900 # seconds that one run may take
 while getopts 'n:j:l:d:h' flag; do
 	case "$flag" in
