@@ -79,6 +79,10 @@ unit: $(GOTESTSUM) ## run the tests that need no root
 e2b: $(GOTESTSUM) ## run E2B's real SDKs against the product; needs root, node and python3
 	@hack/test.sh e2b
 
+.PHONY: storm
+storm: $(GOTESTSUM) ## run the storms and full counts: a thousand sandboxes, claims under failing writes; needs root, takes a quarter of an hour
+	@hack/test.sh storm
+
 .PHONY: chaos
 chaos: $(GOTESTSUM) ## kill and stop processes under load, with three gateways; needs root, takes minutes
 	@hack/test.sh chaos
