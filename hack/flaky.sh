@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Looks for flaky tests: runs the packages whose tests start an API server or Envoy
 # again and again, in random order, on processors that are kept busy: several packages at
-# once are each other's load, and programs that only compute can be added (-l).
+# once (-j, three a processor) are each other's load, and programs that only compute can
+# be added (-l, none).
 #
 #   hack/flaky.sh [-n rounds] [-j packages at once] [-l hogs] [-d folder] [package…]
 #
@@ -92,6 +93,7 @@ run() {
 finish() {
 	local ended='' still=()
 	wait -n -p ended "${running[@]}" || true
+	if [[ -z "${ended:-}" ]]; then echo "flaky.sh: it needs bash 5.1 or newer" >&2 && exit 1; fi
 	for pid in "${running[@]}"; do
 		if [[ "$pid" != "$ended" ]]; then still+=("$pid"); fi
 	done

@@ -25,8 +25,8 @@ func (c *oneSandbox) Get(_ context.Context, _ client.ObjectKey, o client.Object,
 	return nil
 }
 
-// The pod that a resume has claimed becomes ready, under a token that is newer than the
-// event of the binding, only if the sandbox still has that claim and is not paused again.
+// The pod that a resume has claimed becomes ready and is routed to only if the sandbox still
+// has that claim and is not paused again.
 func TestFinishResumed(t *testing.T) {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion = "n", "pod", "u", "7"
@@ -55,8 +55,6 @@ func TestFinishResumed(t *testing.T) {
 			Stamp: func(string, string) *routecache.Stamp { return &routecache.Stamp{} },
 			Ready: func(context.Context, *v1alpha1.Sandbox, *corev1.Pod) error { ready = true; return nil },
 		})
-		a.o.Cache.Begin("s")
-		a.o.Cache.Invalidate("s") // the event of the binding
 		act := newActivation(a, Request{ID: "s", Namespace: "n", Pool: "p", Deadline: time.Now().Add(time.Minute)})
 		err := act.finishResumed("c", pod)
 		act.cancel()
