@@ -11,7 +11,7 @@
 // RBAC grants verbs on kinds. What it cannot say, the admission policies of
 // admission.go add for the gateway, which answers strangers and is therefore the
 // process that an attacker would take over: which fields of a pod it may change,
-// that it changes nothing of a pool but one annotation, which network policies
+// that it changes nothing of a pool but two annotations, which network policies
 // are its own. They deny with 403, so that a refused write is never taken for one
 // whose JSON Patch test failed (422) and sent to the next pod. They need
 // Kubernetes 1.30.

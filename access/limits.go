@@ -19,8 +19,8 @@ var (
 // leaderLease is the lease of the one controller that works.
 const leaderLease = "sandlane-controller"
 
-// gatewayPolicies limit what a gateway writes to what its code writes. Whatever
-// is not written to by RBAC's verbs needs no policy.
+// gatewayPolicies limit what a gateway writes to what its code writes. Checkpoints
+// have no policy: RBAC alone limits what a gateway writes of them.
 func gatewayPolicies(o Options) []policy {
 	return []policy{podPolicy(o), poolPolicy(o), sandboxPolicy(o), networkPolicyPolicy(o), leasePolicy(), secretPolicy(), configMapPolicy()}
 }
@@ -86,8 +86,9 @@ func podPolicy(o Options) policy {
 	}
 }
 
-// poolPolicy: a gateway notes on a pool that claims wait. With more it would have
-// the controller make pods of any kind.
+// poolPolicy: a gateway notes on a pool that claims wait, and when the pool was last
+// asked for a sandbox. If it could write more of a pool, it could make the controller
+// make pods of any kind.
 func poolPolicy(o Options) policy {
 	return policy{
 		group: groupSandlane, version: "*", resource: "sandboxpools", scope: admissionv1.NamespacedScope,

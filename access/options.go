@@ -19,8 +19,9 @@ type Options struct {
 	// SystemNamespace has the accounts, the leases and the gateways' own Secrets;
 	// default DefaultSystemNamespace.
 	SystemNamespace string
-	// KeyNamespace has the Secrets of API keys; default DefaultKeyNamespace. It is
-	// another one: gateways read all Secrets there is, and may read no other.
+	// KeyNamespace has the Secrets of API keys; default DefaultKeyNamespace. It must
+	// not be the system namespace: gateways may read all Secrets of KeyNamespace, but
+	// of the system namespace only their own two.
 	KeyNamespace string
 	// PoolNamespaces are those that may have pools. Empty: every namespace may but
 	// these two and Kubernetes' own.

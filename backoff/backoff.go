@@ -29,8 +29,8 @@ func Doubling(first, most time.Duration) *wait.Backoff {
 	return &wait.Backoff{Duration: first, Factor: 2, Cap: most, Steps: math.MaxInt}
 }
 
-// Next returns the pause after one of length last, for those who keep it between their
-// tries: first after none, which is 0, else twice as long, and at most most.
+// Next returns the pause after one of length last, for callers that keep the pause between
+// their tries: first if last is 0, else twice last, and at most most.
 func Next(last, first, most time.Duration) time.Duration {
 	return min(max(2*last, first), most)
 }

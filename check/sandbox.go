@@ -71,7 +71,8 @@ func (c *checker) sandbox(ctx context.Context) (err error) {
 	return nil
 }
 
-// command runs one, as SDKs do, whose output its text does not have.
+// command runs a command as SDKs do. Its output is not a part of its text, so that an answer
+// that only repeats the request does not pass.
 func command(ctx context.Context, d *door, request http.Header) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

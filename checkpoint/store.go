@@ -45,8 +45,8 @@ type Archive interface {
 	io.ReadCloser
 	// Part reads the rest of the part that Read has begun, or the next part, into buf, which
 	// has room for PartSize bytes. It returns how many there are, their SHA-256 when they
-	// were put, and whether nothing follows. It does not compare them with it: the caller,
-	// or who gets them, does not use them before that.
+	// were put, and whether nothing follows. It does not compare the two: the process that
+	// uses the bytes has to do so before.
 	Part(buf []byte) (n int, digest [sha256.Size]byte, last bool, err error)
 }
 

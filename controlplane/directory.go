@@ -26,9 +26,9 @@ const (
 type DirectoryOptions struct {
 	// Leases are the leases of the system namespace.
 	Leases DirectoryLeases
-	// Pods are the pods of the system namespace: a gateway whose pod has ended is
-	// over before its lease, and one whose pod is there is asked what is in use
-	// beyond it. Nil: every lease counts its time out, and no more.
+	// Pods are the pods of the system namespace. A gateway whose pod has ended is over
+	// at once; one whose lease is over is asked what is in use while its pod is there.
+	// Nil: a gateway is over once the time of its lease, and Grace, have passed.
 	Pods GatewayPods
 	// Grace is added to a lease's duration; it covers clocks that run at
 	// different speeds. 0 means DefaultLeaseGrace.

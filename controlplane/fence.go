@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// forgetAfter is how long an acknowledged fence that is not asked for any more is remembered.
-	// To forget one only means to ask all gateways again.
+	// forgetAfter is how long a fence that some gateway still owes is remembered after the
+	// last call of Fence for it. A later call asks all gateways again.
 	forgetAfter = time.Hour
-	// forgetSettled is that of a fence that every gateway has acknowledged: longer than
-	// a caller that stopped waiting waits before it asks again (15 s at most).
+	// forgetSettled is the same time for a settled fence: longer than the pause (15 s at
+	// most) before a caller that stopped waiting calls Fence again.
 	forgetSettled = 2 * time.Minute
-	// forgetEvery is the time between two searches for those.
+	// forgetEvery is the time between two searches of Client.pending for such fences.
 	forgetEvery = 10 * time.Second
 )
 
@@ -59,8 +59,9 @@ type waiter struct {
 // made while a round is on its way share the next one. A call takes two rounds
 // at most: a list of leases and CallTimeout each.
 //
-// What a gateway owes is noted from the first live list made after Fence was
-// called. One that joins later has listed after the end was written and owes nothing.
+// A gateway owes a fence from the first live list made after Fence was called until it
+// settles the fence in one of the ways below. A gateway that joins later has listed
+// pods after the end was written, and owes nothing.
 //
 // A gateway that owes a fence settles it by
 //
@@ -225,8 +226,8 @@ func (c *Client) revoke(gateways []Gateway) {
 	writing.Wait()
 }
 
-// note takes in a live list: at first all gateways owe the fence, then those
-// that cannot route any more by what they knew then owe it no longer.
+// note takes in a live list. The gateways of the first list owe the fence. One that a
+// later list lacks, or shows with a newer holder of its own making, owes it no longer.
 func (f *pendingFence) note(gateways []Gateway) {
 	if f.owed == nil {
 		f.owed = make(map[string]Holder, len(gateways))

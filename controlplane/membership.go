@@ -23,8 +23,9 @@ const (
 type MembershipOptions struct {
 	// Leases are the leases of the system namespace.
 	Leases MemberLeases
-	// Name is the lease's name: pod name and pod UID. A second process may use
-	// it only once the first is dead, since its holder settles what the first owes.
+	// Name is the lease's name: pod name and pod UID. A second process may use it only
+	// once the first is dead: controllers take its new holder as proof that the first
+	// process has no routes any more.
 	Name string
 	// Instance names the process. Empty means a random one.
 	Instance string

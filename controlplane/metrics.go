@@ -53,9 +53,9 @@ func NewControllerMetrics(reg prometheus.Registerer) *ControllerMetrics {
 	m := &ControllerMetrics{
 		rounds:           counter("fence_rounds_total", "Rounds in which gateways were asked to acknowledge fences."),
 		unanswered:       counter("gateway_calls_unanswered_total", "Calls that a gateway did not answer, or not as the holder of its lease."),
-		revoked:          counter("lease_revocations_total", "Lease holders overwritten since the gateway did not acknowledge a fence."),
+		revoked:          counter("lease_revocations_total", "Lease holders overwritten because the gateway did not acknowledge a fence."),
 		lost:             counter("gateways_lost_total", "Gateways that stopped or were replaced and had not handed over what they knew of use: idle time counts anew."),
-		demandUnanswered: counter("demand_calls_unanswered_total", "Polls of what waits for pods that a gateway did not answer: nothing shrinks for five seconds after each."),
+		demandUnanswered: counter("demand_calls_unanswered_total", "Polls of what waits for pods that a gateway did not answer: no pool shrinks until that gateway answers one, or its lease is over."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "fence_seconds",
 			Help:    "Time from the first request for a fence until every gateway had acknowledged it or lost its lease.",

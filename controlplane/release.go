@@ -31,14 +31,14 @@ type Releaser interface {
 	Prepare(ctx context.Context, releases []Release) (inUse []string, known bool)
 }
 
-// PrepareRelease asks every gateway to hold new requests of these claims, each
-// in a batch once, and returns which sandboxes are in use. Call it after the
+// PrepareRelease asks every gateway to hold new requests of these claims, and returns
+// which sandboxes are in use. A batch has each claim once. Call it after the
 // tokens were written: a gateway that joins later finds them in its list. It
 // fails with *UnansweredError if any gateway did not answer, or does not know;
 // then any sandbox may be in use.
 //
-// Nothing that a gateway knew since the last Poll may be forgotten by
-// the caller that carries the releases out: look at Floor afterwards.
+// A gateway that stopped since the last Poll may have known of use that no answer
+// shows. So read Floor after PrepareRelease, before a release is carried out.
 func (c *Client) PrepareRelease(ctx context.Context, releases []Release) (inUse map[string]bool, err error) {
 	gateways, err := c.list(ctx)
 	if err != nil {

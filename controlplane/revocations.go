@@ -17,7 +17,7 @@ const (
 	// A gateway that has joined again stays out for its lease's duration divided by
 	// restShare: it lists everything, and serves for a while before it is revoked again.
 	restShare = 20
-	// sayEvery is the time between two log lines about one gateway that is silent.
+	// sayEvery is the time between two warnings in the log about one gateway that is silent.
 	sayEvery = time.Minute
 )
 
@@ -59,14 +59,15 @@ type revocations struct {
 // standing is what is known of one gateway that is silent or out.
 type standing struct {
 	silent bool
-	// misses counts those that others acknowledged meanwhile, since the first of them.
+	// misses counts the calls that this gateway missed, since it last acknowledged one,
+	// while another gateway acknowledged; since is when the first of them was sent.
 	misses int
 	since  time.Time
 	// revoked is the holder that was overwritten; zero if none was.
 	revoked Holder
 	// back is when a list first showed that it has joined again.
 	back time.Time
-	// said is when a person was last told that it is silent.
+	// said is when a warning that it is silent was last logged.
 	said time.Time
 }
 
@@ -90,8 +91,8 @@ func (r *revocations) acknowledged(g Gateway) {
 }
 
 // missed notes that a gateway did not acknowledge a call that was sent at a time, and
-// reports whether to tell a person. Call it after acknowledged for the calls that were
-// made with this one.
+// reports whether to log that as a warning. Call it after acknowledged for the calls
+// that were made with this one.
 func (r *revocations) missed(g Gateway, sent time.Time) (say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -147,10 +147,10 @@ func (t *Tokens) ValidEnvd(id string, uid types.UID, token string) bool {
 	return hmac.Equal([]byte(t.Envd(id, uid)), []byte(token))
 }
 
-// ofSandbox derives a token of the sandbox with this ID and UID. Without a UID it
-// returns one that is never valid and not empty, which would mean that none is asked
-// for: the UID is what keeps out the holder of a token of an earlier sandbox. Neither
-// an ID nor a UID has a slash, so no two sandboxes share a message.
+// ofSandbox derives a token of the sandbox with this ID and UID. Without a UID it returns
+// random text, which is never valid: a token derived from the ID alone would be the same
+// for every later sandbox of the ID, and an empty one would mean that none is asked for.
+// Neither an ID nor a UID has a slash, so no two sandboxes share a message.
 func (t *Tokens) ofSandbox(prefix, id string, uid types.UID) string {
 	if uid == "" {
 		return rand.Text()

@@ -8,16 +8,16 @@ import (
 // Closed are the address ranges that no sandbox may connect to, whatever its rules.
 type Closed []netip.Prefix
 
-// always are link-local addresses, where clouds have their metadata services, and
-// the one that is elsewhere (IPv6 on AWS).
+// always are the ranges that are closed in every cluster: link-local addresses, where
+// clouds have their metadata services, and the IPv6 address of AWS's.
 var always = Closed{
 	netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("fe80::/10"),
 	netip.MustParsePrefix("fd00:ec2::254/128"),
 }
 
-// Close returns link-local addresses and the given ranges, which an operator
-// states: those of the API server, of nodes, of other services of the cluster.
+// Close returns the ranges of always and the given ones, which an operator names: those of
+// the API server, of nodes, of other services of the cluster.
 func Close(ranges []string) (Closed, error) {
 	closed := append(Closed{}, always...)
 	for _, text := range ranges {

@@ -12,10 +12,10 @@ import (
 // all are the two ranges of every address.
 var all = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
-// Rules say that all may be connected to but what is denied, what is allowed
-// although it is denied, and nothing that is closed. The name server of the cluster
-// may be asked unless both ranges of every address are denied. No rule at all
-// denies everything.
+// Rules returns the egress rules of one policy: to every address that is not denied, and
+// to allowed ones although they are denied, but never to a closed one. They also permit
+// the cluster's name server, unless deny has both ranges of all. An empty result permits
+// no connection.
 func Rules(allow, deny []netip.Prefix, closed Closed) []networkingv1.NetworkPolicyEgressRule {
 	var peers []networkingv1.NetworkPolicyPeer
 	add := func(p netip.Prefix, except []string) {

@@ -53,7 +53,7 @@ func sandboxCluster(o *Options) *clusterv3.Cluster {
 		CleanupInterval:               durationpb.New(hostRest),
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
 		TypedExtensionProtocolOptions: httpOptions(http1()),
-		// max_connections is no limit on purpose, see the package comment.
+		// Connections are not limited, on purpose: docs/design/decisions/envoy-settings.md.
 		CircuitBreakers:           breakers(unlimited, o.MaxStreams),
 		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{TcpKeepalive: upstreamKeepalive()},
 		UpstreamBindConfig:        upstreamSockets(o),

@@ -9,7 +9,7 @@
 //
 // It is not a control plane: the configuration is static, routes are decided
 // per request by ExtProc. It does not watch over the process either (see
-// local/supervise). Callers are local and cmd/sandlane.
+// local/supervise). Packages gateway and local and cmd/sandlane call it.
 //
 // docs/design/decisions/envoy-settings.md says what it lets through, and why.
 package envoy

@@ -35,9 +35,9 @@ func FastPathProven(arch string) error {
 	return nil
 }
 
-// FastPath are the module and its table (docs/design/fastpath.md): hits are found before
-// a route is picked, and have one of their own
-// (docs/design/decisions/hits-before-the-route.md).
+// FastPath is the module that answers hits inside Envoy, and its table
+// (docs/design/fastpath.md). The module finds hits before Envoy picks a route, and hits
+// have an Envoy route of their own (docs/design/decisions/hits-before-the-route.md).
 type FastPath struct {
 	// Module is the module's file.
 	Module string
@@ -65,8 +65,8 @@ func earlyMutations(o *Options) []*corev3.TypedExtensionConfig {
 	return all
 }
 
-// routingFilters are ExtProc, and of the fast path the module's, of which each route has
-// one: hits do not pass ExtProc, and all else does not pass the module.
+// routingFilters returns ExtProc's filter and, with the fast path, the module's. The route
+// of hits switches ExtProc off; every other route switches the module off.
 func routingFilters(o *Options) []*hcmv3.HttpFilter {
 	if !o.FastPath.given() {
 		return []*hcmv3.HttpFilter{extProcFilter(o)}

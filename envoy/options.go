@@ -131,8 +131,8 @@ type Options struct {
 	FastPath FastPath
 
 	// RetransmitMax bounds the pauses between two tries to send what a pod has not
-	// acknowledged, from 1 s on; 0 leaves them to the kernel. Where Envoy runs the
-	// kernel must know it (KernelRetransmitMax): else no pod can be reached.
+	// acknowledged, from 1 s on; 0 leaves them to the kernel. The kernel that Envoy runs
+	// on must support that (see KernelRetransmitMax), or Envoy can reach no pod.
 	RetransmitMax time.Duration
 }
 

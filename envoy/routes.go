@@ -14,9 +14,9 @@ import (
 // wait.
 const apiTimeout = 60 * time.Second
 
-// The hosts on which the REST API is found. They are those that ExtProc takes for
-// shared, and for the API's (extproc, classifyHost): the same in ExtProc's words,
-// with more rejected there. Envoy takes no regular expression much longer.
+// The hosts on which the REST API is found: api.<domain>, and those that extproc's
+// classifyHost calls shared. The expressions also match some hosts that classifyHost
+// rejects: Envoy accepts no regular expressions that are much longer.
 const (
 	hostPort   = `(:[0-9]+)?`
 	dnsLabels  = `[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*`

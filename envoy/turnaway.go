@@ -11,9 +11,9 @@ import (
 
 // turnAway takes over the address of a listener with as many sockets, one per
 // worker, and lets the kernel drop every attempt to connect until release is
-// called, once or again. Connections that the listener has, or whose handshake is under way,
-// are left alone. A client tries again after a second: by then there is no listener
-// and it is refused, or the next Envoy does.
+// called; further calls do nothing. Connections that the listener has, or whose handshake is
+// under way, are left alone. A client tries again after a second: by then no process listens
+// and the client is refused, or the next Envoy accepts it.
 //
 // How: sockets of ours join the listener's (SO_REUSEPORT, which Envoy sets). A
 // program attached to the group sends each newcomer to one of ours, and a filter

@@ -63,8 +63,8 @@ func (s *Server) logEntry(p *dataaccesslogv3.AccessLogCommon, now time.Time) {
 	s.o.Activity.StreamEnded(id, claim, endOf(p, now))
 }
 
-// endOf is when the request ended by Envoy's clock, now if it does not say or
-// if its clock is ahead.
+// endOf returns when the request ended, by Envoy's clock; now if the entry does not
+// say so, or if that time is later than now.
 func endOf(p *dataaccesslogv3.AccessLogCommon, now time.Time) time.Time {
 	if p.GetStartTime() == nil || p.GetDuration() == nil {
 		return now

@@ -12,9 +12,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// place has the fields of an existing sandbox by which requests are authorised.
+// place has the fields of an existing sandbox by which requests for it are authorised.
 type place struct {
-	// env is empty for one without, and for all that are in the cache.
+	// env is empty if the sandbox has none, and always if the route came from the cache.
 	namespace, env, pool string
 	private, guarded     bool
 	tokenUID             *types.UID
@@ -96,7 +96,7 @@ func (s *Server) hasToken(c *call, uid *types.UID) bool {
 // mayResumePaused says whether a request that may reach a paused sandbox may also resume
 // it: the sandbox must be one that requests resume (any other is not found), and on
 // sandboxd's port, whose token otherwise sandboxd itself checks, the request must show
-// that token. Nothing is written before.
+// that token. Call it before the resume is written.
 func (s *Server) mayResumePaused(c *call, res Resolution) error {
 	if !res.Resumes {
 		return ErrNotFound
@@ -208,10 +208,10 @@ func forbidsFirstRequest(from origin) error {
 	}
 }
 
-// wanted is what a new sandbox is to come from: the env that the request names, the
-// pool that it names, else the gateway's default. One that names both must name a
-// member of the env, and may get any. Only a request that may make a sandbox of the env
-// is told whether the pool is one.
+// wanted returns what a new sandbox is to come from: the env that the request names, else
+// the pool that it names, else the gateway's default. If it names both, the pool must be a
+// member of the env, but any member may give the pod. Only a request that may make a
+// sandbox of the env learns whether the pool is a member.
 func (s *Server) wanted(c *call) (origin, error) {
 	h := &c.headers
 	if c.target.Form == FormHost || h.Env.Count == 0 && h.Pool.Count == 0 {

@@ -1,7 +1,7 @@
 // Package extproc is the gateway's ExternalProcessor: Envoy asks it, once per
 // request, which pod to send the request to. Fill in [Options] with what stands behind the
 // interfaces of interfaces.go, make a [Server] with NewServer, and start it: it listens on
-// a unix socket for an Envoy that package envoy has configured. Drain lets what is open end.
+// a unix socket for an Envoy that package envoy has configured. Drain refuses new activations.
 //
 // It parses the target (target.go), refuses E2B's control paths, takes the
 // route from the route cache or resolves it, authorises, activates a sandbox

@@ -102,29 +102,29 @@ type Keys interface {
 
 // Pools knows the cluster's pools and envs. Safe for concurrent use.
 type Pools interface {
-	// Env is Pool for an env: for a claim of any of its members.
+	// Env is Pool for an env: access counts for a claim from any of its members.
 	Env(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
-	// Member reports whether the pool is one of the env's that claims may go to.
+	// Member reports whether the pool is a member of the env that claims may go to.
 	Member(namespace, env, pool string) bool
-	// MayMakeOf is MayMake for an env: one of its members may make it.
+	// MayMakeOf reports whether a member of the env may make a sandbox of that ID.
 	MayMakeOf(namespace, env, id string) bool
 
-	// Pool says which requests may claim a pod of the pool by being sent; an
-	// empty access lets none. ok is false if there is no such pool.
+	// Pool returns what a first request must show to claim a pod of the pool; with an
+	// empty access none may. ok is false if there is no such pool.
 	Pool(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
-	// Reach says what requests for the pool's sandboxes that were made by name
-	// must show; of an unknown pool, the most. It is called on the hot path: it
+	// Reach returns what requests for the pool's sandboxes that were made by name must
+	// show; for an unknown pool that is an API key. It is called on the hot path: it
 	// takes no lock and allocates nothing.
 	Reach(namespace, name string) v1alpha1.FirstRequestReach
-	// ReachOfEnv is Reach for a sandbox that is not in the cache and may have an env,
-	// which says it where the pool is gone.
+	// ReachOfEnv is Reach for a sandbox that is not in the cache and may have an env. If
+	// the pool is gone, the env decides.
 	ReachOfEnv(namespace, env, pool string) v1alpha1.FirstRequestReach
 	// MayMake reports whether the pool may make a sandbox of that ID, which
 	// another pool can have reserved.
 	MayMake(namespace, name, id string) bool
 }
 
-// Tokens checks traffic tokens. Safe for concurrent use.
+// Tokens checks the traffic and envd tokens of sandboxes. Safe for concurrent use.
 type Tokens interface {
 	// ValidTraffic compares the token with that of the sandbox with this ID and UID,
 	// in constant time.

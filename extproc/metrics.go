@@ -89,7 +89,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"source"}),
 		activation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "activation_seconds",
-			Help:    "Time that a request waited for its sandbox's pod, by outcome (claimed, parked) and whether it got one.",
+			Help:    "Time that a request waited for its sandbox's pod, by outcome (claimed, parked, resumed) and result (ok, error).",
 			Buckets: []float64{1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"outcome", "result"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -110,7 +110,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 	}
 	m.hits = m.requests.WithLabelValues(outcomeHit, "")
-	for _, outcome := range []string{outcomeResolved, outcomeClaimed, outcomeParked, outcomeHeld, outcomeCanceled, outcomeFailed} {
+	for _, outcome := range []string{outcomeResolved, outcomeClaimed, outcomeParked, outcomeResumed, outcomeHeld, outcomeCanceled, outcomeFailed} {
 		m.requests.WithLabelValues(outcome, "")
 	}
 	for _, reason := range reasons {
@@ -119,7 +119,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, source := range []string{sourceIndex, sourceLive} {
 		m.resolve.WithLabelValues(source)
 	}
-	for _, outcome := range []string{outcomeClaimed, outcomeParked} {
+	for _, outcome := range []string{outcomeClaimed, outcomeParked, outcomeResumed} {
 		m.activation.WithLabelValues(outcome, resultOK)
 		m.activation.WithLabelValues(outcome, resultError)
 	}

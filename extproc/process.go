@@ -23,7 +23,7 @@ type call struct {
 	target    Target
 	outcome   string // of a routing answer: where the route came from
 	waiting   bool   // Envoy was told to wait longer
-	held      string // the claim whose idle release this request has met, if any
+	held      string // the claim, if this request was held for its idle release
 }
 
 // Process answers one request: one Recv, one or two Sends, return. An error
@@ -97,9 +97,9 @@ func (s *Server) serve(c *call) error {
 }
 
 // fromCache answers with the cached route, all inside one flight of the cache;
-// answered is false on a miss. The order holds the invariants: the flight
-// begins before Get, the lease is looked at after it, the stamp comes before
-// the look at the hold, that before the answer, and the flight ends after Send. A
+// answered is false on a miss. The invariants need this order: enter the flight,
+// Get, look at the lease, touch the stamp, look whether requests of the claim are
+// held for an idle release, send the answer, leave the flight. A
 // held request is a miss, with held set.
 func (s *Server) fromCache(c *call) (answered bool, err error) {
 	flight := s.o.Cache.Enter()
@@ -147,8 +147,8 @@ func (s *Server) reject(c *call, err error) error {
 	return nil
 }
 
-// leaveProcess tells Envoy, once per request, to wait longer: what comes next
-// may take until the end of MaxWait.
+// leaveProcess raises the request's message timeout in Envoy, once per request, before the
+// request waits for anything outside this process: for MaxWait at most.
 func (s *Server) leaveProcess(c *call) error {
 	if c.waiting {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// maxRounds bounds how often one request resolves. Each further round means
-// that the sandbox changed hands meanwhile, or that its route was evicted.
+// maxRounds bounds how often one request resolves. It resolves again when the index was
+// behind, when the sandbox changed meanwhile, and when its route was evicted.
 const maxRounds = 6
 
 // maxResumes bounds how often one request resumes its sandbox, which each time was
@@ -90,11 +90,11 @@ type missState struct {
 	indexBehind bool
 	refused     *routecache.Route
 	resumes     int // that this request has begun
-	// unpark ends the parking; nil while not parked. A parked request stays in
-	// use until it is answered, so that there is no gap before the stamp.
+	// unpark ends the parking; nil while not parked. The sandbox counts as in use until
+	// the end of miss, so that there is no gap before the stamp.
 	unpark func()
-	// resolved ends what Activity.Resolving began; nil if the API server was not
-	// asked. It too stays until the answer.
+	// resolved ends what Activity.Resolving began, also at the end of miss; nil if the
+	// API server was not asked.
 	resolved func()
 }
 
@@ -130,8 +130,8 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
 	s.metrics.resolved(sourceLive, start)
 	if err != nil && ctx.Err() == nil && m.suspect && running {
-		// The route is doubted, not refuted: no read says otherwise, and the index's own
-		// checks still hold, as they do for every request while the API server is away.
+		// The failed upstream does not prove the index's route wrong, and no read did. The
+		// route is as safe as that of any request while the API server is away.
 		live, err = res, nil
 	}
 	m.suspect = false

@@ -9,10 +9,10 @@ import (
 
 // suspects remembers the sandboxes whose upstream failed: the next resolve of
 // such an ID asks the API server, since the index may not have seen the pod die
-// yet. That serves the client alone: a route of the index is as safe as before, and is
-// taken where the API server does not answer. An ID that
-// was just checked is not doubted again for recheckAfter, so
-// that a client that polls a closed port does not use up the live reads.
+// yet. The read is for the client's sake; safety does not need it, so the index's
+// route is used if the API server does not answer. An ID that was just checked is
+// not checked again for recheckAfter, so that a client that polls a closed port
+// does not use up the live reads.
 //
 // Safe for concurrent use. It is off the hot path: only failures and misses
 // come here.

@@ -35,7 +35,7 @@ func newMetrics() *metrics {
 	}
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts(opts("requests_total",
-			"Requests that Envoy's module looked at: answered (hit), refused since the route was lost meanwhile (gone), or left to ExtProc or the REST API, by reason.")), []string{"result"}),
+			"Requests that Envoy's module looked at: answered (hit), refused because the route was lost meanwhile (gone), or left to ExtProc or the REST API, by reason.")), []string{"result"}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "fastpath", Name: "wait_seconds",
 			Help:    "Time that a fence, a hold or a lost lease waited for Envoy's workers.",

@@ -65,7 +65,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 	return nil
 }
 
-// start serves until shutdown, and other work until ctx ends.
+// start serves the REST API until stop is called, and reads the size of nodes until ctx ends.
 func (p *apiPart) start(ctx context.Context, parts *errgroup.Group) {
 	serving, stop := context.WithCancel(ctx)
 	p.stop = stop
@@ -77,8 +77,9 @@ func (p *apiPart) start(ctx context.Context, parts *errgroup.Group) {
 	parts.Go(func() error { return p.node.Start(ctx) })
 }
 
-// finish waits until all is answered and every failed create is undone, until ctx
-// ends. It is called after stop, and after activations were ended.
+// finish returns nil once all requests are answered and every failed create is undone.
+// When ctx ends, it gives up the undoing that is left and returns ctx's error. Call it
+// after stop, and after activations were ended.
 func (p *apiPart) finish(ctx context.Context) error {
 	undone := make(chan struct{})
 	go func() {

@@ -14,7 +14,7 @@ import (
 // end may take.
 const quitTimeout = 5 * time.Second
 
-// drain is the first step of the stop, which is Envoy's. All steps:
+// drain holds the state of the stop's first step, in which Envoy is drained. All steps:
 //
 // When the context ends (SIGTERM), or a controller asks for a drain:
 //
@@ -66,10 +66,11 @@ type drain struct {
 	delay, grace time.Duration
 	hurry        <-chan struct{}
 	log          *slog.Logger
-	// stampOpen stamps what Envoy has open. Nil: what it had is not known when it is gone.
+	// stampOpen stamps the sandboxes that have requests open at Envoy. If it is nil, that
+	// use is not known once Envoy is gone.
 	stampOpen func(context.Context) error
-	// openStamped: all that Envoy had open when it was told to quit is stamped. Written by
-	// envoy alone.
+	// openStamped: stampOpen succeeded just before Envoy was told to quit. Only the method
+	// envoy writes it.
 	openStamped bool
 
 	once  sync.Once
@@ -98,8 +99,8 @@ func (d *drain) begun() bool {
 	}
 }
 
-// envoy drains Envoy, ends it, and reports whether it is known to be gone. If a part of
-// the gateway has failed it only looks, and it is cut short if one does.
+// envoy drains Envoy, ends it, and reports whether Envoy is known to be gone. Once a part
+// of the gateway has failed, which ends a drain under way, it only looks whether Envoy runs.
 func (d *drain) envoy(failed context.Context) (gone bool) {
 	if failed.Err() != nil {
 		return d.gone(context.WithoutCancel(failed))

@@ -15,14 +15,14 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// fastPath is the table from which Envoy answers hits; nil is none. Its folder is
-// settled all the same: the process before this one may have had one.
+// fastPath is the table from which Envoy answers hits; its Table is nil if there is none.
+// Its folder is settled even then: the process before this one may have left a table in it.
 type fastPath struct {
 	*fastpath.Table
 	folder string
 	log    *slog.Logger
-	// reach is what the pools' reach was at their last change. Guarded by mu.
-	mu    sync.Mutex
+	mu     sync.Mutex
+	// reach is each pool's reach as of the last call of poolChanged for it. Guarded by mu.
 	reach map[routecache.Pool]v1alpha1.FirstRequestReach
 	index poolReach
 	cache *routecache.Cache
@@ -64,8 +64,7 @@ func (g *gateway) assembleFastPath() {
 	g.usage.Before(table.Fold)
 }
 
-// Waiting for Envoy's workers is logged after settleQuiet, and then less and less often,
-// down to each settleSay.
+// tellWaiting logs after settleQuiet, and then after pauses that double up to settleSay.
 const settleQuiet, settleSay = 5 * time.Second, 10 * time.Minute
 
 // settle makes sure that Envoy answers from no table that an earlier process has left. It

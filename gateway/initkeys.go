@@ -19,15 +19,16 @@ const (
 	initKeysTimeout = 2 * time.Second // of one read
 )
 
-// initKeys adapts the credentials' init keys to agent.Signer. They are read when the gateway joins, and again when a pod carries a key that is not among
-// them. Safe for concurrent use.
+// initKeys adapts the credentials' init keys to agent.Signer. They are read when the
+// gateway joins, and again when a pod carries a key that is not among them. Safe for
+// concurrent use.
 type initKeys struct {
 	client    client.Client // must not read from a cache
 	namespace string
 	loaded    atomic.Pointer[credentials.InitKeys]
 
 	again singleflight.Group // reads the keys again
-	read  time.Time          // when that was done last; in again alone
+	read  time.Time          // when refresh last read them; only the function run by again uses it
 }
 
 // load reads the keys, and makes the cluster's first ones.

@@ -44,8 +44,8 @@ type Options struct {
 	Config *rest.Config
 	// Name is the gateway's lease: the pod's name and UID on a cluster.
 	Name string
-	// PodUID is the UID of the pod that this process and its Envoy run in, and
-	// nothing of another gateway. Empty where there is none.
+	// PodUID is the UID of the pod in which this process and its Envoy run; the pod must
+	// hold nothing of another gateway. Empty if there is no pod.
 	PodUID string
 	// RunDir holds the unix sockets: ours and Envoy's admin socket.
 	RunDir string
@@ -53,8 +53,8 @@ type Options struct {
 	// gateway, from other pods as well; it requires ControlTLS. Empty is a unix
 	// socket in RunDir. Port 0 is any that is free.
 	ControlAddress string
-	// ControlTLS are the files by which controllers know this gateway and are
-	// known. None: a process that may open the unix socket is a controller.
+	// ControlTLS are the files of the mutual TLS between this gateway and controllers.
+	// If none is given, any process that may open the unix socket counts as a controller.
 	ControlTLS controlplane.TLSFiles
 	// SystemNamespace is DefaultSystemNamespace if empty.
 	SystemNamespace string

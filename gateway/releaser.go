@@ -15,8 +15,8 @@ type releaser struct {
 	cache  *routecache.Cache
 }
 
-// Prepare implements controlplane.Releaser: it holds first and looks after, once
-// for the batch, so that a request that was answered before is seen.
+// Prepare implements controlplane.Releaser. It holds all claims of the batch, and then
+// looks once what is in use, so that it sees a request that was answered before the hold.
 func (r releaser) Prepare(ctx context.Context, releases []controlplane.Release) (inUse []string, known bool) {
 	for _, one := range releases {
 		r.usage.Hold(one.SandboxID, one.ClaimID, one.Token)

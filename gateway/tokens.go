@@ -12,9 +12,9 @@ import (
 )
 
 // tokens adapts the credentials' tokens to extproc.Tokens and e2b.Tokens. The gateway
-// reads the seed as it joins, and tries until it succeeds: one that starts while the API
-// server is away runs and is not ready. Before that no token is valid, and a sandbox's
-// own is unknown and never empty.
+// reads the seed when it joins, and tries until it succeeds: a gateway that starts while
+// the API server is away runs and is not ready. Until then tokens derive from a random
+// seed, so that no client's token is valid and no sandbox's token is empty.
 type tokens struct {
 	client    client.Client // must not read from a cache
 	namespace string

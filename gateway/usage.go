@@ -20,8 +20,8 @@ type claimIndex interface {
 	Resolve(id string) index.Answer
 }
 
-// StreamEnded implements extproc.Activity. Envoy tells times by the wall clock,
-// the stamps do not, so what counts is how long ago it was.
+// StreamEnded implements extproc.Activity. Envoy's times are of the wall clock and stamps
+// are of the registry's clock, so StreamEnded subtracts the age of `at` from the latter.
 //
 // Envoy may report a stream long after its claim has ended, when the registry has
 // forgotten that: a new entry would then stay for good. So an entry is made only for a

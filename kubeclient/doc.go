@@ -1,7 +1,8 @@
-// Package kubeclient is how our processes reach an API server that may be away:
-// a mapper that knows the kinds without asking, so that a process starts without
-// one, a configuration whose watches come back within seconds of its return, and a
-// guard that ends a process whose caches are ahead of a server that was restored.
+// Package kubeclient helps our processes with an API server that may be away: RESTMapper
+// knows the kinds without asking the server, so that a process can start without it;
+// Patient lets watches resume within seconds after the server is back; Settled lets requests
+// wait for a server that has just started; RewindGuard ends a process whose caches are ahead
+// of a server that was restored.
 //
-// It decides nothing and keeps no state. Every process that makes a client calls it.
+// It keeps no state. Every process that makes a client calls it.
 package kubeclient

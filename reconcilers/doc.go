@@ -3,7 +3,7 @@
 // `sandlane controller` calls Setup, and so do the tests that let the parts play
 // together against a real API server.
 //
-// # Who may write what
+// # Which part writes what
 //
 //	object, field                 writer
 //	pod, phase warming            sandboxpool, at its creation
@@ -14,8 +14,10 @@
 //	pod, stopping → warming       sandboxpool, with all labels and annotations
 //	pod, scale-down mark          sandboxpool, while idle
 //	pod, → stopping               sandbox; gateways for a claim of unknown outcome
-//	pod, delete and finalizer     sandboxpool
-//	Sandbox, spec.binding         gateways; sandbox removes one that cannot land
+//	pod, delete                   sandboxpool
+//	pod, finalizer                sandboxpool; sandbox removes it in the write → stopping
+//	Sandbox, spec.binding         gateways; sandbox removes one whose claim cannot get onto its pod
+//	Sandbox, paused and restore   gateways, sandbox, sandboxpool, idletimeout (package pausing)
 //	Sandbox, spec.end             anyone, once (package ending)
 //	Sandbox, status               sandbox, but for lastActive: idletimeout
 //	Sandbox, finalizer and TTL    sandbox
@@ -24,8 +26,9 @@
 //	SandboxEnv, status            sandboxenv
 //	SandboxEnv, members' replicas autoscaler, where it is enabled
 //
-// Every write is conditional on what the writer saw. The reconcilers share one
-// thing in memory, the ledger of package address. The package comments of the
-// parts say what happens when a step fails; the answer is always that the next
-// look, by whatever process, finds a state that names the step to be done.
+// Every write is conditional on what the writer saw, except those of a SandboxPool's
+// status and of lastActive: each of these fields has one writer. The reconcilers share
+// one thing in memory, the ledger of package address. Each part says beside its code what
+// happens when a step fails: the next reconcile, by whatever process, finds a state that
+// shows which step is to be done.
 package reconcilers

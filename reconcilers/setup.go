@@ -42,9 +42,9 @@ type Options struct {
 	LastActive idletimeout.LastActiveSource
 	// ApplyClaim: see sandbox.Reconciler.
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
-	// RecordTTL is how long ended Sandboxes are kept, RecordCap how many in a
-	// namespace, RecordNameHold how long those of named ones whatever the cap;
-	// NoRecords keeps none.
+	// RecordTTL is how long ended Sandboxes are kept, and RecordCap how many in a namespace.
+	// RecordNameHold is how long those whose IDs the REST API did not generate are kept
+	// whatever the cap. NoRecords keeps none.
 	RecordTTL      time.Duration
 	RecordCap      int
 	RecordNameHold time.Duration
@@ -79,7 +79,8 @@ type Options struct {
 	Checkpoints *checkpoint.Folder
 	// Registerer takes the metrics; nil registers none.
 	Registerer prometheus.Registerer
-	// Controller is for both controllers; MaxConcurrentReconciles is set by them.
+	// Controller has options for every controller that Setup registers. If its
+	// MaxConcurrentReconciles is 0, each controller has its own default.
 	Controller controller.Options
 }
 

@@ -7,10 +7,10 @@ import (
 )
 
 // addressList is the routes of a shard in no order, beside the hashes of their
-// addresses. A fence reads the hashes from one end to the other, a few
-// microseconds for a shard of the default size, and looks at the routes that
-// match only; a map would cost four times the memory. Each route knows its place,
-// so that none has to be searched when it goes. Guarded by the shard.
+// addresses. A fence reads all hashes, in a few microseconds for a shard of the
+// default size, and looks only at the routes whose hash matches; a map would cost
+// four times the memory. Each route has its index in the list (Route.place), so that
+// its removal needs no search. Guarded by the shard's mutex.
 type addressList struct {
 	hashes []uint32
 	routes []*Route

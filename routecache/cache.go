@@ -104,8 +104,8 @@ func (c *Cache) Admits(t Token, r *Route) bool {
 	return s.admits(stripe, t, r, &c.refusals)
 }
 
-// Invalidate drops the sandbox's route and every Put whose resolve has begun:
-// an end or a changed binding was seen or written. Cached or not, it counts.
+// Invalidate drops the sandbox's route, if it is cached, and makes every Put of the
+// ID fail whose resolve has begun: an end or a changed binding was seen or written.
 func (c *Cache) Invalidate(id string) {
 	s, stripe := c.shard(id)
 	s.invalidate(stripe, id)

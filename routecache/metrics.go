@@ -33,7 +33,7 @@ func (c *Cache) RegisterMetrics(reg prometheus.Registerer) error {
 	for _, m := range []prometheus.Collector{
 		c.metrics.fence,
 		gauge("entries", "Routes in the cache.", func() float64 { return float64(c.Len()) }),
-		gauge("refused_addresses", "Fenced addresses that the own pod watch has not passed yet.",
+		gauge("refused_addresses", "Fenced addresses whose fence this gateway's pod watch has not passed yet.",
 			func() float64 { return float64(c.refusals.count()) }),
 		gauge("handlers_in_flight", "Handlers between taking a route and having sent their answer.",
 			func() float64 { return float64(c.flights.inFlight()) }),

@@ -70,8 +70,8 @@ func (r *Route) Same(o *Route) bool {
 type Stamp struct {
 	nanos atomic.Int64
 	flags atomic.Uint32
-	// mark is the cache's observer's own: of a claim's routes one is cached at most.
-	// Guarded by the shard of the claim's sandbox. It stands here for its room.
+	// mark is what Route.Mark returns. It can be here, where there is room for it,
+	// because a claim has at most one cached route. Guarded by that route's shard.
 	mark uint32
 }
 
@@ -102,9 +102,9 @@ func (s *Stamp) Touch(now int64) {
 // Load returns the last touch in Unix nanoseconds, 0 if there was none.
 func (s *Stamp) Load() int64 { return s.nanos.Load() }
 
-// Hold makes handlers wait, or lets them go on. Touch comes before the look at
-// Held, and a hold before the look at the last touch: of a handler and the
-// process that holds at least one sees the other.
+// Hold makes handlers wait (true), or lets them go on (false). A handler calls Touch
+// before Held, and a release calls Hold before it loads the last touch: so at least
+// one of the two sees the other.
 func (s *Stamp) Hold(held bool) { s.set(stampHeld, held) }
 
 // Held reports whether a handler that has touched the stamp must not answer now.
@@ -116,7 +116,8 @@ func (s *Stamp) Fill(full bool) { s.set(stampFull, full) }
 // Full reports whether further requests are to be refused.
 func (s *Stamp) Full() bool { return s.flags.Load()&stampFull != 0 }
 
-// Fence says that whatever a pod object older than RV says about Addr is over.
+// Fence forbids routes to Addr that come from a pod object older than RV, because the
+// claim that such an object shows has ended.
 type Fence struct {
 	Addr netip.Addr
 	RV   uint64

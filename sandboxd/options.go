@@ -131,7 +131,7 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	flags.BoolVar(&o.SetClock, "set-clock", false, "let /init set the clock of the machine")
 	flags.DurationVar(&o.Grace, "grace", 0, "time for processes to end at shutdown (default 5s)")
 	flags.BoolVar(&o.Relay, "relay-loopback", true, "make servers that listen on 127.0.0.1 or ::1 alone reachable; never with --home")
-	asRoot := flags.Bool("sudo", false, "run commands as root for the command sudo of root and the default user")
+	asRoot := flags.Bool("sudo", false, "serve the command sudo, by which root and the default user run commands as root")
 	version := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
 		return o, false, err

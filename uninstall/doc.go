@@ -17,13 +17,13 @@
 //
 // A checkpoint has a finalizer too, which only a controller with the folder of their data
 // takes off. Gateways serve meanwhile, so a sandbox or a snapshot may be made between two
-// looks: the next round ends it, or refuses. When the context ends the error says what is left, and
-// the release stays.
+// looks: the next round ends it, or refuses. When the context ends, the error says what is
+// left, and the Helm release stays.
 //
 // # Leases, after both Deployments are deleted
 //
 // A lease is deleted only when no pod of a gateway is left: one that still drains
-// may have open requests, for which its lease vouches. Then the controller's lease
-// and the certificates of the control plane go, and if asked for what CRDs kept
-// nothing for: the seed of tokens and the keys of /init.
+// may have open requests, for which its lease vouches. Then the controller's lease and the
+// certificates of the control plane are deleted and, with Options.Keys, the seed of tokens
+// and the keys of /init.
 package uninstall

@@ -26,9 +26,9 @@ func Timeouts(s *Sandbox, pool *SandboxPool, template *SandboxTemplateSpec) (sta
 	return override(startup, s.Spec.Timeouts.Startup), override(idle, s.Spec.Timeouts.Idle)
 }
 
-// ReachOf returns what requests for the sandboxes that were made by name from a
-// pool must show. Where no first request is allowed it is the key: the sandboxes
-// that are there come from a time when it was, or were made by hand.
+// ReachOf returns what requests must show for a sandbox that was made by name from a pool.
+// For a pool that allows no first requests it is ReachKey: the sandbox was made while the
+// pool allowed them, or by hand.
 func ReachOf(s *SandboxPoolSpec) FirstRequestReach {
 	switch {
 	case s == nil || s.FirstRequest == nil:

@@ -46,8 +46,8 @@ type ScalingGroup struct {
 // +kubebuilder:validation:Enum=Default;Conservative;Aggressive
 type ScaleUpMode string
 
-// The modes: of a demand D, Conservative keeps one idle pod, Default a quarter of D,
-// Aggressive half of it, each at least one.
+// The modes. D is the number of a member's claimed pods and waiting claims: Conservative
+// keeps one idle pod, Default a quarter of D, Aggressive half of D, each at least one.
 const (
 	ScaleUpDefault      ScaleUpMode = "Default"
 	ScaleUpConservative ScaleUpMode = "Conservative"
@@ -66,16 +66,17 @@ type ScaleUp struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
-	// IdleThreshold is for how long no pod must have been idle before a member grows
-	// although nothing waits. Default 30s; 0s means that it never does.
+	// IdleThreshold lets a member grow beyond the buffer of its mode: once it has had no
+	// idle pod for this long, if it was asked for a sandbox since its last step up. Default
+	// 30s; 0s means that it never does.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	IdleThreshold *metav1.Duration `json:"idleThreshold,omitempty"`
-	// QuietWindow is how recent the last create must be for that. Default 5m; 0s means
-	// that any will do.
+	// QuietWindow is for how long after it was last asked for a sandbox a member keeps a
+	// buffer of idle pods while no claim waits. Default 5m; 0s means always.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
@@ -94,7 +95,8 @@ type ScaleUp struct {
 
 // ScaleDown says when members shrink. Unset durations mean the defaults.
 type ScaleDown struct {
-	// IdleTimeout is how long a pod must have been idle to be given up. Default 300s.
+	// IdleTimeout bounds a step down: it takes away no more replicas than there are pods
+	// that have been idle for longer than this. Default 300s.
 	// +optional
 	// +kubebuilder:default="300s"
 	// +kubebuilder:validation:Type=string

@@ -36,7 +36,7 @@ type SandboxEnvStatus struct {
 
 // Env condition types.
 const (
-	// EnvConditionReady: some member can serve a claim.
+	// EnvConditionReady: some member has a pod that is idle and Ready.
 	EnvConditionReady = "Ready"
 	// EnvConditionTemplateConsistent: the template exists, and every member's pool is
 	// as the env says.
@@ -64,13 +64,13 @@ const (
 	MemberActive MemberState = "Active"
 	// MemberSaturated: as Active, and it could not grow lately.
 	MemberSaturated MemberState = "Saturated"
-	// MemberMissing: there is no pool, and the message says why.
+	// MemberMissing: it has no pool, or its pool is being deleted; the message says why.
 	MemberMissing MemberState = "Missing"
-	// MemberInconsistent: a pool of that name is not this env's, or cannot be made as
-	// the env says.
+	// MemberInconsistent: a pool of that name is not this env's, or cannot be brought in
+	// line with the env, or the env's template does not exist.
 	MemberInconsistent MemberState = "Inconsistent"
-	// MemberDraining: the env has it no more, and its pool goes with its last claimed
-	// pod.
+	// MemberDraining: the env does not list it any more; its pool takes no claims and is
+	// deleted once it has no pods.
 	MemberDraining MemberState = "Draining"
 )
 

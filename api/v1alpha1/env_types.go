@@ -76,8 +76,8 @@ type EnvMember struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Labels and Annotations are put on the pool. What else the pool has stays there,
-	// also what a member named once.
+	// Labels and Annotations are put on the pool. Others that the pool has stay there, also
+	// those that the member listed once and lists no more.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('sandlane.dev/'))",message="labels below sandlane.dev/ are set by Sandlane alone"
@@ -94,12 +94,13 @@ type EnvMember struct {
 	Config EnvMemberConfig `json:"config,omitempty"`
 }
 
-// EnvMemberSpec is a SandboxPoolSpec without what all members share. The pool is kept
-// as it says: what is unset here, replicas apart, is the pool's default there too.
+// EnvMemberSpec is a SandboxPoolSpec without the fields that all members share. The pool's
+// spec is kept equal to it: a field that is unset here, except replicas, has its default in
+// the pool.
 type EnvMemberSpec struct {
-	// Replicas is the number of idle pods wanted. Unset means that the pool's stays; a
-	// new pool has 1 then. The autoscaler writes it: where it is enabled, leave
-	// replicas out of what you apply.
+	// Replicas is the number of idle pods wanted. Unset leaves the pool's number as it is;
+	// a new pool begins with 1, within config's bounds. Where autoscaling is enabled the
+	// autoscaler writes it: leave replicas out of what you apply.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
@@ -114,15 +115,17 @@ type EnvMemberSpec struct {
 	// +optional
 	// +kubebuilder:default=Replace
 	RecyclePolicy RecyclePolicy `json:"recyclePolicy,omitempty"`
-	// StartupTimeout is how long a sandbox may take to run. Unset means the
-	// template's, then one minute.
+	// StartupTimeout is how long a new pod may take to become Ready, and a claimed one
+	// until its sandbox runs; one that takes longer fails. Unset means the template's, then
+	// one minute.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	StartupTimeout *metav1.Duration `json:"startupTimeout,omitempty"`
-	// IdleTimeout is how long a sandbox may be unused before it is released.
-	// Unset means the template's, then five minutes; 0s means never.
+	// IdleTimeout is how long a sandbox may be unused before it ends, or is paused if its
+	// onTimeout says so; at least 4s count. Unset means the template's, then five minutes;
+	// 0s means never.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

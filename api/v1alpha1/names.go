@@ -55,7 +55,8 @@ const (
 	AnnotationRecycling = "sandlane.dev/recycling"
 	AnnotationRecycled  = "sandlane.dev/recycled"
 	// AnnotationOrdered is on a pod that was made for a claim that waited, beyond the
-	// pool's replicas. It stays for a while when the claim does not.
+	// pool's replicas. The pod stays until it was idle for a minute, also if that claim is
+	// gone.
 	AnnotationOrdered = "sandlane.dev/ordered"
 	// AnnotationStop is the StopRecord of the claim that is over, as JSON.
 	AnnotationStop = "sandlane.dev/stop"
@@ -111,8 +112,8 @@ const (
 
 // Finalizers.
 const (
-	// FinalizerPod keeps a deleted pool pod until its sandbox has ended and has
-	// the pod's address in its status.
+	// FinalizerPod keeps a deleted pool pod that was claimed until its claim is fenced, or
+	// its sandbox has ended and has the pod's address in its status.
 	FinalizerPod = "sandlane.dev/pool-pod"
 	// FinalizerSandbox keeps a deleted Sandbox until it has ended and its
 	// address is fenced.
@@ -121,7 +122,7 @@ const (
 	FinalizerCheckpoint = "sandlane.dev/checkpoint"
 )
 
-// Values of Secrets that hold API keys.
+// Labels of Secrets that hold API keys.
 const (
 	// LabelAPIKey marks a Secret as an API key; its value is the key's ID.
 	LabelAPIKey = "sandlane.dev/api-key"
@@ -142,7 +143,8 @@ const (
 	PodFailed   PodPhase = "failed"
 )
 
-// IDPattern is what every sandbox ID matches, in all three forms of a target.
+// IDPattern is what every sandbox ID matches, whether a request names it in its host, its
+// headers or its path.
 const IDPattern = `^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$`
 
 // FieldNamespace is the field by which Sandboxes, which are cluster-scoped, can

@@ -109,9 +109,9 @@ const (
 	ReasonFreezing  = "Freezing"
 	ReasonFrozen    = "Frozen"
 	ReasonNoFreezer = "NoFreezer"
-	// ReasonSaving: its files are being kept, or will be; ReasonHibernated: they are, and
-	// its pod is given up; ReasonSaveFailed: they could not be kept for a minute, and it
-	// is tried again.
+	// ReasonSaving: the sandbox's files are being kept, or will be. ReasonHibernated: they
+	// are kept, and its pod is given up. ReasonSaveFailed: keeping them has failed for a
+	// minute, and is tried again.
 	ReasonSaving     = "Saving"
 	ReasonHibernated = "Hibernated"
 	ReasonSaveFailed = "SaveFailed"

@@ -59,15 +59,17 @@ type SandboxPoolSpec struct {
 	// +optional
 	// +kubebuilder:default=Replace
 	RecyclePolicy RecyclePolicy `json:"recyclePolicy,omitempty"`
-	// StartupTimeout is how long a sandbox may take to run. Unset means the
-	// template's, then one minute.
+	// StartupTimeout is how long a new pod may take to become Ready, and a claimed one
+	// until its sandbox runs; one that takes longer fails. Unset means the template's, then
+	// one minute.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	StartupTimeout *metav1.Duration `json:"startupTimeout,omitempty"`
-	// IdleTimeout is how long a sandbox may be unused before it is released.
-	// Unset means the template's, then five minutes; 0s means never.
+	// IdleTimeout is how long a sandbox may be unused before it ends, or is paused if its
+	// onTimeout says so; at least 4s count. Unset means the template's, then five minutes;
+	// 0s means never.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -127,9 +129,9 @@ type FirstRequest struct {
 	// +optional
 	Reach FirstRequestReach `json:"reach,omitempty"`
 	// IDPrefix reserves the IDs that begin with it: no first request makes a
-	// sandbox of such an ID from another pool. Of two pools whose prefixes fit an
-	// ID the longer one counts, of two equal ones that of the older pool, which it
-	// shares with pools of its own namespace.
+	// sandbox of such an ID from another pool. If the prefixes of several pools fit an ID,
+	// the longest counts. If several pools have that one, the ID belongs to the oldest of
+	// them, and to those of them in its namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]*$`

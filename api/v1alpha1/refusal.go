@@ -7,9 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refusals are the reasons of Degraded which say that the pool itself cannot have its pods:
-// no node has room, a quota or an admission plugin refuses them, or one of Sandlane's. An
-// image that cannot be pulled is none: another pool of the template has it too.
+// refusals are the reasons of Degraded with which this pool cannot have its pods, and
+// another one may: no node has room, or a quota, an admission plugin or sandboxpool's
+// PluginManager refuses them. An image that cannot be pulled is not among them: all pools of
+// the template have that image.
 var refusals = []string{"Unschedulable", string(metav1.StatusReasonForbidden), "RefusedByPlugin"}
 
 // RefusalOf says why a pool cannot have the pods that it is asked for while others may;

@@ -95,14 +95,15 @@ type SandboxSpec struct {
 	// Binding names the pod. Absent means that the sandbox has none.
 	// +optional
 	Binding *Binding `json:"binding,omitempty"`
-	// Paused: its processes are stopped and it is not reached, until it is false.
+	// Paused says that the sandbox's processes are to be stopped, and that no request
+	// reaches it, until this is false again.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 	// PauseMode says what is kept while it is paused. It is set with paused and stays.
 	// +optional
 	PauseMode PauseMode `json:"pauseMode,omitempty"`
-	// Restore names what the sandbox's next pod is to get before it is reached. It is set
-	// when the sandbox's pod is given up by a pause, and goes once that is restored.
+	// Restore names the files that the sandbox's next pod gets before requests reach it. It
+	// is set when a pause gives up the sandbox's pod, and removed once the files are restored.
 	// +optional
 	Restore *Restore `json:"restore,omitempty"`
 	// Release is the idle release in progress.
@@ -144,7 +145,8 @@ type SandboxTimeouts struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not a duration such as 90s, 5m or 1h30m"
 	PausedFor *metav1.Duration `json:"pausedFor,omitempty"`
-	// EndAt is when the sandbox ends whatever happens.
+	// EndAt is when the sandbox ends, or is paused if OnTimeout is Pause. It has no effect
+	// while the sandbox is paused.
 	// +optional
 	EndAt *metav1.Time `json:"endAt,omitempty"`
 	// Idle is how long it may be unused; 0s means for ever.
@@ -276,8 +278,8 @@ type SandboxStatus struct {
 	// FencedAt is when every gateway knew that the claim was over.
 	// +optional
 	FencedAt *metav1.MicroTime `json:"fencedAt,omitempty"`
-	// LastActive is when a gateway last saw the sandbox in use. It is for
-	// people: at most every minute or so.
+	// LastActive is when a gateway last saw the sandbox in use. It is for people, and
+	// written once a minute at most; no decision uses it.
 	// +optional
 	LastActive *metav1.Time `json:"lastActive,omitempty"`
 	// Stop is what the pod said when it stopped.

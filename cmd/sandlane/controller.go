@@ -45,9 +45,9 @@ const (
 	electionRetry = 3 * time.Second
 )
 
-// syncTimeout is how long the controller waits for its first lists. They come when
-// the API server does: to end and be started again, by something that waits longer
-// each time, only delays that.
+// syncTimeout is how long the controller waits for its first lists. They come once the API
+// server is there. To exit sooner would only delay that, since the kubelet waits longer each
+// time before it starts the process again.
 const syncTimeout = 24 * time.Hour
 
 // unstartedGrace is how long a manager that has started nothing may take to end.
@@ -96,7 +96,7 @@ func newController() *cobra.Command {
 	flags.DurationVar(&o.recordNameHold, "record-name-hold", sandboxpool.DefaultNameHold, "how long an ended sandbox whose ID is not of the REST API's making is kept whatever the cap, so that no request makes it anew; at most --record-ttl")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
 	flags.DurationVar(&o.recycleAfter, "recycle-after", sandboxpool.DefaultRecycleAfter, "how long ago a sandbox must have started for an InPlace pool to use its pod again; 0s where kubelets restart changed containers without a pause")
-	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to wait for a silent gateway after its lease")
+	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to go on waiting for a gateway that does not answer after its lease has ended")
 	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
 	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
 	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the gateways; without it Checkpoint objects are left alone")

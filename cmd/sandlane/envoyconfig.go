@@ -41,7 +41,7 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 		"how long a client's connection without an open request is kept; longer than a balancer before it keeps unused connections")
 	flags.IntVar(&o.ClientRate, "client-rate", 0, "requests a second of one client address (IPv6: one /64) beyond which it gets 429; 0 is no limit, for clients behind one balancer share its address")
 	flags.IntVar(&o.MaxStreams, "max-streams", envoy.DefaultMaxStreams, "client connections, and separately open requests, at once")
-	flags.Int64Var(&o.MaxHeapBytes, "max-heap", 0, "bytes of memory from which Envoy refuses requests; 0 is what so many streams need whose other end reads nothing")
+	flags.Int64Var(&o.MaxHeapBytes, "max-heap", 0, "bytes of memory from which Envoy refuses requests; 0 is what --max-streams requests need while their other ends read nothing")
 	flags.DurationVar(&o.RetransmitMax, "retransmit-max", envoy.KernelRetransmitMax(),
 		"longest pause between two tries to send what a pod has not acknowledged; 0 where Envoy's kernel is older than Linux 6.15")
 	flags.StringVar(&o.FastPath.Module, "fast-path-module", "", "file of the module by which Envoy answers requests with known routes by itself (experimental); needs --fast-path-folder")

@@ -42,7 +42,7 @@ func newUninstall() *cobra.Command {
 	empty.Flags().BoolVar(&o.DeleteCheckpoints, "delete-checkpoints", false, "delete snapshots with their data, instead of refusing")
 	leases := step("leases", "  sandlane uninstall leases --system-namespace sandlane-system", "Delete the leases of gateways, once no gateway is left", uninstall.Leases)
 	leases.Flags().StringVar(&o.Namespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
-	leases.Flags().BoolVar(&o.Keys, "keys", false, "delete the gateways' own keys as well: what has a token of theirs loses its access")
+	leases.Flags().BoolVar(&o.Keys, "keys", false, "delete the gateways' own keys as well: tokens that were made with them stop working")
 	cmd.AddCommand(empty, leases)
 	return cmd
 }

@@ -32,7 +32,7 @@ const (
 	// settleTimeout bounds what follows a create.
 	settleTimeout = 10 * time.Second
 
-	// nearEnough is the part of a timeout by which its end may be off.
+	// nearEnough divides a timeout: the end may be off by a hundredth of it.
 	nearEnough = 100
 
 	timeoutV1 = 15  // s, of a create that names none
@@ -51,7 +51,8 @@ func (s *Server) CreateSandboxV2(w http.ResponseWriter, r *http.Request, params 
 	s.create(w, r, &body, params.IdempotencyKey)
 }
 
-// create reads the body over the defaults in n; nil Secure means always.
+// create reads the body over the defaults in n. If n.Secure is nil, the sandbox is secured
+// whatever the body says.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, n *api.NewSandbox, key *string) {
 	answer, err := func() ([]byte, error) {
 		always := n.Secure == nil

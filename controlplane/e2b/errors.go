@@ -73,8 +73,8 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	case r.Context().Err() != nil:
 		return refuse(statusClientGone, "The client closed the request.")
 	case errors.Is(err, ErrOutcomeUnknown):
-		// Below: whatever else it wraps, it is this that counts.
-	case errors.Is(err, ErrPausing): // before ErrNotFound, which these two are to a connect
+		// Answered after the switch; what else it wraps does not count.
+	case errors.Is(err, ErrPausing): // ErrPausing and ErrResuming wrap ErrNotFound, so they come first
 		return refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is being paused", callOf(r).sandboxID))
 	case errors.Is(err, ErrResuming):
 		return refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is being resumed", callOf(r).sandboxID))
@@ -91,7 +91,7 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	case errors.Is(err, ErrSnapshotStoreFull):
 		return refuse(http.StatusInsufficientStorage, "There is no room for another snapshot here.")
 	case errors.Is(err, ErrSnapshotLimit):
-		return &refusal{status: http.StatusTooManyRequests, message: "As many snapshots of this team or API key are kept as may be: delete one.", noRetry: true}
+		return &refusal{status: http.StatusTooManyRequests, message: "The limit of snapshots of this team or API key is reached: delete one.", noRetry: true}
 	case errors.Is(err, ErrSnapshotting):
 		return refuse(http.StatusConflict, fmt.Sprintf("The files of sandbox %s are being read already", callOf(r).sandboxID))
 	case errors.Is(err, ErrUnanswered):
@@ -99,11 +99,11 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	case errors.Is(err, ErrNoCapacity):
 		return &refusal{status: http.StatusServiceUnavailable, message: "No sandbox is free at the moment.", retryAfter: 5 * time.Second}
 	case errors.Is(err, ErrBusy):
-		return &refusal{status: http.StatusServiceUnavailable, message: "Too much is asked for at once.", retryAfter: time.Second}
+		return &refusal{status: http.StatusServiceUnavailable, message: "Too many requests at once. Try again in a moment.", retryAfter: time.Second}
 	case errors.Is(err, ErrQuota):
 		return &refusal{status: http.StatusTooManyRequests, message: "The limit of sandboxes is reached.", retryAfter: 5 * time.Second}
 	case errors.Is(err, ErrPausedLimit):
-		return &refusal{status: http.StatusTooManyRequests, message: "As many sandboxes of this template are paused as may be: resume or kill one.", noRetry: true}
+		return &refusal{status: http.StatusTooManyRequests, message: "The limit of paused sandboxes of this template is reached: resume or kill one.", noRetry: true}
 	case errors.Is(err, ErrInvalid):
 		var invalid *InvalidError
 		if errors.As(err, &invalid) {

@@ -58,8 +58,9 @@ func newAnswers() *answers {
 	return &answers{running: map[answerKey]*making{}, done: done}
 }
 
-// once returns the answer that this key had, or waits for it, or calls run to get
-// it. request is what must be the same.
+// once returns the answer of the create that had this key. It waits if that create is
+// under way, and calls run if there was none. It refuses a key that was used with another
+// request than this one.
 func (a *answers) once(ctx context.Context, caller KeyOwner, key string, request [sha256.Size]byte, run func() ([]byte, error)) ([]byte, error) {
 	k := answerKey{team: caller.Namespace + "/" + caller.Team, key: key}
 	for {
@@ -86,8 +87,8 @@ func (a *answers) once(ctx context.Context, caller KeyOwner, key string, request
 	}
 }
 
-// enter returns the answer of a key, or the create that is to give it and whether
-// the caller is the one that must.
+// enter returns the known answer of a key, or else the create m that will give it. owner
+// is true if the caller must carry that create out.
 func (a *answers) enter(k answerKey, request [sha256.Size]byte) (m *making, known *answer, owner bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -60,12 +60,13 @@ func NewTrackerForTest(c client.Client, flushInterval time.Duration, clk clock.W
 	}
 }
 
-// OnFailure has f told, once a flush, for how many pools it failed, and the last error.
-// They are tried again. Call it before Start.
+// OnFailure sets the function that each flush with failures calls, with the number of
+// pools that were not written and the last error. The next flush tries them again. Call
+// it before Start.
 func (t *Tracker) OnFailure(f func(pools int, err error)) { t.failed = f }
 
-// Known has the annotation of a pool read by f instead of from the API server: by an
-// index that watches pools anyway. Call it before Start.
+// Known sets the function that returns the annotation of a pool, in place of a read of the
+// API server; an index that watches pools has it. Call it before Start.
 func (t *Tracker) Known(f func(types.NamespacedName) (annotation string, exists bool)) { t.known = f }
 
 // Bump notes that the pool is asked for a sandbox now.

@@ -9,8 +9,9 @@
 //
 // It is not the index (which feeds it idle pods by Offer and Forget), does not
 // write Sandboxes (callers do, in ClaimRequest.Bind and Unbind), and never
-// lists pods. package activation and the REST API call it; reconcilers use
-// ApplyClaim alone.
+// lists pods. Package activation enqueues a gateway's requests. In the controller the
+// sandbox reconciler sends claims by ApplyClaim, and the pool reconciler compares hashes
+// of IDs (HashID).
 //
 // The states, and what happens when a step fails, stand beside the code that has them:
 // a pod's record in stock.go, a request in entry.go, one claim's steps and all that can go

@@ -34,11 +34,11 @@ type ClaimRequest struct {
 	// ClaimID names the claim of the first pod that is tried; each further pod
 	// gets a new one. Empty means a new one.
 	ClaimID string
-	// Bind writes the owner of the sandbox, once a pod is reserved and before it is
-	// claimed. The pod it gets is what is known of it, with name, namespace,
-	// UID, and as annotation the claim ID of this attempt (BindingOf). It is
-	// called again, with another pod and claim ID, when a pod was lost, and then
-	// replaces what it wrote. Nil means that there is nothing to write.
+	// Bind writes the sandbox's binding to a pod that is reserved and not claimed yet.
+	// Its pod has only what BindingOf needs: name, namespace, UID and, as annotation,
+	// the claim ID of this attempt. When that pod is lost, Bind is called again with
+	// another pod and claim ID, and replaces the binding that it wrote before. Nil means
+	// that there is nothing to write.
 	Bind func(ctx context.Context, pod *corev1.Pod) error
 	// Lost is called when a pod was lost, just before the request waits for the
 	// next one. It must not block, nor call the scheduler. Nil: not called.

@@ -222,8 +222,8 @@ static void fly(void *stream, const state *s, const view *v, worker_slot *w, con
   __atomic_store_n(&w->seq, seq + 1, __ATOMIC_RELEASE);
 }
 
-// Of each thread of Envoy: its slot, from its first request on, and the state that its
-// hits are of. Only one state of a process can have claimed a table.
+// self is what each thread of Envoy keeps: its worker slot, from its first request on, and
+// the state whose table answers its hits. One state of a process at most has claimed a table.
 static _Thread_local struct {
   uint32_t number; // from 1 on; 0: none yet
   worker_slot *slot;

@@ -374,8 +374,8 @@ func (act *activation) settledElsewhere(replaces string) (bool, error) {
 	return s.Spec.End != nil || s.DeletionTimestamp != nil || b != nil && b.ClaimID != replaces, nil
 }
 
-// markWaiting notes that the activation waits for a pod, whose binding replaces the binding
-// of the claim replaces.
+// markWaiting notes that the activation waits for a pod. replaces is the claim ID of the
+// binding that the binding to that pod will replace; empty if there is none.
 func (act *activation) markWaiting(replaces string) { act.waiting.Store(&replaces) }
 
 // giveUpAt returns the time at which an activation gives up: a little before the deadline of

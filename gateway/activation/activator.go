@@ -93,8 +93,9 @@ type Options struct {
 	// Known returns what this gateway knows from memory of a sandbox whose pod runs; nil if
 	// it knows no such pod. If Known itself is nil, the gateway never knows one.
 	Known func(id string) *Known
-	// OnNewRequest is called for each request for a new sandbox, also if the request fails.
-	// It must not block. If it is nil, it is not called.
+	// OnNewRequest is called for each request for a new sandbox of a pool, also if it fails;
+	// for a new sandbox of an env, for each member that the activation tries. It must not
+	// block. If it is nil, it is not called.
 	OnNewRequest func(namespace, pool string)
 	// Timeouts returns the timeouts of a sandbox that a first request makes from the pool. If
 	// it is nil, such a sandbox gets none.

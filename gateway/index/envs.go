@@ -81,9 +81,9 @@ func (x *Index) Envs() []EnvInfo {
 	return all
 }
 
-// Members returns the pools that claims of the env may go to, in the env's order: those
-// of its members that this cluster has, that belong to the env or the env to them, and
-// that are there to stay. An env that is unknown or being deleted has none.
+// Members returns the pools that claims of the env may go to, in the env's order: each
+// member that exists in this cluster, is owned by the env or owns it, and is not being
+// deleted or drained. An env that is unknown or being deleted has none.
 func (x *Index) Members(namespace, env string) []Member {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -108,7 +108,7 @@ func (x *Index) Members(namespace, env string) []Member {
 
 func (x *Index) envStore() *store {
 	return &store{
-		kind: "envs",
+		kind: kindEnvs,
 		read: func(obj any) (string, func(), error) {
 			o, ok := obj.(*v1alpha1.SandboxEnv)
 			if !ok {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Life is how long a sandbox lives, as far as the watch has come.
+// Life is what the watch has shown of a sandbox's claim, pause and end.
 type Life struct {
 	// Known: there is a record of a sandbox of this ID; the rest is of that.
 	Known bool

@@ -16,6 +16,7 @@ const (
 	kindSandboxes = "sandboxes"
 	kindPools     = "pools"
 	kindTemplates = "templates"
+	kindEnvs      = "envs"
 )
 
 func newMetrics() *metrics {
@@ -23,7 +24,7 @@ func newMetrics() *metrics {
 		events: counters("events_total", "Watch events applied, by kind.", "kind"),
 		lists:  counters("lists_total", "Complete lists applied, by kind.", "kind"),
 	}
-	for _, kind := range []string{kindPods, kindSandboxes, kindPools, kindTemplates} {
+	for _, kind := range []string{kindPods, kindSandboxes, kindPools, kindTemplates, kindEnvs} {
 		m.events.WithLabelValues(kind)
 		m.lists.WithLabelValues(kind)
 	}
@@ -41,7 +42,7 @@ type liveMetrics struct{ reads *prometheus.CounterVec }
 
 func newLiveMetrics() *liveMetrics {
 	m := &liveMetrics{reads: counters("live_reads_total",
-		"Live resolves by what they found; limited means not read, error not answered.", "outcome")}
+		"Live reads by what they found: a state; sandbox, if only the Sandbox was read; limited, if nothing was read; error, without an answer.", "outcome")}
 	for _, outcome := range append([]string{readLimited, readFailed, readSandbox}, stateNames[:]...) {
 		m.reads.WithLabelValues(outcome)
 	}

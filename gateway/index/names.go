@@ -67,8 +67,9 @@ func (x *Index) Reach(namespace, pool string) v1alpha1.FirstRequestReach {
 }
 
 // MayMake reports whether a first request may make a sandbox of that ID from the
-// pool: no pool has reserved the ID by its prefix, or this one, or one of its
-// namespace, has.
+// pool: no pool's prefix fits the ID, or the longest prefix that fits is this pool's.
+// If pools of several namespaces have that prefix, only those of the oldest pool's
+// namespace may.
 func (x *Index) MayMake(namespace, pool, id string) bool {
 	prefixes := x.names.Load().prefixes
 	i := slices.IndexFunc(prefixes, func(p idPrefix) bool { return strings.HasPrefix(id, p.prefix) })

@@ -69,9 +69,9 @@ func (x *Index) TemplateNamed(name string) *v1alpha1.SandboxTemplateSpec {
 	return x.templates[name]
 }
 
-// ofCluster reports whether the pool is of that cluster's entry in its env. One that was
-// made for a cluster which the env names no more is of any: the ID of a controller's
-// cluster was changed, and the controller says so on the pool when it gets to it.
+// ofCluster reports whether the pool belongs to the env's entry with that cluster ID. A
+// pool whose cluster has no entry in the env belongs to all entries: the cluster's ID was
+// changed, and the controller has not written the new one to the pool yet.
 func (p PoolInfo) ofCluster(id string, env *v1alpha1.SandboxEnvSpec) bool {
 	return p.Cluster == id || !env.HasCluster(p.Cluster)
 }

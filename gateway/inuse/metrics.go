@@ -16,9 +16,9 @@ func newMetrics() *metrics {
 		return prometheus.Opts{Namespace: "sandlane", Subsystem: "activity", Name: name, Help: help}
 	}
 	return &metrics{
-		polls:    prometheus.NewCounter(prometheus.CounterOpts(opts("polls_total", "Ticks at which Envoy's open requests were read."))),
-		failures: prometheus.NewCounter(prometheus.CounterOpts(opts("poll_failures_total", "Ticks at which Envoy could not be read: everything counts as active."))),
-		open:     prometheus.NewGauge(prometheus.GaugeOpts(opts("open_addresses", "Sandbox addresses with open requests at the last tick."))),
+		polls:    prometheus.NewCounter(prometheus.CounterOpts(opts("polls_total", "Successful reads of Envoy's open requests: at each tick, before idle releases and at the stop."))),
+		failures: prometheus.NewCounter(prometheus.CounterOpts(opts("poll_failures_total", "Failed reads of Envoy's open requests: after one, every sandbox counts as in use."))),
+		open:     prometheus.NewGauge(prometheus.GaugeOpts(opts("open_addresses", "Sandbox addresses with open requests at the last successful read."))),
 	}
 }
 

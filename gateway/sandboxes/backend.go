@@ -87,8 +87,8 @@ func (x *Backend) get(ctx context.Context, namespace, id string) (*v1alpha1.Sand
 	})
 }
 
-// readerOf names whose live reads are used: the key's, else the namespace's, for what
-// no request asked for.
+// readerOf returns whose share of live reads a read counts against: that of the API key of
+// ctx's request, or, if no request asked for the read, that of the namespace.
 func readerOf(ctx context.Context, namespace string) string {
 	if key := e2b.KeyOf(ctx); key != "" {
 		return key

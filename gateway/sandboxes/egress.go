@@ -88,7 +88,7 @@ func (x *Backend) setEgress(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egre
 
 // canRestrict refuses rules that open what is closed, and rules where another policy
 // already restricts the pool's pods: a pod may do what any of its policies allows,
-// so ours would undo part of that one, and that one part of ours.
+// so each of the two policies would undo a part of the other.
 func (x *Backend) canRestrict(ctx context.Context, namespace, pool string, e e2b.Egress) error {
 	if !e.Restricted() {
 		return nil
@@ -158,8 +158,8 @@ func (x *Backend) restrict(ctx context.Context, s *v1alpha1.Sandbox, e e2b.Egres
 	return x.leaveBase(ctx, s)
 }
 
-// KeepEgress has the rules that a sandbox has, if any, hold for the pod that it is bound
-// to: of a sandbox that is resumed, in another pod. It may be repeated.
+// KeepEgress makes the sandbox's rules for outgoing connections, if it has any, hold for
+// the pod that it is bound to: a resumed sandbox has another pod. It may be repeated.
 func (x *Backend) KeepEgress(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if !v1alpha1.GeneratedID(s.Name) {
 		return nil

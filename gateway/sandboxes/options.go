@@ -62,7 +62,8 @@ type Quota interface {
 	Exceeded(err error) bool
 }
 
-// Options are the parts of the gateway that a Backend works with. All are required.
+// Options are the parts of the gateway that a Backend works with. All but MayKeep and
+// Restorer are required.
 type Options struct {
 	API        client.Client        // must not read from a cache
 	Pods       kubernetes.Interface // for logs

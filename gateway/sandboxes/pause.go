@@ -143,9 +143,9 @@ func (x *Backend) restoreNow(ctx context.Context, s *v1alpha1.Sandbox, timeout t
 	return fmt.Errorf("resume sandbox %s: %w", s.Name, x.createError(err))
 }
 
-// lifeSince is what a sandbox's longest life counts from: since it was made, or, paused
-// time being none of it, since it was resumed. A resume that the status does not show
-// yet is of now.
+// lifeSince returns the time from which a sandbox's longest life counts: when it was made,
+// or, since paused time does not count, when it was last resumed. That is the present time
+// while the status shows no resume after the last pause.
 func lifeSince(s *v1alpha1.Sandbox) time.Time {
 	resumed := s.Status.ResumedAt
 	switch {

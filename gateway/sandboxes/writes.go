@@ -44,7 +44,7 @@ func (x *Backend) End(ctx context.Context, namespace, id string) error {
 const endSlack = time.Minute
 
 // possibleEnd reports whether a sandbox made at `made` may end at `at`. The REST API
-// computes no other end; this check holds also if it errs.
+// asks for no other end unless it has a bug.
 func possibleEnd(made, at time.Time) bool {
 	return !at.Before(made.Add(-endSlack)) && !at.After(made.Add(maxLifetime+endSlack))
 }

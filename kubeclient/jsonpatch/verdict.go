@@ -74,8 +74,8 @@ func Judge(err error) Verdict {
 // Refused reports whether a test of the patch failed.
 func Refused(err error) bool { return Judge(err) == TestFailed }
 
-// Moved reports whether the object is not as the patch asks, or is gone: who acts on what
-// it was has nothing more to do.
+// Moved reports whether the object is not as the patch asks, or is gone: a caller that acts
+// on what it was has nothing more to do.
 func Moved(err error) bool {
 	v := Judge(err)
 	return v == TestFailed || v == Gone

@@ -19,6 +19,6 @@
 //   - An address is given out again only after the processes that could answer
 //     on it are dead, its namespace is closed, and the machine's connections to it
 //     are reset (sever).
-//   - A pool pod can be reached from the machine only while its phase label is
-//     idle, starting or running; probes run inside its namespace.
+//   - With full isolation a pool pod can be reached from the machine only while its phase
+//     label is idle, starting or running; probes run inside its namespace.
 package node

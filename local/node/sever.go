@@ -23,8 +23,9 @@ import (
 //
 // When its network goes, what it was about to say goes too. The machine's end stays
 // established: it sends the next request again and again, in vain, for up to a
-// quarter of an hour. So what takes networks away severs what still leads there, and a
-// client that waits for an answer hears at once that there will be none.
+// quarter of an hour. So the code that removes a network also severs the connections that
+// still lead there, and a client that waits for an answer learns at once that there will be
+// none.
 
 // severed are the states of a connection that sever ends, as bits: all but those of
 // a listener and of one that is over.

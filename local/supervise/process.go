@@ -67,7 +67,7 @@ func (p *process) stop() {
 
 // kill ends the process with everything in its group. run notices.
 func (p *process) kill() {
-	p.mu.Lock() // the PID cannot be reaped and used again meanwhile: exited takes the lock
+	p.mu.Lock() // wait takes the lock too, so that the PID is not reaped and used again meanwhile
 	defer p.mu.Unlock()
 	if p.now.PID != 0 {
 		_ = syscall.Kill(-p.now.PID, syscall.SIGKILL)

@@ -17,10 +17,11 @@
 // the other way round both could be missed.
 //
 // A claim's entry in the ledger has two states: held (from when the claimed pod was first
-// seen) and fenced (all gateways have acknowledged). It never goes
-// back. reconcilers/sandbox alone moves it, before it writes the address and
-// after it has written fencedAt. If the write of fencedAt fails the entry stays
-// held, which errs on the safe side, and the fence is sent again.
+// seen) and fenced (all gateways have acknowledged). It never goes back. Only Load and
+// reconcilers/sandbox change it: to held before the address is written to a status; to
+// fenced after fencedAt is written or, for a former claim and one that no Sandbox owns,
+// after all gateways have acknowledged. If the write of fencedAt fails the entry stays
+// held, which errs on the safe side, and the write is tried again.
 //
 // A new leader knows nothing until Load has read pods and Sandboxes with a
 // consistent list; until then no address is free. Nothing here is durable: it

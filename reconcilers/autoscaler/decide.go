@@ -19,8 +19,9 @@ import (
 //	decision     when
 //	bounds       replicas lie outside the member's or the group's bounds: at once
 //	up           the buffer wanted is larger than the replicas, outside the cooldowns
-//	proactive    no pod has been idle for the idle threshold, and a create came after the
-//	             last step up: twice the replicas, up to D+1, 3D/2+1 or 2D+2 pods in all
+//	proactive    in demand, without an idle pod for the idle threshold, and a create came
+//	             after the last step up: twice the replicas, up to D+1 (Conservative),
+//	             3D/2+1 (Default) or 2D+2 (Aggressive) pods in all
 //	down         no claim waits in the group, all gateways have answered, some pods have
 //	             been idle for longer than the idle timeout: 1, a quarter or half of the
 //	             replicas, no more than those pods, and not below the buffer wanted

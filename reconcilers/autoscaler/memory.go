@@ -32,8 +32,8 @@ func (m *memory) keep(pool types.UID, st State) {
 	m.states[pool] = st
 }
 
-// latest returns the later of each time of the bookkeeping that was read and of that
-// which was written: no step is forgotten because the cache is behind.
+// latest returns the bookkeeping that was read, but the steps and the last attempt that this
+// process wrote where those are later: no step is forgotten because the cache is behind.
 func (m *memory) latest(pool types.UID, st State) State {
 	m.mu.Lock()
 	mine, ok := m.states[pool]

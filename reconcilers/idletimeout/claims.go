@@ -30,8 +30,8 @@ type tracked struct {
 	saved, save time.Time
 }
 
-// claims are all that have not ended, and the releases whose tokens the cache shows. One
-// goroutine uses it.
+// claims has all claims that have not ended, and the Sandboxes that have a token of an idle
+// release, as the watch showed them until the last check. One goroutine uses it.
 type claims struct {
 	byID map[string]*tracked
 	all  []*tracked // in no order

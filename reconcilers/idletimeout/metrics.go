@@ -23,7 +23,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		releases: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "idletimeout", Name: "released_total",
-			Help: "Sandboxes ended by a timeout, by reason.",
+			Help: "Sandboxes ended by their idle or startup timeout, by reason.",
 		}, []string{"reason"}),
 		off: f.NewCounter(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "idletimeout", Name: "called_off_total",
@@ -31,7 +31,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		failures: f.NewCounter(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "idletimeout", Name: "failed_checks_total",
-			Help: "Checks that released nothing for idleness because something failed, such as a gateway that did not answer.",
+			Help: "Checks in which releasing idle sandboxes failed, for some or all of them, such as when a gateway did not answer.",
 		}),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "idletimeout", Name: "check_seconds",

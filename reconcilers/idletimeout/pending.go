@@ -15,16 +15,16 @@ import (
 )
 
 // CheckAndReleasePendingSandboxes ends the sandboxes whose pod was claimed and
-// does not run within their startup timeout. One that has no pod yet waits for
-// a request or, made by one, is forgotten by reconcilers/sandbox. Only the
-// goroutine of Start, or one that stands in for it, calls it.
+// does not run within their startup timeout. It leaves alone those without a pod, which
+// reconcilers/sandbox deletes or ends if a client waits for them. Only the goroutine of
+// Start, or one that stands in for it, calls it.
 //
-// A claim's startup counts from when this process first saw it start, on the
-// monotonic clock, less what claimed-at says that was missed since the check
-// before: so a step of the clock, or clocks that differ, move it by no more than
-// the time between two checks. The next claim to be late sets a timer: its end
-// comes to the moment, not at the next check. Before that is written the pod is
-// read live, since a cache may lag behind its start. A new leader counts anew.
+// The startup time of a claim begins when this process first saw it starting, on the
+// monotonic clock, or earlier if the pod's claimed-at says so, by at most the time between
+// two checks: clocks that differ or step cannot move it by more. A timer is set for the
+// claim that is late next, so that it ends at that moment and not at the next check. Before
+// the end is written, the pod is read from the API server, since the cache may not show
+// that it runs. With a new leader the time begins anew.
 func (r *IdleTimeoutReconciler) CheckAndReleasePendingSandboxes(ctx context.Context) error {
 	r.takeChanges()
 	now := r.Clock.Now()
@@ -84,8 +84,8 @@ func (r *IdleTimeoutReconciler) starting(ctx context.Context, from client.Reader
 	return pod, nil
 }
 
-// missed is for how long the pod has been starting before it was first seen to,
-// by its own account, but never more than lies between two checks.
+// missed returns for how long the pod had been starting before this process first saw that,
+// by the pod's claimed-at; at most the time between two checks.
 func (r *IdleTimeoutReconciler) missed(pod *corev1.Pod, now time.Time) time.Duration {
 	claimedAt, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AnnotationClaimedAt])
 	if err != nil {

@@ -179,9 +179,9 @@ func (r *IdleTimeoutReconciler) checkStarts(ctx context.Context) {
 //  5. Prepare: every gateway that has a lease now holds new requests of the claim,
 //     then says whether the sandbox is in use. One that joins later finds the
 //     token in its list and holds too.
-//  6. Commit: the end is written, testing the claim and the token. Where anyone
-//     says that the sandbox is in use, does not know, does not answer, or went
-//     with what it knew, the release is called off: the token is taken away.
+//  6. Commit: the end, or the pause, is written, testing the claim and the token. If a
+//     gateway says that the sandbox is in use, does not know, does not answer, or has
+//     gone with what it knew, the release is called off: the token is taken away.
 //
 // So a request either comes before the hold, and is seen in 5, or waits for the
 // outcome: for an answer by the sandbox that stays, or as one that has ended. A

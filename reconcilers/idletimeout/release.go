@@ -43,8 +43,8 @@ type pending struct {
 	begun bool
 }
 
-// release takes the candidates through the two steps, batch by batch. When a step of a
-// check fails:
+// release takes the candidates through the steps 4 to 6 of releaseIdle, batch by batch.
+// When a step of a check fails:
 //
 //	begin not answered    the next check finds the token, if any, and takes it away
 //	begin refused         the sandbox is another's by now, or has ended

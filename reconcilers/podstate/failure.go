@@ -11,9 +11,8 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Failure returns why the pod cannot be used any more, whatever its phase: it has
-// finished, crashed, or is at another address than the one it was fenced with; nil if it
-// can.
+// Failure returns why the pod cannot be used any more, whatever its phase: it has finished
+// or crashed, or its address is not the one with which it turned idle; nil if it can be.
 // It is pure.
 func Failure(pod *corev1.Pod) *PodStatusDetail { return failure(pod).of(pod) }
 

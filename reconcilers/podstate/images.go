@@ -12,12 +12,12 @@ import (
 type imageState int
 
 const (
-	// imageWaits: it does not run, or another image.
+	// imageWaits: the container does not run, or runs another image.
 	imageWaits imageState = iota
-	// imageRuns: it runs it.
+	// imageRuns: the container runs the image of its spec.
 	imageRuns
-	// imageUnclear: another container runs, under a name that may stand for the
-	// same digest. Its digest must be resolved.
+	// imageUnclear: the container runs an image that is reported under another name. The
+	// digests of the spec's image must be resolved to know whether it is the same.
 	imageUnclear
 )
 

@@ -106,8 +106,8 @@ func pausesInstead(v view, d decision) bool {
 
 // podlessTooLong turns d into the step for a sandbox that got no pod in time. The Sandbox of
 // a first request is deleted. One of the REST API ends: the gateway that made it has given
-// up or died, and no client knows its ID. Before either its binding is removed, after a read
-// from the API server, since the claim may be on the pod without the cache showing it.
+// up or died, and no client knows its ID. If it has a binding, that is removed first, after a
+// read from the API server, since the claim may be on the pod without the cache showing it.
 func podlessTooLong(v view, d decision) decision {
 	if d.step != stepNone && d.step != stepApply {
 		return d

@@ -34,7 +34,7 @@ func NewMetrics(reg prometheus.Registerer, pools *sandboxpool.Metrics) *Metrics 
 		pools: pools,
 		lifetimes: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "sandbox", Name: "lifetime_seconds",
-			Help:    "Time that a sandbox ran, from its pod's start for it until its end, by reason of the end.",
+			Help:    "Time from a sandbox's start to its end, paused time included, by reason of the end.",
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600},
 		}, []string{"reason"}),
 		fences: f.NewHistogramVec(prometheus.HistogramOpts{

@@ -10,10 +10,10 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// firstSeen holds when this process first saw each pod warm, or start for its claim.
-// The times that pods have in their annotations are of other machines' clocks: of the
-// gateway that claimed, of the API server, of an earlier controller. The zero value is
-// ready. It is safe for concurrent use.
+// firstSeen holds when this process first saw each pod warming, or starting for its claim.
+// The times in the pods' annotations are not used, since they come from other clocks: those
+// of the gateway that claimed, of the API server, of an earlier controller. The zero value
+// is ready. It is safe for concurrent use.
 type firstSeen struct {
 	mu    sync.Mutex
 	pools map[types.NamespacedName]map[seenKey]time.Time

@@ -10,8 +10,8 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// InitKey is the public key that sandboxd checks by it whether an /init is a
-// gateway's.
+// InitKey is the public key with which sandboxd checks that a request to /init is signed by
+// a gateway.
 type InitKey struct {
 	// ID names the key to gateways, Public is the key in base64.
 	ID, Public string

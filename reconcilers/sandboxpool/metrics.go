@@ -32,8 +32,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		deletes:     f.NewCounterVec(opts("pod_deletes_total", "Pods deleted, by reason."), []string{"reason"}),
-		transitions: f.NewCounterVec(opts("pod_transitions_total", "Phases that pods were moved to."), []string{"to"}),
-		conflicts:   f.NewCounter(opts("refused_writes_total", "Conditional writes that came too late: the pod had moved on.")),
+		transitions: f.NewCounterVec(opts("pod_transitions_total", "Changes of a pod's phase that this controller wrote, by the new phase."), []string{"to"}),
+		conflicts:   f.NewCounter(opts("refused_writes_total", "Conditional writes that the API server refused because the pod had changed since it was read.")),
 		vecs:        newPoolVecs(f),
 		pools:       map[types.NamespacedName]*poolMetrics{},
 	}

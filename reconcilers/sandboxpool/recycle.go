@@ -102,10 +102,11 @@ func recyclable(pod *corev1.Pod, own []corev1.Container) bool {
 	return true
 }
 
-// rested reports whether a kubelet starts the images that the pod ran at once. Once it
-// has started a container with an image, it waits before it starts one with that image
-// in the pod again: 10 s, then twice as long each time, until 10 minutes have passed
-// since the last start. The pod would be no stock for so long, and no other were made.
+// rested reports whether the kubelet would start the pod's own images again without a wait.
+// Once it has started a container with an image, it waits before it starts one with that
+// image in the pod again: 10 s, then twice as long each time, until 10 minutes have passed
+// since the last start. Meanwhile no claim could have the pod, and the pool would make no
+// other in its place.
 func (r *SandboxPoolReconciler) rested(pod *corev1.Pod) bool {
 	if r.RecycleAfter <= 0 {
 		return true

@@ -17,10 +17,11 @@ import (
 
 // When a pool is deleted:
 //
-// A pool has no finalizer of ours. Pods whose pool is gone, being deleted, or
-// another object of the same name are drained: the sandboxes are ended, the
-// others deleted. That works with and without Kubernetes' garbage collection,
-// in any order, and also while a namespace is deleted.
+// A pool has no finalizer of ours. A pod is drained if its pool is gone, is being deleted,
+// or is another object of the same name: the sandbox of a claimed pod is ended, or, if its
+// files are not restored yet, hibernates again; an unclaimed pod is deleted. That works with
+// and without Kubernetes' garbage collection, in any order, and also while a namespace is
+// deleted.
 
 // protectedFor is how long an idle pod that was picked for deletion can still be
 // claimed, where its pool does not say: a claim on its way has reserved it already.

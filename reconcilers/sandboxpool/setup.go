@@ -123,9 +123,9 @@ func (r *SandboxPoolReconciler) observe(pod *corev1.Pod) types.NamespacedName {
 	return pool
 }
 
-// annotationsMoved lets those changes of pools' annotations through that the reconciler
-// acts on. When a pool was last asked for a sandbox is none of them, and changes every few
-// seconds.
+// annotationsMoved lets through every change of a pool's annotations, except one of
+// AnnotationLastCreate alone: the reconciler does not use that annotation, and it changes
+// every few seconds.
 func annotationsMoved() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, now := maps.Clone(e.ObjectOld.GetAnnotations()), maps.Clone(e.ObjectNew.GetAnnotations())

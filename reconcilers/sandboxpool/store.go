@@ -139,10 +139,9 @@ func (o *ObjectStore) prune(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tooMany returns the records that exceed their namespace's cap, the oldest
-// ends. Sandboxes that are not over, or not fenced yet, are no records; those that a
-// request could make anew, and that ended after held, are none of too many. It is
-// pure.
+// tooMany returns the records that exceed their namespace's cap: those that ended first. It
+// leaves out Sandboxes that have not ended or are not fenced yet, and those that a request
+// could make anew and that ended after held. It is pure.
 func tooMany(all []v1alpha1.Sandbox, most int, held time.Time) []*v1alpha1.Sandbox {
 	records := map[string][]*v1alpha1.Sandbox{}
 	for i := range all {

@@ -29,9 +29,9 @@ const (
 var errAddressBusy = errors.New("its address is not free")
 var pathContainers = jsonpatch.Annotation(v1alpha1.AnnotationContainers)
 
-// toIdle offers the pod for claims, once its address is free. A pod whose
-// address is not free in time is no stock until it is: errAddressBusy, with when
-// to ask again.
+// toIdle offers the pod for claims, once its address is free. If the address is not free in
+// time, it returns errAddressBusy and when to ask again; the pod then does not count as
+// stock until its address is free.
 func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) (time.Duration, error) {
 	verdict, err := r.rule.Check(ctx, pod)
 	if err != nil {
@@ -78,7 +78,8 @@ func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) 
 	return err
 }
 
-// putOnRecord notes what runs in the pod, which stays what it is otherwise.
+// putOnRecord writes what runs in the pod to its annotation AnnotationContainers, and
+// changes nothing else.
 func (r *SandboxPoolReconciler) putOnRecord(ctx context.Context, pod *corev1.Pod) error {
 	p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PhaseOf(pod))
 	if was, ok := pod.Annotations[v1alpha1.AnnotationContainers]; ok {

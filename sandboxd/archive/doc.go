@@ -7,11 +7,10 @@
 //
 // # Which files are kept
 //
-// The container's own layer: the tree below each Mount that can be written, without other
-// mounts in it. Of the
-// layer, the files whose ctime is not before the container's start, since no process can set
-// the ctime back. Of a folder that changed, also all names, so that deleted files are missing
-// after the restore. A changed folder inside a changed folder may have been moved there with
+// Kept is the container's own layer: the tree below each Mount that can be written, without
+// other mounts in it. Of the layer, the files are kept whose ctime is not before the
+// container's start, since no process can set the ctime back. Of a folder that changed, all
+// names are kept too, so that deleted files are missing after the restore. A changed folder inside a changed folder may have been moved there with
 // older files in it, so it is kept whole; so is an emptyDir. Regular files, folders, symbolic
 // and hard links and FIFOs are kept, with owner, mode, time of change, and the attributes
 // user.*, capabilities and ACLs. Sockets and device files are not, because their other end is
@@ -21,7 +20,8 @@
 //
 // A tar stream (PAX), paths without the first slash. After a folder that changed comes an
 // entry with its path and the record SANDLANE.names, whose content is the folder's names,
-// each with a zero byte behind it.
+// each with a zero byte behind it. The last entry has the record SANDLANE.end; an archive
+// without it was cut off.
 //
 // # No archive changes other files
 //

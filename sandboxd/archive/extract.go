@@ -250,8 +250,8 @@ func (x *extractor) openFolder(at string) (int, error) {
 	return openat(m.fd, rel, openFolder, 0)
 }
 
-// finish sets what came into folders may have changed, the inner ones first, and sees
-// that all that the archive names is there.
+// finish sets the mode and the time of each folder, the inner ones first, since restoring
+// files into a folder changes them, and checks that every name that the archive lists exists.
 func (x *extractor) finish() error {
 	for i := len(x.folders) - 1; i >= 0; i-- {
 		if err := x.finishFolder(x.folders[i]); err != nil {

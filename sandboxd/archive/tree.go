@@ -20,8 +20,8 @@ type Tree struct {
 	Base string
 	// Mounts have the files: "/", and what is mounted there and belongs to the sandbox.
 	Mounts []Mount
-	// Since is when the container started, by the clock that the kernel gives files their
-	// times from: it is behind by up to 10 ms.
+	// Since is a time shortly before the container started: the kernel takes the times of
+	// files from a clock that may be some milliseconds behind.
 	Since time.Time
 	// Skip are files and folders that are sandboxd's own: neither kept nor changed.
 	Skip []string

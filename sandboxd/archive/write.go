@@ -189,8 +189,8 @@ func relative(at string) string {
 	return at[1:]
 }
 
-// entry writes one name of a folder: whole, if that is kept so; changed says whether the
-// folder was.
+// entry writes one name of a folder. whole: the folder is kept whole; changed: the folder
+// changed since the container started.
 func (a *writer) entry(fd int, e entry, whole, changed bool, depth int) error {
 	kind := e.stat.Mode & unix.S_IFMT
 	if kind == unix.S_IFDIR {

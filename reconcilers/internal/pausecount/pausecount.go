@@ -1,9 +1,9 @@
-// Package pausecount counts the paused sandboxes of a pool that keep their pods in the manager's cache, and says
-// whether one more may be: the reconcilers of sandboxes and of idleness ask before a
-// timeout pauses one, that of pools for its status. AddIndex comes first.
+// Package pausecount counts, in the manager's cache, the paused sandboxes of a pool that keep
+// their pods. The reconcilers of sandboxes and of idle timeouts ask Room before a timeout
+// pauses one more; the reconciler of pools writes Count to the status. Call AddIndex first.
 //
-// It is a look at a cache that may be behind, so what two writers pause at once may be
-// more than the pool's limit by one each. Its functions are safe for concurrent use.
+// The cache may be behind, so that of several processes that pause at once each may exceed
+// the pool's limit by one. The functions are safe for concurrent use.
 package pausecount
 
 import (

@@ -1,7 +1,7 @@
-// Package resync says when an object is looked at again at which nothing has happened. The
-// looks are spread at random, so that a thousand objects do not march in step, and begin at
-// common moments: a process that is woken twice a second for all its objects uses half
-// of the processor that one uses which is woken for each.
+// Package resync chooses when an object to which nothing has happened is reconciled again.
+// The delays are random, so that a thousand objects are not reconciled at once, and end at
+// common moments, two a second: a process that wakes at these for all its objects uses half
+// the processor time of one that wakes for each.
 package resync
 
 import (

@@ -1,10 +1,10 @@
-// Package steadyclock is the time of day for decisions that end things: a wall
-// clock that is believed only while it goes on as it went.
+// Package steadyclock is the time of day for decisions that end sandboxes. It follows the
+// machine's wall clock, but a step of that clock only after the clock has kept the new time
+// for a minute.
 //
-// It is not a better clock: what the machine says for a minute on end is true in
-// the end. It only keeps a step of the wall clock that is taken back, by an
-// operator or a time daemon, from ending every sandbox whose end lies in the
-// hour that was never there. reconcilers/sandbox asks it when endAt has come.
+// It is no more accurate than the wall clock. It only keeps a step that is soon taken back,
+// by an operator or a time daemon, from ending every sandbox whose end lies within the step.
+// reconcilers/sandbox asks it whether endAt has come.
 package steadyclock
 
 import (
