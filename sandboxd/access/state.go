@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -42,10 +43,16 @@ type Options struct {
 	Now func() time.Time
 }
 
+// ordinaryUser is the default user where neither /init nor the settings name one, as in E2B's
+// sandboxes.
+const ordinaryUser = "user"
+
 // State has what /init set. It is safe for concurrent use.
 type State struct {
 	options Options
 	nonce   string // a signature of /init must include it
+	// ordinary: there has been an ordinaryUser.
+	ordinary atomic.Bool
 
 	mu      sync.RWMutex // guards all below
 	claimed bool
@@ -113,8 +120,10 @@ func (s *State) User(header http.Header) (users.User, error) {
 	switch {
 	case errors.Is(err, users.ErrNotPermitted):
 		return u, connect.NewError(connect.CodePermissionDenied, err)
-	case err != nil:
+	case errors.Is(err, users.ErrUnknown):
 		return u, connect.NewError(connect.CodeUnauthenticated, err)
+	case err != nil: // passwd cannot be read at the moment
+		return u, connect.NewError(connect.CodeUnavailable, err)
 	}
 	return u, nil
 }
@@ -124,7 +133,9 @@ func cutScheme(authorization string) (string, bool) {
 	return strings.TrimSpace(rest), found && strings.EqualFold(scheme, "basic")
 }
 
-// Named returns a user by name; the empty name is the default user.
+// Named returns a user by name; the empty name is the default user. That is sandboxd's own
+// user, which may be root, only while there has never been a user "user": otherwise a program
+// could become root by having passwd unreadable or incomplete for a moment.
 func (s *State) Named(name string) (users.User, error) {
 	if name == "" {
 		s.mu.RLock()
@@ -137,8 +148,13 @@ func (s *State) Named(name string) (users.User, error) {
 	if name != "" {
 		return s.options.Users.Lookup(name)
 	}
-	if u, err := s.options.Users.Lookup("user"); err == nil {
+	u, err := s.options.Users.Lookup(ordinaryUser)
+	switch {
+	case err == nil:
+		s.ordinary.Store(true)
 		return u, nil
+	case s.ordinary.Load(), !errors.Is(err, users.ErrUnknown) && !errors.Is(err, users.ErrNotPermitted):
+		return users.User{}, err
 	}
 	return s.options.Users.Own(), nil
 }

@@ -11,6 +11,7 @@ package users
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -75,7 +76,8 @@ func (d Database) Own() User {
 
 func (d Database) own() User {
 	uid := uint32(d.uid())
-	if u, found := d.find(func(u User) bool { return u.UID == uid }); found {
+	// If passwd cannot be read, the user is the same: the fields from it are replaced below.
+	if u, found, _ := d.find(func(u User) bool { return u.UID == uid }); found {
 		return u
 	}
 	home := os.Getenv("HOME")
@@ -87,13 +89,17 @@ func (d Database) own() User {
 }
 
 // Lookup returns a user by name. If sandboxd is not root, Lookup of another user than its own
-// is an ErrNotPermitted.
+// is an ErrNotPermitted. If passwd is there and cannot be read, the error is neither that nor
+// an ErrUnknown: whether the user exists is not known.
 func (d Database) Lookup(name string) (User, error) {
 	if own := d.Own(); own.Name == name {
 		return own, nil
 	}
-	u, found := d.find(func(u User) bool { return u.Name == name })
-	if !found {
+	u, found, err := d.find(func(u User) bool { return u.Name == name })
+	switch {
+	case err != nil:
+		return User{}, fmt.Errorf("looking for user '%s': %w", name, err)
+	case !found:
 		return User{}, fmt.Errorf("invalid username: '%s': %w", name, ErrUnknown)
 	}
 	if !d.Privileged() && int(u.UID) != d.uid() {
@@ -104,7 +110,7 @@ func (d Database) Lookup(name string) (User, error) {
 
 // Name returns the name of a user ID, or the number when it has none.
 func (d Database) Name(uid uint32) string {
-	if u, found := d.find(func(u User) bool { return u.UID == uid }); found {
+	if u, found, _ := d.find(func(u User) bool { return u.UID == uid }); found {
 		return u.Name
 	}
 	return strconv.FormatUint(uint64(uid), 10)
@@ -113,7 +119,8 @@ func (d Database) Name(uid uint32) string {
 // GroupName returns the name of a group ID, or the number when it has none.
 func (d Database) GroupName(gid uint32) string {
 	id := strconv.FormatUint(uint64(gid), 10)
-	for _, f := range d.records("group", 3) {
+	groups, _ := d.records("group", 3)
+	for _, f := range groups {
 		if f[2] == id {
 			return f[0]
 		}
@@ -121,8 +128,12 @@ func (d Database) GroupName(gid uint32) string {
 	return id
 }
 
-func (d Database) find(is func(User) bool) (User, bool) {
-	for _, f := range d.records("passwd", 7) {
+func (d Database) find(is func(User) bool) (u User, found bool, err error) {
+	lines, err := d.records("passwd", 7)
+	if err != nil {
+		return User{}, false, err
+	}
+	for _, f := range lines {
 		uid, err1 := strconv.ParseUint(f[2], 10, 32)
 		gid, err2 := strconv.ParseUint(f[3], 10, 32)
 		if err1 != nil || err2 != nil {
@@ -137,15 +148,17 @@ func (d Database) find(is func(User) bool) (User, bool) {
 		}
 		if is(u) {
 			u.Groups = d.groupsOf(u)
-			return u, true
+			return u, true, nil
 		}
 	}
-	return User{}, false
+	return User{}, false, nil
 }
 
+// groupsOf returns the user's groups; the primary one alone if the file cannot be read.
 func (d Database) groupsOf(u User) []uint32 {
 	groups := []uint32{u.GID}
-	for _, f := range d.records("group", 4) {
+	lines, _ := d.records("group", 4)
+	for _, f := range lines {
 		gid, err := strconv.ParseUint(f[2], 10, 32)
 		if err != nil || uint32(gid) == u.GID {
 			continue
@@ -161,10 +174,13 @@ func (d Database) groupsOf(u User) []uint32 {
 
 // records returns the fields of the lines that have at least that many. A missing
 // file has no lines: minimal images have none.
-func (d Database) records(file string, fields int) [][]string {
+func (d Database) records(file string, fields int) ([][]string, error) {
 	text, err := os.ReadFile(filepath.Join(d.dir(), file))
-	if err != nil {
-		return nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
 	var all [][]string
 	for line := range strings.Lines(string(text)) {
@@ -173,5 +189,5 @@ func (d Database) records(file string, fields int) [][]string {
 			all = append(all, f)
 		}
 	}
-	return all
+	return all, nil
 }
