@@ -83,7 +83,7 @@ func (l *load) askWith(ctx context.Context, c *http.Client, g stack.Gateway, id 
 	l.known[g.Name+" "+id] = a.Echo != nil
 	switch {
 	case err != nil:
-		l.errs = append(l.errs, fmt.Sprintf("%s for %s: %v", g.Name, id, err))
+		l.errs = append(l.errs, fmt.Sprintf("%s for %s, asked at %s: %v", g.Name, id, begin.UTC().Format("15:04:05.000"), err))
 	case a.Echo != nil:
 		l.status[g.Name+" 200"]++
 		l.answers = append(l.answers, history.Answer{
