@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	manyCommands = 500
-	maxThreads   = 60 // of sandboxd and, here, of its clients too; a thread each would be 500
+	manyCommands = 500 // every fifth on a terminal
+	maxThreads   = 60  // of sandboxd and, here, of its clients too; a thread each would be 500
 	// manyEnv has the test run in a process of its own, whose threads are counted.
 	manyEnv = "SANDBOXD_TEST_MANY"
 )
 
-// Commands that run cost no thread each: the runtime ends a process of 10,000.
+// Commands that run cost no thread each, with pipes or a terminal: the runtime ends a
+// process of 10,000.
 func TestManyCommandsFewThreads(t *testing.T) {
 	if os.Getenv(manyEnv) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestManyCommandsFewThreads$")
@@ -34,10 +35,14 @@ func TestManyCommandsFewThreads(t *testing.T) {
 	a := newAgent(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var streams, started sync.WaitGroup
-	for range manyCommands {
+	for i := range manyCommands {
+		req := &processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "sleep", Args: []string{"1000"}}, Stdin: new(false)}
+		if i%5 == 0 {
+			req.Pty = &processpb.PTY{Size: &processpb.PTY_Size{Cols: 80, Rows: 24}}
+		}
 		started.Add(1)
 		streams.Go(func() {
-			err := a.run(ctx, started.Done)
+			err := a.run(ctx, req, started.Done)
 			if err != nil && ctx.Err() == nil {
 				t.Errorf("a command: %v", err)
 			}
@@ -62,14 +67,11 @@ func TestManyCommandsFewThreads(t *testing.T) {
 	a.stop()
 }
 
-// run runs a command that waits for ever and calls started when it was started, or
-// could not be.
-func (a *agent) run(ctx context.Context, started func()) error {
+// run runs a command and calls started when it was started, or could not be.
+func (a *agent) run(ctx context.Context, req *processpb.StartRequest, started func()) error {
 	once := sync.OnceFunc(started)
 	defer once()
-	stream, err := a.processes.Start(ctx, connect.NewRequest(&processpb.StartRequest{
-		Process: &processpb.ProcessConfig{Cmd: "sleep", Args: []string{"1000"}}, Stdin: new(false),
-	}))
+	stream, err := a.processes.Start(ctx, connect.NewRequest(req))
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ type input struct {
 	closed  bool
 }
 
+// use makes a file the input. Call it before the process starts.
+func (in *input) use(file *os.File, terminal bool) { in.file, in.terminal = file, terminal }
+
 // write writes all of the piece. It waits for the process to read, and until the
 // context ends.
 func (in *input) write(ctx context.Context, piece *processpb.ProcessInput) error {

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 
 	"connectrpc.com/connect"
-	"github.com/creack/pty"
 
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 	"github.com/sandlane/sandlane/sandboxd/users"
@@ -48,7 +47,8 @@ func (p *proc) openPipes(stdin bool, user users.User) (child []*os.File, pumps [
 		if err != nil {
 			return child, nil, err
 		}
-		child, p.input.file, p.cmd.Stdin = append(child, r), w, r
+		child, p.cmd.Stdin = append(child, r), r
+		p.input.use(w, false)
 	}
 	for _, output := range []struct {
 		set   func(*os.File)
@@ -66,30 +66,6 @@ func (p *proc) openPipes(stdin bool, user users.User) (child []*os.File, pumps [
 		pumps = append(pumps, func() { p.pump(r, output.event) })
 	}
 	return child, pumps, give(child, p.cmd, user)
-}
-
-func (p *proc) openTerminal(request *processpb.PTY, user users.User) (child []*os.File, pumps []func(), err error) {
-	master, slave, err := pty.Open()
-	if err != nil {
-		return nil, nil, err
-	}
-	child = []*os.File{slave}
-	p.outputs, p.terminal = []*os.File{master}, master
-	p.input.file, p.input.terminal = master, true
-	if err := p.resize(request); err != nil {
-		return child, nil, err
-	}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = slave, slave, slave
-	p.cmd.SysProcAttr.Setctty = true // of descriptor 0
-	return child, []func(){func() { p.pump(master, ptyEvent) }}, give(child, p.cmd, user)
-}
-
-func (p *proc) resize(request *processpb.PTY) error {
-	size := request.GetSize()
-	if size.GetCols() == 0 || size.GetRows() == 0 {
-		return nil
-	}
-	return pty.Setsize(p.terminal, &pty.Winsize{Cols: uint16(size.GetCols()), Rows: uint16(size.GetRows())})
 }
 
 // give makes the user the owner of the streams, so that a command can reopen /dev/stdout.
