@@ -18,16 +18,18 @@ type input struct {
 	file     *os.File // nil if the process was started without input
 	terminal bool
 
-	writing sync.Mutex // held during a write, so that pieces do not mix
-	closing sync.Mutex // guards closed
+	turn    chan struct{} // has an element during a write, so that pieces do not mix
+	closing sync.Mutex    // guards closed
 	closed  bool
 }
 
 // use makes a file the input. Call it before the process starts.
-func (in *input) use(file *os.File, terminal bool) { in.file, in.terminal = file, terminal }
+func (in *input) use(file *os.File, terminal bool) {
+	in.file, in.terminal, in.turn = file, terminal, make(chan struct{}, 1)
+}
 
-// write writes all of the piece. It waits for the process to read, and until the
-// context ends.
+// write writes all of the piece. It waits for other pieces and for the process to read,
+// until the context ends; a part may be written then.
 func (in *input) write(ctx context.Context, piece *processpb.ProcessInput) error {
 	var data []byte
 	switch kind := piece.GetInput().(type) {
@@ -47,8 +49,12 @@ func (in *input) write(ctx context.Context, piece *processpb.ProcessInput) error
 	if in.file == nil || in.isClosed() {
 		return connect.NewError(connect.CodeFailedPrecondition, errors.New("stdin not enabled or closed"))
 	}
-	in.writing.Lock()
-	defer in.writing.Unlock()
+	select {
+	case in.turn <- struct{}{}:
+		defer func() { <-in.turn }()
+	case <-ctx.Done():
+		return errNotRead(ctx)
+	}
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = in.file.SetWriteDeadline(time.Unix(1, 0))
@@ -56,16 +62,24 @@ func (in *input) write(ctx context.Context, piece *processpb.ProcessInput) error
 	})
 	_, err := in.file.Write(data)
 	if !stop() {
-		<-interrupted
+		<-interrupted // or the deadline could end the next write
 		_ = in.file.SetWriteDeadline(time.Time{})
 	}
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
-		return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the process did not read its input in time"))
+		return errNotRead(ctx)
 	}
 	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("writing to the process: %w", err))
+}
+
+// errNotRead is the error of a write whose context has ended.
+func errNotRead(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return connect.NewError(connect.CodeCanceled, errors.New("the request ended before the process had read its input"))
+	}
+	return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the process did not read its input in time"))
 }
 
 func (in *input) isClosed() bool {
