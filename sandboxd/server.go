@@ -33,7 +33,13 @@ const (
 	// idleTimeout is longer than any proxy keeps an idle connection to sandboxd, so that
 	// sandboxd does not close a connection on which a proxy is just sending a request.
 	idleTimeout = 11 * time.Minute
+	// endMargin is how long after the grace Serve waits for killed processes. Package process
+	// needs one second if another process has the output of a killed one open.
+	endMargin = 3 * time.Second
 )
+
+// errLeftOver: Serve has not waited any longer for what it ends.
+var errLeftOver = errors.New("something did not end in time, and is left to the end of the container")
 
 // Server is one agent.
 type Server struct {
@@ -140,7 +146,8 @@ func home(caller *caller) string {
 // Serve answers on the listener until the context ends. Then it cuts every connection, ends
 // the processes, and returns. It cuts the connections first, because a stream that breaks
 // off tells SDKs that the sandbox is gone, while an exit code would tell them that the
-// command had ended by itself. Call it once.
+// command had ended by itself. It returns endMargin after the grace at the latest, whatever
+// hangs: the container runs until this process ends. Call it once.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopSudo, err := s.startSudo()
 	if err != nil {
@@ -155,18 +162,18 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case err = <-served:
 	case <-ctx.Done():
 	}
-	_ = s.http.Close()
-	s.suspender.close() // before the signals to end, which a stopped process would not get
-	s.restoring.close()
-	stopRelay()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
-	defer cancel()
-	var ending sync.WaitGroup
-	ending.Go(func() { stopSudo(grace) })
-	s.processes.Close(grace)
-	ending.Wait()
-	s.filesystem.Close()
-	s.usage.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.end(context.WithoutCancel(ctx), stopRelay, stopSudo)
+	}()
+	late := time.NewTimer(s.options.Grace + endMargin)
+	defer late.Stop()
+	select {
+	case <-ended:
+	case <-late.C:
+		return errors.Join(err, errLeftOver)
+	}
 	if err == nil {
 		err = <-served
 	}
@@ -174,6 +181,22 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return nil
 	}
 	return err
+}
+
+// end cuts every connection, and then ends what the server runs.
+func (s *Server) end(ctx context.Context, stopRelay func(), stopSudo func(context.Context)) {
+	_ = s.http.Close()
+	s.suspender.close() // before the signals to end, which a stopped process would not get
+	s.restoring.close()
+	stopRelay()
+	grace, cancel := context.WithTimeout(ctx, s.options.Grace)
+	defer cancel()
+	var ending sync.WaitGroup
+	ending.Go(func() { stopSudo(grace) })
+	s.processes.Close(grace)
+	ending.Wait()
+	s.filesystem.Close()
+	s.usage.Close()
 }
 
 func setClock(t time.Time) error {
