@@ -127,8 +127,8 @@ func TestArchiveOfAFrozenSandboxAwaitsRequests(t *testing.T) {
 		}
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/envs", nil))
-		if answer.Code != http.StatusBadGateway || x.serving.Load() != 0 {
-			t.Errorf("a request that comes then: %d, %d carried out", answer.Code, x.serving.Load())
+		if answer.Code != http.StatusBadGateway || x.requests.count() != 0 {
+			t.Errorf("a request that comes then: %d, %d carried out", answer.Code, x.requests.count())
 		}
 	})
 }

@@ -47,13 +47,13 @@ func (x *suspender) hold(ctx context.Context, frozenAlone bool, do func(context.
 }
 
 // requestsWait is how long an archive waits for the requests to a frozen sandbox to end.
-// Their connections are closed, so that most end at once.
+// They are cancelled and their connections closed, so that most end at once.
 const requestsWait = time.Second
 
 // awaitRequests waits until no request to a frozen sandbox is being served, requestsWait at
 // most.
 func (x *suspender) awaitRequests(ctx context.Context) {
-	for end := time.Now().Add(requestsWait); x.refusing.Load() && x.serving.Load() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(requestsWait); x.refusing.Load() && x.requests.count() > 0 && time.Now().Before(end); {
 		select {
 		case <-time.After(requestsWait / 100):
 		case <-ctx.Done():
@@ -72,7 +72,7 @@ func (x *suspender) beginStill(ctx context.Context, cancel context.CancelFunc, f
 		return nil, errNoFreezer
 	case x.closed, x.frozen && !x.wantFrozen, !x.frozen && frozenAlone:
 		return nil, errOlder
-	case x.isStill(), x.stopReading != nil, x.frozen && x.serving.Load() > 0:
+	case x.isStill(), x.stopReading != nil, x.frozen && x.requests.count() > 0:
 		return nil, errStill
 	case x.frozen:
 		x.stopReading, x.filesRead = cancel, true

@@ -52,7 +52,8 @@ const (
 // (still.go). A freeze takes these steps:
 //
 //	running ─▶ held: no process starts, no command's deadline passes
-//	        ─▶ refusing: requests are refused, and every client's connection is closed
+//	        ─▶ refusing: requests are refused; those that had begun are cancelled, and every
+//	           client's connection is closed
 //	        ─▶ frozen: every process is stopped, and each second again if it was continued
 //
 // and an unfreeze takes them back in the opposite order. If a step of a freeze fails, it and
@@ -71,8 +72,8 @@ type suspender struct {
 	processes   holder
 	giveUp      context.CancelFunc // ends sandboxd; set before the first order
 	connections connections
-	refusing    atomic.Bool  // clients' requests are refused
-	serving     atomic.Int64 // the number of clients' requests that are being served
+	refusing    atomic.Bool // clients' requests are refused
+	requests    requests
 	// stillOver is closed when the sandbox is not held still any more; nil unless it is.
 	stillOver atomic.Pointer[chan struct{}]
 	log       func(format string, args ...any)
@@ -134,6 +135,9 @@ func (x *suspender) freeze(ctx context.Context, generation int64) error {
 	}
 	x.refusing.Store(true)
 	x.connections.closeAllBut(connection)
+	// net/http cancels a request whose connection is closed only once it has read the body.
+	// After the closing, so that no client gets an answer that says so.
+	x.requests.cancel()
 	if err := x.freezer.Freeze(ctx); err != nil {
 		x.processes.Release()
 		x.refusing.Store(false)
@@ -233,8 +237,10 @@ func (x *suspender) guard(next http.Handler) http.Handler {
 		case "/init", "/freeze", "/unfreeze", "/archive", "/restore":
 		default:
 			x.waitWhileStill(r)
-			x.serving.Add(1) // before refusing is read: a request that a freeze does not count here is refused
-			defer x.serving.Add(-1)
+			// Before refusing is read: a request that a freeze does not find here is refused.
+			counted, end := x.requests.begin(r)
+			defer end()
+			r = counted
 			if x.refusing.Load() {
 				// Gateways answer the same for a sandbox that does not run.
 				access.Error(w, http.StatusBadGateway, "The sandbox was not found")
