@@ -10,8 +10,10 @@
 // Kept is the container's own layer: the tree below each Mount that can be written, without
 // other mounts in it. Of the layer, the files are kept whose ctime is not before the
 // container's start, since no process can set the ctime back. Of a folder that changed, all
-// names are kept too, so that deleted files are missing after the restore. A changed folder inside a changed folder may have been moved there with
-// older files in it, so it is kept whole; so is an emptyDir. Regular files, folders, symbolic
+// names are kept too, so that deleted files are missing after the restore. A changed folder
+// inside a changed folder may have been moved there with older files in it, so it is kept
+// whole, unless it is the image's, on overlayfs that cannot move it (overlay.go); so is an
+// emptyDir. Regular files, folders, symbolic
 // and hard links and FIFOs are kept, with owner, mode, time of change, and the attributes
 // user.*, capabilities and ACLs. Sockets and device files are not, because their other end is
 // a process, or the machine.

@@ -50,6 +50,9 @@ type writer struct {
 	links map[inode]firstName
 	names int // bytes of the folders' names
 	owner owner
+	// imageStays: the mount that is written is overlayfs, and folders that are in the image
+	// too have one link and cannot be moved.
+	imageStays bool
 }
 
 type inode struct{ dev, ino uint64 }
@@ -83,7 +86,7 @@ func (a *writer) mount(m mount) error {
 	case readOnly: // what the runtime made there before is in the next container too
 		return nil
 	}
-	a.links = map[inode]firstName{}
+	a.links, a.imageStays = map[inode]firstName{}, imageStays(m)
 	fd, err := openat(m.fd, ".", openFolder, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", m.Path, err)
@@ -199,8 +202,7 @@ func (a *writer) entry(fd int, e entry, whole, changed bool, depth int) error {
 			return fmt.Errorf("open %s: %w", e.path, err)
 		}
 		defer func() { _ = unix.Close(child) }()
-		// It may have been moved here, with what is in it.
-		return a.folder(child, e.path, &e.stat, whole || changed && a.changed(&e.stat), depth+1)
+		return a.folder(child, e.path, &e.stat, whole || changed && a.mayBeMoved(&e.stat), depth+1)
 	}
 	if !whole && !a.changed(&e.stat) {
 		return nil
