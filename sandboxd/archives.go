@@ -114,6 +114,7 @@ func (s *Server) writeArchive(ctx context.Context, caller *caller, w *statusWrit
 				return err
 			}
 		}
+		tree.Since = s.options.clock.since(tree.Since) // now that nothing is written any more
 		if err := archive.Write(ctx, buffer, tree); err != nil {
 			return err
 		}

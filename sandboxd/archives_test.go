@@ -39,17 +39,22 @@ func (g *gateway) commandHeaders(a *agent, name, arguments, body string) []strin
 	return []string{"Sandlane-Sandbox-Id", "i0", "Sandlane-Arguments", arguments, "Sandlane-Init-Signature", signature}
 }
 
-// layered is a sandboxd whose container's files are in a folder.
-func layered(t *testing.T, f Freezer) (*gateway, *agent, string) {
+// tempLayer has the files of a container in a folder.
+func tempLayer(t *testing.T) *archive.Tree {
+	t.Helper()
 	base := t.TempDir()
 	for _, dir := range []string{"home", "data"} {
 		if err := os.Mkdir(filepath.Join(base, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g := newGateway("pod-1")
-	tree := &archive.Tree{Base: base, Mounts: []archive.Mount{{Path: "/"}, {Path: "/home"}}, Since: time.Now().Add(-time.Hour)}
-	return g, newAgent(t, g.options(Options{Freezer: f, Layer: tree})), base
+	return &archive.Tree{Base: base, Mounts: []archive.Mount{{Path: "/"}, {Path: "/home"}}, Since: time.Now().Add(-time.Hour)}
+}
+
+// layered is a sandboxd whose container's files are in a folder.
+func layered(t *testing.T, f Freezer) (*gateway, *agent, string) {
+	g, tree := newGateway("pod-1"), tempLayer(t)
+	return g, newAgent(t, g.options(Options{Freezer: f, Layer: tree})), tree.Base
 }
 
 const emptyDirs = `{"emptyDirs":["/data"]}`

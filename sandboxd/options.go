@@ -65,6 +65,8 @@ type Options struct {
 	Freezer Freezer
 	// Layer says which of the sandbox's files a checkpoint keeps; nil: there can be none.
 	Layer *archive.Tree
+	// clock is the machine's, watched since before Layer.Since was read from it. For tests.
+	clock *wallClock
 	// Log gets a line for each failure that fails no request; nil writes none.
 	Log io.Writer
 }
@@ -79,6 +81,9 @@ func (o *Options) Complete() {
 	}
 	if o.Environ == nil {
 		o.Environ = os.Environ()
+	}
+	if o.clock == nil {
+		o.clock = machineClock()
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -103,7 +108,8 @@ const belowReaperEnv = ownPrefix + "BELOW_REAPER"
 // runDir is where E2B's programs look for the files that name their sandbox.
 const runDir = "/run/e2b"
 
-// fileClockLag is how far the times that the kernel gives files may be behind the clock.
+// fileClockLag is how far the times that the kernel gives files may be behind the clock,
+// with the time that a thread may wait while it reads the clock.
 const fileClockLag = 100 * time.Millisecond
 
 // layer returns the files that belong only to this container, which is starting.

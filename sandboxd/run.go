@@ -54,6 +54,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	// Only below the reaper do all other processes of the PID namespace belong to the sandbox.
 	if os.Getppid() == 1 && os.Getenv(belowReaperEnv) != "" && options.Home == "" {
 		options.Freezer = freeze.New()
+		options.clock = machineClock() // before the layer's time is read from it
 		options.Layer = layer(os.Getenv(layerEnv))
 	}
 	if err := serve(ctx, options, stderr); err != nil {

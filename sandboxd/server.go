@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sys/unix"
-
 	"github.com/sandlane/sandlane/sandboxd/access"
 	"github.com/sandlane/sandlane/sandboxd/files"
 	"github.com/sandlane/sandlane/sandboxd/filesystem"
@@ -71,7 +69,7 @@ func New(options Options) *Server {
 		}
 	}
 	if options.SetClock {
-		settings.SetClock = setClock
+		settings.SetClock = options.clock.setTo
 	}
 	restoring := newRestoring()
 	settings.Begins, settings.Restored = restoring.seal, restoring.restored
@@ -197,9 +195,4 @@ func (s *Server) end(ctx context.Context, stopRelay func(), stopSudo func(contex
 	ending.Wait()
 	s.filesystem.Close()
 	s.usage.Close()
-}
-
-func setClock(t time.Time) error {
-	now := unix.NsecToTimespec(t.UnixNano())
-	return unix.ClockSettime(unix.CLOCK_REALTIME, &now)
 }
