@@ -193,9 +193,11 @@ func sendSizes(ctx context.Context, sizes <-chan api.TermSize, w *os.File) {
 	}
 }
 
-// keptCaps are the capabilities that processes of a pod may have.
+// keptCaps are the capabilities that processes of a pod may have, as far as the node has
+// them. FSETID, which containers have on clusters too, keeps the set-group-ID bit of files
+// that a restore gives to other groups.
 var keptCaps = []int{
-	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL,
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
 	unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_NET_BIND_SERVICE,
 }
 

@@ -46,6 +46,9 @@ func (a *writer) header(fd int, at string, stat *unix.Stat_t, link string) error
 	if !a.owner.restores(stat) {
 		return fmt.Errorf("%s, of user %d: %w", at, stat.Uid, ErrRights)
 	}
+	if !a.imageFolder(stat) && !a.owner.restoresMode(stat) {
+		return fmt.Errorf("%s, of group %d: %w", at, stat.Gid, ErrMode)
+	}
 	h := &tar.Header{
 		Name: relative(at), Linkname: link, Format: tar.FormatPAX,
 		Mode: int64(stat.Mode & 0o7777), Uid: int(stat.Uid), Gid: int(stat.Gid), ModTime: time.Unix(stat.Mtim.Unix()),

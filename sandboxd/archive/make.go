@@ -137,6 +137,13 @@ func describe(p place, h *tar.Header) error {
 		if err := unix.Fchmodat(p.fd, p.base, modeOf(h), 0); err != nil {
 			return err
 		}
+		var is unix.Stat_t
+		if err := unix.Fstatat(p.fd, p.base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		if err := sameMode(&is, modeOf(h)); err != nil {
+			return err
+		}
 	}
 	return unix.UtimesNanoAt(p.fd, p.base, timesOf(h.ModTime), unix.AT_SYMLINK_NOFOLLOW)
 }

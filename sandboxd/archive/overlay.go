@@ -75,8 +75,14 @@ func isOn(options, name, byDefault string) bool {
 	return strings.TrimSpace(byDefault) != "N"
 }
 
+// imageFolder reports whether a file is a folder that is in the image too. It takes all
+// folders for that where they have one link, as on btrfs.
+func (a *writer) imageFolder(stat *unix.Stat_t) bool {
+	return a.imageStays && stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Nlink == 1
+}
+
 // mayBeMoved reports whether a folder may have been moved to where it is, with older files
 // in it.
 func (a *writer) mayBeMoved(stat *unix.Stat_t) bool {
-	return a.changed(stat) && (!a.imageStays || stat.Nlink > 1)
+	return a.changed(stat) && !a.imageFolder(stat)
 }

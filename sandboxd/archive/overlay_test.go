@@ -29,7 +29,8 @@ func overlaid(t *testing.T, options string) (from, to string) {
 		must(t, os.WriteFile(filepath.Join(lower, "usr/lib", fmt.Sprint(i)), []byte("image"), 0o644))
 	}
 	must(t, os.Lchown(filepath.Join(lower, "usr/lib/7"), 1000, 1000))
-	runtime.LockOSThread() // for good: the thread has mounts of its own, and ends with the test
+	must(t, errors.Join(os.Lchown(filepath.Join(lower, "usr/local"), 0, 50), unix.Chmod(filepath.Join(lower, "usr/local"), 0o2775))) // as Debian has it
+	runtime.LockOSThread()                                                                                                           // for good: the thread has mounts of its own, and ends with the test
 	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
 		t.Skipf("no mounts can be made here: %v", err)
 	}

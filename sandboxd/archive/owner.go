@@ -2,6 +2,8 @@ package archive
 
 import (
 	"archive/tar"
+	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,6 +13,10 @@ import (
 type owner struct {
 	uid   uint32
 	gives bool // it may give files to other users
+	// setsGroupIDs: it may set the set-group-ID bit of what belongs to any group, not only
+	// to one of its groups.
+	setsGroupIDs bool
+	groups       []int
 }
 
 func ownerOf() owner {
@@ -19,7 +25,10 @@ func ownerOf() owner {
 	var all [2]unix.CapUserData // this version has two
 	if err := unix.Capget(&header, &all[0]); err == nil {
 		o.gives = all[0].Effective&(1<<unix.CAP_CHOWN) != 0
+		o.setsGroupIDs = all[0].Effective&(1<<unix.CAP_FSETID) != 0
 	}
+	o.groups, _ = unix.Getgroups() // without them, less is kept
+	o.groups = append(o.groups, unix.Getegid())
 	return o
 }
 
@@ -27,6 +36,15 @@ func ownerOf() owner {
 // of the image, for nothing in the sandbox could give it away: it is there already.
 func (o owner) restores(stat *unix.Stat_t) bool {
 	return o.gives || stat.Uid == o.uid || stat.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
+// restoresMode reports whether such a process can restore the permission bits of a file
+// that it makes. A folder of another user is of the image, with the bits that it has.
+func (o owner) restoresMode(stat *unix.Stat_t) bool {
+	if stat.Mode&unix.S_ISGID == 0 || o.setsGroupIDs || slices.Contains(o.groups, int(stat.Gid)) {
+		return true
+	}
+	return stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Uid != o.uid && !o.gives
 }
 
 // own gives an open file its owner. One that has it is left alone: more may not be allowed.
@@ -50,5 +68,19 @@ func setMode(fd int, mode uint32) error {
 	if is.Mode&0o7777 == mode {
 		return nil
 	}
-	return unix.Fchmod(fd, mode)
+	if err := unix.Fchmod(fd, mode); err != nil {
+		return err
+	}
+	if err := unix.Fstat(fd, &is); err != nil {
+		return err
+	}
+	return sameMode(&is, mode)
+}
+
+// sameMode returns an error if a file has other permission bits than were just set.
+func sameMode(is *unix.Stat_t, mode uint32) error {
+	if is.Mode&0o7777 != mode {
+		return fmt.Errorf("%w: the mode is %04o, not %04o", ErrMode, is.Mode&0o7777, mode)
+	}
+	return nil
 }

@@ -34,6 +34,9 @@ var (
 	// ErrLink: a file has a name in a folder that this process may write, and a further one
 	// in a folder that it may not: the latter cannot be made a link to the former.
 	ErrLink = errors.New("a hard link in a folder of another user cannot be restored without the capability DAC_OVERRIDE")
+	// ErrMode: the kernel takes the set-group-ID bit off what belongs to a group that this
+	// process is not in, and reports success.
+	ErrMode = errors.New("the set-group-ID bit of another group cannot be restored without the capability FSETID")
 	// ErrReplaced: a file or a link is where a folder must be for sandboxd's own files.
 	ErrReplaced = errors.New("a folder that sandboxd needs was replaced")
 	// ErrNames: a folder's names are more than an archive may have.
