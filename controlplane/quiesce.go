@@ -24,9 +24,27 @@ var (
 	ErrMoved = errors.New("the sandbox has moved on")
 	// ErrNoFreezer: the sandbox's pod cannot be frozen.
 	ErrNoFreezer = errors.New("the sandbox's pod cannot be frozen")
-	// ErrNotDone: a gateway has tried, and failed. Another try may succeed.
+	// ErrNotDone: the freezer has refused, or it has answered none of the gateways, each of
+	// which has asked it. Another try may succeed.
 	ErrNotDone = errors.New("the freezer did not carry it out")
+	// ErrNotSaved: the sandbox is frozen, and its files could not be kept.
+	ErrNotSaved = errors.New("the files of the frozen sandbox could not be kept")
+	// ErrUnanswered is for a Quiescer alone: the freezer did not answer this gateway.
+	ErrUnanswered = errors.New("the freezer does not answer this gateway")
 )
+
+// outcomes are the errors of a Quiescer that the gateway tells the controller as an outcome.
+var outcomes = []struct {
+	err     error
+	outcome controlplanepb.QuiesceOutcome
+}{
+	{nil, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_DONE},
+	{ErrMoved, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_MOVED},
+	{ErrNoFreezer, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER},
+	{ErrNotDone, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_REFUSED},
+	{ErrNotSaved, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NOT_SAVED},
+	{ErrUnanswered, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_UNANSWERED},
+}
 
 // Quiesce says what the freezer of a sandbox's pod is to carry out again: what the spec of
 // that generation asks for.
@@ -39,14 +57,16 @@ type Quiesce struct {
 	Generation int64
 }
 
-// Quiescer carries it out at a gateway. It returns ErrMoved, ErrNoFreezer, or why it
-// failed.
+// Quiescer carries it out at a gateway. It returns one of the errors above only by what the
+// freezer or the sandbox is; any other error means that this gateway could not ask.
 type Quiescer interface {
 	Quiesce(ctx context.Context, q Quiesce) error
 }
 
-// Quiesce asks one gateway, and further ones while those before did not answer. It returns
-// nil when the freezer has carried it out.
+// Quiesce asks one gateway, and further ones while those before could not ask the freezer or
+// got no answer from it: their own network may be the cause. It returns nil when the freezer
+// has carried it out. An error that is none of the errors above says nothing about the
+// freezer.
 func (c *Client) Quiesce(ctx context.Context, q Quiesce) error {
 	gateways, err := c.list(ctx)
 	if err != nil {
@@ -54,28 +74,30 @@ func (c *Client) Quiesce(ctx context.Context, q Quiesce) error {
 	}
 	err = errors.New("there is no gateway")
 	rand.Shuffle(len(gateways), func(i, j int) { gateways[i], gateways[j] = gateways[j], gateways[i] })
+	unanswered := 0
 	for _, g := range gateways {
-		var r *controlplanepb.QuiesceResponse
-		if r, err = c.quiesceAt(ctx, g, q); err != nil {
-			continue
-		}
-		switch r.GetOutcome() {
-		case controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_DONE:
+		var answered bool
+		answered, err = c.quiesceAt(ctx, g, q)
+		switch {
+		case err == nil:
 			return nil
-		case controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_MOVED:
-			return ErrMoved
-		case controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER:
-			return fmt.Errorf("%w: %s", ErrNoFreezer, r.GetMessage())
+		case errors.Is(err, ErrUnanswered):
+			unanswered++
+		case answered:
+			return fmt.Errorf("quiescing sandbox %s: gateway %s: %w", q.SandboxID, g.Name, err)
 		}
-		return fmt.Errorf("quiescing sandbox %s: gateway %s: %w: %s", q.SandboxID, g.Name, ErrNotDone, r.GetMessage())
+	}
+	if unanswered > 0 && unanswered == len(gateways) {
+		return fmt.Errorf("quiescing sandbox %s: %w: no gateway gets an answer: %w", q.SandboxID, ErrNotDone, err)
 	}
 	return fmt.Errorf("quiescing sandbox %s: %w", q.SandboxID, err)
 }
 
-func (c *Client) quiesceAt(ctx context.Context, g Gateway, q Quiesce) (*controlplanepb.QuiesceResponse, error) {
+// quiesceAt asks one gateway. Once that has answered, err is its outcomeError.
+func (c *Client) quiesceAt(ctx context.Context, g Gateway, q Quiesce) (answered bool, err error) {
 	stub, err := c.gateway(g)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	limit := quiesceTimeout
 	if q.Saves {
@@ -89,7 +111,25 @@ func (c *Client) quiesceAt(ctx context.Context, g Gateway, q Quiesce) (*controlp
 	if err == nil {
 		err = g.answered(r.GetHolder())
 	}
-	return r, err
+	if err != nil {
+		return false, err
+	}
+	return true, outcomeError(r)
+}
+
+// outcomeError returns what a gateway says: nil, an error of outcomes, or, for a gateway of
+// another version, an error that says nothing about the freezer.
+func outcomeError(r *controlplanepb.QuiesceResponse) error {
+	for _, o := range outcomes {
+		switch {
+		case o.outcome != r.GetOutcome():
+		case o.err == nil:
+			return nil
+		default:
+			return fmt.Errorf("%w: %s", o.err, r.GetMessage())
+		}
+	}
+	return fmt.Errorf("its version says %s, which does not tell whether the freezer failed: %s", r.GetOutcome(), r.GetMessage())
 }
 
 // Quiesce implements the gRPC service.
@@ -99,17 +139,15 @@ func (s *Server) Quiesce(ctx context.Context, r *controlplanepb.QuiesceRequest) 
 	err := s.o.Quiescer.Quiesce(ctx, Quiesce{
 		SandboxID: r.GetSandboxId(), ClaimID: r.GetClaimId(), Freeze: r.GetFreeze(), Generation: r.GetGeneration(),
 	})
-	out := &controlplanepb.QuiesceResponse{Holder: s.o.Member.Holder(), Outcome: controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_DONE}
-	switch {
-	case err == nil:
+	for _, o := range outcomes {
+		if !errors.Is(err, o.err) {
+			continue
+		}
+		out := &controlplanepb.QuiesceResponse{Holder: s.o.Member.Holder(), Outcome: o.outcome}
+		if err != nil {
+			out.Message = err.Error()
+		}
 		return out, nil
-	case errors.Is(err, ErrMoved):
-		out.Outcome = controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_MOVED
-	case errors.Is(err, ErrNoFreezer):
-		out.Outcome = controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER
-	default:
-		out.Outcome = controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_FAILED
 	}
-	out.Message = err.Error()
-	return out, nil
+	return nil, callError(err)
 }

@@ -3,9 +3,12 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sandlane/sandlane/controlplane/controlplanepb"
 )
 
 // fakeQuiescer answers what it is told to.
@@ -38,19 +41,19 @@ func TestQuiesce(t *testing.T) {
 		one, two := s.run("g1", "a"), s.run("g2", "b")
 		s.cutOff("g1", true)
 		for _, c := range []struct{ says, want error }{
-			{nil, nil}, {ErrMoved, ErrMoved}, {ErrNoFreezer, ErrNoFreezer},
+			{nil, nil}, {ErrMoved, ErrMoved}, {ErrNoFreezer, ErrNoFreezer}, {ErrNotSaved, ErrNotSaved},
 		} {
 			two.quiets.set(c.says)
 			if err := s.client.Quiesce(t.Context(), q); !errors.Is(err, c.want) {
 				t.Errorf("%v: %v", c.says, err)
 			}
 		}
-		two.quiets.set(errors.New("the pod is deaf"))
+		two.quiets.set(fmt.Errorf("%w: the pod is deaf", ErrNotDone))
 		err := s.client.Quiesce(t.Context(), q)
 		if !errors.Is(err, ErrNotDone) || errors.Is(err, ErrMoved) || errors.Is(err, ErrNoFreezer) || !strings.Contains(err.Error(), "deaf") {
 			t.Errorf("a failure: %v", err)
 		}
-		if len(one.quiets.asked) != 0 || len(two.quiets.asked) != 4 || two.quiets.asked[0] != q {
+		if len(one.quiets.asked) != 0 || len(two.quiets.asked) != 5 || two.quiets.asked[0] != q {
 			t.Errorf("asked: %+v and %+v", one.quiets.asked, two.quiets.asked)
 		}
 		s.cutOff("g2", true)
@@ -58,4 +61,65 @@ func TestQuiesce(t *testing.T) {
 			t.Errorf("none has answered: %v", err)
 		}
 	})
+}
+
+// A gateway's own trouble is not the freezer's failure, after which a sandbox may be ended:
+// the next gateway is asked. A freezer has failed once it refuses, or answers no gateway.
+func TestQuiesceByGatewaysInTrouble(t *testing.T) {
+	away := errors.New("the API server is away")
+	for what, c := range map[string]struct {
+		one, two error
+		want     error // nil: done
+		asked    int   // how many of the two
+	}{
+		"one cannot ask":                {away, nil, nil, 2},
+		"one gets no answer":            {ErrUnanswered, nil, nil, 2},
+		"none can ask":                  {away, away, errInTrouble, 2},
+		"none gets an answer":           {ErrUnanswered, ErrUnanswered, ErrNotDone, 2},
+		"the other gets no answer":      {away, ErrUnanswered, errInTrouble, 2},
+		"the other is refused":          {away, ErrNotDone, ErrNotDone, 2},
+		"the freezer refuses either":    {ErrNotDone, ErrNotDone, ErrNotDone, 1},
+		"the files cannot be kept":      {ErrNotSaved, ErrNotSaved, ErrNotSaved, 1},
+		"there is no answer to the one": {ErrUnanswered, ErrNotSaved, ErrNotSaved, 2},
+	} {
+		simulate(t, func(t *testing.T, s *simulation) {
+			one, two := s.run("g1", "a"), s.run("g2", "b")
+			one.quiets.set(c.one)
+			two.quiets.set(c.two)
+			most := 0
+			for range 20 { // they are asked in an order by chance
+				before := len(one.quiets.asked) + len(two.quiets.asked)
+				err := s.client.Quiesce(t.Context(), Quiesce{SandboxID: "i0", ClaimID: "c", Freeze: true, Generation: 7})
+				most = max(most, len(one.quiets.asked)+len(two.quiets.asked)-before)
+				told := errors.Is(err, ErrNotDone) || errors.Is(err, ErrNotSaved)
+				if c.want == errInTrouble && (err == nil || told) || c.want != errInTrouble && !errors.Is(err, c.want) || err != nil && c.want == nil {
+					t.Errorf("%s: %v, want %v", what, err, c.want)
+				}
+			}
+			if most != c.asked {
+				t.Errorf("%s: up to %d gateways were asked", what, most)
+			}
+		})
+	}
+}
+
+// errInTrouble is an error that says nothing about the freezer.
+var errInTrouble = errors.New("no gateway could tell")
+
+// What gateways of other versions say, and this one does not, is not taken for the
+// freezer's failure: before QUIESCE_OUTCOME_REFUSED a gateway said FAILED for its own trouble.
+func TestOutcomesOfOtherVersions(t *testing.T) {
+	for _, o := range []controlplanepb.QuiesceOutcome{
+		controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_UNSPECIFIED, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_FAILED, 1000,
+	} {
+		err := outcomeError(&controlplanepb.QuiesceResponse{Outcome: o, Message: "why"})
+		if err == nil || !strings.Contains(err.Error(), "why") {
+			t.Errorf("%s: %v", o, err)
+		}
+		for _, known := range outcomes {
+			if known.err != nil && errors.Is(err, known.err) {
+				t.Errorf("%s: %v", o, err)
+			}
+		}
+	}
 }

@@ -75,8 +75,14 @@ func (q quiescer) Quiesce(ctx context.Context, o controlplane.Quiesce) error {
 	switch {
 	case errors.Is(err, pause.ErrChanged):
 		return fmt.Errorf("%w: %w", controlplane.ErrMoved, err)
+	case errors.Is(err, pause.ErrNotSaved):
+		return fmt.Errorf("%w: %w", controlplane.ErrNotSaved, err)
 	case errors.Is(err, agent.ErrNoFreezer):
 		return fmt.Errorf("%w: %w", controlplane.ErrNoFreezer, err)
+	case errors.Is(err, agent.ErrRefused), errors.Is(err, agent.ErrNotInitialised), errors.Is(err, agent.ErrBusy):
+		return fmt.Errorf("%w: %w", controlplane.ErrNotDone, err)
+	case errors.Is(err, agent.ErrNoAnswer):
+		return fmt.Errorf("%w: %w", controlplane.ErrUnanswered, err)
 	}
-	return err
+	return err // this gateway could not ask: the controller must not take it for the freezer's failure
 }

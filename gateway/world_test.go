@@ -148,6 +148,9 @@ type sandboxd struct {
 	files                        files
 }
 
+// hangsUp is a freezeStatus: the connection is closed without an answer.
+const hangsUp = -1
+
 type initBody struct {
 	Token string            `json:"accessToken"`
 	Env   map[string]string `json:"envVars"`
@@ -204,6 +207,8 @@ func (d *sandboxd) order(rw http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil || r.Header.Get("Sandlane-Init-Signature") == "":
 		rw.WriteHeader(http.StatusUnauthorized)
+	case d.freezeStatus == hangsUp && r.URL.Path == "/freeze":
+		panic(http.ErrAbortHandler)
 	case d.freezeStatus != 0 && r.URL.Path == "/freeze":
 		rw.WriteHeader(d.freezeStatus)
 	case d.unfreezeStatus != 0 && r.URL.Path == "/unfreeze":

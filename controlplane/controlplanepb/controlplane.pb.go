@@ -35,8 +35,16 @@ const (
 	QuiesceOutcome_QUIESCE_OUTCOME_MOVED QuiesceOutcome = 2
 	// Its pod cannot be frozen.
 	QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER QuiesceOutcome = 3
-	// It was tried and failed.
+	// Only from gateways before QUIESCE_OUTCOME_REFUSED: it failed for any reason, also one of
+	// the gateway's own. It says nothing about the freezer.
 	QuiesceOutcome_QUIESCE_OUTCOME_FAILED QuiesceOutcome = 4
+	// The freezer has answered that it did not carry it out. A controller from before this
+	// value takes it, and those below, for FAILED.
+	QuiesceOutcome_QUIESCE_OUTCOME_REFUSED QuiesceOutcome = 5
+	// The freezer did not answer this gateway. It may answer another one.
+	QuiesceOutcome_QUIESCE_OUTCOME_UNANSWERED QuiesceOutcome = 6
+	// The sandbox is frozen, and its files could not be kept.
+	QuiesceOutcome_QUIESCE_OUTCOME_NOT_SAVED QuiesceOutcome = 7
 )
 
 // Enum value maps for QuiesceOutcome.
@@ -47,6 +55,9 @@ var (
 		2: "QUIESCE_OUTCOME_MOVED",
 		3: "QUIESCE_OUTCOME_NO_FREEZER",
 		4: "QUIESCE_OUTCOME_FAILED",
+		5: "QUIESCE_OUTCOME_REFUSED",
+		6: "QUIESCE_OUTCOME_UNANSWERED",
+		7: "QUIESCE_OUTCOME_NOT_SAVED",
 	}
 	QuiesceOutcome_value = map[string]int32{
 		"QUIESCE_OUTCOME_UNSPECIFIED": 0,
@@ -54,6 +65,9 @@ var (
 		"QUIESCE_OUTCOME_MOVED":       2,
 		"QUIESCE_OUTCOME_NO_FREEZER":  3,
 		"QUIESCE_OUTCOME_FAILED":      4,
+		"QUIESCE_OUTCOME_REFUSED":     5,
+		"QUIESCE_OUTCOME_UNANSWERED":  6,
+		"QUIESCE_OUTCOME_NOT_SAVED":   7,
 	}
 )
 
@@ -1075,13 +1089,16 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"\x0e\n" +
 	"\fDrainRequest\"'\n" +
 	"\rDrainResponse\x12\x16\n" +
-	"\x06holder\x18\x01 \x01(\tR\x06holder*\xa2\x01\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder*\xfe\x01\n" +
 	"\x0eQuiesceOutcome\x12\x1f\n" +
 	"\x1bQUIESCE_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14QUIESCE_OUTCOME_DONE\x10\x01\x12\x19\n" +
 	"\x15QUIESCE_OUTCOME_MOVED\x10\x02\x12\x1e\n" +
 	"\x1aQUIESCE_OUTCOME_NO_FREEZER\x10\x03\x12\x1a\n" +
-	"\x16QUIESCE_OUTCOME_FAILED\x10\x042\xe4\x04\n" +
+	"\x16QUIESCE_OUTCOME_FAILED\x10\x04\x12\x1b\n" +
+	"\x17QUIESCE_OUTCOME_REFUSED\x10\x05\x12\x1e\n" +
+	"\x1aQUIESCE_OUTCOME_UNANSWERED\x10\x06\x12\x1d\n" +
+	"\x19QUIESCE_OUTCOME_NOT_SAVED\x10\a2\xe4\x04\n" +
 	"\aGateway\x12X\n" +
 	"\x05Fence\x12&.sandlane.controlplane.v1.FenceRequest\x1a'.sandlane.controlplane.v1.FenceResponse\x12g\n" +
 	"\n" +

@@ -102,7 +102,7 @@ func (a *Agent) openArchive(ctx context.Context, c *connection, id string, pod *
 	case http.StatusNotImplemented, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden:
 		err = ErrNoArchive
 	default:
-		err = errRefused
+		err = ErrRefused
 	}
 	return nil, errors.Join(fmt.Errorf("status %d: %w", res.StatusCode, err), res.Body.Close())
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -32,7 +33,8 @@ func (a *Agent) connect(addr netip.Addr) *connection {
 
 func (c *connection) close() { c.client.CloseIdleConnections() }
 
-// call sends one request and returns the status and the body of its answer.
+// call sends one request and returns the status and the body of its answer; ErrNoAnswer if
+// there is none.
 func (c *connection) call(ctx context.Context, method, path string, header http.Header, body []byte) (int, []byte, error) {
 	res, err := c.open(ctx, method, path, header, body)
 	if err != nil {
@@ -40,10 +42,14 @@ func (c *connection) call(ctx context.Context, method, path string, header http.
 	}
 	defer func() { _ = res.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAgentAnswer))
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	}
 	return res.StatusCode, answer, err
 }
 
-// open sends one request and returns its answer, whose body is to be closed.
+// open sends one request and returns its answer, whose body is to be closed; ErrNoAnswer if
+// there is none.
 func (c *connection) open(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
 	if !c.agent.holdsLease() {
 		return nil, errNoLease
@@ -53,5 +59,9 @@ func (c *connection) open(ctx context.Context, method, path string, header http.
 		return nil, err
 	}
 	req.Header = header
-	return c.client.Do(req)
+	res, err := c.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	}
+	return res, nil
 }

@@ -140,7 +140,7 @@ func (a *Agent) challenge(ctx context.Context, c *connection, pod *corev1.Pod) (
 	case status != http.StatusOK && lasting(status):
 		return out, fmt.Errorf("%w: GET /init is answered with %d; is its sandboxd of an older version?", errUnsigned, status)
 	case status != http.StatusOK:
-		return out, fmt.Errorf("GET /init: status %d", status)
+		return out, fmt.Errorf("GET /init: status %d: %w", status, ErrRefused)
 	case json.Unmarshal(answer, &out) != nil || out.Nonce == "":
 		return out, fmt.Errorf("%w: GET /init is answered without a nonce", errUnsigned)
 	}

@@ -13,7 +13,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Errors of an order to sandboxd. After any other error the order may be repeated.
+// Errors of an order to sandboxd; ErrBusy is one too. After all but ErrNoFreezer and
+// ErrSuperseded the order may be repeated. Any other error is this gateway's own trouble:
+// the order was not sent.
 var (
 	// ErrNoFreezer: the pod's sandboxd has no freezer, or accepts no signature of this
 	// control plane, so that it has never frozen anything.
@@ -23,6 +25,10 @@ var (
 	// ErrNotInitialised: sandboxd is not initialised yet, so that the sandbox has no
 	// processes to freeze.
 	ErrNotInitialised = errors.New("the sandbox is not initialised")
+	// ErrRefused: sandboxd has answered that it did not carry the order out.
+	ErrRefused = errors.New("the order was not carried out")
+	// ErrNoAnswer: the call did not reach sandboxd, or sandboxd did not answer it in time.
+	ErrNoAnswer = errors.New("sandboxd does not answer")
 )
 
 // generationHeader carries the generation of an order.
@@ -83,9 +89,6 @@ func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order str
 	return status, nil
 }
 
-// errRefused: sandboxd failed to carry the order out, and may succeed later.
-var errRefused = errors.New("the order was not carried out")
-
 // orderError returns the error for the status of sandboxd's answer to an order.
 func orderError(status int) error {
 	switch status {
@@ -102,7 +105,7 @@ func orderError(status int) error {
 	if status < 300 {
 		return nil
 	}
-	return errRefused
+	return ErrRefused
 }
 
 // orderMessage returns the message that is signed for an order; sandboxd/access builds the

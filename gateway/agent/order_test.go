@@ -74,7 +74,7 @@ func TestOrderAnswers(t *testing.T) {
 		{http.StatusNotImplemented, ErrNoFreezer}, {http.StatusUnauthorized, ErrNoFreezer},
 		{http.StatusForbidden, ErrNoFreezer}, {http.StatusNotFound, ErrNoFreezer},
 		{http.StatusConflict, ErrSuperseded}, {http.StatusPreconditionFailed, ErrNotInitialised},
-		{http.StatusInternalServerError, errRefused}, {http.StatusServiceUnavailable, errRefused},
+		{http.StatusInternalServerError, ErrRefused}, {http.StatusServiceUnavailable, ErrRefused},
 	} {
 		addr := fmt.Sprintf("127.83.3.%d", i+1)
 		freezer(t, addr, c.status)
@@ -102,5 +102,36 @@ func TestOrderAnswers(t *testing.T) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{})
 	if err := a.Freeze(t.Context(), "i0", pod, 7); !errors.Is(err, ErrNoFreezer) {
 		t.Errorf("of two containers: %v", err)
+	}
+}
+
+// A gateway's own trouble is told apart from a sandboxd that does not answer, and both from
+// what sandboxd says.
+func TestOrderThatSandboxdDoesNotAnswer(t *testing.T) {
+	_, private, _ := ed25519.GenerateKey(nil)
+	const addr, silent, broken = "127.83.4.1", "127.83.4.2", "127.83.4.3"
+	freezer(t, addr, http.StatusNoContent)
+	serve(t, broken, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	for what, c := range map[string]struct {
+		addr   string
+		signer signer
+		leased bool
+		want   error // nil: an error that says nothing about sandboxd
+	}{
+		"the key cannot be read": {addr, signer{err: errors.New("the API server is away")}, true, nil},
+		"without a lease":        {addr, signer{private: private}, false, nil},
+		"nothing listens":        {silent, signer{private: private}, true, ErrNoAnswer},
+		"it has no nonce to say": {broken, signer{private: private}, true, ErrRefused},
+	} {
+		_, pod := podAt(c.addr)
+		err := New(fakeTokens{}, c.signer, func() bool { return c.leased }).Freeze(t.Context(), "i0", pod, 7)
+		if err == nil {
+			t.Errorf("%s: it is frozen", what)
+		}
+		for _, one := range []error{ErrNoFreezer, ErrSuperseded, ErrNotInitialised, ErrBusy, ErrRefused, ErrNoAnswer} {
+			if errors.Is(err, one) != (one == c.want) {
+				t.Errorf("%s: %v, want %v", what, err, c.want)
+			}
+		}
 	}
 }

@@ -41,6 +41,9 @@ var (
 	ErrUnanswered = errors.New("the sandbox does not answer")
 )
 
+// ErrNotSaved: the sandbox is frozen, and its files could not be kept.
+var ErrNotSaved = errors.New("the files could not be kept")
+
 const (
 	// orderTimeout bounds one order, so that it never reaches the address's next pod: after
 	// a fence an address serves no sandbox for three seconds (docs/design/design.md 4.2).
@@ -255,8 +258,10 @@ func neverFrozen(s *v1alpha1.Sandbox, err error) bool {
 
 // Quiesce repeats for the controller the order that the sandbox's spec asks for: to freeze
 // (and to hibernate), or to continue. ErrChanged means that the sandbox has another claim
-// or generation by now, or that its spec asks for the opposite; agent.ErrNoFreezer, that
-// its pod cannot be frozen.
+// or generation by now, or that its spec asks for the opposite; ErrNotSaved, that it is
+// frozen and its files could not be kept. An error of package agent about orders is what the
+// freezer has answered, or that it does not answer this gateway. After any other error this
+// gateway has not asked the freezer.
 func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
 	begun, s := time.Now(), &v1alpha1.Sandbox{}
 	err := p.quiesce(ctx, s, id, claim, freeze, generation)
@@ -281,7 +286,9 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 	}
 	err = p.order(ctx, s, send)
 	if err == nil && freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate {
-		err = p.hibernate(ctx, s)
+		if err = p.hibernate(ctx, s); err != nil {
+			err = fmt.Errorf("%w: %w", ErrNotSaved, err)
+		}
 	}
 	if errors.Is(err, agent.ErrSuperseded) {
 		return ErrChanged

@@ -20,8 +20,9 @@ import (
 // spec asks for. Safe for concurrent use.
 type Quiescer interface {
 	// Quiesce returns nil when the order is carried out, controlplane.ErrMoved if the sandbox
-	// has changed since, controlplane.ErrNoFreezer if its pod cannot be frozen, and
-	// controlplane.ErrNotDone if a gateway has tried and failed.
+	// has changed since, controlplane.ErrNoFreezer if its pod cannot be frozen,
+	// controlplane.ErrNotDone if the freezer has failed, and controlplane.ErrNotSaved if the
+	// sandbox is frozen and its files could not be kept.
 	Quiesce(ctx context.Context, q controlplane.Quiesce) error
 }
 
@@ -35,8 +36,9 @@ const (
 	maxSaveWait = 5 * time.Minute
 )
 
-// quiescePatience is how long tries may fail before an order is late. Only tries that a
-// gateway answered count: without an answer the controller knows nothing about the freezer.
+// quiescePatience is how long tries may fail before an order is late. Only tries count of
+// which the freezer is known to have failed: a gateway that cannot ask it says nothing about
+// the freezer.
 const quiescePatience = time.Minute
 
 const (
@@ -182,7 +184,7 @@ func (x *freezerOrders) try(ctx context.Context, o *freezerOrder) {
 	switch now := x.clock.Now(); {
 	case err == nil, errors.Is(err, controlplane.ErrNoFreezer):
 		o.done, o.settled = true, err
-	case errors.Is(err, controlplane.ErrNotDone):
+	case errors.Is(err, controlplane.ErrNotDone), errors.Is(err, controlplane.ErrNotSaved):
 		if o.failing.IsZero() {
 			o.failing = now
 		}
