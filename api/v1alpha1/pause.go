@@ -129,8 +129,9 @@ func EverPaused(s *Sandbox) bool { return s.Spec.Paused || s.Spec.PauseMode != "
 // Frozen reports whether the sandbox's processes were stopped as its spec asks now.
 func Frozen(s *Sandbox) bool { return s.Spec.Paused && pausedAs(s, metav1.ConditionTrue, ReasonFrozen) }
 
-// MessageStopped is the message of SandboxConditionPaused from ReasonFrozen until
-// ReasonResumed or ReasonHibernated, whatever the reason is meanwhile.
+// MessageStopped is the message of SandboxConditionPaused from ReasonFrozen, or from the
+// first time that a frozen sandbox's files could not be kept, until ReasonResumed or
+// ReasonHibernated, whatever the reason is meanwhile.
 const MessageStopped = "its freezer has stopped it"
 
 // Stopped reports whether, by its status, a freezer has stopped the sandbox's processes and

@@ -43,6 +43,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	o := r.orders.ensure(controlplane.Quiesce{
 		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: s.Spec.Paused, Saves: saves, Generation: s.Generation,
 	})
+	stopped := o.frozen || v1alpha1.Stopped(s)
 	status, reason := metav1.ConditionFalse, v1alpha1.ReasonFreezing
 	if saves {
 		reason = v1alpha1.ReasonSaving
@@ -54,7 +55,9 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		// another gateway.
 		r.orders.again(s.Name)
 		o.wait = quiesceWait
-	case saves && o.late: // the sandbox stays frozen and the order is repeated, so that its files are not lost
+	case saves && o.late && (stopped || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause):
+		// The sandbox stays frozen and the order is repeated, so that its files are not lost.
+		// One that was never frozen gets FreezeFailed below, as without files to keep.
 		reason = v1alpha1.ReasonSaveFailed
 	case s.Spec.Paused && o.done:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
@@ -84,7 +87,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		next.Status.ResumedAt = &at
 	}
 	message := ""
-	if reason == v1alpha1.ReasonFrozen || reason != v1alpha1.ReasonResumed && v1alpha1.Stopped(s) {
+	if reason == v1alpha1.ReasonFrozen || reason != v1alpha1.ReasonResumed && stopped {
 		message = v1alpha1.MessageStopped
 	}
 	r.pauseChanged(s, reason)

@@ -84,14 +84,16 @@ type freezerOrder struct {
 	settled error         // once done: nil or ErrNoFreezer
 	next    time.Time     // of the next try
 	wait    time.Duration // the last delay between two tries of an order that keeps files
-	failing time.Time     // of the first try that a gateway answered and that failed
+	failing time.Time     // of the first try that failed by quiescePatience
 	late    bool          // a try also failed quiescePatience after that one
+	frozen  bool          // the freezer has carried it out, and the files could not be kept
 }
 
 // outcome is how far an order has come.
 type outcome struct {
 	done, noFreezer bool
 	late            bool          // tries failed for quiescePatience
+	frozen          bool          // of an order that keeps files: the freezer has carried its part out
 	wait            time.Duration // until ensure is to be called again, unless the sandbox is queued before
 }
 
@@ -132,16 +134,16 @@ func (x *freezerOrders) ensure(q controlplane.Quiesce) outcome {
 	wait := o.next.Sub(x.clock.Now())
 	switch {
 	case o.done:
-		return outcome{done: o.settled == nil, noFreezer: o.settled != nil}
+		return outcome{done: o.settled == nil, noFreezer: o.settled != nil, frozen: o.of.Saves && o.settled == nil}
 	case o.begun || wait <= 0: // the try queues the sandbox when it is over
 		if !o.begun {
 			o.begun = true
 			x.queue = append(x.queue, o)
 			x.next()
 		}
-		return outcome{late: o.late}
+		return outcome{late: o.late, frozen: o.frozen}
 	}
-	return outcome{late: o.late, wait: wait}
+	return outcome{late: o.late, frozen: o.frozen, wait: wait}
 }
 
 // next begins the tries whose turn it is. mu is held.
@@ -185,6 +187,7 @@ func (x *freezerOrders) try(ctx context.Context, o *freezerOrder) {
 	case err == nil, errors.Is(err, controlplane.ErrNoFreezer):
 		o.done, o.settled = true, err
 	case errors.Is(err, controlplane.ErrNotDone), errors.Is(err, controlplane.ErrNotSaved):
+		o.frozen = o.frozen || errors.Is(err, controlplane.ErrNotSaved)
 		if o.failing.IsZero() {
 			o.failing = now
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -143,7 +144,7 @@ func TestFrozenSandboxWithoutItsKey(t *testing.T) {
 // for how long that fails, no timeout ends what is frozen for it.
 func TestSavingStatus(t *testing.T) {
 	g, q := pausable(t)
-	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotDone)
+	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotSaved)
 	g.spec(t, func(s *v1alpha1.SandboxSpec) {
 		paused(s)
 		s.PauseMode, s.Timeouts.OnTimeout = v1alpha1.PauseHibernate, v1alpha1.TimeoutPause
@@ -177,12 +178,60 @@ func TestSavingStatus(t *testing.T) {
 			t.Errorf("asked for %+v", o)
 		}
 	}
-	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotDone)
+	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotSaved)
 	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
 	for range 2 {
 		if wait := g.settle(t); wait != quiesceWait {
 			t.Errorf("of another generation it looks again in %s", wait)
 		}
 		g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+	}
+}
+
+// A timeout that hibernates ends a sandbox whose freezer fails for a minute, as one that
+// freezes does; but not one that is frozen by an earlier answer, which may be known from the
+// status alone, nor one whose pause was asked for.
+func TestHibernationThatNeverFreezes(t *testing.T) {
+	refused, full := fmt.Errorf("%w: not initialised", controlplane.ErrNotDone), fmt.Errorf("%w: the store is full", controlplane.ErrNotSaved)
+	for what, c := range map[string]struct {
+		onTimeout  v1alpha1.TimeoutAction
+		first      error // of the answers; the others are refused
+		restarts   bool  // the controller, after the first
+		ends       bool
+		wantReason string
+	}{
+		"never frozen":                  {v1alpha1.TimeoutPause, refused, false, true, v1alpha1.ReasonFreezeFailed},
+		"frozen once":                   {v1alpha1.TimeoutPause, full, false, false, v1alpha1.ReasonSaveFailed},
+		"frozen once, and a restart":    {v1alpha1.TimeoutPause, full, true, false, v1alpha1.ReasonSaveFailed},
+		"asked":                         {"", refused, false, false, v1alpha1.ReasonSaveFailed},
+		"no gateway can ask, then some": {v1alpha1.TimeoutPause, errors.New("no gateway"), false, true, v1alpha1.ReasonFreezeFailed},
+	} {
+		g, q := pausable(t)
+		q.answer = c.first
+		g.spec(t, func(s *v1alpha1.SandboxSpec) {
+			paused(s)
+			s.PauseMode, s.Timeouts.OnTimeout = v1alpha1.PauseHibernate, c.onTimeout
+		})
+		g.settle(t)
+		g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+		g.settle(t)
+		g.want(t, what, v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
+		if c.restarts {
+			g.orders = newFreezerOrders(g.clock, q)
+			g.settle(t)
+		}
+		q.answer = refused
+		for range 2 {
+			g.clock.SetTime(g.clock.Now().Add(quiescePatience))
+			g.settle(t)
+		}
+		if !c.ends {
+			g.want(t, what, v1alpha1.SandboxPausing, metav1.ConditionFalse, c.wantReason)
+		}
+		g.look(t)
+		s := g.sandbox(t)
+		if (s.Spec.End != nil) != c.ends || s.Spec.End != nil && (s.Spec.End.Reason != v1alpha1.EndEndAt || !strings.Contains(s.Spec.End.Message, c.wantReason)) {
+			t.Errorf("%s: %+v", what, s.Spec)
+		}
 	}
 }
