@@ -105,7 +105,7 @@ func TestSaveMismatch(t *testing.T) {
 	pod := w.last()
 	bound := s.DeepCopy()
 	bound.Spec.Paused, bound.Spec.Binding = false, &v1alpha1.Binding{ClaimID: "c", PodName: pod.Name, PodUID: string(pod.UID)}
-	_, err = w.gateways[0].paused.Ready(t.Context(), bound, pod)
+	_, _, err = w.gateways[0].paused.Ready(t.Context(), bound, pod)
 	wantError(t, "in a pod that it has", err, snapshots.ErrSaveMismatch)
 	wantError(t, "in a pod that it has", err, activation.ErrNotReady)
 	if errors.Is(err, activation.ErrUnusable) || other.files.restored != "" || len(other.calls()) != 0 {
@@ -200,12 +200,38 @@ func TestResumeOfAnotherGateway(t *testing.T) {
 	if err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: now.Spec.Binding.PodName}, pod); err != nil {
 		t.Fatal(err)
 	}
-	restored, err := w.gateways[1].paused.Ready(t.Context(), behind, pod)
-	if err != nil || restored.Spec.Restore != nil || restored.Generation != now.Generation {
-		t.Errorf("%+v, %v", restored, err)
+	restored, written, err := w.gateways[1].paused.Ready(t.Context(), behind, pod)
+	if err != nil || written || restored.Spec.Restore != nil || restored.Generation != now.Generation {
+		t.Errorf("%+v, written %v, %v", restored, written, err)
 	}
 	if d.files.restored != "the files" || len(d.calls()) != 2 {
 		t.Errorf("restored %q, initialised %d times", d.files.restored, len(d.calls()))
+	}
+	// It was paused again since, and the resume is not carried out: that the other gateway has
+	// restored it does not show that it runs now.
+	if err := w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, true); err != nil {
+		t.Fatal(err)
+	}
+	unfreezes := func(status int) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.unfreezeStatus = status
+	}
+	unfreezes(http.StatusInternalServerError)
+	if _, _, err := w.gateways[0].api.sandboxes.Resume(t.Context(), w.ns, w.id, 10*time.Minute); err == nil {
+		t.Fatal("it is resumed")
+	}
+	for range 2 { // the second time it must not have noted either that it runs
+		if err := w.gateways[1].makeReady(t.Context(), behind, pod); err == nil {
+			t.Error("what is frozen is routed to")
+		}
+		if err := w.gateways[1].own.pauser.EnsureAwake(t.Context(), w.sandbox(w.id), pod); err == nil {
+			t.Error("what is frozen is noted as awake")
+		}
+	}
+	unfreezes(0)
+	if err := w.gateways[1].makeReady(t.Context(), behind, pod); err != nil {
+		t.Error(err)
 	}
 }
 

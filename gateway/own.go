@@ -54,11 +54,15 @@ func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 		if g.paused == nil {
 			return fmt.Errorf("restore sandbox %s: %w: %w", s.Name, activation.ErrNotReady, errNoStore)
 		}
-		restored, err := g.paused.Ready(ctx, s, pod)
-		if err == nil {
-			g.own.pauser.NoteRestored(restored)
+		restored, written, err := g.paused.Ready(ctx, s, pod)
+		switch {
+		case err != nil:
+			return err
+		case !written: // it may have been paused since, and its resume not be carried out yet
+			return g.own.pauser.EnsureAwake(ctx, restored, pod)
 		}
-		return err
+		g.own.pauser.NoteRestored(restored)
+		return nil
 	}
 	if err := g.own.pauser.EnsureAwake(ctx, s, pod); err != nil {
 		return err

@@ -120,7 +120,8 @@ func (p *Pauser) live(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandb
 }
 
 // NoteRestored notes that this gateway has restored the sandbox in a new pod, whose
-// processes were never frozen.
+// processes were never frozen. s is what that write has returned: a sandbox that was read
+// later may have been paused since.
 func (p *Pauser) NoteRestored(s *v1alpha1.Sandbox) {
 	p.remember(s.Spec.Binding.ClaimID, ownWrite{generation: s.Generation, awake: true})
 }

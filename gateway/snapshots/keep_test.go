@@ -117,7 +117,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.sandbox.Spec.Restore = &v1alpha1.Restore{Checkpoint: cp.Name}
-	if _, err := NewHibernator(w.x, nil, nil).Ready(t.Context(), w.sandbox, w.pod); !errors.Is(err, checkpoint.ErrStuck) || errors.Is(err, activation.ErrNotReady) {
+	if _, _, err := NewHibernator(w.x, nil, nil).Ready(t.Context(), w.sandbox, w.pod); !errors.Is(err, checkpoint.ErrStuck) || errors.Is(err, activation.ErrNotReady) {
 		t.Errorf("of a hibernated sandbox: %v", err)
 	}
 }

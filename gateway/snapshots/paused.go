@@ -97,21 +97,22 @@ func (t *restoring) close() {
 // Ready restores the files of a resumed sandbox into its new pod, initialises sandboxd with
 // the environment that was kept, and writes that the sandbox is restored. It is one try of
 // an activation.Ready, of at most two seconds, which any gateway may repeat. It returns the
-// sandbox as written.
+// sandbox; written is true if this call's own write has restored it. A sandbox that another
+// gateway has restored may have been paused since.
 //
 // The steps are: compare the pod's images, apply the rules for outgoing connections, push
 // the archive in parts, call /init, remove spec.restore. Each may be repeated. Requests
 // reach the pod only after the last one. Where another try cannot help (other images, a
 // damaged archive, a pod that refuses the archive) Ready takes the resume back: the sandbox
 // hibernates again, and its pod is given up.
-func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
+func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (restored *v1alpha1.Sandbox, written bool, err error) {
 	claim := s.Spec.Binding.ClaimID
 	t := p.restores.get(claim)
 	if !t.mu.TryLock() {
-		return nil, errUnderWay
+		return nil, false, errUnderWay
 	}
 	defer t.mu.Unlock()
-	out, err := p.tryRestore(ctx, t, s, pod)
+	restored, written, err = p.tryRestore(ctx, t, s, pod)
 	if err == nil || errors.Is(err, activation.ErrUnusable) {
 		t.close()
 		p.restores.forget(claim)
@@ -120,18 +121,18 @@ func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		p.refusals.forget(s)
 	}
 	if err == nil || !errors.Is(err, activation.ErrUnusable) {
-		return out, err
+		return restored, written, err
 	}
 	live, again := p.giveUp(ctx, s)
 	if live != nil { // another gateway has restored it
-		return live, nil
+		return live, false, nil
 	}
 	if again != nil {
-		return nil, errors.Join(again, errors.New(err.Error())) // without ErrUnusable, so that Ready is called again
+		return nil, false, errors.Join(again, errors.New(err.Error())) // without ErrUnusable, so that Ready is called again
 	}
 	p.refusals.note(s, time.Now())
 	p.x.o.Log.Warn("a resume is taken back: the sandbox hibernates again", "sandbox", s.Name, "pod", pod.Name, "reason", message(err))
-	return nil, fmt.Errorf("%w: %w", activation.ErrNotReady, withoutUnusable{err})
+	return nil, false, fmt.Errorf("%w: %w", activation.ErrNotReady, withoutUnusable{err})
 }
 
 // withoutUnusable hides that err is an activation.ErrUnusable, after which the sandbox would
@@ -145,14 +146,14 @@ func (e withoutUnusable) Is(target error) bool {
 	return !errors.Is(target, activation.ErrUnusable) && errors.Is(e.err, target)
 }
 
-func (p *Hibernator) tryRestore(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) (*v1alpha1.Sandbox, error) {
+func (p *Hibernator) tryRestore(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) (restored *v1alpha1.Sandbox, written bool, err error) {
 	if t.parts == nil {
 		if err := p.open(ctx, t, s, pod); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if err := p.applyRules(ctx, s); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !t.done {
 		before := t.parts.Sent()
@@ -164,14 +165,14 @@ func (p *Hibernator) tryRestore(ctx context.Context, t *restoring, s *v1alpha1.S
 		case err == nil:
 			t.done = true
 		case !errors.Is(err, activation.ErrUnusable) && (errors.Is(err, agent.ErrMore) || t.parts.Sent() > before):
-			return nil, fmt.Errorf("%w: %w", activation.ErrAgain, err)
+			return nil, false, fmt.Errorf("%w: %w", activation.ErrAgain, err)
 		default:
-			return nil, err
+			return nil, false, err
 		}
 		failpoint.Hit("snapshots/restored") // the files are restored, sandboxd is not initialised
 	}
 	if err := p.agent.InitRestored(ctx, s, pod, t.env, t.parts); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	failpoint.Hit("snapshots/initialised") // sandboxd answers, and the Sandbox object still has spec.restore
 	return p.writeRestored(ctx, s, newEnd(s, pod, time.Now()))
@@ -299,22 +300,23 @@ func keptOf(cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox) bool {
 		cp.Status.Phase == v1alpha1.CheckpointSucceeded
 }
 
-// writeRestored writes that the sandbox is restored, and its end time.
-func (p *Hibernator) writeRestored(ctx context.Context, s *v1alpha1.Sandbox, end *metav1.Time) (*v1alpha1.Sandbox, error) {
+// writeRestored writes that the sandbox is restored, and its end time. written is false if
+// another gateway has written that.
+func (p *Hibernator) writeRestored(ctx context.Context, s *v1alpha1.Sandbox, end *metav1.Time) (restored *v1alpha1.Sandbox, written bool, err error) {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
-	err := p.x.o.API.Patch(ctx, out, pausing.Restored(s, end).Build())
+	err = p.x.o.API.Patch(ctx, out, pausing.Restored(s, end).Build())
 	switch jsonpatch.Judge(err) {
 	case jsonpatch.Applied:
-		return out, nil
+		return out, true, nil
 	case jsonpatch.TestFailed, jsonpatch.Conflict:
 		live, err := p.readRestored(ctx, s)
 		if live == nil && err == nil {
 			err = errors.New("the sandbox has changed meanwhile")
 		}
-		return live, err
+		return live, false, err
 	}
-	return nil, fmt.Errorf("writing that sandbox %s is restored: %w", s.Name, err)
+	return nil, false, fmt.Errorf("writing that sandbox %s is restored: %w", s.Name, err)
 }
 
 // readRestored reads the sandbox and returns it if it is restored for the claim of s; nil
