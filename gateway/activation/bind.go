@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,13 +20,15 @@ import (
 )
 
 // binder writes the binding of one claim request. Only that request's claim
-// goroutine uses it; the activation reads sandbox, token and bound after a pod was claimed.
+// goroutine uses it; the activation reads sandbox, token and bound after a pod was claimed, or
+// once no claim can be under way, and tried at any time: at its deadline a request is answered
+// while its claim may be about to write.
 type binder struct {
 	*activation
 	sandbox  *v1alpha1.Sandbox // as last read; nil if there is none
 	replaces string            // claim ID of the binding that may be replaced
 	pool     string            // the pool whose pods are tried
-	tried    bool              // a binding was written, or may have been: other processes may complete its claim
+	tried    atomic.Bool       // a binding was written, or may have been: other processes may complete its claim
 	token    routecache.Token  // taken just before the write that was applied; the write counts as the read that the token is for, since it tests end and binding
 	// queued is when the claim began to wait for a pod, and bound when the binding was
 	// written.
@@ -45,7 +48,7 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 		}
 	}
 	b.waiting.Store(nil)
-	b.tried = true
+	b.tried.Store(true)
 	began := time.Now()
 	b.a.o.Metrics.observePhase(phaseQueue, began.Sub(b.queued))
 	err := b.writeUntilKnown(ctx, schedule.BindingOf(pod))

@@ -67,18 +67,18 @@ func (act *activation) claimOfEnv(b *binder, env string) error {
 		})
 		joined()
 		moves, closed := errors.Is(err, errLeftQueue), errors.Is(err, ErrPoolNotFound) || errors.Is(err, errQueueFull)
-		if moves && !b.tried {
+		if moves && !b.tried.Load() {
 			next, joined = to, arrived
 			continue
 		}
 		arrived() // the request does not move there: give the pod that is kept for it back
 		switch {
-		case b.tried && (moves || errors.Is(err, ErrPoolNotFound)):
+		case b.tried.Load() && (moves || errors.Is(err, ErrPoolNotFound)):
 			if b.sandbox != nil {
 				act.underWay = b.sandbox.UID
 			}
 			return errReadAgain // the request lost its pod, and its pool has no other
-		case b.tried || !closed:
+		case b.tried.Load() || !closed:
 			return err
 		}
 		tried[next], last = true, err
