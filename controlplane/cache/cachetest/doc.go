@@ -6,7 +6,7 @@
 // refuses a write of an older resourceVersion with a conflict, as a real one does. This
 // package adds what Sandlane's objects also need: UIDs, generations that count changes of the
 // spec, the answer 422 to a refused JSON Patch, and watches that lose no event. It validates
-// nothing and sets no defaults.
+// nothing, sets no defaults, and refuses server-side apply with an error.
 //
 // It is only for tests: a test ensures that no program of Sandlane imports it.
 package cachetest

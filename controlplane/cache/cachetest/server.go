@@ -18,7 +18,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/cache"
@@ -47,7 +46,7 @@ func newServer(scheme *runtime.Scheme) *server {
 func (s *server) client(objects []client.Object) client.Client {
 	b := fake.NewClientBuilder().WithScheme(s.scheme).WithObjectTracker(s).WithGlobalResourceVersionCounter().
 		WithStatusSubresource(&v1alpha1.Sandbox{}, &v1alpha1.SandboxPool{}, &v1alpha1.SandboxEnv{}, &v1alpha1.Checkpoint{}).
-		WithInterceptorFuncs(interceptor.Funcs{Patch: refuse})
+		WithInterceptorFuncs(interceptors())
 	for _, f := range cache.GetIndexFuncs() {
 		b = b.WithIndex(f.Obj, f.FieldName, f.Extract)
 	}
@@ -58,8 +57,11 @@ func (s *server) client(objects []client.Object) client.Client {
 }
 
 // refuse answers a JSON Patch that cannot be applied, for example because a test in it fails,
-// as an API server does: with 422.
+// as an API server does: with 422. It refuses server-side apply with errApply.
 func refuse(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	if p.Type() == types.ApplyPatchType {
+		return errApply
+	}
 	err := c.Patch(ctx, o, p, opts...)
 	if status := apierrors.APIStatus(nil); err == nil || p.Type() != types.JSONPatchType || errors.As(err, &status) {
 		return err

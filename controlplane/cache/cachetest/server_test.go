@@ -1,10 +1,13 @@
 package cachetest_test
 
 import (
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -91,5 +94,37 @@ func TestGenerations(t *testing.T) {
 	again := sandbox("t")
 	if err := api.Create(ctx, again); err != nil || again.UID == uid || again.Generation != 1 {
 		t.Errorf("made anew: %+v, %v", again.ObjectMeta, err)
+	}
+}
+
+// Server-side apply, in each of its forms, is refused and changes nothing: it would not reach
+// the informers.
+func TestServerSideApplyIsRefused(t *testing.T) {
+	api := cachetest.GetMockManager(t, cache.Config{}, sandbox("s")).API()
+	ctx := t.Context()
+	before := &v1alpha1.Sandbox{}
+	if err := api.Get(ctx, client.ObjectKey{Name: "s"}, before); err != nil {
+		t.Fatal(err)
+	}
+	const config = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"Sandbox","metadata":{"name":"s"},"spec":{"namespace":"n","pool":"p"}}`
+	raw, u := client.RawPatch(types.ApplyPatchType, []byte(config)), &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON([]byte(config)); err != nil {
+		t.Fatal(err)
+	}
+	apply, owner := client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("test")
+	for what, err := range map[string]error{
+		"apply":        api.Apply(ctx, apply, owner),
+		"status apply": api.Status().Apply(ctx, apply, owner),
+		"patch":        api.Patch(ctx, sandbox("s"), raw, owner),
+		"patch of new": api.Patch(ctx, sandbox("new"), raw, owner),
+		"status patch": api.Status().Patch(ctx, sandbox("s"), raw, owner),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "server-side apply") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	after := &v1alpha1.Sandbox{}
+	if err := api.Get(ctx, client.ObjectKey{Name: "s"}, after); err != nil || after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("%v, and the sandbox is %+v", err, after)
 	}
 }
