@@ -19,7 +19,7 @@ import (
 
 // files stand in for sandboxd's archive and restore.
 type files struct {
-	kept     string // what is archived; an environment is before it
+	kept     string // what is archived; of one that hibernates, an environment is before it
 	restored string // what was restored, and its ID
 	id       string
 	done     bool
@@ -35,7 +35,7 @@ type files struct {
 
 func (d *sandboxd) archive(rw http.ResponseWriter, r *http.Request) {
 	var order struct{ Environment bool }
-	if err := json.Unmarshal([]byte(r.Header.Get("Sandlane-Arguments")), &order); err != nil || !order.Environment {
+	if err := json.Unmarshal([]byte(r.Header.Get("Sandlane-Arguments")), &order); err != nil {
 		rw.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -51,8 +51,11 @@ func (d *sandboxd) archive(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	env, _ := json.Marshal(d.inits[0].Env)
-	fmt.Fprintf(rw, "%s\n%s", env, d.files.kept)
+	if order.Environment { // of one that hibernates; a snapshot has none
+		env, _ := json.Marshal(d.inits[0].Env)
+		fmt.Fprintf(rw, "%s\n", env)
+	}
+	fmt.Fprint(rw, d.files.kept)
 }
 
 func (d *sandboxd) restore(rw http.ResponseWriter, r *http.Request) {

@@ -91,6 +91,14 @@ func TestTemplatesOfEnvs(t *testing.T) {
 			t.Errorf("%q is %+v, %v", name, got, ok)
 		}
 	}
+	for _, name := range []string{"python", "python-b", "base"} {
+		if got, ok := x.OfPool(w.ns, name); !ok || got.SandboxEnv != "" || got.Pool != name || got.ID != name || !got.Pausable {
+			t.Errorf("pool %q is %+v, %v", name, got, ok)
+		}
+	}
+	if got, ok := x.OfPool(w.ns, "none"); ok {
+		t.Errorf("a pool that is not there is %+v", got)
+	}
 	var listed []string
 	for _, tmpl := range x.Templates(w.ns) {
 		listed = append(listed, tmpl.ID)

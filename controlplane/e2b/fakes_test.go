@@ -209,6 +209,16 @@ func (t fakeTemplates) Template(namespace, name string) (Template, bool) {
 	return Template{}, false
 }
 
+func (t fakeTemplates) OfPool(namespace, pool string) (Template, bool) {
+	for _, one := range t.Templates(namespace) {
+		if pool != "" && (one.Pool == pool || one.Adopted == pool) {
+			one.Pool, one.SandboxEnv, one.Adopted = pool, "", ""
+			return one, true
+		}
+	}
+	return Template{}, false
+}
+
 func (t fakeTemplates) Templates(namespace string) []Template {
 	if namespace != "a" {
 		return nil

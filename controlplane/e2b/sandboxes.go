@@ -195,6 +195,10 @@ type Templates interface {
 	// Template finds an env by name, else a pool by name or alias; the case of an alias
 	// does not count.
 	Template(namespace, name string) (Template, bool)
+	// OfPool finds the pool of that name, also where an env has its name or has it as a
+	// member: what it returns has no SandboxEnv. A pool that is being deleted it does not
+	// find.
+	OfPool(namespace, pool string) (Template, bool)
 	// Templates lists the namespace's envs, and the pools that are no members of any.
 	Templates(namespace string) []Template
 }

@@ -250,8 +250,8 @@ func (s *Server) beginning(ctx context.Context, caller KeyOwner, text string) (T
 	case found != nil:
 		return Template{}, "", found
 	}
-	template, there := s.o.Templates.Template(caller.Namespace, snapshot.Pool)
-	if !there || template.Pool != snapshot.Pool {
+	template, there := s.o.Templates.OfPool(caller.Namespace, snapshot.Pool)
+	if !there {
 		return Template{}, "", refuse(http.StatusBadRequest, fmt.Sprintf("templateID: the pool %q of the snapshot is gone", snapshot.Pool))
 	}
 	return template, snapshot.ID, nil

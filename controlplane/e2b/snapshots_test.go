@@ -129,6 +129,24 @@ func TestCreateBySnapshotName(t *testing.T) {
 	}
 }
 
+// A snapshot is restored in its own pool, also where an env has that pool's name, as one
+// that was made for the pool has, or where another template has it as an alias.
+func TestCreateBySnapshotOfAnEnvsPool(t *testing.T) {
+	f := newFake()
+	kept := &fakeSnapshots{all: []Snapshot{{ID: "s0", Pool: "base"}}}
+	s := newServer(t, f, func(o *Options) {
+		o.Snapshots = kept
+		o.Templates = fakeTemplates{
+			{ID: "python", Aliases: []string{"base"}, Pool: "python", MaxLifetime: time.Hour},
+			{ID: "base", SandboxEnv: "base", Adopted: "base", MaxLifetime: time.Hour},
+		}
+	})
+	w := ask(t, s, "POST", "/v2/sandboxes", keyA, `{"templateID":"s0"}`)
+	if w.Code != 201 || len(f.made) != 1 || f.made[0].Snapshot != "s0" || f.made[0].Pool != "base" || f.made[0].SandboxEnv != "" {
+		t.Errorf("%d %s, made %+v", w.Code, w.Body, f.made)
+	}
+}
+
 // Pages have every snapshot once.
 func TestSnapshotPages(t *testing.T) {
 	s, _, kept := snapshotServer(t)

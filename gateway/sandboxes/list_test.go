@@ -69,6 +69,7 @@ func (oneKey) Envd(string, types.UID) string                { return "" }
 func (oneKey) Traffic(string, types.UID) string             { return "" }
 func (oneKey) Templates(string) []e2b.Template              { return nil }
 func (oneKey) Template(string, string) (e2b.Template, bool) { return e2b.Template{}, false }
+func (oneKey) OfPool(string, string) (e2b.Template, bool)   { return e2b.Template{}, false }
 
 // All pages of a list together read from the API server what one list reads.
 func TestPagesCostOnePass(t *testing.T) {

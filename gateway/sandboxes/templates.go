@@ -96,6 +96,15 @@ func (t *Templates) templateOf(env index.EnvInfo) *v1alpha1.SandboxTemplateSpec 
 	return t.index.TemplateNamed(env.Spec.TemplateRef.Name)
 }
 
+// OfPool implements e2b.Templates.
+func (t *Templates) OfPool(namespace, name string) (e2b.Template, bool) {
+	pool, ok := t.index.Pool(namespace, name)
+	if !ok || pool.Deleting {
+		return e2b.Template{}, false
+	}
+	return t.describe(pool), true
+}
+
 func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
 	spec := t.templateOf(env)
 	z := t.node.of(spec)
