@@ -88,3 +88,54 @@ func TestSnapshotOfAnAdoptedPool(t *testing.T) {
 		t.Errorf("template %s, pool %s, restored %q", made.TemplateID, s.Spec.Pool, d.files.restored)
 	}
 }
+
+// A pause of a paused sandbox is 409, whatever its pool allows: SDKs return false then.
+func TestPauseOfWhatIsPaused(t *testing.T) {
+	w := newResting(t, 1, nil)
+	g := w.gateways[0]
+	pauses := func(what, id string) {
+		t.Helper()
+		for _, body := range []string{`{}`, `{"memory":true}`, `{"memory":false}`} {
+			if answer := w.rest(g, http.MethodPost, "/sandboxes/"+id+"/pause", body); answer.Code != http.StatusConflict {
+				t.Errorf("%s, %s: %d %s", what, body, answer.Code, answer.Body)
+			}
+		}
+	}
+	w.ready()
+	frozen := w.new(newID()) // of base, which does not allow Hibernate
+	if _, err := g.create(t, frozen); err != nil {
+		t.Fatal(err)
+	}
+	if answer := w.rest(g, http.MethodPost, "/sandboxes/"+frozen.ID+"/pause", `{}`); answer.Code != http.StatusNoContent {
+		t.Fatalf("%d %s", answer.Code, answer.Body)
+	}
+	pauses("frozen", frozen.ID)
+
+	w.pause()
+	w.hibernates("paused")
+	pool := &v1alpha1.SandboxPool{}
+	if err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "resting"}, pool); err != nil {
+		t.Fatal(err)
+	}
+	pool.Spec.Pause.Modes = []v1alpha1.PauseMode{v1alpha1.PauseHibernate}
+	if err := w.c.Update(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 20*time.Second, "the gateway to see the pool's modes", func() error {
+		if p, _ := g.index.Pool(w.ns, "resting"); v1alpha1.PausesBy(p.Spec, v1alpha1.PauseFreeze) {
+			return errors.New("it allows Freeze")
+		}
+		return nil
+	})
+	pauses("hibernating", w.id)
+	if err := w.c.Delete(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 20*time.Second, "the gateway to see that the pool is gone", func() error {
+		if _, there := g.index.Pool(w.ns, "resting"); there {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	pauses("hibernating, its pool is gone", w.id)
+}

@@ -46,12 +46,16 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string, memory bool) 
 	return fmt.Errorf("pause sandbox %s: %w", id, errChanged)
 }
 
-// pauseOnce pauses a sandbox, as it was read, if that may be.
+// pauseOnce pauses a sandbox, as it was read, if that may be. What its pool allows does not
+// count for one that is paused already: clients take ErrNotRunning for "done before".
 func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
+	if s.Spec.Paused || s.Spec.Restore != nil {
+		return x.pauser.Pause(ctx, s, mode) // refuses it, and counts that
+	}
 	if err := x.mayPause(s, mode); err != nil {
 		return err
 	}
-	if mode == v1alpha1.PauseHibernate && !s.Spec.Paused && x.mayKeep != nil {
+	if mode == v1alpha1.PauseHibernate && x.mayKeep != nil {
 		end, err := x.mayKeep(ctx, s)
 		if err != nil {
 			return err
@@ -61,7 +65,7 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 	return x.pauser.Pause(ctx, s, mode)
 }
 
-// mayPause says whether the sandbox's pool lets one more be paused. What other gateways
+// mayPause says whether the pool of a sandbox that runs lets one more be paused. What other gateways
 // write at the same moment is not counted yet.
 func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
@@ -75,7 +79,7 @@ func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
 	if mode == v1alpha1.PauseHibernate { // it gives its pod up
 		return nil
 	}
-	if most, limited := v1alpha1.MaxPaused(pool.Spec); limited && !s.Spec.Paused && x.index.Paused(s.Spec.Namespace, s.Spec.Pool) >= most {
+	if most, limited := v1alpha1.MaxPaused(pool.Spec); limited && x.index.Paused(s.Spec.Namespace, s.Spec.Pool) >= most {
 		return fmt.Errorf("pause sandbox %s: %w", s.Name, e2b.ErrPausedLimit)
 	}
 	return nil
