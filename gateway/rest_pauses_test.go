@@ -89,6 +89,67 @@ func TestSnapshotOfAnAdoptedPool(t *testing.T) {
 	}
 }
 
+// A client may ask for a pause of an env's sandbox that all members allow.
+func TestPausesOfEnvs(t *testing.T) {
+	freeze, hibernate := v1alpha1.PauseFreeze, v1alpha1.PauseHibernate
+	pool := func(modes ...v1alpha1.PauseMode) *v1alpha1.PoolPause {
+		return &v1alpha1.PoolPause{Modes: modes}
+	}
+	w := newWorld(t)
+	g := w.gatewayWith(kubetest.Config(t), func(o *Options) { o.CheckpointDir = t.TempDir() })
+	for name, c := range map[string]struct {
+		members []*v1alpha1.PoolPause
+		body    string
+		status  int
+		want    v1alpha1.SandboxTimeouts // endAt and lifetime apart
+	}{
+		"freezes-not":       {[]*v1alpha1.PoolPause{pool(hibernate), pool(hibernate)}, `,"autoPause":true`, 400, v1alpha1.SandboxTimeouts{}},
+		"one-freezes-not":   {[]*v1alpha1.PoolPause{nil, pool(hibernate)}, `,"autoPause":true`, 400, v1alpha1.SandboxTimeouts{}},
+		"hibernates-alone":  {[]*v1alpha1.PoolPause{pool(hibernate)}, `,"autoPause":true,"autoPauseMemory":false`, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause", OnTimeoutMode: hibernate}},
+		"one-freezes-alone": {[]*v1alpha1.PoolPause{pool(freeze, hibernate), nil}, `,"autoPause":true,"autoPauseMemory":false`, 400, v1alpha1.SandboxTimeouts{}},
+		"freezes":           {[]*v1alpha1.PoolPause{pool(freeze, hibernate), nil}, `,"autoPause":true`, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause"}},
+	} {
+		e := &v1alpha1.SandboxEnv{}
+		e.Namespace, e.Name, e.Spec.TemplateRef.Name = w.ns, name, "none"
+		e.Spec.Clusters = []v1alpha1.EnvCluster{{ClusterID: "local"}}
+		for i := range c.members {
+			e.Spec.Clusters[0].Members = append(e.Spec.Clusters[0].Members, v1alpha1.EnvMember{Name: fmt.Sprint(name, "-", i)})
+		}
+		if err := w.c.Create(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range e.Spec.Clusters[0].Members {
+			w.pool(m.Name, v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
+				p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(e, v1alpha1.GroupVersion.WithKind("SandboxEnv"))}
+				p.Spec.Pause = c.members[i]
+			})
+		}
+		w.pod(name+"-0", w.sandboxd().addr, nil)
+		kubetest.Eventually(t, 20*time.Second, "the index to show the members", func() error {
+			if n := len(g.index.Members(w.ns, name)); n != len(c.members) {
+				return fmt.Errorf("it shows %d", n)
+			}
+			return nil
+		})
+		answer := w.rest(g, http.MethodPost, "/v2/sandboxes", fmt.Sprintf(`{"templateID":%q%s}`, name, c.body))
+		if answer.Code != c.status {
+			t.Errorf("%s: %d %s, want %d", name, answer.Code, answer.Body, c.status)
+			continue
+		}
+		if c.status != http.StatusCreated {
+			continue
+		}
+		var made struct{ SandboxID string }
+		if err := json.Unmarshal(answer.Body.Bytes(), &made); err != nil {
+			t.Fatal(err)
+		}
+		got := w.sandbox(made.SandboxID).Spec.Timeouts
+		if got.OnTimeout != c.want.OnTimeout || got.OnTimeoutMode != c.want.OnTimeoutMode || got.AutoResume != c.want.AutoResume {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 // A pause of a paused sandbox is 409, whatever its pool allows: SDKs return false then.
 func TestPauseOfWhatIsPaused(t *testing.T) {
 	w := newResting(t, 1, nil)

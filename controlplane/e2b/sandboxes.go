@@ -183,7 +183,7 @@ type Template struct {
 	CreatedAt time.Time
 	// MaxLifetime bounds how long after its start a sandbox may end.
 	MaxLifetime time.Duration
-	// Pausable: sandboxes of it can be paused; Hibernates: without their memory.
+	// Pausable: sandboxes of it can be paused with their memory; Hibernates: without it.
 	Pausable, Hibernates bool
 	// AutoPause and AutoResume are those of a sandbox whose create does not say.
 	AutoPause, AutoResume      bool

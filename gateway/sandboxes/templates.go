@@ -111,12 +111,12 @@ func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
 	d := e2b.Template{
 		ID: env.Name, SandboxEnv: env.Name, CreatedAt: env.CreatedAt, MaxLifetime: maxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
-		Pausable: spec != nil && v1alpha1.Freezable(&spec.Template.Spec),
 	}
-	members := t.index.Members(env.Namespace, env.Name)
-	d.Hibernates = d.Pausable && len(members) > 0 && !slices.ContainsFunc(members, func(m index.Member) bool {
-		return !v1alpha1.PausesBy(m.Spec, v1alpha1.PauseHibernate)
-	})
+	var pools []*v1alpha1.SandboxPoolSpec
+	for _, m := range t.index.Members(env.Namespace, env.Name) {
+		pools = append(pools, m.Spec)
+	}
+	setPauses(&d, spec, pools)
 	if pool, ok := t.index.Pool(env.Namespace, env.Name); ok && env.Owner != "" && env.Owner == pool.UID {
 		d.Aliases, d.Adopted = pool.Aliases, pool.Name
 	}
@@ -126,13 +126,13 @@ func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
 func (t *Templates) describe(pool index.PoolInfo) e2b.Template {
 	spec := t.index.Template(pool)
 	z := t.node.of(spec)
-	var d v1alpha1.SandboxTimeouts
-	v1alpha1.PauseDefaults(&d, pool.Spec)
-	return e2b.Template{
+	d := e2b.Template{
 		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: maxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
-		Pausable:   spec != nil && v1alpha1.Freezable(&spec.Template.Spec) && v1alpha1.PausesBy(pool.Spec, v1alpha1.PauseFreeze),
-		Hibernates: spec != nil && v1alpha1.Freezable(&spec.Template.Spec) && v1alpha1.PausesBy(pool.Spec, v1alpha1.PauseHibernate),
-		AutoPause:  d.OnTimeout == v1alpha1.TimeoutPause, AutoResume: v1alpha1.ResumesBy(d.AutoResume),
 	}
+	setPauses(&d, spec, []*v1alpha1.SandboxPoolSpec{pool.Spec})
+	var o v1alpha1.SandboxTimeouts
+	v1alpha1.PauseDefaults(&o, pool.Spec)
+	d.AutoPause, d.AutoResume = o.OnTimeout == v1alpha1.TimeoutPause, v1alpha1.ResumesBy(o.AutoResume)
+	return d
 }
