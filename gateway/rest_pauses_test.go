@@ -150,6 +150,24 @@ func TestPausesOfEnvs(t *testing.T) {
 	}
 }
 
+// What a pool says of auto-resume is what its sandboxes get of the REST API too.
+func TestAutoResumeOfAPoolByREST(t *testing.T) {
+	w := newWorld(t)
+	w.pool("resting", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
+		p.Spec.Pause = &v1alpha1.PoolPause{OnTimeout: v1alpha1.TimeoutPause, AutoResume: v1alpha1.AutoResumeAlways}
+	})
+	g := w.gateway()
+	w.pod("resting", w.sandboxd().addr, nil)
+	answer := w.rest(g, http.MethodPost, "/v2/sandboxes", `{"templateID":"resting"}`)
+	var made struct{ SandboxID string }
+	if err := json.Unmarshal(answer.Body.Bytes(), &made); err != nil || answer.Code != http.StatusCreated {
+		t.Fatalf("%d %s", answer.Code, answer.Body)
+	}
+	if o := w.sandbox(made.SandboxID).Spec.Timeouts; o.OnTimeout != v1alpha1.TimeoutPause || o.AutoResume != v1alpha1.AutoResumeAlways {
+		t.Errorf("%+v", o)
+	}
+}
+
 // A pause of a paused sandbox is 409, whatever its pool allows: SDKs return false then.
 func TestPauseOfWhatIsPaused(t *testing.T) {
 	w := newResting(t, 1, nil)

@@ -53,3 +53,41 @@ func TestAutoPause(t *testing.T) {
 		}
 	}
 }
+
+// A pool whose sandboxes are resumed whatever they have kept resumes those of the API so too,
+// unless the client switches the resume off; a client cannot ask for that itself.
+func TestAutoResumeOfThePool(t *testing.T) {
+	for _, c := range []struct {
+		template, body                 string
+		pause, files, resume, anything bool
+	}{
+		{"always", ``, true, false, true, true},
+		{"always", `,"autoPause":true`, true, false, true, true},
+		{"always", `,"autoPause":true,"autoResume":{"enabled":true}`, true, false, true, true},
+		{"always", `,"autoResume":{"enabled":false}`, true, false, false, false},
+		{"always", `,"autoPause":false`, false, false, false, false},
+		{"always", `,"autoPauseMemory":false`, true, true, true, true},
+		{"always", `,"autoPause":true,"autoPauseMemory":false`, true, true, true, true},
+		{"always", `,"autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":false}`, true, true, false, false},
+		{"memory", ``, true, false, true, false},
+		{"memory", `,"autoPause":true,"autoResume":{"enabled":true}`, true, false, true, false},
+		{"memory", `,"autoPause":true,"autoPauseMemory":false`, true, true, false, false},
+	} {
+		f := newFake()
+		s := newServer(t, f, func(o *Options) {
+			o.Snapshots = &fakeSnapshots{}
+			both := Template{ID: "memory", Pool: "memory", MaxLifetime: time.Hour, Pausable: true, Hibernates: true, AutoPause: true, AutoResume: true}
+			always := both
+			always.ID, always.Pool, always.AutoResumeFiles = "always", "always", true
+			o.Templates = fakeTemplates{both, always}
+		})
+		w := ask(t, s, "POST", "/v2/sandboxes", keyA, `{"templateID":"`+c.template+`"`+c.body+`}`)
+		if w.Code != 201 {
+			t.Errorf("%s%s: %d %s", c.template, c.body, w.Code, w.Body)
+			continue
+		}
+		if n := f.made[0]; n.AutoPause != c.pause || n.AutoPauseFiles != c.files || n.AutoResume != c.resume || n.AutoResumeFiles != c.anything {
+			t.Errorf("%s%s: %+v", c.template, c.body, n)
+		}
+	}
+}

@@ -107,30 +107,16 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	if is(n.AutoPause, true) && !template.Pausable && !is(n.AutoPauseMemory, false) {
-		return nil, refuse(http.StatusBadRequest, "autoPause: sandboxes of this template cannot be paused; leave it out or set it to false")
-	}
-	autoPause, autoResume := is(n.AutoPause, true), autoResumes(n)
-	if n.AutoPause == nil {
-		autoPause = template.AutoPause && (template.Pausable || is(n.AutoPauseMemory, false))
-	}
-	if n.AutoResume == nil {
-		autoResume = template.AutoResume
-	}
-	files := autoPause && is(n.AutoPauseMemory, false)
-	switch {
-	case files && !template.Hibernates:
-		return nil, refuse(http.StatusBadRequest, "autoPauseMemory: sandboxes of this template cannot be paused without their memory; leave it out or set it to true")
-	case files && s.o.Snapshots == nil:
-		return nil, noStore()
-	}
-	c.sandboxID = newID()
-	sandbox, err := s.start(ctx, NewSandbox{
-		ID: c.sandboxID, Namespace: c.identity.Namespace, Team: c.identity.Team, KeyID: c.identity.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
+	made := NewSandbox{
+		ID: newID(), Namespace: c.identity.Namespace, Team: c.identity.Team, KeyID: c.identity.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
-		Private: isPrivate(n), Secure: *n.Secure, Egress: egress,
-		AutoPause: autoPause, AutoPauseFiles: files, AutoResume: autoPause && autoResume && !files, Lifetime: timeout,
-	}, timeout, maxLifetime(template))
+		Private: isPrivate(n), Secure: *n.Secure, Egress: egress, Lifetime: timeout,
+	}
+	if err := s.setLifecycle(&made, n, template); err != nil {
+		return nil, err
+	}
+	c.sandboxID = made.ID
+	sandbox, err := s.start(ctx, made, timeout, maxLifetime(template))
 	if err != nil {
 		return nil, err
 	}

@@ -70,9 +70,10 @@ type NewSandbox struct {
 	// AutoPause pauses it when it would end, and AutoResume lets requests resume it, for
 	// Lifetime.
 	AutoPause, AutoResume bool
-	// AutoPauseFiles: that pause gives the memory up.
-	AutoPauseFiles bool
-	Lifetime       time.Duration
+	// AutoPauseFiles: that pause gives the memory up. AutoResumeFiles, with AutoResume:
+	// requests resume it also if it has no memory.
+	AutoPauseFiles, AutoResumeFiles bool
+	Lifetime                        time.Duration
 }
 
 // Sandbox is one that runs, or is about to.
@@ -185,9 +186,10 @@ type Template struct {
 	MaxLifetime time.Duration
 	// Pausable: sandboxes of it can be paused with their memory; Hibernates: without it.
 	Pausable, Hibernates bool
-	// AutoPause and AutoResume are those of a sandbox whose create does not say.
-	AutoPause, AutoResume      bool
-	CPUCount, MemoryMB, DiskMB int
+	// AutoPause, AutoResume and AutoResumeFiles are those of a sandbox whose create does
+	// not say.
+	AutoPause, AutoResume, AutoResumeFiles bool
+	CPUCount, MemoryMB, DiskMB             int
 }
 
 // Templates finds envs and pools. Safe for concurrent use; answers from memory.

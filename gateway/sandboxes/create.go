@@ -138,7 +138,10 @@ func (x *Backend) makeOf(n e2b.NewSandbox) (*activation.Make, error) {
 	if n.AutoPauseFiles {
 		m.Timeouts.OnTimeoutMode = v1alpha1.PauseHibernate
 	}
-	if n.AutoResume {
+	switch {
+	case n.AutoResume && n.AutoResumeFiles:
+		m.Timeouts.AutoResume = v1alpha1.AutoResumeAlways
+	case n.AutoResume:
 		m.Timeouts.AutoResume = v1alpha1.AutoResumeWithMemory
 	}
 	// Users of E2B expect no end before the timeout. A pool may still ask for one.

@@ -134,5 +134,6 @@ func (t *Templates) describe(pool index.PoolInfo) e2b.Template {
 	var o v1alpha1.SandboxTimeouts
 	v1alpha1.PauseDefaults(&o, pool.Spec)
 	d.AutoPause, d.AutoResume = o.OnTimeout == v1alpha1.TimeoutPause, v1alpha1.ResumesBy(o.AutoResume)
+	d.AutoResumeFiles = o.AutoResume == v1alpha1.AutoResumeAlways
 	return d
 }
