@@ -89,11 +89,12 @@ func TestSnapshotOfAnAdoptedPool(t *testing.T) {
 	}
 }
 
-// A client may ask for a pause of an env's sandbox that all members allow.
+// A sandbox of an env pauses at its timeout as its members say, each default where they
+// agree; a client may ask for what all members allow.
 func TestPausesOfEnvs(t *testing.T) {
 	freeze, hibernate := v1alpha1.PauseFreeze, v1alpha1.PauseHibernate
-	pool := func(modes ...v1alpha1.PauseMode) *v1alpha1.PoolPause {
-		return &v1alpha1.PoolPause{Modes: modes}
+	pool := func(action v1alpha1.TimeoutAction, resume v1alpha1.AutoResume, modes ...v1alpha1.PauseMode) *v1alpha1.PoolPause {
+		return &v1alpha1.PoolPause{OnTimeout: action, AutoResume: resume, Modes: modes}
 	}
 	w := newWorld(t)
 	g := w.gatewayWith(kubetest.Config(t), func(o *Options) { o.CheckpointDir = t.TempDir() })
@@ -103,11 +104,16 @@ func TestPausesOfEnvs(t *testing.T) {
 		status  int
 		want    v1alpha1.SandboxTimeouts // endAt and lifetime apart
 	}{
-		"freezes-not":       {[]*v1alpha1.PoolPause{pool(hibernate), pool(hibernate)}, `,"autoPause":true`, 400, v1alpha1.SandboxTimeouts{}},
-		"one-freezes-not":   {[]*v1alpha1.PoolPause{nil, pool(hibernate)}, `,"autoPause":true`, 400, v1alpha1.SandboxTimeouts{}},
-		"hibernates-alone":  {[]*v1alpha1.PoolPause{pool(hibernate)}, `,"autoPause":true,"autoPauseMemory":false`, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause", OnTimeoutMode: hibernate}},
-		"one-freezes-alone": {[]*v1alpha1.PoolPause{pool(freeze, hibernate), nil}, `,"autoPause":true,"autoPauseMemory":false`, 400, v1alpha1.SandboxTimeouts{}},
-		"freezes":           {[]*v1alpha1.PoolPause{pool(freeze, hibernate), nil}, `,"autoPause":true`, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause"}},
+		"freezes-not":       {[]*v1alpha1.PoolPause{pool("", "", hibernate), pool("", "", hibernate)}, `,"autoPause":true`, 400, v1alpha1.SandboxTimeouts{}},
+		"one-freezes-not":   {[]*v1alpha1.PoolPause{nil, pool("", "", hibernate)}, `,"autoPause":true`, 400, v1alpha1.SandboxTimeouts{}},
+		"hibernates-alone":  {[]*v1alpha1.PoolPause{pool("", "", hibernate)}, `,"autoPause":true,"autoPauseMemory":false`, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause", OnTimeoutMode: hibernate}},
+		"one-freezes-alone": {[]*v1alpha1.PoolPause{pool("", "", freeze, hibernate), nil}, `,"autoPause":true,"autoPauseMemory":false`, 400, v1alpha1.SandboxTimeouts{}},
+		"freezes":           {[]*v1alpha1.PoolPause{pool("", "", freeze, hibernate), nil}, `,"autoPause":true`, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause"}},
+		"agree":             {[]*v1alpha1.PoolPause{pool("Pause", "Always"), pool("Pause", "Always", freeze)}, ``, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause", AutoResume: "Always"}},
+		"agree-on-the-end":  {[]*v1alpha1.PoolPause{pool("Pause", "Always"), pool("Pause", "WithMemory")}, ``, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause"}},
+		"agree-on-nothing":  {[]*v1alpha1.PoolPause{pool("Pause", "WithMemory"), nil}, ``, 201, v1alpha1.SandboxTimeouts{}},
+		"asks-for-a-kill":   {[]*v1alpha1.PoolPause{pool("Pause", "WithMemory")}, `,"autoPause":false`, 201, v1alpha1.SandboxTimeouts{}},
+		"with-memory":       {[]*v1alpha1.PoolPause{pool("Pause", "WithMemory")}, ``, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause", AutoResume: "WithMemory"}},
 	} {
 		e := &v1alpha1.SandboxEnv{}
 		e.Namespace, e.Name, e.Spec.TemplateRef.Name = w.ns, name, "none"
@@ -150,21 +156,28 @@ func TestPausesOfEnvs(t *testing.T) {
 	}
 }
 
-// What a pool says of auto-resume is what its sandboxes get of the REST API too.
+// What a pool says of auto-resume is what its sandboxes get of the REST API too, before and
+// after it is adopted.
 func TestAutoResumeOfAPoolByREST(t *testing.T) {
 	w := newWorld(t)
 	w.pool("resting", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
 		p.Spec.Pause = &v1alpha1.PoolPause{OnTimeout: v1alpha1.TimeoutPause, AutoResume: v1alpha1.AutoResumeAlways}
 	})
 	g := w.gateway()
-	w.pod("resting", w.sandboxd().addr, nil)
-	answer := w.rest(g, http.MethodPost, "/v2/sandboxes", `{"templateID":"resting"}`)
-	var made struct{ SandboxID string }
-	if err := json.Unmarshal(answer.Body.Bytes(), &made); err != nil || answer.Code != http.StatusCreated {
-		t.Fatalf("%d %s", answer.Code, answer.Body)
-	}
-	if o := w.sandbox(made.SandboxID).Spec.Timeouts; o.OnTimeout != v1alpha1.TimeoutPause || o.AutoResume != v1alpha1.AutoResumeAlways {
-		t.Errorf("%+v", o)
+	for _, adopted := range []bool{false, true} {
+		if adopted {
+			w.adopt(g, "resting")
+		}
+		w.pod("resting", w.sandboxd().addr, nil)
+		answer := w.rest(g, http.MethodPost, "/v2/sandboxes", `{"templateID":"resting"}`)
+		var made struct{ SandboxID string }
+		if err := json.Unmarshal(answer.Body.Bytes(), &made); err != nil || answer.Code != http.StatusCreated {
+			t.Fatalf("adopted %v: %d %s", adopted, answer.Code, answer.Body)
+		}
+		s := w.sandbox(made.SandboxID)
+		if o := s.Spec.Timeouts; o.OnTimeout != v1alpha1.TimeoutPause || o.AutoResume != v1alpha1.AutoResumeAlways || (s.Spec.Env == "resting") != adopted {
+			t.Errorf("adopted %v: of env %q, %+v", adopted, s.Spec.Env, o)
+		}
 	}
 }
 

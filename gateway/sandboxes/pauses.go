@@ -7,8 +7,9 @@ import (
 	"github.com/sandlane/sandlane/controlplane/e2b"
 )
 
-// setPauses writes into a template how its sandboxes may be paused: as each of the pools
-// says that may give them their pods; where there is none, as a pool that says nothing.
+// setPauses writes into a template how its sandboxes may be paused, and are paused by
+// default: as each of the pools says that may give them their pods. A default that the pools
+// do not agree on is that of a pool that says nothing, and so is all where there is no pool.
 func setPauses(d *e2b.Template, spec *v1alpha1.SandboxTemplateSpec, pools []*v1alpha1.SandboxPoolSpec) {
 	if len(pools) == 0 {
 		pools = []*v1alpha1.SandboxPoolSpec{nil}
@@ -20,5 +21,19 @@ func setPauses(d *e2b.Template, spec *v1alpha1.SandboxTemplateSpec, pools []*v1a
 		return spec != nil && v1alpha1.Freezable(&spec.Template.Spec) &&
 			all(func(pool *v1alpha1.SandboxPoolSpec) bool { return v1alpha1.PausesBy(pool, mode) })
 	}
+	resume := func(by v1alpha1.AutoResume) bool {
+		return all(func(pool *v1alpha1.SandboxPoolSpec) bool { return pauseDefaults(pool).AutoResume == by })
+	}
 	d.Pausable, d.Hibernates = allow(v1alpha1.PauseFreeze), allow(v1alpha1.PauseHibernate)
+	d.AutoPause = all(func(pool *v1alpha1.SandboxPoolSpec) bool {
+		return pauseDefaults(pool).OnTimeout == v1alpha1.TimeoutPause
+	})
+	d.AutoResumeFiles = resume(v1alpha1.AutoResumeAlways)
+	d.AutoResume = d.AutoResumeFiles || resume(v1alpha1.AutoResumeWithMemory)
+}
+
+// pauseDefaults are the timeouts that a pool gives sandboxes whose clients say nothing.
+func pauseDefaults(pool *v1alpha1.SandboxPoolSpec) (t v1alpha1.SandboxTimeouts) {
+	v1alpha1.PauseDefaults(&t, pool)
+	return t
 }

@@ -131,9 +131,5 @@ func (t *Templates) describe(pool index.PoolInfo) e2b.Template {
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 	}
 	setPauses(&d, spec, []*v1alpha1.SandboxPoolSpec{pool.Spec})
-	var o v1alpha1.SandboxTimeouts
-	v1alpha1.PauseDefaults(&o, pool.Spec)
-	d.AutoPause, d.AutoResume = o.OnTimeout == v1alpha1.TimeoutPause, v1alpha1.ResumesBy(o.AutoResume)
-	d.AutoResumeFiles = o.AutoResume == v1alpha1.AutoResumeAlways
 	return d
 }
