@@ -23,19 +23,25 @@ func TestAutoPause(t *testing.T) {
 		{`{"templateID":"base","autoPause":true,"autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
 		{`{"templateID":"deep","autoPause":true,"autoPauseMemory":false}`, 201, "", true, false, `"lifecycle":{"autoResume":false,"onTimeout":"pause"}`},
 		{`{"templateID":"deep","autoPause":true}`, 400, "autoPause", false, false, ""},
-		{`{"templateID":"deep","autoPauseMemory":false}`, 201, "", false, false, `"onTimeout":"kill"`},
+		{`{"templateID":"deep","autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
+		{`{"templateID":"deep","autoPause":false,"autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
+		{`{"templateID":"deep","autoPause":false,"autoPauseMemory":true}`, 201, "", false, false, `"onTimeout":"kill"`},
 		{`{"templateID":"deep","autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}}`, 400, "autoPauseMemory", false, false, ""},
 		{`{"templateID":"stiff","autoPause":true}`, 400, "autoPause", false, false, ""},
 		{`{"templateID":"resting"}`, 201, "", true, true, `"lifecycle":{"autoResume":true,"onTimeout":"pause"}`},
 		{`{"templateID":"resting","autoResume":{"enabled":false}}`, 201, "", true, false, `"lifecycle":{"autoResume":false,"onTimeout":"pause"}`},
 		{`{"templateID":"resting","autoPause":false}`, 201, "", false, false, `"onTimeout":"kill"`},
+		{`{"templateID":"resting","autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
+		{`{"templateID":"deep-resting","autoPauseMemory":false}`, 201, "", true, false, `"lifecycle":{"autoResume":false,"onTimeout":"pause"}`},
+		{`{"templateID":"deep-resting","autoPause":false,"autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
 	} {
 		f := newFake()
 		s := newServer(t, f, func(o *Options) {
 			o.Snapshots = &fakeSnapshots{}
 			o.Templates = fakeTemplates{{ID: "base", Pool: "base", MaxLifetime: time.Hour, Pausable: true}, {ID: "stiff", Pool: "stiff", MaxLifetime: time.Hour},
 				{ID: "deep", Pool: "deep", MaxLifetime: time.Hour, Hibernates: true},
-				{ID: "resting", Pool: "resting", MaxLifetime: time.Hour, Pausable: true, AutoPause: true, AutoResume: true}}
+				{ID: "resting", Pool: "resting", MaxLifetime: time.Hour, Pausable: true, AutoPause: true, AutoResume: true},
+				{ID: "deep-resting", Pool: "deep-resting", MaxLifetime: time.Hour, Pausable: true, Hibernates: true, AutoPause: true, AutoResume: true}}
 		})
 		w := ask(t, s, "POST", "/v2/sandboxes", keyA, c.body)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || c.status == 400 && len(f.made) != 0 {
@@ -45,7 +51,7 @@ func TestAutoPause(t *testing.T) {
 			continue
 		}
 		n := f.made[0]
-		if n.AutoPauseFiles != (n.AutoPause && n.Pool == "deep") || n.AutoPause != c.pause || n.AutoResume != c.resume || n.Lifetime != 300*time.Second {
+		if n.AutoPauseFiles != (n.AutoPause && strings.HasPrefix(n.Pool, "deep")) || n.AutoPause != c.pause || n.AutoResume != c.resume || n.Lifetime != 300*time.Second {
 			t.Errorf("%s: %+v", c.body, n)
 		}
 		if w := ask(t, s, "GET", "/sandboxes/"+n.ID, keyA, ""); !strings.Contains(w.Body.String(), c.lifecycle) {

@@ -11,9 +11,10 @@ import (
 func (s *Server) setLifecycle(sandbox *NewSandbox, n *api.NewSandbox, t Template) error {
 	noMemory := is(n.AutoPauseMemory, false)
 	sandbox.AutoPause = is(n.AutoPause, true) || n.AutoPause == nil && t.AutoPause && (t.Pausable || noMemory)
-	noMemory = noMemory && sandbox.AutoPause
 	sandbox.AutoPauseFiles = noMemory
 	switch {
+	case noMemory && !sandbox.AutoPause:
+		return refuse(http.StatusBadRequest, "autoPauseMemory: the sandbox is not paused at its timeout; set autoPause to true, or leave autoPauseMemory out")
 	case noMemory && !t.Hibernates:
 		return refuse(http.StatusBadRequest, "autoPauseMemory: sandboxes of this template cannot be paused without their memory; leave it out or set it to true")
 	case noMemory && s.o.Snapshots == nil:

@@ -151,7 +151,7 @@ type NewSandbox struct {
 	// AutoPause Pauses the sandbox when it would end.
 	AutoPause *bool `json:"autoPause,omitempty"`
 
-	// AutoPauseMemory Whether that pause keeps the memory. Without it no request resumes the sandbox.
+	// AutoPauseMemory Whether that pause keeps the memory. False is a 400 where the sandbox is not paused at its timeout, and with autoResume.
 	AutoPauseMemory *bool `json:"autoPauseMemory,omitempty"`
 	AutoResume      *struct {
 		// Enabled Lets requests resume the sandbox. Needs autoPause.
@@ -189,7 +189,7 @@ type NewSandboxV2 struct {
 	// AutoPause Pauses the sandbox when it would end.
 	AutoPause *bool `json:"autoPause,omitempty"`
 
-	// AutoPauseMemory Whether that pause keeps the memory. Without it no request resumes the sandbox.
+	// AutoPauseMemory Whether that pause keeps the memory. False is a 400 where the sandbox is not paused at its timeout, and with autoResume.
 	AutoPauseMemory *bool `json:"autoPauseMemory,omitempty"`
 	AutoResume      *struct {
 		// Enabled Lets requests resume the sandbox. Needs autoPause.
