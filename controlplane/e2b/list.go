@@ -10,13 +10,15 @@ import (
 
 const defaultPage = 100
 
-// ListSandboxes is GET /sandboxes: everything at once.
+// ListSandboxes is GET /sandboxes: all that run, at once. As E2B's it has no paused ones:
+// its clients are older than pauses.
 func (s *Server) ListSandboxes(w http.ResponseWriter, r *http.Request, params api.ListSandboxesParams) {
 	f, err := newFilter(params.Metadata)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
+	f.states = []api.SandboxState{api.Running}
 	found, err := s.filtered(r, f, "")
 	if err != nil {
 		s.fail(w, r, err)

@@ -83,6 +83,24 @@ func TestPagesAreTheList(t *testing.T) {
 	}
 }
 
+// The list of old clients has no paused sandboxes, with and without a filter.
+func TestOldListHasNoPausedOnes(t *testing.T) {
+	f := newFake()
+	fill(f, 2)
+	paused := f.sandboxes["s000"]
+	paused.Paused = true
+	f.sandboxes["s000"] = paused
+	s := newServer(t, f, nil)
+	for path, want := range map[string][]string{
+		"/sandboxes": {"s001"}, "/sandboxes?metadata=third%3D0": nil, "/sandboxes?metadata=third%3D1": {"s001"},
+		"/v2/sandboxes": {"s000", "s001"},
+	} {
+		if got := ids(read[[]api.ListedSandbox](t, ask(t, s, "GET", path, keyA, ""))); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
 // Those of one start are in the order of their IDs, and the other way round in
 // ascending order, as E2B's cursors go on.
 func TestTies(t *testing.T) {
