@@ -92,7 +92,8 @@ func TestQuiesceByGatewaysInTrouble(t *testing.T) {
 				err := s.client.Quiesce(t.Context(), Quiesce{SandboxID: "i0", ClaimID: "c", Freeze: true, Generation: 7})
 				most = max(most, len(one.quiets.asked)+len(two.quiets.asked)-before)
 				told := errors.Is(err, ErrNotDone) || errors.Is(err, ErrNotSaved)
-				if c.want == errInTrouble && (err == nil || told) || c.want != errInTrouble && !errors.Is(err, c.want) || err != nil && c.want == nil {
+				troubled := errors.Is(c.want, errInTrouble)
+				if troubled && (err == nil || told) || !troubled && !errors.Is(err, c.want) || err != nil && c.want == nil {
 					t.Errorf("%s: %v, want %v", what, err, c.want)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
 	"github.com/sandlane/sandlane/sandboxd/access"
 	"github.com/sandlane/sandlane/sandboxd/files"
 	"github.com/sandlane/sandlane/sandboxd/filesystem"

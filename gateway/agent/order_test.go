@@ -129,7 +129,7 @@ func TestOrderThatSandboxdDoesNotAnswer(t *testing.T) {
 			t.Errorf("%s: it is frozen", what)
 		}
 		for _, one := range []error{ErrNoFreezer, ErrSuperseded, ErrNotInitialised, ErrBusy, ErrRefused, ErrNoAnswer} {
-			if errors.Is(err, one) != (one == c.want) {
+			if errors.Is(err, one) != errors.Is(c.want, one) {
 				t.Errorf("%s: %v, want %v", what, err, c.want)
 			}
 		}

@@ -41,7 +41,8 @@ var (
 	ErrUnanswered = errors.New("the sandbox does not answer")
 )
 
-// ErrNotSaved: the sandbox is frozen, and its files could not be kept.
+// ErrNotSaved is the error of a hibernation whose sandbox is frozen and whose files could
+// not be kept.
 var ErrNotSaved = errors.New("the files could not be kept")
 
 const (
