@@ -67,7 +67,7 @@ test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first wh
 	@hack/test.sh unit e2e e2b
 
 .PHONY: test-all
-test-all: $(GOTESTSUM) ## the same and all that takes longer: storms, chaos in both modes, mutants; needs root, takes two hours
+test-all: $(GOTESTSUM) ## the same and all that takes longer: storms, chaos in both modes, mutants; needs root, takes three hours
 	@hack/test.sh unit e2e e2b storm chaos fastpath mutants bench-once
 	@hack/helm-test.sh chart node fastpath
 
