@@ -16,9 +16,9 @@ var always = Closed{
 	netip.MustParsePrefix("fd00:ec2::254/128"),
 }
 
-// Close returns the ranges of always and the given ones, which an operator names: those of
+// ClosedRanges returns the ranges of always and the given ones, which an operator names: those of
 // the API server, of nodes, of other services of the cluster.
-func Close(ranges []string) (Closed, error) {
+func ClosedRanges(ranges []string) (Closed, error) {
 	closed := append(Closed{}, always...)
 	for _, text := range ranges {
 		p, err := netip.ParsePrefix(text)

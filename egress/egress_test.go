@@ -15,20 +15,20 @@ import (
 
 func closing(t *testing.T, ranges ...string) Closed {
 	t.Helper()
-	closed, err := Close(ranges)
+	closed, err := ClosedRanges(ranges)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return closed
 }
 
-func TestClose(t *testing.T) {
+func TestClosedRanges(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.0.0.0/8": "", "2001:db8::/32": "", "10.0.0.1/32": "",
 		"": "no CIDR block", "10.0.0.1": "no CIDR block", "::ffff:10.0.0.0/104": "no CIDR block",
 		"10.0.0.1/8": "did you mean 10.0.0.0/8", "0.0.0.0/0": "close everything", "::/0": "close everything",
 	} {
-		closed, err := Close([]string{text})
+		closed, err := ClosedRanges([]string{text})
 		if want == "" {
 			if err != nil || !closed.Covers(netip.MustParsePrefix(text)) {
 				t.Errorf("%s: %v, %v", text, closed, err)

@@ -147,9 +147,9 @@ func (s *Server) reject(c *call, err error) error {
 	return nil
 }
 
-// leaveProcess raises the request's message timeout in Envoy, once per request, before the
+// raiseMessageTimeout raises the request's message timeout in Envoy, once per request, before the
 // request waits for anything outside this process: for MaxWait at most.
-func (s *Server) leaveProcess(c *call) error {
+func (s *Server) raiseMessageTimeout(c *call) error {
 	if c.waiting {
 		return nil
 	}

@@ -72,7 +72,7 @@ func (s *Server) awaitRelease(ctx context.Context, c *call, m *missState) (answe
 	if m.unpark == nil {
 		m.unpark = s.o.Activity.Park(c.target.ID)
 	}
-	if err := s.leaveProcess(c); err != nil {
+	if err := s.raiseMessageTimeout(c); err != nil {
 		return false, err
 	}
 	if err := s.o.Holds.Await(ctx, c.target.ID, claim); err != nil {
@@ -119,7 +119,7 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	if m.resolved == nil {
 		m.resolved = s.o.Activity.Resolving(c.target.ID)
 	}
-	if err := s.leaveProcess(c); err != nil {
+	if err := s.raiseMessageTimeout(c); err != nil {
 		return Resolution{}, err
 	}
 	start = time.Now()
@@ -215,7 +215,7 @@ func (s *Server) activate(ctx context.Context, c *call, m *missState, r Activati
 	if m.unpark == nil {
 		m.unpark = s.o.Activity.Park(r.ID)
 	}
-	if err := s.leaveProcess(c); err != nil {
+	if err := s.raiseMessageTimeout(c); err != nil {
 		return err
 	}
 	start := time.Now()

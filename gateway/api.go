@@ -31,7 +31,7 @@ type apiPart struct {
 
 // assembleAPI makes the REST API out of the other parts.
 func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a *agent.Agent) error {
-	closed, err := egress.Close(g.o.ClosedRanges)
+	closed, err := egress.ClosedRanges(g.o.ClosedRanges)
 	if err != nil {
 		return err
 	}

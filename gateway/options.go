@@ -172,7 +172,7 @@ var leaseName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
 // Validate says what is missing or out of range. Call it after Complete.
 func (o *Options) Validate() error {
-	if _, err := egress.Close(o.ClosedRanges); err != nil {
+	if _, err := egress.ClosedRanges(o.ClosedRanges); err != nil {
 		return fmt.Errorf("closed ranges: %w", err)
 	}
 	switch {

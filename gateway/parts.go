@@ -70,8 +70,8 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 			g.fast.poolChanged(namespace, name, exists)
 			g.set.PoolChanged(namespace, name, exists)
 		},
-		ClaimSettled: g.activator.NoteChange,
-		ClaimEnded:   g.usage.ClaimEnded,
+		SandboxOrPodChanged: g.activator.NoteChange,
+		ClaimEnded:          g.usage.ClaimEnded,
 		ReleaseBegun: func(id, claim, token string) {
 			g.usage.Hold(id, claim, token)
 			g.cache.Withdraw(id)

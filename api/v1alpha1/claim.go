@@ -9,7 +9,7 @@ func PhaseOf(pod *corev1.Pod) PodPhase { return PodPhase(pod.Labels[LabelPhase])
 
 // Backs reports whether the pod and the sandbox name each other: the same
 // claim, pod name and UID on both sides. It says nothing about the phase or
-// the address (see FencedAddress).
+// the address (see RoutableAddress).
 func Backs(pod *corev1.Pod, s *Sandbox) bool {
 	b := s.Spec.Binding
 	return b != nil && b.PodUID == string(pod.UID) && b.PodName == pod.Name &&
@@ -20,15 +20,15 @@ func Backs(pod *corev1.Pod, s *Sandbox) bool {
 // Finished reports whether Kubernetes says that the pod's containers have ended for
 // good: evicted, out of resources, or completed. That never changes back, and may be so
 // long before a process of ours has written another phase. No request may be routed to
-// such a pod, and no claim may take it. FencedAddress does not ask for it, since the pod
+// such a pod, and no claim may take it. RoutableAddress does not ask for it, since the pod
 // may have served at its address before.
 func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// FencedAddress returns the address the pod may be reached on: its pod IP, if
+// RoutableAddress returns the address the pod may be reached on: its pod IP, if
 // that equals the one noted when the pod turned idle; empty otherwise.
-func FencedAddress(pod *corev1.Pod) string {
+func RoutableAddress(pod *corev1.Pod) string {
 	if ip := pod.Status.PodIP; ip != "" && ip == pod.Annotations[AnnotationAddress] {
 		return ip
 	}

@@ -26,7 +26,7 @@ func newNetworkPolicies() *cobra.Command {
 	flags.StringVar(&system, "system-namespace", gateway.DefaultSystemNamespace, "namespace of gateways and controller")
 	flags.StringSliceVar(&closed, "closed-ranges", nil, closedRangesUsage)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ranges, err := egress.Close(closed)
+		ranges, err := egress.ClosedRanges(closed)
 		if err != nil {
 			return fmt.Errorf("--closed-ranges: %w", err)
 		}

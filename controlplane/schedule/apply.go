@@ -77,7 +77,7 @@ func fenced(pod *corev1.Pod, v jsonpatch.Verdict) (*corev1.Pod, jsonpatch.Verdic
 		pod.DeletionTimestamp != nil, v1alpha1.Finished(pod):
 		// Claimed, and over already: no other sandbox gets it any more.
 		return nil, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrClaimOver)
-	case v1alpha1.FencedAddress(pod) == "":
+	case v1alpha1.RoutableAddress(pod) == "":
 		return pod, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrUnfenced)
 	}
 	return pod, v, nil

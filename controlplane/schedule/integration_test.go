@@ -54,7 +54,7 @@ func TestApplyClaim(t *testing.T) {
 	}
 	p1 := realIdle(t, c, ns, "p1")
 	mine := realClaim(p1, "a")
-	if pod := apply(mine, nil); !mine.On(pod) || v1alpha1.FencedAddress(pod) == "" {
+	if pod := apply(mine, nil); !mine.On(pod) || v1alpha1.RoutableAddress(pod) == "" {
 		t.Errorf("claimed pod has labels %v, annotations %v", pod.Labels, pod.Annotations)
 	}
 	first := apply(mine, nil) // again: done already

@@ -182,7 +182,7 @@ func (s *PoolScheduler) Enqueue(r *ClaimRequest) bool {
 // forgotten instead. Only a compact record is kept of it.
 func (s *PoolScheduler) Offer(pod *corev1.Pod) {
 	if v1alpha1.PhaseOf(pod) != v1alpha1.PodIdle || pod.DeletionTimestamp != nil ||
-		v1alpha1.Finished(pod) || v1alpha1.FencedAddress(pod) == "" {
+		v1alpha1.Finished(pod) || v1alpha1.RoutableAddress(pod) == "" {
 		s.Forget(pod.UID)
 		return
 	}

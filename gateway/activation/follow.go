@@ -63,7 +63,7 @@ func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
 		return claimLost
 	case going, phase == v1alpha1.PodStopping, phase == v1alpha1.PodFailed:
 		return claimOver
-	case phase == v1alpha1.PodRunning && v1alpha1.FencedAddress(pod) != "":
+	case phase == v1alpha1.PodRunning && v1alpha1.RoutableAddress(pod) != "":
 		return claimRuns
 	}
 	return claimStarts

@@ -95,7 +95,7 @@ func (act *activation) noteStarted() {
 // route returns the route to a pod that runs the sandbox; nil if it cannot be
 // reached.
 func (act *activation) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.Route {
-	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(pod))
 	if err != nil {
 		return nil
 	}

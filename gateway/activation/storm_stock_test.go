@@ -65,7 +65,7 @@ func (w *world) keepStock(n int) {
 	kubetest.Eventually(w.t, time.Minute, "stock", func() error {
 		idle := 0
 		for _, pod := range w.pods() {
-			if v1alpha1.FencedAddress(&pod) != "" {
+			if v1alpha1.RoutableAddress(&pod) != "" {
 				idle++
 			}
 		}
@@ -93,7 +93,7 @@ func (s *stock) see(what watch.EventType, pod *corev1.Pod) bool {
 		delete(s.idle, pod.UID)
 		return what != watch.Deleted && (phase == v1alpha1.PodStarting || phase == v1alpha1.PodStopping)
 	}
-	if v1alpha1.FencedAddress(pod) != "" {
+	if v1alpha1.RoutableAddress(pod) != "" {
 		delete(s.ordered, pod.Name)
 		s.idle[pod.UID] = true
 	}

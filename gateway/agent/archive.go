@@ -255,7 +255,7 @@ func (a *Agent) reach(pod *corev1.Pod) (*connection, error) {
 	if !v1alpha1.Freezable(&pod.Spec) {
 		return nil, fmt.Errorf("%w: no sandboxd runs alone in it, or it has a liveness probe", ErrNoArchive)
 	}
-	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(pod))
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be reached: %w", err)
 	}

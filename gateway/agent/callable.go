@@ -67,7 +67,7 @@ func (p Pods) Callable(ctx context.Context, token routecache.Token, s *v1alpha1.
 	if err != nil {
 		return nil, err
 	}
-	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(pod))
 	if err != nil {
 		return nil, fmt.Errorf("%w: it has no address", ErrPodGone)
 	}

@@ -44,7 +44,7 @@ func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	if !v1alpha1.RunsSandboxd(&pod.Spec) {
 		return fmt.Errorf("%w: no container of pod %s has sandboxd's port %d", activation.ErrUnusable, pod.Name, v1alpha1.SandboxdPort)
 	}
-	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(pod))
 	if err != nil {
 		return fmt.Errorf("pod %s cannot be reached: %w", pod.Name, err)
 	}

@@ -62,7 +62,7 @@ func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order str
 	if !v1alpha1.Freezable(&pod.Spec) {
 		return 0, fmt.Errorf("%w: no sandboxd runs alone in pod %s, or the pod has a liveness probe", ErrNoFreezer, pod.Name)
 	}
-	addr, err := netip.ParseAddr(v1alpha1.FencedAddress(pod))
+	addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(pod))
 	if err != nil {
 		return 0, fmt.Errorf("pod %s cannot be reached: %w", pod.Name, err)
 	}

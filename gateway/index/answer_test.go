@@ -136,7 +136,7 @@ func TestDecideAgreesWithTheTypes(t *testing.T) {
 		record, err := newPod(p)
 		must(t, err)
 		got := decide(s.Name, newSandbox(s), record).State == Running
-		want := v1alpha1.Backs(p, s) && v1alpha1.FencedAddress(p) != "" && v1alpha1.PhaseOf(p) == v1alpha1.PodRunning && !v1alpha1.Finished(p)
+		want := v1alpha1.Backs(p, s) && v1alpha1.RoutableAddress(p) != "" && v1alpha1.PhaseOf(p) == v1alpha1.PodRunning && !v1alpha1.Finished(p)
 		// An empty claim or ID never counts, whatever names it.
 		want = want && s.Spec.Binding.ClaimID != ""
 		if got != want {

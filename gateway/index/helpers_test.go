@@ -94,14 +94,14 @@ func (j *journal) take() []string {
 
 func (j *journal) hooks() Hooks {
 	return Hooks{
-		SandboxChanged: func(id string) { j.add("changed %s", id) },
-		PodAvailable:   func(p *corev1.Pod) { j.add("available %s", p.Name) },
-		PodUnavailable: func(ns, pool string, uid types.UID) { j.add("unavailable %s/%s %s", ns, pool, uid) },
-		PodsSeen:       func(rv uint64) { j.add("seen %d", rv) },
-		PodsRewound:    func() { j.add("rewound") },
-		ClaimSettled:   func(id string) { j.add("settled %s", id) },
-		ClaimEnded:     func(id, claim string) { j.add("over %s %s", id, claim) },
-		PoolChanged:    func(ns, name string, exists bool) { j.add("pool %s/%s %v", ns, name, exists) },
+		SandboxChanged:      func(id string) { j.add("changed %s", id) },
+		PodAvailable:        func(p *corev1.Pod) { j.add("available %s", p.Name) },
+		PodUnavailable:      func(ns, pool string, uid types.UID) { j.add("unavailable %s/%s %s", ns, pool, uid) },
+		PodsSeen:            func(rv uint64) { j.add("seen %d", rv) },
+		PodsRewound:         func() { j.add("rewound") },
+		SandboxOrPodChanged: func(id string) { j.add("settled %s", id) },
+		ClaimEnded:          func(id, claim string) { j.add("over %s %s", id, claim) },
+		PoolChanged:         func(ns, name string, exists bool) { j.add("pool %s/%s %v", ns, name, exists) },
 	}
 }
 

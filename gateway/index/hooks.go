@@ -25,9 +25,9 @@ type Hooks struct {
 	// of pods that were told before mean nothing any more. The next PodsSeen is of a
 	// list that begins after this hook has returned.
 	PodsRewound func()
-	// ClaimSettled: the sandbox, or a pod that names it, changed in a way that may let
+	// SandboxOrPodChanged: the sandbox, or a pod that names it, changed in a way that may let
 	// the requests that wait for it go on. Often it does not: they look again.
-	ClaimSettled func(id string)
+	SandboxOrPodChanged func(id string)
 	// ClaimEnded: the sandbox ended, went, or is bound to another claim.
 	ClaimEnded func(id, claimID string)
 	// ReleaseBegun: an idle release of the claim is under way, with this token.
@@ -58,8 +58,8 @@ func (h *Hooks) complete() {
 	if h.PodsRewound == nil {
 		h.PodsRewound = func() {}
 	}
-	if h.ClaimSettled == nil {
-		h.ClaimSettled = func(string) {}
+	if h.SandboxOrPodChanged == nil {
+		h.SandboxOrPodChanged = func(string) {}
 	}
 	if h.ClaimEnded == nil {
 		h.ClaimEnded = func(string, string) {}
@@ -91,11 +91,11 @@ func (h *Hooks) podChanged(old, new *pod, typed *corev1.Pod) {
 		h.PodAvailable(typed)
 	}
 	if old != nil && old.sandbox != "" && (new == nil || new.sandbox != old.sandbox) {
-		h.ClaimSettled(old.sandbox)
+		h.SandboxOrPodChanged(old.sandbox)
 	}
 	if new != nil && new.sandbox != "" && (old == nil || !sameTarget(old, new) ||
 		old.phase != new.phase || old.deleting != new.deleting || old.finished != new.finished) {
-		h.ClaimSettled(new.sandbox)
+		h.SandboxOrPodChanged(new.sandbox)
 	}
 }
 
@@ -127,7 +127,7 @@ func (h *Hooks) sandboxChanged(id string, old, new *sandbox) {
 	if end && new.claim != "" {
 		h.ClaimEnded(id, new.claim)
 	}
-	h.ClaimSettled(id)
+	h.SandboxOrPodChanged(id)
 }
 
 // releaseChanged calls the hooks for a change of the sandbox's idle release. The hook of

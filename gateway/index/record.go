@@ -54,7 +54,7 @@ func newPod(p *corev1.Pod) (*pod, error) {
 		rv: rv, deleting: p.DeletionTimestamp != nil, finished: v1alpha1.Finished(p), sandboxd: v1alpha1.RunsSandboxd(&p.Spec),
 		initKey: unique.Make(p.Labels[v1alpha1.LabelInitKey]),
 	}
-	if addr, err := netip.ParseAddr(v1alpha1.FencedAddress(p)); err == nil {
+	if addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(p)); err == nil {
 		r.addr = addr
 	}
 	switch v1alpha1.PhaseOf(p) {

@@ -21,7 +21,7 @@ func blocks(list string) (all []netip.Prefix) {
 }
 
 func TestPolicyOf(t *testing.T) {
-	closed, err := egress.Close([]string{"10.96.0.0/12"})
+	closed, err := egress.ClosedRanges([]string{"10.96.0.0/12"})
 	if err != nil {
 		t.Fatal(err)
 	}

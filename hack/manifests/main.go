@@ -26,7 +26,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	closed, err := egress.Close(nil)
+	closed, err := egress.ClosedRanges(nil)
 	if err != nil {
 		return err
 	}

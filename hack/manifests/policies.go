@@ -34,7 +34,7 @@ var (
 
 // template renders the policies of package egress for a chart.
 func (p policyPlaces) template() ([]byte, error) {
-	closed, err := egress.Close([]string{rangeMark4, rangeMark6})
+	closed, err := egress.ClosedRanges([]string{rangeMark4, rangeMark6})
 	if err != nil {
 		return nil, err
 	}

@@ -215,7 +215,7 @@ func served(s *v1alpha1.Sandbox) bool {
 // address had changed, so that no gateway could route to it.
 func stoppedUnserved(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	return v1alpha1.Backs(pod, s) && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping &&
-		!served(s) && v1alpha1.FencedAddress(pod) == ""
+		!served(s) && v1alpha1.RoutableAddress(pod) == ""
 }
 
 // mayBeClaimed reports whether the API server would still apply a claim PATCH to the pod.

@@ -41,7 +41,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		// the pod can serve there; it replaces the address of a former claim, whose pod keeps
 		// its finalizer until the sweep has fenced it.
 		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
-		if addr := v1alpha1.FencedAddress(pod); addr != "" {
+		if addr := v1alpha1.RoutableAddress(pod); addr != "" {
 			setAddress(next, addr, s.Spec.Binding.ClaimID)
 		}
 		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && next.Status.StartedAt == nil {

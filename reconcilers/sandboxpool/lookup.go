@@ -40,7 +40,7 @@ func SandboxBaseFromPod(pod *corev1.Pod) (SandboxBase, bool) {
 	b := SandboxBase{
 		ID: pod.Labels[v1alpha1.LabelSandboxID], ClaimID: pod.Annotations[v1alpha1.AnnotationClaim],
 		Namespace: pod.Namespace, Pool: pod.Labels[v1alpha1.LabelPool], Env: pod.Labels[v1alpha1.LabelEnv],
-		PodName: pod.Name, PodUID: pod.UID, Address: v1alpha1.FencedAddress(pod), Phase: v1alpha1.PhaseOf(pod),
+		PodName: pod.Name, PodUID: pod.UID, Address: v1alpha1.RoutableAddress(pod), Phase: v1alpha1.PhaseOf(pod),
 		ClaimedAt: noted(v1alpha1.AnnotationClaimedAt), StartedAt: noted(v1alpha1.AnnotationStartedAt),
 	}
 	return b, b.ClaimID != "" && b.ID != ""

@@ -90,7 +90,7 @@ func execError(ctx context.Context, err error, status int) error {
 // Post sends the request to the address that is the pod's alone; a pod that shows
 // another is not asked.
 func (c *Cluster) Post(ctx context.Context, pod *corev1.Pod, hook *v1alpha1.HTTPPostHook) error {
-	addr := v1alpha1.FencedAddress(pod)
+	addr := v1alpha1.RoutableAddress(pod)
 	if addr == "" {
 		return errors.New("the pod has no address of its own")
 	}
