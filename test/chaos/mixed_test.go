@@ -58,7 +58,7 @@ func TestMinuteOfChaos(t *testing.T) {
 
 func TestTenMinutesOfChaos(t *testing.T) {
 	mixed(t, 10*time.Minute, longLanes, enough{
-		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, paused: 25, hibernated: 25, faults: 6, long: 3,
+		answers: 20000, claims: 400, idle: 150, ended: 80, killed: 30, deleted: 20, created: 60, returns: 40, paused: 60, hibernated: 25, faults: 6, long: 3,
 	})
 }
 
