@@ -168,7 +168,7 @@ func (x *suspender) stopAgain() {
 		return
 	}
 	if x.escapes |= 1; bits.OnesCount64(x.escapes) == maxEscapes {
-		x.giveUp() // first, since a log that nobody reads may block
+		x.giveUp() // before the log, whose write may block
 		x.log("sandboxd: ends: although the sandbox is frozen, a process ran at %d of the last 64 checks: %v\n", maxEscapes, err)
 	}
 }
