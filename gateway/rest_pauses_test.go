@@ -112,6 +112,8 @@ func TestPausesOfEnvs(t *testing.T) {
 		"agree":             {[]*v1alpha1.PoolPause{pool("Pause", "Always"), pool("Pause", "Always", freeze)}, ``, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause", AutoResume: "Always"}},
 		"agree-on-the-end":  {[]*v1alpha1.PoolPause{pool("Pause", "Always"), pool("Pause", "WithMemory")}, ``, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause"}},
 		"agree-on-nothing":  {[]*v1alpha1.PoolPause{pool("Pause", "WithMemory"), nil}, ``, 201, v1alpha1.SandboxTimeouts{}},
+		"hibernate-both":    {[]*v1alpha1.PoolPause{pool("Pause", "Always", hibernate), pool("Pause", "Always", hibernate)}, ``, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause", OnTimeoutMode: hibernate, AutoResume: "Always"}},
+		"one-freezes":       {[]*v1alpha1.PoolPause{pool("Pause", "", hibernate), pool("Pause", "", freeze, hibernate)}, ``, 201, v1alpha1.SandboxTimeouts{}},
 		"asks-for-a-kill":   {[]*v1alpha1.PoolPause{pool("Pause", "WithMemory")}, `,"autoPause":false`, 201, v1alpha1.SandboxTimeouts{}},
 		"with-memory":       {[]*v1alpha1.PoolPause{pool("Pause", "WithMemory")}, ``, 201, v1alpha1.SandboxTimeouts{OnTimeout: "Pause", AutoResume: "WithMemory"}},
 	} {

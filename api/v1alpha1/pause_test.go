@@ -101,6 +101,27 @@ func TestPoolPause(t *testing.T) {
 	}
 }
 
+// A timeout that pauses sandboxes hibernates them where their pool does not let them freeze.
+func TestPauseDefaults(t *testing.T) {
+	for what, c := range map[string]struct {
+		pool *PoolPause
+		want SandboxTimeouts
+	}{
+		"nothing said":    {nil, SandboxTimeouts{}},
+		"modes alone":     {&PoolPause{Modes: []PauseMode{PauseHibernate}}, SandboxTimeouts{}},
+		"killed":          {&PoolPause{Modes: []PauseMode{PauseHibernate}, OnTimeout: TimeoutKill}, SandboxTimeouts{OnTimeout: TimeoutKill}},
+		"frozen":          {&PoolPause{OnTimeout: TimeoutPause, AutoResume: AutoResumeAlways}, SandboxTimeouts{OnTimeout: TimeoutPause, AutoResume: AutoResumeAlways}},
+		"both modes":      {&PoolPause{Modes: []PauseMode{PauseHibernate, PauseFreeze}, OnTimeout: TimeoutPause}, SandboxTimeouts{OnTimeout: TimeoutPause}},
+		"hibernates only": {&PoolPause{Modes: []PauseMode{PauseHibernate}, OnTimeout: TimeoutPause}, SandboxTimeouts{OnTimeout: TimeoutPause, OnTimeoutMode: PauseHibernate}},
+	} {
+		var got SandboxTimeouts
+		PauseDefaults(&got, &SandboxPoolSpec{Pause: c.pool})
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", what, got, c.want)
+		}
+	}
+}
+
 // What has no memory is resumed by no request that counts on it, and may rest for ever.
 func TestHibernating(t *testing.T) {
 	hour := &metav1.Duration{Duration: time.Hour}

@@ -23,8 +23,9 @@ type PoolPause struct {
 	// +kubebuilder:validation:MaxItems=2
 	Modes []PauseMode `json:"modes,omitempty"`
 	// OnTimeout and AutoResume are what gateways write into the sandboxes that they make
-	// from the pool, unless the client asks for something else. A sandbox made by hand
-	// says so itself.
+	// from the pool, unless the client asks for something else. A sandbox that is paused at a
+	// timeout is frozen, or hibernates where the modes are Hibernate alone. A sandbox made by
+	// hand says so itself.
 	// +optional
 	OnTimeout TimeoutAction `json:"onTimeout,omitempty"`
 	// +optional
@@ -93,10 +94,14 @@ func HibernateAfter(pool *SandboxPoolSpec) time.Duration {
 	return pool.Pause.HibernateAfter.Duration
 }
 
-// PauseDefaults sets what a pool says of the timeouts of sandboxes that gateways make.
+// PauseDefaults sets what a pool says of the timeouts of sandboxes that gateways make. Where
+// the pool does not let them freeze, a timeout that pauses them hibernates them.
 func PauseDefaults(t *SandboxTimeouts, pool *SandboxPoolSpec) {
 	if pool == nil || pool.Pause == nil {
 		return
 	}
 	t.OnTimeout, t.AutoResume = pool.Pause.OnTimeout, pool.Pause.AutoResume
+	if t.OnTimeout == TimeoutPause && !PausesBy(pool, PauseFreeze) && PausesBy(pool, PauseHibernate) {
+		t.OnTimeoutMode = PauseHibernate
+	}
 }

@@ -34,6 +34,10 @@ func TestAutoPause(t *testing.T) {
 		{`{"templateID":"resting","autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
 		{`{"templateID":"deep-resting","autoPauseMemory":false}`, 201, "", true, false, `"lifecycle":{"autoResume":false,"onTimeout":"pause"}`},
 		{`{"templateID":"deep-resting","autoPause":false,"autoPauseMemory":false}`, 400, "autoPauseMemory", false, false, ""},
+		{`{"templateID":"deep-alone"}`, 201, "", true, false, `"lifecycle":{"autoResume":false,"onTimeout":"pause"}`},
+		{`{"templateID":"deep-alone","autoPause":false}`, 201, "", false, false, `"onTimeout":"kill"`},
+		{`{"templateID":"deep-alone","autoPause":true}`, 400, "autoPause", false, false, ""},
+		{`{"templateID":"deep-never"}`, 201, "", false, false, `"onTimeout":"kill"`},
 	} {
 		f := newFake()
 		s := newServer(t, f, func(o *Options) {
@@ -41,7 +45,9 @@ func TestAutoPause(t *testing.T) {
 			o.Templates = fakeTemplates{{ID: "base", Pool: "base", MaxLifetime: time.Hour, Pausable: true}, {ID: "stiff", Pool: "stiff", MaxLifetime: time.Hour},
 				{ID: "deep", Pool: "deep", MaxLifetime: time.Hour, Hibernates: true},
 				{ID: "resting", Pool: "resting", MaxLifetime: time.Hour, Pausable: true, AutoPause: true, AutoResume: true},
-				{ID: "deep-resting", Pool: "deep-resting", MaxLifetime: time.Hour, Pausable: true, Hibernates: true, AutoPause: true, AutoResume: true}}
+				{ID: "deep-resting", Pool: "deep-resting", MaxLifetime: time.Hour, Pausable: true, Hibernates: true, AutoPause: true, AutoResume: true},
+				{ID: "deep-alone", Pool: "deep-alone", MaxLifetime: time.Hour, Hibernates: true, AutoPause: true, AutoPauseFiles: true, AutoResume: true},
+				{ID: "deep-never", Pool: "deep-never", MaxLifetime: time.Hour, AutoPause: true, AutoPauseFiles: true, AutoResume: true}}
 		})
 		w := ask(t, s, "POST", "/v2/sandboxes", keyA, c.body)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || c.status == 400 && len(f.made) != 0 {
@@ -78,6 +84,8 @@ func TestAutoResumeOfThePool(t *testing.T) {
 		{"memory", ``, true, false, true, false},
 		{"memory", `,"autoPause":true,"autoResume":{"enabled":true}`, true, false, true, false},
 		{"memory", `,"autoPause":true,"autoPauseMemory":false`, true, true, false, false},
+		{"alone", ``, true, true, true, true},
+		{"alone", `,"autoResume":{"enabled":false}`, true, true, false, false},
 	} {
 		f := newFake()
 		s := newServer(t, f, func(o *Options) {
@@ -85,7 +93,9 @@ func TestAutoResumeOfThePool(t *testing.T) {
 			both := Template{ID: "memory", Pool: "memory", MaxLifetime: time.Hour, Pausable: true, Hibernates: true, AutoPause: true, AutoResume: true}
 			always := both
 			always.ID, always.Pool, always.AutoResumeFiles = "always", "always", true
-			o.Templates = fakeTemplates{both, always}
+			alone := always
+			alone.ID, alone.Pool, alone.Pausable, alone.AutoPauseFiles = "alone", "alone", false, true
+			o.Templates = fakeTemplates{both, always, alone}
 		})
 		w := ask(t, s, "POST", "/v2/sandboxes", keyA, `{"templateID":"`+c.template+`"`+c.body+`}`)
 		if w.Code != 201 {

@@ -10,8 +10,9 @@ import (
 // what the client asks for, and what the template says where the client says nothing.
 func (s *Server) setLifecycle(sandbox *NewSandbox, n *api.NewSandbox, t Template) error {
 	noMemory := is(n.AutoPauseMemory, false)
-	sandbox.AutoPause = is(n.AutoPause, true) || n.AutoPause == nil && t.AutoPause && (t.Pausable || noMemory)
-	sandbox.AutoPauseFiles = noMemory
+	files := noMemory || n.AutoPause == nil && n.AutoPauseMemory == nil && t.AutoPauseFiles && t.Hibernates
+	sandbox.AutoPause = is(n.AutoPause, true) || n.AutoPause == nil && t.AutoPause && (t.Pausable || files)
+	sandbox.AutoPauseFiles = files
 	switch {
 	case noMemory && !sandbox.AutoPause:
 		return refuse(http.StatusBadRequest, "autoPauseMemory: the sandbox is not paused at its timeout; set autoPause to true, or leave autoPauseMemory out")
@@ -19,7 +20,7 @@ func (s *Server) setLifecycle(sandbox *NewSandbox, n *api.NewSandbox, t Template
 		return refuse(http.StatusBadRequest, "autoPauseMemory: sandboxes of this template cannot be paused without their memory; leave it out or set it to true")
 	case noMemory && s.o.Snapshots == nil:
 		return noStore()
-	case sandbox.AutoPause && !noMemory && !t.Pausable:
+	case sandbox.AutoPause && !files && !t.Pausable:
 		return refuse(http.StatusBadRequest, "autoPause: sandboxes of this template cannot be paused; leave it out or set it to false")
 	case !sandbox.AutoPause:
 		return nil
@@ -28,7 +29,7 @@ func (s *Server) setLifecycle(sandbox *NewSandbox, n *api.NewSandbox, t Template
 	// E2B resumes nothing without its memory by a request. Where the pool's operator does,
 	// that holds for each sandbox whose client does not switch the resume off.
 	sandbox.AutoResumeFiles = sandbox.AutoResume && t.AutoResumeFiles
-	if noMemory {
+	if files {
 		sandbox.AutoResume = sandbox.AutoResumeFiles
 	}
 	return nil

@@ -186,10 +186,10 @@ type Template struct {
 	MaxLifetime time.Duration
 	// Pausable: sandboxes of it can be paused with their memory; Hibernates: without it.
 	Pausable, Hibernates bool
-	// AutoPause, AutoResume and AutoResumeFiles are those of a sandbox whose create does
-	// not say.
-	AutoPause, AutoResume, AutoResumeFiles bool
-	CPUCount, MemoryMB, DiskMB             int
+	// AutoPause, AutoPauseFiles, AutoResume and AutoResumeFiles are those of a sandbox whose
+	// create does not say.
+	AutoPause, AutoPauseFiles, AutoResume, AutoResumeFiles bool
+	CPUCount, MemoryMB, DiskMB                             int
 }
 
 // Templates finds envs and pools. Safe for concurrent use; answers from memory.
