@@ -72,7 +72,9 @@ func (l *load) askWith(ctx context.Context, c *http.Client, g stack.Gateway, id 
 	req, err := r.Build(ctx, g.URL)
 	var a stack.Answer
 	if err == nil {
+		stop := l.watch(g, id)
 		a, err = stack.Send(c, req)
+		stop()
 	}
 	end := time.Now()
 	if l.ctx.Err() != nil {
