@@ -54,7 +54,7 @@ func TestGarbageInControlAndMarks(t *testing.T) {
 		for off := 0; off < offWorkers; off += 8 {
 			c.store(off, *u64(right, off))
 		}
-		c.store(offClaims, *u64(right, offClaims))
+		c.store(offTerms, *u64(right, offTerms))
 	}
 	if answers == 0 || none == 0 {
 		t.Errorf("%d answers, %d times none", answers, none)
@@ -77,7 +77,7 @@ func TestGarbageInTheHeadThatIsMapped(t *testing.T) {
 			_ = envoy.Cmd.Process.Kill()
 			_ = envoy.Cmd.Wait()
 		}()
-		envoy.Ask(t, request("nobody", "80")...) // claims the table, if it is one
+		envoy.Ask(t, request("nobody", "80")...) // takes the table over, if it is one
 		w.table.beat(t.Context())
 		return envoy.Ask(t, request(generatedID, "80")...) != nil
 	}

@@ -23,10 +23,11 @@ type trust struct {
 	mu      sync.Mutex
 	control *control
 	closed  bool // trust is never given again
-	// claim is the claim number of the Envoy that may be trusted, because its version is a
-	// tested one; 0 if there is none. Only the heartbeat uses it.
-	claim uint64
-	// refused is the claim number of an Envoy whose version is not a tested one or is not
+	// term is the number of the Envoy that may be trusted, because its version is a tested
+	// one; 0 if there is none. Each Envoy that takes the table over has the next number. Only
+	// the heartbeat uses it.
+	term uint64
+	// refused is the number of an Envoy whose version is not a tested one or is not
 	// known. That Envoy is asked again at askAt.
 	refused uint64
 	askAt   time.Time
@@ -70,7 +71,7 @@ func (t *Table) beat(ctx context.Context) {
 	if resting {
 		brief, cancel := context.WithTimeout(ctx, beatEvery/2)
 		defer cancel()
-		_ = t.reclaim(brief) // the next beat tries again
+		_ = t.freeResting(brief) // the next beat tries again
 	}
 }
 
@@ -81,39 +82,39 @@ func (t *Table) renew() {
 	defer t.trust.mu.Unlock()
 	boot, wall := nanos(unix.CLOCK_BOOTTIME), nanos(unix.CLOCK_REALTIME)
 	left := min(longestTrust, t.o.Lease())
-	if left <= 0 || t.trust.claim == 0 || t.trust.closed || boot == 0 || wall == 0 {
+	if left <= 0 || t.trust.term == 0 || t.trust.closed || boot == 0 || wall == 0 {
 		t.control.distrust()
 		return
 	}
-	t.control.store(offTrustClaim, t.trust.claim)
+	t.control.store(offTrustTerm, t.trust.term)
 	t.control.store(offTrustWall, wall+uint64(left))
 	t.control.store(offTrustBoot, boot+uint64(left))
 }
 
-// checkEnvoy asks an Envoy that has newly claimed the table for its version. Trust is given
-// for that claim number only: an Envoy that claims the table meanwhile gets another number.
+// checkEnvoy asks an Envoy that has newly taken the table over for its version. Trust is
+// given for its number only: an Envoy that takes the table over meanwhile gets another one.
 func (t *Table) checkEnvoy(ctx context.Context) {
-	claim := t.control.load(offClaims)
-	if claim == t.trust.claim || claim == t.trust.refused && time.Now().Before(t.trust.askAt) {
+	term := t.control.load(offTerms)
+	if term == t.trust.term || term == t.trust.refused && time.Now().Before(t.trust.askAt) {
 		return
 	}
-	t.trust.claim = 0
+	t.trust.term = 0
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	version, err := t.o.EnvoyVersion(ctx)
-	first := claim != t.trust.refused
+	first := term != t.trust.refused
 	switch {
 	case err != nil:
 		if first && ctx.Err() == nil {
 			t.o.Log.Warn("Envoy's version is unknown, so it answers nothing from the route table yet", "error", err)
 		}
-		t.trust.refused, t.trust.askAt = claim, time.Now().Add(askAgain)
+		t.trust.refused, t.trust.askAt = term, time.Now().Add(askAgain)
 	case !slices.Contains(t.o.Tested, version):
 		t.o.Log.Warn("the fast path was not tested with this Envoy, so ExtProc answers all requests", "version", version, "tested", t.o.Tested)
-		t.trust.refused, t.trust.askAt = claim, time.Now().Add(24*time.Hour)
+		t.trust.refused, t.trust.askAt = term, time.Now().Add(24*time.Hour)
 	default:
 		t.o.Log.Info("Envoy answers hits from the route table", "version", version)
-		t.trust.claim = claim
+		t.trust.term = term
 	}
 }
 

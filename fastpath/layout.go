@@ -31,7 +31,7 @@ const (
 	offLayout     = 8
 	offTrustBoot  = 16
 	offTrustWall  = 24
-	offTrustClaim = 32
+	offTrustTerm  = 32
 	offGeneration = 40
 	offEntries    = 48
 	offBuckets    = 56
@@ -42,7 +42,7 @@ const (
 
 	offWorkers  = 4096 // of 128 bytes: seq, hits, unfit, absent, untrusted, gone
 	workerSize  = 128
-	offClaims   = offWorkers + workers*workerSize
+	offTerms    = offWorkers + workers*workerSize
 	controlSize = 16384
 )
 

@@ -184,7 +184,7 @@ func TestTrustOfAnother(t *testing.T) {
 		}
 	}
 	w.table.beat(t.Context())
-	c.store(offTrustClaim, c.load(offTrustClaim)+1)
+	c.store(offTrustTerm, c.load(offTrustTerm)+1)
 	if answers() {
 		t.Error("trusted what was for another Envoy")
 	}

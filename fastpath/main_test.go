@@ -85,7 +85,7 @@ func (w *world) put(t *testing.T, r *routecache.Route) *routecache.Route {
 	return r
 }
 
-// envoy starts a process with the module, which has claimed the table and is trusted.
+// envoy starts a process with the module, which has taken the table over and is trusted.
 func (w *world) envoy(t *testing.T, how string, flags ...string) *cmodule.Process {
 	t.Helper()
 	p := cmodule.Start(t, cmodule.Build(t, flags...), how, w.folder)

@@ -24,14 +24,14 @@ func TestGarbageInTheRoutes(t *testing.T) {
 	w := newWorld(t, 100)
 	w.put(t, route(generatedID, "10.0.0.5"))
 	program := cmodule.Build(t, cmodule.Sanitized...)
-	// The program claims the table with its first request; it has no trust for that yet.
+	// The program takes the table over with its first request; it has no trust for that yet.
 	envoy := cmodule.Start(t, program, "run", w.folder)
 	envoy.Ask(t, request("nobody", "80")...)
 	_ = envoy.Cmd.Process.Kill()
 	_ = envoy.Cmd.Wait()
-	// The next program's claim has the next number: trust that one, for as long as a test
+	// The next program has the next number: trust that one, for as long as a test
 	// may take.
-	w.table.trust.claim = w.table.control.load(offClaims) + 1
+	w.table.trust.term = w.table.control.load(offTerms) + 1
 	w.table.renew() // the program's first request may come before the goroutine runs
 	stop := make(chan struct{})
 	done := make(chan struct{})

@@ -54,8 +54,8 @@ func TestTableOfAnotherUser(t *testing.T) {
 	}
 }
 
-// Envoy's user must own the control file that it claims.
-func TestModuleClaimsItsUsersTableAlone(t *testing.T) {
+// Envoy's user must own the control file that it takes over.
+func TestModuleTakesOverItsUsersTableAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to give a file away")
 	}
@@ -65,7 +65,7 @@ func TestModuleClaimsItsUsersTableAlone(t *testing.T) {
 	}
 	p := cmodule.Start(t, cmodule.Build(t), "run", w.folder)
 	p.Ask(t, request(generatedID, "80")...)
-	if n := w.table.control.load(offClaims); n != 0 {
-		t.Errorf("%d Envoys claimed another user's table", n)
+	if n := w.table.control.load(offTerms); n != 0 {
+		t.Errorf("%d Envoys took over another user's table", n)
 	}
 }

@@ -204,7 +204,7 @@ func (t *Table) Added(r *routecache.Route) {
 	t.records[i] = record{stamp: r.Stamp, word: word, seen: r.Stamp.Load()}
 	writeEntry(t.entries[int(i)*entrySize:][:entrySize], t.key, uint64(i), flags, r.SandboxID, destination, r.PodUID, r.ClaimID)
 	atomic.StoreUint32(u32(t.marks, int(i)*4), 0)
-	r.SetMark(i + 1)
+	r.SetShown(i + 1)
 	atomic.StoreUint64(u64(t.buckets, int(word)*8), h&^indexMask|uint64(i+1)) // published
 }
 
@@ -212,11 +212,11 @@ func (t *Table) Added(r *routecache.Route) {
 // afterwards finds r; Wait waits for the earlier ones. It is called under the lock of r's
 // shard.
 func (t *Table) Removed(r *routecache.Route) {
-	if r.Mark() == 0 {
+	if r.Shown() == 0 {
 		return
 	}
-	i := r.Mark() - 1
-	r.SetMark(0)
+	i := r.Shown() - 1
+	r.SetShown(0)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	word := t.records[i].word
@@ -229,12 +229,12 @@ func (t *Table) Removed(r *routecache.Route) {
 // Used implements routecache.Observer: it reports whether Envoy has answered from r since
 // the last call of Used for r. It is called under the lock of r's shard.
 func (t *Table) Used(r *routecache.Route) bool {
-	if r.Mark() == 0 {
+	if r.Shown() == 0 {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := r.Mark() - 1
+	i := r.Shown() - 1
 	t.fold(i)
 	s := &t.records[i]
 	used := s.stamp.Load() != s.seen
@@ -246,16 +246,16 @@ func (t *Table) Used(r *routecache.Route) bool {
 // a route that was removed before the call, or the context's error.
 func (t *Table) Wait(ctx context.Context) error {
 	start := time.Now()
-	if err := t.reclaim(ctx); err != nil {
+	if err := t.freeResting(ctx); err != nil {
 		return err
 	}
 	t.metrics.wait.Observe(time.Since(start).Seconds())
 	return nil
 }
 
-// reclaim waits for the workers, and then frees the entries that were resting before the
+// freeResting waits for the workers, and then frees the entries that were resting before the
 // wait, once their marks are folded.
-func (t *Table) reclaim(ctx context.Context) error {
+func (t *Table) freeResting(ctx context.Context) error {
 	t.mu.Lock()
 	before := t.removals
 	t.mu.Unlock()

@@ -27,10 +27,10 @@ type shown struct {
 	wait   error
 }
 
-func (s *shown) Added(r *routecache.Route) { s.routes[r.SandboxID] = true; r.SetMark(1) }
+func (s *shown) Added(r *routecache.Route) { s.routes[r.SandboxID] = true; r.SetShown(1) }
 func (s *shown) Removed(r *routecache.Route) {
 	delete(s.routes, r.SandboxID)
-	r.SetMark(0)
+	r.SetShown(0)
 	s.steps = append(s.steps, "removed")
 }
 func (s *shown) Used(*routecache.Route) bool    { return false }

@@ -62,7 +62,7 @@ func (c *Cache) Get(id string) *Route {
 	s, _ := c.shard(id)
 	s.mu.Lock()
 	r, _ := s.lru.Get(id)
-	if s.observer != nil && r != nil && r.Mark() == 0 {
+	if s.observer != nil && r != nil && r.Shown() == 0 {
 		s.observer.Added(r)
 	}
 	s.mu.Unlock()

@@ -8,9 +8,9 @@ import "context"
 // Added, Removed and Used are called under the lock of the route's shard; they must
 // neither block nor call the cache.
 type Observer interface {
-	// Added may show a route that is cached. It sets the route's Mark if it does.
+	// Added may show a route that is cached. It calls the route's SetShown if it does.
 	Added(*Route)
-	// Removed hides a route for good, before it leaves the cache. It unsets the Mark.
+	// Removed hides a route for good, before it leaves the cache. It sets Shown to 0.
 	Removed(*Route)
 	// Used reports whether the route was used where it is shown since the last call.
 	Used(*Route) bool

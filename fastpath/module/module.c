@@ -51,7 +51,7 @@ typedef struct {
   uint64_t next_attempt; // boot clock; only the attaching thread's
   const control_head *head;
   control_workers *workers;
-  uint64_t claim;
+  uint64_t term; // this process's number among the Envoys that took the table over
   view views[MAX_VIEWS];
   int view_count;
   const view *current; // published last; NULL until the first is mapped
@@ -76,9 +76,9 @@ static void *map(const char *folder, const char *name, uint64_t generation, size
   return at == MAP_FAILED ? NULL : at;
 }
 
-// claim locks Envoy's byte of the control file, which this process then holds until
+// take_over locks Envoy's byte of the control file, which this process then holds until
 // its end, and takes the worker slots over.
-static bool claim(state *s) {
+static bool take_over(state *s) {
   char path[MAX_FOLDER + 64];
   snprintf(path, sizeof path, "%s/control", s->folder);
   int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -98,7 +98,7 @@ static bool claim(state *s) {
     uint64_t seq = __atomic_load_n(&s->workers->workers[i].seq, __ATOMIC_RELAXED);
     if (seq & 1) __atomic_store_n(&s->workers->workers[i].seq, seq + 1, __ATOMIC_RELEASE);
   }
-  s->claim = __atomic_add_fetch(&s->workers->claims, 1, __ATOMIC_SEQ_CST);
+  s->term = __atomic_add_fetch(&s->workers->terms, 1, __ATOMIC_SEQ_CST);
   return true;
 failed:
   if (head != MAP_FAILED) munmap(head, CONTROL_HEAD);
@@ -112,7 +112,7 @@ static void attach(state *s) {
   uint64_t now = nanos(CLOCK_BOOTTIME);
   if (now < s->next_attempt) return;
   s->next_attempt = now + RETRY_SECONDS * 1000000000ull;
-  if (!s->head && !claim(s)) return;
+  if (!s->head && !take_over(s)) return;
   const control_head *h = s->head;
   view v = {.generation = __atomic_load_n(&h->generation, __ATOMIC_ACQUIRE)};
   if (!v.generation || h->magic != MAGIC || h->layout != LAYOUT || s->view_count == MAX_VIEWS) return;
@@ -141,7 +141,7 @@ static void attach(state *s) {
 static bool trusted(const state *s) {
   uint64_t boot = __atomic_load_n(&s->head->trust_boot, __ATOMIC_ACQUIRE);
   uint64_t wall = __atomic_load_n(&s->head->trust_wall, __ATOMIC_ACQUIRE);
-  if (__atomic_load_n(&s->head->trust_claim, __ATOMIC_ACQUIRE) != s->claim) return false;
+  if (__atomic_load_n(&s->head->trust_term, __ATOMIC_ACQUIRE) != s->term) return false;
   uint64_t boot_now = nanos(CLOCK_BOOTTIME), wall_now = nanos(CLOCK_REALTIME);
   return boot_now < boot && boot - boot_now <= LONGEST_TRUST && wall_now < wall && wall - wall_now <= LONGEST_TRUST;
 }
@@ -223,7 +223,7 @@ static void fly(void *stream, const state *s, const view *v, worker_slot *w, con
 }
 
 // self is what each thread of Envoy keeps: its worker slot, from its first request on, and
-// the state whose table answers its hits. One state of a process at most has claimed a table.
+// the state whose table answers its hits. One state of a process at most has taken a table over.
 static _Thread_local struct {
   uint32_t number; // from 1 on; 0: none yet
   worker_slot *slot;
@@ -304,7 +304,7 @@ void HOOK(http_filter_stream_complete)(void *stream, const void *filter) {
 
 const char *HOOK(program_init)(void) { return ABI_VERSION; }
 
-// The configuration is the folder. It need not be there yet, and nothing is claimed
+// The configuration is the folder. It need not be there yet, and nothing is taken over
 // before the first request: Envoy also runs this to validate a configuration.
 const void *HOOK(early_header_mutation_config_new)(void *envoy, text name, text config) {
   (void)envoy, (void)name;
@@ -314,7 +314,7 @@ const void *HOOK(early_header_mutation_config_new)(void *envoy, text name, text 
   return s;
 }
 
-void HOOK(early_header_mutation_config_destroy)(const void *config) { (void)config; } // the claim is the process's
+void HOOK(early_header_mutation_config_destroy)(const void *config) { (void)config; } // the table stays the process's
 
 // The filter has no configuration; NULL would be a failure.
 const void *HOOK(http_filter_config_new)(void *envoy, text name, text config) {

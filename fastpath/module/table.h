@@ -14,7 +14,7 @@ enum { LOCK_ENVOY = 1 };         // byte of the control file
 typedef struct { // the first page of the control file; only the gateway writes it
   uint64_t magic, layout;
   uint64_t trust_boot, trust_wall; // nanoseconds; 0: none
-  uint64_t trust_claim;            // the Envoy that trust is for
+  uint64_t trust_term;             // of the Envoy that trust is for
   uint64_t generation;             // of the files to map; 0: none. Written last
   uint64_t entries, buckets;       // buckets is a power of two
   uint64_t key;
@@ -29,7 +29,7 @@ typedef struct {
 
 typedef struct { // what Envoy writes, from the control file's second page on
   worker_slot workers[WORKERS];
-  uint64_t claims;
+  uint64_t terms; // how many Envoys have taken the table over
 } control_workers;
 
 enum { CONTROL_HEAD = 4096, CONTROL_SIZE = 16384 };
