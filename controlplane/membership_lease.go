@@ -144,7 +144,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 		return err
 	}
 	for pauses := backoff.Doubling(firstRetry, m.o.RenewEvery); ; {
-		err := m.release(ctx)
+		err := m.deleteLease(ctx)
 		if err == nil {
 			return nil
 		}
@@ -179,9 +179,9 @@ func (m *Membership) Abandon(ctx context.Context) error {
 	return nil
 }
 
-// release marks the lease as left and deletes it. The mark goes first: a
+// deleteLease marks the lease as left and deletes it. The mark goes first: a
 // controller that sees the deletion sees it in the object's last state.
-func (m *Membership) release(ctx context.Context) error {
+func (m *Membership) deleteLease(ctx context.Context) error {
 	l, err := m.o.Leases.Get(ctx, m.o.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -69,8 +69,8 @@ func (a Admin) Drain(ctx context.Context, delay time.Duration) (Open, error) {
 // Envoy has not accepted yet, and closing it resets those, so no client may be
 // connecting at that moment. If that cannot be had, a few requests may fail.
 func (a Admin) stopListening(ctx context.Context) error {
-	release, err := a.turnAway(ctx)
-	defer release()
+	letIn, err := a.turnAway(ctx)
+	defer letIn()
 	if err != nil {
 		err = fmt.Errorf("turn away new connections before the listener closes: %w", err)
 	} else {
@@ -87,13 +87,13 @@ func (a Admin) stopListening(ctx context.Context) error {
 	}
 }
 
-// turnAway keeps new connections from Envoy's listener until release is called,
+// turnAway keeps new connections from Envoy's listener until letIn is called,
 // which is never nil.
-func (a Admin) turnAway(ctx context.Context) (release func(), err error) {
-	release = func() {}
+func (a Admin) turnAway(ctx context.Context) (letIn func(), err error) {
+	letIn = func() {}
 	info, err := a.info(ctx)
 	if err != nil {
-		return release, err
+		return letIn, err
 	}
 	var list struct {
 		Listeners []struct {
@@ -107,7 +107,7 @@ func (a Admin) turnAway(ctx context.Context) (release func(), err error) {
 		} `json:"listener_statuses"`
 	}
 	if err := a.decode(ctx, "/listeners?format=json", &list); err != nil {
-		return release, err
+		return letIn, err
 	}
 	for _, l := range list.Listeners {
 		if l.Name != listenerName {
@@ -115,11 +115,11 @@ func (a Admin) turnAway(ctx context.Context) (release func(), err error) {
 		}
 		ip, err := netip.ParseAddr(l.Local.Socket.Address)
 		if err != nil {
-			return release, fmt.Errorf("envoy's listener: %w", err)
+			return letIn, fmt.Errorf("envoy's listener: %w", err)
 		}
 		return turnAway(netip.AddrPortFrom(ip, l.Local.Socket.Port), info.Options.Concurrency)
 	}
-	return release, fmt.Errorf("envoy has no listener %q", listenerName)
+	return letIn, fmt.Errorf("envoy has no listener %q", listenerName)
 }
 
 // waitClosed returns when nothing is open that should be waited for.

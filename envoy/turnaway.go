@@ -10,7 +10,7 @@ import (
 )
 
 // turnAway takes over the address of a listener with as many sockets, one per
-// worker, and lets the kernel drop every attempt to connect until release is
+// worker, and lets the kernel drop every attempt to connect until letIn is
 // called; further calls do nothing. Connections that the listener has, or whose handshake is
 // under way, are left alone. A client tries again after a second: by then no process listens
 // and the client is refused, or the next Envoy accepts it.
@@ -23,9 +23,9 @@ import (
 // listener's close.
 //
 // It works only for a process of the listener's user, in its network namespace.
-func turnAway(listener netip.AddrPort, sockets int) (release func(), err error) {
+func turnAway(listener netip.AddrPort, sockets int) (letIn func(), err error) {
 	var ours []int
-	release = sync.OnceFunc(func() { // a number that was closed may be another file's
+	letIn = sync.OnceFunc(func() { // a number that was closed may be another file's
 		for _, fd := range ours {
 			_ = unix.Close(fd)
 		}
@@ -33,16 +33,16 @@ func turnAway(listener netip.AddrPort, sockets int) (release func(), err error) 
 	for range sockets + 1 {
 		fd, err := deafSocket(listener)
 		if err != nil {
-			release()
+			letIn()
 			return func() {}, err
 		}
 		ours = append(ours, fd)
 	}
 	if err := attach(ours[0], unix.SO_ATTACH_REUSEPORT_CBPF, uint32(sockets)); err != nil {
-		release()
+		letIn()
 		return func() {}, fmt.Errorf("choose which socket gets new connections: %w", err)
 	}
-	return release, nil
+	return letIn, nil
 }
 
 // deafSocket listens and hears nothing. The filter is there before it listens:

@@ -36,17 +36,17 @@ func TestTurnAway(t *testing.T) {
 				sockets = append(sockets, l)
 			}
 			wantDial(t, address, nil)
-			release, err := turnAway(netip.MustParseAddrPort(address), 3)
+			letIn, err := turnAway(netip.MustParseAddrPort(address), 3)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer release()
+			defer letIn()
 			wantDial(t, address, context.DeadlineExceeded)
 			for _, i := range close {
 				sockets[i].Close()
 				wantDial(t, address, context.DeadlineExceeded)
 			}
-			release()
+			letIn()
 			if slices.Equal(close, []int{}) {
 				wantDial(t, address, nil)
 			} else {

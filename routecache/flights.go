@@ -88,19 +88,19 @@ func (f *flights) wait(ctx context.Context) error {
 	f.waiting.Store(true)
 	defer f.waiting.Store(false)
 	current := f.epoch.Load()
-	if err := f.drain(ctx, current+1); err != nil {
+	if err := f.awaitEmpty(ctx, current+1); err != nil {
 		return err
 	}
 	f.epoch.Store(current + 1)
-	if err := f.drain(ctx, current); err != nil {
+	if err := f.awaitEmpty(ctx, current); err != nil {
 		return err
 	}
 	f.completed.Store(number)
 	return nil
 }
 
-// drain waits until each of the epoch's counters has been empty once. Under turn.
-func (f *flights) drain(ctx context.Context, epoch uint32) error {
+// awaitEmpty waits until each of the epoch's counters has been empty once. Under turn.
+func (f *flights) awaitEmpty(ctx context.Context, epoch uint32) error {
 	for i := range f.counts[epoch&1] {
 		for f.counts[epoch&1][i].n.Load() != 0 {
 			select {

@@ -260,7 +260,7 @@ func TestFailedFreeze(t *testing.T) {
 type stubHolder struct{ fails error }
 
 func (h *stubHolder) Hold(context.Context) error { return h.fails }
-func (h *stubHolder) Release()                   {}
+func (h *stubHolder) Continue()                  {}
 
 // While a sandbox is frozen it is looked at each second, also after a look that failed,
 // and at each repeated order; a thaw ends that, also one that fails.

@@ -38,11 +38,11 @@ func (x *suspender) hold(ctx context.Context, frozenAlone bool, do func(context.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	x.awaitRequests(ctx)
-	release, err := x.beginStill(ctx, cancel, frozenAlone)
+	end, err := x.beginStill(ctx, cancel, frozenAlone)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer end()
 	return do(ctx)
 }
 
@@ -64,7 +64,7 @@ func (x *suspender) awaitRequests(ctx context.Context) {
 
 // beginStill stops the sandbox as hold says, and returns the function that continues it.
 // For a frozen sandbox it only notes that the files are read; an unfreeze calls cancel then.
-func (x *suspender) beginStill(ctx context.Context, cancel context.CancelFunc, frozenAlone bool) (release func(), err error) {
+func (x *suspender) beginStill(ctx context.Context, cancel context.CancelFunc, frozenAlone bool) (end func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -114,7 +114,7 @@ func (x *suspender) isStill() bool { return x.stillOver.Load() != nil }
 
 // endStill lets processes start again and waiting requests continue. mu is held.
 func (x *suspender) endStill() {
-	x.processes.Release()
+	x.processes.Continue()
 	x.admitWaiting()
 }
 

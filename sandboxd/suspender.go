@@ -33,7 +33,7 @@ type Freezer interface {
 // holder keeps processes from starting. *process.Service implements it.
 type holder interface {
 	Hold(ctx context.Context) error
-	Release()
+	Continue()
 }
 
 const (
@@ -139,7 +139,7 @@ func (x *suspender) freeze(ctx context.Context, generation int64) error {
 	// After the closing, so that no client gets an answer that says so.
 	x.requests.cancel()
 	if err := x.freezer.Freeze(ctx); err != nil {
-		x.processes.Release()
+		x.processes.Continue()
 		x.refusing.Store(false)
 		x.continueLater()
 		return err
@@ -225,7 +225,7 @@ func (x *suspender) close() {
 func (x *suspender) markThawed() {
 	x.frozen, x.filesRead = false, false
 	x.recheck.Stop()
-	x.processes.Release()
+	x.processes.Continue()
 }
 
 // guard refuses clients' requests while the sandbox is frozen, and makes them wait while it

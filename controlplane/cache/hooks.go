@@ -90,7 +90,7 @@ func (x *WaitHooks) acquire(key WaitKey, action WaitAction) (*hook, error) {
 	return h, nil
 }
 
-func (x *WaitHooks) release(key WaitKey, h *hook) {
+func (x *WaitHooks) leave(key WaitKey, h *hook) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if h.tasks--; h.tasks == 0 {

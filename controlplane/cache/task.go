@@ -84,7 +84,7 @@ func (t *WaitTask[T]) Release() {
 	t.isReleased = true
 	close(t.released)
 	if t.hook != nil {
-		t.c.hooks.release(t.key, t.hook)
+		t.c.hooks.leave(t.key, t.hook)
 	}
 	if t.forget != nil {
 		t.forget()

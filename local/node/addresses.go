@@ -85,8 +85,8 @@ func (a *addresses) take(uid types.UID) (netip.Addr, error) {
 	return addr, nil
 }
 
-// release returns what uid has. Releasing nothing is fine.
-func (a *addresses) release(uid types.UID) {
+// giveBack frees what uid has, which may be nothing.
+func (a *addresses) giveBack(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for addr, owner := range a.owner {

@@ -167,7 +167,7 @@ func (p *pod) open() bool {
 
 func (p *pod) finish() {
 	uid := p.current().UID
-	p.rt.addrs.release(uid)
+	p.rt.addrs.giveBack(uid)
 	_ = os.RemoveAll(filepath.Join(p.rt.dir, "pods", string(uid)))
 	p.mu.Lock()
 	p.finished = true

@@ -95,7 +95,7 @@ func (rt *podRuntime) openNetwork(uid types.UID) (podNetwork, error) {
 	}
 	n, err := rt.bridge.open(addr)
 	if err != nil {
-		rt.addrs.release(uid)
+		rt.addrs.giveBack(uid)
 		return nil, err
 	}
 	return n, nil

@@ -36,7 +36,7 @@ func TestAddresses(t *testing.T) {
 		if got := []string{take("p"), take("q"), take("old")}; !slices.Equal(got, []string{"2", "4", "3"}) {
 			t.Errorf("lifo %v: got %v", lifo, got)
 		}
-		a.release("p")
+		a.giveBack("p")
 		want := "5"
 		if lifo {
 			want = "2"

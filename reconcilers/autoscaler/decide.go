@@ -227,15 +227,15 @@ func (g *group) up() {
 			continue // lets the others go first
 		}
 		yields, toWhom = true, m.UpPriority
-		if !g.rested(d.State) {
+		if !g.cooledDown(d.State) {
 			continue
 		}
 		g.grow(i, want, reason)
 	}
 }
 
-// rested: the cooldowns of the last step and the last attempt are over.
-func (g *group) rested(st State) bool {
+// cooledDown reports whether the cooldowns of the last step and the last attempt are over.
+func (g *group) cooledDown(st State) bool {
 	p := g.s.Policy
 	if !st.LastUp.IsZero() && g.s.Now.Sub(st.LastUp) < p.Cooldown {
 		return false

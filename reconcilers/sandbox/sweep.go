@@ -79,7 +79,7 @@ func (w *sweeper) sweep(ctx context.Context) error {
 		if _, twice := before[s.claim]; !twice {
 			continue
 		}
-		if err := w.release(ctx, s); err != nil {
+		if err := w.end(ctx, s); err != nil {
 			log.FromContext(ctx).Error(err, "ending a claim that no sandbox owns", "claim", s.claim)
 			continue
 		}
@@ -254,9 +254,9 @@ func owns(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 		(phase == v1alpha1.PodStopping || phase == v1alpha1.PodFailed || pod.DeletionTimestamp != nil)
 }
 
-// release stops the stray's pod and fences its address. The pool reconciler then removes the
+// end stops the stray's pod and fences its address. The pool reconciler then removes the
 // pod's finalizer. If a step fails, the next sweep does it again.
-func (w *sweeper) release(ctx context.Context, s stray) error {
+func (w *sweeper) end(ctx context.Context, s stray) error {
 	log.FromContext(ctx).Info("ending a claim that no sandbox owns", "claim", s.claim, "address", s.address)
 	var rv uint64
 	var err error

@@ -60,8 +60,8 @@ const leastWaiting = 20
 // scaling is how many pods to create or delete.
 type scaling struct {
 	create int
-	// release is how many of those that wait for their address to delete.
-	release int
+	// deleteWaiting is how many of those that wait for their address to delete.
+	deleteWaiting int
 	// remove is how many of the spare pods go because there are too many, replace
 	// how many of the outdated idle ones because of their template. At most one of
 	// them is above 0.
@@ -91,16 +91,16 @@ type scaling struct {
 // the same, and rollouts go on.
 func decideScale(c counts, l limits) scaling {
 	var s scaling
-	release := func(n int) { s.release = max(s.release, min(n, len(c.waiting))) }
+	deleteWaiting := func(n int) { s.deleteWaiting = max(s.deleteWaiting, min(n, len(c.waiting))) }
 	if l.wanted() == 0 && !l.unknown {
-		release(len(c.waiting))
+		deleteWaiting(len(c.waiting))
 	} else {
-		release(len(c.waiting) - max(l.wanted(), leastWaiting))
+		deleteWaiting(len(c.waiting) - max(l.wanted(), leastWaiting))
 	}
 	if l.maxPods > 0 {
 		over := c.total - c.deleting - l.maxPods
-		release(over)
-		if over -= s.release; over > 0 && c.unclaimed() > 0 {
+		deleteWaiting(over)
+		if over -= s.deleteWaiting; over > 0 && c.unclaimed() > 0 {
 			if !l.unknown {
 				over = max(over, superfluous(c, l, 0))
 			}
@@ -119,7 +119,7 @@ func decideScale(c counts, l limits) scaling {
 	if l.maxPods > 0 {
 		room := room(c, l)
 		s.full = room < missing
-		release(s.create - room)
+		deleteWaiting(s.create - room)
 		s.create = min(s.create, room)
 	}
 	trusted := min(s.create, max(trust(c, l)-c.warming, 0))

@@ -91,7 +91,7 @@ func TestRested(t *testing.T) {
 		pod := changedPod().pod
 		pod.Annotations[v1alpha1.AnnotationStartedAt] = tt.started
 		r := &SandboxPoolReconciler{RecycleAfter: tt.after, Clock: clocktesting.NewFakePassiveClock(now)}
-		if got := r.rested(pod); got != tt.want {
+		if got := r.restartsAtOnce(pod); got != tt.want {
 			t.Errorf("after %s, started at %q: %v", tt.after, tt.started, got)
 		}
 	}

@@ -55,7 +55,7 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 		// if none comes, the expectations run out.
 		return out
 	}
-	r.release(ctx, &out)
+	r.deleteWaiting(ctx, &out)
 	r.shrink(ctx, protectionOf(pool), &out)
 	if tpl == nil {
 		return out
@@ -64,9 +64,9 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 	return out
 }
 
-// release deletes pods that wait for their address where they are in the way.
-func (r *SandboxPoolReconciler) release(ctx context.Context, out *outcome) {
-	for _, pod := range out.census.waiting[:out.scaling.release] {
+// deleteWaiting deletes pods that wait for their address where they are in the way.
+func (r *SandboxPoolReconciler) deleteWaiting(ctx context.Context, out *outcome) {
+	for _, pod := range out.census.waiting[:out.scaling.deleteWaiting] {
 		if err := r.delete(ctx, pod, "AddressBusy"); err != nil {
 			log.FromContext(ctx).Error(err, "replacing a pod whose address is not free")
 			out.recheck = backoffFirst

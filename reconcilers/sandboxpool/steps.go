@@ -88,7 +88,7 @@ func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.Sandbox
 	v.outdated = tpl != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] != tpl.hash
 	_, begun := pod.Annotations[v1alpha1.AnnotationRecycling]
 	v.recycle = pool != nil && pool.Spec.RecyclePolicy == v1alpha1.RecycleInPlace && tpl != nil && !v.outdated && !v.drain &&
-		(begun || lacking && r.rested(pod) && recyclable(pod, tpl.pod.Spec.Containers))
+		(begun || lacking && r.restartsAtOnce(pod) && recyclable(pod, tpl.pod.Spec.Containers))
 	var s *v1alpha1.Sandbox
 	if id := pod.Labels[v1alpha1.LabelSandboxID]; id != "" {
 		s = &v1alpha1.Sandbox{}

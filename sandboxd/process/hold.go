@@ -12,7 +12,7 @@ import (
 //
 //	open ─Hold─▶ closing: starts wait ─no fork is under way─▶ held: deadlines stand still too
 //	  ▲             │ its context ends                            │
-//	  └─────────────┴──────────────── Release ───────────────────┘
+//	  └─────────────┴──────────────── Continue ──────────────────┘
 type holding struct {
 	mu        sync.Mutex    // guards the rest
 	opens     chan struct{} // closed when starts may go on; nil while open
@@ -29,9 +29,9 @@ type deadline struct {
 	timer *time.Timer
 }
 
-// Hold makes starts of processes wait and stops the time of deadlines, until Release. When
+// Hold makes starts of processes wait and stops the time of deadlines, until Continue. When
 // it returns nil, no process is being started. It waits for starts that are under way; if
-// ctx ends before, it returns an error and holds nothing. Call it again only after Release.
+// ctx ends before, it returns an error and holds nothing. Call it again only after Continue.
 func (s *Service) Hold(ctx context.Context) error {
 	h := &s.holding
 	if err := h.close(ctx); err != nil {
@@ -76,8 +76,8 @@ func (h *holding) open() {
 	h.opens = nil
 }
 
-// Release undoes a Hold: deadlines get the time back that they were held.
-func (s *Service) Release() {
+// Continue undoes a Hold: deadlines get the time back that they were held.
+func (s *Service) Continue() {
 	h := &s.holding
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +102,7 @@ func (h *holding) at(when time.Time, f func()) (stop func()) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.held {
-			return false // the deadline passed just before the Hold: Release starts its timer again
+			return false // the deadline passed just before the Hold: Continue starts its timer again
 		}
 		delete(h.deadlines, d)
 		return true

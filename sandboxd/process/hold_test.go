@@ -32,11 +32,11 @@ func TestHeldDeadlines(t *testing.T) {
 		hold(t, s)
 		set("meanwhile", time.Second)
 		time.Sleep(10 * time.Second)
-		s.Release()
+		s.Continue()
 		stop()
 		time.Sleep(10 * time.Second)
 		hold(t, s)
-		s.Release()
+		s.Continue()
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
@@ -83,7 +83,7 @@ func TestHeldStarts(t *testing.T) {
 		if err := <-leaves; !errors.Is(err, context.Canceled) {
 			t.Errorf("that whose request is over: %v", err)
 		}
-		s.Release()
+		s.Continue()
 		if err := <-stays; err != nil {
 			t.Errorf("the other: %v", err)
 		}
@@ -121,6 +121,6 @@ func TestHoldWaitsForForks(t *testing.T) {
 		if hold(t, s); time.Since(begun) != time.Second {
 			t.Errorf("it returned after %s", time.Since(begun))
 		}
-		s.Release()
+		s.Continue()
 	})
 }

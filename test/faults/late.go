@@ -34,7 +34,7 @@ func (t *Transport) delay(r *http.Request, body []byte, s *Strike, n int) {
 	copied.Body = io.NopCloser(bytes.NewReader(body))
 	one := &straggler{object: s.Object, overtake: n, send: func() {
 		if answer, err := t.send(copied, s); err == nil {
-			drain(answer)
+			discard(answer)
 		}
 	}}
 	t.mu.Lock()

@@ -153,7 +153,7 @@ func (t *Transport) strike(r *http.Request, s *Strike, hold time.Duration) (*htt
 		return answer, nil
 	}
 	if answer != nil {
-		drain(answer)
+		discard(answer)
 	}
 	if err != nil {
 		return nil, err
@@ -183,9 +183,9 @@ func (t *Transport) fate(s *Strike, f Fate) {
 	s.Fate = f
 }
 
-// drain reads an answer that no caller gets, to the end, so that its connection
+// discard reads an answer that no caller gets, to the end, so that its connection
 // can be used again.
-func drain(answer *http.Response) {
+func discard(answer *http.Response) {
 	_, _ = io.Copy(io.Discard, answer.Body)
 	answer.Body.Close()
 }
