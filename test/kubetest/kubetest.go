@@ -83,6 +83,7 @@ func Main(m *testing.M) int {
 	}
 	klog.StopFlushDaemon()
 	if code == 0 {
+		runtime.GC() // client-go ends the goroutines that reload a transport's client certificate when the transport is collected
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "kubetest:", err)
 			code = 1

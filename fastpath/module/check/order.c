@@ -60,7 +60,7 @@ static control_workers workers;
 static bucket buckets[1];
 static entry entries[1];
 static uint32_t marks[1];
-static state s = {.head = &head, .workers = &workers, .claim = 1};
+static state s = {.head = &head, .workers = &workers, .term = 1};
 
 enum { NOTHING, REMOVAL, LOSS, GENERATION, ACTS };
 static const char *const act_names[ACTS] = {"nothing", "removal", "lost lease", "new generation"};
@@ -128,13 +128,13 @@ bool CALL(http_set_filter_state_typed)(void *stream, text key, text value) {
 // prepare publishes the route and gives trust.
 static void prepare(void) {
   static view v;
-  entry e = {.id = 21, .destination = 9, .uid = 1, .claim = 1, .flags = OPEN};
+  entry e = {.id = 21, .destination = 9, .uid = 1, .term = 1, .flags = OPEN};
   memcpy(e.text, "iaaaaaaaaaaaaaaaaaaaa10.0.0.5:uc", 32);
   e.check = check_entry(7, 0, &e);
   entries[0] = e;
   buckets[0].word[0] = (hash_id(7, "iaaaaaaaaaaaaaaaaaaaa", 21) & ~INDEX_MASK) | 1;
   marks[0] = 0;
-  head = (control_head){.magic = MAGIC, .layout = LAYOUT, .trust_claim = 1, .generation = 5};
+  head = (control_head){.magic = MAGIC, .layout = LAYOUT, .trust_term = 1, .generation = 5};
   head.trust_boot = nanos(CLOCK_BOOTTIME) + LONGEST_TRUST / 2;
   head.trust_wall = nanos(CLOCK_REALTIME) + LONGEST_TRUST / 2;
   v = (view){.generation = 5, .key = 7, .entry_count = 1, .buckets = buckets, .entries = entries, .marks = marks};
