@@ -37,7 +37,7 @@ func TestAFileSystemThatHangs(t *testing.T) {
 				t.Errorf("Get: %v", err)
 			}
 		case <-late:
-			release(t, fifo)
+			unblock(t, fifo)
 			t.Fatal("a Get has outlived its context")
 		}
 	}
@@ -52,7 +52,7 @@ func TestAFileSystemThatHangs(t *testing.T) {
 	if _, err := f.Put(t.Context(), "other", strings.NewReader("x")); err != nil {
 		t.Errorf("Put: %v", err)
 	}
-	release(t, fifo)
+	unblock(t, fifo)
 	if err := f.Delete(t.Context(), "other"); err != nil { // it waits for the others
 		t.Error(err)
 	}
@@ -76,8 +76,8 @@ func TestAPutThatHangs(t *testing.T) {
 	}
 }
 
-// release lets the calls go on that hang at a FIFO: each finds that it is no archive.
-func release(t *testing.T, fifo string) {
+// unblock lets the calls go on that hang at a FIFO: each finds that it is no archive.
+func unblock(t *testing.T, fifo string) {
 	t.Helper()
 	w, err := os.OpenFile(fifo, os.O_RDWR, 0)
 	if err != nil {

@@ -33,10 +33,10 @@ func TestFenceIsBatchedWhileARoundIsUnderWay(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		g := s.run("g1", "a")
 		var lists atomic.Int32
-		release := make(chan struct{})
+		proceed := make(chan struct{})
 		s.api.setAfter(func(verb, _ string) error {
 			if verb == "list" && lists.Add(1) == 1 {
-				<-release
+				<-proceed
 			}
 			return nil
 		})
@@ -49,7 +49,7 @@ func TestFenceIsBatchedWhileARoundIsUnderWay(t *testing.T) {
 			}
 		}
 		after(time.Millisecond)
-		close(release)
+		close(proceed)
 		for range n {
 			if err := <-errs; err != nil {
 				t.Fatal(err)

@@ -119,14 +119,14 @@ const stopGrace = 2 * time.Second
 // returns an error if the listener fails. Call it once.
 func (s *Server) Start(ctx context.Context) error {
 	stopped := make(chan struct{})
-	release := context.AfterFunc(ctx, func() {
+	cancelStop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
 		force := time.AfterFunc(stopGrace, s.grpc.Stop)
 		defer force.Stop()
 		s.grpc.GracefulStop()
 	})
 	err := s.grpc.Serve(s.o.Listener)
-	if !release() {
+	if !cancelStop() {
 		<-stopped
 		return nil
 	}

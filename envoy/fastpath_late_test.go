@@ -31,7 +31,7 @@ func TestFastPathLooksAgainAtLateRequests(t *testing.T) {
 	// The pod's requests stay open, so that each has a connection of its own. The first
 	// stops Envoy.
 	var stop sync.Once
-	stopped, release := make(chan struct{}), make(chan struct{})
+	stopped, proceed := make(chan struct{}), make(chan struct{})
 	pod := listenAt(t, at)
 	serveOn(t, pod, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/accepted" {
@@ -41,7 +41,7 @@ func TestFastPathLooksAgainAtLateRequests(t *testing.T) {
 			_ = f.cmd.Process.Signal(syscall.SIGSTOP)
 			close(stopped)
 		})
-		<-release
+		<-proceed
 	})
 	client := dialH2(t, strings.TrimPrefix(f.url, "http://"))
 	client.ask(t, h2Streams, ":method", "GET", ":scheme", "http", ":path", "/", ":authority", "localhost", "x-sandbox-id", "known", "x-sandbox-port", port)
@@ -62,7 +62,7 @@ func TestFastPathLooksAgainAtLateRequests(t *testing.T) {
 	var wrong atomic.Int64
 	serveOn(t, listenAt(t, at), func(http.ResponseWriter, *http.Request) { wrong.Add(1) })
 	_ = f.cmd.Process.Signal(syscall.SIGCONT)
-	close(release)
+	close(proceed)
 	statuses := client.statuses(t, h2Streams)
 	// Envoy may have been stopped between the answer and the connection of one; the time
 	// for which an address rests is for that.

@@ -242,9 +242,9 @@ func TestFenceWaitsForAnswers(t *testing.T) {
 		f := newFixture(t)
 		r := testRoute("hello")
 		f.put(t, r)
-		release := make(chan struct{})
+		proceed := make(chan struct{})
 		s := newStream(t.Context(), host("hello")...)
-		s.onSend = func(*extprocv3.ProcessingResponse) error { <-release; return nil }
+		s.onSend = func(*extprocv3.ProcessingResponse) error { <-proceed; return nil }
 		answered := make(chan error, 1)
 		go func() { answered <- f.Process(s) }()
 		synctest.Wait() // it is in Send now
@@ -258,7 +258,7 @@ func TestFenceWaitsForAnswers(t *testing.T) {
 			t.Fatal("acknowledged while an answer with the old route was under way")
 		default:
 		}
-		close(release)
+		close(proceed)
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}

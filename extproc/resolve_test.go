@@ -286,9 +286,9 @@ func TestIndexLagsBehindActivation(t *testing.T) {
 func TestParkingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, withDefaultPool, func(o *Options) { o.MaxParked = 3 })
-		release := make(chan struct{})
+		proceed := make(chan struct{})
 		f.act.do = func(_ context.Context, r ActivationRequest) error {
-			<-release
+			<-proceed
 			f.put(t, testRoute(r.ID))
 			return nil
 		}
@@ -310,7 +310,7 @@ func TestParkingIsBounded(t *testing.T) {
 		if err := f.cache.WaitFlights(t.Context()); err != nil {
 			t.Error(err)
 		}
-		close(release)
+		close(proceed)
 		synctest.Wait()
 		for _, s := range streams {
 			if a := s.answer(t); a.destination == "" {

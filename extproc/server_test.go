@@ -123,10 +123,10 @@ func TestHealth(t *testing.T) {
 // lets the requests in hand finish.
 func TestStopWithOpenStreams(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
-	parked, release := make(chan struct{}), make(chan struct{})
+	parked, proceed := make(chan struct{}), make(chan struct{})
 	f.act.do = func(_ context.Context, r ActivationRequest) error {
 		close(parked)
-		<-release
+		<-proceed
 		f.put(t, testRoute(r.ID))
 		return nil
 	}
@@ -163,7 +163,7 @@ func TestStopWithOpenStreams(t *testing.T) {
 	if err := logs.RecvMsg(&accesslogv3.StreamAccessLogsResponse{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("access log stream: %v", err)
 	}
-	close(release)
+	close(proceed)
 	for range 2 { // the override and the answer
 		if _, err := stream.Recv(); err != nil {
 			t.Errorf("parked request: %v", err)

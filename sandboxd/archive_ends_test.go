@@ -33,12 +33,12 @@ func (w *stuckWriter) Write([]byte) (int, error) {
 
 func (w *stuckWriter) SetWriteDeadline(at time.Time) error {
 	if !at.After(time.Now()) {
-		w.release()
+		w.unblock()
 	}
 	return nil
 }
 
-func (w *stuckWriter) release() { w.end.Do(func() { close(w.cut) }) }
+func (w *stuckWriter) unblock() { w.end.Do(func() { close(w.cut) }) }
 
 // A gateway that has stopped reading, since its store does not take any more, keeps no
 // resume waiting.
@@ -53,7 +53,7 @@ func TestUnfreezeEndsAnArchiveThatIsNotRead(t *testing.T) {
 	}
 	defer s.suspender.close()
 	w := &stuckWriter{ResponseWriter: httptest.NewRecorder(), writing: make(chan struct{}), cut: make(chan struct{})}
-	t.Cleanup(w.release)
+	t.Cleanup(w.unblock)
 	over := make(chan error, 1)
 	go func() {
 		over <- s.writeArchive(t.Context(), s.caller, &statusWriter{ResponseWriter: w}, archiveArguments{})

@@ -30,8 +30,8 @@ func idOf(t *testing.T, w *httptest.ResponseRecorder) string {
 func TestOneKeyOneSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		release := make(chan struct{})
-		f.create = func(context.Context, NewSandbox) error { <-release; return nil }
+		proceed := make(chan struct{})
+		f.create = func(context.Context, NewSandbox) error { <-proceed; return nil }
 		s := newServer(t, f, nil)
 		var wg sync.WaitGroup
 		answers := make([]string, 20)
@@ -49,7 +49,7 @@ func TestOneKeyOneSandbox(t *testing.T) {
 		if other.Code != 409 {
 			t.Errorf("another body while it runs: %d", other.Code)
 		}
-		close(release)
+		close(proceed)
 		wg.Wait()
 		time.Sleep(answerLifetime - time.Second)
 		answers = append(answers, idOf(t, createWith(t, s, "/v2/sandboxes", keyA, "one", `{ "templateID" : "base" }`)))
@@ -99,9 +99,9 @@ func TestKeysAreATeamsOwn(t *testing.T) {
 func TestFailuresAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		release, fail := make(chan struct{}), true
+		proceed, fail := make(chan struct{}), true
 		f.create = func(context.Context, NewSandbox) error {
-			<-release
+			<-proceed
 			if fail {
 				return ErrNoCapacity
 			}
@@ -117,7 +117,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		close(release)
+		close(proceed)
 		wg.Wait()
 		fail = false
 		if w := createWith(t, s, "/v2/sandboxes", keyA, "k", base); w.Code != 201 {
@@ -134,10 +134,10 @@ func TestFailuresAreForgotten(t *testing.T) {
 func TestDesertedCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		release := make(chan struct{})
+		proceed := make(chan struct{})
 		f.create = func(ctx context.Context, _ NewSandbox) error {
 			select {
-			case <-release:
+			case <-proceed:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -165,7 +165,7 @@ func TestDesertedCreates(t *testing.T) {
 			t.Errorf("the client that left: %d", w.Code)
 		}
 		synctest.Wait()
-		close(release)
+		close(proceed)
 		if w := <-served; w.Code != 201 {
 			t.Errorf("the client that stayed: %d %s", w.Code, w.Body)
 		}

@@ -139,11 +139,11 @@ func TestStop(t *testing.T) {
 	for what, finishes := range map[string]bool{"that ends": true, "that does not end": false} {
 		t.Run(what, func(t *testing.T) {
 			f := newFake()
-			begun, release := make(chan struct{}), make(chan struct{})
+			begun, proceed := make(chan struct{}), make(chan struct{})
 			f.create = func(ctx context.Context, _ NewSandbox) error {
 				close(begun)
 				select {
-				case <-release:
+				case <-proceed:
 					return nil
 				case <-ctx.Done():
 					return fmt.Errorf("%w: stopped", ErrNoCapacity)
@@ -162,7 +162,7 @@ func TestStop(t *testing.T) {
 			<-begun
 			stop()
 			if finishes {
-				close(release)
+				close(proceed)
 			}
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {

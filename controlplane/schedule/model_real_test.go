@@ -133,7 +133,7 @@ func newReal(t *testing.T, ns string, seed uint64) (*realWorld, error) {
 	all := &corev1.Pod{}
 	return w, errors.Join(
 		w.direct.DeleteAllOf(context.Background(), all, client.InNamespace(ns), client.GracePeriodSeconds(0)),
-		w.release(func(*corev1.Pod) bool { return true }))
+		w.dropFinalizers(func(*corev1.Pod) bool { return true }))
 }
 
 // wirePlan strikes a third of the writes, and holds some others up: that is one
@@ -226,7 +226,7 @@ func (w *realWorld) remove(name string) bool {
 	if client.IgnoreNotFound(err) != nil {
 		w.fail("deleting a pod", err)
 	}
-	if err := w.release(func(p *corev1.Pod) bool {
+	if err := w.dropFinalizers(func(p *corev1.Pod) bool {
 		return p.Name == name && p.DeletionTimestamp != nil && time.Since(p.DeletionTimestamp.Time) > time.Second
 	}); err != nil {
 		w.fail("releasing a pod", err)
@@ -234,8 +234,8 @@ func (w *realWorld) remove(name string) bool {
 	return err == nil
 }
 
-// release takes the finalizers of some pods that are deleted.
-func (w *realWorld) release(which func(*corev1.Pod) bool) error {
+// dropFinalizers takes the finalizers of some pods that are deleted.
+func (w *realWorld) dropFinalizers(which func(*corev1.Pod) bool) error {
 	for _, pod := range w.pods() {
 		if pod.DeletionTimestamp == nil || !which(pod) || !controllerutil.ContainsFinalizer(pod, v1alpha1.FinalizerPod) {
 			continue

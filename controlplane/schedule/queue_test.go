@@ -294,8 +294,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 func TestClaimsUnderWayAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		const n = 3 * maxClaims
-		release := make(chan struct{})
-		r.api.answers(func(_ string, apply func() error) error { <-release; return apply() })
+		proceed := make(chan struct{})
+		r.api.answers(func(_ string, apply func() error) error { <-proceed; return apply() })
 		for i := range n {
 			r.stockUp(fmt.Sprint("p", i))
 		}
@@ -311,7 +311,7 @@ func TestClaimsUnderWayAreBounded(t *testing.T) {
 		}
 		cancel()
 		fails(t, left, context.Canceled)
-		close(release)
+		close(proceed)
 		for _, q := range all {
 			if res := result(t, q); res.Err != nil {
 				t.Error(res.Err)

@@ -222,10 +222,10 @@ func TestShutdownAnswersEveryone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.stockUp("p1")
-		release := make(chan struct{})
+		proceed := make(chan struct{})
 		r.api.answers(func(call string, apply func() error) error {
 			if call == "claim p1" {
-				<-release
+				<-proceed
 			}
 			return apply()
 		})
@@ -241,7 +241,7 @@ func TestShutdownAnswersEveryone(t *testing.T) {
 			t.Error("Shutdown returned before a claim under way was answered")
 		default:
 		}
-		close(release)
+		close(proceed)
 		gets(t, claiming, "p1")
 		<-stopped
 		if r.Enqueue(&ClaimRequest{ResultCh: make(chan ClaimResult, 1)}) {

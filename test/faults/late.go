@@ -41,7 +41,7 @@ func (t *Transport) delay(r *http.Request, body []byte, s *Strike, n int) {
 	defer t.mu.Unlock()
 	t.late.sending.Add(1)
 	t.late.byObject[s.Object] = append(t.late.byObject[s.Object], one)
-	one.timer = time.AfterFunc(LateLimit, func() { t.release(func(o *straggler) bool { return o == one }) })
+	one.timer = time.AfterFunc(LateLimit, func() { t.sendDue(func(o *straggler) bool { return o == one }) })
 }
 
 // overtaken is called before each call about an object is passed on, and after
@@ -58,18 +58,18 @@ func (t *Transport) overtaken(object string, answered bool) {
 	none := len(waiting) == 0
 	t.mu.Unlock()
 	if !none {
-		t.release(func(s *straggler) bool { return s.object == object && s.overtake <= 0 })
+		t.sendDue(func(s *straggler) bool { return s.object == object && s.overtake <= 0 })
 	}
 }
 
 // Flush sends every late write and returns when all have been answered.
 func (t *Transport) Flush() {
-	t.release(func(*straggler) bool { return true })
+	t.sendDue(func(*straggler) bool { return true })
 	t.late.sending.Wait()
 }
 
-// release takes the stragglers that are due, and sends them.
-func (t *Transport) release(due func(*straggler) bool) {
+// sendDue takes the stragglers that are due, and sends them.
+func (t *Transport) sendDue(due func(*straggler) bool) {
 	t.mu.Lock()
 	var out []*straggler
 	for object, waiting := range t.late.byObject {
