@@ -128,7 +128,7 @@ bool CALL(http_set_filter_state_typed)(void *stream, text key, text value) {
 // prepare publishes the route and gives trust.
 static void prepare(void) {
   static view v;
-  entry e = {.id = 21, .destination = 9, .uid = 1, .term = 1, .flags = OPEN};
+  entry e = {.id = 21, .destination = 9, .uid = 1, .claim = 1, .flags = OPEN};
   memcpy(e.text, "iaaaaaaaaaaaaaaaaaaaa10.0.0.5:uc", 32);
   e.check = check_entry(7, 0, &e);
   entries[0] = e;
