@@ -64,21 +64,28 @@ func (r *Reconciler) carryOutEnd(ctx context.Context, s *v1alpha1.Sandbox) (ctrl
 		failpoint.Hit("sandbox/fenced") // every gateway has acknowledged the fence, the status does not say so
 		return r.markEnded(ctx, s, f.record)
 	}
+	former := r.fences.retryFormer(s.Name, s.UID)
 	if s.Status.Phase != v1alpha1.SandboxEnding {
 		if f.age < quickFence {
-			return ctrl.Result{RequeueAfter: min(f.wait, quickFence-f.age)}, nil
+			return ctrl.Result{RequeueAfter: resync.Sooner(min(f.wait, quickFence-f.age), former)}, nil
 		}
 		if _, err := r.markEnding(ctx, s, f.record); err != nil {
 			return retryIfMoved(err)
 		}
 	}
-	return ctrl.Result{RequeueAfter: f.wait}, nil
+	return ctrl.Result{RequeueAfter: resync.Sooner(f.wait, former)}, nil
 }
 
 // stopAndFence does steps 1 and 2 of an end and begins step 3.
 func (r *Reconciler) stopAndFence(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
-	failpoint.Hit("sandbox/ending")                     // the end is written, no step of it is done
-	if s.Spec.Restore != nil && s.Spec.Binding == nil { // the sandbox hibernates: its pause gave pods up
+	failpoint.Hit("sandbox/ending") // the end is written, no step of it is done
+	switch {
+	case !r.mayHaveFormerClaims(s):
+	case s.Spec.Binding != nil:
+		if err := r.stopFormerPods(ctx, s); err != nil {
+			return retryIfMoved(err)
+		}
+	default: // the sandbox hibernates: its pause gave pods up
 		wait, err := r.endFormerClaims(ctx, s)
 		if err == nil && wait > quickFence && s.Status.Phase != v1alpha1.SandboxEnding {
 			_, err = r.markEnding(ctx, s, r.capture(s, nil)) // the gateways may take long to answer

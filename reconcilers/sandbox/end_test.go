@@ -290,7 +290,7 @@ func TestEndAfterANewBinding(t *testing.T) {
 func TestFenceOfAFormerAddressIsAsNewAsTheEnd(t *testing.T) {
 	s, pod := endingOne()
 	had(s, "former")
-	pod.Annotations[v1alpha1.AnnotationClaim] = "another sandbox's"
+	pod.Labels[v1alpha1.LabelSandboxID], pod.Annotations[v1alpha1.AnnotationClaim] = "another", "another sandbox's"
 	g := newRig(t, s, pod)
 	g.step(t)
 	if g.rv != 1000 || len(g.asked) != 1 {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -94,11 +95,29 @@ func (r *Reconciler) endFormerClaims(ctx context.Context, s *v1alpha1.Sandbox) (
 	if err != nil {
 		return 0, err
 	}
-	switch {
-	case len(claims) > 0:
-	case s.Spec.Binding == nil:
+	if len(claims) == 0 && s.Spec.Binding == nil {
 		return r.markFenced(ctx, s)
-	default:
+	}
+	return r.endClaims(ctx, s, claims)
+}
+
+// stopFormerPods ends those former claims of a sandbox that is bound anew and ends whose pods
+// the cache shows: what a pause has frozen there keeps the requests waiting that it has got.
+// The end does not wait for their fences. Other former claims are the sweep's.
+func (r *Reconciler) stopFormerPods(ctx context.Context, s *v1alpha1.Sandbox) error {
+	claims, err := r.formerClaims(ctx, s)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(claims, func(_ string, f former) bool { return f.pod == nil })
+	_, err = r.endClaims(ctx, s, claims)
+	return err
+}
+
+// endClaims ends claims that the sandbox had before. wait is how long until the next step; 0
+// if nothing is left to do.
+func (r *Reconciler) endClaims(ctx context.Context, s *v1alpha1.Sandbox, claims map[string]former) (wait time.Duration, err error) {
+	if len(claims) == 0 {
 		return 0, nil
 	}
 	// A claim on a pod may belong to a new binding that the cache does not show yet, so read

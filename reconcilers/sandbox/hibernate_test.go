@@ -121,6 +121,33 @@ func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
 	}
 }
 
+// The same may happen before the sandbox ends: requests wait in its former pod, which is
+// frozen, until that is stopped. Neither of the two pods waits for the other one's fence.
+func TestFormerPodOfWhatIsBoundAnewAndEnds(t *testing.T) {
+	for _, restored := range []bool{false, true} {
+		g, _ := pausable(t)
+		g.spec(t, func(s *v1alpha1.SandboxSpec) {
+			s.PauseMode = v1alpha1.PauseHibernate
+			if !restored {
+				s.Restore = &v1alpha1.Restore{Checkpoint: "cp"}
+			}
+			s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
+			s.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)}
+		})
+		g.claimedAnew(t)
+		g.step(t)
+		for _, name := range []string{"pod", "pod2"} {
+			if phase := v1alpha1.PhaseOf(g.pod(t, name)); phase != v1alpha1.PodStopping {
+				t.Errorf("restored: %v: %s is %s after one step", restored, name, phase)
+			}
+		}
+		g.settle(t)
+		if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || !g.Ledger.IsFenced("c") || !g.Ledger.IsFenced("c2") {
+			t.Errorf("restored: %v: %s, claims fenced: %v, %v", restored, s.Status.Phase, g.Ledger.IsFenced("c"), g.Ledger.IsFenced("c2"))
+		}
+	}
+}
+
 // Until its files are restored a sandbox does not run, whatever its pod does, and its
 // freezer is not asked.
 func TestRestoringStatus(t *testing.T) {

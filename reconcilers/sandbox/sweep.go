@@ -192,8 +192,8 @@ func (r *Reconciler) strays(id string, s *v1alpha1.Sandbox, pods []corev1.Pod) [
 
 // noteSuspect notes whether the cache shows a stray under the ID; s and err are the result of
 // reading its Sandbox. Reconcile calls it first, thus after each change of the Sandbox and of
-// a pod that names it: nothing else makes a stray. For a sandbox that has not ended and is
-// bound to another claim, endFormerClaims ends the strays too.
+// a pod that names it: nothing else makes a stray. For a sandbox that is bound to
+// another claim endFormerClaims ends the strays too, until the status says Ended.
 func (r *Reconciler) noteSuspect(ctx context.Context, id string, s *v1alpha1.Sandbox, err error) error {
 	if err != nil {
 		s = nil
