@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -17,7 +18,8 @@ import (
 )
 
 // unanswered is how long a request may be without an answer: a gateway answers after 55 s
-// at the latest, and Envoy notices within 30 s that a pod has vanished.
+// at the latest, Envoy notices within 30 s that a pod has vanished, and a pod that was given
+// up while it was frozen is stopped as soon as the controller works.
 const unanswered = 57 * time.Second
 
 // watch fails the test if the request is not answered in time, and keeps what shows where it
@@ -48,6 +50,13 @@ func (l *load) whereItWaits(g stack.Gateway, id string) string {
 	s := &v1alpha1.Sandbox{}
 	err3 := l.stack.Client.Get(ctx, client.ObjectKey{Name: id}, s)
 	text := fmt.Sprintf("in the gateway %g requests, %g parked (%v, %v); the sandbox: %+v %+v (%v)", inFlight, parked, err, err2, s.Spec, s.Status, err3)
+
+	var pods corev1.PodList
+	err4 := l.stack.Client.List(ctx, &pods, client.MatchingLabels{v1alpha1.LabelSandboxID: id})
+	for _, pod := range pods.Items {
+		text += fmt.Sprintf("\npod %s %s of claim %s at %s, %s, deleted %v", pod.Name, pod.UID, pod.Annotations[v1alpha1.AnnotationClaim], pod.Status.PodIP, v1alpha1.PhaseOf(&pod), pod.DeletionTimestamp)
+	}
+	text += fmt.Sprintf("\n%d pods (%v)", len(pods.Items), err4)
 
 	sockets, err := exec.CommandContext(ctx, "ss", "-tnpoi").CombinedOutput()
 	if err != nil {
