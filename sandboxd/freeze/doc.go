@@ -12,6 +12,8 @@
 // stop takes the job for suspended and prints so. A stopped shell sees nothing, and when it
 // continues its children run already, since children are continued first. A stopped process
 // cannot start others, so there are no more rounds once two in a row find no running process.
+// Where no end of the rounds comes in sight, since processes start the next one and end, all
+// are stopped at once (stopAll).
 //
 // A process that was stopped already before a Freeze is neither stopped nor continued:
 // another program in the sandbox has stopped it.

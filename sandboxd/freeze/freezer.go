@@ -17,6 +17,8 @@ type Freezer struct {
 	proc string // the folder /proc
 	self int    // the number of this process
 
+	inOrder time.Duration // how long a freeze goes on generation by generation: orderPatience
+
 	mu      sync.Mutex         // guards the rest; held for a whole Freeze or Thaw
 	stopped []process          // in the order in which they were stopped
 	asleep  map[process]bool   // of those, the ones that sleep in the kernel and stop when they wake
@@ -32,7 +34,7 @@ type process struct {
 // New returns a Freezer of this process's PID namespace. All processes of the namespace must
 // belong to the sandbox, except PID 1 and this process, which are not stopped.
 func New() *Freezer {
-	return &Freezer{proc: "/proc", self: unix.Getpid(), asleep: map[process]bool{}}
+	return &Freezer{proc: "/proc", self: unix.Getpid(), inOrder: orderPatience, asleep: map[process]bool{}}
 }
 
 // Freeze returns nil when all processes are stopped. A second Freeze stops the processes that
@@ -99,6 +101,8 @@ func (f *Freezer) Kill() error {
 // it runs, starts another one and ends shows neither. So the last list must show only
 // processes that were halted in the list before, and could start none meanwhile. mu is held.
 func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
+	begun := time.Now()
+	var others map[process]bool // from the first stopAll on
 	for first := true; ; first = false {
 		all, ended, err := f.list()
 		if err != nil {
@@ -116,10 +120,16 @@ func (f *Freezer) freeze(ctx context.Context) (ran bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return ran, err
 		}
-		for _, p := range next {
-			if err := f.stop(p); err != nil {
-				return ran, err
+		if time.Since(begun) > f.inOrder {
+			if others == nil {
+				others = f.stoppedByOthers(all)
 			}
+			next, err = f.stopAll(len(next) > 0, others)
+		} else {
+			err = f.stopEach(next)
+		}
+		if err != nil {
+			return ran, err
 		}
 		if err := f.awaitStopped(ctx, next); err != nil {
 			return ran, err
@@ -201,6 +211,16 @@ func within(set, other map[process]uint64) bool {
 		}
 	}
 	return true
+}
+
+// stopEach signals processes and notes them.
+func (f *Freezer) stopEach(all []process) error {
+	for _, p := range all {
+		if err := f.stop(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stop signals one process and notes it. It is no error if the process has ended.

@@ -14,7 +14,8 @@ const states = `sh for p in /proc/[0-9]*; do s=$(sed 's/.*) //;s/ .*//' $p/stat 
 // for a disk, counts as frozen with one: it runs no code of its own before it stops, but
 // what it asked the kernel for may still come. A process that was about to end has ended
 // with the signal pending, and keeps it until its parent, which may be stopped, asks for it.
-const settle = `sh for p in /proc/[0-9]*; do while grep -qsE '^S(ig|hd)Pnd:.*[4-7c-f]....$' $p/status && ! grep -qsE '^State:.[ZX]' $p/status; do :; done; done`
+// What is stopped may have got the signal twice.
+const settle = `sh for p in /proc/[0-9]*; do while grep -qsE '^S(ig|hd)Pnd:.*[4-7c-f]....$' $p/status && ! grep -qsE '^State:.[TZX]' $p/status; do :; done; done`
 
 func (c *container) running() (left []string) {
 	c.t.Helper()
@@ -43,6 +44,33 @@ func TestChainsOfForks(t *testing.T) {
 		}
 		c.want("thaw")
 	}
+}
+
+// A freeze that does not get ahead of such chains stops everything at once: nothing goes on,
+// all that it stopped continues at the thaw, and what another program stopped does not.
+func TestAllAtOnce(t *testing.T) {
+	c := newContainer(t)
+	stopped := c.want(`run exec sleep 1000`)
+	loop := c.want(`run while :; do echo >> count; done`)
+	for range 4 {
+		c.want(`run f() { echo >> chain; f & }; f`)
+	}
+	c.want("sh kill -STOP " + stopped + `; until grep -q '^State:.T' /proc/` + stopped + `/status && [ -s chain ] && [ -s count ]; do :; done`)
+	c.want("atonce")
+	lines := "sh cat chain count | wc -l"
+	for cycle := range 30 {
+		c.want("freeze")
+		if a, b := c.want(lines), c.want("sh sleep 0.01; cat chain count | wc -l"); a != b {
+			t.Fatalf("cycle %d: something went on from %s to %s", cycle, a, b)
+		}
+		chain, count := c.want("sh wc -l < chain"), c.want("sh wc -l < count")
+		c.want("thaw")
+		c.want("sh until [ $(wc -l < chain) != " + chain + " ] && [ $(wc -l < count) != " + count + " ]; do :; done")
+		if state := c.want(`sh sed -n 's/^State:.\(.\).*/\1/p' /proc/` + stopped + `/status`); state != "T" {
+			t.Fatalf("cycle %d: what was stopped before is in state %s", cycle, state)
+		}
+	}
+	c.want("sh kill -0 " + loop)
 }
 
 // Loops, a shell with jobs, a shell on a terminal, and one that starts processes as fast

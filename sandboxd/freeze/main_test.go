@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 
 // serve does one line after the other: "freeze", "thaw", "run SCRIPT" in the background,
 // "pty SCRIPT" the same on a terminal whose output goes to ./pty, "supervise",
-// "refreeze", "kill", and "sh SCRIPT" and its output. Each is answered with one line.
+// "refreeze", "kill", "atonce", after which a freeze stops all at once, and "sh SCRIPT" and its output. Each is answered with one line.
 func serve() int {
 	f := New()
 	lines := bufio.NewScanner(os.Stdin)
@@ -67,6 +67,8 @@ func serve() int {
 			answer = fmt.Sprint(escaped)
 		case "thaw":
 			err = f.Thaw()
+		case "atonce":
+			f.inOrder = -1
 		case "kill":
 			err = f.Kill()
 		case "run":
