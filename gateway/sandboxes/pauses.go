@@ -28,7 +28,7 @@ func setPauses(d *e2b.Template, spec *v1alpha1.SandboxTemplateSpec, pools []*v1a
 	d.AutoPause = all(func(pool *v1alpha1.SandboxPoolSpec) bool {
 		return pauseDefaults(pool).OnTimeout == v1alpha1.TimeoutPause
 	})
-	d.AutoPauseFiles = d.AutoPause && all(func(pool *v1alpha1.SandboxPoolSpec) bool {
+	d.AutoPauseFiles = all(func(pool *v1alpha1.SandboxPoolSpec) bool {
 		return pauseDefaults(pool).OnTimeoutMode == v1alpha1.PauseHibernate
 	})
 	d.AutoResumeFiles = resume(v1alpha1.AutoResumeAlways)

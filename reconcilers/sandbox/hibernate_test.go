@@ -94,19 +94,26 @@ func (g *rig) claimedAnew(t *testing.T) {
 	}
 }
 
+// boundAnew is a sandbox that was paused, resumed in another pod and perhaps ended between two
+// looks of the controller.
+func boundAnew(t *testing.T, restored bool, end *v1alpha1.End) *rig {
+	g, _ := pausable(t)
+	g.spec(t, func(s *v1alpha1.SandboxSpec) {
+		s.PauseMode, s.End = v1alpha1.PauseHibernate, end
+		if !restored {
+			s.Restore = &v1alpha1.Restore{Checkpoint: "cp"}
+		}
+		s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
+	})
+	g.claimedAnew(t)
+	return g
+}
+
 // A sandbox may be paused, resumed and restored between two looks of the controller: its
 // former pod is stopped and fenced at once, and the new one serves on.
 func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
 	for _, restored := range []bool{false, true} {
-		g, _ := pausable(t)
-		g.spec(t, func(s *v1alpha1.SandboxSpec) {
-			s.PauseMode = v1alpha1.PauseHibernate
-			if !restored {
-				s.Restore = &v1alpha1.Restore{Checkpoint: "cp"}
-			}
-			s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
-		})
-		g.claimedAnew(t)
+		g := boundAnew(t, restored, nil)
 		g.step(t)
 		if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping || !g.Ledger.IsFenced("c") {
 			t.Errorf("the former pod is %s, its claim fenced: %v", phase, g.Ledger.IsFenced("c"))
@@ -125,16 +132,7 @@ func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
 // frozen, until that is stopped. Neither of the two pods waits for the other one's fence.
 func TestFormerPodOfWhatIsBoundAnewAndEnds(t *testing.T) {
 	for _, restored := range []bool{false, true} {
-		g, _ := pausable(t)
-		g.spec(t, func(s *v1alpha1.SandboxSpec) {
-			s.PauseMode = v1alpha1.PauseHibernate
-			if !restored {
-				s.Restore = &v1alpha1.Restore{Checkpoint: "cp"}
-			}
-			s.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
-			s.End = &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)}
-		})
-		g.claimedAnew(t)
+		g := boundAnew(t, restored, &v1alpha1.End{Reason: v1alpha1.EndReleased, At: metav1.NewTime(now)})
 		g.step(t)
 		for _, name := range []string{"pod", "pod2"} {
 			if phase := v1alpha1.PhaseOf(g.pod(t, name)); phase != v1alpha1.PodStopping {

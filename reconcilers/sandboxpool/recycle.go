@@ -102,8 +102,8 @@ func recyclable(pod *corev1.Pod, own []corev1.Container) bool {
 	return true
 }
 
-// restartsAtOnce reports whether the kubelet would start the pod's own images again without a wait.
-// Once it has started a container with an image, it waits before it starts one with that
+// restartsAtOnce reports whether the kubelet would start the pod's own images again without a
+// wait. Once it has started a container with an image, it waits before it starts one with that
 // image in the pod again: 10 s, then twice as long each time, until 10 minutes have passed
 // since the last start. Meanwhile no claim could have the pod, and the pool would make no
 // other in its place.

@@ -14,8 +14,8 @@ const states = `sh for p in /proc/[0-9]*; do s=$(sed 's/.*) //;s/ .*//' $p/stat 
 // for a disk, counts as frozen with one: it runs no code of its own before it stops, but
 // what it asked the kernel for may still come. A process that was about to end has ended
 // with the signal pending, and keeps it until its parent, which may be stopped, asks for it.
-// What is stopped may have got the signal twice.
-const settle = `sh for p in /proc/[0-9]*; do while grep -qsE '^S(ig|hd)Pnd:.*[4-7c-f]....$' $p/status && ! grep -qsE '^State:.[TZX]' $p/status; do :; done; done`
+// What is stopped with all its threads may have got the signal twice.
+const settle = `sh for p in /proc/[0-9]*; do while grep -qsE '^S(ig|hd)Pnd:.*[4-7c-f]....$' $p/status && grep -hs '^State:' $p/task/*/status | grep -qv '^State:.[TZX]'; do :; done; done`
 
 func (c *container) running() (left []string) {
 	c.t.Helper()

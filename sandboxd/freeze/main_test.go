@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 
 // serve does one line after the other: "freeze", "thaw", "run SCRIPT" in the background,
 // "pty SCRIPT" the same on a terminal whose output goes to ./pty, "supervise",
-// "refreeze", "kill", "atonce", after which a freeze stops all at once, and "sh SCRIPT" and its output. Each is answered with one line.
+// "refreeze", "kill", "atonce", after which a freeze stops all at once, and "sh SCRIPT" and
+// its output. Each is answered with one line.
 func serve() int {
 	f := New()
 	lines := bufio.NewScanner(os.Stdin)

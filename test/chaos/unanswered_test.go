@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,14 +50,15 @@ func (l *load) whereItWaits(g stack.Gateway, id string) string {
 	parked, _, err2 := g.Metric(ctx, "sandlane_extproc_parked")
 	s := &v1alpha1.Sandbox{}
 	err3 := l.stack.Client.Get(ctx, client.ObjectKey{Name: id}, s)
-	text := fmt.Sprintf("in the gateway %g requests, %g parked (%v, %v); the sandbox: %+v %+v (%v)", inFlight, parked, err, err2, s.Spec, s.Status, err3)
+	now, err4 := json.Marshal(s)
+	text := fmt.Sprintf("in the gateway %g requests, %g parked (%v, %v); the sandbox: %s (%v, %v)", inFlight, parked, err, err2, now, err3, err4)
 
 	var pods corev1.PodList
-	err4 := l.stack.Client.List(ctx, &pods, client.MatchingLabels{v1alpha1.LabelSandboxID: id})
+	err = l.stack.Client.List(ctx, &pods, client.MatchingLabels{v1alpha1.LabelSandboxID: id})
 	for _, pod := range pods.Items {
 		text += fmt.Sprintf("\npod %s %s of claim %s at %s, %s, deleted %v", pod.Name, pod.UID, pod.Annotations[v1alpha1.AnnotationClaim], pod.Status.PodIP, v1alpha1.PhaseOf(&pod), pod.DeletionTimestamp)
 	}
-	text += fmt.Sprintf("\n%d pods (%v)", len(pods.Items), err4)
+	text += fmt.Sprintf("\n%d pods (%v)", len(pods.Items), err)
 
 	sockets, err := exec.CommandContext(ctx, "ss", "-tnpoi").CombinedOutput()
 	if err != nil {
@@ -80,16 +82,16 @@ func (l *load) goroutines(ctx context.Context, gateway string) (log []byte, err 
 	if err := signalOurs(pidIn(now.Up, gateway), "gateway", syscall.SIGQUIT); err != nil {
 		return nil, err
 	}
-	for tick := time.NewTicker(100 * time.Millisecond); ; {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
 		log, err = os.ReadFile(filepath.Join(l.stack.State, "logs", gateway+".log"))
 		if err != nil || bytes.Contains(log, []byte("\ngoroutine 1 [")) {
-			tick.Stop()
 			return log, err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			tick.Stop()
 			return log, ctx.Err()
 		}
 	}
