@@ -18,6 +18,7 @@ import http.server, json, os, time, uuid
 process = uuid.uuid4().hex
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1 # headers and body in one write: a freeze between two would cut the answer
     def do_GET(self):
         path, _, seconds = self.path.partition("?seconds=")
         if path == "/sleep":
