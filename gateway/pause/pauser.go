@@ -144,6 +144,7 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	if err := p.write(ctx, s, true, pausing.PauseAs(s, mode)); err != nil {
 		return err
 	}
+	written := time.Now()
 	failpoint.Hit("pause/written")             // the pause is written, nothing of it is carried out
 	err = p.orderBusy(ctx, s, p.orders.Freeze) // a snapshot may have begun since the probe
 	busy := errors.Is(err, agent.ErrBusy)
@@ -161,7 +162,7 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	err = fmt.Errorf("freeze sandbox %s: %w", s.Name, err)
-	undo := p.resume(ctx, s, was)
+	undo := p.resume(ctx, s, endAfterUndo(was, time.Since(written)))
 	switch {
 	case undo == nil && busy:
 		return fmt.Errorf("%w: %w", ErrNotRunning, err)
@@ -177,6 +178,15 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 		return nil
 	}
 	return err
+}
+
+// endAfterUndo is the end time after a pause that took so long and is undone: the time that
+// was left when it began is left again.
+func endAfterUndo(was *metav1.Time, took time.Duration) *metav1.Time {
+	if was == nil {
+		return nil
+	}
+	return v1alpha1.EndAfter(was.Time, took)
 }
 
 // probe returns nil if the sandbox's pod runs and a pause in this mode can be expected to

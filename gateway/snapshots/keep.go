@@ -111,6 +111,7 @@ func (p *Hibernator) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alp
 	if err = errors.Join(err, archive.Close()); err != nil {
 		return err
 	}
+	p.x.o.Metrics.bytes.Add(float64(info.Bytes))
 	if err := p.verify(ctx, cp, info.Digest); err != nil {
 		return err
 	}

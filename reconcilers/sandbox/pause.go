@@ -61,9 +61,12 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		reason = v1alpha1.ReasonSaveFailed
 	case s.Spec.Paused && o.done:
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
+	case s.Spec.Paused && o.noFreezer && stopped: // its freezer takes no order of ours any more: it is asked again
+		r.orders.again(s.Name)
+		o.wait = quiesceWait
 	case s.Spec.Paused && o.noFreezer:
 		reason, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // notFreezing decides what follows
-	case s.Spec.Paused && o.late && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
+	case s.Spec.Paused && o.late && !stopped && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
 		reason, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
 	case s.Spec.Paused:
 	case o.done, o.noFreezer && !v1alpha1.Stopped(s): // without a freezer it was never frozen

@@ -140,6 +140,39 @@ func TestFrozenSandboxWithoutItsKey(t *testing.T) {
 	}
 }
 
+// A frozen sandbox whose spec changes is ordered to be frozen anew. It does not end, and is
+// not resumed, if its freezer fails or takes no order any more: its memory is all there.
+func TestFrozenSandboxIsOrderedAnew(t *testing.T) {
+	for what, c := range map[string]struct {
+		onTimeout v1alpha1.TimeoutAction
+		answer    error
+	}{
+		"by its timeout, without its key": {v1alpha1.TimeoutPause, controlplane.ErrNoFreezer},
+		"by its timeout, deaf":            {v1alpha1.TimeoutPause, fmt.Errorf("%w: deaf", controlplane.ErrNotDone)},
+		"asked, without its key":          {"", controlplane.ErrNoFreezer},
+	} {
+		g, q := pausable(t)
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { paused(s); s.Timeouts.OnTimeout = c.onTimeout })
+		g.settle(t)
+		g.want(t, what, v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
+		q.answer = c.answer
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
+		for range 3 {
+			g.clock.SetTime(g.clock.Now().Add(quiescePatience))
+			g.settle(t)
+			g.look(t)
+			s := g.want(t, what, v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonFreezing)
+			if s.Spec.End != nil || !s.Spec.Paused || !v1alpha1.Stopped(s) {
+				t.Errorf("%s: %+v", what, s.Spec)
+			}
+		}
+		q.answer = nil
+		g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+		g.settle(t)
+		g.want(t, what+", and it answers", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
+	}
+}
+
 // The controller has a gateway keep the files again and again until the pod is given up;
 // for how long that fails, no timeout ends what is frozen for it.
 func TestSavingStatus(t *testing.T) {
