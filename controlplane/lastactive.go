@@ -116,7 +116,8 @@ func (c *Client) Retain(keep func(id, claim string) bool) {
 	}
 }
 
-// pollOne asks one gateway, and tells it that it is number `place` of `of` by name.
+// pollOne asks one gateway what was in use, and tells it its place, from 0, among the `of`
+// gateways sorted by name.
 func (c *Client) pollOne(ctx context.Context, g Gateway, place, of int) error {
 	stub, err := c.gateway(g)
 	if err != nil {

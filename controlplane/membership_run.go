@@ -15,8 +15,8 @@ const (
 	// A gateway whose holder is overwritten again and again waits this long at most:
 	// it serves no request meanwhile, and the process that overwrites it waits (see revocations).
 	maxRejoinDelay = 2 * time.Second
-	// maxRetry: the gateway serves no request until it has joined, and a renewal that
-	// failed leaves it less time.
+	// maxRetry bounds the pause between two tries to write the lease, to renew it, or to
+	// list once it is written: a gateway answers 503 until it has listed under its lease.
 	maxRetry = 2 * time.Second
 )
 

@@ -73,7 +73,7 @@ func (k *keyring) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: nothing is to be told.
+// Resync does nothing: every change was applied when the watch delivered it.
 func (k *keyring) Resync() error { return nil }
 
 func (k *keyring) read(s *corev1.Secret) *record {

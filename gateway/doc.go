@@ -4,11 +4,11 @@
 // `sandlane gateway` fills Options and calls Run, which returns when the process has
 // stopped in order.
 //
-// It decides nothing by itself. Each part declares what it needs of the others;
-// the adapters here, a file each (resolver, activator, keys, apiKeys, pools,
-// quota, usage, claims, releaser, tokens, endings), translate between the
-// types of one part and another's, so that extproc and controlplane do not know each other.
+// Each part declares what it needs of the others. The adapters (resolver.go, activator.go
+// and others, a file each) translate between the types of one part and another's, so that
+// extproc and controlplane do not know each other.
 //
 // In which order the parts start stands in gateway.go, how they stop and what may go
-// wrong then in drain.go.
+// wrong then in drain.go. fastpath.go waits, before the lease is written, until Envoy answers
+// from no table of routes that an earlier process has left.
 package gateway

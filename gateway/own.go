@@ -39,7 +39,8 @@ func (g *gateway) firstRequestTimeouts(namespace, pool string) (t v1alpha1.Sandb
 // errNoStore: a sandbox that hibernates cannot be restored here.
 var errNoStore = errors.New("this gateway has no folder of checkpoints (--checkpoint-dir)")
 
-// fits is activation's Fits.
+// fits returns nil if the sandbox's kept files can be restored in the idle pod. It is
+// activation.Options.Fits.
 func (g *gateway) fits(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error {
 	if g.paused == nil {
 		return fmt.Errorf("%w: %w", activation.ErrNotReady, errNoStore)

@@ -4,5 +4,6 @@
 // wait for a server that has just started; RewindGuard ends a process whose caches are ahead
 // of a server that was restored.
 //
-// It keeps no state. Every process that makes a client calls it.
+// It keeps no state. The gateway, the controller, `control-certs`, the local node, `up` and
+// package controlplane/cache use it.
 package kubeclient

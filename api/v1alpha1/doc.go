@@ -2,8 +2,8 @@
 // SandboxTemplate, SandboxPool, SandboxEnv, Sandbox and Checkpoint, and the labels,
 // annotations, finalizers and phases that the parts agree on.
 //
-// It is types and constants only: no client, no logic beyond trivial
-// accessors. Every other package imports it; it imports Kubernetes types alone.
+// It is types, constants and functions of these types alone: no client. It imports none of
+// our packages, only Kubernetes' types.
 //
 // Validation lives in the CRD schema (markers and CEL rules on the types), so
 // that the API server refuses nonsense, whichever client writes it.

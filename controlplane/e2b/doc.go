@@ -3,8 +3,9 @@
 // interfaces, make a [Server] with NewServer, and serve HTTP with it.
 //
 // It is the wire contract (docs/design/e2b-contract.md chapters 1 and 3) and
-// nothing else: it holds no sandbox and no lock, talks to no API server and to
-// no pod. What it needs of its gateway is behind the interfaces [Sandboxes],
+// nothing else: it talks to no API server and to no pod. It keeps no sandboxes; in memory
+// it has only the answers of creates with an Idempotency-Key, and rate limiters.
+// What it needs of its gateway is behind the interfaces [Sandboxes],
 // [Templates], [Keys] and [Tokens]; package gateway/sandboxes implements them. Envoy
 // sends it what is not addressed to a sandbox, over a unix socket.
 //

@@ -12,8 +12,8 @@ import (
 // show that, before it tries another pod of a view that is known to be old.
 const viewLag = 250 * time.Millisecond
 
-// giveBack ends the reservation of the attempt's pod, which was not touched; front: it
-// is picked next.
+// giveBack ends the reservation of the attempt's pod, which was not touched. front puts it
+// at the head of the queue, which a gateway with start 0 picks next.
 func (a *attempt) giveBack(front bool) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()

@@ -138,7 +138,7 @@ func (s *stock) drop(rec *podRecord) {
 }
 
 // giveBack ends the reservation of a pod that was not touched. front puts it
-// where it is picked next (by the gateway that picks at the head).
+// at the head of the queue, which a gateway with start 0 picks next.
 func (s *stock) giveBack(rec *podRecord, front bool) {
 	switch {
 	case !rec.listed:

@@ -47,7 +47,7 @@ func (h *Holds) Await(ctx context.Context, id, claim string) error {
 	if !ok {
 		return nil
 	}
-	if backoff.SleepUntil(ctx, maxHeld-held.Since, held.Lifted) {
+	if backoff.SleepUntil(ctx, maxHeld-held.Age, held.Lifted) {
 		return nil
 	}
 	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ctx.Err() == nil; {

@@ -4,8 +4,9 @@
 // says at once where a sandbox lives, and the [Hooks] are called for what changes. For a
 // sandbox that it does not know ask a [Live], which reads the API server.
 //
-// Of pods and sandboxes it keeps compact records: there are many of them.
-// It is not a cache of typed objects, serves no other package's reads and
-// writes nothing. The gateway composes it: extproc resolves through it, and its Hooks
-// feed the route cache, the schedulers, the activator and the registry of use.
+// Of pods and sandboxes it keeps compact records, since there are many of them; of pools,
+// envs and templates it keeps the specs. It writes nothing. Packages gateway/sandboxes,
+// gateway/pause and gateway/snapshots and the adapters in package gateway read it: extproc
+// resolves through one of these. Its Hooks feed the route cache, the schedulers, the
+// activator and the registry of use.
 package index

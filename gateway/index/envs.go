@@ -96,7 +96,7 @@ func (x *Index) Members(namespace, env string) []Member {
 		for _, m := range c.Members {
 			p, ok := x.pools[poolKey{namespace, m.Name}]
 			if slices.ContainsFunc(all, func(had Member) bool { return had.Name == m.Name }) {
-				continue // of two entries, and the pool does not say of which
+				continue // a pool that two of the env's entries name counts once, by the first that fits
 			}
 			if ok && !p.Deleting && p.ofCluster(c.ClusterID, e.Spec) && (p.Owner == e.UID || e.Owner == p.UID) {
 				all = append(all, Member{p, m.Config})

@@ -108,8 +108,8 @@ type sandbox struct {
 	awake                  bool // its status shows that it is not frozen, as of generation
 	resumes                bool // a request resumes it
 	restoring              bool // its files are not restored yet
-	// Both are half of an int64, by which the whole takes 128 bytes: the next that the
-	// allocator has is 144.
+	// Both are uint32, not int64: the record then takes 128 bytes; the allocator's next
+	// size is 144.
 	endAt      uint32 // when it ends at the latest, in seconds since 1970, until 2106; 0: no time is set
 	generation uint32 // of the spec: no sandbox has so many changes
 }

@@ -22,7 +22,7 @@ import (
 // that a late event of one release does not undo another's hold.
 type hold struct {
 	tokens []string
-	since  time.Time // when the last one came
+	latest time.Time // when the latest token was added
 	lifted chan struct{}
 }
 
@@ -30,8 +30,8 @@ type hold struct {
 type Held struct {
 	// Tokens are those of the releases under way.
 	Tokens []string
-	// Since is how long ago the last of them came.
-	Since time.Duration
+	// Age is how long ago the latest release under way was noted.
+	Age time.Duration
 	// Lifted is closed when the claim is not held any more, or has ended.
 	Lifted <-chan struct{}
 }
@@ -51,7 +51,7 @@ func (r *Registry) Hold(id, claim, token string) {
 	}
 	if !slices.Contains(e.hold.tokens, token) {
 		e.hold.tokens = append(e.hold.tokens, token)
-		e.hold.since = r.now()
+		e.hold.latest = r.now()
 	}
 	stamp.Hold(true)
 }
@@ -80,7 +80,7 @@ func (r *Registry) HeldNow(id, claim string) (Held, bool) {
 	if e == nil || e.hold == nil {
 		return Held{}, false
 	}
-	return Held{Tokens: slices.Clone(e.hold.tokens), Since: r.now().Sub(e.hold.since), Lifted: e.hold.lifted}, true
+	return Held{Tokens: slices.Clone(e.hold.tokens), Age: r.now().Sub(e.hold.latest), Lifted: e.hold.lifted}, true
 }
 
 // InUse reports whether a request of the sandbox is parked or waits for a live read,

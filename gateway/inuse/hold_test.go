@@ -87,8 +87,8 @@ func TestInUse(t *testing.T) {
 		}
 		r.Hold("a", "c", "t")
 		time.Sleep(time.Second)
-		if h, _ := r.HeldNow("a", "c"); h.Since != time.Second {
-			t.Errorf("held for %v", h.Since)
+		if h, _ := r.HeldNow("a", "c"); h.Age != time.Second {
+			t.Errorf("held for %v", h.Age)
 		}
 	})
 }

@@ -12,7 +12,8 @@ import (
 // Verdict is what an API server's answer to a conditional write means.
 type Verdict int
 
-// The verdicts. All but Applied and Ambiguous are certain: the write was not applied.
+// The verdicts. Of all but Applied and Ambiguous this request was not applied. After
+// TestFailed an earlier copy of it may have been, since a transport may send a request twice.
 const (
 	// Applied: there is no error.
 	Applied Verdict = iota

@@ -213,18 +213,18 @@ type firstSeen struct {
 }
 
 type sighting struct {
-	of    string // the claim ID or the sandbox's UID, for which the time counts
+	key   string // the claim ID or the sandbox's UID, for which the time counts
 	since time.Time
 }
 
-// since returns how long the state of the sandbox has been seen for of. With another of than
-// at the last call the time counts anew.
-func (f *firstSeen) since(id, of string) time.Duration {
+// since returns how long this process has seen the state of the sandbox with this ID for the
+// same key (a claim ID, or the sandbox's UID). With a new key the time starts at 0.
+func (f *firstSeen) since(id, key string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen, ok := f.at[id]
-	if !ok || seen.of != of {
-		seen = sighting{of, f.clock.Now()}
+	if !ok || seen.key != key {
+		seen = sighting{key, f.clock.Now()}
 		f.at[id] = seen
 	}
 	return f.clock.Since(seen.since)

@@ -65,7 +65,8 @@ type SandboxPoolReconciler struct {
 	IdleNotifier     IdleNotifier
 	// Demand says what waits for pods; nil: pools have their replicas alone.
 	Demand Demand
-	// Woken asks for pools whose demand has changed; nil asks for none.
+	// Woken sends the pools to reconcile because what waits for them has changed; nil: such
+	// a change waits for the pool's next reconcile.
 	Woken <-chan event.GenericEvent
 	// RecycleAfter is how long ago a sandbox must have started for its pod to be used
 	// again: see rested. 0 is at once.

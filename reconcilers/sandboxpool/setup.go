@@ -142,7 +142,7 @@ func poolOfPod(pod client.Object) types.NamespacedName {
 func poolOfSandbox(_ context.Context, o client.Object) []reconcile.Request {
 	s := o.(*v1alpha1.Sandbox)
 	if s.Spec.Pool == "" {
-		return nil // of an env, and never bound
+		return nil // a sandbox of an env has no pool until it is bound
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}}}
 }
