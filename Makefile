@@ -80,7 +80,7 @@ e2b: $(GOTESTSUM) ## run E2B's real SDKs against the product; needs root, node a
 	@hack/test.sh e2b
 
 .PHONY: storm
-storm: $(GOTESTSUM) ## run the storms and full counts: a thousand sandboxes, claims under failing writes; needs root, takes a quarter of an hour
+storm: $(GOTESTSUM) ## run the storms and full counts: a thousand sandboxes, claims under failing writes; needs root, takes twenty minutes
 	@hack/test.sh storm
 
 .PHONY: chaos

@@ -21,13 +21,13 @@ func waits(pool types.NamespacedName, oldest time.Duration, ids ...uint64) PoolD
 	return PoolDemand{Namespace: pool.Namespace, Pool: pool.Name, Waiting: ids, Oldest: oldest, Created: -1}
 }
 
-// told notes which pools a Demands says have changed.
-type told struct {
+// changeLog notes which pools a Demands says have changed.
+type changeLog struct {
 	mu    sync.Mutex
 	pools map[types.NamespacedName]int
 }
 
-func (c *told) changed(pool types.NamespacedName) {
+func (c *changeLog) changed(pool types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pools == nil {
@@ -36,8 +36,8 @@ func (c *told) changed(pool types.NamespacedName) {
 	c.pools[pool]++
 }
 
-// read returns what was told since the last call, sorted.
-func (c *told) read() []string {
+// read returns the pools that have changed since the last call, sorted.
+func (c *changeLog) read() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var names []string
@@ -61,7 +61,7 @@ func (s *simulation) wantWaiting(d *Demands, pool types.NamespacedName, known bo
 func TestDemandIsThatOfAllGateways(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		a, b := s.run("g1", "a"), s.run("g2", "b")
-		var c told
+		var c changeLog
 		d := NewDemands(s.client, c.changed)
 		s.wantWaiting(d, poolP, false, "before the first poll")
 		a.demand.set(waits(poolP, 3*time.Second, 1, 2), waits(poolQ, time.Second, 9))
@@ -200,7 +200,7 @@ func TestDemandOfAGatewayThatLeaves(t *testing.T) {
 		a := s.run("g1", "a")
 		s.run("g2", "b")
 		a.demand.set(waits(poolP, 0, 1))
-		var c told
+		var c changeLog
 		d := NewDemands(s.client, c.changed)
 		s.wantUnanswered(d.Poll(t.Context()), "", "a poll")
 		if err := a.Leave(t.Context()); err != nil {

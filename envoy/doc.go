@@ -1,6 +1,7 @@
 // Package envoy renders the Envoy configuration of a gateway from
 // go-control-plane types, finds an Envoy binary, and speaks to a running
-// Envoy's admin socket.
+// Envoy's admin socket. Render with [Bootstrap] and [YAML], find the program with [Find],
+// start it with [Args], and ask it through an [Admin].
 //
 // One function, Bootstrap, serves the sidecar on a cluster and the Envoy of
 // `sandlane up`; they differ in Options alone. What the configuration must do

@@ -47,11 +47,11 @@ func (s *Server) admit(c *call, at place) error {
 	}
 	keyed := false
 	if h.APIKey.Count > 0 {
-		identity, err := s.verify(c)
+		owner, err := s.verify(c)
 		if err != nil && !errors.Is(err, ErrBadKey) { // a bad key only matters where one is needed
 			return err
 		}
-		if err == nil && identity.Namespace != at.namespace {
+		if err == nil && owner.Namespace != at.namespace {
 			return ErrNotFound
 		}
 		keyed = err == nil
@@ -144,8 +144,8 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 		return none, err
 	}
 	access, ok := s.access(from)
-	identity, keyErr := s.verify(c)
-	if keyErr == nil && identity.Namespace != from.Namespace { // it could not see what it made
+	owner, keyErr := s.verify(c)
+	if keyErr == nil && owner.Namespace != from.Namespace { // it could not see what it made
 		return none, forbidsFirstRequest(from)
 	}
 	if keyErr != nil && access != v1alpha1.AccessPublic {
@@ -169,7 +169,7 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 	case v1alpha1.AccessPublic:
 		return r, nil
 	case v1alpha1.AccessAPIKey:
-		r.Team = identity.Team
+		r.Team = owner.Team
 		return r, nil
 	default:
 		return none, forbidsFirstRequest(from)
@@ -248,11 +248,11 @@ func (s *Server) named(c *call, f Field, bad error) (types.NamespacedName, error
 	}
 	name.Namespace = cmp.Or(s.o.FirstRequestPool.Namespace, "default")
 	if c.headers.APIKey.Count > 0 {
-		identity, err := s.verify(c)
+		owner, err := s.verify(c)
 		if err != nil {
 			return name, err
 		}
-		name.Namespace = identity.Namespace
+		name.Namespace = owner.Namespace
 	}
 	return name, nil
 }

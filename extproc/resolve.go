@@ -124,8 +124,8 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	}
 	start = time.Now()
 	caller := ""
-	if identity, err := s.verify(c); err == nil {
-		caller = identity.Namespace + "/" + identity.Team
+	if owner, err := s.verify(c); err == nil {
+		caller = owner.Namespace + "/" + owner.Team
 	}
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
 	s.metrics.resolved(sourceLive, start)

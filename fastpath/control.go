@@ -147,7 +147,8 @@ func u32(b []byte, off int) *uint32 { return (*uint32)(unsafe.Pointer(&b[off : o
 func (c *control) load(off int) uint64     { return atomic.LoadUint64(u64(c.bytes, off)) }
 func (c *control) store(off int, v uint64) { atomic.StoreUint64(u64(c.bytes, off), v) }
 
-// seq returns a worker's counter, which is odd during a flight.
+// seq returns a worker's counter, which is odd during a reading: from the second look at
+// the table to the answer and the mark of its use.
 func (c *control) seq(worker int) uint64 { return c.load(offWorkers + worker*workerSize) }
 
 // envoyLives reports whether a process holds the lock on Envoy's byte. If the lock cannot be
@@ -160,9 +161,9 @@ func (c *control) envoyLives() bool {
 	return lock.Type != unix.F_UNLCK
 }
 
-// waitWorkers returns nil once every flight that was under way at the call is over, or the
-// context's error. A flight is over when its worker's seq has changed, or when no Envoy
-// holds the lock, since an Envoy holds it throughout its flights. docs/design/fastpath.md,
+// waitWorkers returns nil once every reading that was under way at the call is over, or the
+// context's error. A reading is over when its worker's seq has changed, or when no Envoy
+// holds the lock, since an Envoy holds it throughout its readings. docs/design/fastpath.md,
 // "Why a fence holds", has the argument.
 func (c *control) waitWorkers(ctx context.Context) error {
 	const spins = 100
@@ -185,7 +186,7 @@ func (c *control) waitWorkers(ctx context.Context) error {
 	return nil
 }
 
-// distrust sets trust to 0: every flight that begins from now on answers nothing.
+// distrust sets trust to 0: every reading that begins from now on answers nothing.
 func (c *control) distrust() {
 	c.store(offTrustBoot, 0)
 	c.store(offTrustWall, 0)

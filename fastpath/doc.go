@@ -15,5 +15,5 @@
 // mutex of its own. No lock is held while this package waits for anything.
 //
 // This package relies on the contents of the files as little as it can: it keeps its own
-// records of the entries, and reads back only counters, marks and the workers' flights.
+// records of the entries, and reads back only counters, marks and the workers' seq.
 package fastpath

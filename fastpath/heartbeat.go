@@ -50,7 +50,7 @@ func (t *Table) Start(ctx context.Context) error {
 	}
 }
 
-// Distrust makes every flight that begins from now on answer nothing, until the next
+// Distrust makes every reading that begins from now on answer nothing, until the next
 // heartbeat that finds a lease; if final, for ever. Call it when this gateway has lost the
 // right to route, and then call Wait.
 func (t *Table) Distrust(final bool) {

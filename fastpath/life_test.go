@@ -34,21 +34,21 @@ func waiting(t *testing.T, table *Table) <-chan error {
 	go func() { done <- table.Wait(context.Background()) }()
 	select {
 	case err := <-done:
-		t.Fatalf("a wait returned while a worker was in a flight: %v", err)
+		t.Fatalf("a wait returned while a worker was in a reading: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	return done
 }
 
-// A wait returns only after the flight that found the route has set the address, and
+// A wait returns only after the reading that found the route has set the address, and
 // the entry that it reads stays as it is until then.
-func TestWaitOutlastsAFlight(t *testing.T) {
+func TestWaitOutlastsAReading(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
 	w.put(t, route(generatedID, "10.0.0.5"))
 	envoy.Send(t, cmodule.AppendRequest(nil, request(generatedID, "80")...))
 	if b := envoy.Byte(t); b != 'w' {
-		t.Fatalf("%q instead of a stalled flight", b)
+		t.Fatalf("%q instead of a stalled reading", b)
 	}
 	w.cache.Invalidate(generatedID)
 	brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -67,7 +67,7 @@ func TestWaitOutlastsAFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := envoy.Answer(t); got["destination"] != "10.0.0.5:80" {
-		t.Errorf("the flight's answer: %v", got)
+		t.Errorf("the reading's answer: %v", got)
 	}
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
@@ -76,7 +76,7 @@ func TestWaitOutlastsAFlight(t *testing.T) {
 	}
 }
 
-// The flight of an Envoy that is killed counts as over; the next Envoy takes its slots over.
+// The reading of an Envoy that is killed counts as over; the next Envoy takes its slots over.
 func TestKilledEnvoyHoldsNothingUp(t *testing.T) {
 	w := newWorld(t, 100)
 	first := w.envoy(t, "stall")
@@ -91,11 +91,11 @@ func TestKilledEnvoyHoldsNothingUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.table.control.seq(0)&1 == 0 {
-		t.Fatal("the dead Envoy's worker is in no flight")
+		t.Fatal("the dead Envoy's worker is in no reading")
 	}
 	second := w.envoy(t, "run")
 	if w.table.control.seq(0)&1 == 1 {
-		t.Error("the next Envoy left its slot in a flight")
+		t.Error("the next Envoy left its slot in a reading")
 	}
 	if second.Ask(t, request(generatedID, "80")...) == nil {
 		t.Error("the next Envoy does not answer")
@@ -222,8 +222,8 @@ func TestNextGatewaySettles(t *testing.T) {
 	}
 }
 
-// Settle waits for a worker whose flight began under the former gateway process.
-func TestSettleWaitsForAFlight(t *testing.T) {
+// Settle waits for a worker whose reading began under the former gateway process.
+func TestSettleWaitsForAReading(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
 	w.put(t, route(generatedID, "10.0.0.5"))
@@ -235,7 +235,7 @@ func TestSettleWaitsForAFlight(t *testing.T) {
 	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := SettleFolder(brief, w.folder); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("settled during a flight: %v", err)
+		t.Fatalf("settled during a reading: %v", err)
 	}
 	envoy.Send(t, []byte{'g'})
 	if err := SettleFolder(t.Context(), w.folder); err != nil {

@@ -59,9 +59,9 @@ func TestGarbageInTheRoutes(t *testing.T) {
 }
 
 // Once the gateway has taken a route or trust away and has waited for the worker, the
-// flight answers nothing from it. The gateway acts at each step of a flight, whose stores
+// reading answers nothing from it. The gateway acts at each step of a reading, whose stores
 // are shown as late as a processor may show them.
-func TestOrderOfAFlight(t *testing.T) {
+func TestOrderOfAReading(t *testing.T) {
 	out, err := exec.Command(cmodule.Order(t)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -69,7 +69,7 @@ func TestOrderOfAFlight(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// Flights run beside removals and waits. A missing memory fence shows only where two
+// Readings run beside removals and waits. A missing memory fence shows only where two
 // processors run at once.
 func TestTorture(t *testing.T) {
 	out, err := exec.Command(cmodule.Build(t), "torture", rounds("1", "60")).CombinedOutput()

@@ -24,7 +24,7 @@ func (c *begunContext) Err() error {
 	return c.Context.Err()
 }
 
-// A wait frees the entries alone that were taken out before it began: a flight that began
+// A wait frees the entries alone that were taken out before it began: a reading that began
 // meanwhile may read the others.
 func TestWaitFreesWhatWasRemovedBeforeIt(t *testing.T) {
 	w := newWorld(t, 100)
@@ -50,8 +50,8 @@ func TestWaitFreesWhatWasRemovedBeforeIt(t *testing.T) {
 	}
 }
 
-// A fence of the route cache is acknowledged only after the flights in Envoy.
-func TestFenceOutlastsAFlight(t *testing.T) {
+// A fence of the route cache is acknowledged only after the readings in Envoy.
+func TestFenceOutlastsAReading(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
 	r := w.put(t, route(generatedID, "10.0.0.5"))
@@ -61,7 +61,7 @@ func TestFenceOutlastsAFlight(t *testing.T) {
 	brief, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := w.cache.Fence(brief, fence); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a fence during a flight: %v", err)
+		t.Errorf("a fence during a reading: %v", err)
 	}
 	envoy.Send(t, []byte{'g'})
 	if err := w.cache.Fence(t.Context(), fence); err != nil {

@@ -161,7 +161,7 @@ func (t *Table) Created() bool { return t.control.created }
 
 // Settle takes the table over from an earlier process: afterwards no worker answers from
 // routes which that process wrote, and Added publishes routes. It must have returned before
-// the gateway's lease is written. It waits as long as a worker is stuck in a flight.
+// the gateway's lease is written. It waits as long as a worker is stuck in a reading.
 func (t *Table) Settle(ctx context.Context) error {
 	t.control.distrust()
 	if err := t.control.waitWorkers(ctx); err != nil {
@@ -208,7 +208,7 @@ func (t *Table) Added(r *routecache.Route) {
 	atomic.StoreUint64(u64(t.buckets, int(word)*8), h&^indexMask|uint64(i+1)) // published
 }
 
-// Removed implements routecache.Observer: it takes r out of the table. No flight that begins
+// Removed implements routecache.Observer: it takes r out of the table. No reading that begins
 // afterwards finds r; Wait waits for the earlier ones. It is called under the lock of r's
 // shard.
 func (t *Table) Removed(r *routecache.Route) {

@@ -39,8 +39,8 @@ func TestUseIsNoted(t *testing.T) {
 	}
 }
 
-// If the flight of a hit is not over when its route is removed, the wait stamps the use.
-func TestUseOfALateFlightIsNoted(t *testing.T) {
+// If the reading of a hit is not over when its route is removed, the wait stamps the use.
+func TestUseOfALateReadingIsNoted(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
 	r := w.put(t, route(generatedID, "10.0.0.5"))
@@ -56,9 +56,9 @@ func TestUseOfALateFlightIsNoted(t *testing.T) {
 	}
 }
 
-// A hit whose worker stalls is use until its flight is over, also where the mark of an
+// A hit whose worker stalls is use until its reading is over, also where the mark of an
 // earlier hit was folded meanwhile.
-func TestUseIsMarkedAtTheEndOfAFlight(t *testing.T) {
+func TestUseIsMarkedAtTheEndOfAReading(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
 	r := w.put(t, route(generatedID, "10.0.0.5"))
@@ -83,7 +83,7 @@ func TestUseIsMarkedAtTheEndOfAFlight(t *testing.T) {
 	}
 	w.table.Fold()
 	if r.Stamp.Load() == folded {
-		t.Error("the use at the end of the flight was not noted")
+		t.Error("the use at the end of the reading was not noted")
 	}
 }
 

@@ -184,6 +184,8 @@ if wants storm; then
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestNoWakeUpIsLost$' ./controlplane/cache
 	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestBoundsHold|TestOrdersOfBursts)$' ./reconcilers/autoscaler ./reconcilers/sandboxpool
 	SANDLANE_SCALE=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestScaleWithALaggingWatch$' ./reconcilers
+	# gotestsum takes a benchmark for a test that did not end.
+	SANDLANE_SCALE=full go test -vet=off -run '^$' -bench '^BenchmarkSettledEnvs$' -benchtime 1x -timeout 15m ./reconcilers || status=1
 	SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^(TestFirstRequestsOfAnEnv|TestClaimsSurviveStatusWrites)$' ./test/e2e
 fi
 if wants bench-once; then

@@ -2,7 +2,8 @@
 // and `logs`. It starts the real parts — etcd, kube-apiserver, a reduced
 // kube-controller-manager, controller, node, gateway, Envoy — as child
 // processes (local/supervise), fills the cluster with what the demo needs, and
-// takes everything away again.
+// takes everything away again. Call [Up] with [Options], or [Detach] to have it go on in the
+// background; then [Status], [Logs] and [Down] with its state folder.
 //
 // It is for development and tests, no way to run Sandlane for others. It holds
 // no logic of the product: gateway, controller and node are subcommands of the

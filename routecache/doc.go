@@ -1,5 +1,6 @@
 // Package routecache maps a sandbox ID to the pod that backs it: an LRU that
-// never gives a route away after its address was fenced.
+// never gives a route away after its address was fenced. Make a [Cache] with New, answer
+// each request as the loop below does, and call Fence before an address gets another owner.
 //
 // It is not the truth: it knows nothing of Kubernetes, reads nothing by itself
 // and may forget any route at any time. The request path (package extproc)

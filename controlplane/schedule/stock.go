@@ -64,8 +64,8 @@ func newStock(ttl time.Duration, start float64) *stock {
 // offer notes that the feed shows the pod idle; true if it is new stock.
 func (s *stock) offer(pod *corev1.Pod) bool {
 	rec := s.pods[pod.UID]
-	fresh := rec == nil
-	if fresh {
+	isNew := rec == nil
+	if isNew {
 		rec = &podRecord{name: pod.Name, uid: pod.UID, shape: s.join(shapeOf(pod))}
 		s.pods[pod.UID] = rec
 		s.enqueue(rec, len(s.queue))
@@ -73,7 +73,7 @@ func (s *stock) offer(pod *corev1.Pod) bool {
 		s.reshape(rec, now)
 	}
 	rec.listed = true
-	return fresh
+	return isNew
 }
 
 // forget notes that the pod has left idle. dropped: its record is gone, from the queue

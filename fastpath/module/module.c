@@ -6,7 +6,7 @@
 // a route; it looks the sandbox up, and writes what was asked for into the header HIT,
 // which picks the route of hits: one without ext_proc. There the filter answers: it looks
 // the sandbox up once more and sets the address by which Envoy finds the pod, in one
-// flight. Envoy may let a request wait between the two, for as long as it is busy with
+// reading. Envoy may let a request wait between the two, for as long as it is busy with
 // others, so what the mutation saw is no answer.
 //
 // It has no threads. After its start it allocates one hit for each request that it may
@@ -94,7 +94,7 @@ static bool take_over(state *s) {
   if (fcntl(fd, F_OFD_SETLK, &lock)) goto failed; // another Envoy lives
   s->head = head;
   s->workers = workers;
-  for (int i = 0; i < WORKERS; i++) { // flights of an Envoy that is dead
+  for (int i = 0; i < WORKERS; i++) { // readings of an Envoy that is dead
     uint64_t seq = __atomic_load_n(&s->workers->workers[i].seq, __ATOMIC_RELAXED);
     if (seq & 1) __atomic_store_n(&s->workers->workers[i].seq, seq + 1, __ATOMIC_RELEASE);
   }
@@ -147,7 +147,7 @@ static bool trusted(const state *s) {
 }
 
 // find copies the target's entry, as checked against its checksum; false if there is
-// none. Inside a flight.
+// none. Inside a reading.
 static bool find(const view *v, const target *t, entry *e, uint64_t *index) {
   uint64_t h = hash_id(v->key, t->id.data, t->id.size);
   const bucket *b = &v->buckets[h & v->bucket_mask];
@@ -204,13 +204,13 @@ static void tell(void *stream, hit *h) {
   CALL(http_set_dynamic_metadata_string_batch)(stream, TEXT("sandlane"), pairs, sizeof pairs / sizeof *pairs);
 }
 
-// fly is one flight: it looks the sandbox up and answers, and the gateway reuses no entry
-// meanwhile. It marks the use after the answer: a mark that the gateway takes while the
-// flight goes on is set again.
-static void fly(void *stream, const state *s, const view *v, worker_slot *w, const target *t, hit *h) {
+// read_and_answer is one reading: it looks the sandbox up and answers, and the gateway
+// reuses no entry meanwhile. It marks the use after the answer: a mark that it takes while the
+// reading goes on is set again.
+static void read_and_answer(void *stream, const state *s, const view *v, worker_slot *w, const target *t, hit *h) {
   uint64_t index, seq = (w->seq + 1) | 1; // odd whatever it was
   __atomic_store_n(&w->seq, seq, __ATOMIC_RELAXED);
-  FULL_FENCE(); // in flight before the look at the table
+  FULL_FENCE(); // the reading begins before the look at the table
   bool found = look_up(s, v, t, &h->entry, &index) == FOUND && answer(stream, t, &h->entry);
   if (found) {
     h->port = t->port_number;
@@ -256,7 +256,7 @@ bool HOOK(early_header_mutation_mutate)(const void *config, void *request) {
     count(&w->unfit);
     return true; // other header mutations go on
   }
-  // Outside a flight the entry may change while it is copied; its checksum fails then.
+  // Outside a reading the entry may change while it is copied; its checksum fails then.
   entry e;
   uint64_t index;
   enum outcome outcome = look_up(s, v, &t, &e, &index);
@@ -284,7 +284,7 @@ int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end
   t.port = (text){space + 1, asked.size - t.id.size - 1};
   t.port_number = parse_port(t.port);
   const view *v = __atomic_load_n(&self.state->current, __ATOMIC_ACQUIRE);
-  if (t.port_number && v) fly(stream, self.state, v, self.slot, &t, (hit *)filter);
+  if (t.port_number && v) read_and_answer(stream, self.state, v, self.slot, &t, (hit *)filter);
   return CONTINUE;
 }
 

@@ -21,7 +21,7 @@ typedef struct { // the first page of the control file; only the gateway writes 
 } control_head;
 
 typedef struct {
-  uint64_t seq; // odd: in flight
+  uint64_t seq; // odd: during a reading
   uint64_t hits, unfit, absent, untrusted;
   uint64_t gone; // found before a route was picked, and not when it was to be answered
   uint64_t rest[10];

@@ -1,6 +1,8 @@
 // Package holds makes requests for a sandbox wait while it is held for an idle release, and
 // calls off a release that takes too long: the record of the sandbox then decides whether it
 // is in use or has ended. A request that waits has no answer from the sandbox meanwhile.
+// Make the [Holds] with New and give them to extproc, which calls Await for each request of a
+// claim that is held.
 package holds
 
 import (

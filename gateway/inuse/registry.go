@@ -43,7 +43,7 @@ type Registry struct {
 	endedNext  int
 	// cursor is that of the last report. It only grows.
 	cursor uint64
-	// known is until when Envoy's counts are fresh; zero = they are not.
+	// known is until when Envoy's counts count as current; zero = they do not.
 	known time.Time
 }
 

@@ -15,11 +15,14 @@ import (
 var readmeHeads = map[string]string{
 	"sandlane": `# The chart sandlane
 
-Installs Sandlane's gateways and controllers, their CRDs, rights and certificates. ` + "`docs/install.md`" + ` says how it is used, upgraded and uninstalled, ` + "`docs/operations.md`" + ` what it takes to run it. There is one release in a cluster.
+Installs Sandlane's gateways and controllers, their CRDs, rights and certificates.
+` + "`docs/install.md`" + ` says how it is used, upgraded and uninstalled, ` + "`docs/operations.md`" + ` what it takes to run it.
+There is one release in a cluster.
 `,
 	"sandlane-tenant": `# The chart sandlane-tenant
 
-What one team has on a cluster with the chart sandlane: pools, API keys, quotas and network policies of the release's namespace. ` + "`docs/install.md`" + ` has an example.
+What one team has on a cluster with the chart sandlane: pools, API keys, quotas and network policies of the release's namespace.
+` + "`docs/install.md`" + ` has an example.
 `,
 }
 

@@ -1,4 +1,5 @@
-// Package ending writes the one write that ends a sandbox: spec.end.
+// Package ending writes the one write that ends a sandbox: spec.end. Call [EndSandbox] with
+// the sandbox's ID, the reason, and a [Test] for each thing that must still hold.
 //
 // All that end a sandbox call it: the REST API, the CLI, the gateway and
 // the reconcilers. It is not the release: carrying an end out (stopping the

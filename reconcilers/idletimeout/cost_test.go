@@ -15,22 +15,22 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// told is a source that remembers as the control plane's client does.
-type told struct {
+// rememberedUses is a source that remembers as the control plane's client does.
+type rememberedUses struct {
 	mu   sync.Mutex
 	last map[claimKey]time.Time
 }
 
-func (*told) Poll(context.Context) error { return nil }
+func (*rememberedUses) Poll(context.Context) error { return nil }
 
-func (s *told) LastActive(id, claim string) (time.Time, bool) {
+func (s *rememberedUses) LastActive(id, claim string) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, ok := s.last[claimKey{id, claim}]
 	return at, ok
 }
-func (*told) Floor() time.Time { return time.Time{} }
-func (s *told) Retain(keep func(id, claim string) bool) {
+func (*rememberedUses) Floor() time.Time { return time.Time{} }
+func (s *rememberedUses) Retain(keep func(id, claim string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.last {
@@ -54,7 +54,7 @@ func (e *events) Changed() map[string]*v1alpha1.Sandbox {
 // passes the time between two checks, in which one of a hundred is used and one of
 // a thousand changes.
 func fleet(tb testing.TB, sandboxes int) (r *IdleTimeoutReconciler, step func()) {
-	source, feed := &told{last: map[claimKey]time.Time{}}, &events{changed: map[string]*v1alpha1.Sandbox{}}
+	source, feed := &rememberedUses{last: map[claimKey]time.Time{}}, &events{changed: map[string]*v1alpha1.Sandbox{}}
 	r, clock, _ := setup(tb, nil)
 	r.source, r.feed, r.store = source, feed, store{}
 	all := make([]*v1alpha1.Sandbox, sandboxes)
@@ -120,7 +120,7 @@ func BenchmarkCheck(b *testing.B) {
 func TestManyAreJudgedInTime(t *testing.T) {
 	r, step := fleet(t, 1000)
 	r.check(t.Context())
-	source := r.source.(*told)
+	source := r.source.(*rememberedUses)
 	for range int(5*time.Minute/DefaultInterval) - 1 {
 		step()
 		r.check(t.Context())

@@ -134,15 +134,15 @@ func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *poolTemplate, 
 // left on it. The resourceVersion is tested, since all labels and annotations are
 // replaced.
 func (r *SandboxPoolReconciler) rewarm(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) error {
-	fresh := newPod(pool, tpl)
-	fresh.Annotations[v1alpha1.AnnotationRecycled] = r.now().UTC().Format(time.RFC3339Nano)
+	renewed := newPod(pool, tpl)
+	renewed.Annotations[v1alpha1.AnnotationRecycled] = r.now().UTC().Format(time.RFC3339Nano)
 	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodWarming, jsonpatch.For(pod.UID).
 		Test("/metadata/resourceVersion", pod.ResourceVersion).
 		Test(jsonpatch.Phase, v1alpha1.PodStopping).
 		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
-		Set("/metadata/labels", fresh.Labels).
-		Set("/metadata/annotations", fresh.Annotations))
+		Set("/metadata/labels", renewed.Labels).
+		Set("/metadata/annotations", renewed.Annotations))
 	if applied && r.IdleNotifier != nil {
 		r.IdleNotifier.OnSandboxReleased(ctx, pod.Labels[v1alpha1.LabelSandboxID])
 	}

@@ -2,11 +2,11 @@
 //
 //   check parse           targets of the requests on stdin
 //   check run FOLDER      their answers from the table in FOLDER
-//   check stall FOLDER    the same; each answer waits inside its flight for a byte
+//   check stall FOLDER    the same; each answer waits inside its reading for a byte
 //   check late FOLDER     the same; each hit waits for a byte before it is answered
 //   check scribble FOLDER ROUNDS SEED
 //                         writes garbage over the routes and answers one ID meanwhile
-//   check torture SECONDS flights against removals and waits, as table.go makes them
+//   check torture SECONDS readings against removals and waits, as table.go makes them
 //
 // A request is a byte (how many headers, or FLUSH), then name and value of each after their
 // lengths (a byte and two). A result is a byte (0: left to ext_proc) and, of an answer,
@@ -222,18 +222,18 @@ static void scribble(const char *folder, long rounds, uint64_t seed) {
   _exit(0); // what it has allocated is no leak
 }
 
-// torture: two workers take flights as fly does; the gateway's side removes the word,
+// torture: two workers read as read_and_answer does; the gateway's side removes the word,
 // waits as waitWorkers does, changes the entry, and publishes it anew. A worker that
-// sees the entry change inside its flight was not waited for.
+// sees the entry change inside its reading was not waited for.
 #define OWN_LINE __attribute__((aligned(128)))
 static OWN_LINE worker_slot slots[2];
 static OWN_LINE uint64_t shared_word = 1;
 static OWN_LINE volatile uint64_t shared_entry = 1;
 static OWN_LINE char after_it; // nothing shares the entry's line
 static int stop;
-static long broken, flights, found;
+static long broken, readings, found;
 
-static void *fly_about(void *p) {
+static void *read_on(void *p) {
   worker_slot *w = p;
   long mine = 0, bad = 0, seen = 0;
   while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
@@ -252,14 +252,14 @@ static void *fly_about(void *p) {
     mine++;
   }
   __atomic_add_fetch(&broken, bad, __ATOMIC_SEQ_CST);
-  __atomic_add_fetch(&flights, mine, __ATOMIC_SEQ_CST);
+  __atomic_add_fetch(&readings, mine, __ATOMIC_SEQ_CST);
   __atomic_add_fetch(&found, seen, __ATOMIC_SEQ_CST);
   return NULL;
 }
 
 static void torture(double seconds) {
   pthread_t t[2];
-  for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, fly_about, &slots[i]);
+  for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, read_on, &slots[i]);
   uint64_t end = nanos(CLOCK_BOOTTIME) + (uint64_t)(seconds * 1e9);
   long waits = 0;
   while (nanos(CLOCK_BOOTTIME) < end) {
@@ -281,7 +281,7 @@ static void torture(double seconds) {
   }
   stop = 1;
   for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
-  printf("%ld waits, %ld flights, %ld of them with the entry, %ld broken\n", waits, flights, found, broken);
+  printf("%ld waits, %ld readings, %ld of them with the entry, %ld broken\n", waits, readings, found, broken);
   exit(broken != 0 || after_it);
 }
 

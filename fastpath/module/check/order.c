@@ -173,6 +173,6 @@ int main(void) {
           return printf("step %d of a request (%s, %s): the gateway's wait was over, and the request was answered\n", k, act_names[what], how ? "stores at once" : "stores late"), 1;
       }
   }
-  printf("%d steps, %d of them outside the flight\n", tried, stopped);
+  printf("%d steps, %d of them outside the reading\n", tried, stopped);
   return !stopped;
 }

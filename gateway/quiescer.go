@@ -1,0 +1,32 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/gateway/pause"
+)
+
+// quiescer adapts the pauser to controlplane.Quiescer.
+type quiescer struct{ pauser *pause.Pauser }
+
+// Quiesce implements controlplane.Quiescer.
+func (q quiescer) Quiesce(ctx context.Context, o controlplane.Quiesce) error {
+	err := q.pauser.Quiesce(ctx, o.SandboxID, o.ClaimID, o.Freeze, o.Generation)
+	switch {
+	case errors.Is(err, pause.ErrChanged):
+		return fmt.Errorf("%w: %w", controlplane.ErrMoved, err)
+	case errors.Is(err, pause.ErrNotSaved):
+		return fmt.Errorf("%w: %w", controlplane.ErrNotSaved, err)
+	case errors.Is(err, agent.ErrNoFreezer):
+		return fmt.Errorf("%w: %w", controlplane.ErrNoFreezer, err)
+	case errors.Is(err, agent.ErrRefused), errors.Is(err, agent.ErrNotInitialised), errors.Is(err, agent.ErrBusy):
+		return fmt.Errorf("%w: %w", controlplane.ErrNotDone, err)
+	case errors.Is(err, agent.ErrNoAnswer):
+		return fmt.Errorf("%w: %w", controlplane.ErrUnanswered, err)
+	}
+	return err // this gateway could not ask: the controller must not take it for the freezer's failure
+}

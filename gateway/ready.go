@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/activation"
+)
+
+// errNoStore: a sandbox that hibernates cannot be restored here.
+var errNoStore = errors.New("this gateway has no folder of checkpoints (--checkpoint-dir)")
+
+// fits returns nil if the sandbox's kept files can be restored in the idle pod. It is
+// activation.Options.Fits.
+func (g *gateway) fits(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error {
+	if g.paused == nil {
+		return fmt.Errorf("%w: %w", activation.ErrNotReady, errNoStore)
+	}
+	return g.paused.Fits(ctx, s, pod)
+}
+
+// makeReady is activation's Ready: the pod must have the files that it is to have, not be
+// frozen, and its sandboxd have been initialised.
+func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	if s.Spec.Restore != nil {
+		if g.paused == nil {
+			return fmt.Errorf("restore sandbox %s: %w: %w", s.Name, activation.ErrNotReady, errNoStore)
+		}
+		restored, written, err := g.paused.Ready(ctx, s, pod)
+		switch {
+		case err != nil:
+			return err
+		case !written: // it may have been paused since, and its resume not be carried out yet
+			return g.own.pauser.EnsureAwake(ctx, restored, pod)
+		}
+		g.own.pauser.NoteRestored(restored)
+		return nil
+	}
+	if err := g.own.pauser.EnsureAwake(ctx, s, pod); err != nil {
+		return err
+	}
+	return g.readiness.Ready(ctx, s, pod)
+}
