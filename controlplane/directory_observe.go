@@ -70,7 +70,7 @@ func (d *Directory) remove(l *coordinationv1.Lease) {
 
 // see takes in a lease as it stood when it was read. mu is held.
 func (d *Directory) see(l *coordinationv1.Lease) {
-	if _, over := d.endedLeases[l.UID]; over {
+	if _, ended := d.endedLeases[l.UID]; ended {
 		return
 	}
 	e, known := d.entries[l.Name]

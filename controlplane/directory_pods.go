@@ -72,8 +72,8 @@ func (d *Directory) seePod(p *corev1.Pod) {
 
 // podEnded reports whether the pod of a lease has ended. mu is held.
 func (d *Directory) podEnded(e *entry) bool {
-	_, over := d.endedPods[e.pod]
-	return e.pod != "" && over
+	_, ended := d.endedPods[e.pod]
+	return e.pod != "" && ended
 }
 
 // podCounts reports whether a lease's end is not the end of its gateway: its pod may

@@ -116,9 +116,9 @@ func (c *Client) Retain(keep func(id, claim string) bool) {
 	}
 }
 
-// pollOne asks one gateway what was in use, and tells it its place, from 0, among the `of`
-// gateways sorted by name.
-func (c *Client) pollOne(ctx context.Context, g Gateway, place, of int) error {
+// pollOne asks one gateway what was in use, and tells it that it is number index, from 0, of
+// the `of` gateways sorted by name.
+func (c *Client) pollOne(ctx context.Context, g Gateway, index, of int) error {
 	stub, err := c.gateway(g)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (c *Client) pollOne(ctx context.Context, g Gateway, place, of int) error {
 	from := c.activity.cursors[g.Name]
 	c.activity.mu.Unlock()
 	r, err := stub.LastActive(ctx, &controlplanepb.LastActiveRequest{
-		Source: from.source, Cursor: from.value, Place: uint32(place), Gateways: uint32(of),
+		Source: from.source, Cursor: from.value, Place: uint32(index), Gateways: uint32(of),
 	})
 	if err != nil {
 		return err

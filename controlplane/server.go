@@ -71,9 +71,9 @@ type ServerOptions struct {
 	Quiescer Quiescer
 	// Drain begins the gateway's drain and returns.
 	Drain func(ctx context.Context) error
-	// Placed is called at each poll with this gateway's place, from 0, among that many
-	// gateways. It must not block. Nil: not called.
-	Placed func(place, gateways int)
+	// Placed is called at each poll: this gateway is number index, from 0, of `of` gateways.
+	// It must not block. Nil: not called.
+	Placed func(index, of int)
 	// TLS says which peers may call. Without it, on a unix socket, its file mode does.
 	TLS *MutualTLS
 	// Log may be nil.

@@ -166,7 +166,7 @@ func (s *simulation) listen(name, instance string) *gateway {
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Quiescer: &g.quiets, Demand: &g.demand, Releaser: &g.releases,
 		Drain:  func(context.Context) error { g.log.add("drain"); return nil },
-		Placed: func(place, gateways int) { g.use.placedAt(place, gateways) },
+		Placed: func(index, of int) { g.use.placedAt(index, of) },
 		TLS:    s.gateways.TLS, Log: s.gateways.Log,
 	})
 	if err != nil {
@@ -289,13 +289,13 @@ type fakeActivity struct {
 	mu      sync.Mutex
 	report  ActivityReport
 	cursors []uint64
-	place   [2]int // the last: place, gateways
+	place   [2]int // the last: index, of
 }
 
-func (f *fakeActivity) placedAt(place, gateways int) {
+func (f *fakeActivity) placedAt(index, of int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.place = [2]int{place, gateways}
+	f.place = [2]int{index, of}
 }
 
 func (f *fakeActivity) placed() [2]int {

@@ -107,13 +107,13 @@ func (d *drain) envoy(failed context.Context) (gone bool) {
 	}
 	ctx, cancel := context.WithTimeout(failed, d.grace)
 	defer cancel()
-	over := make(chan struct{})
-	defer close(over)
+	done := make(chan struct{})
+	defer close(done)
 	go func() {
 		select {
 		case <-d.hurry:
 			cancel()
-		case <-over:
+		case <-done:
 		}
 	}()
 	began := time.Now()

@@ -42,7 +42,7 @@ type settled struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (s settled) RoundTrip(r *http.Request) (*http.Response, error) {
-	over := time.Now().Add(settleTime)
+	deadline := time.Now().Add(settleTime)
 	for ready := false; ; {
 		res, err := s.next.RoundTrip(r)
 		if err != nil || res.StatusCode != http.StatusForbidden || ready {
@@ -55,7 +55,7 @@ func (s settled) RoundTrip(r *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		for ready = s.ready(r); !ready; ready = s.ready(r) {
-			if !time.Now().Before(over) || !backoff.Sleep(r.Context(), settlePause) {
+			if !time.Now().Before(deadline) || !backoff.Sleep(r.Context(), settlePause) {
 				return unready(r)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 // addressList is the routes of a shard in no order, beside the hashes of their
 // addresses. A fence reads all hashes, in a few microseconds for a shard of the
 // default size, and looks only at the routes whose hash matches; a map would cost
-// four times the memory. Each route has its index in the list (Route.place), so that
+// four times the memory. Each route has its index in the list (Route.index), so that
 // its removal needs no search. Guarded by the shard's mutex.
 type addressList struct {
 	hashes []uint32
@@ -17,32 +17,32 @@ type addressList struct {
 }
 
 func (l *addressList) add(hash uint32, r *Route) {
-	r.place = uint32(len(l.routes))
+	r.index = uint32(len(l.routes))
 	l.hashes = append(l.hashes, hash)
 	l.routes = append(l.routes, r)
 }
 
 // remove takes r out; the last one moves to its place.
 func (l *addressList) remove(r *Route) {
-	i, last := r.place, len(l.routes)-1
+	i, last := r.index, len(l.routes)-1
 	if int(i) > last || l.routes[i] != r {
 		panic("routecache: a route of this cache was put into another")
 	}
 	l.hashes[i], l.routes[i] = l.hashes[last], l.routes[last]
-	l.routes[i].place = i
+	l.routes[i].index = i
 	l.routes[last] = nil
 	l.hashes, l.routes = l.hashes[:last], l.routes[:last]
 }
 
 // older returns the routes that the fences cover.
 func (l *addressList) older(f *fences) []*Route {
-	var over []*Route
+	var covered []*Route
 	for i, h := range l.hashes {
 		if f.maybe(h) && f.covers(l.routes[i]) {
-			over = append(over, l.routes[i])
+			covered = append(covered, l.routes[i])
 		}
 	}
-	return over
+	return covered
 }
 
 // snapshot returns a copy of the routes.

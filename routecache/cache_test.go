@@ -113,7 +113,7 @@ func checkAddresses(t *testing.T, c *Cache) {
 			t.Fatalf("shard %d lists %d routes of %d", i, len(s.addresses.routes), s.lru.Len())
 		}
 		for j, r := range s.addresses.routes {
-			if cached, ok := s.lru.Peek(r.SandboxID); !ok || cached != r || r.place != uint32(j) || s.addresses.hashes[j] != hashAddr(c.seed, r.Addr) {
+			if cached, ok := s.lru.Peek(r.SandboxID); !ok || cached != r || r.index != uint32(j) || s.addresses.hashes[j] != hashAddr(c.seed, r.Addr) {
 				t.Fatalf("shard %d lists %+v, the LRU has %+v", i, r, cached)
 			}
 		}

@@ -26,9 +26,9 @@ type Route struct {
 	Private bool
 	// Guarded: sandboxd serves its port and asks for the sandbox's token there.
 	Guarded bool
-	// place is where the route lies in its shard's addressList. It changes while the
+	// index is that of the route in its shard's addressList. It changes while the
 	// route is cached, and is the shard's alone.
-	place uint32
+	index uint32
 	// TokenUID is the UID of a sandbox whose traffic token a request may have to
 	// show: a private one, or one that was made by name. Nil for all others. It is a
 	// pointer to keep an entry within its budget of memory.

@@ -82,8 +82,8 @@ func (x *suspender) beginStill(ctx context.Context, cancel context.CancelFunc, f
 			x.stopReading = nil
 		}, nil
 	}
-	over := make(chan struct{})
-	x.stillOver.Store(&over)
+	done := make(chan struct{})
+	x.stillOver.Store(&done)
 	freezing, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
 	if err := x.processes.Hold(freezing); err != nil {
@@ -120,16 +120,16 @@ func (x *suspender) endStill() {
 
 // admitWaiting lets waiting requests continue. mu is held.
 func (x *suspender) admitWaiting() {
-	if over := x.stillOver.Swap(nil); over != nil {
-		close(*over)
+	if done := x.stillOver.Swap(nil); done != nil {
+		close(*done)
 	}
 }
 
 // waitWhileStill makes a request wait while the sandbox is held still.
 func (x *suspender) waitWhileStill(r *http.Request) {
-	if over := x.stillOver.Load(); over != nil {
+	if done := x.stillOver.Load(); done != nil {
 		select {
-		case <-*over:
+		case <-*done:
 		case <-r.Context().Done():
 		}
 	}

@@ -271,12 +271,12 @@ func Place(ctx context.Context, gateways []*Gateway) error {
 	return nil
 }
 
-func (g *Gateway) place(ctx context.Context, place, of int) error {
+func (g *Gateway) place(ctx context.Context, index, of int) error {
 	conn, err := grpc.NewClient("unix://"+filepath.Join(g.RunDir, gateway.ControlSocket), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_, err = controlplanepb.NewGatewayClient(conn).LastActive(ctx, &controlplanepb.LastActiveRequest{Place: uint32(place), Gateways: uint32(of)})
+	_, err = controlplanepb.NewGatewayClient(conn).LastActive(ctx, &controlplanepb.LastActiveRequest{Place: uint32(index), Gateways: uint32(of)})
 	return err
 }

@@ -26,9 +26,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 		return tooLarge
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var over *http.MaxBytesError
+	var exceeded *http.MaxBytesError
 	switch {
-	case errors.As(err, &over):
+	case errors.As(err, &exceeded):
 		w.Header().Set("Connection", "close")
 		return tooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -31,7 +31,7 @@ type Registry struct {
 	mu sync.Mutex
 	// entries has the claims of an ID, usually one, as a list by next.
 	entries map[string]*entry
-	// all has every entry at its place, for a report to walk through.
+	// all has every entry at its index, for a report to walk through.
 	all    []*entry
 	parked map[string]int // requests parked, by ID
 	// resolving are the requests that wait for a live read, by ID: they may be for
@@ -52,7 +52,7 @@ type claimKey struct{ id, claim string }
 type entry struct {
 	id, claim string
 	next      *entry
-	place     int // in all
+	index     int // in all
 	stamp     routecache.Stamp
 	// reported is the stamp that the last report found, changed the cursor of the
 	// report that found it new. Comparing stamps, not times, lets no touch slip by
@@ -106,7 +106,7 @@ func (r *Registry) Stamp(id, claim string) *routecache.Stamp {
 	}
 	e := &entry{id: id, claim: claim}
 	if _, ended := r.ended[claimKey{id, claim}]; !ended {
-		e.next, e.place = r.entries[id], len(r.all)
+		e.next, e.index = r.entries[id], len(r.all)
 		r.entries[id] = e
 		r.all = append(r.all, e)
 	}
@@ -202,8 +202,8 @@ func (r *Registry) remove(key claimKey) {
 		e.lift() // the stamp stays held: no request is to be answered for a claim that has ended
 	}
 	last := r.all[len(r.all)-1]
-	last.place = e.place
-	r.all[e.place] = last
+	last.index = e.index
+	r.all[e.index] = last
 	r.all[len(r.all)-1] = nil
 	r.all = r.all[:len(r.all)-1]
 }

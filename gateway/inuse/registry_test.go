@@ -238,7 +238,7 @@ func TestConcurrentUse(t *testing.T) {
 		t.Errorf("in use are %v, want %v", got, want)
 	}
 	for i, e := range r.all {
-		if e.place != i || r.find(e.id, e.claim) != e {
+		if e.index != i || r.find(e.id, e.claim) != e {
 			t.Errorf("entry %s/%s is not where it is looked for", e.id, e.claim)
 		}
 	}

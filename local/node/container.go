@@ -302,30 +302,30 @@ func (c *container) terminate(t target, grace time.Duration) {
 // ended records the end of proc and decides what comes next.
 func (c *container) ended(proc *process, changed bool) (pause time.Duration, again bool) {
 	spec, _ := c.desired()
-	over := &corev1.ContainerStateTerminated{
+	terminated := &corev1.ContainerStateTerminated{
 		ExitCode: int32(proc.code), Reason: "Completed",
 		StartedAt: metav1.NewTime(proc.started), FinishedAt: metav1.NewTime(proc.finished),
 	}
 	switch {
 	case proc.oomKilled:
-		over.Reason = "OOMKilled"
+		terminated.Reason = "OOMKilled"
 	case proc.code != 0:
-		over.Reason = "Error"
+		terminated.Reason = "Error"
 	}
 	if proc.code > 128 {
-		over.Signal = int32(proc.code - 128)
+		terminated.Signal = int32(proc.code - 128)
 	}
-	again = c.pod.stop.Err() == nil && (changed || mayRestart(spec.Spec.RestartPolicy, over.ExitCode))
+	again = c.pod.stop.Err() == nil && (changed || mayRestart(spec.Spec.RestartPolicy, terminated.ExitCode))
 	if again && !changed {
 		pause = c.retry.after(proc.finished.Sub(proc.started))
 	}
 	c.pod.mu.Lock()
 	c.proc = nil
-	over.ContainerID = c.status.ContainerID
+	terminated.ContainerID = c.status.ContainerID
 	c.pod.mu.Unlock()
 	c.set(func(s *corev1.ContainerStatus) {
 		s.Ready, s.Started = false, new(bool)
-		s.State = corev1.ContainerState{Terminated: over}
+		s.State = corev1.ContainerState{Terminated: terminated}
 		if again {
 			s.LastTerminationState = s.State
 			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}

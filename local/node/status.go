@@ -44,7 +44,7 @@ func buildStatus(s snapshot) corev1.PodStatus {
 			unready += " " + c.Name
 		}
 	}
-	over := st.Phase == corev1.PodSucceeded || st.Phase == corev1.PodFailed
+	ended := st.Phase == corev1.PodSucceeded || st.Phase == corev1.PodFailed
 	set := func(t corev1.PodConditionType, ok bool, reason, message string) {
 		c := corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: s.now}
 		if !ok {
@@ -56,21 +56,21 @@ func buildStatus(s snapshot) corev1.PodStatus {
 		st.Conditions = append(st.Conditions, c)
 	}
 	reason, message := "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", trimSpace(unready))
-	if over {
+	if ended {
 		reason, message = "PodCompleted", ""
 		if st.Phase == corev1.PodFailed {
 			reason = "PodFailed"
 		}
 	}
-	set(corev1.PodReadyToStartContainers, s.podIP != "" && !over, "", "")
+	set(corev1.PodReadyToStartContainers, s.podIP != "" && !ended, "", "")
 	set(corev1.PodInitialized, true, "", "")
 	set(corev1.PodScheduled, true, "", "")
-	set(corev1.ContainersReady, unready == "" && !over, reason, message)
+	set(corev1.ContainersReady, unready == "" && !ended, reason, message)
 	gates := missingGate(s)
-	if gates != "" && unready == "" && !over {
+	if gates != "" && unready == "" && !ended {
 		reason, message = "ReadinessGatesNotReady", "readiness gate is not true: "+gates
 	}
-	set(corev1.PodReady, unready == "" && !over && gates == "", reason, message)
+	set(corev1.PodReady, unready == "" && !ended && gates == "", reason, message)
 	if s.pooled {
 		set(v1alpha1.PodConditionReachable, s.reached, "NotIdle", "the address is opened once the pod is idle")
 	}

@@ -143,8 +143,8 @@ func (g *group) bound() {
 	// First down to the members' minima, then below them: the group's maximum counts.
 	for _, least := range []func(Member) int{func(m Member) int { return m.Min }, func(Member) int { return 0 }} {
 		for _, i := range g.order(downPriority) {
-			if over := g.sum() - g.s.Max; over > 0 {
-				g.set(i, max(g.next[i].Replicas-over, min(least(g.s.Members[i]), g.next[i].Replicas), 0), ReasonBounds)
+			if excess := g.sum() - g.s.Max; excess > 0 {
+				g.set(i, max(g.next[i].Replicas-excess, min(least(g.s.Members[i]), g.next[i].Replicas), 0), ReasonBounds)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ const retainEvery = time.Minute
 type tracked struct {
 	key     claimKey
 	sandbox *v1alpha1.Sandbox // the cache's; never changed
-	place   int               // in claims.all
+	index   int               // in claims.all
 	running bool
 
 	// seen is when the claim was first seen running, zero before.
@@ -68,22 +68,22 @@ func (r *IdleTimeoutReconciler) takeChanges() {
 
 // take takes in one Sandbox; nil is one that is gone.
 func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
-	over := s == nil || s.Spec.End != nil
-	if over || s.Spec.Release == nil {
+	ended := s == nil || s.Spec.End != nil
+	if ended || s.Spec.Release == nil {
 		delete(c.releasing, name)
 	} else {
 		c.releasing[name] = s
 	}
 	t := c.byID[name]
-	if t != nil && (over || s.Spec.Binding == nil || t.key != keyOf(s)) {
+	if t != nil && (ended || s.Spec.Binding == nil || t.key != keyOf(s)) {
 		c.remove(t)
 		t = nil
 	}
-	if over || s.Spec.Binding == nil {
+	if ended || s.Spec.Binding == nil {
 		return
 	}
 	if t == nil {
-		t = &tracked{key: keyOf(s), place: len(c.all)}
+		t = &tracked{key: keyOf(s), index: len(c.all)}
 		c.byID[name], c.all = t, append(c.all, t)
 		pool := c.pools[poolOf(s)]
 		if pool == nil {
@@ -119,7 +119,7 @@ func mayHaveBeenResumed(was, s *v1alpha1.Sandbox) bool {
 
 func (c *claims) remove(t *tracked) {
 	last := c.all[len(c.all)-1]
-	c.all[t.place], last.place = last, t.place
+	c.all[t.index], last.index = last, t.index
 	c.all[len(c.all)-1] = nil
 	c.all = c.all[:len(c.all)-1]
 	delete(c.byID, t.key.id)

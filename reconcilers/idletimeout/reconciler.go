@@ -70,7 +70,7 @@ type IdleTimeoutReconciler struct {
 	due    time.Time           // when the next start is late; zero: none starts
 	dealt  map[string]struct{} // tokens of releases that are over, while the cache may show them
 	saving *throttle
-	turn   int // whose lastActive is looked at next: a place in claims.all
+	turn   int // whose lastActive is looked at next: an index in claims.all
 	// retained is when the source was last told what it may forget.
 	retained time.Time
 }

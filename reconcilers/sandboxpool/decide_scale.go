@@ -98,20 +98,20 @@ func decideScale(c counts, l limits) scaling {
 		deleteWaiting(len(c.waiting) - max(l.wanted(), leastWaiting))
 	}
 	if l.maxPods > 0 {
-		over := c.total - c.deleting - l.maxPods
-		deleteWaiting(over)
-		if over -= s.deleteWaiting; over > 0 && c.unclaimed() > 0 {
+		surplus := c.total - c.deleting - l.maxPods
+		deleteWaiting(surplus)
+		if surplus -= s.deleteWaiting; surplus > 0 && c.unclaimed() > 0 {
 			if !l.unknown {
-				over = max(over, superfluous(c, l, 0))
+				surplus = max(surplus, superfluous(c, l, 0))
 			}
-			s.remove, s.full = min(over, c.unclaimed()), true
+			s.remove, s.full = min(surplus, c.unclaimed()), true
 			return s
 		}
 	}
-	if over := superfluous(c, l, surge(c, l)); over > 0 && !l.unknown {
-		s.remove = over
+	if surplus := superfluous(c, l, surge(c, l)); surplus > 0 && !l.unknown {
+		s.remove = surplus
 		return s
-	} else if over > 0 {
+	} else if surplus > 0 {
 		s.held = true
 	}
 	missing := l.wanted() - c.coming()

@@ -153,7 +153,7 @@ func tooMany(all []v1alpha1.Sandbox, most int, held time.Time) []*v1alpha1.Sandb
 			records[s.Spec.Namespace] = append(records[s.Spec.Namespace], s)
 		}
 	}
-	var over []*v1alpha1.Sandbox
+	var excess []*v1alpha1.Sandbox
 	for _, list := range records {
 		if len(list) <= most {
 			continue
@@ -161,7 +161,7 @@ func tooMany(all []v1alpha1.Sandbox, most int, held time.Time) []*v1alpha1.Sandb
 		slices.SortFunc(list, func(a, b *v1alpha1.Sandbox) int {
 			return cmp.Or(a.Spec.End.At.Compare(b.Spec.End.At.Time), cmp.Compare(a.Name, b.Name))
 		})
-		over = append(over, list[:len(list)-most]...)
+		excess = append(excess, list[:len(list)-most]...)
 	}
-	return over
+	return excess
 }

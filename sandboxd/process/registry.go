@@ -71,7 +71,7 @@ func (r *registry) find(selector *processpb.ProcessSelector, ended bool) (*proc,
 		}
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("process with pid %d not found", s.Pid))
 	case *processpb.ProcessSelector_Tag:
-		var over *proc
+		var lastEnded *proc
 		for _, p := range r.sorted() {
 			if p.tag == nil || *p.tag != s.Tag {
 				continue
@@ -79,10 +79,10 @@ func (r *registry) find(selector *processpb.ProcessSelector, ended bool) (*proc,
 			if p.hub.endEvent() == nil {
 				return p, nil
 			}
-			over = cmp.Or(over, p)
+			lastEnded = cmp.Or(lastEnded, p)
 		}
-		if over != nil && ended {
-			return over, nil
+		if lastEnded != nil && ended {
+			return lastEnded, nil
 		}
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("process with tag %s not found", s.Tag))
 	}

@@ -71,12 +71,12 @@ func ask(socket string, o options, files [streams]*os.File) (int, error) {
 	}
 	defer signal.Stop(signals)
 	sent := send(conn, request{options: o, Env: os.Environ(), Dir: dir}, files)
-	over := make(chan struct{})
-	defer close(over)
+	done := make(chan struct{})
+	defer close(done)
 	go func() {
 		for {
 			select {
-			case <-over:
+			case <-done:
 				return
 			case sig := <-signals:
 				_, _ = conn.Write([]byte{byte(sig.(syscall.Signal))})
