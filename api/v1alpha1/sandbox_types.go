@@ -14,6 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.namespace`
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.spec.pool`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Pause",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].reason`
 // +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.binding.podName`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Last-Active",type=date,JSONPath=`.status.lastActive`

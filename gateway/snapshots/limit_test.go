@@ -218,7 +218,8 @@ func TestLimitOfManyAtOnce(t *testing.T) {
 	}
 }
 
-// Each snapshot and each restore counts once, by what became of it.
+// Each snapshot, restore and resume counts once, by what became of it, and so do the bytes
+// that are kept, also those of a sandbox that hibernates.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t)
 	reg := prometheus.NewRegistry()
@@ -247,6 +248,15 @@ func TestMetrics(t *testing.T) {
 		}
 		r.Close()
 	}
+	w.files = strings.NewReader("{}\nfiles")
+	p := NewHibernator(w.x, pauseAgent{w}, nil)
+	if _, err := p.Keep(t.Context(), w.sandbox, w.pod); err != nil {
+		t.Fatal(err)
+	}
+	w.sandbox.Spec.Restore = &v1alpha1.Restore{Checkpoint: "lost"}
+	if _, _, err := p.Ready(t.Context(), w.sandbox, w.pod); err == nil {
+		t.Error("it is resumed without its files")
+	}
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -262,8 +272,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := map[string]uint64{
-		"bytes": 5, "create done": 1, "create limit": 1, "create conflict": 1, "create failed": 0, "create full": 0,
-		"restore done": 1, "restore failed": 1,
+		"bytes": 13, "create done": 1, "create limit": 1, "create conflict": 1, "create failed": 0, "create full": 0,
+		"restore done": 1, "restore failed": 1, "resume done": 0, "resume failed": 1,
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v\nwant %v", got, want)

@@ -16,6 +16,7 @@ import (
 const (
 	opCreate  = "create"
 	opRestore = "restore" // into the pod of a new sandbox
+	opResume  = "resume"  // into the next pod of a sandbox that hibernated; of the gateway that completed it
 )
 
 // Metrics counts snapshots and restores.
@@ -30,7 +31,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "sandlane", Subsystem: "snapshot", Name: "seconds",
-			Help: "Time of snapshots and restores by this gateway, by op (create, restore) and outcome (limit: as many are kept as the limit allows; " +
+			Help: "Time of snapshots and restores by this gateway, by op (create; restore: into a new sandbox; resume: of one that hibernated) and outcome (limit: as many are kept as the limit allows; " +
 				"conflict: the sandbox was not running, or being snapshotted; full: the store has no room).",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"op", "outcome"}),
@@ -42,8 +43,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, outcome := range []string{outcomeDone, outcomeFailed, outcomeFull} {
 		m.seconds.WithLabelValues(opCreate, outcome)
 	}
-	for _, outcome := range []string{outcomeDone, outcomeFailed} {
-		m.seconds.WithLabelValues(opRestore, outcome)
+	for _, op := range []string{opRestore, opResume} {
+		for _, outcome := range []string{outcomeDone, outcomeFailed} {
+			m.seconds.WithLabelValues(op, outcome)
+		}
 	}
 	return m
 }
@@ -76,6 +79,7 @@ func outcomeOf(err error) string {
 		{checkpoint.ErrFull, outcomeFull},
 		{agent.ErrNoArchive, "unsupported"},
 		{ErrMismatch, "unsupported"},
+		{ErrSaveMismatch, "unsupported"},
 	} {
 		if errors.Is(err, o.err) {
 			return o.name

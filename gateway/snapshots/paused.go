@@ -49,10 +49,11 @@ type restores struct {
 }
 
 // restoring is the restore for one claim. A try holds its mutex, which guards all fields
-// but used; meanwhile other requests for the sandbox get errUnderWay and try again.
+// but used and begun; meanwhile other requests for the sandbox get errUnderWay and try again.
 type restoring struct {
 	mu      sync.Mutex
 	used    time.Time // guarded by restores.mu
+	begun   time.Time // set when it is made
 	archive io.Closer // nil until it is open
 	env     map[string]string
 	parts   *agent.Restoring
@@ -74,7 +75,7 @@ func (x *restores) get(claim string) *restoring {
 	}
 	t := x.byClaim[claim]
 	if t == nil {
-		t = &restoring{}
+		t = &restoring{begun: now}
 		x.byClaim[claim] = t
 	}
 	t.used = now
@@ -119,6 +120,9 @@ func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	}
 	if err == nil {
 		p.refusals.forget(s)
+		if written {
+			p.x.o.Metrics.observe(opResume, t.begun, nil)
+		}
 	}
 	if err == nil || !errors.Is(err, activation.ErrUnusable) {
 		return restored, written, err
@@ -127,6 +131,7 @@ func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	if live != nil { // another gateway has restored it
 		return live, false, nil
 	}
+	p.x.o.Metrics.observe(opResume, t.begun, err)
 	if again != nil {
 		return nil, false, errors.Join(again, errors.New(err.Error())) // without ErrUnusable, so that Ready is called again
 	}
