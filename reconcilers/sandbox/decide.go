@@ -80,8 +80,8 @@ func decide(v view, now time.Time) decision {
 		return decideRestoring(v)
 	}
 	d := podlessTooLong(v, decidePod(v))
-	if s.Spec.Paused && d.step == stepUnbind { // a paused sandbox cannot get another pod: only that pod had its memory
-		d = failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " never ran, or is gone, and it is paused")
+	if s.Spec.Paused {
+		d = pausedPodLost(s, d)
 	}
 	d = frozenTooLong(v, pausedTooLong(v, notFreezing(s, d), now), now)
 	if at := s.Spec.Timeouts.EndAt; at != nil && !s.Spec.Paused { // paused time uses no timeout
@@ -150,6 +150,19 @@ func awaited(s *v1alpha1.Sandbox) bool {
 	return s.Spec.FirstRequest || s.Spec.Team != "" && s.Spec.Timeouts.EndAt != nil
 }
 
+// pausedPodLost has the end of a paused sandbox that has lost its pod say so. It cannot get
+// another pod: only that one had its memory.
+func pausedPodLost(s *v1alpha1.Sandbox, d decision) decision {
+	const lost = "PausedPodLost: "
+	switch {
+	case d.step == stepUnbind:
+		return failed(lost + "its pod " + s.Spec.Binding.PodName + " never ran, or is gone, and it is paused")
+	case d.step == stepEnd && d.reason == v1alpha1.EndFailed:
+		d.message = lost + d.message
+	}
+	return d
+}
+
 // decidePod decides by the sandbox's pod alone.
 func decidePod(v view) decision {
 	s, pod := v.sandbox, v.pod
@@ -162,9 +175,6 @@ func decidePod(v view) decision {
 		// The cache may be behind the claim; only the API server knows.
 		return decision{phase: s.Status.Phase, step: stepConfirm}
 	case served(s):
-		if s.Spec.Paused {
-			return failed("PausedPodLost: its pod " + s.Spec.Binding.PodName + " went while it was paused")
-		}
 		return failed("its pod " + s.Spec.Binding.PodName + " is gone")
 	case v.unclaimedFor < v.grace:
 		return decision{phase: v1alpha1.SandboxPending, recheck: v.grace - v.unclaimedFor}

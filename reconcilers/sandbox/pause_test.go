@@ -263,7 +263,13 @@ func TestDecidePaused(t *testing.T) {
 	}{
 		"its end time has come": {func(v *view) { v.sandbox.Spec.Timeouts.EndAt = &at }, decision{phase: v1alpha1.SandboxPausing}},
 		"its pod went": {func(v *view) { v.pod, v.confirmed = nil, true },
-			failed("PausedPodLost: its pod pod went while it was paused")},
+			failed("PausedPodLost: its pod pod is gone")},
+		"its pod is deleted": {func(v *view) { v.pod.DeletionTimestamp = &at },
+			failed("PausedPodLost: its pod pod was deleted")},
+		"its pod has failed": {func(v *view) {
+			v.pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodFailed)
+			v.pod.Annotations[v1alpha1.AnnotationFailureMessage] = "it was evicted"
+		}, failed("PausedPodLost: it was evicted")},
 		"its pod never ran": {func(v *view) {
 			v.sandbox.Status, v.pod, v.confirmed, v.unclaimedFor = v1alpha1.SandboxStatus{}, nil, true, time.Hour
 		}, failed("PausedPodLost: its pod pod never ran, or is gone, and it is paused")},

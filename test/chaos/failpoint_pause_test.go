@@ -12,7 +12,7 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// pausing pauses and resumes one sandbox after the other, by the REST API.
+// pausing pauses one sandbox after the other by the REST API, and resumes it so or by a request.
 type pausing struct {
 	t       *testing.T
 	ns, key string
@@ -35,15 +35,20 @@ func TestKilledAtEachStepOfAPause(t *testing.T) {
 	}{
 		{"gateway", "pause/probed", pause, false}, {"gateway", "pause/written", pause, true}, {"gateway", "pause/frozen", pause, true},
 		{"gateway", "pause/resumed", resume, false}, {"gateway", "pause/thawed", resume, false},
+		{"gateway", "pause/resumed", byRequest, false}, {"gateway", "pause/thawed", byRequest, false},
 		{"controller", "sandbox/quiesced", pause, true}, {"controller", "sandbox/quiesced", resume, false},
 	} {
 		t.Run(fmt.Sprintf("%d-%s", n, strings.ReplaceAll(step.point, "/", "-")), func(t *testing.T) {
 			p.t = t
 			i := n % len(shared.Up.Gateways)
 			by, other := shared.Up.Gateways[i], shared.Up.Gateways[(i+1)%len(shared.Up.Gateways)]
-			id := p.create(other)
+			more := ""
+			if step.op == byRequest {
+				more = `,"autoPause":true,"autoResume":{"enabled":true}`
+			}
+			id, _ := p.createWithToken(other, more)
 			process := p.served(id)
-			if step.op == resume {
+			if step.op != pause {
 				p.want(other, pause, id, http.StatusNoContent)
 				p.settled(id, true)
 			}
@@ -56,7 +61,11 @@ func TestKilledAtEachStepOfAPause(t *testing.T) {
 			} else {
 				former := gatewayPID(t, i, 0)
 				arm(t, by.Name, step.point, "kill")
-				if a, err := p.rest(by, step.op, id); err == nil && a.Status < 300 {
+				if step.op == byRequest {
+					if a := p.load.ask(newHTTP(t), by, id); a.Echo != nil {
+						t.Errorf("it is answered with %v", a)
+					}
+				} else if a, err := p.rest(by, step.op, id); err == nil && a.Status < 300 {
 					t.Errorf("it is answered with %v", a)
 				}
 				waitHit(t, by.Name, step.point)
@@ -82,8 +91,9 @@ func TestKilledAtEachStepOfAPause(t *testing.T) {
 	p.load.judge()
 }
 
-// The operations on a sandbox; hibernate is a pause without the memory.
-const pause, hibernate, resume = "pause", "hibernate", "connect"
+// The operations on a sandbox; hibernate is a pause without the memory, byRequest a resume by
+// a request to the sandbox, which is no call of the REST API.
+const pause, hibernate, resume, byRequest = "pause", "hibernate", "connect", "a request"
 
 func (p *pausing) rest(g stack.Gateway, op, id string) (stack.Answer, error) {
 	path, body := op, `{"timeout":300}`
@@ -108,16 +118,17 @@ func (p *pausing) want(g stack.Gateway, op, id string, status int) {
 
 func (p *pausing) create(g stack.Gateway) string {
 	p.t.Helper()
-	id, _ := p.createWithToken(g)
+	id, _ := p.createWithToken(g, "")
 	return id
 }
 
-// createWithToken makes a sandbox and returns its ID and the token for sandboxd.
-func (p *pausing) createWithToken(g stack.Gateway) (id, token string) {
+// createWithToken makes a sandbox and returns its ID and the token for sandboxd; more is what
+// the body has besides.
+func (p *pausing) createWithToken(g stack.Gateway, more string) (id, token string) {
 	p.t.Helper()
 	var made struct{ SandboxID, EnvdAccessToken string }
 	shared.Eventually(p.t, time.Minute, "a create by "+g.Name, func() (bool, string) {
-		a, err := g.REST(p.t.Context(), nil, p.key, http.MethodPost, "/v2/sandboxes", `{"templateID":"resting","timeout":300}`)
+		a, err := g.REST(p.t.Context(), nil, p.key, http.MethodPost, "/v2/sandboxes", `{"templateID":"resting","timeout":300`+more+`}`)
 		return err == nil && a.Status == http.StatusCreated && json.Unmarshal(a.Body, &made) == nil, fmt.Sprint(a, err)
 	})
 	return made.SandboxID, made.EnvdAccessToken

@@ -73,7 +73,7 @@ func keptFile(ctx context.Context, c *http.Client, g stack.Gateway, id, token, c
 func (h *hibernating) made(g stack.Gateway) *sleeper {
 	h.t.Helper()
 	s := &sleeper{}
-	s.id, s.token = h.createWithToken(g)
+	s.id, s.token = h.createWithToken(g, "")
 	shared.Eventually(h.t, 30*time.Second, "the file of "+s.id+" to be written", func() (bool, string) {
 		a, err := keptFile(h.t.Context(), nil, g, s.id, s.token, s.id)
 		return err == nil && a.Status == http.StatusOK, fmt.Sprint(a, err)

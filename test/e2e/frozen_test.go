@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +38,9 @@ func TestFrozenSandboxes(t *testing.T) {
 	f := &freezers{Stack: startWith(t, state, "--gateways", "3", "--pool-size", "0", "--isolation", "full"), t: t}
 	f.ns, f.key = "default", f.Up.APIKey // of a stack of its own, which is stopped with all it has
 	f.Pool(t, f.ns, "calm", 2, stack.WithMaxPods(2), stack.WithFreezer())
-	for name, run := range map[string]func(){"one resume for many requests": f.manyRequests, "takes no processor, and ends": f.busyLoop} {
+	for name, run := range map[string]func(){
+		"one resume for many requests": f.manyRequests, "takes no processor, and ends": f.busyLoop, "its pod is deleted": f.podDeleted,
+	} {
 		t.Run(name, func(t *testing.T) { f.t = t; run() })
 	}
 	t.Run("the node stops", func(t *testing.T) {
@@ -154,6 +157,27 @@ func (f *freezers) busyLoop() {
 		s, _ := f.Sandbox(t, id)
 		return s.Status.Phase == v1alpha1.SandboxEnded, string(s.Status.Phase)
 	})
+	f.gone(pod)
+}
+
+// podDeleted deletes the pod of a frozen sandbox, as an eviction does: its memory is lost, so
+// the sandbox has failed, and says why.
+func (f *freezers) podDeleted() {
+	t := f.t
+	id := f.create("calm", `,"autoPause":true,"autoResume":{"enabled":true}`)
+	pod := f.ask(id, 0).PodUID
+	f.rest(1, http.MethodPost, "/sandboxes/"+id+"/pause", "", http.StatusNoContent)
+	s, _ := f.Sandbox(t, id)
+	if err := f.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: s.Spec.Binding.PodName}}); err != nil {
+		t.Fatal(err)
+	}
+	f.Eventually(t, time.Minute, "the sandbox to end", func() (bool, string) {
+		s, _ := f.Sandbox(t, id)
+		return s.Spec.End != nil && s.Spec.End.Reason == v1alpha1.EndFailed && strings.Contains(s.Spec.End.Message, "PausedPodLost"), fmt.Sprintf("%+v", s.Spec.End)
+	})
+	if a, err := f.send(id, 2); err != nil || a.Echo != nil || a.Status < http.StatusBadRequest {
+		t.Errorf("a request is answered with %v, %v", a, err)
+	}
 	f.gone(pod)
 }
 
