@@ -116,12 +116,6 @@ func (p *pausing) want(g stack.Gateway, op, id string, status int) {
 	})
 }
 
-func (p *pausing) create(g stack.Gateway) string {
-	p.t.Helper()
-	id, _ := p.createWithToken(g, "")
-	return id
-}
-
 // createWithToken makes a sandbox and returns its ID and the token for sandboxd; more is what
 // the body has besides.
 func (p *pausing) createWithToken(g stack.Gateway, more string) (id, token string) {
