@@ -121,12 +121,10 @@ of() {
 	} | awk '!seen[$0]++' | grep -E ${1:+"$1"} "^$(go list -m)/$calm\$"
 }
 
-# calm are the tests of those, envoy's first, which take long. The end-to-end tests begin
-# after them, beside what is left of the others, since they wait more than they work.
+# calm are the tests of those, envoy's first, which take long.
 calm() {
 	mapfile -t packages < <(of '' ./envoy)
 	tests -ldflags='-s -w' -shuffle=on -p 2 -timeout 10m "${packages[@]}"
-	if wants e2e; then users; fi
 }
 
 # images are the tests of the images, which compile the images' programs.
@@ -158,17 +156,24 @@ if wants unit; then
 	# wait more than they work.
 	mapfile -t packages < <(of -v ./reconcilers ./gateway/activation ./gateway ./local/node ./cmd/sandlane ./sandboxd ./controlplane ./controlplane/schedule ./local)
 	with_race -shuffle=on -p 5 -timeout 10m "${packages[@]}"
+	await calm
 	await vet
 	await images
-elif wants e2e; then
-	beside users
 fi
-if wants e2e; then beside seconds; fi
-if wants e2b; then sdks; fi
-if wants e2e; then await seconds; fi
-for lane in calm users; do
-	if [[ -n "${lanes[$lane]:-}" ]]; then await "$lane"; fi
-done
+# They wait more than they work, on stacks of their own.
+if wants e2e && wants e2b; then
+	beside users
+	beside seconds
+	sdks
+	await seconds
+	await users
+elif wants e2e; then
+	beside seconds
+	users
+	await seconds
+elif wants e2b; then
+	sdks
+fi
 if wants storm; then
 	mapfile -t packages < <(of '' ./envoy)
 	with_race -shuffle=on -p 6 -timeout 10m "${packages[@]}"
