@@ -66,9 +66,13 @@ export GOTESTSUM PROMTOOL CONTROLLER_GEN
 test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first what is missing
 	@hack/test.sh unit e2e e2b
 
+.PHONY: test-more
+test-more: $(GOTESTSUM) ## run what CI runs besides: half a minute of chaos, E2B's SDKs over TLS, made-up requests; needs root, takes three minutes
+	@hack/test.sh more
+
 .PHONY: test-all
-test-all: $(GOTESTSUM) ## the same and all that takes longer: storms, chaos in both modes, mutants; needs root, takes three hours
-	@hack/test.sh unit e2e e2b storm chaos fastpath mutants bench-once
+test-all: $(GOTESTSUM) ## both, and all that takes longer: storms, chaos in both modes, mutants; needs root, takes three hours
+	@hack/test.sh unit e2e e2b more storm chaos fastpath mutants bench-once
 	@hack/helm-test.sh chart node fastpath
 
 .PHONY: unit

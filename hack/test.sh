@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the parts of the tests that it is given: unit, e2e, e2b, storm, chaos,
+# Runs the parts of the tests that it is given: unit, e2e, e2b, more, storm, chaos,
 # fastpath, mutants, bench-once; make's targets call it. It says first what this machine
 # lacks, then finds or builds the binaries that the tests talk to (etcd,
 # kube-apiserver, kubectl, kube-controller-manager, Envoy), and closes with the ten
@@ -21,10 +21,10 @@ elif [[ "$(go env GOVERSION)" =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] < 26)); 
 fi
 has git || missing+=("git")
 has make || missing+=("make")
-if { wants e2e || wants e2b || wants storm || wants chaos || wants fastpath; } && ((EUID != 0)); then
+if { wants e2e || wants e2b || wants more || wants storm || wants chaos || wants fastpath; } && ((EUID != 0)); then
 	missing+=("root, for the end-to-end tests: they make network namespaces (\`make unit\` needs none)")
 fi
-if wants e2b || wants storm || wants fastpath; then
+if wants e2b || wants more || wants storm || wants fastpath; then
 	python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
 		missing+=("python3 3.11 or newer with venv, for E2B's Python SDK")
 	node -e 'const [a, b, c] = process.versions.node.split(".").map(Number); process.exit(a >= 22 || (a === 20 && (b > 18 || (b === 18 && c >= 1))) ? 0 : 1)' 2>/dev/null ||
@@ -49,7 +49,7 @@ if ((${#missing[@]} > 0)); then
 fi
 
 program=build
-if wants e2e || wants chaos || wants fastpath; then program=build-failpoints; fi # which builds the other first
+if wants e2e || wants more || wants chaos || wants fastpath; then program=build-failpoints; fi # which builds the other first
 make --no-print-directory "$program"
 
 # prepare prints two lines of the form NAME=value and shows its progress on
@@ -133,19 +133,23 @@ images() { cd hack/image && go vet ./... && tests -shuffle=on -timeout 15m ./...
 # users are the tests of the running product: what users see.
 users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...; }
 
-# seconds is half a minute of what `make chaos` does for ten, with each request asked of
-# ExtProc, since all else runs in the mode that is the default; then as many hits as fit
-# seconds, answered inside Envoy.
-seconds() {
-	export SANDLANE_BIN=$PWD/bin/sandlane-failpoints
-	SANDLANE_FAST_PATH=off FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
+# hits are as many as fit seconds, answered inside Envoy while processes are killed.
+hits() {
 	if [[ -f "$module" ]]; then
-		SANDLANE_FAST_PATH=auto FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
+		SANDLANE_BIN=$PWD/bin/sandlane-failpoints SANDLANE_FAST_PATH=auto FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
 	fi
 }
 
-# sdks are those with E2B's SDKs.
-sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...; }
+# halfminute is a short form of what `make chaos` does for ten minutes, with each request
+# asked of ExtProc, since all else runs in the mode that is the default.
+halfminute() {
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints SANDLANE_FAST_PATH=off FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
+}
+
+# sdks are the tests with E2B's SDKs, without those that are named.
+sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip "^($1)\$" ./test/e2b/...; }
+# slow are those of sdks for which `make test` has no time; `make test-more` runs them.
+slow='TestTLS|TestSchemathesis'
 
 if wants unit; then
 	beside vet
@@ -163,16 +167,21 @@ fi
 # They wait more than they work, on stacks of their own.
 if wants e2e && wants e2b; then
 	beside users
-	beside seconds
-	sdks
-	await seconds
+	beside hits
+	sdks "TestThousandSandboxes|$slow"
+	await hits
 	await users
 elif wants e2e; then
-	beside seconds
+	beside hits
 	users
-	await seconds
+	await hits
 elif wants e2b; then
-	sdks
+	sdks TestThousandSandboxes
+fi
+if wants more; then
+	beside halfminute
+	FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -run "^($slow)\$" ./test/e2b/...
+	await halfminute
 fi
 if wants storm; then
 	mapfile -t packages < <(of '' ./envoy)

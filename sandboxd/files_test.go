@@ -156,7 +156,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 
 func TestLargeFileInConstantMemory(t *testing.T) {
 	a := newAgent(t, Options{})
-	const size = 1 << 30
+	const size = 1 << 28
 	path := t.TempDir() + "/big"
 	body := zeros(size)
 	var before, after runtime.MemStats

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	stormFew      = 300  // sandboxes of a run in `make test`
+	stormFew      = 150  // sandboxes of a run in `make test`
 	stormMany     = 2000 // and of one with SANDLANE_STORM=full, as in `make test-all`
 	stormGateways = 3
 	// stormAtOnce is how many sandboxes are asked for at a time: no more than the

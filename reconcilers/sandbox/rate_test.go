@@ -68,7 +68,7 @@ func (r *rounds) run() {
 // for another.
 func TestFiveHundredEndsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const ends, each, slowest = 500, time.Second / 500, 400 * time.Millisecond
+		const ends, each, slowest = 250, time.Second / 500, 400 * time.Millisecond
 		var objects []client.Object
 		for i := range ends {
 			s, pod := runningOne()

@@ -50,10 +50,10 @@ func TestCapTakesTheOldestRecordsOfANamespace(t *testing.T) {
 }
 
 // An ID that a first request may name is not free again before its hold is over,
-// however many sandboxes end: at 55 ends a second a cap of 1,000 alone would free it
-// after 18 s.
+// however many sandboxes end: at 11 ends a second a cap of 1,000 alone would free it
+// after 91 s.
 func TestCapDoesNotFreeANameEarly(t *testing.T) {
-	const perSecond, most = 55, 1000
+	const perSecond, most = 11, 1000
 	var all []v1alpha1.Sandbox
 	for i := range perSecond * 3600 {
 		id := fmt.Sprintf("worker-%d", i)

@@ -10,7 +10,7 @@
 // up.json.
 //
 // The mixed runs (mixed_test.go) do all of that at once, in an order that a seed
-// decides: for half a minute in `make test`, for ten minutes in `make chaos`. They
+// decides: for half a minute in `make test-more`, for ten minutes in `make chaos`. They
 // check only what must hold whatever happens; how soon each part recovers is checked by
 // the other tests.
 package chaos

@@ -19,13 +19,13 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// 100 claims while the status of every pod changes all the time: no label or
+// 50 claims while the status of every pod changes all the time: no label or
 // annotation of a claim is ever lost. With SANDLANE_STORM=full, as in `make test-all`,
 // they are 200, and the status writes as many as the machine can do.
 func TestClaimsSurviveStatusWrites(t *testing.T) {
 	t.Parallel()
 	takeTurn(t)
-	n, pace := 100, rate.NewLimiter(100, 1)
+	n, pace := 50, rate.NewLimiter(100, 1)
 	if os.Getenv("SANDLANE_STORM") == "full" {
 		n, pace = 200, rate.NewLimiter(rate.Inf, 1)
 	}

@@ -95,7 +95,7 @@ func served(t *testing.T, results []result) map[string]int {
 func TestFirstRequestsOfAnEnv(t *testing.T) {
 	t.Parallel()
 	takeTurn(t)
-	n, few := int32(60), int32(12)
+	n, few := int32(40), int32(8)
 	if os.Getenv("SANDLANE_STORM") == "full" {
 		n, few = 200, 40
 	}
