@@ -148,21 +148,21 @@ halfminute() {
 
 # sdks are the tests with E2B's SDKs, without those that are named.
 sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip "^($1)\$" ./test/e2b/...; }
-# slow are those of sdks for which `make test` has no time; `make test-more` runs them.
+
+# What `make test` has no time for, and `make test-more` runs: some of sdks, and some of
+# the packages that the race detector is asked about.
 slow='TestTLS|TestSchemathesis'
+heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack'
 
 if wants unit; then
 	beside vet
-	# Compiling the images' programs takes minutes once, and seconds after that.
-	beside images
 	beside calm
 	# The longest first, so that none is left alone at the end; five at once, for these
 	# wait more than they work.
 	mapfile -t packages < <(of -v ./reconcilers ./gateway/activation ./gateway ./local/node ./cmd/sandlane ./sandboxd ./controlplane ./controlplane/schedule ./local)
-	with_race -shuffle=on -p 5 -timeout 10m "${packages[@]}"
+	with_race -shuffle=on -p 5 -timeout 10m -skip "^($heavy)\$" "${packages[@]}"
 	await calm
 	await vet
-	await images
 fi
 # They wait more than they work, on stacks of their own.
 if wants e2e && wants e2b; then
@@ -179,6 +179,11 @@ elif wants e2b; then
 	sdks TestThousandSandboxes
 fi
 if wants more; then
+	# Compiling the images' programs takes minutes once, and seconds after that.
+	beside images
+	with_race -shuffle=on -p 4 -timeout 10m -run "^($heavy)\$" \
+		./reconcilers ./gateway/activation ./gateway ./local/node ./cmd/sandlane ./controlplane/schedule ./reconcilers/sandbox
+	await images
 	beside halfminute
 	FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -run "^($slow)\$" ./test/e2b/...
 	await halfminute
