@@ -24,7 +24,7 @@ import (
 // they are 200, and the status writes as many as the machine can do.
 func TestClaimsSurviveStatusWrites(t *testing.T) {
 	t.Parallel()
-	takeTurn(t, &bursts)
+	takeTurn(t)
 	n, pace := 50, rate.NewLimiter(100, 1)
 	if os.Getenv("SANDLANE_STORM") == "full" {
 		n, pace = 200, rate.NewLimiter(rate.Inf, 1)

@@ -94,7 +94,7 @@ func served(t *testing.T, results []result) map[string]int {
 // request's deadline everywhere.
 func TestFirstRequestsOfAnEnv(t *testing.T) {
 	t.Parallel()
-	takeTurn(t, &bursts)
+	takeTurn(t)
 	n, few := int32(40), int32(8)
 	if os.Getenv("SANDLANE_STORM") == "full" {
 		n, few = 200, 40

@@ -22,7 +22,7 @@ func TestFastPathByUp(t *testing.T) {
 		t.Skip("no C compiler (cc): up may have no module")
 	}
 	t.Parallel()
-	takeTurn(t, &starts)
+	takeTurn(t)
 	state, before := stateDir(t), machine(t)
 	s := startWith(t, state, "--pool-size", "2", "--isolation", "full", "--fast-path", "auto")
 	sum := sha256.Sum256([]byte(realPath(t, state)))

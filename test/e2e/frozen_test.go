@@ -33,7 +33,7 @@ type freezers struct {
 // in one takes no processor, and one ends like any other, also with its node.
 func TestFrozenSandboxes(t *testing.T) {
 	t.Parallel()
-	takeTurn(t, &bursts)
+	takeTurn(t)
 	state, before := stateDir(t), machine(t)
 	f := &freezers{Stack: startWith(t, state, "--gateways", "3", "--pool-size", "0", "--isolation", "full"), t: t}
 	f.ns, f.key = "default", f.Up.APIKey // of a stack of its own, which is stopped with all it has

@@ -120,7 +120,7 @@ func stateDir(t *testing.T) string {
 // machine as it was; a second stack runs beside the first.
 func TestStartAndStop(t *testing.T) {
 	t.Parallel()
-	takeTurn(t, &starts)
+	takeTurn(t)
 	t.Run("down", func(t *testing.T) {
 		state, before := stateDir(t), machine(t)
 		s := start(t, state)

@@ -13,14 +13,13 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// Tests that keep the processors busy for long run beside tests that wait, and not beside
-// their like: starts is held by those that start and stop stacks, bursts by those with
-// bursts of requests.
-var starts, bursts sync.Mutex
+// turn is held by the tests that keep both processors busy for long. They run
+// beside tests that wait, and not beside one another.
+var turn sync.Mutex
 
 // takeTurn waits for the turn and keeps it until the test ends. Call it after
 // t.Parallel.
-func takeTurn(t *testing.T, turn *sync.Mutex) {
+func takeTurn(t *testing.T) {
 	t.Helper()
 	turn.Lock()
 	t.Cleanup(turn.Unlock)
