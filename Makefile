@@ -67,7 +67,7 @@ test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first wh
 	@hack/test.sh unit e2e e2b
 
 .PHONY: test-more
-test-more: $(GOTESTSUM) ## run what CI runs besides: small storms, images, half a minute of chaos, SDKs over TLS, made-up requests; needs root, takes six minutes
+test-more: $(GOTESTSUM) ## run what CI runs besides: small storms, images, seconds of chaos, SDKs over TLS, made-up requests; needs root, takes seven minutes
 	@hack/test.sh more
 
 .PHONY: test-all

@@ -49,7 +49,7 @@ if ((${#missing[@]} > 0)); then
 fi
 
 program=build
-if wants e2e || wants more || wants chaos || wants fastpath; then program=build-failpoints; fi # which builds the other first
+if wants more || wants chaos || wants fastpath; then program=build-failpoints; fi # which builds the other first
 make --no-print-directory "$program"
 
 # prepare prints two lines of the form NAME=value and shows its progress on
@@ -131,26 +131,25 @@ calm() {
 images() { cd hack/image && go vet ./... && tests -shuffle=on -timeout 15m ./...; }
 
 # users are the tests of the running product: what users see.
-users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...; }
+users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m -skip "^($stacks)\$" ./test/e2e/...; }
 
-# hits are as many as fit seconds, answered inside Envoy while processes are killed.
-hits() {
+# killing is half a minute of what `make chaos` does for ten, with each request asked of
+# ExtProc, since all else runs in the mode that is the default; then as many hits as fit
+# seconds, answered inside Envoy.
+killing() {
+	export SANDLANE_BIN=$PWD/bin/sandlane-failpoints
+	SANDLANE_FAST_PATH=off FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
 	if [[ -f "$module" ]]; then
-		SANDLANE_BIN=$PWD/bin/sandlane-failpoints SANDLANE_FAST_PATH=auto FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
+		SANDLANE_FAST_PATH=auto FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
 	fi
-}
-
-# halfminute is a short form of what `make chaos` does for ten minutes, with each request
-# asked of ExtProc, since all else runs in the mode that is the default.
-halfminute() {
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints SANDLANE_FAST_PATH=off FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
 }
 
 # sdks are the tests with E2B's SDKs, without those that are named.
 sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip "^($1)\$" ./test/e2b/...; }
 
-# What `make test` has no time for, and `make test-more` runs: some of sdks, and some of
-# the packages that the race detector is asked about.
+# What `make test` has no time for, and `make test-more` runs: some of users, some of sdks,
+# and some of the packages that the race detector is asked about.
+stacks='TestRightsAreThoseThatAreUsed|TestFastPathByUp'
 slow='TestTLS|TestSchemathesis'
 heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack'
 
@@ -167,14 +166,10 @@ fi
 # They wait more than they work, on stacks of their own.
 if wants e2e && wants e2b; then
 	beside users
-	beside hits
 	sdks "TestThousandSandboxes|$slow"
-	await hits
 	await users
 elif wants e2e; then
-	beside hits
 	users
-	await hits
 elif wants e2b; then
 	sdks TestThousandSandboxes
 fi
@@ -184,9 +179,10 @@ if wants more; then
 	with_race -shuffle=on -p 4 -timeout 10m -run "^($heavy)\$" \
 		./reconcilers ./gateway/activation ./gateway ./local/node ./cmd/sandlane ./controlplane/schedule ./reconcilers/sandbox
 	await images
-	beside halfminute
+	beside killing
+	FORMAT=testname tests -count=1 -shuffle=on -timeout 15m -run "^($stacks)\$" ./test/e2e
 	FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -run "^($slow)\$" ./test/e2b/...
-	await halfminute
+	await killing
 fi
 if wants storm; then
 	mapfile -t packages < <(of '' ./envoy)
