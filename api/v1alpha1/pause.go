@@ -46,8 +46,13 @@ const (
 	AutoResumeAlways     AutoResume = "Always"
 )
 
-// minAutoLifetime is the least that a sandbox runs after a request has resumed it.
-const minAutoLifetime = 5 * time.Minute
+const (
+	// minAutoLifetime is the least that a sandbox runs after a request has resumed it.
+	minAutoLifetime = 5 * time.Minute
+	// MaxLifetime is the most that a sandbox runs after the REST API has made or resumed it,
+	// or a request has resumed it.
+	MaxLifetime = 24 * time.Hour
+)
 
 // ResumesBy reports whether a request may resume a sandbox that was frozen, which has
 // its memory.
@@ -91,10 +96,11 @@ func EndAfter(now time.Time, d time.Duration) *metav1.Time {
 	return new(metav1.NewTime(now.Add(d).UTC().Truncate(time.Second).Add(time.Second)))
 }
 
-// AutoLifetime is how long a sandbox may run after a request has resumed it.
+// AutoLifetime is how long a sandbox may run after a request has resumed it: its lifetime,
+// from five minutes to MaxLifetime; five minutes without one.
 func AutoLifetime(s *Sandbox) time.Duration {
 	if l := s.Spec.Timeouts.Lifetime; l != nil {
-		return max(l.Duration, minAutoLifetime)
+		return min(max(l.Duration, minAutoLifetime), MaxLifetime)
 	}
 	return minAutoLifetime
 }

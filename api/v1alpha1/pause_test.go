@@ -175,3 +175,20 @@ func TestEndAfter(t *testing.T) {
 		}
 	}
 }
+
+// What a Sandbox that was made by hand asks for has the same bounds as what the REST API
+// allows.
+func TestAutoLifetime(t *testing.T) {
+	for lifetime, want := range map[time.Duration]time.Duration{
+		time.Second: 5 * time.Minute, 7 * time.Minute: 7 * time.Minute, MaxLifetime: MaxLifetime, 1000 * time.Hour: MaxLifetime,
+	} {
+		s := &Sandbox{}
+		s.Spec.Timeouts.Lifetime = &metav1.Duration{Duration: lifetime}
+		if got := AutoLifetime(s); got != want {
+			t.Errorf("a lifetime of %v gives %v, want %v", lifetime, got, want)
+		}
+	}
+	if got := AutoLifetime(&Sandbox{}); got != 5*time.Minute {
+		t.Errorf("without a lifetime: %v", got)
+	}
+}

@@ -132,8 +132,8 @@ type SandboxTimeouts struct {
 	// means Never.
 	// +optional
 	AutoResume AutoResume `json:"autoResume,omitempty"`
-	// Lifetime is how long the sandbox may run after a request has resumed it; at least
-	// five minutes count.
+	// Lifetime is how long the sandbox may run after a request has resumed it; from
+	// five minutes to 24 hours count.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

@@ -3,15 +3,11 @@ package sandboxes
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/index"
 )
-
-// maxLifetime is how long after its start a sandbox of the REST API may end.
-const maxLifetime = 24 * time.Hour
 
 // Templates are the envs and pools as users of the REST API see them, from the index:
 // an env is a template of its name, and so is a pool that is no member of an env, and of
@@ -109,7 +105,7 @@ func (t *Templates) describeEnv(env index.EnvInfo) e2b.Template {
 	spec := t.templateOf(env)
 	z := t.node.of(spec)
 	d := e2b.Template{
-		ID: env.Name, SandboxEnv: env.Name, CreatedAt: env.CreatedAt, MaxLifetime: maxLifetime,
+		ID: env.Name, SandboxEnv: env.Name, CreatedAt: env.CreatedAt, MaxLifetime: v1alpha1.MaxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 	}
 	var pools []*v1alpha1.SandboxPoolSpec
@@ -127,7 +123,7 @@ func (t *Templates) describe(pool index.PoolInfo) e2b.Template {
 	spec := t.index.Template(pool)
 	z := t.node.of(spec)
 	d := e2b.Template{
-		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: maxLifetime,
+		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: v1alpha1.MaxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 	}
 	setPauses(&d, spec, []*v1alpha1.SandboxPoolSpec{pool.Spec})

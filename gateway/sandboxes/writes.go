@@ -46,7 +46,7 @@ const endSlack = time.Minute
 // possibleEnd reports whether a sandbox made at `made` may end at `at`. The REST API
 // asks for no other end unless it has a bug.
 func possibleEnd(made, at time.Time) bool {
-	return !at.Before(made.Add(-endSlack)) && !at.After(made.Add(maxLifetime+endSlack))
+	return !at.Before(made.Add(-endSlack)) && !at.After(made.Add(v1alpha1.MaxLifetime+endSlack))
 }
 
 // setEndTries bounds how often SetEnd starts over because the sandbox changed.
