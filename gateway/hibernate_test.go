@@ -47,7 +47,7 @@ func TestHibernateAndResume(t *testing.T) {
 		})
 	}
 	x := w.gateways[1].api.sandboxes
-	if got, err := x.Get(t.Context(), w.ns, w.id); err != nil || !got.Paused || got.Frozen {
+	if got, err := x.Get(t.Context(), w.ns, w.id); err != nil || !got.Paused || got.Frozen || !got.Saved {
 		t.Errorf("get: %+v, %v", got, err)
 	}
 	wantError(t, "pausing it again", x.Pause(t.Context(), w.ns, w.id, false), e2b.ErrNotRunning)

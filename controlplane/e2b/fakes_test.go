@@ -155,7 +155,7 @@ func (f *fake) Pause(ctx context.Context, namespace, id string, memory bool) err
 	if f.noStore && !memory {
 		return ErrNoStore
 	}
-	sandbox.Paused, sandbox.Frozen, sandbox.EndAt = true, memory, time.Now()
+	sandbox.Paused, sandbox.Frozen, sandbox.Saved, sandbox.EndAt = true, memory, !memory, time.Now()
 	f.sandboxes[id] = sandbox
 	return nil
 }
@@ -170,7 +170,7 @@ func (f *fake) Resume(ctx context.Context, namespace, id string, timeout time.Du
 	if f.anothers != 0 {
 		timeout = f.anothers
 	}
-	sandbox.Paused, sandbox.Frozen, sandbox.EndAt = false, false, time.Now().Add(timeout)
+	sandbox.Paused, sandbox.Frozen, sandbox.Saved, sandbox.EndAt = false, false, false, time.Now().Add(timeout)
 	f.sandboxes[id] = sandbox
 	return sandbox, true, nil
 }

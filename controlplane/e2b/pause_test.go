@@ -23,7 +23,7 @@ func TestPauseAnswers(t *testing.T) {
 		{"POST", "/sandboxes/{id}/resume", `{}`, 409, "already running"},
 		{"POST", "/sandboxes/{id}/pause", ``, 204, ""},
 		{"POST", "/sandboxes/{id}/pause", `{}`, 409, "not running"},
-		{"GET", "/sandboxes/{id}", ``, 200, `"state":"paused"`},
+		{"GET", "/sandboxes/{id}", ``, 200, `"pauseMode":"full"`},
 		{"GET", "/sandboxes", ``, 200, "[]\n"},
 		{"GET", "/v2/sandboxes", ``, 200, `"state":"paused"`},
 		{"GET", "/v2/sandboxes?state=running", ``, 200, "[]\n"},
@@ -32,6 +32,7 @@ func TestPauseAnswers(t *testing.T) {
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":-1}`, 400, ""},
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":60}`, 201, `"sandboxID":"{id}"`},
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":70}`, 200, `"sandboxID":"{id}"`},
+		{"GET", "/sandboxes/{id}", ``, 200, `"state":"running"`},
 		{"GET", "/v2/sandboxes?state=paused", ``, 200, "[]\n"},
 		{"POST", "/sandboxes/{id}/pause", `{"memory":true}`, 204, ""},
 		{"POST", "/v2/sandboxes/{id}/connect", `{}`, 201, `"sandboxID":"{id}"`},
@@ -40,7 +41,7 @@ func TestPauseAnswers(t *testing.T) {
 		{"POST", "/sandboxes/{id}/resume", `{"timeout":60}`, 201, `"sandboxID":"{id}"`},
 		{"POST", "/sandboxes/{id}/pause", `{"memory":false}`, 204, ""},
 		{"POST", "/sandboxes/{id}/pause", `{"memory":false}`, 409, "not running"},
-		{"GET", "/sandboxes/{id}", ``, 200, `"state":"paused"`},
+		{"GET", "/sandboxes/{id}", ``, 200, `"pauseMode":"filesystem"`},
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":60,"memory":false}`, 201, `"sandboxID":"{id}"`},
 		{"POST", "/sandboxes/{id}/pause", `{}`, 204, ""},
 		{"DELETE", "/sandboxes/{id}", ``, 204, ""},
@@ -53,6 +54,24 @@ func TestPauseAnswers(t *testing.T) {
 		}
 		if c.status >= 400 && read[api.Error](t, w).Code != c.status {
 			t.Errorf("%d: %s does not repeat the code", i, w.Body)
+		}
+	}
+}
+
+// E2B's word for what is kept; one that runs, or whose files are being saved, has none.
+func TestPauseMode(t *testing.T) {
+	for want, sandbox := range map[string]Sandbox{
+		`"pauseMode":"full"`:       {Paused: true, Frozen: true},
+		`"pauseMode":"filesystem"`: {Paused: true, Saved: true},
+		"saving":                   {Paused: true},
+		"running":                  {},
+	} {
+		f := newFake()
+		sandbox.ID, sandbox.Namespace, sandbox.Pool = idA, "a", "base"
+		f.sandboxes[idA] = sandbox
+		body := ask(t, newServer(t, f, nil), "GET", "/sandboxes/"+idA, keyA, "").Body.String()
+		if named := strings.HasPrefix(want, `"`); named && !strings.Contains(body, want) || !named && strings.Contains(body, "pauseMode") {
+			t.Errorf("%s: %s", want, body)
 		}
 	}
 }

@@ -90,8 +90,9 @@ type Sandbox struct {
 	// counts from then.
 	ResumedAt time.Time
 	Paused    bool
-	// Frozen, of a paused one: it has its memory.
-	Frozen                bool
+	// Frozen, of a paused one: it has its memory. Saved: its files and variables alone are
+	// kept. Neither: its files are being saved.
+	Frozen, Saved         bool
 	AutoPause, AutoResume bool
 	Metadata              map[string]string
 	Private, Secure       bool

@@ -37,7 +37,7 @@ func (s *Server) detailView(sandbox Sandbox, template Template) api.SandboxDetai
 	d := api.SandboxDetail{
 		TemplateID: l.TemplateID, Alias: l.Alias, SandboxID: l.SandboxID, ClientID: l.ClientID, EnvdVersion: l.EnvdVersion,
 		StartedAt: l.StartedAt, EndAt: l.EndAt, CpuCount: l.CpuCount, MemoryMB: l.MemoryMB, DiskSizeMB: l.DiskSizeMB,
-		State: l.State, Metadata: l.Metadata, VolumeMounts: l.VolumeMounts,
+		State: l.State, PauseMode: pauseModeOf(sandbox), Metadata: l.Metadata, VolumeMounts: l.VolumeMounts,
 		EnvdAccessToken: envd, TrafficAccessToken: traffic, Domain: &s.o.Domain,
 	}
 	d.Network.AllowPublicTraffic = !sandbox.Private && !sandbox.Keyed
@@ -64,6 +64,20 @@ func listedView(sandbox Sandbox, template Template) api.ListedSandbox {
 		l.Metadata = map[string]string{}
 	}
 	return l
+}
+
+// pauseModeOf returns what is kept of a paused sandbox, as E2B calls it; nil of one that
+// runs, or whose files are being saved.
+func pauseModeOf(sandbox Sandbox) *api.PauseMode {
+	switch {
+	case !sandbox.Paused:
+		return nil
+	case sandbox.Frozen:
+		return new(api.Full)
+	case sandbox.Saved:
+		return new(api.Filesystem)
+	}
+	return nil
 }
 
 func stateOf(sandbox Sandbox) api.SandboxState {

@@ -146,7 +146,8 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	}
 	if s.Spec.Paused || v1alpha1.Restoring(s) {
 		d.Paused, d.EndAt = true, pausedAt(s)
-		d.Frozen = s.Spec.Restore == nil && s.Spec.PauseMode == v1alpha1.PauseFreeze
+		d.Saved = s.Spec.Restore != nil
+		d.Frozen = !d.Saved && s.Spec.PauseMode == v1alpha1.PauseFreeze
 	}
 	var template *v1alpha1.SandboxTemplateSpec
 	if pool, ok := x.index.Pool(s.Spec.Namespace, s.Spec.Pool); ok {

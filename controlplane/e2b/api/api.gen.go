@@ -56,6 +56,24 @@ func (e Order) Valid() bool {
 	}
 }
 
+// Defines values for PauseMode.
+const (
+	Filesystem PauseMode = "filesystem"
+	Full       PauseMode = "full"
+)
+
+// Valid indicates whether the value is a known member of the PauseMode enum.
+func (e PauseMode) Valid() bool {
+	switch e {
+	case Filesystem:
+		return true
+	case Full:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SandboxState.
 const (
 	Paused  SandboxState = "paused"
@@ -228,6 +246,9 @@ type NewSnapshot struct {
 // Order defines model for Order.
 type Order string
 
+// PauseMode What is kept of a paused sandbox: all with its memory, or its files and variables alone. Absent while it runs, and while its files are being saved.
+type PauseMode string
+
 // ResumedSandbox defines model for ResumedSandbox.
 type ResumedSandbox struct {
 	// AutoPause What the create said.
@@ -273,6 +294,9 @@ type SandboxDetail struct {
 	Network  struct {
 		AllowPublicTraffic bool `json:"allowPublicTraffic"`
 	} `json:"network"`
+
+	// PauseMode What is kept of a paused sandbox: all with its memory, or its files and variables alone. Absent while it runs, and while its files are being saved.
+	PauseMode          *PauseMode               `json:"pauseMode,omitempty"`
 	SandboxID          string                   `json:"sandboxID"`
 	StartedAt          time.Time                `json:"startedAt"`
 	State              SandboxState             `json:"state"`
