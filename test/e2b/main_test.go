@@ -61,8 +61,13 @@ func run(m *testing.M) (code int) {
 	return code
 }
 
-// leastShare is the share of SDKs' hits that Envoy must have answered by itself.
-const leastShare = 0.9
+const (
+	// leastShare is the share of SDKs' hits that Envoy must have answered by itself.
+	leastShare = 0.9
+	// enoughHits is from how many hits on that is asked: ExtProc answers some of the first
+	// ones after each start of an Envoy, and a run of a single test has few others.
+	enoughHits = 200
+)
 
 // fastPathShare says how many of the hits of all tests Envoy answered by itself.
 func fastPathShare() (code int) {
@@ -74,7 +79,7 @@ func fastPathShare() (code int) {
 		return 1
 	}
 	fmt.Printf("Envoy answered %.0f of %.0f hits by itself: %.3f\n", inEnvoy, all, inEnvoy/all)
-	if inEnvoy < leastShare*all {
+	if all >= enoughHits && inEnvoy < leastShare*all {
 		fmt.Fprintf(os.Stderr, "that is too little: want %g\n", leastShare)
 		return 1
 	}
