@@ -1,6 +1,6 @@
 // Package e2b runs E2B's real SDKs, of several versions, against the whole of
-// Sandlane (test/stack) through Envoy. python/cases.py and js/cases.mjs hold
-// the cases; the tests here install each SDK from its lock file into the
+// Sandlane (test/stack) through Envoy. python/cases.py and js/cases.mjs run
+// the cases of the files cases_… beside them; the tests here install each SDK from its lock file into the
 // user's cache folder, start the script, and compare its answers with the list
 // of features: a case that is missing fails like one that went wrong.
 //
