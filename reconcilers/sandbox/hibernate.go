@@ -49,12 +49,7 @@ func (r *Reconciler) setHibernating(s, next *v1alpha1.Sandbox) {
 	switch {
 	case v1alpha1.Hibernated(s):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHibernated
-		switch s.Status.Phase {
-		case v1alpha1.SandboxPausing, v1alpha1.SandboxPaused: // keep the time at which its processes were stopped
-		default:
-			next.Status.PausedAt = nil
-		}
-		if next.Status.PausedAt == nil {
+		if !stoppedByThisPause(s) || next.Status.PausedAt == nil {
 			next.Status.PausedAt = new(metav1.NewTime(r.now()))
 		}
 	case v1alpha1.Restoring(s):
@@ -64,6 +59,16 @@ func (r *Reconciler) setHibernating(s, next *v1alpha1.Sandbox) {
 	}
 	r.pauseChanged(s, c.Reason)
 	meta.SetStatusCondition(&next.Status.Conditions, c)
+}
+
+// stoppedByThisPause reports whether status.pausedAt of a sandbox that hibernates is the time
+// at which this pause stopped its processes. The write that gives its pod up follows the one
+// that pauses it, so a status about any generation before these two may be about an earlier
+// pause, of which this process has not seen the end.
+func stoppedByThisPause(s *v1alpha1.Sandbox) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
+	return c != nil && c.ObservedGeneration >= s.Generation-1 &&
+		(s.Status.Phase == v1alpha1.SandboxPausing || s.Status.Phase == v1alpha1.SandboxPaused)
 }
 
 // former is a claim that a sandbox had before. pod is nil if its pod is gone.

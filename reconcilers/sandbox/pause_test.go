@@ -344,16 +344,26 @@ func TestPausedForTooLong(t *testing.T) {
 			t.Errorf("%s for an hour: the end is %+v", what, end)
 		}
 	}
-	g, _ := pausable(t)
-	g.spec(t, paused)
-	g.settle(t)
-	g.clock.SetTime(now.Add(23 * time.Hour))
-	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false }) // and is not looked at
-	g.spec(t, paused)
-	g.settle(t)
-	g.clock.SetTime(now.Add(25 * time.Hour))
-	if g.look(t); g.sandbox(t).Spec.End != nil {
-		t.Error("one that was paused anew ends by the time of its first pause")
+	for what, again := range map[string][]func(*v1alpha1.SandboxSpec){"frozen": {paused}, "hibernating": {paused, hibernated}} {
+		g, _ := pausable(t)
+		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		pool.Spec.Pause = &v1alpha1.PoolPause{PausedFor: &metav1.Duration{Duration: 24 * time.Hour}}
+		if err := g.Client.Create(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+		g.spec(t, paused)
+		g.settle(t)
+		g.clock.SetTime(now.Add(23 * time.Hour))
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false }) // and is not looked at
+		for _, write := range again {
+			g.spec(t, write)
+		}
+		g.step(t)
+		g.settle(t)
+		g.clock.SetTime(now.Add(25 * time.Hour))
+		if g.look(t); g.sandbox(t).Spec.End != nil {
+			t.Errorf("%s: one that was paused anew ends by the time of its first pause", what)
+		}
 	}
 }
 
