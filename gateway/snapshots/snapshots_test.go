@@ -36,16 +36,17 @@ var alpha = e2b.KeyOwner{Team: "alpha", Namespace: "ns", KeyID: "k1"}
 
 // world is an API server, a pod's sandboxd and a store.
 type world struct {
-	t       *testing.T
-	client  client.Client
-	sandbox *v1alpha1.Sandbox
-	pod     *corev1.Pod
-	folder  *checkpoint.Folder
-	x       *Snapshots
-	patched func()       // before each write of a status
-	listed  func()       // after each list
-	quota   bool         // no object may be made any more
-	uids    atomic.Int64 // objects that were created
+	t        *testing.T
+	client   client.Client
+	sandbox  *v1alpha1.Sandbox
+	pod      *corev1.Pod
+	folder   *checkpoint.Folder
+	x        *Snapshots
+	patched  func()       // before each write of a status
+	archived func()       // before files are read
+	listed   func()       // after each list
+	quota    bool         // no object may be made any more
+	uids     atomic.Int64 // objects that were created
 
 	files    io.Reader // that an archive has
 	refuses  error
@@ -130,6 +131,9 @@ func (w *world) Sandbox(_ context.Context, _, id string) (*v1alpha1.Sandbox, err
 }
 
 func (w *world) Archive(_ context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
+	if w.archived != nil {
+		w.archived()
+	}
 	if id != "i0" || pod.UID != "pu1" {
 		w.t.Errorf("the files of %s were read in %s", id, pod.UID)
 	}
@@ -255,6 +259,45 @@ func TestCreateFailures(t *testing.T) {
 			}
 			if kept, err := w.folder.List(t.Context()); err != nil || len(kept) > 0 {
 				t.Errorf("kept: %+v, %v", kept, err)
+			}
+		})
+	}
+}
+
+// While the Checkpoint is being made the sandbox may end, be paused, or get another pod. Then
+// no pod is asked for files, since its address may serve another sandbox.
+func TestCreateLooksAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.Sandbox) // nil: it runs in the other pod
+		want   error
+	}{
+		"ended":       {func(s *v1alpha1.Sandbox) { s.Spec.End = &v1alpha1.End{} }, e2b.ErrNotFound},
+		"paused":      {func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, e2b.ErrNotRunning},
+		"another pod": {nil, e2b.ErrNotRunning},
+		"made anew":   {func(s *v1alpha1.Sandbox) { s.UID = "u2" }, e2b.ErrNotRunning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			second := w.pod.DeepCopy()
+			second.Name, second.ResourceVersion = "p2", ""
+			second.Annotations[v1alpha1.AnnotationClaim] = "c2"
+			if err := w.client.Create(t.Context(), second); err != nil {
+				t.Fatal(err)
+			}
+			read := false
+			w.archived = func() { read = true }
+			w.patched = func() {
+				if tc.change != nil {
+					tc.change(w.sandbox)
+				} else {
+					w.sandbox.Spec.Binding = &v1alpha1.Binding{ClaimID: "c2", PodName: "p2", PodUID: string(second.UID)}
+				}
+			}
+			if _, err := w.x.Create(t.Context(), alpha, "i0", nil); !errors.Is(err, tc.want) || read {
+				t.Errorf("%v, want %v; files read: %v", err, tc.want, read)
+			}
+			if left := w.objects(); len(left) > 0 {
+				t.Errorf("left: %+v", left)
 			}
 		})
 	}
