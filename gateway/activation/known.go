@@ -21,11 +21,12 @@ type Known struct {
 }
 
 // finishKnown finishes the activation without a read, if this gateway knows a pod that runs
-// the sandbox; done is false if the sandbox must be read. The watches may be late: as for
+// the sandbox; done is false if the sandbox must be read, as one that is to be resumed must:
+// the pod that is known of it is that of before its pause. The watches may be late: as for
 // every route, the cache refuses the known one if it may be outdated, before each try and
 // at the end.
 func (act *activation) finishKnown() (done bool, err error) {
-	if act.New || act.a.o.Known == nil {
+	if act.New || act.Resume.UID != "" || act.a.o.Known == nil {
 		return false, nil
 	}
 	token := act.a.o.Cache.Begin(act.ID)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/routecache"
@@ -25,19 +26,21 @@ func TestActivationByWhatIsKnown(t *testing.T) {
 		want   error // nil: the route is cached
 		tries  int
 		reads  bool
+
+		resumes types.UID // a sandbox that hibernates, whatever the watches show
 	}{
-		{"ready", func(*Known, *activation) {}, nil, 1, false},
-		{"of another pool", func(k *Known, _ *activation) { k.Pool = "other" }, errGone, 0, true},
-		{"of another team", func(k *Known, _ *activation) { k.Team = "other" }, errGone, 0, true},
+		{"ready", func(*Known, *activation) {}, nil, 1, false, ""},
+		{"of another pool", func(k *Known, _ *activation) { k.Pool = "other" }, errGone, 0, true, ""},
+		{"of another team", func(k *Known, _ *activation) { k.Team = "other" }, errGone, 0, true, ""},
 		{"a fence is newer", func(_ *Known, f *activation) {
 			if err := f.a.o.Cache.Fence(context.Background(), []routecache.Fence{{Addr: addr, RV: 11}}); err != nil {
 				t.Error(err)
 			}
-		}, errGone, 0, true},
+		}, errGone, 0, true, ""},
 		{"refused", func(k *Known, _ *activation) {
 			try := k.Ready
 			k.Ready = func(ctx context.Context) error { return errors.Join(ErrUnusable, try(ctx)) }
-		}, errGone, 1, true},
+		}, errGone, 1, true, ""},
 		{"slow", func(k *Known, _ *activation) {
 			try, failures := k.Ready, 3
 			k.Ready = func(ctx context.Context) error {
@@ -47,10 +50,11 @@ func TestActivationByWhatIsKnown(t *testing.T) {
 				}
 				return err
 			}
-		}, nil, 4, false},
+		}, nil, 4, false, ""},
 		{"deaf", func(k *Known, _ *activation) {
 			k.Ready = func(context.Context) error { return errors.New("connection refused") }
-		}, ErrNotReady, 0, false},
+		}, ErrNotReady, 0, false, ""},
+		{"hibernates by a live read", func(*Known, *activation) {}, errGone, 0, true, "u"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,6 +73,7 @@ func TestActivationByWhatIsKnown(t *testing.T) {
 					return k
 				}
 				f.a.o.Known = known
+				f.Resume.UID = tc.resumes
 				err := f.activate()
 				cached := f.a.o.Cache.Get("s") != nil
 				if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) || cached != (tc.want == nil) {
