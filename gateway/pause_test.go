@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -355,5 +356,19 @@ func TestPauseOfThePool(t *testing.T) {
 	}
 	if s := w.sandbox(first); s.Spec.Paused || s.Spec.Timeouts.EndAt != nil {
 		t.Errorf("resumed: %+v", s.Spec)
+	}
+	kubetest.Eventually(t, 20*time.Second, "the gateway to see that none is paused", func() error {
+		if n := g.index.Paused(w.ns, "resting"); n != 0 {
+			return fmt.Errorf("%d are paused", n)
+		}
+		return nil
+	})
+	results := make(chan error, 2)
+	for _, id := range []string{first, second.ID} {
+		go func() { results <- g.api.sandboxes.Pause(ctx, w.ns, id, true) }()
+	}
+	one, other := <-results, <-results
+	if (one == nil) == (other == nil) || !errors.Is(errors.Join(one, other), e2b.ErrPausedLimit) {
+		t.Errorf("two at once: %v, %v; want that one is paused", one, other)
 	}
 }

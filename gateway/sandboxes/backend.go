@@ -47,9 +47,10 @@ type Backend struct {
 
 	restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
 
-	lists lists
-	kept  keptLists
-	undos undos
+	lists   lists
+	kept    keptLists
+	undos   undos
+	freezes freezes
 
 	logLimit rate.Sometimes // for lines that a client can cause in numbers
 }

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/pause"
 	"github.com/sandlane/sandlane/gateway/snapshots"
 )
@@ -52,9 +55,11 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 	if s.Spec.Paused || s.Spec.Restore != nil {
 		return x.pauser.Pause(ctx, s, mode) // refuses it, and counts that
 	}
-	if err := x.mayPause(s, mode); err != nil {
+	end, err := x.mayPause(s, mode)
+	if err != nil {
 		return err
 	}
+	defer end()
 	if mode == v1alpha1.PauseHibernate && x.mayKeep != nil {
 		end, err := x.mayKeep(ctx, s)
 		if err != nil {
@@ -65,28 +70,42 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 	return x.pauser.Pause(ctx, s, mode)
 }
 
-// mayPause says whether the pool of a sandbox that runs lets one more be paused. What other gateways
-// write at the same moment is not counted yet.
-func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
+// mayPause says whether the pool of a sandbox that runs lets one more be paused. If it does,
+// the sandbox counts as paused until the caller calls end.
+func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (end func(), err error) {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
 	switch {
 	case v1alpha1.PausesBy(pool.Spec, mode):
 	case mode == v1alpha1.PauseHibernate:
-		return e2b.Invalidf("memory: its pool does not let sandboxes hibernate (spec.pause.modes); leave it out or set it to true")
+		return nil, e2b.Invalidf("memory: its pool does not let sandboxes hibernate (spec.pause.modes); leave it out or set it to true")
 	default:
-		return e2b.Invalidf("its pool does not let sandboxes be frozen")
+		return nil, e2b.Invalidf("its pool does not let sandboxes be frozen")
 	}
-	if mode == v1alpha1.PauseHibernate { // it gives its pod up
-		return nil
+	most, limited := v1alpha1.MaxPaused(pool.Spec)
+	if !limited || mode == v1alpha1.PauseHibernate { // one that hibernates gives its pod up
+		return func() {}, nil
 	}
-	if most, limited := v1alpha1.MaxPaused(pool.Spec); limited && x.index.Paused(s.Spec.Namespace, s.Spec.Pool) >= most {
-		return fmt.Errorf("pause sandbox %s: %w", s.Name, e2b.ErrPausedLimit)
+	end, ok := x.freezes.begin(types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}, s.Name, most,
+		func() int { return x.index.Paused(s.Spec.Namespace, s.Spec.Pool) },
+		func(id string) bool { return x.index.Resolve(id).State == index.Paused })
+	if !ok {
+		return nil, fmt.Errorf("pause sandbox %s: %w", s.Name, e2b.ErrPausedLimit)
 	}
-	return nil
+	return end, nil
 }
 
 // Resume implements e2b.Sandboxes.
 func (x *Backend) Resume(ctx context.Context, namespace, id string, timeout time.Duration) (resumed e2b.Sandbox, was bool, err error) {
+	resumed, was, err = x.resume(ctx, namespace, id, timeout)
+	if err != nil && !errors.Is(err, e2b.ErrNotFound) { // was it killed meanwhile?
+		if _, gone := x.get(ctx, namespace, id); errors.Is(gone, e2b.ErrNotFound) {
+			err = gone
+		}
+	}
+	return resumed, was, err
+}
+
+func (x *Backend) resume(ctx context.Context, namespace, id string, timeout time.Duration) (resumed e2b.Sandbox, was bool, err error) {
 	for range pauseTries {
 		s, err := x.get(ctx, namespace, id)
 		if err != nil {

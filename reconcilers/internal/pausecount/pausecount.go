@@ -2,8 +2,9 @@
 // their pods. The reconcilers of sandboxes and of idle timeouts ask Room before a timeout
 // pauses one more; the reconciler of pools writes Count to the status. Call AddIndex first.
 //
-// The cache may be behind, so that of several processes that pause at once each may exceed
-// the pool's limit by one. The functions are safe for concurrent use.
+// The cache may be behind: sandboxes whose timeouts pass at the same moment may together
+// exceed the pool's limit by as many as are reconciled at once. The functions are safe for
+// concurrent use.
 package pausecount
 
 import (
@@ -38,7 +39,7 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Count returns how many sandboxes of a pool are paused.
+// Count returns how many paused sandboxes of a pool keep their pods.
 func Count(ctx context.Context, cache client.Reader, namespace, pool string) (int, error) {
 	var all v1alpha1.SandboxList
 	err := cache.List(ctx, &all, client.MatchingFields{IndexPool: key(namespace, pool)}, client.UnsafeDisableDeepCopy)
