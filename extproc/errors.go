@@ -35,6 +35,8 @@ var (
 	ErrLimited = errors.New("too many lookups")
 	// ErrParkingFull: too many requests wait already.
 	ErrParkingFull = errors.New("too many waiting requests")
+	// ErrNotRestorable: the sandbox hibernates, and its files cannot be restored.
+	ErrNotRestorable = errors.New("the sandbox's kept files cannot be restored")
 	// ErrNotPermitted: the API server forbids this gateway what the request needs.
 	ErrNotPermitted = errors.New("the gateway lacks a permission")
 	// ErrDraining: the gateway is stopping.
@@ -83,6 +85,8 @@ func rejectionOf(err error) *rejection {
 		return &rejection{reason: reasonInvalid, status: http.StatusBadRequest, message: "The sandbox cannot be made: " + invalid.Reason}
 	case errors.Is(err, ErrNotPermitted):
 		return &rejection{reason: reasonNotPermitted, status: http.StatusInternalServerError, message: "The sandbox gateway lacks a permission; its log says which"}
+	case errors.Is(err, ErrNotRestorable):
+		return unavailable(reasonNotRestorable, "The sandbox cannot be resumed: its files cannot be restored in a pod of its pool. The sandbox gateway's log says why.", err)
 	case errors.Is(err, ErrTransitioning):
 		return &rejection{reason: reasonTransitioning, status: http.StatusConflict, message: "The sandbox is still transitioning. Try again in a moment."}
 	case errors.Is(err, ErrSandboxLimit):

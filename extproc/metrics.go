@@ -22,6 +22,7 @@ const (
 	reasonOpenLimit     = "open_limit"
 	reasonInvalid       = "invalid"
 	reasonNotPermitted  = "not_permitted"
+	reasonNotRestorable = "not_restorable"
 	reasonNoCapacity    = "no_capacity"
 	reasonLimited       = "limited"
 	reasonParkingFull   = "parking_full"
@@ -49,7 +50,7 @@ const (
 var reasons = []string{
 	reasonBadTarget, reasonNoTarget, reasonControlPath, reasonNotFound, reasonPoolNotFound, reasonForbidden, reasonBadKey,
 	reasonTrafficToken, reasonEnvdToken, reasonTransitioning, reasonSandboxLimit, reasonOpenLimit, reasonInvalid, reasonNotPermitted,
-	reasonNoCapacity, reasonLimited, reasonParkingFull, reasonDraining, reasonDeadline, reasonUnsettled, reasonNoLease, reasonInternal,
+	reasonNotRestorable, reasonNoCapacity, reasonLimited, reasonParkingFull, reasonDraining, reasonDeadline, reasonUnsettled, reasonNoLease, reasonInternal,
 }
 
 // Where a route that was not cached came from, and whether an activation got a pod;

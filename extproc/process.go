@@ -136,7 +136,8 @@ func (s *Server) reject(c *call, err error) error {
 		err = errNoLease
 	}
 	r := rejectionOf(err)
-	if r.reason == reasonInternal || r.reason == reasonNotPermitted {
+	switch r.reason {
+	case reasonInternal, reasonNotPermitted, reasonNotRestorable:
 		s.logError("A request could not be answered", err)
 	}
 	r.sandboxID = c.target.ID

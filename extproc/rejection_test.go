@@ -111,6 +111,7 @@ func TestErrorsToAnswers(t *testing.T) {
 		{later{ErrNoCapacity}, 503, reasonNoCapacity, "3"},
 		{ErrLimited, 503, reasonLimited, "1"},
 		{ErrParkingFull, 503, reasonParkingFull, "1"},
+		{ErrNotRestorable, 503, reasonNotRestorable, "1"},
 		{ErrDraining, 503, reasonDraining, "1"},
 		{errNoLease, 503, reasonNoLease, "1"},
 		{context.DeadlineExceeded, 503, reasonDeadline, "1"},
@@ -137,7 +138,8 @@ func TestAnswersOfActivationsAsDocumented(t *testing.T) {
 		"ErrNoCapacity": ErrNoCapacity, "ErrParkingFull": ErrParkingFull, "InvalidError": &InvalidError{"x"},
 		"ErrNotPermitted": ErrNotPermitted, "ErrSandboxLimit": ErrSandboxLimit, "ErrPoolNotFound": ErrPoolNotFound,
 		"ErrDraining": ErrDraining, "DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": ErrNotFound,
-		pages.None: errors.New("a failure of ours"),
+		"ErrNotRestorable": ErrNotRestorable,
+		pages.None:         errors.New("a failure of ours"),
 	}
 	for _, row := range pages.NoPod(t) {
 		if row["a request's answer"] == pages.None {

@@ -75,6 +75,7 @@ var activationErrors = []struct{ from, to error }{
 	{activation.ErrExists, extproc.ErrExists},
 	{activation.ErrEnded, extproc.ErrNotFound},
 	{activation.ErrUnusable, extproc.ErrNotFound}, // it was ended
+	{activation.ErrNotRestorable, extproc.ErrNotRestorable},
 	{activation.ErrPoolNotFound, extproc.ErrPoolNotFound},
 	{activation.ErrParkingFull, extproc.ErrParkingFull},
 	{activation.ErrNoCapacity, extproc.ErrNoCapacity},

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,6 +166,19 @@ func TestEndOfWhatIsRestored(t *testing.T) {
 	}
 }
 
+// A resume of a sandbox that is killed meanwhile finds no sandbox, as any later call does.
+func TestKilledWhileItIsResumed(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.pause()
+	w.hibernates("paused")
+	x := w.gateways[0].api.sandboxes
+	killed := errors.New("not killed")
+	w.next("sha256:1").files.restoring = sync.OnceFunc(func() { killed = x.End(t.Context(), w.ns, w.id) })
+	_, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute)
+	wantError(t, "the kill", killed, nil)
+	wantError(t, "the resume", err, e2b.ErrNotFound)
+}
+
 // Rules of a sandbox that hibernates are those of its next pod.
 func TestRulesOfWhatHibernates(t *testing.T) {
 	w := newResting(t, 1, nil)
@@ -225,6 +239,15 @@ func TestWhatCannotBeRestoredEmptiesNoPool(t *testing.T) {
 	if _, _, err := lost.gateways[0].api.sandboxes.Resume(t.Context(), lost.ns, lost.id, time.Minute); err == nil {
 		t.Error("what is lost is resumed")
 	}
+	s := lost.sandbox(lost.id)
+	base := s.DeepCopy()
+	s.Spec.Timeouts.OnTimeout, s.Spec.Timeouts.AutoResume = v1alpha1.TimeoutPause, v1alpha1.AutoResumeAlways
+	if err := lost.c.Patch(t.Context(), s, client.MergeFrom(base)); err != nil {
+		t.Fatal(err)
+	}
+	at := lost.gateways[0]
+	wantError(t, "a request", activator{at.activator, at.own.pauser}.Activate(t.Context(),
+		extproc.ActivationRequest{ID: lost.id, Namespace: lost.ns, Pool: "resting", Team: "team", Resume: true, UID: s.UID}), extproc.ErrNotRestorable)
 	if v1alpha1.PhaseOf(lost.last()) != v1alpha1.PodIdle {
 		t.Errorf("the pod is %s", v1alpha1.PhaseOf(lost.last()))
 	}

@@ -19,7 +19,7 @@ var errNoStore = errors.New("this gateway has no folder of checkpoints (--checkp
 // activation.Options.Fits.
 func (g *gateway) fits(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error {
 	if g.paused == nil {
-		return fmt.Errorf("%w: %w", activation.ErrNotReady, errNoStore)
+		return fmt.Errorf("%w: %w", activation.ErrNotRestorable, errNoStore)
 	}
 	return g.paused.Fits(ctx, s, pod)
 }

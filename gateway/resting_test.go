@@ -30,7 +30,8 @@ type files struct {
 	// restoresFrom is when it begins to answer restores.
 	restoresFrom time.Time
 	archive      func()
-	breaks       bool // the archive
+	restoring    func() // called as each part arrives
+	breaks       bool   // the archive
 }
 
 func (d *sandboxd) archive(rw http.ResponseWriter, r *http.Request) {
@@ -65,6 +66,9 @@ func (d *sandboxd) restore(rw http.ResponseWriter, r *http.Request) {
 		Last   bool
 	}
 	part, err := io.ReadAll(r.Body)
+	if hook := d.files.restoring; hook != nil {
+		hook()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {

@@ -72,6 +72,9 @@ var (
 	ErrNotReady = fmt.Errorf("the sandbox did not start in time: %w", context.DeadlineExceeded)
 	// ErrAgain: a Ready has done a part of its work, and is to be called again at once.
 	ErrAgain = errors.New("the sandbox's pod is not ready yet")
+	// ErrNotRestorable: the sandbox's kept files cannot be restored in the idle pod, or not by
+	// this gateway. Nothing was written; the error that it wraps or is joined with says why.
+	ErrNotRestorable = errors.New("the sandbox's kept files cannot be restored")
 	// ErrUnusable: the claimed pod cannot be made ready for its sandbox.
 	ErrUnusable = errors.New("the sandbox's pod cannot be made ready")
 	// ErrUnavailable: the API server did not answer.

@@ -99,6 +99,7 @@ func outcomeOf(err error) string {
 		{ErrExists, "exists"},
 		{ErrPoolNotFound, "pool_not_found"},
 		{ErrNotReady, "not_ready"},
+		{ErrNotRestorable, "not_restorable"},
 		{ErrUnusable, "unusable"},
 		{ErrShutdown, "shutdown"},
 		{ErrUnavailable, "unavailable"},

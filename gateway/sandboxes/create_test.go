@@ -26,6 +26,7 @@ func TestCreateErrorsAsDocumented(t *testing.T) {
 		"quota":           fmt.Errorf("%w: %w", activation.ErrForbidden, errQuota),
 		"ErrPoolNotFound": activation.ErrPoolNotFound, "ErrShutdown": activation.ErrShutdown, "ErrNotReady": activation.ErrNotReady,
 		"ErrUnusable": activation.ErrUnusable, "ErrEnded": activation.ErrEnded, "ErrExists": activation.ErrExists,
+		"ErrNotRestorable": activation.ErrNotRestorable,
 	}
 	to := map[string]error{"ErrNoCapacity": e2b.ErrNoCapacity, "ErrInvalid": e2b.ErrInvalid, "ErrQuota": e2b.ErrQuota}
 	x := &Backend{quota: fakeQuota{}}

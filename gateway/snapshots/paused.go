@@ -202,21 +202,22 @@ func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 
 // Fits returns nil if the sandbox can be restored in an idle pod, as far as that is known
 // before the claim. It refuses a pod with other images, and every pod if the archive is
-// lost or its restore has just failed in several pods. It is an activation.Options.Fits.
+// lost or its restore has just failed in several pods, with activation.ErrNotRestorable. It is
+// an activation.Options.Fits.
 func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
 	cp, err := p.readCheckpoint(ctx, s)
 	if errors.Is(err, errLost) {
-		return fmt.Errorf("%w: %w", activation.ErrNotReady, err)
+		return fmt.Errorf("%w: %w", activation.ErrNotRestorable, err)
 	}
 	if err != nil {
 		return err
 	}
 	if delay := p.refusals.delay(s, time.Now()); delay > 0 {
-		return fmt.Errorf("%w: its files could not be restored in several pods, and no further pod is tried for %s", activation.ErrNotReady, delay.Round(time.Second))
+		return fmt.Errorf("%w: its files could not be restored in several pods, and no further pod is tried for %s", activation.ErrNotRestorable, delay.Round(time.Second))
 	}
 	archive, err := p.openArchive(ctx, cp)
 	if err != nil {
-		return fmt.Errorf("%w: %w", activation.ErrNotReady, err)
+		return fmt.Errorf("%w: %w", activation.ErrNotRestorable, err)
 	}
 	_ = archive.Close()         // nothing was read
 	if len(s.Spec.Images) > 0 { // the claim changes the pod's images
@@ -228,7 +229,7 @@ func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.N
 	}
 	// A pod with the annotation gets other images by the claim, too.
 	if pod.Annotations[v1alpha1.AnnotationImage] == "" && !runsImagesOf(pod, cp) {
-		return fmt.Errorf("%w: %w", activation.ErrNotReady, ErrSaveMismatch)
+		return fmt.Errorf("%w: %w", activation.ErrNotRestorable, ErrSaveMismatch)
 	}
 	return nil
 }
