@@ -35,7 +35,7 @@ type Options struct {
 	Template string
 	// First is checked if its Pool is set.
 	First FirstRequest
-	// Progress is told in one line each what was seen; nil is quiet.
+	// Progress is called with one line for each check; nil: not called.
 	Progress func(line string)
 
 	settle time.Duration // tests shorten settleTimeout

@@ -46,8 +46,8 @@ type MembershipOptions struct {
 	// that was begun after OnJoin was called, also when the index already ran.
 	// It must return when its context ends. Nil means nothing to do.
 	OnJoin func(ctx context.Context) error
-	// OnLost is called when the lease is lost and once in Leave, while Held is
-	// false. On return no route may be left and no handler in flight that took
+	// OnLost is called when the lease is lost, and by each call of Leave or
+	// Abandon, while Held is false. On return no route may be left and no handler in flight that took
 	// one. After an error it is called again. Never at the same time as OnJoin.
 	// Nil means nothing to do.
 	OnLost func(ctx context.Context) error
@@ -117,7 +117,7 @@ type Membership struct {
 	now func() instant
 
 	// grant is nil unless the gateway serves. Written by Start's goroutines
-	// under the term's mutex, and set to nil by Leave.
+	// under the term's mutex, and set to nil by Start and Abandon.
 	grant atomic.Pointer[grant]
 	epoch atomic.Uint64
 	// reached is set by each call of a controller, and taken back at each loss.
@@ -154,9 +154,9 @@ func (m *Membership) Held() bool {
 	return g != nil && m.now().before(g.until)
 }
 
-// Left returns for how much longer the gateway may answer with routes, on the clock on
+// Remaining returns for how much longer the gateway may answer with routes, on the clock on
 // which it is less; 0 if it may not. Like Held it takes no lock.
-func (m *Membership) Left() time.Duration {
+func (m *Membership) Remaining() time.Duration {
 	g := m.grant.Load()
 	if g == nil {
 		return 0

@@ -23,7 +23,7 @@ const (
 type FindOptions struct {
 	// CacheDir keeps a fetched Envoy; default the user's cache folder.
 	CacheDir string
-	// Progress is told in one line each what is being done; nil is quiet.
+	// Progress is called with one line for each step; nil: not called.
 	Progress func(line string)
 	// Getenv and LookPath stand in for the process's own in tests.
 	Getenv   func(string) string

@@ -10,8 +10,9 @@ import (
 )
 
 // How long Envoy may take between ExtProc's answer and a connection to the
-// pod. They are constants, not options, because MaxHold follows from them and
-// the fence waits for MaxHold (docs/design/design.md 4.2).
+// pod. They are constants, not options, because MaxHold follows from them, and
+// an address must stay unused for longer than that after its fence (address.Hold;
+// docs/design/design.md 4.2).
 const (
 	// ConnectTimeout bounds one attempt to connect to a pod.
 	ConnectTimeout = time.Second

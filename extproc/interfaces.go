@@ -102,7 +102,8 @@ type Keys interface {
 
 // Pools knows the cluster's pools and envs. Safe for concurrent use.
 type Pools interface {
-	// Env is Pool for an env: access counts for a claim from any of its members.
+	// Env returns what a first request must show to claim a pod of any member of the env; ok
+	// is false if there is no such env.
 	Env(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
 	// Member reports whether the pool is a member of the env that claims may go to.
 	Member(namespace, env, pool string) bool
@@ -139,7 +140,7 @@ type Lease interface {
 	Held() bool
 }
 
-// Holds are the idle releases that are under way. Safe for concurrent use.
+// Holds makes requests wait for the idle release of their claim. Safe for concurrent use.
 type Holds interface {
 	// Await returns nil once the claim's requests are no longer held: take the
 	// route anew. ErrNotFound says that the release was carried out. It may call

@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// Options configure a Table. Folder, Size, Lease and Open are required.
+// Options configure a Table. All but Hits and Log are required.
 type Options struct {
 	// Folder holds the files, on tmpfs. Envoy's module is configured with the same folder.
 	Folder string

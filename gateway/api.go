@@ -43,7 +43,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 	s := sandboxes.New(sandboxes.Options{
 		Restorer: kept.restorer(),
 		API:      c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator,
-		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, MayKeep: kept.mayKeep(), Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
+		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, ReserveForPause: kept.reserveForPause(), Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 	})
 	if kept != nil {
 		g.paused = snapshots.NewHibernator(kept.Snapshots, a, s.KeepEgress)

@@ -48,7 +48,7 @@ func (g *gateway) assembleFastPath() {
 	}
 	table, err := fastpath.Open(fastpath.Options{
 		Folder: f.folder, Size: g.o.CacheSize, Now: g.usage.Now, Open: f.open,
-		Lease:        func() time.Duration { return g.member.Left() },
+		Lease:        func() time.Duration { return g.member.Remaining() },
 		EnvoyVersion: envoy.Admin{Socket: g.o.path(EnvoyAdminSocket)}.Version, Tested: envoy.FastPathVersions,
 		Hits: func(n uint64) { g.extproc.CountHits(n) }, Log: g.o.Log,
 	})

@@ -38,7 +38,7 @@ import (
 const (
 	settleTimeout = 10 * time.Second
 	leaveTimeout  = 8 * time.Second // includes handOverTimeout
-	// handOverTimeout is for three polls of the controller.
+	// handOverTimeout is three polls of a controller with the default --idle-check-interval.
 	handOverTimeout = 3 * time.Second
 )
 

@@ -38,13 +38,13 @@ func (r *resolver) Resolve(ctx context.Context, id, caller string) (extproc.Reso
 }
 
 var availabilities = map[index.State]extproc.Availability{
-	index.Unknown:  extproc.IDUnknown,
-	index.Ended:    extproc.IDEnded,
-	index.NoPod:    extproc.IDNoPod,
-	index.Starting: extproc.IDStarting,
-	index.Running:  extproc.IDReachable,
-	index.Paused:   extproc.IDPaused,
-	index.Waking:   extproc.IDStarting, // following its activation wakes it
+	index.Unknown:     extproc.IDUnknown,
+	index.Ended:       extproc.IDEnded,
+	index.NoPod:       extproc.IDNoPod,
+	index.Starting:    extproc.IDStarting,
+	index.Running:     extproc.IDReachable,
+	index.Paused:      extproc.IDPaused,
+	index.MaybeFrozen: extproc.IDStarting, // following its activation wakes it
 }
 
 // resolution translates an answer of the index. A running pod whose sandboxd has yet to

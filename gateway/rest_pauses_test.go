@@ -216,7 +216,7 @@ func TestPauseOfWhatIsPaused(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, 20*time.Second, "the gateway to see the pool's modes", func() error {
-		if p, _ := g.index.Pool(w.ns, "resting"); v1alpha1.PausesBy(p.Spec, v1alpha1.PauseFreeze) {
+		if p, _ := g.index.Pool(w.ns, "resting"); v1alpha1.AllowsPause(p.Spec, v1alpha1.PauseFreeze) {
 			return errors.New("it allows Freeze")
 		}
 		return nil

@@ -58,9 +58,9 @@ func (k *keptFiles) restorer() func(ctx context.Context, namespace, snapshot str
 	}
 }
 
-// mayKeep returns what takes a place for the files of one more sandbox; nil without a
-// folder.
-func (k *keptFiles) mayKeep() func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) {
+// reserveForPause returns the function that reserves room for the files of one more sandbox;
+// nil without a folder.
+func (k *keptFiles) reserveForPause() func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) {
 	if k == nil {
 		return nil
 	}

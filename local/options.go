@@ -76,7 +76,7 @@ type Options struct {
 	// Helpers puts the node's programs and those of its images into a folder;
 	// default helpers.Extract.
 	Helpers func(dir string) error
-	// Progress is told in one line each what is being done; nil is quiet.
+	// Progress is called with one line for each step; nil: not called.
 	Progress func(line string)
 	// Ready is called once with what was started; nil for none.
 	Ready func(UpFile)

@@ -13,7 +13,7 @@
 //	pod, → failed                 sandboxpool
 //	pod, stopping → warming       sandboxpool, with all labels and annotations
 //	pod, scale-down mark          sandboxpool, while idle
-//	pod, → stopping               sandbox; gateways for a claim of unknown outcome
+//	pod, → stopping               sandbox; gateways for a claim that is unsettled, too late, or on an unroutable pod
 //	pod, delete                   sandboxpool
 //	pod, finalizer                sandboxpool; sandbox removes it in the write → stopping
 //	Sandbox, spec.binding         gateways; sandbox removes one whose claim cannot get onto its pod

@@ -18,7 +18,7 @@ type Route struct {
 	// ClaimID and PodUID identify the binding that the route stands for.
 	ClaimID string
 	PodUID  string
-	// Addr is the fenced pod IP.
+	// Addr is the pod IP at which the claim may be reached (v1alpha1.RoutableAddress).
 	Addr netip.Addr
 	// PodRV is the resourceVersion of the pod object the route came from.
 	PodRV uint64

@@ -37,7 +37,7 @@ type Options struct {
 	Keys bool
 	// Every is the time between two looks; default a second.
 	Every time.Duration
-	// Progress is told in one line each what was done; nil is quiet.
+	// Progress is called with one line for each step; nil: not called.
 	Progress func(line string)
 }
 

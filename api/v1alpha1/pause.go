@@ -54,9 +54,9 @@ const (
 	MaxLifetime = 24 * time.Hour
 )
 
-// ResumesBy reports whether a request may resume a sandbox that was frozen, which has
+// ResumesFrozen reports whether a request may resume a sandbox that was frozen, which has
 // its memory.
-func ResumesBy(a AutoResume) bool { return a == AutoResumeWithMemory || a == AutoResumeAlways }
+func ResumesFrozen(a AutoResume) bool { return a == AutoResumeWithMemory || a == AutoResumeAlways }
 
 // ResumedByRequests reports whether a request may resume the sandbox if it is paused: one
 // that hibernates has no memory. While its files are being kept it has.
@@ -64,7 +64,7 @@ func ResumedByRequests(s *Sandbox) bool {
 	if s.Spec.PauseMode == PauseHibernate && s.Spec.Restore != nil {
 		return s.Spec.Timeouts.AutoResume == AutoResumeAlways
 	}
-	return ResumesBy(s.Spec.Timeouts.AutoResume)
+	return ResumesFrozen(s.Spec.Timeouts.AutoResume)
 }
 
 // TimeoutMode is what is kept of a sandbox that a timeout pauses.
@@ -81,8 +81,8 @@ func Hibernated(s *Sandbox) bool {
 	return s.Spec.Paused && s.Spec.Restore != nil && s.Spec.Binding == nil
 }
 
-// WithoutPod reports whether all that there is of the sandbox is what was kept of it: it
-// hibernates, or is resumed and has got no pod, or lost the one that it was to have.
+// WithoutPod reports whether the sandbox has no pod and its files are kept: it hibernates, or
+// is resumed and waits for a pod.
 func WithoutPod(s *Sandbox) bool { return s.Spec.Restore != nil && s.Spec.Binding == nil }
 
 // Restoring reports whether the sandbox is resumed and its files are not restored yet, in
@@ -158,10 +158,10 @@ func NotFreezing(s *Sandbox) string {
 	return ""
 }
 
-// Awake reports whether the sandbox's processes are known to run, by its status alone:
-// it was never paused, or all that was stopped was continued, or restored, since its spec
-// is what it is. Any later change of the spec may have been a pause and a resume, of which the
-// second is not carried out yet.
+// Awake reports whether the status shows that the sandbox's processes run: it was never
+// paused, or its processes were continued or its files restored after the last change of its
+// spec. An older status does not count: the change may have been a pause and a resume that is
+// not carried out yet.
 func Awake(s *Sandbox) bool {
 	return !EverPaused(s) || !s.Spec.Paused && s.Spec.Restore == nil && pausedAs(s, metav1.ConditionFalse, ReasonResumed)
 }

@@ -95,8 +95,8 @@ func TestPoolPause(t *testing.T) {
 		s := &Sandbox{}
 		s.Spec.Timeouts.PausedFor = c.sandbox
 		most, limited := MaxPaused(c.pool)
-		if got := PausedFor(s, c.pool); got != c.lasts || limited != c.limited || limited && most != c.most || PausesBy(c.pool, PauseFreeze) != c.freezes {
-			t.Errorf("%s: for %s, %d, %v, frozen: %v", what, got, most, limited, PausesBy(c.pool, PauseFreeze))
+		if got := PausedFor(s, c.pool); got != c.lasts || limited != c.limited || limited && most != c.most || AllowsPause(c.pool, PauseFreeze) != c.freezes {
+			t.Errorf("%s: for %s, %d, %v, frozen: %v", what, got, most, limited, AllowsPause(c.pool, PauseFreeze))
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestHibernating(t *testing.T) {
 		}
 		if rest := s.Spec.Restore; rest != nil {
 			s.Spec.Binding, s.Spec.Restore = &Binding{}, nil
-			if got := ResumedByRequests(s); got != ResumesBy(c.resume) {
+			if got := ResumedByRequests(s); got != ResumesFrozen(c.resume) {
 				t.Errorf("%s, its files are being kept: requests resume it: %v", what, got)
 			}
 			s.Spec.Binding, s.Spec.Restore = nil, rest

@@ -52,9 +52,9 @@ type PoolPause struct {
 	MaxPaused *int32 `json:"maxPaused,omitempty"`
 }
 
-// PausesBy reports whether the sandboxes of a pool may be paused in this mode. A nil
-// spec is that of a pool that is gone.
-func PausesBy(pool *SandboxPoolSpec, mode PauseMode) bool {
+// AllowsPause reports whether the sandboxes of a pool may be paused in this mode. A nil
+// spec stands for a pool that is gone.
+func AllowsPause(pool *SandboxPoolSpec, mode PauseMode) bool {
 	if pool == nil || pool.Pause == nil || len(pool.Pause.Modes) == 0 {
 		return mode == PauseFreeze
 	}
@@ -88,7 +88,7 @@ func PausedFor(s *Sandbox, pool *SandboxPoolSpec) time.Duration {
 // HibernateAfter is how long a sandbox of a pool is frozen before it hibernates; 0 means
 // for ever.
 func HibernateAfter(pool *SandboxPoolSpec) time.Duration {
-	if pool == nil || pool.Pause == nil || pool.Pause.HibernateAfter == nil || !PausesBy(pool, PauseHibernate) {
+	if pool == nil || pool.Pause == nil || pool.Pause.HibernateAfter == nil || !AllowsPause(pool, PauseHibernate) {
 		return 0
 	}
 	return pool.Pause.HibernateAfter.Duration
@@ -101,7 +101,7 @@ func PauseDefaults(t *SandboxTimeouts, pool *SandboxPoolSpec) {
 		return
 	}
 	t.OnTimeout, t.AutoResume = pool.Pause.OnTimeout, pool.Pause.AutoResume
-	if t.OnTimeout == TimeoutPause && !PausesBy(pool, PauseFreeze) && PausesBy(pool, PauseHibernate) {
+	if t.OnTimeout == TimeoutPause && !AllowsPause(pool, PauseFreeze) && AllowsPause(pool, PauseHibernate) {
 		t.OnTimeoutMode = PauseHibernate
 	}
 }

@@ -203,7 +203,7 @@ type SandboxPoolStatus struct {
 	// WaitingClaims counts the sandboxes whose claims wait for a pod, over all gateways.
 	// +optional
 	WaitingClaims int32 `json:"waitingClaims"`
-	// Paused counts the sandboxes that are paused. Their pods are running ones.
+	// Paused counts the paused sandboxes that keep their pods. These pods count as running.
 	// +optional
 	Paused int32 `json:"paused"`
 	// AutoScaling is what the autoscaler remembers of a pool that is a member of an

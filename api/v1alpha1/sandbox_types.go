@@ -121,7 +121,7 @@ type SandboxSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.onTimeoutMode) || has(self.onTimeout) && self.onTimeout == 'Pause'",message="onTimeoutMode needs onTimeout: Pause"
 type SandboxTimeouts struct {
 	// OnTimeout says what becomes of the sandbox when EndAt has come or it was idle for
-	// too long. Unset means Kill. What does not run then ends either way.
+	// too long. Unset means Kill. A sandbox that does not run at that time ends either way.
 	// +optional
 	OnTimeout TimeoutAction `json:"onTimeout,omitempty"`
 	// OnTimeoutMode says what is kept of the sandbox if it is paused then. Unset means

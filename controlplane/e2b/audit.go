@@ -64,8 +64,8 @@ func (s *Server) observe(w *recorder, r *http.Request, c *call) {
 	}
 	s.o.Log.LogAttrs(r.Context(), slog.LevelInfo, "audit",
 		slog.String("method", c.route.method), slog.String("route", c.route.path),
-		slog.String("team", c.identity.Team), slog.String("namespace", c.identity.Namespace),
-		slog.String("key", c.identity.KeyID), slog.String("sandbox", c.sandboxID),
+		slog.String("team", c.owner.Team), slog.String("namespace", c.owner.Namespace),
+		slog.String("key", c.owner.KeyID), slog.String("sandbox", c.sandboxID),
 		slog.Int("status", w.status), slog.Duration("duration", took))
 }
 

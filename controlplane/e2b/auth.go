@@ -24,20 +24,20 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, c *call) e
 	if key == "" {
 		return s.badKey(r, c, "The API key is missing: send it in the header X-API-KEY.")
 	}
-	identity, err := s.o.Keys.Verify(r.Context(), key)
+	owner, err := s.o.Keys.Verify(r.Context(), key)
 	switch {
 	case errors.Is(err, ErrKeyInvalid):
 		return s.badKey(r, c, "The API key is not valid.")
 	case err != nil:
 		return fmt.Errorf("verify an API key: %w", err)
 	}
-	c.identity = identity
+	c.owner = owner
 	return s.count(w, c, 1)
 }
 
 // count counts n requests against the limit of the call's key.
 func (s *Server) count(w http.ResponseWriter, c *call, n int) error {
-	budget := s.keys.takeN(c.identity.name(), n)
+	budget := s.keys.takeN(c.owner.name(), n)
 	budget.describe(w.Header())
 	if !budget.ok {
 		c.quiet = true // it has changed nothing, and there can be any number
@@ -52,8 +52,8 @@ func (i KeyOwner) name() string { return i.Namespace + "/" + i.Team + "/" + i.Ke
 // KeyOf names the API key of the request that ctx comes from; empty if it comes from
 // none, or from one whose key is not known.
 func KeyOf(ctx context.Context) string {
-	if c, ok := ctx.Value(callKey{}).(*call); ok && c.identity != (KeyOwner{}) {
-		return c.identity.name()
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.owner != (KeyOwner{}) {
+		return c.owner.name()
 	}
 	return ""
 }

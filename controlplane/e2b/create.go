@@ -69,13 +69,13 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, n *api.NewSandbo
 			if err == nil && r.Context().Err() != nil {
 				// With a key the answer waits for the client's next try; without one
 				// no client would ever know the sandbox.
-				if err = s.undo(r.Context(), c.identity.Namespace, c.sandboxID); err == nil {
+				if err = s.undo(r.Context(), c.owner.Namespace, c.sandboxID); err == nil {
 					err = r.Context().Err()
 				}
 			}
 			return answer, err
 		}
-		return s.answers.once(r.Context(), c.identity, *key, hash, func() ([]byte, error) {
+		return s.answers.once(r.Context(), c.owner, *key, hash, func() ([]byte, error) {
 			return s.make(r.Context(), c, n)
 		})
 	}()
@@ -99,7 +99,7 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	template, snapshot, err := s.beginning(ctx, c.identity, n.TemplateID)
+	template, snapshot, err := s.beginning(ctx, c.owner, n.TemplateID)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 		return nil, err
 	}
 	made := NewSandbox{
-		ID: newID(), Namespace: c.identity.Namespace, Team: c.identity.Team, KeyID: c.identity.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
+		ID: newID(), Namespace: c.owner.Namespace, Team: c.owner.Team, KeyID: c.owner.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
 		Private: isPrivate(n), Secure: *n.Secure, Egress: egress, Lifetime: timeout,
 	}

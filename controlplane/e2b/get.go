@@ -27,7 +27,7 @@ func (s *Server) KillSandbox(w http.ResponseWriter, r *http.Request, _ string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), createDeadline)
 	defer cancel()
 	c := callOf(r)
-	s.done(w, r, s.o.Sandboxes.End(ctx, c.identity.Namespace, c.sandboxID))
+	s.done(w, r, s.o.Sandboxes.End(ctx, c.owner.Namespace, c.sandboxID))
 }
 
 // unsupported answers an operation that is not there: with 501, or 404 if it is
@@ -47,11 +47,11 @@ func (s *Server) unsupported(message string) http.HandlerFunc {
 // find returns the sandbox that the path names, and its template.
 func (s *Server) find(r *http.Request) (Sandbox, Template, error) {
 	c := callOf(r)
-	sandbox, err := s.o.Sandboxes.Get(r.Context(), c.identity.Namespace, c.sandboxID)
+	sandbox, err := s.o.Sandboxes.Get(r.Context(), c.owner.Namespace, c.sandboxID)
 	if err != nil {
 		return Sandbox{}, Template{}, err
 	}
-	return sandbox, s.templatesOf(c.identity.Namespace).of(sandbox), nil
+	return sandbox, s.templatesOf(c.owner.Namespace).of(sandbox), nil
 }
 
 // done answers a request that has no body to give.

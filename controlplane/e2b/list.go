@@ -24,7 +24,7 @@ func (s *Server) ListSandboxes(w http.ResponseWriter, r *http.Request, params ap
 		s.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, listedViews(found.Sandboxes, s.templatesOf(callOf(r).identity.Namespace)))
+	writeJSON(w, http.StatusOK, listedViews(found.Sandboxes, s.templatesOf(callOf(r).owner.Namespace)))
 }
 
 // ListSandboxesV2 is GET /v2/sandboxes: one page.
@@ -44,7 +44,7 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 		f.states = *params.State
 	}
 	if params.Template != nil && *params.Template != "" {
-		if f.from, err = s.originFilter(callOf(r).identity, *params.Template); err != nil {
+		if f.from, err = s.originFilter(callOf(r).owner, *params.Template); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 		last := page[len(page)-1]
 		w.Header().Set("X-Next-Token", cursor{last.StartedAt, last.ID, found.Version}.token(ascending))
 	}
-	writeJSON(w, http.StatusOK, listedViews(page, s.templatesOf(callOf(r).identity.Namespace)))
+	writeJSON(w, http.StatusOK, listedViews(page, s.templatesOf(callOf(r).owner.Namespace)))
 	return nil
 }
 
@@ -109,7 +109,7 @@ func pageOf(all []Sandbox, after *cursor, limit int, ascending bool) (page []San
 
 // filtered returns the caller's sandboxes that a filter leaves, in a slice of its own.
 func (s *Server) filtered(r *http.Request, f *filter, atLeast string) (Listing, error) {
-	found, err := s.o.Sandboxes.List(r.Context(), callOf(r).identity.Namespace, atLeast)
+	found, err := s.o.Sandboxes.List(r.Context(), callOf(r).owner.Namespace, atLeast)
 	if err != nil {
 		return Listing{}, err
 	}

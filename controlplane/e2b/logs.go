@@ -70,7 +70,7 @@ func (s *Server) GetSandboxLogsV2(w http.ResponseWriter, r *http.Request, _ stri
 // lines returns the last lines in a slice of the caller's own.
 func (s *Server) lines(r *http.Request) ([]LogLine, error) {
 	c := callOf(r)
-	lines, err := s.o.Sandboxes.Logs(r.Context(), c.identity.Namespace, c.sandboxID, maxLines)
+	lines, err := s.o.Sandboxes.Logs(r.Context(), c.owner.Namespace, c.sandboxID, maxLines)
 	return slices.Clone(lines), err
 }
 

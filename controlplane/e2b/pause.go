@@ -29,7 +29,7 @@ func (s *Server) PauseSandbox(w http.ResponseWriter, r *http.Request, _ string) 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), limit)
 		defer cancel()
 		c := callOf(r)
-		err = s.o.Sandboxes.Pause(ctx, c.identity.Namespace, c.sandboxID, !is(body.Memory, false))
+		err = s.o.Sandboxes.Pause(ctx, c.owner.Namespace, c.sandboxID, !is(body.Memory, false))
 	}
 	s.done(w, r, err)
 }

@@ -17,7 +17,7 @@ type call struct {
 	started   time.Time
 	route     *route // nil until found
 	params    map[string]string
-	identity  KeyOwner // zero until authenticated
+	owner     KeyOwner // zero until authenticated
 	sandboxID string   // "" until known
 	// quiet leaves the request out of the audit log.
 	quiet bool

@@ -81,7 +81,7 @@ func (s *Server) createSnapshot(r *http.Request) (Snapshot, error) {
 	c := callOf(r)
 	var names []string
 	if body.Name != nil && *body.Name != "" {
-		name, err := s.snapshotName(c.identity, *body.Name)
+		name, err := s.snapshotName(c.owner, *body.Name)
 		if err != nil {
 			return Snapshot{}, err
 		}
@@ -89,14 +89,14 @@ func (s *Server) createSnapshot(r *http.Request) (Snapshot, error) {
 	}
 	if s.o.Snapshots == nil {
 		// Nor does it say so of a sandbox that the caller cannot see.
-		if _, err := s.o.Sandboxes.Get(r.Context(), c.identity.Namespace, c.sandboxID); err != nil {
+		if _, err := s.o.Sandboxes.Get(r.Context(), c.owner.Namespace, c.sandboxID); err != nil {
 			return Snapshot{}, err
 		}
 		return Snapshot{}, noStore()
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), snapshotTimeout)
 	defer cancel()
-	return s.o.Snapshots.Create(ctx, c.identity, c.sandboxID, names)
+	return s.o.Snapshots.Create(ctx, c.owner, c.sandboxID, names)
 }
 
 // maxSnapshotName bounds a snapshot's name.
@@ -150,11 +150,11 @@ func (s *Server) snapshotPage(r *http.Request, params api.ListSnapshotsParams) (
 	if params.Limit != nil {
 		limit = *params.Limit
 	}
-	match, err := snapshotFilter(callOf(r).identity, params)
+	match, err := snapshotFilter(callOf(r).owner, params)
 	if err != nil {
 		return nil, "", err
 	}
-	all, err := s.o.Snapshots.List(r.Context(), callOf(r).identity.Namespace)
+	all, err := s.o.Snapshots.List(r.Context(), callOf(r).owner.Namespace)
 	if err != nil {
 		return nil, "", err
 	}
@@ -194,7 +194,7 @@ func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snaps
 
 // DeleteTemplate is DELETE /templates/{templateID}, of snapshots alone.
 func (s *Server) DeleteTemplate(w http.ResponseWriter, r *http.Request, text string) {
-	caller := callOf(r).identity
+	caller := callOf(r).owner
 	if _, err := s.templateOf(caller, text); err == nil {
 		s.fail(w, r, refuse(http.StatusNotImplemented, "Deleting templates is not supported; a template is a SandboxPool."))
 		return

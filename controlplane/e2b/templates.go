@@ -13,7 +13,7 @@ const noBuild = "00000000-0000-0000-0000-000000000000"
 
 // ListTemplates is GET /templates.
 func (s *Server) ListTemplates(w http.ResponseWriter, r *http.Request) {
-	all := slices.Clone(s.o.Templates.Templates(callOf(r).identity.Namespace))
+	all := slices.Clone(s.o.Templates.Templates(callOf(r).owner.Namespace))
 	slices.SortFunc(all, func(a, b Template) int { return cmp.Compare(a.ID, b.ID) })
 	views := make([]api.Template, 0, len(all))
 	for _, t := range all {
@@ -33,7 +33,7 @@ func (s *Server) ListTemplates(w http.ResponseWriter, r *http.Request) {
 
 // ResolveTemplateAlias is GET /templates/aliases/{alias}.
 func (s *Server) ResolveTemplateAlias(w http.ResponseWriter, r *http.Request, alias string) {
-	t, err := s.templateOf(callOf(r).identity, alias)
+	t, err := s.templateOf(callOf(r).owner, alias)
 	if err != nil {
 		s.fail(w, r, err)
 		return

@@ -22,7 +22,7 @@ func (s *Server) GetSandboxMetrics(w http.ResponseWriter, r *http.Request, _ str
 		return
 	}
 	c := callOf(r)
-	all, err := s.o.Sandboxes.Metrics(r.Context(), c.identity.Namespace, c.sandboxID, true)
+	all, err := s.o.Sandboxes.Metrics(r.Context(), c.owner.Namespace, c.sandboxID, true)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -45,7 +45,7 @@ func (s *Server) ListSandboxesMetrics(w http.ResponseWriter, r *http.Request, pa
 	var asking errgroup.Group
 	asking.SetLimit(usageAtOnce)
 	c := callOf(r)
-	namespace := c.identity.Namespace
+	namespace := c.owner.Namespace
 	ids := make([]string, 0, len(params.SandboxIds))
 	for _, named := range params.SandboxIds {
 		id, ok := shortID(named)

@@ -36,7 +36,7 @@ type Tracker struct {
 // record is one pool's. All but last belongs to the goroutine that flushes.
 type record struct {
 	last    atomic.Int64 // when the pool was last asked for a sandbox, in Unix nanoseconds
-	flushed int64        // the value of last that nothing is to be written for
+	flushed int64        // the value of last that needs no further write
 	// ahead is an annotation that lay ahead when it was first seen, at seen.
 	ahead string
 	seen  time.Time

@@ -20,7 +20,7 @@ import (
 // PATCH does not apply), ErrInvalid, ErrForbidden: the claim was not applied.
 // ErrThrottled: not applied, come back as apierrors.SuggestsClientDelay says.
 // ErrUnavailable: unknown; sending the same claim again finds out. ErrClaimOver:
-// applied, and its pod is ending. ErrUnfenced: applied, but the pod must not be reached
+// applied, and its pod is ending. ErrUnroutable: applied, but the pod must not be reached
 // (StopClaimed).
 func ApplyClaim(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, error) {
 	pod, _, err := apply(ctx, c, claim)
@@ -36,9 +36,9 @@ func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, json
 	case jsonpatch.Applied:
 		if v1alpha1.Finished(pod) {
 			// It was before it was claimed, so it has served no sandbox.
-			return pod, v, fmt.Errorf("pod %s/%s was over when it was claimed: %w", pod.Namespace, pod.Name, ErrUnfenced)
+			return pod, v, fmt.Errorf("pod %s/%s was over when it was claimed: %w", pod.Namespace, pod.Name, ErrUnroutable)
 		}
-		return fenced(pod, v)
+		return routable(pod, v)
 	case jsonpatch.TestFailed:
 		return readOwner(ctx, c, claim)
 	}
@@ -60,7 +60,7 @@ func readOwner(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, 
 	}
 	switch {
 	case claim.On(pod):
-		return fenced(pod, jsonpatch.Applied)
+		return routable(pod, jsonpatch.Applied)
 	case pod.UID != claim.PodUID:
 		return nil, jsonpatch.Gone, asError(jsonpatch.Gone, claim.doing(), nil)
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle && pod.DeletionTimestamp == nil:
@@ -69,16 +69,16 @@ func readOwner(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, 
 	return nil, jsonpatch.TestFailed, fmt.Errorf("%s: %w", claim.doing(), ErrPodTaken)
 }
 
-// fenced passes a claimed pod on if it may be reached, which is on the address
+// routable passes a claimed pod on if it may be reached, which is on the address
 // that was free of former owners when it turned idle, and on no other.
-func fenced(pod *corev1.Pod, v jsonpatch.Verdict) (*corev1.Pod, jsonpatch.Verdict, error) {
+func routable(pod *corev1.Pod, v jsonpatch.Verdict) (*corev1.Pod, jsonpatch.Verdict, error) {
 	switch {
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping, v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed,
 		pod.DeletionTimestamp != nil, v1alpha1.Finished(pod):
 		// Claimed, and over already: no other sandbox gets it any more.
 		return nil, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrClaimOver)
 	case v1alpha1.RoutableAddress(pod) == "":
-		return pod, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrUnfenced)
+		return pod, v, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, ErrUnroutable)
 	}
 	return pod, v, nil
 }

@@ -59,8 +59,8 @@ var errStopped = errors.New("stopped")
 //	                         land, next pod. Test failed: read; our claim as
 //	                         above, else next pod. Not to be settled: ErrUnavailable, and the
 //	                         binding stays for the next request.
-//	answer without a fenced  next pod; once Bind has named that one, or Unbind was
-//	address                  called, the pod is ended (testing the claim)
+//	answer without an        next pod; once Bind has named that one, or Unbind was
+//	address to be reached at called, the pod is ended (testing the claim)
 //
 // A claim that this scheduler did not apply may have been applied by another process
 // that saw the binding. So a request that fails for good after Bind succeeded has
@@ -129,11 +129,11 @@ func (a *attempt) bind() (err error) {
 	switch err = a.Bind(ctx, pod); {
 	case err == nil:
 		a.bound = pod
-		a.endUnfenced()
+		a.endUnroutable()
 		return nil
 	case errors.Is(err, ErrBindLost):
 		a.bound = nil // the sandbox's present owner has replaced it
-		a.endUnfenced()
+		a.endUnroutable()
 	}
 	return fmt.Errorf("bind pod %s/%s: %w", a.s.namespace, a.rec.name, err)
 }
@@ -200,7 +200,7 @@ func (a *attempt) settle(cause error) (*corev1.Pod, error) {
 	for pauses := backoff.Doubling(retryMin, retryMax); ; {
 		pod, err := settleOnce(ctx, a.s.client, a.claim)
 		switch {
-		case err == nil, errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone), errors.Is(err, ErrClaimOver), errors.Is(err, ErrUnfenced):
+		case err == nil, errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone), errors.Is(err, ErrClaimOver), errors.Is(err, ErrUnroutable):
 			return pod, err
 		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
 			return nil, fmt.Errorf("%w: %w: %w", ErrUnavailable, errUnsettled, errors.Join(cause, err))
@@ -249,11 +249,11 @@ func (a *attempt) conclude(pod *corev1.Pod, err error) {
 		a.cool()
 		a.bound = nil
 		a.fail(err)
-	case errors.Is(err, ErrUnfenced):
-		a.s.log.Warn("claimed pod does not have its fenced address; to be ended", "pod", a.claim.PodName)
+	case errors.Is(err, ErrUnroutable):
+		a.s.log.Warn("claimed pod has no routable address; to be ended", "pod", a.claim.PodName)
 		a.cool()
-		if a.unfenced = &a.claim; a.Bind == nil {
-			a.endUnfenced()
+		if a.unroutable = &a.claim; a.Bind == nil {
+			a.endUnroutable()
 		}
 		a.again()
 	case errors.Is(err, ErrInvalid): // on whichever pod, from whichever process

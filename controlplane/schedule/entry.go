@@ -45,14 +45,14 @@ type entry struct {
 	dispatched bool
 
 	// Owned by the queue while the entry waits, else by its attempt.
-	bound    *corev1.Pod // the pod of the last successful Bind, while the sandbox names it
-	unfenced *Claim      // on the pod that bound names, which may not be reached; to be ended once bound does not
-	refusals int         // idle pods that did not take its claim
+	bound      *corev1.Pod // the pod of the last successful Bind, while the sandbox names it
+	unroutable *Claim      // on the pod that bound names, which may not be reached; to be ended once bound does not
+	refusals   int         // idle pods that did not take its claim
 }
 
-// arm answers the entry at its deadline wherever it then is, and when its
-// client leaves while it waits. The mutex is held, so that neither can run
-// before disarm is set.
+// arm sets the timer that answers the entry at its deadline, wherever it then is,
+// and the function that answers it when its client leaves while it waits. The mutex
+// is held, so that neither can run before disarm is set.
 func (e *entry) arm(patience time.Duration) {
 	deadline := time.AfterFunc(patience, func() {
 		e.s.mu.Lock()
@@ -151,7 +151,7 @@ func (e *entry) fail(err error) {
 func (e *entry) undo() {
 	pod := e.bound
 	e.bound = nil
-	defer e.endUnfenced()
+	defer e.endUnroutable()
 	if pod == nil || e.Unbind == nil {
 		return
 	}
@@ -160,15 +160,15 @@ func (e *entry) undo() {
 	if err := e.Unbind(ctx, pod); err != nil {
 		e.s.log.Warn("a binding to a lost pod stays until its sandbox is asked for again",
 			"sandbox", e.SandboxID, "pod", pod.Name, "error", err)
-		e.unfenced = nil // its sandbox names it: the pool's reconciler sees its address
+		e.unroutable = nil // its sandbox names it: the pool's reconciler sees its address
 	}
 }
 
-// endUnfenced ends the pod that carries the entry's claim and may not be
+// endUnroutable ends the pod that carries the entry's claim and may not be
 // reached, if there is one. No sandbox names it any more.
-func (e *entry) endUnfenced() {
-	if claim := e.unfenced; claim != nil {
-		e.unfenced = nil
+func (e *entry) endUnroutable() {
+	if claim := e.unroutable; claim != nil {
+		e.unroutable = nil
 		e.s.claims.Go(func() { e.s.end(*claim) })
 	}
 }

@@ -38,10 +38,10 @@ var (
 	ErrClaimOver = errors.New("claim is over: its pod is ending")
 	// ErrPodGone: no pod of that name and UID exists.
 	ErrPodGone = errors.New("pod is gone")
-	// ErrUnfenced: the claim was applied, but the pod's IP is not the address
-	// that was fenced for it, or the pod was over by then. It has served no sandbox
+	// ErrUnroutable: the claim was applied, but the pod's IP is not the address
+	// that was free for it, or the pod was over by then. It has served no sandbox
 	// and never will. The caller ends it (StopClaimed).
-	ErrUnfenced = errors.New("claimed pod cannot be reached on its fenced address")
+	ErrUnroutable = errors.New("claimed pod has no routable address")
 
 	errConflict = fmt.Errorf("%w: it gave up on its own write races", ErrUnavailable)
 )

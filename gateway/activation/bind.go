@@ -33,9 +33,9 @@ type binder struct {
 	// queued is when the claim began to wait for a pod, and bound when the binding was
 	// written.
 	queued, bound time.Time
-	// unfenced is the claim of the pod that the old binding names, if that pod's address must
+	// unroutable is the claim of the pod that the old binding names, if that pod's address must
 	// not be used: bind stops that pod once the binding is replaced.
-	unfenced *schedule.Claim
+	unroutable *schedule.Claim
 }
 
 // bind makes the sandbox's binding name the pod: step 2 of the claim protocol. Every write
@@ -57,8 +57,8 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 		b.a.o.Metrics.observePhase(phaseCreate, b.bound.Sub(began))
 	}
 	replaced := err == nil || errors.Is(err, schedule.ErrBindLost)
-	if claim := b.unfenced; replaced && claim != nil {
-		b.unfenced = nil
+	if claim := b.unroutable; replaced && claim != nil {
+		b.unroutable = nil
 		b.stopPod(ctx, *claim)
 	}
 	return err

@@ -120,8 +120,8 @@ func (w *following) complete(token routecache.Token, s *v1alpha1.Sandbox, pod *c
 		}
 		w.refused = claim.ClaimID
 		return errReadAgain
-	case errors.Is(err, schedule.ErrUnfenced):
-		return w.claimWith(&binder{activation: w.activation, sandbox: s, unfenced: &claim})
+	case errors.Is(err, schedule.ErrUnroutable):
+		return w.claimWith(&binder{activation: w.activation, sandbox: s, unroutable: &claim})
 	case errors.Is(err, schedule.ErrInvalid), errors.Is(err, schedule.ErrForbidden):
 		return fmt.Errorf("claim for the owner: %w", fromSchedule(err))
 	}

@@ -10,7 +10,7 @@ import (
 // Why a lagging stream is safe:
 //
 // One pure function, decide, turns a sandbox and a pod into an Answer. Only a
-// pod that names the sandbox and is named by it, at its fenced address, running
+// pod that names the sandbox and is named by it, at its routable address, running
 // and not being deleted, gives a Route. Pods and sandboxes come by independent
 // streams, each behind by a time of its own, so the pair may be of different
 // ages. That is safe: a Route carries the resourceVersion of the pod record that
@@ -29,7 +29,7 @@ const (
 	// NoPod means: the sandbox exists and is bound to no pod.
 	NoPod
 	// Starting means: the sandbox is bound, and its pod does not answer for it: not yet
-	// claimed, starting, at an address that is not fenced, stopping, failed, finished,
+	// claimed, starting, at an address that is not routable, stopping, failed, finished,
 	// gone, or claimed by another sandbox. Which of these it is only matters to a writer
 	// (package activation), which reads live.
 	Starting
@@ -38,10 +38,10 @@ const (
 	// Paused means: the sandbox is paused, or is resumed and has neither its files nor a
 	// pod to restore them in. No request is routed to it.
 	Paused
-	// Waking means: the sandbox was paused once, and this view does not show that its
+	// MaybeFrozen means: the sandbox was paused once, and this view does not show that its
 	// processes run again. It is Running once its freezer was asked to let it run, or its
 	// files were restored.
-	Waking
+	MaybeFrozen
 )
 
 // String returns the state's name, for logs and tests.
@@ -52,7 +52,7 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-var stateNames = [...]string{"unknown", "ended", "no pod", "starting", "running", "paused", "waking"}
+var stateNames = [...]string{"unknown", "ended", "no pod", "starting", "running", "paused", "maybe frozen"}
 
 // Answer is what is known of a sandbox. Of an unknown one only State is set.
 type Answer struct {
@@ -99,7 +99,7 @@ func decide(id string, s *sandbox, p *pod) Answer {
 	case p == nil || !p.backs(id, s) || !p.routable():
 		a.State = Starting
 	case !s.awake:
-		a.State = Waking
+		a.State = MaybeFrozen
 	default:
 		a.State, a.Sandboxd, a.InitKey = Running, p.sandboxd, p.initKey.Value()
 		a.Route = &routecache.Route{

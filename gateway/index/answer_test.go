@@ -51,21 +51,21 @@ func TestDecide(t *testing.T) {
 			func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, phaseOf(v1alpha1.PodStopping), Paused,
 		},
 		"paused, and ended":                {func(s *v1alpha1.Sandbox) { s.Spec.Paused, s.Spec.End = true, &v1alpha1.End{} }, nil, Ended},
-		"paused once, nothing known since": {func(s *v1alpha1.Sandbox) { s.Spec.PauseMode = v1alpha1.PauseFreeze }, nil, Waking},
+		"paused once, nothing known since": {func(s *v1alpha1.Sandbox) { s.Spec.PauseMode = v1alpha1.PauseFreeze }, nil, MaybeFrozen},
 		"resumed":                          {resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, Running},
-		"resumed, and changed since":       {resumed(4, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, Waking},
+		"resumed, and changed since":       {resumed(4, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, MaybeFrozen},
 		"resumed, without its files": {func(s *v1alpha1.Sandbox) {
 			resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed)(s)
 			s.Spec.Restore = &v1alpha1.Restore{Checkpoint: "c"}
-		}, nil, Waking},
+		}, nil, MaybeFrozen},
 		"hibernating": {func(s *v1alpha1.Sandbox) {
 			s.Spec.Paused, s.Spec.Binding, s.Spec.Restore = true, nil, &v1alpha1.Restore{Checkpoint: "c"}
 		}, nil, Paused},
 		"resumed, and its pod was lost": {func(s *v1alpha1.Sandbox) {
 			s.Spec.PauseMode, s.Spec.Binding, s.Spec.Restore = v1alpha1.PauseHibernate, nil, &v1alpha1.Restore{Checkpoint: "c"}
 		}, nil, Paused},
-		"still frozen":  {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, Waking},
-		"being resumed": {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, Waking},
+		"still frozen":  {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, MaybeFrozen},
+		"being resumed": {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, MaybeFrozen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := goodSandbox.DeepCopy(), goodPod.DeepCopy()

@@ -14,7 +14,7 @@ type Hooks struct {
 	// privacy changed, or it was paused or may have been. The route cache's Invalidate.
 	SandboxChanged func(id string)
 	// PodAvailable: the pod can be claimed: idle, Ready, not being deleted, its
-	// address fenced. Called for each event of such a pod. The pod is shared: do
+	// address routable. Called for each event of such a pod. The pod is shared: do
 	// not change it, and do not keep it.
 	PodAvailable func(pod *corev1.Pod)
 	// PodUnavailable: a pod that could be claimed no longer can, or left the pool.

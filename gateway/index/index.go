@@ -157,7 +157,7 @@ func (x *Index) Resolve(id string) Answer {
 	return decide(id, s, p)
 }
 
-// RangeClaims calls f for each claimed pod with a fenced address until f returns
+// RangeClaims calls f for each claimed pod with a routable address until f returns
 // false: address, sandbox ID and claim ID. Two pods may show one address for a
 // while. f must not block: no record changes meanwhile.
 func (x *Index) RangeClaims(f func(addr netip.Addr, id, claim string) bool) {

@@ -21,7 +21,7 @@ type pod struct {
 	name, uid       string
 	claim, sandbox  string // empty while unclaimed
 	namespace, pool unique.Handle[string]
-	addr            netip.Addr // the fenced address; zero = it must not be reached
+	addr            netip.Addr // the routable address; zero: the pod must not be reached
 	rv              uint64
 	phase           phase
 	ready, deleting bool

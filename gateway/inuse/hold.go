@@ -10,8 +10,9 @@ import (
 // While the controller prepares an idle release, the claim's requests are held:
 // Hold, then a look at what is in use (Refresh, InUse), and only then the answer
 // to the controller. A handler touches the stamp, then looks at Held. So a
-// request is either seen by the look, or waits. A hold has the token of its
-// release and goes with it (Lift), or with the claim (ClaimEnded).
+// request is either seen by the look, or waits. A claim has one hold, with the
+// tokens of all its releases under way. Lift takes a token out; the hold ends with
+// its last token or with the claim (ClaimEnded).
 //
 // A request that waits for a live read has no claim to stamp yet, and is not
 // authorised. It is noted by its ID (Resolving) until it is answered: the look sees

@@ -34,7 +34,7 @@ type PollerOptions struct {
 	// Cluster is Envoy's name of the sandboxes' cluster. Empty means "sandbox".
 	Cluster string
 	// MaxOpen is how many requests a sandbox may have open: one that has as many at a
-	// look is full until a look shows fewer, or Envoy cannot be read. 0 is no limit.
+	// poll is full until a poll shows fewer, or Envoy cannot be read. 0 is no limit.
 	MaxOpen uint64
 	// Filled is called for each sandbox that is full, after its stamp says so. May be
 	// nil.
@@ -105,7 +105,7 @@ func (p *EnvoyPoller) Start(ctx context.Context) error {
 // NeedLeaderElection makes it run in every gateway.
 func (p *EnvoyPoller) NeedLeaderElection() bool { return false }
 
-// Refresh is one tick, or a look in between: it returns nil once what Envoy has
+// Refresh is one tick, or a poll in between: it returns nil once what Envoy has
 // open is stamped. Envoy has one tick to answer; the counts hold for two more, in
 // case this process is late itself.
 func (p *EnvoyPoller) Refresh(ctx context.Context) error {

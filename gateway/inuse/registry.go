@@ -54,9 +54,9 @@ type entry struct {
 	next      *entry
 	index     int // in all
 	stamp     routecache.Stamp
-	// reported is the stamp that the last report found, changed the cursor of the
-	// report that found it new. Comparing stamps, not times, lets no touch slip by
-	// that read the clock before a report and wrote after it.
+	// reported is the stamp's value in the last report, changed the cursor of the
+	// report that first had it. Values are compared, not times: so a touch that read
+	// the clock before a report and wrote after it is reported too.
 	reported int64
 	changed  uint64
 	hold     *hold // nil: the claim's requests are not held

@@ -115,7 +115,7 @@ func (p *Pauser) Correct(a index.Answer) index.Answer {
 		return a
 	}
 	if w, ok := p.own.Get(a.ClaimID); ok && a.Generation < w.generation {
-		a.State, a.Route = index.Waking, nil
+		a.State, a.Route = index.MaybeFrozen, nil
 		if w.paused {
 			a.State = index.Paused
 		}

@@ -38,7 +38,7 @@ func TestCorrect(t *testing.T) {
 		want       index.State
 	}{
 		{"paused", 4, index.Running, index.Paused}, {"paused", 5, index.Paused, index.Paused}, {"paused", 6, index.Running, index.Running},
-		{"paused", 4, index.Ended, index.Ended}, {"resumed", 4, index.Paused, index.Waking}, {"resumed", 4, index.Running, index.Waking},
+		{"paused", 4, index.Ended, index.Ended}, {"resumed", 4, index.Paused, index.MaybeFrozen}, {"resumed", 4, index.Running, index.MaybeFrozen},
 		{"resumed", 5, index.Running, index.Running}, {"other", 4, index.Running, index.Running}, {"", 0, index.NoPod, index.NoPod},
 	} {
 		a := p.Correct(index.Answer{ClaimID: c.claim, Generation: c.generation, State: c.state, Route: &routecache.Route{}})

@@ -28,22 +28,22 @@ import (
 // pages use too (see List). The index would have to keep all metadata for that, and would
 // not show a sandbox that another gateway made a moment ago.
 type Backend struct {
-	api       client.Client
-	pods      kubernetes.Interface // for logs
-	index     *index.Index
-	live      *index.Live
-	cache     *routecache.Cache
-	ended     Endings
-	activator *activation.Activator
-	agent     Agent
-	pauser    Pauser
-	mayKeep   func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) // Options.MayKeep
-	restores  bool
-	again     func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
-	quota     Quota
-	node      *NodeSize
-	closed    egress.Closed
-	log       *slog.Logger
+	api             client.Client
+	pods            kubernetes.Interface // for logs
+	index           *index.Index
+	live            *index.Live
+	cache           *routecache.Cache
+	ended           Endings
+	activator       *activation.Activator
+	agent           Agent
+	pauser          Pauser
+	reserveForPause func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) // Options.ReserveForPause
+	restores        bool
+	rehibernate     func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
+	quota           Quota
+	node            *NodeSize
+	closed          egress.Closed
+	log             *slog.Logger
 
 	restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
 
@@ -63,7 +63,7 @@ var _ e2b.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, activator: o.Activation,
-		agent: o.Agent, pauser: o.Pauser, mayKeep: o.MayKeep, restores: o.Restores, again: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
+		agent: o.Agent, pauser: o.Pauser, reserveForPause: o.ReserveForPause, restores: o.Restores, rehibernate: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
 		restorer: o.Restorer,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}
@@ -141,7 +141,7 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) e2b.Sandbox {
 	if at := s.Spec.Timeouts.EndAt; at != nil {
 		d.EndAt = at.Time
 	}
-	d.AutoPause, d.AutoResume = s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause, v1alpha1.ResumesBy(s.Spec.Timeouts.AutoResume)
+	d.AutoPause, d.AutoResume = s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause, v1alpha1.ResumesFrozen(s.Spec.Timeouts.AutoResume)
 	if v1alpha1.EverPaused(s) {
 		d.ResumedAt = lifeSince(s)
 	}

@@ -51,7 +51,7 @@ type Pauser interface {
 type Restorer interface {
 	// Ready is an activation.Ready, to be called before sandboxd is initialised.
 	Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
-	// Restored is the archive that the last Ready restored the files of; nil is none.
+	// Restored returns the archive from which the last Ready restored the files; nil if none.
 	Restored() *agent.Restoring
 	Close()
 }
@@ -62,8 +62,8 @@ type Quota interface {
 	Exceeded(err error) bool
 }
 
-// Options are the parts of the gateway that a Backend works with. All but MayKeep and
-// Restorer are required.
+// Options are the parts of the gateway that a Backend works with. All but ReserveForPause,
+// Restores and Restorer are required; Rehibernate only with Restores.
 type Options struct {
 	API        client.Client        // must not read from a cache
 	Pods       kubernetes.Interface // for logs
@@ -74,12 +74,13 @@ type Options struct {
 	Activation *activation.Activator
 	Agent      Agent
 	Pauser     Pauser
-	// MayKeep takes a place for the files of a sandbox that is to hibernate, until end is
+	// ReserveForPause reserves room for the files of a sandbox that is to hibernate, until end is
 	// called; e2b.ErrSnapshotLimit if there is none. Nil: there is no limit.
-	MayKeep func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error)
+	ReserveForPause func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error)
 	// Restores: this gateway can restore sandboxes that hibernate.
 	Restores bool
-	// Rehibernate takes a resume of a sandbox back that has no pod.
+	// Rehibernate takes back the resume of a sandbox that has no pod; the sandbox hibernates
+	// again.
 	Rehibernate func(ctx context.Context, s *v1alpha1.Sandbox) error
 	Quota       Quota
 	Node        *NodeSize

@@ -60,8 +60,8 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 		return err
 	}
 	defer end()
-	if mode == v1alpha1.PauseHibernate && x.mayKeep != nil {
-		end, err := x.mayKeep(ctx, s)
+	if mode == v1alpha1.PauseHibernate && x.reserveForPause != nil {
+		end, err := x.reserveForPause(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (end func(), err error) {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
 	switch {
-	case v1alpha1.PausesBy(pool.Spec, mode):
+	case v1alpha1.AllowsPause(pool.Spec, mode):
 	case mode == v1alpha1.PauseHibernate:
 		return nil, e2b.Invalidf("memory: its pool does not let sandboxes hibernate (spec.pause.modes); leave it out or set it to true")
 	default:
@@ -152,7 +152,7 @@ func (x *Backend) restoreNow(ctx context.Context, s *v1alpha1.Sandbox, timeout t
 	if r.Resume.UID != "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeoutOfResume)
 		defer cancel()
-		if undo := x.again(ctx, s); undo != nil {
+		if undo := x.rehibernate(ctx, s); undo != nil {
 			err = errors.Join(err, undo) // the controller sees to it
 		}
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // setPauses writes into a template how its sandboxes may be paused, and are paused by
-// default: as each of the pools says that may give them their pods. A default that the pools
-// do not agree on is that of a pool that says nothing, and so is all where there is no pool.
+// default: as each of the pools says that may give them their pods. Where the
+// pools disagree on a default, or there is no pool, that of a pool without spec.pause counts.
 func setPauses(d *e2b.Template, spec *v1alpha1.SandboxTemplateSpec, pools []*v1alpha1.SandboxPoolSpec) {
 	if len(pools) == 0 {
 		pools = []*v1alpha1.SandboxPoolSpec{nil}
@@ -19,7 +19,7 @@ func setPauses(d *e2b.Template, spec *v1alpha1.SandboxTemplateSpec, pools []*v1a
 	}
 	allow := func(mode v1alpha1.PauseMode) bool {
 		return spec != nil && v1alpha1.Freezable(&spec.Template.Spec) &&
-			all(func(pool *v1alpha1.SandboxPoolSpec) bool { return v1alpha1.PausesBy(pool, mode) })
+			all(func(pool *v1alpha1.SandboxPoolSpec) bool { return v1alpha1.AllowsPause(pool, mode) })
 	}
 	resume := func(by v1alpha1.AutoResume) bool {
 		return all(func(pool *v1alpha1.SandboxPoolSpec) bool { return pauseDefaults(pool).AutoResume == by })

@@ -37,9 +37,8 @@ const (
 	Ambiguous
 )
 
-// Judge says what the error of a write means. It is the one judge: a case that it
-// would get wrong is mended here. Of a read it tells the same, for what a read can
-// answer.
+// Judge returns what the error of a write or a read means; nil is Applied. All code
+// asks Judge: a case that it gets wrong is corrected here.
 func Judge(err error) Verdict {
 	if err == nil {
 		return Applied

@@ -42,7 +42,7 @@ func All() []string { return []string{Etcd, APIServer, Kubectl, ControllerManage
 type Options struct {
 	// CacheDir holds what was built; default the user's cache folder.
 	CacheDir string
-	// Progress is told in one line each what is being done; nil is quiet.
+	// Progress is called with one line for each step; nil: not called.
 	Progress func(line string)
 	// Getenv, LookPath and Free stand in for the system in tests: an environment
 	// variable, a program on PATH, the free bytes at a path.

@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/ending"
 )
 
-// DefaultInterval is the time between two checks.
+// DefaultInterval is the time between two checks if none is given; sandlane controller gives 1 s.
 const DefaultInterval = 2 * time.Second
 
 // LastActiveSource tells when each claim was last in use, over all gateways.

@@ -1,6 +1,6 @@
 // Package sandbox reconciles Sandboxes, in the controller: it writes their status, ends a
 // sandbox when its time has come, and carries ends out. Set the fields of a Reconciler and
-// call its SetupWithManager; it runs on the leader, with 16 workers or more.
+// call its SetupWithManager; it runs on the leader, with 16 workers unless the options say otherwise.
 //
 // It claims no pods (the gateways do) and deletes none (reconcilers/sandboxpool does). Every
 // state is in the API. What is only in memory (when a binding was first seen without its

@@ -21,7 +21,7 @@ type outcome struct {
 	recheck time.Duration
 	// shown: the pods that were counted show all that this process wrote.
 	shown bool
-	// paused is how many of the pool's sandboxes are paused.
+	// paused is how many of the pool's sandboxes are paused and keep their pods.
 	paused int
 	asked
 }

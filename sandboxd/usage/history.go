@@ -54,9 +54,9 @@ func (m *Meter) ask() (first bool) {
 		m.sampler = time.AfterFunc(sampleEvery, m.sample)
 	}
 	if at.Sub(m.last) > 2*sampleEvery { // also at the first request
-		m.last, m.used, m.pct, m.shared = at, used, 0, false
+		m.last, m.used, m.pct, m.measured = at, used, 0, false
 	}
-	return !m.shared
+	return !m.measured
 }
 
 // sample takes and keeps a sample, and sets the timer for the next one unless there was no

@@ -49,11 +49,11 @@ type Meter struct {
 	// Now is time.Now if nil.
 	Now func() time.Time
 
-	mu     sync.Mutex // guards the rest
-	last   time.Time  // when the processor time was last read
-	used   time.Duration
-	pct    float32
-	shared bool // pct was measured
+	mu       sync.Mutex // guards the rest
+	last     time.Time  // when the processor time was last read
+	used     time.Duration
+	pct      float32
+	measured bool // pct is of a measurement
 
 	asked   time.Time   // the time of the last request
 	samples []Metrics   // one each 5 s, of an hour at most, oldest first
@@ -109,7 +109,7 @@ func (m *Meter) cpuShare(at time.Time, cpus int) float32 {
 	}
 	if !m.last.IsZero() && used >= m.used {
 		m.pct = min(100, float32(used-m.used)/float32(elapsed)/float32(cpus)*100)
-		m.shared = true
+		m.measured = true
 	}
 	m.last, m.used = at, used
 	return m.pct

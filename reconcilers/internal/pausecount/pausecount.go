@@ -59,7 +59,7 @@ func Room(ctx context.Context, cache client.Reader, s *v1alpha1.Sandbox) (bool, 
 	most, limited := v1alpha1.MaxPaused(pool)
 	mode := v1alpha1.TimeoutMode(s)
 	switch {
-	case !v1alpha1.PausesBy(pool, mode):
+	case !v1alpha1.AllowsPause(pool, mode):
 		return false, nil
 	case !limited, mode == v1alpha1.PauseHibernate:
 		return true, nil

@@ -12,8 +12,8 @@ import (
 // together is the time between two moments at which looks begin.
 const together = 500 * time.Millisecond
 
-// Between returns a time from least to most, uniformly at random but for the common moment
-// that is nearest. The two are further apart than the common moments.
+// Between returns a random delay from least to most that ends at a common moment. most must
+// be more than 500 ms above least.
 func Between(least, most time.Duration) time.Duration {
 	now := time.Now()
 	d := least + time.Duration(rand.Int64N(int64(most-least))) //nolint:gosec // spreads load
