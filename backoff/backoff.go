@@ -55,9 +55,9 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// SleepUntil waits for d, or less if something comes from wake or it is closed: then it
-// returns true. When ctx ended first it returns false, as after d: ask ctx.
-func SleepUntil(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
+// SleepOrWake waits for d; it returns true at once when wake brings a value or is closed.
+// After d, and when ctx ends first, it returns false: ask ctx.
+func SleepOrWake(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

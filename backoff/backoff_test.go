@@ -62,16 +62,16 @@ func TestNext(t *testing.T) {
 func TestSleepUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, wake := time.Now(), make(chan struct{}, 1)
-		if SleepUntil(t.Context(), time.Second, wake) || time.Since(began) != time.Second {
+		if SleepOrWake(t.Context(), time.Second, wake) || time.Since(began) != time.Second {
 			t.Errorf("not woken: slept for %v", time.Since(began))
 		}
 		time.AfterFunc(time.Second, func() { wake <- struct{}{} })
-		if !SleepUntil(t.Context(), time.Minute, wake) || time.Since(began) != 2*time.Second {
+		if !SleepOrWake(t.Context(), time.Minute, wake) || time.Since(began) != 2*time.Second {
 			t.Errorf("woken after %v", time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if SleepUntil(ctx, time.Minute, wake) || time.Since(began) != 3*time.Second {
+		if SleepOrWake(ctx, time.Minute, wake) || time.Since(began) != 3*time.Second {
 			t.Errorf("slept on after the context's end, until %v", time.Since(began))
 		}
 	})

@@ -75,7 +75,7 @@ func (m *Membership) waitForController(ctx context.Context, d time.Duration) {
 	case <-m.called: // a call from before this wait
 	default:
 	}
-	backoff.SleepUntil(ctx, d, m.called)
+	backoff.SleepOrWake(ctx, d, m.called)
 }
 
 // join writes the lease, trying until it succeeds; false when the context

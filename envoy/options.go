@@ -11,7 +11,7 @@ import (
 
 // How long Envoy may take between ExtProc's answer and a connection to the
 // pod. They are constants, not options, because MaxHold follows from them, and
-// an address must stay unused for longer than that after its fence (address.Hold;
+// an address must stay unused for longer than that after its fence (address.Rest;
 // docs/design/design.md 4.2).
 const (
 	// ConnectTimeout bounds one attempt to connect to a pod.

@@ -17,7 +17,7 @@ func TestHeldRequestIsAnsweredByTheSandboxThatStays(t *testing.T) {
 	r := testRoute("a")
 	f.put(t, r)
 	stamp := f.activity.Stamp("a", r.ClaimID)
-	stamp.Hold(true)
+	stamp.SetHeld(true)
 	f.holds.await = func(_ context.Context, id, claim string) error {
 		if id != "a" || claim != r.ClaimID {
 			t.Errorf("waits for %s/%s", id, claim)
@@ -25,7 +25,7 @@ func TestHeldRequestIsAnsweredByTheSandboxThatStays(t *testing.T) {
 		if stamp.Load() == 0 || !f.activity.isParked("a") {
 			t.Errorf("a request that waits has stamp %d and is parked %d times", stamp.Load(), f.activity.parked["a"])
 		}
-		stamp.Hold(false)
+		stamp.SetHeld(false)
 		return nil
 	}
 	got := f.ask(t, host("a")...)
@@ -42,7 +42,7 @@ func TestHeldRequestIsAnsweredByTheSandboxThatStays(t *testing.T) {
 func TestHeldRequestIsAnsweredAsForAnEndedOne(t *testing.T) {
 	f := newFixture(t)
 	f.put(t, testRoute("a"))
-	f.activity.Stamp("a", "claim-a").Hold(true)
+	f.activity.Stamp("a", "claim-a").SetHeld(true)
 	f.holds.await = func(context.Context, string, string) error { return ErrNotFound }
 	if got := f.ask(t, host("a")...); got.status != http.StatusBadGateway || got.destination != "" {
 		t.Errorf("answer %+v", got)
@@ -60,7 +60,7 @@ func TestHeldRequestWithoutAnOutcome(t *testing.T) {
 			r := testRoute("a")
 			f.put(t, r)
 			f.resolver.index["a"] = running(r)
-			f.activity.Stamp("a", r.ClaimID).Hold(true)
+			f.activity.Stamp("a", r.ClaimID).SetHeld(true)
 			f.holds.await = func(context.Context, string, string) error { return await(f) }
 			if got := f.ask(t, host("a")...); got.status != http.StatusServiceUnavailable || got.destination != "" {
 				t.Errorf("answer %+v", got)
@@ -80,7 +80,7 @@ func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 		seen := int64(-1)
 		f.Server.o.Now = func() int64 {
 			if seen < 0 {
-				stamp.Hold(true)
+				stamp.SetHeld(true)
 				seen = stamp.Load()
 			}
 			return 7
@@ -98,7 +98,7 @@ func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 		s := newStream(t.Context(), host("a")...)
 		seen := int64(0)
 		s.onSend = func(*extprocv3.ProcessingResponse) error {
-			stamp.Hold(true)
+			stamp.SetHeld(true)
 			seen = stamp.Load()
 			return nil
 		}
@@ -118,11 +118,11 @@ func TestFullSandbox(t *testing.T) {
 	r := testRoute("a")
 	f.put(t, r)
 	stamp := f.activity.Stamp("a", r.ClaimID)
-	stamp.Fill(true)
+	stamp.SetFull(true)
 	if got := f.ask(t, host("a")...); got.status != http.StatusTooManyRequests || got.destination != "" || stamp.Load() != 0 {
 		t.Errorf("answer %+v, stamped at %d", got, stamp.Load())
 	}
-	stamp.Fill(false)
+	stamp.SetFull(false)
 	if got := f.ask(t, host("a")...); got.destination != "198.18.0.7:8000" {
 		t.Errorf("answer %+v", got)
 	}

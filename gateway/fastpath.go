@@ -60,7 +60,7 @@ func (g *gateway) assembleFastPath() {
 		return
 	}
 	f.Table = table
-	g.cache.Observe(table)
+	g.cache.SetObserver(table)
 	g.usage.Before(table.Fold)
 }
 

@@ -39,7 +39,7 @@ func (s *shown) Wait(ctx context.Context) error { s.steps = append(s.steps, "wai
 func showing(t *testing.T, routes ...*routecache.Route) (*routecache.Cache, *shown) {
 	t.Helper()
 	c, s := routecache.New(0), &shown{routes: map[string]bool{}}
-	c.Observe(s)
+	c.SetObserver(s)
 	for _, r := range routes {
 		if !c.Put(c.Begin(r.SandboxID), r) {
 			t.Fatal("refused")

@@ -27,7 +27,7 @@ type demand struct {
 
 func (w *world) demand() *demand {
 	d := &demand{ids: map[string]bool{}, woken: make(chan event.GenericEvent, 1000)}
-	w.options.Demand, w.options.Woken = d, d.woken
+	w.options.Demand, w.options.DemandChanged = d, d.woken
 	return d
 }
 

@@ -125,8 +125,8 @@ func TestAddressWaitsForItsFence(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.await("p", v1alpha1.PodIdle, 1) // next, or the one in its place: it may not wait for ten seconds
-	if held := time.Since(s.Status.FencedAt.Time); held < address.Hold {
-		t.Errorf("idle %v after the fence, want %v", held, address.Hold)
+	if held := time.Since(s.Status.FencedAt.Time); held < address.Rest {
+		t.Errorf("idle %v after the fence, want %v", held, address.Rest)
 	}
 }
 
@@ -257,8 +257,8 @@ func TestDeletedSandbox(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.awaitSandbox(s, "")
-	if held := time.Since(s.Status.FencedAt.Time); held < address.Hold {
-		t.Errorf("the record went %v after its fence, want %v", held, address.Hold)
+	if held := time.Since(s.Status.FencedAt.Time); held < address.Rest {
+		t.Errorf("the record went %v after its fence, want %v", held, address.Rest)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestNoRecords(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.awaitSandbox(s, "")
-	if held := time.Since(s.Status.FencedAt.Time); held < address.Hold {
-		t.Errorf("the record went %v after its fence, want %v", held, address.Hold)
+	if held := time.Since(s.Status.FencedAt.Time); held < address.Rest {
+		t.Errorf("the record went %v after its fence, want %v", held, address.Rest)
 	}
 }

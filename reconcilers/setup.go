@@ -61,9 +61,9 @@ type Options struct {
 	PluginManager    sandboxpool.PluginManager
 	// RecycleAfter: see sandboxpool.SandboxPoolReconciler.
 	RecycleAfter time.Duration
-	// Demand and Woken: see sandboxpool.SandboxPoolReconciler.
-	Demand sandboxpool.Demand
-	Woken  <-chan event.GenericEvent
+	// Demand and DemandChanged: see sandboxpool.SandboxPoolReconciler.
+	Demand        sandboxpool.Demand
+	DemandChanged <-chan event.GenericEvent
 	// InitKey: see sandboxpool.SandboxPoolReconciler.
 	InitKey func(context.Context) (sandboxpool.InitKey, error)
 	// ClusterID is the entry of each env's spec.clusters that is this controller's.
@@ -123,7 +123,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		PluginManager:    o.PluginManager,
 		RecycleAfter:     o.RecycleAfter,
 		Demand:           o.Demand,
-		Woken:            o.Woken,
+		DemandChanged:    o.DemandChanged,
 		InitKey:          o.InitKey,
 
 		Metrics: poolMetrics,

@@ -19,8 +19,8 @@ type Observer interface {
 	Wait(context.Context) error
 }
 
-// Observe sets the cache's observer. Call it before anything is put.
-func (c *Cache) Observe(o Observer) {
+// SetObserver sets the cache's observer. Call it before anything is put.
+func (c *Cache) SetObserver(o Observer) {
 	c.observer = o
 	for i := range c.shards {
 		c.shards[i].observer = o

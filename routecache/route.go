@@ -102,16 +102,16 @@ func (s *Stamp) Touch(now int64) {
 // Load returns the last touch in Unix nanoseconds, 0 if there was none.
 func (s *Stamp) Load() int64 { return s.nanos.Load() }
 
-// Hold makes handlers wait (true), or lets them go on (false). A handler calls Touch
-// before Held, and a release calls Hold before it loads the last touch: so at least
+// SetHeld makes handlers wait (true), or lets them go on (false). A handler calls Touch
+// before Held, and a release calls SetHeld before it loads the last touch: so at least
 // one of the two sees the other.
-func (s *Stamp) Hold(held bool) { s.set(stampHeld, held) }
+func (s *Stamp) SetHeld(held bool) { s.set(stampHeld, held) }
 
 // Held reports whether a handler that has touched the stamp must not answer now.
 func (s *Stamp) Held() bool { return s.flags.Load()&stampHeld != 0 }
 
-// Fill says whether the sandbox has as many requests open as it may.
-func (s *Stamp) Fill(full bool) { s.set(stampFull, full) }
+// SetFull says whether the sandbox has as many requests open as it may.
+func (s *Stamp) SetFull(full bool) { s.set(stampFull, full) }
 
 // Full reports whether further requests are to be refused.
 func (s *Stamp) Full() bool { return s.flags.Load()&stampFull != 0 }

@@ -207,7 +207,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	err = reconcilers.Setup(mgr, reconcilers.Options{
 		Checkpoints: kept,
-		Fencer:      gateways, LastActive: gateways, Quiescer: gateways, Demand: demands, Sizing: demands, Woken: woken,
+		Fencer:      gateways, LastActive: gateways, Quiescer: gateways, Demand: demands, Sizing: demands, DemandChanged: woken,
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
 		},

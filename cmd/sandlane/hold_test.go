@@ -11,7 +11,7 @@ import (
 // it: else the request could reach the pod that has the address next. Neither
 // package knows the other.
 func TestAddressesRestLongerThanEnvoyHolds(t *testing.T) {
-	if address.Hold <= envoy.MaxHold {
-		t.Errorf("an address rests for %v, Envoy may hold a request for %v", address.Hold, envoy.MaxHold)
+	if address.Rest <= envoy.MaxHold {
+		t.Errorf("an address rests for %v, Envoy may hold a request for %v", address.Rest, envoy.MaxHold)
 	}
 }

@@ -139,7 +139,7 @@ func (w *following) waitForChange() error {
 
 // waitAtMost waits until the index has seen a change, d at most.
 func (w *following) waitAtMost(d time.Duration) error {
-	if backoff.SleepUntil(w.ctx, d, w.changed) {
+	if backoff.SleepOrWake(w.ctx, d, w.changed) {
 		w.lastWait = 0
 	}
 	if w.ctx.Err() != nil {

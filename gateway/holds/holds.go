@@ -49,7 +49,7 @@ func (h *Holds) Await(ctx context.Context, id, claim string) error {
 	if !ok {
 		return nil
 	}
-	if backoff.SleepUntil(ctx, maxHeld-held.Age, held.Lifted) {
+	if backoff.SleepOrWake(ctx, maxHeld-held.Age, held.Lifted) {
 		return nil
 	}
 	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ctx.Err() == nil; {
@@ -64,7 +64,7 @@ func (h *Holds) Await(ctx context.Context, id, claim string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if backoff.SleepUntil(ctx, pauses.Step(), held.Lifted) {
+		if backoff.SleepOrWake(ctx, pauses.Step(), held.Lifted) {
 			return nil
 		}
 	}

@@ -176,10 +176,10 @@ func (p *EnvoyPoller) stamp(active map[netip.Addr]uint64) {
 // fill marks the sandboxes that are full now, and unmarks the others.
 func (p *EnvoyPoller) fill(full []*routecache.Stamp) {
 	for _, s := range p.full {
-		s.Fill(false) // a request may slip through before it is set again
+		s.SetFull(false) // a request may slip through before it is set again
 	}
 	for _, s := range full {
-		s.Fill(true)
+		s.SetFull(true)
 	}
 	p.full = full
 }

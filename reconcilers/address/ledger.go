@@ -8,10 +8,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Hold is how long after its fence an address stays unused. Envoy may hold a
+// Rest is how long after its fence an address stays unused. Envoy may hold a
 // request that long between the answer of ExtProc and the connection: connect
 // timeout 1 s, one retry and its back-off, rounded up.
-const Hold = 3 * time.Second
+const Rest = 3 * time.Second
 
 // keepFenced is how long a fenced entry is remembered. The pool reconciler asks
 // for it when the record of the claim is gone before the pod is.
@@ -33,14 +33,14 @@ type Ledger struct {
 	nextPrune time.Time
 }
 
-// entry is one claim's hold on an address. A zero fencedAt means held.
+// entry is one claim that has or had an address. A zero fencedAt means not fenced.
 type entry struct {
 	claim, sandbox, address string
 	fencedAt                time.Time
 }
 
-// Held is a claim whose end is not yet fenced.
-type Held struct {
+// UnfencedClaim is a claim whose end is not yet fenced.
+type UnfencedClaim struct {
 	ClaimID, SandboxID string
 	Address            string
 }
@@ -54,10 +54,10 @@ func NewLedger(c clock.PassiveClock) *Ledger {
 	return &Ledger{clock: c, claims: map[string]*entry{}, byAddress: map[string]map[string]*entry{}, bySandbox: map[string][]*entry{}}
 }
 
-// Had notes that the sandbox's claim has or had the address. It must be called before the
+// NoteClaim notes that the sandbox's claim has or had the address. It must be called before the
 // address is written to the Sandbox's status. A claim that is fenced stays so:
 // a late caller with an old view changes nothing. Empty arguments are ignored.
-func (l *Ledger) Had(claimID, sandboxID, address string) {
+func (l *Ledger) NoteClaim(claimID, sandboxID, address string) {
 	if claimID == "" || address == "" {
 		return
 	}
@@ -68,8 +68,8 @@ func (l *Ledger) Had(claimID, sandboxID, address string) {
 	}
 }
 
-// Fenced notes that from now on every gateway knows the end of the claim.
-func (l *Ledger) Fenced(claimID, address string) {
+// NoteFenced notes that from now on every gateway knows the end of the claim.
+func (l *Ledger) NoteFenced(claimID, address string) {
 	if claimID == "" || address == "" {
 		return
 	}
@@ -79,9 +79,9 @@ func (l *Ledger) Fenced(claimID, address string) {
 	l.prune()
 }
 
-// FencedOnRecord notes that the claim's Sandbox says it is fenced. It matters
-// only for a claim that is held here: another process had it fenced.
-func (l *Ledger) FencedOnRecord(claimID string) {
+// NoteFencedInStatus notes that the claim's Sandbox says it is fenced. It matters
+// only for a claim that is not fenced here: another process had it fenced.
+func (l *Ledger) NoteFencedInStatus(claimID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.claims[claimID]; e != nil {
@@ -111,13 +111,13 @@ func (l *Ledger) IsFenced(claimID string) bool {
 	return e != nil && !e.fencedAt.IsZero()
 }
 
-// SafelyFenced reports whether the claim was fenced at least Hold ago, as far
+// SafelyFenced reports whether the claim was fenced at least Rest ago, as far
 // as this process knows.
 func (l *Ledger) SafelyFenced(claimID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.claims[claimID]
-	return e != nil && !e.fencedAt.IsZero() && l.clock.Since(e.fencedAt) >= Hold
+	return e != nil && !e.fencedAt.IsZero() && l.clock.Since(e.fencedAt) >= Rest
 }
 
 // Free reports whether no claim known here stands in the way of the address; if
@@ -142,26 +142,26 @@ func (l *Ledger) Loaded() bool {
 	return l.loaded
 }
 
-// Unfenced lists all claims that hold an address.
-func (l *Ledger) Unfenced() []Held {
+// Unfenced lists all claims that are not fenced.
+func (l *Ledger) Unfenced() []UnfencedClaim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var held []Held
+	var held []UnfencedClaim
 	for _, e := range l.claims {
 		if e.fencedAt.IsZero() {
-			held = append(held, Held{e.claim, e.sandbox, e.address})
+			held = append(held, UnfencedClaim{e.claim, e.sandbox, e.address})
 		}
 	}
 	return held
 }
 
-// HeldBy lists the sandbox's claims that hold an address.
-func (l *Ledger) HeldBy(sandboxID string) []Held {
+// UnfencedOf lists the sandbox's claims that are not fenced.
+func (l *Ledger) UnfencedOf(sandboxID string) []UnfencedClaim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var held []Held
+	var held []UnfencedClaim
 	for _, e := range l.bySandbox[sandboxID] {
-		held = append(held, Held{e.claim, e.sandbox, e.address})
+		held = append(held, UnfencedClaim{e.claim, e.sandbox, e.address})
 	}
 	return held
 }

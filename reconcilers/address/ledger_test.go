@@ -43,22 +43,22 @@ func TestLedgerHoldsUntilAfterTheFence(t *testing.T) {
 	if !l.Free("10.0.0.1").Free {
 		t.Fatal("an address that nobody had is not free")
 	}
-	l.Had("a", "s", "10.0.0.1")
-	l.Had("b", "s", "10.0.0.1")
+	l.NoteClaim("a", "s", "10.0.0.1")
+	l.NoteClaim("b", "s", "10.0.0.1")
 	c.Step(time.Hour)
 	if l.Free("10.0.0.1").Free {
 		t.Error("free without a fence")
 	}
-	l.Fenced("a", "10.0.0.1")
-	c.Step(Hold)
+	l.NoteFenced("a", "10.0.0.1")
+	c.Step(Rest)
 	if l.Free("10.0.0.1").Free {
 		t.Error("free while another claim is not fenced")
 	}
 	if !l.SafelyFenced("a") || l.SafelyFenced("b") {
 		t.Error("a is fenced, b is not")
 	}
-	l.Fenced("b", "10.0.0.1")
-	c.Step(Hold - time.Millisecond)
+	l.NoteFenced("b", "10.0.0.1")
+	c.Step(Rest - time.Millisecond)
 	if v := l.Free("10.0.0.1"); v.Free || v.RetryAfter != time.Millisecond {
 		t.Errorf("just before the hold is over: %+v", v)
 	}
@@ -71,10 +71,10 @@ func TestLedgerHoldsUntilAfterTheFence(t *testing.T) {
 func TestLedgerNeverGoesBack(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Now())
 	l := loaded(t, c)
-	l.Fenced("a", "10.0.0.1")
-	c.Step(Hold)
-	l.Had("a", "s", "10.0.0.1") // an old view
-	l.Fenced("a", "10.0.0.1")   // again
+	l.NoteFenced("a", "10.0.0.1")
+	c.Step(Rest)
+	l.NoteClaim("a", "s", "10.0.0.1") // an old view
+	l.NoteFenced("a", "10.0.0.1")     // again
 	if v := l.Free("10.0.0.1"); !v.Free {
 		t.Errorf("a fenced claim holds its address again: %+v", v)
 	}
@@ -83,22 +83,22 @@ func TestLedgerNeverGoesBack(t *testing.T) {
 func TestLedgerForgetsOldFences(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Now())
 	l := loaded(t, c)
-	l.Had("held", "s", "10.0.0.1")
+	l.NoteClaim("held", "s", "10.0.0.1")
 	for _, claim := range []string{"a", "b", "c"} {
-		l.Fenced(claim, "10.0.0.2")
+		l.NoteFenced(claim, "10.0.0.2")
 	}
 	c.Step(keepFenced)
-	l.Fenced("d", "10.0.0.3")
-	if len(l.claims) != 2 || len(l.byAddress) != 2 || len(l.Unfenced()) != 1 || len(l.HeldBy("s")) != 1 {
+	l.NoteFenced("d", "10.0.0.3")
+	if len(l.claims) != 2 || len(l.byAddress) != 2 || len(l.Unfenced()) != 1 || len(l.UnfencedOf("s")) != 1 {
 		t.Errorf("claims %v, addresses %v", l.claims, l.byAddress)
 	}
-	l.Had("another", "s", "10.0.0.4")
-	l.FencedOnRecord("held")
-	if held := l.HeldBy("s"); len(held) != 1 || held[0] != (Held{"another", "s", "10.0.0.4"}) {
+	l.NoteClaim("another", "s", "10.0.0.4")
+	l.NoteFencedInStatus("held")
+	if held := l.UnfencedOf("s"); len(held) != 1 || held[0] != (UnfencedClaim{"another", "s", "10.0.0.4"}) {
 		t.Errorf("held %v", held)
 	}
-	l.Fenced("another", "10.0.0.4")
-	if len(l.HeldBy("s")) != 0 || len(l.bySandbox) != 0 {
+	l.NoteFenced("another", "10.0.0.4")
+	if len(l.UnfencedOf("s")) != 0 || len(l.bySandbox) != 0 {
 		t.Errorf("sandboxes %v", l.bySandbox)
 	}
 }
@@ -143,7 +143,7 @@ func TestLoadKnowsWhatThePredecessorKnew(t *testing.T) {
 			t.Errorf("%s: %+v, want free %v", address, got, free)
 		}
 	}
-	c.Step(Hold)
+	c.Step(Rest)
 	for _, address := range []string{"10.0.0.2", "10.0.0.3"} {
 		if v := l.Free(address); !v.Free {
 			t.Errorf("%s: %+v after the hold", address, v)
@@ -167,12 +167,12 @@ func TestLoadTellsAFormerClaimFromTheOneBoundNow(t *testing.T) {
 	if err := l.Load(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
-	l.Had("current", "s", "10.0.0.2")
+	l.NoteClaim("current", "s", "10.0.0.2")
 	if l.Free("10.0.0.2").Free {
 		t.Error("the address of the claim bound now is free")
 	}
-	l.Fenced("current", "10.0.0.2")
-	c.Step(Hold)
+	l.NoteFenced("current", "10.0.0.2")
+	c.Step(Rest)
 	if l.Free("10.0.0.1").Free || !l.Free("10.0.0.2").Free {
 		t.Error("the fence of the claim bound now is one of the former claim's address")
 	}
@@ -196,8 +196,8 @@ func TestDecide(t *testing.T) {
 		{name: "fresh", pods: []corev1.Pod{self}, free: true},
 		{name: "another pod shows it", pods: []corev1.Pod{self, other}, retry: pollBusy},
 		{name: "an unfenced sandbox had it", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", nil)}, retry: pollBusy},
-		{name: "fenced just now", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", ago(time.Second))}, retry: Hold - time.Second},
-		{name: "fenced long enough ago", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", ago(Hold))}, free: true},
+		{name: "fenced just now", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", ago(time.Second))}, retry: Rest - time.Second},
+		{name: "fenced long enough ago", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", ago(Rest))}, free: true},
 		{name: "one of several is unfenced", retry: pollBusy, sandboxes: []v1alpha1.Sandbox{
 			*sandbox("a", "c", "x", ago(time.Hour)), *sandbox("b", "d", "x", nil), *sandbox("c", "e", "x", ago(time.Hour))}},
 	} {

@@ -25,7 +25,7 @@ func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
 	// Pods first: a claimed pod that is gone from the list by the time it is
 	// read has left its address on a Sandbox, which is read afterwards.
 	if err := EachPod(ctx, live, func(pod *corev1.Pod) {
-		l.Had(pod.Annotations[v1alpha1.AnnotationClaim], pod.Labels[v1alpha1.LabelSandboxID], pod.Annotations[v1alpha1.AnnotationAddress])
+		l.NoteClaim(pod.Annotations[v1alpha1.AnnotationClaim], pod.Labels[v1alpha1.LabelSandboxID], pod.Annotations[v1alpha1.AnnotationAddress])
 	}); err != nil {
 		return fmt.Errorf("reading which sandbox has which address: %w", err)
 	}
@@ -35,11 +35,11 @@ func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
 		switch fenced := s.Status.FencedAt; {
 		case fenced != nil && former:
 		case fenced == nil:
-			l.Had(claim, s.Name, s.Status.Address)
+			l.NoteClaim(claim, s.Name, s.Status.Address)
 		case l.clock.Since(fenced.Time) < time.Minute:
-			l.Fenced(claim, s.Status.Address)
+			l.NoteFenced(claim, s.Status.Address)
 		default:
-			l.FencedOnRecord(claim)
+			l.NoteFencedInStatus(claim)
 		}
 	}); err != nil {
 		return fmt.Errorf("reading which sandbox had which address: %w", err)

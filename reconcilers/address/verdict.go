@@ -62,8 +62,8 @@ func judge(fencedAt, now time.Time, owner string) Verdict {
 	if fencedAt.IsZero() {
 		return busy(owner+" had it and is not fenced yet", pollBusy)
 	}
-	if age := now.Sub(fencedAt); age >= 0 && age < Hold {
-		return busy(owner+" had it until just now", Hold-age)
+	if age := now.Sub(fencedAt); age >= 0 && age < Rest {
+		return busy(owner+" had it until just now", Rest-age)
 	}
 	return Verdict{Free: true}
 }

@@ -16,8 +16,8 @@ import (
 // stopped when it is seen, and its address fenced anew.
 func TestAFencedClaimsPodIsStopped(t *testing.T) {
 	g, _ := pausable(t)
-	g.Ledger.Had("c", "s", "10.0.0.1")
-	g.Ledger.Fenced("c", "10.0.0.1")
+	g.Ledger.NoteClaim("c", "s", "10.0.0.1")
+	g.Ledger.NoteFenced("c", "10.0.0.1")
 	g.spec(t, hibernated)
 	g.step(t)
 	if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping || !slices.Equal(g.asked, []string{"10.0.0.1"}) {

@@ -37,7 +37,7 @@ import (
 //     so that the pool reconciler can delete the pod.
 //  4. Ended: write status Ended with all of that and fencedAt; then tell the ledger.
 //  5. Keep the Sandbox object for its TTL, then delete it. A deleted Sandbox keeps its
-//     finalizer until it is Ended and address.Hold has passed, so that a new controller
+//     finalizer until it is Ended and address.Rest has passed, so that a new controller
 //     learns from the API what its predecessor knew.
 //
 // A crash between any two steps leaves a state from which the next process does the same
@@ -48,7 +48,7 @@ func (r *Reconciler) carryOutEnd(ctx context.Context, s *v1alpha1.Sandbox) (ctrl
 	if s.Status.Phase == v1alpha1.SandboxEnded {
 		r.fences.forget(fenceKey{id: s.Name})
 		if served(s) && s.Status.FencedAt != nil {
-			r.Ledger.FencedOnRecord(s.Spec.Binding.ClaimID)
+			r.Ledger.NoteFencedInStatus(s.Spec.Binding.ClaimID)
 		}
 		result, err := r.keepRecord(ctx, s)
 		if err == nil { // the fence of a pod that a pause gave up may still be open
@@ -136,7 +136,7 @@ func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
 	rec := record{address: s.Status.Address, claim: s.Status.AddressClaim, stop: s.Status.Stop}
 	if pod != nil && v1alpha1.Backs(pod, s) {
 		addr := pod.Annotations[v1alpha1.AnnotationAddress]
-		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, addr)
+		r.Ledger.NoteClaim(s.Spec.Binding.ClaimID, s.Name, addr)
 		// Also if the pod's address has changed since: it may have served at this one before.
 		if addr != "" {
 			rec.address, rec.claim = addr, s.Spec.Binding.ClaimID
@@ -212,14 +212,14 @@ func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox, rec rec
 		r.reportEnd(next)
 	}
 	if served(next) {
-		r.Ledger.Fenced(s.Spec.Binding.ClaimID, rec.address)
+		r.Ledger.NoteFenced(s.Spec.Binding.ClaimID, rec.address)
 	}
 	return r.keepRecord(ctx, next)
 }
 
 // keepRecord keeps the object of an ended sandbox as long as the SandboxStore says, and then
 // deletes it. It keeps the finalizer of a deleted object until the address has been out of
-// use for address.Hold.
+// use for address.Rest.
 func (r *Reconciler) keepRecord(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	now := r.now()
 	if s.DeletionTimestamp == nil && r.written.isDeleted(s) {
@@ -244,8 +244,8 @@ func (r *Reconciler) keepRecord(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	if s.Status.FencedAt != nil {
-		if age := now.Sub(s.Status.FencedAt.Time); age >= 0 && age < address.Hold {
-			return ctrl.Result{RequeueAfter: address.Hold - age}, nil
+		if age := now.Sub(s.Status.FencedAt.Time); age >= 0 && age < address.Rest {
+			return ctrl.Result{RequeueAfter: address.Rest - age}, nil
 		}
 	}
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.FinalizerSandbox) {

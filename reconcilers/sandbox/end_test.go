@@ -274,7 +274,7 @@ func TestEndAfterANewBinding(t *testing.T) {
 	had(s, "former")
 	unclaimed(pod, v1alpha1.PodIdle)
 	g := newRig(t, s, pod)
-	g.Ledger.Had("former", "s", "10.0.0.1")
+	g.Ledger.NoteClaim("former", "s", "10.0.0.1")
 	g.step(t)
 	if s := g.sandbox(t); s.Status.Phase != v1alpha1.SandboxEnded || s.Status.FencedAt == nil || len(g.asked) != 1 {
 		t.Errorf("status %+v, asked %v", s.Status, g.asked)

@@ -94,7 +94,7 @@ func (r *Reconciler) mayHaveFormerClaims(s *v1alpha1.Sandbox) bool {
 // nothing is left to do.
 func (r *Reconciler) endFormerClaims(ctx context.Context, s *v1alpha1.Sandbox) (wait time.Duration, err error) {
 	if s.Status.FencedAt == nil {
-		r.Ledger.Had(s.Status.AddressClaim, s.Name, s.Status.Address)
+		r.Ledger.NoteClaim(s.Status.AddressClaim, s.Name, s.Status.Address)
 	}
 	claims, err := r.formerClaims(ctx, s)
 	if err != nil {
@@ -164,10 +164,10 @@ func (r *Reconciler) formerClaims(ctx context.Context, s *v1alpha1.Sandbox) (map
 		if claim == "" || stopped(pod) && (addr == "" || r.Ledger.IsFenced(claim)) {
 			continue
 		}
-		r.Ledger.Had(claim, s.Name, addr)
+		r.Ledger.NoteClaim(claim, s.Name, addr)
 		claims[claim] = former{addr, pod}
 	}
-	for _, held := range r.Ledger.HeldBy(s.Name) {
+	for _, held := range r.Ledger.UnfencedOf(s.Name) {
 		if _, there := claims[held.ClaimID]; !there {
 			claims[held.ClaimID] = former{address: held.Address}
 		}
@@ -207,7 +207,7 @@ func (r *Reconciler) endFormerClaim(ctx context.Context, s *v1alpha1.Sandbox, cl
 		return 0, fmt.Errorf("the claim's address: %w", err)
 	}
 	r.fences.begin(key, openFence{of: s.UID, addr: addr, rv: rv, onDone: func() {
-		r.Ledger.Fenced(claim, f.address)
+		r.Ledger.NoteFenced(claim, f.address)
 		r.fences.forget(key)
 	}})
 	return quickFence, nil

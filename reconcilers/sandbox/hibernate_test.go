@@ -37,7 +37,7 @@ func (g *rig) pod(t *testing.T, name string) *corev1.Pod {
 // free only then.
 func TestHibernated(t *testing.T) {
 	g, _ := pausable(t)
-	g.Ledger.Had("c", "s", "10.0.0.1")
+	g.Ledger.NoteClaim("c", "s", "10.0.0.1")
 	if err := g.Ledger.Load(t.Context(), g.Client); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestHibernated(t *testing.T) {
 	if s.Status.FencedAt == nil || !g.Ledger.IsFenced("c") || !slices.Equal(g.asked, []string{"10.0.0.1", "10.0.0.1"}) || s.Spec.End != nil {
 		t.Errorf("status %+v, asked %v", s.Status, g.asked)
 	}
-	g.clock.SetTime(now.Add(2*time.Second + address.Hold))
+	g.clock.SetTime(now.Add(2*time.Second + address.Rest))
 	if v := g.Ledger.Free("10.0.0.1"); !v.Free {
 		t.Errorf("the address: %+v", v)
 	}
@@ -121,7 +121,7 @@ func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
 		if phase := v1alpha1.PhaseOf(g.pod(t, "pod2")); phase != v1alpha1.PodRunning || g.Ledger.IsFenced("c2") {
 			t.Errorf("the new pod is %s", phase)
 		}
-		g.clock.SetTime(now.Add(address.Hold))
+		g.clock.SetTime(now.Add(address.Rest))
 		if g.look(t); g.suspects.has("s") {
 			t.Error("it is still suspected")
 		}
@@ -282,7 +282,7 @@ func TestAFenceOutlivesTheNextBinding(t *testing.T) {
 		s.Paused, s.Binding = false, &v1alpha1.Binding{ClaimID: "c2", PodName: "pod2", PodUID: "u2"}
 	})
 	g.look(t)
-	if held := g.Ledger.HeldBy("s"); len(held) != 1 || held[0].ClaimID != "c" {
+	if held := g.Ledger.UnfencedOf("s"); len(held) != 1 || held[0].ClaimID != "c" {
 		t.Errorf("held %+v", held)
 	}
 	answer <- nil

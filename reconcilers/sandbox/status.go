@@ -40,7 +40,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		// The ledger counts the address as taken in any case. The status gets it only while
 		// the pod can serve there; it replaces the address of a former claim, whose pod keeps
 		// its finalizer until the sweep has fenced it.
-		r.Ledger.Had(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
+		r.Ledger.NoteClaim(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
 		if addr := v1alpha1.RoutableAddress(pod); addr != "" {
 			setAddress(next, addr, s.Spec.Binding.ClaimID)
 		}

@@ -182,7 +182,7 @@ func (r *Reconciler) strays(id string, s *v1alpha1.Sandbox, pods []corev1.Pod) [
 		claims[claim] = true
 		strays = append(strays, stray{claim, pod.Annotations[v1alpha1.AnnotationAddress], pod})
 	}
-	for _, held := range r.Ledger.HeldBy(strings.TrimPrefix(id, noSandboxID)) {
+	for _, held := range r.Ledger.UnfencedOf(strings.TrimPrefix(id, noSandboxID)) {
 		if !claims[held.ClaimID] {
 			strays = append(strays, stray{claim: held.ClaimID, address: held.Address})
 		}
@@ -282,6 +282,6 @@ func (w *sweeper) end(ctx context.Context, s stray) error {
 	if err := w.r.Fencer.Fence(ctx, addr, rv); err != nil {
 		return fmt.Errorf("fencing %s: %w", addr, err)
 	}
-	w.r.Ledger.Fenced(s.claim, s.address)
+	w.r.Ledger.NoteFenced(s.claim, s.address)
 	return nil
 }

@@ -67,9 +67,9 @@ func TestAFencedStrayThatRunsIsStopped(t *testing.T) {
 	pod.Labels[v1alpha1.LabelPool] = "p"
 	g := newRig(t, pod)
 	w := &sweeper{r: g.Reconciler}
-	g.Ledger.Had("c", "s", "10.0.0.1")
-	g.Ledger.Fenced("c", "10.0.0.1")
-	g.clock.SetTime(now.Add(address.Hold))
+	g.Ledger.NoteClaim("c", "s", "10.0.0.1")
+	g.Ledger.NoteFenced("c", "10.0.0.1")
+	g.clock.SetTime(now.Add(address.Rest))
 	for range 3 {
 		g.suspectNow(t, "s")
 		if err := w.sweep(t.Context()); err != nil {
@@ -88,7 +88,7 @@ func TestSweepReadsSuspectsAlone(t *testing.T) {
 	s.Spec.End = nil
 	g := newRig(t, s, pod)
 	w := &sweeper{r: g.Reconciler}
-	g.Ledger.Had("c", "s", "10.0.0.1")
+	g.Ledger.NoteClaim("c", "s", "10.0.0.1")
 	for range 3 {
 		if g.step(t); g.reads.Load() != 0 {
 			t.Fatal("the look itself reads")
@@ -113,7 +113,7 @@ func TestStraysThatLackMore(t *testing.T) {
 			}
 		},
 		"pod and sandbox went by force": func(t *testing.T, g *rig, _ *corev1.Pod) {
-			g.Ledger.Had("c", "s", "10.0.0.1")
+			g.Ledger.NoteClaim("c", "s", "10.0.0.1")
 			g.suspectNow(t, "s")
 		},
 		"they went before this leader's watches began": func(t *testing.T, g *rig, pod *corev1.Pod) {

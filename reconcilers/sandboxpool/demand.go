@@ -70,11 +70,11 @@ func (r *SandboxPoolReconciler) tidyNote(ctx context.Context, pool *v1alpha1.San
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	age, first := r.notes.age(key, note, r.now())
 	if first {
-		r.Demand.Soon() // if the poll finds a waiting claim, Woken queues this pool again
+		r.Demand.Soon() // if the poll finds a waiting claim, DemandChanged queues this pool again
 	}
 	switch {
 	case a.waiting > 0:
-		return 0, nil // Woken queues this pool again when no claim waits any more
+		return 0, nil // DemandChanged queues this pool again when no claim waits any more
 	case !a.known:
 		return unknownRecheck, nil
 	case age < noteStays:

@@ -65,9 +65,9 @@ type SandboxPoolReconciler struct {
 	IdleNotifier     IdleNotifier
 	// Demand says what waits for pods; nil: pools have their replicas alone.
 	Demand Demand
-	// Woken sends the pools to reconcile because what waits for them has changed; nil: such
+	// DemandChanged sends the pools to reconcile because what waits for them has changed; nil: such
 	// a change waits for the pool's next reconcile.
-	Woken <-chan event.GenericEvent
+	DemandChanged <-chan event.GenericEvent
 	// RecycleAfter is how long ago a sandbox must have started for its pod to be used
 	// again: see rested. 0 is at once.
 	RecycleAfter time.Duration

@@ -61,8 +61,8 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 		Watches(&v1alpha1.Sandbox{}, handler.EnqueueRequestsFromMapFunc(poolOfSandbox), builder.WithPredicates(predicate.Or(endMoved(), pauseMoved()))).
 		Watches(&v1alpha1.SandboxTemplate{}, handler.EnqueueRequestsFromMapFunc(r.poolsOfTemplate)).
 		WithOptions(opts)
-	if r.Woken != nil {
-		build = build.WatchesRawSource(source.Channel(r.Woken, &handler.EnqueueRequestForObject{}))
+	if r.DemandChanged != nil {
+		build = build.WatchesRawSource(source.Channel(r.DemandChanged, &handler.EnqueueRequestForObject{}))
 	}
 	if err := errors.Join(build.Complete(r), mgr.Add(&r.telling)); err != nil {
 		return fmt.Errorf("setting up the sandboxpool controller: %w", err)
