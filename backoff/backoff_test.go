@@ -20,8 +20,8 @@ func TestDoubling(t *testing.T) {
 		{100, 50, []time.Duration{100, 50, 50}},
 	} {
 		var got []time.Duration
-		for pauses := Doubling(tc.first, tc.most); len(got) < len(tc.want); {
-			got = append(got, pauses.Step())
+		for delays := Doubling(tc.first, tc.most); len(got) < len(tc.want); {
+			got = append(got, delays.Step())
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("from %d to %d: %d, want %d", tc.first, tc.most, got, tc.want)

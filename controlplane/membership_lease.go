@@ -143,12 +143,12 @@ func (m *Membership) Leave(ctx context.Context) error {
 	if err := m.Abandon(ctx); err != nil {
 		return err
 	}
-	for pauses := backoff.Doubling(firstRetry, m.o.RenewEvery); ; {
+	for delays := backoff.Doubling(firstRetry, m.o.RenewEvery); ; {
 		err := m.deleteLease(ctx)
 		if err == nil {
 			return nil
 		}
-		if !backoff.Sleep(ctx, pauses.Step()) {
+		if !backoff.Sleep(ctx, delays.Step()) {
 			return fmt.Errorf("leaving: %w", errors.Join(ctx.Err(), err))
 		}
 	}

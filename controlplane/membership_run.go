@@ -81,7 +81,7 @@ func (m *Membership) waitForController(ctx context.Context, d time.Duration) {
 // join writes the lease, trying until it succeeds; false when the context
 // ended. The lease counts from before the write was sent.
 func (m *Membership) join(ctx context.Context) (until instant, ok bool) {
-	for pauses := backoff.Doubling(firstRetry, min(m.o.RenewEvery, maxRetry)); ; {
+	for delays := backoff.Doubling(firstRetry, min(m.o.RenewEvery, maxRetry)); ; {
 		sent := m.now()
 		err := m.acquire(ctx)
 		if err == nil {
@@ -92,7 +92,7 @@ func (m *Membership) join(ctx context.Context) (until instant, ok bool) {
 			m.o.Metrics.failures.Inc()
 			m.o.Log.Warn("writing the gateway lease failed", "lease", m.o.Name, "error", err)
 		}
-		if !backoff.Sleep(ctx, pauses.Step()) {
+		if !backoff.Sleep(ctx, delays.Step()) {
 			return instant{}, false
 		}
 	}
@@ -145,14 +145,14 @@ func (m *Membership) keep(ctx context.Context, until instant) (why error) {
 // the gateway may join under the next epoch. False when the context ended.
 func (m *Membership) lose(ctx context.Context) bool {
 	m.grant.Store(nil)
-	for pauses := backoff.Doubling(firstRetry, m.o.RenewEvery); ; {
+	for delays := backoff.Doubling(firstRetry, m.o.RenewEvery); ; {
 		err := m.o.OnLost(ctx)
 		if err == nil {
 			m.epoch.Add(1)
 			return true
 		}
 		m.o.Log.Warn("dropping routes after a lost lease failed", "error", err)
-		if !backoff.Sleep(ctx, pauses.Step()) {
+		if !backoff.Sleep(ctx, delays.Step()) {
 			return false
 		}
 	}
@@ -187,7 +187,7 @@ func (t *term) publish() {
 }
 
 func (t *term) listThenServe(ctx context.Context) {
-	for pauses := backoff.Doubling(firstRetry, min(t.m.o.RenewEvery, maxRetry)); ; {
+	for delays := backoff.Doubling(firstRetry, min(t.m.o.RenewEvery, maxRetry)); ; {
 		err := t.m.o.OnJoin(ctx)
 		if ctx.Err() != nil {
 			return
@@ -200,7 +200,7 @@ func (t *term) listThenServe(ctx context.Context) {
 			return
 		}
 		t.m.o.Log.Warn("listing after the gateway lease was written failed", "error", err)
-		if !backoff.Sleep(ctx, pauses.Step()) {
+		if !backoff.Sleep(ctx, delays.Step()) {
 			return
 		}
 	}

@@ -102,7 +102,7 @@ func (f *fastPath) tellWaiting(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() {
-		for pauses := backoff.Doubling(settleQuiet, settleSay); backoff.Sleep(ctx, pauses.Step()); {
+		for delays := backoff.Doubling(settleQuiet, settleSay); backoff.Sleep(ctx, delays.Step()); {
 			f.log.Warn("the gateway does not serve yet: it waits until no worker of Envoy reads the fast path's table of an earlier process; if one is stuck, end that Envoy",
 				"folder", f.folder, "waited", time.Since(began).Round(time.Second))
 		}

@@ -33,12 +33,12 @@ type patient struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
-	for pauses := backoff.Doubling(firstPause, lastPause); ; {
+	for delays := backoff.Doubling(firstPause, lastPause); ; {
 		res, err := p.next.RoundTrip(r)
 		if err == nil || r.Method != http.MethodGet || !unconnected(err) {
 			return res, err
 		}
-		if !backoff.Sleep(r.Context(), pauses.Step()) {
+		if !backoff.Sleep(r.Context(), delays.Step()) {
 			return nil, err
 		}
 	}

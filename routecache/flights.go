@@ -6,22 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// flightStripes is the number of counters over which the handlers of one epoch spread,
+// flightStripes is the number of counters over which the handlers of one phase spread,
 // so that they do not contend for a cache line. A power of two.
 const flightStripes = 16
 
 // flights counts the handlers in flight and waits for those of the past, with
-// two epochs and no lock (the scheme of Linux's sleepable RCU). A handler counts
-// itself in the current epoch. A waiter waits until the other epoch is empty,
+// two phases and no lock (the scheme of Linux's sleepable RCU). A handler counts
+// itself in the current phase. A waiter waits until the other phase is empty,
 // makes it the current one, and waits until the one before is empty: every
 // handler that was in flight when the wait began has then left, and new handlers
 // cannot prolong it.
 //
-// The first of the two waits is needed: a handler may read the epoch, be
+// The first of the two waits is needed: a handler may read the phase, be
 // overtaken by a whole wait, and then count itself in what is by now the other
-// epoch.
+// phase.
 type flights struct {
-	epoch  atomic.Uint32
+	phase  atomic.Uint32
 	counts [2][flightStripes]flightCount
 
 	// turn is held by the waiter at work. started and completed number the waits;
@@ -53,10 +53,10 @@ func (f *flights) init() {
 // Enter puts a handler in flight: from before its Get until its answer is sent.
 // A handler that waits, for a read, a claim or a client, must not be in flight:
 // fences wait for it. Enter takes no lock and does not allocate.
-func (c *Cache) Enter() Flight { return c.flights.enter(c.flights.epoch.Load()) }
+func (c *Cache) Enter() Flight { return c.flights.enter(c.flights.phase.Load()) }
 
-func (f *flights) enter(epoch uint32) Flight {
-	n := &f.counts[epoch&1][rand.Uint32()%flightStripes].n
+func (f *flights) enter(phase uint32) Flight {
+	n := &f.counts[phase&1][rand.Uint32()%flightStripes].n
 	n.Add(1)
 	return Flight{flights: f, count: n}
 }
@@ -87,11 +87,11 @@ func (f *flights) wait(ctx context.Context) error {
 	number := f.started.Add(1)
 	f.waiting.Store(true)
 	defer f.waiting.Store(false)
-	current := f.epoch.Load()
+	current := f.phase.Load()
 	if err := f.awaitEmpty(ctx, current+1); err != nil {
 		return err
 	}
-	f.epoch.Store(current + 1)
+	f.phase.Store(current + 1)
 	if err := f.awaitEmpty(ctx, current); err != nil {
 		return err
 	}
@@ -99,10 +99,10 @@ func (f *flights) wait(ctx context.Context) error {
 	return nil
 }
 
-// awaitEmpty waits until each of the epoch's counters has been empty once. Under turn.
-func (f *flights) awaitEmpty(ctx context.Context, epoch uint32) error {
-	for i := range f.counts[epoch&1] {
-		for f.counts[epoch&1][i].n.Load() != 0 {
+// awaitEmpty waits until each of the phase's counters has been empty once. Under turn.
+func (f *flights) awaitEmpty(ctx context.Context, phase uint32) error {
+	for i := range f.counts[phase&1] {
+		for f.counts[phase&1][i].n.Load() != 0 {
 			select {
 			case <-f.emptied:
 			case <-ctx.Done():

@@ -48,19 +48,19 @@ func TestWaitFlightsWaitsForThePastOnly(t *testing.T) {
 	})
 }
 
-// A handler may have read the epoch and count itself only after whole waits
+// A handler may have read the phase and count itself only after whole waits
 // have passed. It must still be waited for.
 func TestWaitFlightsSeesStragglers(t *testing.T) {
 	for waits := range 4 {
 		synctest.Test(t, func(t *testing.T) {
 			c := New(1)
-			epoch := c.flights.epoch.Load()
+			phase := c.flights.phase.Load()
 			for range waits {
 				if err := c.WaitFlights(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			straggler := c.flights.enter(epoch)
+			straggler := c.flights.enter(phase)
 			done := waitAsync(t.Context(), c)
 			if returned(done) {
 				t.Errorf("after %d waits a straggler was not waited for", waits)

@@ -153,7 +153,7 @@ func (c Claim) bindable() *corev1.Pod {
 // its own; waits end when the request is answered or the scheduler stops.
 func (a *attempt) land() (*corev1.Pod, error) {
 	conflicts := 0
-	for pauses := backoff.Doubling(retryMin, retryMax); ; {
+	for delays := backoff.Doubling(retryMin, retryMax); ; {
 		if err := a.stopReason(); err != nil {
 			return nil, err
 		}
@@ -169,7 +169,7 @@ func (a *attempt) land() (*corev1.Pod, error) {
 				return nil, err
 			}
 		case jsonpatch.Throttled, jsonpatch.NotSent:
-			if err := a.pause(backoff.Asked(err, pauses.Step()), err); err != nil {
+			if err := a.sleep(backoff.Asked(err, delays.Step()), err); err != nil {
 				return nil, err
 			}
 		default:
@@ -197,12 +197,12 @@ func (a *attempt) leavesIdlePod(err error) bool {
 func (a *attempt) settle(cause error) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	for pauses := backoff.Doubling(retryMin, retryMax); ; {
+	for delays := backoff.Doubling(retryMin, retryMax); ; {
 		pod, err := settleOnce(ctx, a.s.client, a.claim)
 		switch {
 		case err == nil, errors.Is(err, ErrPodTaken), errors.Is(err, ErrPodGone), errors.Is(err, ErrClaimOver), errors.Is(err, ErrUnroutable):
 			return pod, err
-		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
+		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !backoff.Sleep(ctx, backoff.Asked(err, delays.Step())):
 			return nil, fmt.Errorf("%w: %w: %w", ErrUnavailable, errUnsettled, errors.Join(cause, err))
 		}
 	}

@@ -95,9 +95,9 @@ func (e *entry) stopReason() error {
 	}
 }
 
-// pause waits before the next try; why explains a deadline that comes first. It
+// sleep waits before the next try; why explains a deadline that comes first. It
 // returns the stopReason if there is one before d is over.
-func (e *entry) pause(d time.Duration, why error) error {
+func (e *entry) sleep(d time.Duration, why error) error {
 	e.s.mu.Lock()
 	e.failure = why
 	e.s.mu.Unlock()

@@ -60,12 +60,12 @@ func (a *attempt) catchUp() {
 func (s *PoolScheduler) end(claim Claim) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	for pauses := backoff.Doubling(retryMin, retryMax); ; {
+	for delays := backoff.Doubling(retryMin, retryMax); ; {
 		err := StopClaimed(ctx, s.client, claim)
 		switch {
 		case err == nil, errors.Is(err, ErrRefused), errors.Is(err, ErrPodGone):
 			return
-		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !backoff.Sleep(ctx, backoff.Asked(err, pauses.Step())):
+		case errors.Is(err, ErrForbidden), errors.Is(err, ErrInvalid), !backoff.Sleep(ctx, backoff.Asked(err, delays.Step())):
 			s.log.Warn("pod with an unwanted claim is left to the sweep", "pod", claim.PodName, "error", err)
 			return
 		}

@@ -52,7 +52,7 @@ func (h *Holds) Await(ctx context.Context, id, claim string) error {
 	if backoff.SleepOrWake(ctx, maxHeld-held.Age, held.Lifted) {
 		return nil
 	}
-	for pauses := backoff.Doubling(50*time.Millisecond, time.Second); ctx.Err() == nil; {
+	for delays := backoff.Doubling(50*time.Millisecond, time.Second); ctx.Err() == nil; {
 		done := h.settled.DoChan(id+"/"+claim, func() (any, error) { return nil, h.callOff(id, claim) })
 		select {
 		case result := <-done:
@@ -64,7 +64,7 @@ func (h *Holds) Await(ctx context.Context, id, claim string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if backoff.SleepOrWake(ctx, pauses.Step(), held.Lifted) {
+		if backoff.SleepOrWake(ctx, delays.Step(), held.Lifted) {
 			return nil
 		}
 	}

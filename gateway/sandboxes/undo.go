@@ -68,9 +68,9 @@ func (x *Backend) undo(n e2b.NewSandbox) bool {
 // create whose answer was lost may still be on its way, so where there is none an ended
 // one is put in its place.
 func (x *Backend) bury(ctx context.Context, n e2b.NewSandbox) error {
-	for pauses := backoff.Doubling(undoMin, undoMax); ; {
+	for delays := backoff.Doubling(undoMin, undoMax); ; {
 		err := x.buryOnce(ctx, n)
-		if err == nil || refusedForGood(err) || !backoff.Sleep(ctx, pauses.Step()) {
+		if err == nil || refusedForGood(err) || !backoff.Sleep(ctx, delays.Step()) {
 			return err
 		}
 	}

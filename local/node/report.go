@@ -139,8 +139,8 @@ func (v *provider) tryDelete(spec *corev1.Pod) error {
 
 // deleteObject deletes a pod that was never started here, until it succeeds.
 func (v *provider) deleteObject(spec *corev1.Pod) {
-	pauses := backoff.Doubling(50*time.Millisecond, reportRetry)
-	for v.tryDelete(spec) != nil && backoff.Sleep(v.ctx, pauses.Step()) {
+	delays := backoff.Doubling(50*time.Millisecond, reportRetry)
+	for v.tryDelete(spec) != nil && backoff.Sleep(v.ctx, delays.Step()) {
 	}
 }
 

@@ -106,29 +106,29 @@ func (r *SandboxPoolReconciler) hooks(ctx context.Context, pool *v1alpha1.Sandbo
 	return 0, err
 }
 
-// tellReady calls the SandboxReadyHook beside the reconciler.
-func (r *SandboxPoolReconciler) tellReady(ctx context.Context, pod *corev1.Pod) {
+// callReadyHook calls the SandboxReadyHook beside the reconciler.
+func (r *SandboxPoolReconciler) callReadyHook(ctx context.Context, pod *corev1.Pod) {
 	if r.SandboxReadyHook == nil {
 		return
 	}
 	pod = pod.DeepCopy() // the cache's is read alone
-	r.telling.begin(func() {
+	r.readyHooks.begin(func() {
 		ctx, cancel := context.WithTimeout(ctx, readyHookTime)
 		defer cancel()
 		r.SandboxReadyHook.OnSandboxReady(ctx, pod)
 	})
 }
 
-// besides are goroutines beside the reconciler, which the manager waits for at its end. The
+// background runs goroutines beside the reconciler; the manager waits for them at its end. The
 // zero value is ready. It is safe for concurrent use.
-type besides struct {
+type background struct {
 	mu      sync.Mutex // guards ended
 	ended   bool
 	running sync.WaitGroup
 }
 
 // begin runs f, unless end was called.
-func (b *besides) begin(f func()) {
+func (b *background) begin(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended {
@@ -137,7 +137,7 @@ func (b *besides) begin(f func()) {
 }
 
 // end returns when nothing runs any more.
-func (b *besides) end() {
+func (b *background) end() {
 	b.mu.Lock()
 	b.ended = true
 	b.mu.Unlock()
@@ -145,7 +145,7 @@ func (b *besides) end() {
 }
 
 // Start returns when ctx is over and nothing runs any more. It is a manager.Runnable.
-func (b *besides) Start(ctx context.Context) error {
+func (b *background) Start(ctx context.Context) error {
 	<-ctx.Done()
 	b.end()
 	return nil

@@ -28,19 +28,19 @@ func TestReadyHookEndsWithTheManager(t *testing.T) {
 		r := &SandboxPoolReconciler{SandboxReadyHook: h}
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
-		go func() { stopped <- r.telling.Start(ctx) }()
-		r.tellReady(ctx, &corev1.Pod{})
+		go func() { stopped <- r.readyHooks.Start(ctx) }()
+		r.callReadyHook(ctx, &corev1.Pod{})
 		time.Sleep(readyHookTime + time.Minute)
 		if h.begun.Load() != 1 || h.over.Load() != 1 {
 			t.Fatalf("called %d times, %d are over", h.begun.Load(), h.over.Load())
 		}
-		r.tellReady(ctx, &corev1.Pod{})
+		r.callReadyHook(ctx, &corev1.Pod{})
 		synctest.Wait()
 		cancel()
 		if err := <-stopped; err != nil || h.over.Load() != 2 {
 			t.Errorf("the manager has stopped with %v, and %d of 2 are over", err, h.over.Load())
 		}
-		r.tellReady(ctx, &corev1.Pod{})
+		r.callReadyHook(ctx, &corev1.Pod{})
 		synctest.Wait()
 		if h.begun.Load() != 2 {
 			t.Error("called after the end")

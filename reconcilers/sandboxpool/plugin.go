@@ -13,54 +13,54 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// plugged remembers the last verdict on each pool. It is safe for concurrent use.
-type plugged struct {
+// pluginAnswers remembers what the plugins last said of each pool. It is safe for concurrent use.
+type pluginAnswers struct {
 	mu    sync.Mutex
-	pools map[types.NamespacedName]verdict
+	pools map[types.NamespacedName]pluginAnswer
 }
 
-// verdict is what the plugins said of a generation; accepted is the last one that
+// pluginAnswer is what the plugins said of a generation; accepted is the last one that
 // passed.
-type verdict struct {
+type pluginAnswer struct {
 	uid        types.UID
 	generation int64
 	refusal    *templateError
 	accepted   *v1alpha1.SandboxPool
 }
 
-func (p *plugged) of(key types.NamespacedName, uid types.UID) verdict {
+func (p *pluginAnswers) of(key types.NamespacedName, uid types.UID) pluginAnswer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if v := p.pools[key]; v.uid == uid {
 		return v
 	}
-	return verdict{uid: uid}
+	return pluginAnswer{uid: uid}
 }
 
-func (p *plugged) set(key types.NamespacedName, v verdict) {
+func (p *pluginAnswers) set(key types.NamespacedName, v pluginAnswer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pools == nil {
-		p.pools = map[types.NamespacedName]verdict{}
+		p.pools = map[types.NamespacedName]pluginAnswer{}
 	}
 	p.pools[key] = v
 }
 
-func (p *plugged) forget(key types.NamespacedName) {
+func (p *pluginAnswers) forget(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.pools, key)
 }
 
-// plug asks the plugins about a generation that they have not judged. A refusal
+// askPlugins asks the plugins about a generation that they have not judged. A refusal
 // is a templateError. What they change is written to pool and to the API; a pool
 // that was changed meanwhile is an error, and judged anew.
-func (r *SandboxPoolReconciler) plug(ctx context.Context, pool *v1alpha1.SandboxPool) (*templateError, error) {
+func (r *SandboxPoolReconciler) askPlugins(ctx context.Context, pool *v1alpha1.SandboxPool) (*templateError, error) {
 	if r.PluginManager == nil || pool == nil || pool.DeletionTimestamp != nil {
 		return nil, nil
 	}
 	key := client.ObjectKeyFromObject(pool)
-	v := r.plugged.of(key, pool.UID)
+	v := r.pluginAnswers.of(key, pool.UID)
 	if v.generation == pool.Generation {
 		return v.refusal, nil
 	}
@@ -73,7 +73,7 @@ func (r *SandboxPoolReconciler) plug(ctx context.Context, pool *v1alpha1.Sandbox
 	}
 	if err != nil {
 		v.generation, v.refusal = pool.Generation, &templateError{"RefusedByPlugin", err.Error()}
-		r.plugged.set(key, v)
+		r.pluginAnswers.set(key, v)
 		return v.refusal, nil
 	}
 	next.Status, next.Finalizers = pool.Status, pool.Finalizers
@@ -87,6 +87,6 @@ func (r *SandboxPoolReconciler) plug(ctx context.Context, pool *v1alpha1.Sandbox
 		}
 		next.DeepCopyInto(pool)
 	}
-	r.plugged.set(key, verdict{uid: pool.UID, generation: pool.Generation, accepted: pool.DeepCopy()})
+	r.pluginAnswers.set(key, pluginAnswer{uid: pool.UID, generation: pool.Generation, accepted: pool.DeepCopy()})
 	return nil, nil
 }

@@ -78,17 +78,17 @@ type SandboxPoolReconciler struct {
 	// Metrics is nil for none.
 	Metrics *Metrics
 
-	expectations *PoolExpectations
-	backoff      *creationBackoff
-	rule         *address.Rule
-	plugged      plugged
-	events       eventLimit
-	running      hookRuns
-	telling      besides // calls of SandboxReadyHook
-	firstSeen    firstSeen
-	pods         roster
-	claims       claims
-	notes        notes
+	expectations  *PoolExpectations
+	backoff       *creationBackoff
+	rule          *address.Rule
+	pluginAnswers pluginAnswers
+	events        eventLimit
+	running       hookRuns
+	readyHooks    background // calls of SandboxReadyHook
+	firstSeen     firstSeen
+	pods          roster
+	claims        claims
+	notes         notes
 }
 
 // Reconcile moves each pod of the pool one step, then creates or deletes
@@ -114,13 +114,13 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if pool == nil && len(pods) == 0 {
 		r.expectations.DeleteExpectations(req.NamespacedName)
 		r.backoff.forget(req.NamespacedName)
-		r.plugged.forget(req.NamespacedName)
+		r.pluginAnswers.forget(req.NamespacedName)
 		r.firstSeen.update(req.NamespacedName, nil, r.now())
 		r.claims.forget(req.NamespacedName)
 		r.notes.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	refusal, err := r.plug(ctx, pool)
+	refusal, err := r.askPlugins(ctx, pool)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

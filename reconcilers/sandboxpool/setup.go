@@ -64,7 +64,7 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 	if r.DemandChanged != nil {
 		build = build.WatchesRawSource(source.Channel(r.DemandChanged, &handler.EnqueueRequestForObject{}))
 	}
-	if err := errors.Join(build.Complete(r), mgr.Add(&r.telling)); err != nil {
+	if err := errors.Join(build.Complete(r), mgr.Add(&r.readyHooks)); err != nil {
 		return fmt.Errorf("setting up the sandboxpool controller: %w", err)
 	}
 	return nil

@@ -73,7 +73,7 @@ func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) 
 		Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))).
 		Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
 	if applied {
-		r.tellReady(ctx, pod)
+		r.callReadyHook(ctx, pod)
 	}
 	return err
 }

@@ -56,13 +56,13 @@ func Run(ctx context.Context, runner Runner, pod *corev1.Pod, hooks []v1alpha1.P
 
 // insist tries one hook as often as it may.
 func insist(ctx context.Context, runner Runner, pod *corev1.Pod, hook *v1alpha1.PostStartHook) *Failure {
-	pauses := backoff.Doubling(firstPause, longestPause)
+	delays := backoff.Doubling(firstPause, longestPause)
 	for tries := 1; ; tries++ {
 		err := once(ctx, runner, pod, hook)
 		if err == nil {
 			return nil
 		}
-		if tries > int(hook.Retries) || !backoff.Sleep(ctx, pauses.Step()) {
+		if tries > int(hook.Retries) || !backoff.Sleep(ctx, delays.Step()) {
 			return &Failure{hook.Name, tries, err}
 		}
 	}
