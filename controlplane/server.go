@@ -58,7 +58,7 @@ type Member interface {
 	Reached()
 }
 
-// ServerOptions configure a Server. All but TLS, Placed and Log are required.
+// ServerOptions configure a Server. All but TLS, Ranked and Log are required.
 type ServerOptions struct {
 	// Listener is where controllers connect; the Server closes it. It listens
 	// already, so that the lease may be written. TCP requires TLS.
@@ -71,9 +71,9 @@ type ServerOptions struct {
 	Quiescer Quiescer
 	// Drain begins the gateway's drain and returns.
 	Drain func(ctx context.Context) error
-	// Placed is called at each poll: this gateway is number index, from 0, of `of` gateways.
+	// Ranked is called at each poll: this gateway is number index, from 0, of `of` gateways.
 	// It must not block. Nil: not called.
-	Placed func(index, of int)
+	Ranked func(index, of int)
 	// TLS says which peers may call. Without it, on a unix socket, its file mode does.
 	TLS *MutualTLS
 	// Log may be nil.
@@ -96,8 +96,8 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if o.Placed == nil {
-		o.Placed = func(int, int) {}
+	if o.Ranked == nil {
+		o.Ranked = func(int, int) {}
 	}
 	options, err := o.transport()
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveReque
 	failpoint.Hit("controlplane/reached")
 	s.o.Member.Reached()
 	if n := r.GetGateways(); r.GetPlace() < n {
-		s.o.Placed(int(r.GetPlace()), int(n))
+		s.o.Ranked(int(r.GetPlace()), int(n))
 	}
 	s.last.received(r.GetSource(), r.GetCursor())
 	final := s.last.begun() // before the look: what a final answer lacks is told by none

@@ -166,7 +166,7 @@ func (s *simulation) listen(name, instance string) *gateway {
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Quiescer: &g.quiets, Demand: &g.demand, Releaser: &g.releases,
 		Drain:  func(context.Context) error { g.log.add("drain"); return nil },
-		Placed: func(index, of int) { g.use.placedAt(index, of) },
+		Ranked: func(index, of int) { g.use.placedAt(index, of) },
 		TLS:    s.gateways.TLS, Log: s.gateways.Log,
 	})
 	if err != nil {

@@ -12,23 +12,23 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// place has the fields of an existing sandbox by which requests for it are authorised.
-type place struct {
+// accessFacts has the fields of an existing sandbox by which requests for it are authorised.
+type accessFacts struct {
 	// env is empty if the sandbox has none, and always if the route came from the cache.
 	namespace, env, pool string
 	private, guarded     bool
 	tokenUID             *types.UID
 }
 
-func placeOf(r *Resolution) place {
-	return place{r.Namespace, r.Env, r.Pool, r.Private, r.Guarded, &r.UID}
+func accessFactsOf(r *Resolution) accessFacts {
+	return accessFacts{r.Namespace, r.Env, r.Pool, r.Private, r.Guarded, &r.UID}
 }
 
 // admit says whether the request may reach an existing sandbox: it names no pool
 // and no key of another namespace (the sandbox is then not found), carries the
 // traffic token where one is needed, and shows what the sandbox's pool asks for
 // where the sandbox was made by name. On sandboxd's port sandboxd checks its own token.
-func (s *Server) admit(c *call, at place) error {
+func (s *Server) admit(c *call, at accessFacts) error {
 	h := &c.headers
 	for _, named := range []struct {
 		header Field
@@ -79,7 +79,7 @@ func (s *Server) admit(c *call, at place) error {
 }
 
 // reach says what requests for a sandbox that was made by name must show.
-func (s *Server) reach(at place) v1alpha1.FirstRequestReach {
+func (s *Server) reach(at accessFacts) v1alpha1.FirstRequestReach {
 	if at.env != "" {
 		return s.o.Pools.ReachOfEnv(at.namespace, at.env, at.pool)
 	}
@@ -114,7 +114,7 @@ func (s *Server) mayResumePaused(c *call, res Resolution) error {
 // mayActivate says whether the request may activate a sandbox that exists and has no
 // pod: it must show what the pool asks for.
 func (s *Server) mayActivate(c *call, res Resolution) error {
-	if err := s.admit(c, placeOf(&res)); err != nil {
+	if err := s.admit(c, accessFactsOf(&res)); err != nil {
 		return err
 	}
 	access, ok := s.access(origin{NamespacedName: types.NamespacedName{Namespace: res.Namespace, Name: cmp.Or(res.Env, res.Pool)}, env: res.Env != ""})

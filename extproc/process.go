@@ -109,7 +109,7 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 		return false, nil
 	}
 	pool := r.InPool()
-	if err := s.admit(c, place{namespace: pool.Namespace, pool: pool.Name, private: r.Private, guarded: r.Guarded, tokenUID: r.TokenUID}); err != nil {
+	if err := s.admit(c, accessFacts{namespace: pool.Namespace, pool: pool.Name, private: r.Private, guarded: r.Guarded, tokenUID: r.TokenUID}); err != nil {
 		return false, err
 	}
 	if !s.o.Lease.Held() {

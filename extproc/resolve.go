@@ -166,7 +166,7 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 		r.MayClaim = true
 		c.outcome = outcomeClaimed
 	case IDStarting:
-		if err := s.admit(c, placeOf(&res)); err != nil {
+		if err := s.admit(c, accessFactsOf(&res)); err != nil {
 			return err
 		}
 		r.MayClaim = s.mayActivate(c, res) == nil
@@ -174,7 +174,7 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 			c.outcome = outcomeParked
 		}
 	case IDPaused:
-		err := s.admit(c, placeOf(&res))
+		err := s.admit(c, accessFactsOf(&res))
 		if err == nil {
 			err = s.mayResumePaused(c, res)
 		}

@@ -45,7 +45,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 		Releaser: releaser{g.usage, g.poller, g.cache},
 		Quiescer: quiescer{g.own.pauser},
 		Drain:    func(context.Context) error { g.drain.begin(); return nil },
-		Placed:   g.set.Place,
+		Ranked:   g.set.SetRank,
 		Log:      g.o.Log,
 	})
 	return err

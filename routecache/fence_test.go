@@ -89,8 +89,8 @@ func TestFenceSuperseded(t *testing.T) {
 	if !put(c, testRoute("a", "10.0.0.1", 21)) || c.refusals.count() != 0 {
 		t.Error("the newest fence was not lifted")
 	}
-	if len(c.refusals.standing) != 0 {
-		t.Errorf("%d superseded refusals left", len(c.refusals.standing))
+	if len(c.refusals.inForce) != 0 {
+		t.Errorf("%d superseded refusals left", len(c.refusals.inForce))
 	}
 }
 

@@ -27,9 +27,9 @@ type refusals struct {
 	// forgotten is the lift up to which lifted refusals were forgotten.
 	forgotten uint64
 	byAddr    map[netip.Addr]refusal
-	// standing orders the refusals that are not lifted by resourceVersion. One
+	// inForce orders the refusals that are not lifted by resourceVersion. One
 	// that was superseded stays in it and is skipped when its turn comes.
-	standing standingHeap
+	inForce inForceHeap
 	// lifted is the order in which refusals were lifted, superseded ones included.
 	lifted []liftedRefusal
 }
@@ -77,7 +77,7 @@ func (x *refusals) add(fences map[netip.Addr]uint64) {
 			x.lift(addr, max(rv, e.rv))
 		case rv > e.rv:
 			x.byAddr[addr] = refusal{rv: rv}
-			heap.Push(&x.standing, Fence{Addr: addr, RV: rv})
+			heap.Push(&x.inForce, Fence{Addr: addr, RV: rv})
 		}
 	}
 	x.forget()
@@ -93,12 +93,12 @@ func (x *refusals) podsSeen(rv uint64) {
 		x.lifts++
 		x.forgotten = x.lifts
 	}
-	if len(x.standing) == 0 || x.standing[0].RV > x.seen {
+	if len(x.inForce) == 0 || x.inForce[0].RV > x.seen {
 		return
 	}
 	x.lifts++
-	for len(x.standing) > 0 && x.standing[0].RV <= x.seen {
-		f := heap.Pop(&x.standing).(Fence)
+	for len(x.inForce) > 0 && x.inForce[0].RV <= x.seen {
+		f := heap.Pop(&x.inForce).(Fence)
 		if x.byAddr[f.Addr] == (refusal{rv: f.RV}) {
 			x.lift(f.Addr, f.RV)
 		}
@@ -118,7 +118,7 @@ func (x *refusals) rewind() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed, x.seen = true, 0
-	x.byAddr, x.standing, x.lifted = map[netip.Addr]refusal{}, nil, nil
+	x.byAddr, x.inForce, x.lifted = map[netip.Addr]refusal{}, nil, nil
 }
 
 // forget keeps the lifted refusals few. Under mu.
@@ -151,14 +151,14 @@ func (x *refusals) liftedAddresses() int {
 	return n
 }
 
-// standingHeap is a container/heap, lowest resourceVersion first.
-type standingHeap []Fence
+// inForceHeap is a container/heap, lowest resourceVersion first.
+type inForceHeap []Fence
 
-func (h standingHeap) Len() int           { return len(h) }
-func (h standingHeap) Less(i, j int) bool { return h[i].RV < h[j].RV }
-func (h standingHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *standingHeap) Push(f any)        { *h = append(*h, f.(Fence)) }
-func (h *standingHeap) Pop() any {
+func (h inForceHeap) Len() int           { return len(h) }
+func (h inForceHeap) Less(i, j int) bool { return h[i].RV < h[j].RV }
+func (h inForceHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *inForceHeap) Push(f any)        { *h = append(*h, f.(Fence)) }
+func (h *inForceHeap) Pop() any {
 	old := *h
 	f := old[len(old)-1]
 	*h = old[:len(old)-1]

@@ -39,7 +39,7 @@ type entry struct {
 
 	// The scheduler's mutex guards these.
 	answered   bool
-	place      *list.Element // in the waiting queue; nil while claiming
+	element    *list.Element // in the waiting queue; nil while claiming
 	failure    error         // why the last pod was lost; explains a deadline
 	disarm     func()
 	dispatched bool
@@ -62,7 +62,7 @@ func (e *entry) arm(patience time.Duration) {
 	leave := context.AfterFunc(e.Ctx, func() {
 		e.s.mu.Lock()
 		defer e.s.mu.Unlock()
-		if e.place != nil {
+		if e.element != nil {
 			e.answer(ClaimResult{Err: e.leftError()})
 		}
 	})
@@ -122,7 +122,7 @@ func (e *entry) answer(result ClaimResult) bool {
 	e.answered = true
 	e.disarm()
 	close(e.done)
-	if e.place != nil {
+	if e.element != nil {
 		e.s.waiting.remove(e)
 		e.s.measure()
 		if e.bound != nil {
@@ -215,7 +215,7 @@ func (e *entry) deadlineError() error {
 	switch {
 	case e.failure != nil:
 		return fmt.Errorf("pool %s: %w: %w", e.s, ErrDeadline, e.failure)
-	case e.place == nil:
+	case e.element == nil:
 		return fmt.Errorf("pool %s: %w: a claim is under way: %w", e.s, ErrDeadline, ErrUnavailable)
 	}
 	return fmt.Errorf("pool %s: %w", e.s, ErrDeadline)

@@ -72,7 +72,7 @@ func WithQueueSize(n int) Option { return func(s *settings) { s.queueSize = n } 
 func WithReservationTTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
 // WithSeed makes this gateway pick at another place of the queue than gateways
-// with other seeds, until it is told its place (Set.Place). 0, the default,
+// with other seeds, until it is told its rank (Set.SetRank). 0, the default,
 // picks the oldest pod.
 func WithSeed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
 
@@ -122,18 +122,18 @@ func startOf(seed uint64) float64 {
 	return float64(seed*golden>>11) / (1 << 53)
 }
 
-// place tells this gateway that it is number index of `of` gateways, and where it
+// setRank tells this gateway that it is number index of `of` gateways, and where it
 // therefore begins to take pods: all begin at equal distances, the first at the oldest
-// pod and the last at the newest. Each takes pods on both sides of its place in
+// pod and the last at the newest. Each takes pods on both sides of its start in
 // proportion, so gateways that claim equally many never reach for one pod. A gateway
 // alone takes the oldest first.
-func (s *PoolScheduler) place(index, of int) {
+func (s *PoolScheduler) setRank(index, of int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock.start = placed(index, of)
+	s.stock.start = rankStart(index, of)
 }
 
-func placed(index, of int) float64 {
+func rankStart(index, of int) float64 {
 	if of < 2 {
 		return 0
 	}

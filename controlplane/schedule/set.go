@@ -44,18 +44,18 @@ func NewSet(c client.Client, opts ...Option) *Set {
 	return &Set{client: c, opts: opts, ctx: ctx, cancel: cancel, pools: make(map[types.NamespacedName]*member)}
 }
 
-// Place tells the set that this gateway is number index, from 0, of `of` gateways that
+// SetRank tells the set that this gateway is number index, from 0, of `of` gateways that
 // share the pools. It only decides which pods are tried first.
 //
 // Each has its own scheduler of a pool, and they know of each other only what
 // the watch shows: that pods leave idle. So that they seldom try the same pod at
-// the same time, each begins at a place of its own in the queue: the controller tells it
-// with its polls, and before the first poll it comes from a hash of the gateway's name.
-// The place decides nothing else: every gateway reaches all stock that it sees. When
+// the same time, each begins elsewhere in the queue: the controller tells it its rank
+// with its polls, and before the first poll a hash of the gateway's name says where.
+// The rank decides nothing else: every gateway reaches all stock that it sees. When
 // stock comes one by one to several gateways that wait for it, they do meet; the
 // gateway that loses tries the next pod, once the watch has shown it that the first is lost
 // (or viewLag is over): what others claimed before that is out of its view then.
-func (s *Set) Place(index, of int) {
+func (s *Set) SetRank(index, of int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.index == index && s.of == of {
@@ -63,7 +63,7 @@ func (s *Set) Place(index, of int) {
 	}
 	s.index, s.of = index, of
 	for _, m := range s.pools {
-		m.place(index, of)
+		m.setRank(index, of)
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *Set) member(key types.NamespacedName) *member {
 	if m == nil && !s.closed {
 		m = &member{PoolScheduler: NewPoolScheduler(key.Namespace, key.Name, "", "", s.client, s.opts...)}
 		if s.of > 0 {
-			m.place(s.index, s.of)
+			m.setRank(s.index, s.of)
 		}
 		ctx, cancel := context.WithCancel(s.ctx)
 		m.cancel = cancel

@@ -49,10 +49,10 @@ func (w *waiting) push(e *entry, front bool) {
 		w.tenants[e.Tenant] = l
 	}
 	if front {
-		e.place = l.entries.PushFront(e)
+		e.element = l.entries.PushFront(e)
 		w.turns.MoveToFront(l.turn)
 	} else {
-		e.place = l.entries.PushBack(e)
+		e.element = l.entries.PushBack(e)
 	}
 	w.n++
 }
@@ -74,8 +74,8 @@ func (w *waiting) pop(e *entry) {
 // remove takes a request out, wherever it stands.
 func (w *waiting) remove(e *entry) {
 	l := w.tenants[e.Tenant]
-	l.entries.Remove(e.place)
-	e.place = nil
+	l.entries.Remove(e.element)
+	e.element = nil
 	w.n--
 	if l.entries.Len() == 0 {
 		w.turns.Remove(l.turn)

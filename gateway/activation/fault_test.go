@@ -82,7 +82,7 @@ func TestActivationUnderFaults(t *testing.T) {
 		s := w.sandbox(id(i))
 		var pod corev1.Pod
 		key := client.ObjectKey{Namespace: w.ns, Name: s.Spec.Binding.PodName}
-		if err := w.c.Get(t.Context(), key, &pod); err != nil || standingOf(s, &pod) != claimRuns {
+		if err := w.c.Get(t.Context(), key, &pod); err != nil || claimStateOf(s, &pod) != claimRuns {
 			t.Errorf("sandbox %s, bound to %+v: %v", s.Name, s.Spec.Binding, err)
 		}
 		for _, g := range gs {

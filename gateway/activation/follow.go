@@ -37,21 +37,21 @@ type following struct {
 	refused  string // the claim whose PATCH failed because the pod was taken or gone
 }
 
-// standing is how far the claim of a binding has come.
-type standing int
+// claimState is how far the claim of a binding has come.
+type claimState int
 
 const (
-	claimPending standing = iota // the pod is idle: the claim PATCH has not been applied
-	claimRuns                    // the pod carries the claim and runs
-	claimStarts                  // the pod carries the claim and does not run yet
-	claimOver                    // the pod carries the claim and is ending: the sandbox will end
-	claimLost                    // the pod is gone or belongs to another sandbox: it can never carry the claim
+	claimPending claimState = iota // the pod is idle: the claim PATCH has not been applied
+	claimRuns                      // the pod carries the claim and runs
+	claimStarts                    // the pod carries the claim and does not run yet
+	claimOver                      // the pod carries the claim and is ending: the sandbox will end
+	claimLost                      // the pod is gone or belongs to another sandbox: it can never carry the claim
 )
 
-// standingOf returns how far the sandbox's claim has come; pod is nil if there is no pod
+// claimStateOf returns how far the sandbox's claim has come; pod is nil if there is no pod
 // of that name. A pod that carries the claim stays, by its finalizer, until the sandbox has
 // ended, so a pod that is gone never carried it.
-func standingOf(s *v1alpha1.Sandbox, pod *corev1.Pod) standing {
+func claimStateOf(s *v1alpha1.Sandbox, pod *corev1.Pod) claimState {
 	if pod == nil || string(pod.UID) != s.Spec.Binding.PodUID {
 		return claimLost
 	}
@@ -85,7 +85,7 @@ func (w *following) step(token routecache.Token, s *v1alpha1.Sandbox) error {
 		return err
 	}
 	ownersTurn := time.Since(w.since) < followAfter
-	switch standingOf(s, pod) {
+	switch claimStateOf(s, pod) {
 	case claimRuns:
 		return w.finish(token, s, pod)
 	case claimPending:

@@ -104,7 +104,7 @@ func (s *storm) judgeObjects() {
 		}
 		on := carriers[sb.Name]
 		delete(carriers, sb.Name)
-		if len(on) != 1 || !v1alpha1.Backs(on[0], sb) || standingOf(sb, on[0]) != claimRuns {
+		if len(on) != 1 || !v1alpha1.Backs(on[0], sb) || claimStateOf(sb, on[0]) != claimRuns {
 			s.t.Errorf("sandbox %s, bound to %+v, is on %d pods", sb.Name, sb.Spec.Binding, len(on))
 			continue
 		}

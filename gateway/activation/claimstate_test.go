@@ -31,7 +31,7 @@ func TestStandingOf(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		pod  *corev1.Pod
-		want standing
+		want claimState
 	}{
 		{"no pod", nil, claimLost},
 		{"another pod of that name", with(pod(v1alpha1.PodIdle, ""), func(p *corev1.Pod) { p.UID = "v" }), claimLost},
@@ -51,7 +51,7 @@ func TestStandingOf(t *testing.T) {
 		{"stopping", pod(v1alpha1.PodStopping, "c"), claimOver},
 		{"failed", pod(v1alpha1.PodFailed, "c"), claimOver},
 	} {
-		if got := standingOf(sandbox, tc.pod); got != tc.want {
+		if got := claimStateOf(sandbox, tc.pod); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
 	}

@@ -60,7 +60,7 @@ func TestGatewaysShareAPoolByTheirPlaces(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var starts []float64
 			for i := range tc.picks {
-				starts = append(starts, placed(i, len(tc.picks)))
+				starts = append(starts, rankStart(i, len(tc.picks)))
 			}
 			if n := clashes(t, stocks(tc.pods, starts...), tc.picks...); n > tc.most {
 				t.Errorf("%d picks clashed, want at most %d", n, tc.most)
@@ -72,7 +72,7 @@ func TestGatewaysShareAPoolByTheirPlaces(t *testing.T) {
 // A gateway reaches every pod of its view, wherever it starts: stock that is nearer to
 // other gateways is not out of its reach.
 func TestEveryPlaceReachesAllStock(t *testing.T) {
-	for _, start := range []float64{placed(0, 3), placed(1, 3), placed(2, 3), startOf(1), startOf(77)} {
+	for _, start := range []float64{rankStart(0, 3), rankStart(1, 3), rankStart(2, 3), startOf(1), startOf(77)} {
 		view := stocks(100, start)[0]
 		for i := range 100 {
 			if view.pick(nil) == nil {
@@ -85,7 +85,7 @@ func TestEveryPlaceReachesAllStock(t *testing.T) {
 	}
 }
 
-// Before a gateway is told its place, its seed spreads it.
+// Before a gateway is told its rank, its seed spreads it.
 func TestSeedsStartAtDifferentPods(t *testing.T) {
 	picked := map[string]bool{}
 	for seed := range uint64(4) {
@@ -127,7 +127,7 @@ func TestRequestThatLostAPodLooksBeforeTheNext(t *testing.T) {
 	})
 }
 
-// Place reaches the schedulers that exist and those to come.
+// SetRank reaches the schedulers that exist and those to come.
 func TestSetTellsPlaces(t *testing.T) {
 	s := NewSet(newFakeAPI(), WithSeed(5))
 	t.Cleanup(s.Shutdown)
@@ -139,16 +139,16 @@ func TestSetTellsPlaces(t *testing.T) {
 		return one.stock.start
 	}
 	if got := start("one"); got != startOf(5) {
-		t.Errorf("starts at %v before it is told its place", got)
+		t.Errorf("starts at %v before it is told its rank", got)
 	}
-	s.Place(1, 3)
+	s.SetRank(1, 3)
 	s.PoolChanged("ns", "two", true)
 	for _, pool := range []string{"one", "two"} {
 		if got := start(pool); got != 0.5 {
 			t.Errorf("pool %s starts at %v, want in the middle", pool, got)
 		}
 	}
-	s.Place(0, 1)
+	s.SetRank(0, 1)
 	if got := start("two"); got != 0 {
 		t.Errorf("the only gateway starts at %v", got)
 	}
