@@ -47,8 +47,8 @@ type MembershipOptions struct {
 	// It must return when its context ends. Nil means nothing to do.
 	OnJoin func(ctx context.Context) error
 	// OnLost is called when the lease is lost, and by each call of Leave or
-	// Abandon, while Held is false. On return no route may be left and no handler in flight that took
-	// one. After an error it is called again. Never at the same time as OnJoin.
+	// Abandon, while Held is false. On return no route may be left and no handler
+	// in flight that took one. After an error it is called again. Never at the same time as OnJoin.
 	// Nil means nothing to do.
 	OnLost func(ctx context.Context) error
 	// Metrics may be nil.

@@ -65,11 +65,7 @@ func (r *Reconciler) setHibernating(s, next *v1alpha1.Sandbox) {
 // at which this pause stopped its processes. The write that gives its pod up follows the one
 // that pauses it, so a status about any generation before these two may be about an earlier
 // pause, of which this process has not seen the end.
-func stoppedByThisPause(s *v1alpha1.Sandbox) bool {
-	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
-	return c != nil && c.ObservedGeneration >= s.Generation-1 &&
-		(s.Status.Phase == v1alpha1.SandboxPausing || s.Status.Phase == v1alpha1.SandboxPaused)
-}
+func stoppedByThisPause(s *v1alpha1.Sandbox) bool { return pausedSince(s, s.Generation-1) }
 
 // former is a claim that a sandbox had before. pod is nil if its pod is gone.
 type former struct {

@@ -157,9 +157,13 @@ func frozenTooLong(v view, d decision, now time.Time) decision {
 
 // samePause reports whether the status of a paused sandbox is about the pause that its spec
 // asks for. A status with another generation may be about an earlier pause.
-func samePause(s *v1alpha1.Sandbox) bool {
+func samePause(s *v1alpha1.Sandbox) bool { return pausedSince(s, s.Generation) }
+
+// pausedSince reports whether the status says that the sandbox is paused, or is being paused,
+// and is about this generation or a later one.
+func pausedSince(s *v1alpha1.Sandbox, generation int64) bool {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
-	return c != nil && c.ObservedGeneration == s.Generation &&
+	return c != nil && c.ObservedGeneration >= generation &&
 		(s.Status.Phase == v1alpha1.SandboxPausing || s.Status.Phase == v1alpha1.SandboxPaused)
 }
 
