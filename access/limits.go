@@ -42,7 +42,7 @@ const (
 )
 
 // podPolicy: a gateway claims idle pods of pools, says of claimed ones that their
-// sandbox has network rules, and stops pods.
+// sandbox has network rules, orders their node's freezer, if there is one, and stops pods.
 func podPolicy(o Options) policy {
 	phase := func(of string) string { return of + "[?" + quote(v1alpha1.LabelPhase) + "].orValue('')" }
 	return policy{
@@ -55,6 +55,8 @@ func podPolicy(o Options) policy {
 				" && variables.is in " + list(string(v1alpha1.PodStarting), string(v1alpha1.PodRunning))},
 			admissionv1.Variable{Name: "marks", Expression: "variables.was == variables.is && variables.is in " +
 				list(string(v1alpha1.PodStarting), string(v1alpha1.PodRunning))},
+			admissionv1.Variable{Name: "freezes", Expression: "variables.marks && oldObject.?status.?conditions.orValue([]).exists(c, c.type == " +
+				quote(v1alpha1.PodConditionFrozen) + ")"},
 		),
 		rules: []rule{
 			{"request.operation == 'UPDATE'", "neither makes nor deletes pods"},
@@ -68,8 +70,9 @@ func podPolicy(o Options) policy {
 			},
 			{
 				sameKeys(annotationsNow, annotationsBefore, "variables.claims && k in "+
-					list(v1alpha1.AnnotationClaim, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt)),
-				"changes no annotations of a pod but those of a claim",
+					list(v1alpha1.AnnotationClaim, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt)+
+					" || variables.freezes && k in "+list(v1alpha1.AnnotationFreeze, v1alpha1.AnnotationFreezeGeneration)),
+				"changes no annotations of a pod but those of a claim, and of an order to the node's freezer",
 			},
 			{same("metadata.finalizers", "metadata.ownerReferences"), "changes neither finalizers nor owners of a pod"},
 			// What the API server lets anyone change in a pod's spec.

@@ -192,3 +192,15 @@ func setsHome(arg string) bool {
 	name, _, _ := strings.Cut(arg, "=")
 	return name == "--home" || name == "-home"
 }
+
+// HasNodeFreezer reports whether the pod is on a node that carries out AnnotationFreeze.
+func HasNodeFreezer(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == PodConditionFrozen })
+}
+
+// FreezeOrdered reports whether a node with a freezer is to stop everything in the pod. What
+// was ordered for another claim, or for a pod that is to stop, does not count.
+func FreezeOrdered(pod *corev1.Pod) bool {
+	claim := pod.Annotations[AnnotationFreeze]
+	return claim != "" && claim == pod.Annotations[AnnotationClaim] && PhaseOf(pod) == PodRunning && pod.DeletionTimestamp == nil
+}

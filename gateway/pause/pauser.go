@@ -65,7 +65,7 @@ const (
 	maxOwnWrites = 4096
 )
 
-// Orders sends orders to the freezer of a pod. *agent.Agent implements it.
+// Orders sends orders to the freezer of a pod's sandboxd. *agent.Agent implements it.
 type Orders interface {
 	Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
 	Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
@@ -78,7 +78,7 @@ type Pauser struct {
 	api     client.Client // must not read from a cache
 	cache   *routecache.Cache
 	pods    agent.Pods
-	orders  Orders
+	orders  freezers
 	metrics *Metrics
 	keeper  Keeper             // nil: no sandbox can hibernate
 	wakes   singleflight.Group // by sandbox UID
@@ -105,7 +105,7 @@ func New(api client.Client, cache *routecache.Cache, orders Orders, metrics *Met
 	if err != nil {
 		return nil, fmt.Errorf("remember pauses: %w", err)
 	}
-	return &Pauser{api: api, cache: cache, pods: agent.NewPods(api, cache), orders: orders, metrics: metrics, own: own}, nil
+	return &Pauser{api: api, cache: cache, pods: agent.NewPods(api, cache), orders: freezers{orders, api}, metrics: metrics, own: own}, nil
 }
 
 // Correct returns the index's answer with the state that this gateway has written last, if
@@ -145,8 +145,8 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 		return err
 	}
 	written := time.Now()
-	failpoint.Hit("pause/written")             // the pause is written, nothing of it is carried out
-	err = p.orderBusy(ctx, s, p.orders.Freeze) // a snapshot may have begun since the probe
+	failpoint.Hit("pause/written")              // the pause is written, nothing of it is carried out
+	err = p.orderBusy(ctx, s, p.freezeAs(mode)) // a snapshot may have begun since the probe
 	busy := errors.Is(err, agent.ErrBusy)
 	failpoint.Hit("pause/frozen") // all is stopped, the client has no answer yet
 	if err == nil && mode == v1alpha1.PauseHibernate {
@@ -293,7 +293,7 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 	}
 	send := p.orders.Unfreeze
 	if freeze {
-		send = p.orders.Freeze
+		send = p.freezeAs(s.Spec.PauseMode)
 	}
 	err = p.order(ctx, s, send)
 	if err == nil && freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate {
@@ -309,6 +309,14 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 
 // sendOrder sends one order to the freezer of a pod; it is a method of Orders.
 type sendOrder func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+
+// freezeAs is the order to freeze in a mode.
+func (p *Pauser) freezeAs(mode v1alpha1.PauseMode) sendOrder {
+	if mode == v1alpha1.PauseHibernate {
+		return p.orders.FreezeProcesses
+	}
+	return p.orders.FreezeAll
+}
 
 // order sends an order with the sandbox's generation to the freezer of its pod, under the
 // conditions of every call to a pod: the route cache still admits the pod's address, and

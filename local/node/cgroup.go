@@ -43,8 +43,8 @@ func openCgroupsAt(root, hash string) *cgroups {
 		return c
 	}
 	// cpuacct only counts; where it is mounted together with cpu its folder is
-	// there already.
-	for _, controller := range []string{"memory", "cpu", "cpuacct", "pids"} {
+	// there already. freezer has no limits: freezer.go uses it.
+	for _, controller := range []string{"memory", "cpu", "cpuacct", "pids", "freezer"} {
 		base := filepath.Join(root, controller, cgroupName(hash))
 		if err := os.Mkdir(base, 0o755); err == nil || errors.Is(err, os.ErrExist) {
 			c.bases[controller] = base
@@ -83,6 +83,9 @@ func (c *cgroups) make(name string, r corev1.ResourceRequirements) *cgroup {
 		if err := os.Mkdir(dir, 0o755); err == nil || errors.Is(err, os.ErrExist) {
 			g.dirs[controller] = dir
 		}
+	}
+	for _, dir := range g.dirs {
+		_ = thaw(dir) // it may be that of a run before
 	}
 	set := func(controller, file, value string) {
 		if dir, ok := g.dirs[controller]; ok {

@@ -128,6 +128,7 @@ func removeCgroups(hash string) {
 	for _, base := range bases {
 		groups, _ := filepath.Glob(filepath.Join(base, "*", "cgroup.procs"))
 		for _, file := range groups {
+			_ = thaw(filepath.Dir(file)) // a killed node may have left it frozen, with the kill pending
 			raw, _ := os.ReadFile(file)
 			for _, pid := range strings.Fields(string(raw)) {
 				if n, err := strconv.Atoi(pid); err == nil {

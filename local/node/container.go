@@ -171,6 +171,7 @@ func (c *container) start() (*process, error) {
 	p.mu.Lock()
 	c.proc = proc
 	p.mu.Unlock()
+	go p.applyFreeze()
 	c.set(func(s *corev1.ContainerStatus) {
 		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(proc.started)}}
 	})
@@ -288,6 +289,7 @@ func (c *container) attend(proc *process) (pause time.Duration, again bool) {
 // terminate runs the pre-stop hook and stops the process, both within grace.
 func (c *container) terminate(t target, grace time.Duration) {
 	c.set(func(s *corev1.ContainerStatus) { s.Ready = false })
+	t.proc.thawForEnd()
 	begun := time.Now()
 	if l := t.spec.Lifecycle; l != nil && l.PreStop != nil && grace > 0 {
 		ctx, cancel := context.WithTimeout(c.pod.kill, grace)

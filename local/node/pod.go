@@ -55,9 +55,11 @@ type pod struct {
 	containers     []*container
 
 	reach      sync.Mutex // orders applyReach; taken before mu
+	freezing   sync.Mutex // orders applyFreeze; taken before mu
 	mu         sync.Mutex // guards all below, and the containers' status
 	spec       *corev1.Pod
 	reached    bool // the machine can reach the pod
+	frozen     bool // the kernel runs nothing of the pod
 	podIP      string
 	startTime  metav1.Time
 	conditions []corev1.PodCondition
@@ -188,6 +190,9 @@ func (p *pod) update(spec *corev1.Pod) {
 	p.spec = spec
 	p.mu.Unlock()
 	p.applyReach()
+	if v1alpha1.FreezeOrdered(old) != v1alpha1.FreezeOrdered(spec) {
+		go p.applyFreeze()
+	}
 	for i, c := range p.containers {
 		if old.Spec.Containers[i].Image != spec.Spec.Containers[i].Image {
 			select {
@@ -301,6 +306,7 @@ func (p *pod) status() corev1.PodStatus {
 		spec: &p.spec.Spec, podIP: p.podIP, startTime: p.startTime, reason: p.reason, message: p.message,
 		finished: p.finished, now: metav1.Now(),
 		pooled: p.spec.Labels[v1alpha1.LabelPool] != "", reached: p.reached,
+		freezes: p.rt.cgroups.canFreeze(), frozen: p.frozen,
 		previous: append(append([]corev1.PodCondition{}, p.conditions...), foreign(p.spec.Status.Conditions)...),
 	}
 	for _, c := range p.containers {
@@ -316,7 +322,7 @@ func foreign(all []corev1.PodCondition) (out []corev1.PodCondition) {
 	for _, c := range all {
 		switch c.Type {
 		case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodScheduled, corev1.PodReadyToStartContainers,
-			v1alpha1.PodConditionReachable:
+			v1alpha1.PodConditionReachable, v1alpha1.PodConditionFrozen:
 		default:
 			out = append(out, c)
 		}

@@ -47,6 +47,12 @@ func probeLoop(ctx context.Context, t target, p *corev1.Probe, eager bool, repor
 		if ctx.Err() != nil {
 			return
 		}
+		if t.proc.freezer.isFrozen() { // it cannot answer, and keeps its verdict
+			if !backoff.Sleep(ctx, period) {
+				return
+			}
+			continue
+		}
 		if err == nil {
 			successes, failures, seen = successes+1, 0, true
 			if successes >= max(p.SuccessThreshold, 1) {

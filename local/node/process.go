@@ -26,6 +26,7 @@ type process struct {
 	rt      *podRuntime
 	ns      []*os.File // namespaces to enter for an exec, as joinable; nil without isolation
 	cgroup  *cgroup
+	freezer freezer
 	dir     string // removed when the process is dead
 	started time.Time
 
@@ -79,6 +80,7 @@ func (p *process) signal(sig syscall.Signal) {
 // stop asks the process to end, waits at most grace or until kill is done,
 // and kills it. When it returns the process is dead.
 func (p *process) stop(kill context.Context, grace time.Duration) {
+	p.thawForEnd()
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if grace > 0 && kill.Err() == nil {
@@ -92,6 +94,13 @@ func (p *process) stop(kill context.Context, grace time.Duration) {
 	}
 	p.signal(syscall.SIGKILL)
 	<-p.exited
+}
+
+// thawForEnd lets a frozen container run until it ends.
+func (p *process) thawForEnd() {
+	if err := p.freezer.end(p.cgroup); err != nil {
+		p.rt.opts.Log.Error("thaw a container that is to end", "pod", p.spec.podName, "error", err)
+	}
 }
 
 // streams of a command run inside a container; TTY needs Resize.
@@ -113,6 +122,9 @@ func (p *process) exec(ctx context.Context, args []string, s streams) (int, erro
 	}
 	if len(args) == 0 {
 		return 0, errors.New("no command")
+	}
+	if p.freezer.isFrozen() {
+		return 0, errors.New("the container is frozen, since its sandbox is paused")
 	}
 	a := launch{helper: p.rt.helper, stdin: s.stdin, stdout: s.stdout, stderr: s.stderr, files: p.ns}
 	a.spec = initspec.Spec{

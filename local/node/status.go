@@ -24,6 +24,8 @@ type snapshot struct {
 	finished   bool // no container will run again
 	pooled     bool // of a pool: reached says whether gateways can connect
 	reached    bool
+	freezes    bool // the node has a freezer
+	frozen     bool
 	previous   []corev1.PodCondition
 	now        metav1.Time
 }
@@ -73,6 +75,9 @@ func buildStatus(s snapshot) corev1.PodStatus {
 	set(corev1.PodReady, unready == "" && !ended && gates == "", reason, message)
 	if s.pooled {
 		set(v1alpha1.PodConditionReachable, s.reached, "NotIdle", "the address is opened once the pod is idle")
+	}
+	if s.pooled && s.freezes {
+		set(v1alpha1.PodConditionFrozen, s.frozen && !ended, "Runs", "")
 	}
 	return st
 }
