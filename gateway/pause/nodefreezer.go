@@ -21,7 +21,8 @@ import (
 // The node's order is written into the pod's annotations, and nobody waits for it:
 //
 //   - It is written only after sandboxd has stopped everything, which is all that a pause
-//     promises. So an order to freeze of this generation in the annotations says that
+//     promises; a pause is answered without it, and it follows when the controller has the
+//     freeze repeated. So an order to freeze of this generation in the annotations says that
 //     sandboxd has carried out its own.
 //   - It is taken back before sandboxd is asked for anything, and sandboxd's answer is the
 //     proof that the node has thawed the pod.

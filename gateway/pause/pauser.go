@@ -145,8 +145,10 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 		return err
 	}
 	written := time.Now()
-	failpoint.Hit("pause/written")              // the pause is written, nothing of it is carried out
-	err = p.orderBusy(ctx, s, p.freezeAs(mode)) // a snapshot may have begun since the probe
+	failpoint.Hit("pause/written") // the pause is written, nothing of it is carried out
+	// A snapshot may have begun since the probe. The node's freezer is left to Quiesce: one
+	// more write here would delay the answer, and nothing of the sandbox runs without it.
+	err = p.orderBusy(ctx, s, p.orders.FreezeProcesses)
 	busy := errors.Is(err, agent.ErrBusy)
 	failpoint.Hit("pause/frozen") // all is stopped, the client has no answer yet
 	if err == nil && mode == v1alpha1.PauseHibernate {
@@ -292,8 +294,11 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 		return ErrChanged
 	}
 	send := p.orders.Unfreeze
-	if freeze {
-		send = p.freezeAs(s.Spec.PauseMode)
+	switch {
+	case freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate:
+		send = p.orders.FreezeProcesses // sandboxd is asked for the files next
+	case freeze:
+		send = p.orders.FreezeAll
 	}
 	err = p.order(ctx, s, send)
 	if err == nil && freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate {
@@ -309,14 +314,6 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 
 // sendOrder sends one order to the freezer of a pod; it is a method of Orders.
 type sendOrder func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
-
-// freezeAs is the order to freeze in a mode.
-func (p *Pauser) freezeAs(mode v1alpha1.PauseMode) sendOrder {
-	if mode == v1alpha1.PauseHibernate {
-		return p.orders.FreezeProcesses
-	}
-	return p.orders.FreezeAll
-}
 
 // order sends an order with the sandbox's generation to the freezer of its pod, under the
 // conditions of every call to a pod: the route cache still admits the pod's address, and

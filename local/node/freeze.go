@@ -36,7 +36,11 @@ func (p *pod) applyFreeze() {
 	procs := p.processes()
 	var errs []error
 	for _, proc := range procs {
-		errs = append(errs, proc.freezer.set(proc.cgroup, frozen))
+		if frozen {
+			errs = append(errs, proc.freezer.freeze(proc.cgroup))
+		} else {
+			errs = append(errs, proc.freezer.thaw(proc.cgroup))
+		}
 	}
 	if frozen && len(procs) > 0 {
 		errs = append(errs, p.awaitFrozen(procs))

@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,23 +16,34 @@ func (c *cgroups) canFreeze() bool {
 	if c == nil {
 		return false
 	}
-	if c.v2 {
-		_, err := os.Stat(filepath.Join(c.bases[""], "cgroup.freeze"))
-		return err == nil
+	if !c.v2 {
+		return c.bases["freezer"] != ""
 	}
-	return c.bases["freezer"] != ""
+	base, ok := c.bases[""]
+	_, err := os.Stat(filepath.Join(base, "cgroup.freeze"))
+	return ok && err == nil
 }
 
-// thaw lets the processes of a group's folder run; it does nothing in the folders of
-// controllers that have no freezer.
+// thaw lets the processes of a group's folder run. It does nothing in the folder of a
+// controller other than the freezer, which has neither file.
 func thaw(dir string) error {
 	var errs []error
-	for file, value := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("thaw %s: %w", dir, err))
+	for name, value := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
+		if err := tell(filepath.Join(dir, name), value); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// tell writes to a file of the kernel's, which must be there.
+func tell(name, value string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
 }
 
 // thaw lets the group's processes run.
@@ -48,10 +58,15 @@ func (g *cgroup) thaw() error {
 // freeze has the kernel stop the group's processes, each where it next returns from the
 // kernel: frozen says when all are stopped.
 func (g *cgroup) freeze() error {
+	controller, file, value := "freezer", "freezer.state", "FROZEN"
 	if g.v2 {
-		return os.WriteFile(filepath.Join(g.dirs[""], "cgroup.freeze"), []byte("1"), 0)
+		controller, file, value = "", "cgroup.freeze", "1"
 	}
-	return os.WriteFile(filepath.Join(g.dirs["freezer"], "freezer.state"), []byte("FROZEN"), 0)
+	dir, ok := g.dirs[controller]
+	if !ok {
+		return errors.New("the container's control group has no freezer")
+	}
+	return tell(filepath.Join(dir, file), value)
 }
 
 // frozen reports whether all processes of the group are stopped.
@@ -71,40 +86,42 @@ func (g *cgroup) frozen() bool {
 //	            └─end─▶ ending: it runs until it ends, and is not frozen again
 type freezer struct {
 	mu     sync.Mutex // guards the rest, and is held while the group's state is written
-	frozen bool       // a freeze was written, and no thaw since
+	frozen bool       // a freeze was tried, and no thaw has succeeded since
 	ending bool
 }
 
-// set freezes the group or thaws it.
-func (f *freezer) set(g *cgroup, frozen bool) error {
+// freeze freezes the group; one that is frozen stays so.
+func (f *freezer) freeze(g *cgroup) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case g == nil || f.frozen == frozen:
-		return nil
-	case !frozen:
-		f.frozen = false
-		return g.thaw()
-	case f.ending:
+	if f.ending {
 		return errors.New("the container is ending")
 	}
-	f.frozen = true // also if the write fails: what is thawed once too often runs
+	f.frozen = true
 	return g.freeze()
+}
+
+// thaw thaws the group; after an error another thaw tries again.
+func (f *freezer) thaw(g *cgroup) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.frozen {
+		return nil
+	}
+	err := g.thaw()
+	f.frozen = err != nil
+	return err
 }
 
 // end thaws the group for good.
 func (f *freezer) end(g *cgroup) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.ending = true
-	if g == nil || !f.frozen {
-		return nil
-	}
-	f.frozen = false
-	return g.thaw()
+	f.mu.Unlock()
+	return f.thaw(g)
 }
 
-// isFrozen reports whether the group was frozen and not thawed since.
+// isFrozen reports whether the group may be frozen.
 func (f *freezer) isFrozen() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

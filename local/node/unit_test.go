@@ -217,7 +217,38 @@ func TestCgroupVersion2(t *testing.T) {
 	if !g.oomKilled() || !slices.Equal(g.procs(), []string{filepath.Join(dir, "cgroup.procs")}) {
 		t.Errorf("kill %v, procs %v", g.oomKilled(), g.procs())
 	}
+	state := filepath.Join(dir, "cgroup.freeze")
+	var f freezer
+	if err := f.freeze(g); err == nil {
+		t.Error("a group without a freezer is frozen")
+	}
+	if err := os.WriteFile(state, []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantState := func(what string, err error, want string) {
+		t.Helper()
+		if raw, _ := os.ReadFile(state); err != nil || string(raw) != want {
+			t.Errorf("%s: %v, the kernel is told %q", what, err, raw)
+		}
+	}
+	wantState("freeze", f.freeze(g), "1")
+	for events, want := range map[string]bool{"populated 1\nfrozen 0\n": false, "populated 1\nfrozen 1\n": true} {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.events"), []byte(events), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if g.frozen() != want {
+			t.Errorf("with %q it is frozen: %v", events, !want)
+		}
+	}
+	wantState("thaw", f.thaw(g), "0")
+	wantState("end", errors.Join(f.freeze(g), f.end(g)), "0")
+	if err := f.freeze(g); err == nil {
+		t.Error("a container that ends is frozen")
+	}
 	var none *cgroups
+	if none.canFreeze() {
+		t.Error("no group, but a freezer")
+	}
 	if none.make("x", corev1.ResourceRequirements{}).oomKilled() {
 		t.Error("no group, but a kill")
 	}

@@ -1,0 +1,192 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/test/kubetest"
+)
+
+// onFreezer makes an idle pod of a node with a freezer, whose sandboxd answers nothing while
+// the node is ordered to freeze the pod.
+func (w *world) onFreezer() (*sandboxd, *corev1.Pod) {
+	w.t.Helper()
+	d := w.sandboxd()
+	pod := w.pod("base", d.addr, nil)
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.PodConditionFrozen, Status: corev1.ConditionFalse})
+	if err := w.c.Status().Update(w.t.Context(), pod); err != nil {
+		w.t.Fatal(err)
+	}
+	d.nodeStops = func() bool { return v1alpha1.FreezeOrdered(w.live(pod)) }
+	return d, pod
+}
+
+// live reads a pod.
+func (w *world) live(pod *corev1.Pod) *corev1.Pod {
+	w.t.Helper()
+	out := &corev1.Pod{}
+	if err := w.c.Get(context.WithoutCancel(w.t.Context()), client.ObjectKeyFromObject(pod), out); err != nil {
+		w.t.Error(err)
+	}
+	return out
+}
+
+// wantOrder wants the pod's node to be ordered to freeze the pod, or not, for a generation.
+func (w *world) wantOrder(pod *corev1.Pod, freeze bool, generation int64) {
+	w.t.Helper()
+	p := w.live(pod)
+	if got := p.Annotations[v1alpha1.AnnotationFreezeGeneration]; v1alpha1.FreezeOrdered(p) != freeze || got != strconv.FormatInt(generation, 10) {
+		w.t.Errorf("the node is ordered to freeze: %v, for generation %s; want %v, %d", v1alpha1.FreezeOrdered(p), got, freeze, generation)
+	}
+}
+
+// The node's freezer is ordered when sandboxd has stopped all, and is not needed any more
+// before sandboxd is asked again; what sandboxd has done is not asked for twice.
+func TestNodeFreezer(t *testing.T) {
+	w := newWorld(t)
+	d, pod := w.onFreezer()
+	g, other := w.gateway(), w.gateway()
+	n, ctx := w.new(newID()), t.Context()
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	repeat := func(at *gateway) *v1alpha1.Sandbox {
+		s := w.sandbox(n.ID)
+		order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+		wantError(t, "the controller's repetition", quiescer{at.own.pauser}.Quiesce(ctx, order), nil)
+		w.wantOrder(pod, true, s.Generation)
+		return s
+	}
+	repeat(g)
+	repeat(other)
+	s := repeat(g)
+	if got := d.carriedOut(); len(got) != 3 {
+		t.Errorf("sandboxd was asked to %v", got)
+	}
+	if _, was, err := other.api.sandboxes.Resume(ctx, w.ns, n.ID, time.Minute); err != nil || !was {
+		t.Fatalf("resume: %v, %v", was, err)
+	}
+	s = w.sandbox(n.ID)
+	w.wantOrder(pod, false, s.Generation)
+	if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("unfreeze %d", s.Generation) {
+		t.Errorf("sandboxd was asked to %v", got)
+	}
+	before := w.live(pod).ResourceVersion
+	kubetest.Eventually(t, 20*time.Second, "a route at the gateway that has paused it", func() error {
+		if err := g.route(t, w, n.ID); err != nil || g.cache.Get(n.ID) == nil {
+			return fmt.Errorf("%v, the route is %v", err, g.cache.Get(n.ID))
+		}
+		return nil
+	})
+	if after := w.live(pod).ResourceVersion; after != before {
+		t.Error("an order that is there already was written again")
+	}
+	if err := other.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	repeat(g)
+}
+
+// One that was frozen and is to hibernate answers again, for its files, with all stopped.
+func TestNodeFreezerLeavesFiles(t *testing.T) {
+	w := newWorld(t)
+	d, pod := w.onFreezer()
+	g := w.gateway()
+	n, ctx := w.new(newID()), t.Context()
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	s := w.sandbox(n.ID)
+	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Generation: s.Generation}
+	wantError(t, "the controller's repetition", quiescer{g.own.pauser}.Quiesce(ctx, order), nil)
+	w.wantOrder(pod, true, s.Generation)
+	if err := w.c.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"pauseMode":"Hibernate"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	order.Generation = s.Generation
+	wantError(t, "without a store", quiescer{g.own.pauser}.Quiesce(ctx, order), controlplane.ErrNotSaved)
+	w.wantOrder(pod, false, s.Generation)
+	if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("freeze %d", s.Generation) {
+		t.Errorf("sandboxd was asked to %v", got)
+	}
+}
+
+// heldWrites holds writes up that order a node's freezer to freeze.
+type heldWrites struct {
+	next    http.RoundTripper
+	reached chan struct{} // gets one for each
+	pass    chan struct{} // closed: they go on
+	once    sync.Once
+}
+
+func (h *heldWrites) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPatch && r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte(`"op":"add","path":"/metadata/annotations/sandlane.dev~1freeze"`)) {
+			h.once.Do(func() { close(h.reached) })
+			<-h.pass
+		}
+	}
+	return h.next.RoundTrip(r)
+}
+
+// An order to freeze that arrives after the sandbox was resumed stops nothing.
+func TestDelayedNodeFreeze(t *testing.T) {
+	w := newWorld(t)
+	d, pod := w.onFreezer()
+	held := &heldWrites{reached: make(chan struct{}), pass: make(chan struct{})}
+	cfg := rest.CopyConfig(kubetest.Config(t))
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { held.next = next; return held })
+	slow, g := w.gatewayWith(cfg), w.gateway()
+	n, ctx := w.new(newID()), t.Context()
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	s := w.sandbox(n.ID)
+	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+	done := make(chan error, 1)
+	go func() { done <- quiescer{slow.own.pauser}.Quiesce(ctx, order) }()
+	select {
+	case <-held.reached:
+	case err := <-done:
+		t.Fatalf("the order ended with %v", err)
+	}
+	if _, was, err := g.api.sandboxes.Resume(ctx, w.ns, n.ID, time.Minute); err != nil || !was {
+		t.Fatalf("resume: %v, %v", was, err)
+	}
+	close(held.pass)
+	wantError(t, "the delayed order", <-done, controlplane.ErrMoved)
+	s = w.sandbox(n.ID)
+	w.wantOrder(pod, false, s.Generation)
+	if got := d.carriedOut(); s.Spec.Paused || !slices.Contains(got, fmt.Sprintf("unfreeze %d", s.Generation)) {
+		t.Errorf("the spec is %+v, sandboxd was asked to %v", s.Spec, got)
+	}
+}
