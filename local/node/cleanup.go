@@ -122,22 +122,30 @@ func removeRoutes(subnets []netip.Prefix) error {
 	return errors.Join(errs...)
 }
 
+// removeCgroups kills what is in the node's groups and removes them. A process is in one of
+// each controller, and dies only when that of the freezer is thawed: so all are killed and
+// thawed before the first is removed, and killed first, so that nothing frozen runs again.
 func removeCgroups(hash string) {
 	bases, _ := filepath.Glob(filepath.Join(cgroupRoot, "*", cgroupName(hash)))
 	bases = append(bases, filepath.Join(cgroupRoot, cgroupName(hash)))
+	var groups []string
 	for _, base := range bases {
-		groups, _ := filepath.Glob(filepath.Join(base, "*", "cgroup.procs"))
-		for _, file := range groups {
-			_ = thaw(filepath.Dir(file)) // a killed node may have left it frozen, with the kill pending
+		files, _ := filepath.Glob(filepath.Join(base, "*", "cgroup.procs"))
+		for _, file := range files {
+			groups = append(groups, filepath.Dir(file))
 			raw, _ := os.ReadFile(file)
 			for _, pid := range strings.Fields(string(raw)) {
 				if n, err := strconv.Atoi(pid); err == nil {
 					_ = syscall.Kill(n, syscall.SIGKILL)
 				}
 			}
-			removeGroup(filepath.Dir(file))
 		}
-		removeGroup(base)
+	}
+	for _, group := range groups {
+		_ = thaw(group)
+	}
+	for _, group := range append(groups, bases...) {
+		removeGroup(group)
 	}
 }
 

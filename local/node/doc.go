@@ -21,4 +21,6 @@
 //     are reset (sever).
 //   - With full isolation a pool pod can be reached from the machine only while its phase
 //     label is idle, starting or running; probes run inside its namespace.
+//   - A pod that is frozen (freeze.go) is thawed before anything of it ends: a frozen process
+//     may not even be killed.
 package node

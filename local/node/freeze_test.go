@@ -148,6 +148,12 @@ func TestKilledNodeWithAFrozenPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
+	if err := clean(n.opts.StateDir); err != nil {
+		t.Error(err)
+	}
+	if left := leftovers(n.opts.StateDir); len(left) > 0 {
+		t.Errorf("cleaning has left %v", left)
+	}
 	n.annotate(t, "a", v1alpha1.AnnotationFreeze, nil)
 	n.start(t)
 	again := n.await(t, "a", "runs again", func(p *corev1.Pod) bool {

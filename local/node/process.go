@@ -78,9 +78,8 @@ func (p *process) signal(sig syscall.Signal) {
 }
 
 // stop asks the process to end, waits at most grace or until kill is done,
-// and kills it. When it returns the process is dead.
+// and kills it. When it returns the process is dead. The process must be thawed.
 func (p *process) stop(kill context.Context, grace time.Duration) {
-	p.thawForEnd()
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if grace > 0 && kill.Err() == nil {
