@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -68,31 +69,34 @@ func TestNodeFreezer(t *testing.T) {
 	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
 		t.Fatal(err)
 	}
-	repeat := func(at *gateway) *v1alpha1.Sandbox {
+	repeat := func(at *gateway) {
+		t.Helper()
 		s := w.sandbox(n.ID)
 		order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
 		wantError(t, "the controller's repetition", quiescer{at.own.pauser}.Quiesce(ctx, order), nil)
 		w.wantOrder(pod, true, s.Generation)
-		return s
 	}
 	repeat(g)
 	repeat(other)
-	s := repeat(g)
+	repeat(g)
 	if got := d.carriedOut(); len(got) != 3 {
 		t.Errorf("sandboxd was asked to %v", got)
 	}
 	if _, was, err := other.api.sandboxes.Resume(ctx, w.ns, n.ID, time.Minute); err != nil || !was {
 		t.Fatalf("resume: %v, %v", was, err)
 	}
-	s = w.sandbox(n.ID)
+	s := w.sandbox(n.ID)
 	w.wantOrder(pod, false, s.Generation)
 	if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("unfreeze %d", s.Generation) {
 		t.Errorf("sandboxd was asked to %v", got)
 	}
 	before := w.live(pod).ResourceVersion
 	kubetest.Eventually(t, 20*time.Second, "a route at the gateway that has paused it", func() error {
-		if err := g.route(t, w, n.ID); err != nil || g.cache.Get(n.ID) == nil {
-			return fmt.Errorf("%v, the route is %v", err, g.cache.Get(n.ID))
+		if err := g.route(t, w, n.ID); err != nil {
+			return err
+		}
+		if g.cache.Get(n.ID) == nil {
+			return errors.New("there is none")
 		}
 		return nil
 	})
