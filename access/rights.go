@@ -85,7 +85,7 @@ func gatewayRights() []Right {
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list"}, For: "the index", When: separateLists},
 		{Scope: Cluster, Resource: "nodes", Verbs: []string{"list"}, For: "the size of sandboxes without limits"},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "noting that claims wait for a pod, and when the last one was asked for"},
-		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "patch"}, For: "live reads; claiming, marking and stopping pods"},
+		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "patch"}, For: "live reads; claiming, marking and stopping pods, orders to their node's freezer"},
 		{Scope: Pools, Resource: "pods/log", Verbs: []string{"get"}, For: "the REST API's logs"},
 		{Scope: Pools, Group: groupNetwork, Resource: "networkpolicies", Verbs: []string{"get", "list", "create", "update"}, For: "a sandbox's rules for outgoing connections"},
 		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"get", "list", "create", "delete"}, For: "snapshots", When: checkpoints},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 
 // onFreezer makes an idle pod of a node with a freezer, whose sandboxd answers nothing while
 // the node is ordered to freeze the pod.
-func (w *world) onFreezer() (*sandboxd, *corev1.Pod) {
+func (w *world) onFreezer() (*sandboxd, *stubNode) {
 	w.t.Helper()
 	d := w.sandboxd()
 	pod := w.pod("base", d.addr, nil)
@@ -33,8 +34,52 @@ func (w *world) onFreezer() (*sandboxd, *corev1.Pod) {
 	if err := w.c.Status().Update(w.t.Context(), pod); err != nil {
 		w.t.Fatal(err)
 	}
-	d.nodeStops = func() bool { return v1alpha1.FreezeOrdered(w.live(pod)) }
-	return d, pod
+	n := &stubNode{w: w, pod: pod}
+	d.nodeStops = n.frozen.Load
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); n.run(ctx) }()
+	w.t.Cleanup(func() { stop(); <-done })
+	return d, n
+}
+
+// stubNode carries out the orders to a node's freezer for one pod, and says so in its status.
+type stubNode struct {
+	w      *world
+	pod    *corev1.Pod
+	frozen atomic.Bool
+	late   sync.Mutex // held: the node sees nothing new
+}
+
+func (n *stubNode) run(ctx context.Context) {
+	watch, err := n.w.c.Watch(ctx, &corev1.PodList{}, client.InNamespace(n.w.ns), client.MatchingFields{"metadata.name": n.pod.Name})
+	if err != nil {
+		n.w.t.Error(err)
+		return
+	}
+	defer watch.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-watch.ResultChan():
+			pod, ok := e.Object.(*corev1.Pod)
+			if !ok {
+				continue
+			}
+			n.late.Lock()
+			n.frozen.Store(v1alpha1.FreezeOrdered(pod))
+			n.late.Unlock()
+			order := pod.Annotations[v1alpha1.AnnotationFreezeGeneration]
+			if v1alpha1.NodeFreezerSettled(pod) {
+				continue
+			}
+			patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"False","message":%q}]}}`, v1alpha1.PodConditionFrozen, order)
+			if err := n.w.c.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil && ctx.Err() == nil {
+				n.w.t.Error(err)
+			}
+		}
+	}
 }
 
 // live reads a pod.
@@ -48,9 +93,9 @@ func (w *world) live(pod *corev1.Pod) *corev1.Pod {
 }
 
 // wantOrder wants the pod's node to be ordered to freeze the pod, or not, for a generation.
-func (w *world) wantOrder(pod *corev1.Pod, freeze bool, generation int64) {
+func (w *world) wantOrder(n *stubNode, freeze bool, generation int64) {
 	w.t.Helper()
-	p := w.live(pod)
+	p := w.live(n.pod)
 	if got := p.Annotations[v1alpha1.AnnotationFreezeGeneration]; v1alpha1.FreezeOrdered(p) != freeze || got != strconv.FormatInt(generation, 10) {
 		w.t.Errorf("the node is ordered to freeze: %v, for generation %s; want %v, %d", v1alpha1.FreezeOrdered(p), got, freeze, generation)
 	}
@@ -60,7 +105,7 @@ func (w *world) wantOrder(pod *corev1.Pod, freeze bool, generation int64) {
 // before sandboxd is asked again; what sandboxd has done is not asked for twice.
 func TestNodeFreezer(t *testing.T) {
 	w := newWorld(t)
-	d, pod := w.onFreezer()
+	d, node := w.onFreezer()
 	g, other := w.gateway(), w.gateway()
 	n, ctx := w.new(newID()), t.Context()
 	if _, err := g.create(t, n); err != nil {
@@ -74,7 +119,7 @@ func TestNodeFreezer(t *testing.T) {
 		s := w.sandbox(n.ID)
 		order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
 		wantError(t, "the controller's repetition", quiescer{at.own.pauser}.Quiesce(ctx, order), nil)
-		w.wantOrder(pod, true, s.Generation)
+		w.wantOrder(node, true, s.Generation)
 	}
 	repeat(g)
 	repeat(other)
@@ -86,11 +131,11 @@ func TestNodeFreezer(t *testing.T) {
 		t.Fatalf("resume: %v, %v", was, err)
 	}
 	s := w.sandbox(n.ID)
-	w.wantOrder(pod, false, s.Generation)
+	w.wantOrder(node, false, s.Generation)
 	if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("unfreeze %d", s.Generation) {
 		t.Errorf("sandboxd was asked to %v", got)
 	}
-	before := w.live(pod).ResourceVersion
+	before := w.live(node.pod).ResourceVersion
 	kubetest.Eventually(t, 20*time.Second, "a route at the gateway that has paused it", func() error {
 		if err := g.route(t, w, n.ID); err != nil {
 			return err
@@ -100,7 +145,7 @@ func TestNodeFreezer(t *testing.T) {
 		}
 		return nil
 	})
-	if after := w.live(pod).ResourceVersion; after != before {
+	if after := w.live(node.pod).ResourceVersion; after != before {
 		t.Error("an order that is there already was written again")
 	}
 	if err := other.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
@@ -112,7 +157,7 @@ func TestNodeFreezer(t *testing.T) {
 // One that was frozen and is to hibernate answers again, for its files, with all stopped.
 func TestNodeFreezerLeavesFiles(t *testing.T) {
 	w := newWorld(t)
-	d, pod := w.onFreezer()
+	d, node := w.onFreezer()
 	g := w.gateway()
 	n, ctx := w.new(newID()), t.Context()
 	if _, err := g.create(t, n); err != nil {
@@ -124,13 +169,13 @@ func TestNodeFreezerLeavesFiles(t *testing.T) {
 	s := w.sandbox(n.ID)
 	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Generation: s.Generation}
 	wantError(t, "the controller's repetition", quiescer{g.own.pauser}.Quiesce(ctx, order), nil)
-	w.wantOrder(pod, true, s.Generation)
+	w.wantOrder(node, true, s.Generation)
 	if err := w.c.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"pauseMode":"Hibernate"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	order.Generation = s.Generation
 	wantError(t, "without a store", quiescer{g.own.pauser}.Quiesce(ctx, order), controlplane.ErrNotSaved)
-	w.wantOrder(pod, false, s.Generation)
+	w.wantOrder(node, false, s.Generation)
 	if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("freeze %d", s.Generation) {
 		t.Errorf("sandboxd was asked to %v", got)
 	}
@@ -162,7 +207,7 @@ func (h *heldWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 // An order to freeze that arrives after the sandbox was resumed stops nothing.
 func TestDelayedNodeFreeze(t *testing.T) {
 	w := newWorld(t)
-	d, pod := w.onFreezer()
+	d, node := w.onFreezer()
 	held := &heldWrites{reached: make(chan struct{}), pass: make(chan struct{})}
 	cfg := rest.CopyConfig(kubetest.Config(t))
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { held.next = next; return held })
@@ -189,8 +234,50 @@ func TestDelayedNodeFreeze(t *testing.T) {
 	close(held.pass)
 	wantError(t, "the delayed order", <-done, controlplane.ErrMoved)
 	s = w.sandbox(n.ID)
-	w.wantOrder(pod, false, s.Generation)
+	w.wantOrder(node, false, s.Generation)
 	if got := d.carriedOut(); s.Spec.Paused || !slices.Contains(got, fmt.Sprintf("unfreeze %d", s.Generation)) {
 		t.Errorf("the spec is %+v, sandboxd was asked to %v", s.Spec, got)
+	}
+}
+
+// A resume that comes before the node has carried out the order to freeze is over only when
+// the node cannot freeze the pod for that order any more.
+func TestResumeOutrunsTheNode(t *testing.T) {
+	w := newWorld(t)
+	d, node := w.onFreezer()
+	g := w.gateway()
+	n, ctx := w.new(newID()), t.Context()
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	s := w.sandbox(n.ID)
+	node.late.Lock()
+	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+	wantError(t, "the controller's repetition", quiescer{g.own.pauser}.Quiesce(ctx, order), nil)
+	frozen := make(chan bool, 1) // after the resume
+	go func() {
+		_, was, err := g.api.sandboxes.Resume(ctx, w.ns, n.ID, time.Minute)
+		if err != nil || !was {
+			t.Errorf("resume: %v, %v", was, err)
+		}
+		frozen <- node.frozen.Load()
+	}()
+	kubetest.Eventually(t, 20*time.Second, "sandboxd to let it run", func() error {
+		if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("unfreeze %d", s.Generation+1) {
+			return fmt.Errorf("it was asked to %v", got)
+		}
+		return nil
+	})
+	select {
+	case <-frozen:
+		t.Error("the sandbox is resumed, and the node may still freeze it")
+	case <-time.After(100 * time.Millisecond): // the resume would be over by now
+	}
+	node.late.Unlock()
+	if <-frozen {
+		t.Error("the sandbox is resumed and frozen")
 	}
 }

@@ -82,7 +82,8 @@ const PodConditionReachable = "sandlane.dev/Reachable"
 
 // PodConditionFrozen is a pod condition of nodes with a freezer: True while the node's
 // kernel runs nothing of the pod. A pod without it is on a node that has none, and is
-// frozen by its sandboxd alone.
+// frozen by its sandboxd alone. Its message is the AnnotationFreezeGeneration of the last
+// order that the node has carried out.
 const PodConditionFrozen = "sandlane.dev/Frozen"
 
 // Annotations on SandboxPools.

@@ -198,6 +198,14 @@ func HasNodeFreezer(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == PodConditionFrozen })
 }
 
+// NodeFreezerSettled reports whether the pod's node has carried out the last order to its
+// freezer, so that it stops nothing for an older one any more.
+func NodeFreezerSettled(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == PodConditionFrozen && c.Message == pod.Annotations[AnnotationFreezeGeneration]
+	})
+}
+
 // FreezeOrdered reports whether a node with a freezer is to stop everything in the pod. What
 // was ordered for another claim, or for a pod that is to stop, does not count.
 func FreezeOrdered(pod *corev1.Pod) bool {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
@@ -24,8 +26,10 @@ import (
 //     promises; a pause is answered without it, and it follows when the controller has the
 //     freeze repeated. So an order to freeze of this generation in the annotations says that
 //     sandboxd has carried out its own.
-//   - It is taken back before sandboxd is asked for anything, and sandboxd's answer is the
-//     proof that the node has thawed the pod.
+//   - It is taken back before sandboxd is asked for anything. If the node had carried out its
+//     last order before, sandboxd's answer is the proof that it has thawed the pod. If not, it
+//     may still be about to freeze the pod, for the order that was taken back: a resume waits
+//     until the node says that it has carried out the resume's own (settle).
 //
 // Each write tests the claim and what the annotations were, and none is made for an older
 // generation than theirs. A resume writes its generation also if no order to
@@ -77,13 +81,37 @@ func (f freezers) FreezeProcesses(ctx context.Context, id string, pod *corev1.Po
 
 // Unfreeze lets everything in the pod run.
 func (f freezers) Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	if v1alpha1.HasNodeFreezer(pod) {
-		var err error
-		if pod, err = f.orderNode(ctx, pod, generation, false); err != nil {
-			return err
+	if !v1alpha1.HasNodeFreezer(pod) {
+		return f.sandboxd.Unfreeze(ctx, id, pod, generation)
+	}
+	before := pod
+	pod, err := f.orderNode(ctx, pod, generation, false)
+	if err != nil {
+		return err
+	}
+	if err := f.sandboxd.Unfreeze(ctx, id, pod, generation); err != nil {
+		return err
+	}
+	if v1alpha1.NodeFreezerSettled(before) {
+		return nil
+	}
+	return f.settle(ctx, pod)
+}
+
+// settle waits until the pod's node has carried out its last order.
+func (f freezers) settle(ctx context.Context, pod *corev1.Pod) error {
+	for delays := backoff.Doubling(2*time.Millisecond, 50*time.Millisecond); ; {
+		live := &corev1.Pod{}
+		err := f.api.Get(ctx, client.ObjectKeyFromObject(pod), live)
+		switch {
+		case err == nil && live.UID != pod.UID, apierrors.IsNotFound(err):
+			return fmt.Errorf("await the node's freezer of pod %s: %w", pod.Name, agent.ErrPodGone)
+		case err == nil && v1alpha1.NodeFreezerSettled(live):
+			return nil
+		case !backoff.Sleep(ctx, delays.Step()):
+			return fmt.Errorf("await the node's freezer of pod %s: %w: %w", pod.Name, agent.ErrNoAnswer, context.Cause(ctx))
 		}
 	}
-	return f.sandboxd.Unfreeze(ctx, id, pod, generation)
 }
 
 // release takes an order to freeze back, if there is one, so that sandboxd can answer.

@@ -273,8 +273,8 @@ func neverFrozen(s *v1alpha1.Sandbox, err error) bool {
 // (and to hibernate), or to continue. ErrChanged means that the sandbox has another claim
 // or generation by now, or that its spec asks for the opposite; ErrNotSaved, that it is
 // frozen and its files could not be kept. An error of package agent about orders is what the
-// freezer has answered, or that it does not answer this gateway. After any other error this
-// gateway has not asked the freezer.
+// freezer has answered, or that it does not answer this gateway. Any other error
+// is no failure of the freezer's: this gateway could not ask it, or could not go on.
 func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
 	begun, s := time.Now(), &v1alpha1.Sandbox{}
 	err := p.quiesce(ctx, s, id, claim, freeze, generation)

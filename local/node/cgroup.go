@@ -36,7 +36,7 @@ func openCgroupsAt(root, hash string) *cgroups {
 		c.v2 = true
 		base := filepath.Join(root, cgroupName(hash))
 		delegate(root)
-		if os.Mkdir(base, 0o755) == nil {
+		if err := os.Mkdir(base, 0o755); err == nil || errors.Is(err, os.ErrExist) {
 			delegate(base)
 			c.bases[""] = base
 		}

@@ -264,6 +264,7 @@ func (c *container) attend(proc *process) (pause time.Duration, again bool) {
 	for running := true; running; {
 		select {
 		case <-proc.exited:
+			proc.thawForEnd() // nothing is frozen by this run any more, also not a probe's command
 			running = false
 		case <-c.pod.stop.Done():
 			terminate(c.pod.graceLeft())
@@ -290,6 +291,7 @@ func (c *container) attend(proc *process) (pause time.Duration, again bool) {
 func (c *container) terminate(t target, grace time.Duration) {
 	c.set(func(s *corev1.ContainerStatus) { s.Ready = false })
 	t.proc.thawForEnd()
+	c.pod.noteThawed()
 	begun := time.Now()
 	if l := t.spec.Lifecycle; l != nil && l.PreStop != nil && grace > 0 {
 		ctx, cancel := context.WithTimeout(c.pod.kill, grace)

@@ -32,7 +32,8 @@ func (p *pod) applyFreeze() {
 	if !p.rt.cgroups.canFreeze() || p.stop.Err() != nil { // the containers' own ends thaw them
 		return
 	}
-	frozen := v1alpha1.FreezeOrdered(p.current())
+	spec := p.current()
+	frozen := v1alpha1.FreezeOrdered(spec)
 	procs := p.processes()
 	var errs []error
 	for _, proc := range procs {
@@ -46,7 +47,9 @@ func (p *pod) applyFreeze() {
 		errs = append(errs, p.awaitFrozen(procs))
 	}
 	err := errors.Join(errs...)
-	p.setFrozen(frozen && err == nil && len(procs) > 0)
+	if err == nil {
+		p.setFrozen(frozen && len(procs) > 0, spec.Annotations[v1alpha1.AnnotationFreezeGeneration])
+	}
 	if err != nil && p.stop.Err() == nil {
 		p.rt.opts.Log.Warn("freeze or thaw a pod", "pod", p.current().Name, "frozen", frozen, "error", err)
 		time.AfterFunc(freezeAgain, p.applyFreeze)
@@ -92,11 +95,20 @@ func (p *pod) processes() (procs []*process) {
 	return procs
 }
 
-// setFrozen notes what the condition is to say.
-func (p *pod) setFrozen(frozen bool) {
+// noteThawed notes that a container was thawed for its end.
+func (p *pod) noteThawed() {
 	p.mu.Lock()
-	changed := p.frozen != frozen
-	p.frozen = frozen
+	order := p.freezeOrder
+	p.mu.Unlock()
+	p.setFrozen(false, order)
+}
+
+// setFrozen notes what the condition is to say: whether the pod is frozen, and the generation
+// of the order that was carried out.
+func (p *pod) setFrozen(frozen bool, generation string) {
+	p.mu.Lock()
+	changed := p.frozen != frozen || p.freezeOrder != generation
+	p.frozen, p.freezeOrder = frozen, generation
 	p.mu.Unlock()
 	if changed {
 		p.changed()

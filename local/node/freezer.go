@@ -88,6 +88,7 @@ type freezer struct {
 	mu     sync.Mutex // guards the rest, and is held while the group's state is written
 	frozen bool       // a freeze was tried, and no thaw has succeeded since
 	ending bool
+	tried  int // how many freezes were tried
 }
 
 // freeze freezes the group; one that is frozen stays so.
@@ -98,6 +99,7 @@ func (f *freezer) freeze(g *cgroup) error {
 		return errors.New("the container is ending")
 	}
 	f.frozen = true
+	f.tried++
 	return g.freeze()
 }
 
@@ -121,9 +123,9 @@ func (f *freezer) end(g *cgroup) error {
 	return f.thaw(g)
 }
 
-// isFrozen reports whether the group may be frozen.
-func (f *freezer) isFrozen() bool {
+// look reports how many freezes were tried so far, and whether the group may be frozen.
+func (f *freezer) look() (tried int, frozen bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.frozen
+	return f.tried, f.frozen
 }

@@ -54,21 +54,23 @@ type pod struct {
 	net            podNetwork    // set before containers run
 	containers     []*container
 
-	reach      sync.Mutex // orders applyReach; taken before mu
-	freezing   sync.Mutex // orders applyFreeze; taken before mu
-	mu         sync.Mutex // guards all below, and the containers' status
-	spec       *corev1.Pod
-	reached    bool // the machine can reach the pod
-	frozen     bool // the kernel runs nothing of the pod
-	podIP      string
-	startTime  metav1.Time
-	conditions []corev1.PodCondition
-	reason     string
-	message    string
-	finished   bool
-	deleting   bool
-	deadline   time.Time // of the grace period; zero while not deleting
-	timer      *time.Timer
+	reach    sync.Mutex // orders applyReach; taken before mu
+	freezing sync.Mutex // orders applyFreeze; taken before mu
+	mu       sync.Mutex // guards all below, and the containers' status
+	spec     *corev1.Pod
+	reached  bool // the machine can reach the pod
+	frozen   bool // the kernel runs nothing of the pod
+	// freezeOrder is v1alpha1.AnnotationFreezeGeneration of the order that was carried out last.
+	freezeOrder string
+	podIP       string
+	startTime   metav1.Time
+	conditions  []corev1.PodCondition
+	reason      string
+	message     string
+	finished    bool
+	deleting    bool
+	deadline    time.Time // of the grace period; zero while not deleting
+	timer       *time.Timer
 }
 
 func newPod(ctx context.Context, rt *podRuntime, client kubernetes.Interface, spec *corev1.Pod,
@@ -190,7 +192,8 @@ func (p *pod) update(spec *corev1.Pod) {
 	p.spec = spec
 	p.mu.Unlock()
 	p.applyReach()
-	if v1alpha1.FreezeOrdered(old) != v1alpha1.FreezeOrdered(spec) {
+	generation := v1alpha1.AnnotationFreezeGeneration
+	if v1alpha1.FreezeOrdered(old) != v1alpha1.FreezeOrdered(spec) || old.Annotations[generation] != spec.Annotations[generation] {
 		go p.applyFreeze()
 	}
 	for i, c := range p.containers {
@@ -306,7 +309,7 @@ func (p *pod) status() corev1.PodStatus {
 		spec: &p.spec.Spec, podIP: p.podIP, startTime: p.startTime, reason: p.reason, message: p.message,
 		finished: p.finished, now: metav1.Now(),
 		pooled: p.spec.Labels[v1alpha1.LabelPool] != "", reached: p.reached,
-		freezes: p.rt.cgroups.canFreeze(), frozen: p.frozen,
+		freezes: p.rt.cgroups.canFreeze(), frozen: p.frozen, freezeOrder: p.freezeOrder,
 		previous: append(append([]corev1.PodCondition{}, p.conditions...), foreign(p.spec.Status.Conditions)...),
 	}
 	for _, c := range p.containers {

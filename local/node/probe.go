@@ -43,11 +43,11 @@ func probeLoop(ctx context.Context, t target, p *corev1.Probe, eager bool, repor
 	begun, seen, eagerly := time.Now(), false, backoff.Doubling(eagerStart, period)
 	var successes, failures int32
 	for {
-		err := probeOnce(ctx, t, &p.ProbeHandler, timeout)
+		err, valid := probeAwake(ctx, t, &p.ProbeHandler, timeout)
 		if ctx.Err() != nil {
 			return
 		}
-		if t.proc.freezer.isFrozen() { // it cannot answer, and keeps its verdict
+		if !valid {
 			if !backoff.Sleep(ctx, period) {
 				return
 			}
@@ -73,6 +73,18 @@ func probeLoop(ctx context.Context, t target, p *corev1.Probe, eager bool, repor
 			return
 		}
 	}
+}
+
+// probeAwake is probeOnce of a container that is not frozen from the probe's beginning to its
+// end. Otherwise valid is false: a frozen container cannot answer, and keeps its verdict.
+func probeAwake(ctx context.Context, t target, h *corev1.ProbeHandler, timeout time.Duration) (err error, valid bool) {
+	before, frozen := t.proc.freezer.look()
+	if frozen {
+		return nil, false
+	}
+	err = probeOnce(ctx, t, h, timeout)
+	after, _ := t.proc.freezer.look()
+	return err, after == before
 }
 
 func probeOnce(ctx context.Context, t target, h *corev1.ProbeHandler, timeout time.Duration) error {

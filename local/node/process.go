@@ -122,7 +122,7 @@ func (p *process) exec(ctx context.Context, args []string, s streams) (int, erro
 	if len(args) == 0 {
 		return 0, errors.New("no command")
 	}
-	if p.freezer.isFrozen() {
+	if _, frozen := p.freezer.look(); frozen {
 		return 0, errors.New("the container is frozen, since its sandbox is paused")
 	}
 	a := launch{helper: p.rt.helper, stdin: s.stdin, stdout: s.stdout, stderr: s.stderr, files: p.ns}

@@ -32,8 +32,8 @@ import (
 const severed = 1<<(netlink.TCP_CLOSING+1) - 1 - 1<<netlink.TCP_LISTEN - 1<<netlink.TCP_TIME_WAIT
 
 // sever resets this machine's TCP connections to the addresses in a prefix. Call
-// it when nothing can answer on them any more and before any of them is handed
-// out again: it makes no difference between a pod and its successor. A kernel
+// it when nothing answers on them, because it is gone or frozen, and before any of them is
+// handed out again: it makes no difference between a pod and its successor. A kernel
 // that cannot do it leaves them to time out.
 func sever(to netip.Prefix) error {
 	find := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)

@@ -26,8 +26,10 @@ type snapshot struct {
 	reached    bool
 	freezes    bool // the node has a freezer
 	frozen     bool
-	previous   []corev1.PodCondition
-	now        metav1.Time
+	// freezeOrder is the message of PodConditionFrozen.
+	freezeOrder string
+	previous    []corev1.PodCondition
+	now         metav1.Time
 }
 
 // buildStatus makes the pod's status. It is a pure function.
@@ -78,6 +80,7 @@ func buildStatus(s snapshot) corev1.PodStatus {
 	}
 	if s.pooled && s.freezes {
 		set(v1alpha1.PodConditionFrozen, s.frozen && !ended, "Runs", "")
+		st.Conditions[len(st.Conditions)-1].Message = s.freezeOrder
 	}
 	return st
 }

@@ -46,8 +46,16 @@ func TestKilledFromOutside(t *testing.T) {
 	h.node.Store(int64(pid))
 	soon := func() int { return record.ReusedWithin(watchDelay) }
 	before, soonBefore, began := record.Reused(), soon(), time.Now()
+	// Few sandboxes live longer than the late gateway's watches are late, so most requests to
+	// that gateway are for sandboxes that have ended.
+	fromLate := func() (served, over int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.status[late.Name+" 200"], l.status[late.Name+" 502"]
+	}
 	more := func() bool {
-		return ctx.Err() == nil && (h.killed.Load() < wantKilled || h.forced.Load() < wantForced ||
+		served, over := fromLate()
+		return ctx.Err() == nil && (served < wantLateServed || over < wantLateOver || h.killed.Load() < wantKilled || h.forced.Load() < wantForced ||
 			h.nodes.Load() < wantNodes || soon()-soonBefore < wantSoonUsed)
 	}
 	var all sync.WaitGroup
@@ -87,9 +95,7 @@ func TestKilledFromOutside(t *testing.T) {
 		t.Errorf("that is too little: want %d killed, %d deleted, %d times the node, %d addresses used again while %s was late",
 			wantKilled, wantForced, wantNodes, wantSoonUsed, late.Name)
 	}
-	// Few sandboxes live longer than the late gateway's watches are late, so most requests to
-	// that gateway are for sandboxes that have ended.
-	if served, over := l.status[late.Name+" 200"], l.status[late.Name+" 502"]; served < wantLateServed || over < wantLateOver {
+	if served, over := fromLate(); served < wantLateServed || over < wantLateOver {
 		t.Errorf("%s sent %d answers of pods and %d that there is none: want %d and %d", late.Name, served, over, wantLateServed, wantLateOver)
 	}
 }

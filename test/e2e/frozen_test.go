@@ -48,6 +48,7 @@ func TestFrozenSandboxes(t *testing.T) {
 		id := f.create("calm", "")
 		pod := f.ask(id, 0).PodUID
 		f.rest(1, http.MethodPost, "/sandboxes/"+id+"/pause", "", http.StatusNoContent)
+		f.frozenByNode(id)
 		if err := f.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +111,7 @@ func (f *freezers) manyRequests() {
 	if !was.Spec.Paused {
 		t.Fatalf("it is not paused: %+v", was.Spec)
 	}
+	f.frozenByNode(id)
 	var asked sync.WaitGroup
 	answers, errs := make([]stack.Answer, many), make([]error, many)
 	for i := range many {
@@ -168,6 +170,7 @@ func (f *freezers) podDeleted() {
 	id := f.create("calm", `,"autoPause":true,"autoResume":{"enabled":true}`)
 	pod := f.ask(id, 0).PodUID
 	f.rest(1, http.MethodPost, "/sandboxes/"+id+"/pause", "", http.StatusNoContent)
+	f.frozenByNode(id)
 	s, _ := f.Sandbox(t, id)
 	if err := f.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: s.Spec.Binding.PodName}}); err != nil {
 		t.Fatal(err)
