@@ -273,7 +273,8 @@ func TestResumeOutrunsTheNode(t *testing.T) {
 	})
 	select {
 	case <-frozen:
-		t.Error("the sandbox is resumed, and the node may still freeze it")
+		node.late.Unlock()
+		t.Fatal("the sandbox is resumed, and the node may still freeze it")
 	case <-time.After(100 * time.Millisecond): // the resume would be over by now
 	}
 	node.late.Unlock()
