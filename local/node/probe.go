@@ -43,7 +43,7 @@ func probeLoop(ctx context.Context, t target, p *corev1.Probe, eager bool, repor
 	begun, seen, eagerly := time.Now(), false, backoff.Doubling(eagerStart, period)
 	var successes, failures int32
 	for {
-		err, valid := probeAwake(ctx, t, &p.ProbeHandler, timeout)
+		valid, err := probeAwake(ctx, t, &p.ProbeHandler, timeout)
 		if ctx.Err() != nil {
 			return
 		}
@@ -77,14 +77,14 @@ func probeLoop(ctx context.Context, t target, p *corev1.Probe, eager bool, repor
 
 // probeAwake is probeOnce of a container that is not frozen from the probe's beginning to its
 // end. Otherwise valid is false: a frozen container cannot answer, and keeps its verdict.
-func probeAwake(ctx context.Context, t target, h *corev1.ProbeHandler, timeout time.Duration) (err error, valid bool) {
+func probeAwake(ctx context.Context, t target, h *corev1.ProbeHandler, timeout time.Duration) (valid bool, err error) {
 	before, frozen := t.proc.freezer.look()
 	if frozen {
-		return nil, false
+		return false, nil
 	}
 	err = probeOnce(ctx, t, h, timeout)
 	after, _ := t.proc.freezer.look()
-	return err, after == before
+	return after == before, err
 }
 
 func probeOnce(ctx context.Context, t target, h *corev1.ProbeHandler, timeout time.Duration) error {
