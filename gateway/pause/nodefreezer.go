@@ -20,7 +20,7 @@ import (
 // the sandbox's processes, and, on a node that has one, the node's, which stops all in the
 // pod, sandboxd too, and cuts the connections to it.
 //
-// The node's order is written into the pod's annotations, and nobody waits for it:
+// The node's order is written into the pod's annotations. No pause waits for the node:
 //
 //   - It is written only after sandboxd has stopped everything, which is all that a pause
 //     promises; a pause is answered without it, and it follows when the controller has the
@@ -32,9 +32,8 @@ import (
 //     until the node says that it has carried out the resume's own (settle).
 //
 // Each write tests the claim and what the annotations were, and none is made for an older
-// generation than theirs. A resume writes its generation also if no order to
-// freeze is there. So an order to freeze that was delayed never stops a sandbox that was
-// resumed since.
+// generation than theirs. A resume writes its generation also if no order to freeze is there.
+// So an order to freeze that was delayed never stops a sandbox that was resumed since.
 type freezers struct {
 	sandboxd Orders
 	api      client.Client // must not read from a cache

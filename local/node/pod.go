@@ -35,8 +35,8 @@ import (
 // the node is killed the kernel kills every pod process with it (parent-death
 // signal; a frozen one dies when Cleanup thaws it), and its network namespaces,
 // held by descriptors only, vanish; what stays (bridge, routes, cgroups, folders)
-// carries the hash of the state folder and is removed by Cleanup. From the first node to the last the subnet
-// is guarded: an address without a pod is unreachable, and never leads out of
+// carries the hash of the state folder and is removed by Cleanup. From the first node
+// to the last the subnet is guarded: an address without a pod is unreachable, and never leads out of
 // the machine, also between a node's death and its successor's bridge. A restarted
 // node starts the containers again in the same pods on the same addresses, with one
 // more restart each, as a kubelet does after a reboot; pods whose policy forbids a
