@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -101,23 +101,46 @@ func (w *world) wantOrder(n *stubNode, freeze bool, generation int64) {
 	}
 }
 
+// paused creates a sandbox and pauses it, which leaves the node's freezer to the controller's
+// repetition.
+func (w *world) paused(t *testing.T, g *gateway) e2b.NewSandbox {
+	t.Helper()
+	n := w.new(newID())
+	if _, err := g.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.api.sandboxes.Pause(t.Context(), w.ns, n.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// freezeOf is the controller's repetition of a pause.
+func freezeOf(s *v1alpha1.Sandbox) controlplane.Quiesce {
+	return controlplane.Quiesce{SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+}
+
+// hibernates has a frozen sandbox give up its memory.
+func (w *world) hibernates(id string) *v1alpha1.Sandbox {
+	w.t.Helper()
+	s := w.sandbox(id)
+	if err := w.c.Patch(w.t.Context(), s, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"pauseMode":"Hibernate"}}`))); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
 // The node's freezer is ordered when sandboxd has stopped all, and is not needed any more
 // before sandboxd is asked again; what sandboxd has done is not asked for twice.
 func TestNodeFreezer(t *testing.T) {
 	w := newWorld(t)
 	d, node := w.onFreezer()
 	g, other := w.gateway(), w.gateway()
-	n, ctx := w.new(newID()), t.Context()
-	if _, err := g.create(t, n); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
-		t.Fatal(err)
-	}
+	n, ctx := w.paused(t, g), t.Context()
 	repeat := func(at *gateway) {
 		t.Helper()
 		s := w.sandbox(n.ID)
-		order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+		order := freezeOf(s)
 		wantError(t, "the controller's repetition", quiescer{at.own.pauser}.Quiesce(ctx, order), nil)
 		w.wantOrder(node, true, s.Generation)
 	}
@@ -135,7 +158,15 @@ func TestNodeFreezer(t *testing.T) {
 	if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("unfreeze %d", s.Generation) {
 		t.Errorf("sandboxd was asked to %v", got)
 	}
-	before := w.live(node.pod).ResourceVersion
+	var before string // the pod's version once its node has said that it carried the order out
+	kubetest.Eventually(t, 20*time.Second, "the node to have carried the order out", func() error {
+		pod := w.live(node.pod)
+		if !v1alpha1.NodeFreezerSettled(pod) {
+			return errors.New("it has not")
+		}
+		before = pod.ResourceVersion
+		return nil
+	})
 	kubetest.Eventually(t, 20*time.Second, "a route at the gateway that has paused it", func() error {
 		if err := g.route(t, w, n.ID); err != nil {
 			return err
@@ -159,20 +190,13 @@ func TestNodeFreezerLeavesFiles(t *testing.T) {
 	w := newWorld(t)
 	d, node := w.onFreezer()
 	g := w.gateway()
-	n, ctx := w.new(newID()), t.Context()
-	if _, err := g.create(t, n); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
-		t.Fatal(err)
-	}
+	n, ctx := w.paused(t, g), t.Context()
 	s := w.sandbox(n.ID)
-	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Generation: s.Generation}
+	order := freezeOf(s)
+	order.Saves = true
 	wantError(t, "the controller's repetition", quiescer{g.own.pauser}.Quiesce(ctx, order), nil)
 	w.wantOrder(node, true, s.Generation)
-	if err := w.c.Patch(ctx, s, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"pauseMode":"Hibernate"}}`))); err != nil {
-		t.Fatal(err)
-	}
+	s = w.hibernates(n.ID)
 	order.Generation = s.Generation
 	wantError(t, "without a store", quiescer{g.own.pauser}.Quiesce(ctx, order), controlplane.ErrNotSaved)
 	w.wantOrder(node, false, s.Generation)
@@ -204,39 +228,50 @@ func (h *heldWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(r)
 }
 
-// An order to freeze that arrives after the sandbox was resumed stops nothing.
+// An order to freeze that arrives late stops nothing of a sandbox that was resumed since, and
+// not the sandboxd of one that is to send its files.
 func TestDelayedNodeFreeze(t *testing.T) {
-	w := newWorld(t)
-	d, node := w.onFreezer()
-	held := &heldWrites{reached: make(chan struct{}), pass: make(chan struct{})}
-	cfg := rest.CopyConfig(kubetest.Config(t))
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { held.next = next; return held })
-	slow, g := w.gatewayWith(cfg), w.gateway()
-	n, ctx := w.new(newID()), t.Context()
-	if _, err := g.create(t, n); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
-		t.Fatal(err)
-	}
-	s := w.sandbox(n.ID)
-	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
-	done := make(chan error, 1)
-	go func() { done <- quiescer{slow.own.pauser}.Quiesce(ctx, order) }()
-	select {
-	case <-held.reached:
-	case err := <-done:
-		t.Fatalf("the order ended with %v", err)
-	}
-	if _, was, err := g.api.sandboxes.Resume(ctx, w.ns, n.ID, time.Minute); err != nil || !was {
-		t.Fatalf("resume: %v, %v", was, err)
-	}
-	close(held.pass)
-	wantError(t, "the delayed order", <-done, controlplane.ErrMoved)
-	s = w.sandbox(n.ID)
-	w.wantOrder(node, false, s.Generation)
-	if got := d.carriedOut(); s.Spec.Paused || !slices.Contains(got, fmt.Sprintf("unfreeze %d", s.Generation)) {
-		t.Errorf("the spec is %+v, sandboxd was asked to %v", s.Spec, got)
+	for name, c := range map[string]struct {
+		since   func(t *testing.T, w *world, g *gateway, id string)
+		ordered string // of sandboxd since
+	}{
+		"resumed": {func(t *testing.T, w *world, g *gateway, id string) {
+			if _, was, err := g.api.sandboxes.Resume(t.Context(), w.ns, id, time.Minute); err != nil || !was {
+				t.Fatalf("resume: %v, %v", was, err)
+			}
+		}, "unfreeze %d"},
+		"hibernating": {func(t *testing.T, w *world, g *gateway, id string) {
+			s := w.hibernates(id)
+			order := freezeOf(s)
+			order.Saves = true
+			wantError(t, "without a store", quiescer{g.own.pauser}.Quiesce(t.Context(), order), controlplane.ErrNotSaved)
+		}, "freeze %d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			d, node := w.onFreezer()
+			held := &heldWrites{reached: make(chan struct{}), pass: make(chan struct{})}
+			cfg := rest.CopyConfig(kubetest.Config(t))
+			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { held.next = next; return held })
+			slow, g := w.gatewayWith(cfg), w.gateway()
+			n, ctx := w.paused(t, g), t.Context()
+			order := freezeOf(w.sandbox(n.ID))
+			done := make(chan error, 1)
+			go func() { done <- quiescer{slow.own.pauser}.Quiesce(ctx, order) }()
+			select {
+			case <-held.reached:
+			case err := <-done:
+				t.Fatalf("the order ended with %v", err)
+			}
+			c.since(t, w, g, n.ID)
+			close(held.pass)
+			wantError(t, "the delayed order", <-done, controlplane.ErrMoved)
+			s := w.sandbox(n.ID)
+			w.wantOrder(node, false, s.Generation)
+			if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf(c.ordered, s.Generation) {
+				t.Errorf("sandboxd was asked to %v", got)
+			}
+		})
 	}
 }
 
@@ -246,16 +281,10 @@ func TestResumeOutrunsTheNode(t *testing.T) {
 	w := newWorld(t)
 	d, node := w.onFreezer()
 	g := w.gateway()
-	n, ctx := w.new(newID()), t.Context()
-	if _, err := g.create(t, n); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.api.sandboxes.Pause(ctx, w.ns, n.ID, true); err != nil {
-		t.Fatal(err)
-	}
+	n, ctx := w.paused(t, g), t.Context()
 	s := w.sandbox(n.ID)
 	node.late.Lock()
-	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+	order := freezeOf(s)
 	wantError(t, "the controller's repetition", quiescer{g.own.pauser}.Quiesce(ctx, order), nil)
 	frozen := make(chan bool, 1) // after the resume
 	go func() {

@@ -78,6 +78,20 @@ func (f freezers) FreezeProcesses(ctx context.Context, id string, pod *corev1.Po
 	return f.sandboxd.Freeze(ctx, id, pod, generation)
 }
 
+// FreezeForFiles is FreezeProcesses for a sandbox that may be frozen already, as one of an
+// older generation: it writes its generation also if the node has no order to freeze, so that
+// one that was delayed does not stop sandboxd while it sends the files.
+func (f freezers) FreezeForFiles(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
+	if v1alpha1.HasNodeFreezer(pod) {
+		ordered, err := f.orderNode(ctx, pod, generation, false)
+		if err != nil {
+			return err
+		}
+		pod = ordered
+	}
+	return f.sandboxd.Freeze(ctx, id, pod, generation)
+}
+
 // Unfreeze lets everything in the pod run.
 func (f freezers) Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
 	if !v1alpha1.HasNodeFreezer(pod) {

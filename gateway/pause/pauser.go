@@ -296,7 +296,7 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 	send := p.orders.Unfreeze
 	switch {
 	case freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate:
-		send = p.orders.FreezeProcesses // sandboxd is asked for the files next
+		send = p.orders.FreezeForFiles // sandboxd is asked for the files next
 	case freeze:
 		send = p.orders.FreezeAll
 	}

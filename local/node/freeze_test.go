@@ -3,7 +3,11 @@ package node
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -172,4 +176,65 @@ func TestKilledNodeWithAFrozenPod(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Nothing that a killed node has left frozen runs again: it is killed before it is thawed.
+func TestKilledBeforeThawed(t *testing.T) {
+	needRoot(t)
+	hash := fmt.Sprintf("test%d", os.Getpid())
+	t.Cleanup(func() { removeCgroups(hash) })
+	g := openCgroups(hash).make("writers", corev1.ResourceRequirements{})
+	out := filepath.Join(t.TempDir(), "out")
+	var writers []*exec.Cmd
+	for range 8 {
+		cmd := exec.Command("/bin/sh", "-c", "read go; i=0; while [ $i -lt 10000000 ]; do echo x; i=$((i+1)); done >> "+out)
+		begin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		writers = append(writers, cmd)
+		for _, file := range g.procs() {
+			if err := os.WriteFile(file, []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := begin.Write([]byte("go\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written := func() int64 {
+		info, err := os.Stat(out)
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	kubetest.Eventually(t, 20*time.Second, "they write", func() error {
+		if written() == 0 {
+			return errors.New("nothing")
+		}
+		return nil
+	})
+	if err := g.freeze(); err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 20*time.Second, "all are frozen", func() error {
+		if !g.frozen() {
+			return errors.New("they are not")
+		}
+		return nil
+	})
+	was := written()
+	removeCgroups(hash)
+	for _, cmd := range writers {
+		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() >= 0 {
+			t.Errorf("a writer ended by itself: %v", err)
+		}
+	}
+	if now := written(); now != was {
+		t.Errorf("they wrote %d bytes after the freeze", now-was)
+	}
 }
