@@ -265,26 +265,43 @@ func TestHibernationThatFails(t *testing.T) {
 func TestHibernationThatIsNotAllowed(t *testing.T) {
 	w, d, g, _, id := made(t)
 	generation := w.sandbox(id).Generation
-	wantError(t, "the pool freezes alone", g.api.sandboxes.Pause(t.Context(), w.ns, id, false), e2b.ErrInvalid)
-	pool := &v1alpha1.SandboxPool{}
-	if err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "base"}, pool); err != nil {
-		t.Fatal(err)
-	}
-	pool.Spec.Pause = &v1alpha1.PoolPause{Modes: []v1alpha1.PauseMode{v1alpha1.PauseHibernate}}
-	if err := w.c.Update(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	kubetest.Eventually(t, 20*time.Second, "the gateway to see the pool", func() error {
-		err := g.api.sandboxes.Pause(t.Context(), w.ns, id, false)
-		if !errors.Is(err, e2b.ErrNoStore) {
-			return fmt.Errorf("there is no store: %w", err)
-		}
-		return nil
-	})
+	wantError(t, "no store, and the pool freezes alone", g.api.sandboxes.Pause(t.Context(), w.ns, id, false), e2b.ErrNoStore)
+	w.poolPauses(g, "base", v1alpha1.PauseHibernate)
+	wantError(t, "no store", g.api.sandboxes.Pause(t.Context(), w.ns, id, false), e2b.ErrNoStore)
 	wantError(t, "the pool hibernates alone", g.api.sandboxes.Pause(t.Context(), w.ns, id, true), e2b.ErrInvalid)
 	if s := w.sandbox(id); s.Generation != generation || len(d.carriedOut()) != 0 {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, d.carriedOut())
 	}
+}
+
+// With a store the pool decides.
+func TestHibernationThatThePoolForbids(t *testing.T) {
+	w := newResting(t, 1, nil)
+	w.poolPauses(w.gateways[0], "resting", v1alpha1.PauseFreeze)
+	wantError(t, "the pool freezes alone", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrInvalid)
+}
+
+// poolPauses lets a pool's sandboxes be paused in this mode alone, and returns when the
+// gateway has seen that.
+func (w *world) poolPauses(g *gateway, name string, mode v1alpha1.PauseMode) {
+	w.t.Helper()
+	pool := &v1alpha1.SandboxPool{}
+	if err := w.c.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, pool); err != nil {
+		w.t.Fatal(err)
+	}
+	pool.Spec.Pause = &v1alpha1.PoolPause{Modes: []v1alpha1.PauseMode{mode}}
+	if err := w.c.Update(w.t.Context(), pool); err != nil {
+		w.t.Fatal(err)
+	}
+	kubetest.Eventually(w.t, 20*time.Second, "the gateway to see the pool", func() error {
+		seen, _ := g.index.Pool(w.ns, name)
+		for _, m := range []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate} {
+			if v1alpha1.AllowsPause(seen.Spec, m) != (m == mode) {
+				return errors.New("it has not")
+			}
+		}
+		return nil
+	})
 }
 
 // A resume of a sandbox whose files are being kept comes first: it runs on, and its pod is

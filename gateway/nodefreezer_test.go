@@ -205,12 +205,38 @@ func TestNodeFreezerLeavesFiles(t *testing.T) {
 	}
 }
 
-// heldWrites holds writes up that order a node's freezer to freeze.
+// heldWrites holds writes up that have something in their body.
 type heldWrites struct {
+	what    string
 	next    http.RoundTripper
-	reached chan struct{} // gets one for each
+	reached chan struct{} // closed: one is held up
 	pass    chan struct{} // closed: they go on
 	once    sync.Once
+}
+
+// What orders a node's freezer has one of these in its body.
+const (
+	toFreeze = `"op":"add","path":"/metadata/annotations/sandlane.dev~1freeze"`
+	toAny    = `"op":"add","path":"/metadata/annotations/sandlane.dev~1freeze-generation"`
+)
+
+// holding makes a gateway whose writes are held up that have this in their body.
+func (w *world) holding(what string) (*gateway, *heldWrites) {
+	w.t.Helper()
+	held := &heldWrites{what: what, reached: make(chan struct{}), pass: make(chan struct{})}
+	cfg := rest.CopyConfig(kubetest.Config(w.t))
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { held.next = next; return held })
+	return w.gatewayWith(cfg), held
+}
+
+// await waits until a write of something that goes on beside the test is held up.
+func (h *heldWrites) await(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case <-h.reached:
+	case err := <-done:
+		t.Fatalf("the write that was to be held up: it ended with %v", err)
+	}
 }
 
 func (h *heldWrites) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -220,7 +246,7 @@ func (h *heldWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if bytes.Contains(body, []byte(`"op":"add","path":"/metadata/annotations/sandlane.dev~1freeze"`)) {
+		if bytes.Contains(body, []byte(h.what)) {
 			h.once.Do(func() { close(h.reached) })
 			<-h.pass
 		}
@@ -250,19 +276,13 @@ func TestDelayedNodeFreeze(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			d, node := w.onFreezer()
-			held := &heldWrites{reached: make(chan struct{}), pass: make(chan struct{})}
-			cfg := rest.CopyConfig(kubetest.Config(t))
-			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { held.next = next; return held })
-			slow, g := w.gatewayWith(cfg), w.gateway()
+			g := w.gateway()
+			slow, held := w.holding(toFreeze)
 			n, ctx := w.paused(t, g), t.Context()
 			order := freezeOf(w.sandbox(n.ID))
 			done := make(chan error, 1)
 			go func() { done <- quiescer{slow.own.pauser}.Quiesce(ctx, order) }()
-			select {
-			case <-held.reached:
-			case err := <-done:
-				t.Fatalf("the order ended with %v", err)
-			}
+			held.await(t, done)
 			c.since(t, w, g, n.ID)
 			close(held.pass)
 			wantError(t, "the delayed order", <-done, controlplane.ErrMoved)
@@ -284,30 +304,60 @@ func TestResumeOutrunsTheNode(t *testing.T) {
 	n, ctx := w.paused(t, g), t.Context()
 	s := w.sandbox(n.ID)
 	node.late.Lock()
-	order := freezeOf(s)
-	wantError(t, "the controller's repetition", quiescer{g.own.pauser}.Quiesce(ctx, order), nil)
-	frozen := make(chan bool, 1) // after the resume
+	wantError(t, "the controller's repetition", quiescer{g.own.pauser}.Quiesce(ctx, freezeOf(s)), nil)
+	wantLateResume(t, d, node, s.Generation+1, w.resume(g, n.ID))
+}
+
+// So it is if the order to freeze comes between the resume's look at the pod and its write.
+func TestResumeMeetsAnOrder(t *testing.T) {
+	w := newWorld(t)
+	d, node := w.onFreezer()
+	freezing, freeze := w.holding(toFreeze)
+	resuming, run := w.holding(toAny)
+	n := w.paused(t, freezing)
+	s, ordered := w.sandbox(n.ID), make(chan error, 1)
+	go func() { ordered <- quiescer{freezing.own.pauser}.Quiesce(t.Context(), freezeOf(s)) }()
+	freeze.await(t, ordered)
+	resumed := w.resume(resuming, n.ID)
+	run.await(t, resumed)
+	node.late.Lock()
+	close(freeze.pass)
+	wantError(t, "the order to freeze", <-ordered, nil)
+	close(run.pass)
+	wantLateResume(t, d, node, s.Generation+1, resumed)
+}
+
+// resume resumes a sandbox beside the test.
+func (w *world) resume(g *gateway, id string) <-chan error {
+	done := make(chan error, 1)
 	go func() {
-		_, was, err := g.api.sandboxes.Resume(ctx, w.ns, n.ID, time.Minute)
-		if err != nil || !was {
-			t.Errorf("resume: %v, %v", was, err)
+		_, was, err := g.api.sandboxes.Resume(w.t.Context(), w.ns, id, time.Minute)
+		if err == nil && !was {
+			err = errors.New("it was not paused")
 		}
-		frozen <- node.frozen.Load()
+		done <- err
 	}()
+	return done
+}
+
+// wantLateResume wants a resume to wait for the node, which sees nothing new yet.
+func wantLateResume(t *testing.T, d *sandboxd, node *stubNode, generation int64, resumed <-chan error) {
+	t.Helper()
 	kubetest.Eventually(t, 20*time.Second, "sandboxd to let it run", func() error {
-		if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("unfreeze %d", s.Generation+1) {
+		if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("unfreeze %d", generation) {
 			return fmt.Errorf("it was asked to %v", got)
 		}
 		return nil
 	})
 	select {
-	case <-frozen:
+	case err := <-resumed:
 		node.late.Unlock()
-		t.Fatal("the sandbox is resumed, and the node may still freeze it")
+		t.Fatalf("the resume is over (%v), and the node may still freeze the sandbox", err)
 	case <-time.After(100 * time.Millisecond): // the resume would be over by now
 	}
 	node.late.Unlock()
-	if <-frozen {
+	wantError(t, "the resume", <-resumed, nil)
+	if node.frozen.Load() {
 		t.Error("the sandbox is resumed and frozen")
 	}
 }

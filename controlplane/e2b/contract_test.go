@@ -51,7 +51,7 @@ func TestContract(t *testing.T) {
 		{createV2, `{"templateID":"base","metadata":{"a":"` + strings.Repeat("x", maxMetadata) + `"}}`, 400, `metadata`},
 		// What would not be done is refused by name.
 		{createV2, `{"templateID":"base","autoPause":true}`, 400, `autoPause`},
-		{createV2, `{"templateID":"base","autoPause":true,"autoPauseMemory":false}`, 400, `autoPauseMemory`},
+		{createV2, `{"templateID":"base","autoPause":true,"autoPauseMemory":false}`, 501, `--checkpoint-dir`},
 		{createV2, `{"templateID":"base","autoResume":{"enabled":true}}`, 400, `autoResume`},
 		{createV2, `{"templateID":"base","mcp":{"x":{}}}`, 400, `mcp`},
 		{createV2, `{"templateID":"base","iam":{"tokens":{"x":{}}}}`, 400, `iam`},

@@ -16,10 +16,10 @@ func (s *Server) setLifecycle(sandbox *NewSandbox, n *api.NewSandbox, t Template
 	switch {
 	case noMemory && !sandbox.AutoPause:
 		return refuse(http.StatusBadRequest, "autoPauseMemory: the sandbox is not paused at its timeout; set autoPause to true, or leave autoPauseMemory out")
-	case noMemory && !t.Hibernates:
-		return refuse(http.StatusBadRequest, "autoPauseMemory: sandboxes of this template cannot be paused without their memory; leave it out or set it to true")
 	case noMemory && s.o.Snapshots == nil:
 		return noStore()
+	case noMemory && !t.Hibernates:
+		return refuse(http.StatusBadRequest, "autoPauseMemory: sandboxes of this template cannot be paused without their memory; leave it out or set it to true")
 	case sandbox.AutoPause && !files && !t.Pausable:
 		return refuse(http.StatusBadRequest, "autoPause: sandboxes of this template cannot be paused; leave it out or set it to false")
 	case !sandbox.AutoPause:

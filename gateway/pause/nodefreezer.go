@@ -29,11 +29,13 @@ import (
 //   - It is taken back before sandboxd is asked for anything. If the node had carried out its
 //     last order before, sandboxd's answer is the proof that it has thawed the pod. If not, it
 //     may still be about to freeze the pod, for the order that was taken back: a resume waits
-//     until the node says that it has carried out the resume's own (settle).
+//     until the node says that it has carried out the resume's own (settle). So does the
+//     hibernation of a frozen sandbox.
 //
 // Each write tests the claim and what the annotations were, and none is made for an older
 // generation than theirs. A resume writes its generation also if no order to freeze is there.
-// So an order to freeze that was delayed never stops a sandbox that was resumed since.
+// So an order to freeze that was delayed never stops a sandbox that was resumed since, or the
+// sandboxd of one whose files are asked for.
 type freezers struct {
 	sandboxd Orders
 	api      client.Client // must not read from a cache
@@ -64,7 +66,7 @@ func (f freezers) FreezeAll(ctx context.Context, id string, pod *corev1.Pod, gen
 	if err := f.sandboxd.Freeze(ctx, id, pod, generation); err != nil {
 		return err
 	}
-	_, err = f.orderNode(ctx, pod, generation, true)
+	_, _, err = f.orderNode(ctx, pod, generation, true)
 	return err
 }
 
@@ -79,36 +81,33 @@ func (f freezers) FreezeProcesses(ctx context.Context, id string, pod *corev1.Po
 }
 
 // FreezeForFiles is FreezeProcesses for a sandbox that may be frozen already, as one of an
-// older generation: it writes its generation also if the node has no order to freeze, so that
-// one that was delayed does not stop sandboxd while it sends the files.
+// older generation: no order to freeze of that one stops sandboxd while it sends the files.
 func (f freezers) FreezeForFiles(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	if v1alpha1.HasNodeFreezer(pod) {
-		ordered, err := f.orderNode(ctx, pod, generation, false)
-		if err != nil {
-			return err
-		}
-		pod = ordered
-	}
-	return f.sandboxd.Freeze(ctx, id, pod, generation)
+	return f.wakeAndSend(ctx, id, pod, generation, f.sandboxd.Freeze)
 }
 
 // Unfreeze lets everything in the pod run.
 func (f freezers) Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
+	return f.wakeAndSend(ctx, id, pod, generation, f.sandboxd.Unfreeze)
+}
+
+// wakeAndSend sends an order to sandboxd. When it returns nil, the node runs the pod and carries
+// out no order to freeze it of an older generation any more.
+func (f freezers) wakeAndSend(ctx context.Context, id string, pod *corev1.Pod, generation int64, send sendOrder) error {
 	if !v1alpha1.HasNodeFreezer(pod) {
-		return f.sandboxd.Unfreeze(ctx, id, pod, generation)
+		return send(ctx, id, pod, generation)
 	}
-	before := pod
-	pod, err := f.orderNode(ctx, pod, generation, false)
+	ordered, settled, err := f.orderNode(ctx, pod, generation, false)
 	if err != nil {
 		return err
 	}
-	if err := f.sandboxd.Unfreeze(ctx, id, pod, generation); err != nil {
+	if err := send(ctx, id, ordered, generation); err != nil {
 		return err
 	}
-	if v1alpha1.NodeFreezerSettled(before) {
+	if settled {
 		return nil
 	}
-	return f.settle(ctx, pod)
+	return f.settle(ctx, ordered)
 }
 
 // settle waits until the pod's node has carried out its last order.
@@ -132,13 +131,15 @@ func (f freezers) release(ctx context.Context, pod *corev1.Pod, generation int64
 	if pod.Annotations[v1alpha1.AnnotationFreeze] == "" {
 		return pod, nil
 	}
-	return f.orderNode(ctx, pod, generation, false)
+	pod, _, err := f.orderNode(ctx, pod, generation, false)
+	return pod, err
 }
 
 // orderNode writes an order for the node's freezer, if it is not written already, and returns
-// the pod as it is then. It returns agent.ErrSuperseded if an order of a later generation is
-// there, and agent.ErrPodGone if the pod does not run with this claim any more.
-func (f freezers) orderNode(ctx context.Context, pod *corev1.Pod, generation int64, freeze bool) (*corev1.Pod, error) {
+// the pod as it is then, and whether the node had carried out all that was ordered until the
+// write. It returns agent.ErrSuperseded if an order of a later generation is there, and
+// agent.ErrPodGone if the pod does not run with this claim any more.
+func (f freezers) orderNode(ctx context.Context, pod *corev1.Pod, generation int64, freeze bool) (ordered *corev1.Pod, settled bool, err error) {
 	wrap := func(err error) error {
 		return fmt.Errorf("order the node's freezer of pod %s: %w", pod.Name, err)
 	}
@@ -146,33 +147,33 @@ func (f freezers) orderNode(ctx context.Context, pod *corev1.Pod, generation int
 	for range nodeTries {
 		switch last := orderedAt(pod); {
 		case last > generation:
-			return nil, wrap(agent.ErrSuperseded)
+			return nil, false, wrap(agent.ErrSuperseded)
 		case last == generation && freeze == (pod.Annotations[v1alpha1.AnnotationFreeze] != ""):
-			return pod, nil
+			return pod, v1alpha1.NodeFreezerSettled(pod), nil
 		}
 		written := &corev1.Pod{}
 		written.Namespace, written.Name = pod.Namespace, pod.Name
 		err := f.api.Patch(ctx, written, nodeOrder(pod, generation, freeze).Build())
 		switch {
 		case err == nil:
-			return written, nil
+			return written, v1alpha1.NodeFreezerSettled(pod), nil
 		case !jsonpatch.Refused(err):
-			return nil, wrap(err)
+			return nil, false, wrap(err)
 		}
 		// Another gateway's order has come first, or the pod is not the sandbox's any more.
 		live := &corev1.Pod{}
 		err = f.api.Get(ctx, client.ObjectKeyFromObject(pod), live)
 		switch {
 		case apierrors.IsNotFound(err):
-			return nil, wrap(agent.ErrPodGone)
+			return nil, false, wrap(agent.ErrPodGone)
 		case err != nil:
-			return nil, wrap(err)
+			return nil, false, wrap(err)
 		case live.UID != pod.UID, live.Annotations[v1alpha1.AnnotationClaim] != claim, v1alpha1.PhaseOf(live) != v1alpha1.PodRunning:
-			return nil, wrap(agent.ErrPodGone)
+			return nil, false, wrap(agent.ErrPodGone)
 		}
 		pod = live
 	}
-	return nil, wrap(agent.ErrRouteMoved)
+	return nil, false, wrap(agent.ErrRouteMoved)
 }
 
 // nodeTries is how many orders of other gateways may come before this one's.

@@ -70,11 +70,13 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 	return x.pauser.Pause(ctx, s, mode)
 }
 
-// mayPause says whether the pool of a sandbox that runs lets one more be paused. If it does,
+// mayPause says whether this gateway and the pool of a sandbox that runs let it be paused. If so,
 // the sandbox counts as paused until the caller calls end.
 func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (end func(), err error) {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
 	switch {
+	case mode == v1alpha1.PauseHibernate && !x.restores:
+		return nil, e2b.ErrNoStore
 	case v1alpha1.AllowsPause(pool.Spec, mode):
 	case mode == v1alpha1.PauseHibernate:
 		return nil, e2b.Invalidf("memory: its pool does not let sandboxes hibernate (spec.pause.modes); leave it out or set it to true")
