@@ -185,6 +185,31 @@ func TestNodeFreezer(t *testing.T) {
 	repeat(g)
 }
 
+// The controller may have the order repeated before the gateway that pauses the sandbox comes
+// to its own: that one leaves it.
+func TestNodeFreezerBeforeThePause(t *testing.T) {
+	w := newWorld(t)
+	d, node := w.onFreezer()
+	g := w.gateway()
+	slow, held := w.holding(`"/spec/paused"`)
+	held.answers = true
+	n, ctx := w.new(newID()), t.Context()
+	if _, err := slow.create(t, n); err != nil {
+		t.Fatal(err)
+	}
+	paused := make(chan error, 1)
+	go func() { paused <- slow.api.sandboxes.Pause(ctx, w.ns, n.ID, true) }()
+	held.await(t, paused)
+	s := w.sandbox(n.ID)
+	wantError(t, "the controller's repetition", quiescer{g.own.pauser}.Quiesce(ctx, freezeOf(s)), nil)
+	close(held.pass)
+	wantError(t, "the pause", <-paused, nil)
+	w.wantOrder(node, true, s.Generation)
+	if got := d.carriedOut(); got[len(got)-1] != fmt.Sprintf("freeze %d", s.Generation) {
+		t.Errorf("sandboxd was asked to %v", got)
+	}
+}
+
 // One that was frozen and is to hibernate answers again, for its files, with all stopped.
 func TestNodeFreezerLeavesFiles(t *testing.T) {
 	w := newWorld(t)
@@ -208,10 +233,16 @@ func TestNodeFreezerLeavesFiles(t *testing.T) {
 // heldWrites holds writes up that have something in their body.
 type heldWrites struct {
 	what    string
+	answers bool // only the answers to them are held up
 	next    http.RoundTripper
 	reached chan struct{} // closed: one is held up
 	pass    chan struct{} // closed: they go on
 	once    sync.Once
+}
+
+func (h *heldWrites) hold() {
+	h.once.Do(func() { close(h.reached) })
+	<-h.pass
 }
 
 // What orders a node's freezer has one of these in its body.
@@ -247,8 +278,11 @@ func (h *heldWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if bytes.Contains(body, []byte(h.what)) {
-			h.once.Do(func() { close(h.reached) })
-			<-h.pass
+			if h.answers {
+				defer h.hold()
+			} else {
+				h.hold()
+			}
 		}
 	}
 	return h.next.RoundTrip(r)

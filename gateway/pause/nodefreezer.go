@@ -53,9 +53,16 @@ func (f freezers) Probe(ctx context.Context, id string, pod *corev1.Pod, generat
 // FreezeAll stops everything in the pod: the sandbox's processes, and by the node's freezer,
 // if there is one, the rest.
 func (f freezers) FreezeAll(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	if !v1alpha1.HasNodeFreezer(pod) {
-		return f.sandboxd.Freeze(ctx, id, pod, generation)
+	if err := f.FreezeProcesses(ctx, id, pod, generation); err != nil || !v1alpha1.HasNodeFreezer(pod) {
+		return err
 	}
+	_, _, err := f.orderNode(ctx, pod, generation, true)
+	return err
+}
+
+// FreezeProcesses stops the sandbox's processes. The node's freezer is left as it is if it is
+// ordered for this generation already: another gateway has stopped all then.
+func (f freezers) FreezeProcesses(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
 	if v1alpha1.FreezeOrdered(pod) && orderedAt(pod) == generation {
 		return nil
 	}
@@ -63,25 +70,11 @@ func (f freezers) FreezeAll(ctx context.Context, id string, pod *corev1.Pod, gen
 	if err != nil {
 		return err
 	}
-	if err := f.sandboxd.Freeze(ctx, id, pod, generation); err != nil {
-		return err
-	}
-	_, _, err = f.orderNode(ctx, pod, generation, true)
-	return err
-}
-
-// FreezeProcesses stops the sandbox's processes. sandboxd goes on and answers, as it must to
-// send the sandbox's files.
-func (f freezers) FreezeProcesses(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	pod, err := f.release(ctx, pod, generation)
-	if err != nil {
-		return err
-	}
 	return f.sandboxd.Freeze(ctx, id, pod, generation)
 }
 
-// FreezeForFiles is FreezeProcesses for a sandbox that may be frozen already, as one of an
-// older generation: no order to freeze of that one stops sandboxd while it sends the files.
+// FreezeForFiles stops the sandbox's processes. sandboxd goes on and answers, as it must to
+// send the sandbox's files: no order of an older generation stops it.
 func (f freezers) FreezeForFiles(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
 	return f.wakeAndSend(ctx, id, pod, generation, f.sandboxd.Freeze)
 }
