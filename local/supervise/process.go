@@ -110,6 +110,7 @@ func (p *process) pauses() *wait.Backoff {
 func (p *process) cycle(attempt int) (again bool, err error) {
 	fail := func(err error, from int64) (bool, error) {
 		if attempt == 0 {
+			p.set(func(s *Status) { s.State = Stopped }) // before Start returns: no OnChange follows
 			p.first <- &StartError{Name: p.spec.Name, Err: err, Tail: tail(p.spec.LogFile, from), LogFile: p.spec.LogFile}
 			return false, err
 		}

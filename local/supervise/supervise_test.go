@@ -172,8 +172,8 @@ func TestDeathWhileStartingShowsTheLog(t *testing.T) {
 	if msg := err.Error(); !strings.Contains(msg, "exit status 3") || !strings.Contains(msg, spec.LogFile) {
 		t.Errorf("error %q lacks the reason or the log's path", msg)
 	}
-	if s := g.until(t, "a", func(s Status) bool { return s.State == Stopped }); s.Restarts != 0 {
-		t.Errorf("a process that never ran was started again: %+v", s)
+	if s := g.one(t, "a"); s.State != Stopped || s.Restarts != 0 {
+		t.Errorf("a process that never ran is to be stopped, and is %+v", s)
 	}
 }
 
