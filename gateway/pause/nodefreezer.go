@@ -113,6 +113,8 @@ func (f freezers) settle(ctx context.Context, pod *corev1.Pod) error {
 			return fmt.Errorf("await the node's freezer of pod %s: %w", pod.Name, agent.ErrPodGone)
 		case err == nil && v1alpha1.NodeFreezerSettled(live):
 			return nil
+		case err != nil && ctx.Err() == nil: // says nothing about the freezer
+			return fmt.Errorf("await the node's freezer of pod %s: %w", pod.Name, err)
 		case !backoff.Sleep(ctx, delays.Step()):
 			return fmt.Errorf("await the node's freezer of pod %s: %w: %w", pod.Name, agent.ErrNoAnswer, context.Cause(ctx))
 		}

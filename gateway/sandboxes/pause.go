@@ -33,8 +33,6 @@ func (x *Backend) Pause(ctx context.Context, namespace, id string, memory bool) 
 		}
 		err = x.pauseOnce(ctx, s, mode)
 		switch {
-		case errors.Is(err, pause.ErrNoStore):
-			return fmt.Errorf("%w: %w", e2b.ErrNoStore, err)
 		case errors.Is(err, pause.ErrChanged):
 			continue
 		case errors.Is(err, pause.ErrNotRunning):

@@ -95,12 +95,16 @@ func (p *pod) processes() (procs []*process) {
 	return procs
 }
 
-// noteThawed notes that a container was thawed for its end.
+// noteThawed notes that a container was thawed for its end. The order that was carried out
+// last stays on record: an applyFreeze may be noting a newer one at this moment.
 func (p *pod) noteThawed() {
 	p.mu.Lock()
-	order := p.freezeOrder
+	changed := p.frozen
+	p.frozen = false
 	p.mu.Unlock()
-	p.setFrozen(false, order)
+	if changed {
+		p.changed()
+	}
 }
 
 // setFrozen notes what the condition is to say: whether the pod is frozen, and the generation
