@@ -1,6 +1,6 @@
 // Package egress says in NetworkPolicies what sandboxes may connect to, and what
 // may connect to them: the policies that a namespace with pools needs, and the
-// rules of one sandbox. Gateways write the latter (gateway/sandboxes); operators
+// rules of one sandbox. Gateways write the latter (gateway/restapi/backend); operators
 // install the former, from `sandlane network-policies`.
 //
 // It enforces nothing: that is the work of a cluster's network plugin.
