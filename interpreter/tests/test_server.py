@@ -1,0 +1,158 @@
+"""The interpreter from outside: its HTTP calls, with real kernels."""
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+import unittest
+import unittest.mock
+
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from sandlane_interpreter import kernels, server
+
+HOSTILE = "'\"; raise SystemExit\n$(exit 9)`exit 9`\\\u2028{}"
+
+
+class ServerTest(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.home = tempfile.TemporaryDirectory()
+        os.environ["JUPYTER_RUNTIME_DIR"] = self.home.name
+        self.token = None
+
+        async def envs(request):
+            self.token = request.headers.get("X-Access-Token")
+            return web.json_response({"OF_SANDBOX": "sandbox", "QUOTED": HOSTILE})
+
+        app = web.Application()
+        app.add_routes([web.get("/envs", envs)])
+        self.agent = TestServer(app)
+        await self.agent.start_server()
+        self.client = TestClient(TestServer(server.Interpreter(self.home.name, f"http://127.0.0.1:{self.agent.port}").app()))
+        await self.client.start_server()
+
+    async def asyncTearDown(self):
+        await self.client.close()
+        await self.agent.close()
+        self.home.cleanup()
+
+    async def run_code(self, code, **more):
+        """Returns the lines of an execution, without keepalives and its number."""
+        async with self.client.post("/execute", json={"code": code, **more}) as answer:
+            self.assertEqual(answer.status, 200)
+            text = await answer.text()
+        lines = [json.loads(line) for line in text.splitlines()]
+        return [line for line in lines if line["type"] not in ("keepalive", "number_of_executions")]
+
+    async def text(self, code, **more):
+        """Returns the value of the last expression, or of what was printed."""
+        lines = await self.run_code(code, **more)
+        self.assertEqual(lines[-1], {"type": "end_of_execution"}, lines)
+        return "".join(line["text"] for line in lines[:-1])
+
+    async def contexts(self):
+        return await (await self.client.get("/contexts")).json()
+
+    async def test_python(self):
+        self.assertEqual(await self.text("x = 20\nx + 1"), "21")
+        self.assertEqual(await self.text("x"), "20")
+        lines = await self.run_code("1/0")
+        self.assertEqual((lines[0]["type"], lines[0]["name"]), ("error", "ZeroDivisionError"))
+        # Two defaults are listed, and only Python's has a kernel.
+        self.assertEqual(sorted(c["language"] for c in await self.contexts()), ["javascript", "python"])
+
+    async def test_variables(self):
+        read = {
+            "python": "import os; print(os.environ.get('{}', 'none'))",
+            "javascript": "console.log(process.env.{} ?? 'none')",
+            "bash": "printf %s \"${{{}-none}}\"",
+        }
+
+        async def value(name, **more):
+            return (await self.text(code.format(name), language=language, **more)).splitlines()
+
+        for language, code in read.items():
+            with self.subTest(language):
+                self.assertEqual(await value("OF_SANDBOX"), ["sandbox"])
+                self.assertEqual(await value("QUOTED"), HOSTILE.splitlines())
+                for name in ("MINE", "OF_SANDBOX"):
+                    self.assertEqual(await value(name, env_vars={name: HOSTILE}), HOSTILE.splitlines())
+                self.assertEqual(await value("MINE"), ["none"])
+                self.assertEqual(await value("OF_SANDBOX"), ["sandbox"])
+
+    async def test_hostile_names(self):
+        for name in ("A; exit 9", "A=B", "", "1A", "A\nexit"):
+            async with self.client.post("/execute", json={"code": "1", "language": "bash", "env_vars": {name: "x"}}) as answer:
+                self.assertEqual(answer.status, 400, name)
+
+    async def test_last_expression_of_javascript(self):
+        for i in range(40):
+            self.assertEqual(await self.text(f"let a{i}: number = {i}; a{i}", language="ts"), str(i))
+
+    async def test_contexts(self):
+        made = await (await self.client.post("/contexts", json={"cwd": os.path.join(self.home.name, "new", "folder")})).json()
+        self.assertEqual((await self.contexts())[-1], made)
+        await self.run_code("x = 1")
+        lines = await self.run_code("x", context_id=made["id"])
+        self.assertEqual(lines[0]["name"], "NameError")
+        self.assertEqual(await self.text("import os; os.getcwd()", context_id=made["id"]), made["cwd"])
+        await self.run_code("y = 1", context_id=made["id"])
+        self.assertEqual((await self.client.post(f"/contexts/{made['id']}/restart")).status, 200)
+        self.assertEqual((await self.run_code("y", context_id=made["id"]))[0]["name"], "NameError")
+        self.assertEqual((await self.client.delete(f"/contexts/{made['id']}")).status, 200)
+        self.assertEqual((await self.client.post("/execute", json={"code": "1", "context_id": made["id"]})).status, 404)
+        self.assertEqual(await self.text("x"), "1")
+
+    async def test_refusals(self):
+        for path, body, said in (
+            ("/execute", b"{", "JSON"),
+            ("/execute", b"[]", "object"),
+            ("/execute", b'{"code": 1}', "string"),
+            ("/execute", b'{"code": "1", "env_vars": {"A": 1}}', "env_vars"),
+            ("/execute", b'{"code": "1", "context_id": "a", "language": "python"}', "Only one"),
+            ("/execute", b'{"code": "1", "language": "r"}', "image of your own"),
+            ("/execute", b'{"code": "1", "language": "cobol"}', "No kernel"),
+            ("/contexts", b'{"cwd": "/etc/passwd"}', "working directory"),
+        ):
+            async with self.client.post(path, data=body) as answer:
+                self.assertEqual(answer.status, 400, body)
+                self.assertIn(said, await answer.text())
+
+    async def test_killed_kernel(self):
+        lines = await self.run_code(f"import os; os.kill(os.getpid(), {signal.SIGKILL.value})")
+        self.assertEqual(lines[0]["name"], "ContextRestarting")
+        self.assertEqual(await self.text("1"), "1")
+
+    async def test_client_that_leaves(self):
+        for language, code in (("python", "while True: pass"), ("javascript", "while (true) {}"), ("bash", "sleep 1000")):
+            with self.subTest(language):
+                await self.run_code("1", language=language)
+                async with self.client.post("/execute", json={"code": code, "language": language}) as answer:
+                    await answer.content.readline()  # its number: it runs
+                self.assertEqual(await self.text("echo 1" if language == "bash" else "1", language=language), "1\n" if language == "bash" else "1")
+
+    async def test_keepalive(self):
+        with unittest.mock.patch.object(server, "KEEPALIVE", 0.05):
+            os.mkfifo(os.path.join(self.home.name, "fifo"))
+            async with self.client.post("/execute", json={"code": "open('fifo').read()"}) as answer:
+                while json.loads(await answer.content.readline())["type"] != "keepalive":
+                    pass
+                await asyncio.to_thread(lambda: open(os.path.join(self.home.name, "fifo"), "w").close())
+                self.assertIn(b"end_of_execution", await answer.content.read())
+
+    async def test_much_output(self):
+        self.assertEqual(len(await self.text("print('x' * 10_000_000)")), 10_000_001)
+        # More messages than ZeroMQ keeps by itself, at once.
+        lines = await self.run_code("from IPython.display import display\nfor i in range(5000): display(i)")
+        self.assertEqual(len(lines), 5001)
+
+    async def test_unread_output_is_bounded(self):
+        with unittest.mock.patch.object(kernels, "MAX_UNREAD", 1000):
+            lines = await self.run_code("for i in range(100): print('x' * 100_000, flush=True)\nimport time\ntime.sleep(1000)")
+        self.assertIn("OutputTooLarge", [line.get("name") for line in lines])
+
+
+if __name__ == "__main__":
+    unittest.main()
