@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandlane/sandlane/controlplane/cache"
-	"github.com/sandlane/sandlane/controlplane/cache/cachetest"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/library/cache"
+	"github.com/sandlane/sandlane/library/cache/cachetest"
 )
 
 // exampleManager has a sandbox, and no API server.
@@ -42,7 +42,7 @@ func Example() {
 		return
 	}
 	defer task.Release()
-	if err := c.GetClient().Patch(ctx, s.DeepCopy(), pausing.Pause(s).Build()); err != nil {
+	if err := c.GetClient().Patch(ctx, s.DeepCopy(), writes.Pause(s).Build()); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/cache"
-	"github.com/sandlane/sandlane/controlplane/cache/cachetest"
+	"github.com/sandlane/sandlane/library/cache"
+	"github.com/sandlane/sandlane/library/cache/cachetest"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 

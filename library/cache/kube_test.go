@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/cache"
+	"github.com/sandlane/sandlane/library/cache"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 

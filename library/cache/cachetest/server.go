@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/cache"
+	"github.com/sandlane/sandlane/library/cache"
 )
 
 // server stores the objects of the fake client: it is client-go's tracker, with further

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/cache"
-	"github.com/sandlane/sandlane/controlplane/cache/cachetest"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/library/cache"
+	"github.com/sandlane/sandlane/library/cache/cachetest"
 )
 
 // controller writes statuses as reconcilers/sandbox does.
@@ -53,9 +53,9 @@ func condition(s *v1alpha1.Sandbox, kind string, status metav1.ConditionStatus, 
 // flip writes a pause or a resume of the sandbox, from the state that was read.
 func flip(ctx context.Context, c client.Client, s *v1alpha1.Sandbox, paused bool) error {
 	if paused {
-		return c.Patch(ctx, s.DeepCopy(), pausing.Pause(s).Build())
+		return c.Patch(ctx, s.DeepCopy(), writes.Pause(s).Build())
 	}
-	return c.Patch(ctx, s.DeepCopy(), pausing.Resume(s, nil).Build())
+	return c.Patch(ctx, s.DeepCopy(), writes.Resume(s, nil).Build())
 }
 
 // started runs f in virtual time with a sandbox that runs.

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/cache"
 	"github.com/sandlane/sandlane/kubeclient"
+	"github.com/sandlane/sandlane/library/cache"
 )
 
 // MockManager is an owned manager, for cache.NewCache, whose API server is in memory.

@@ -10,7 +10,7 @@
 //	defer c.Stop(ctx)
 //
 // This package pauses and resumes nothing: the program writes, for example with package
-// kubeclient/pausing, and waits with a task of this package. It needs the rights to list and
+// kubeclient/writes, and waits with a task of this package. It needs the rights to list and
 // watch the kinds that BuildCacheConfig names, and to get Sandboxes and Checkpoints.
 //
 // Sandlane's own processes do not use this package. The controller reads through its

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/cache"
-	"github.com/sandlane/sandlane/controlplane/cache/cachetest"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/library/cache"
+	"github.com/sandlane/sandlane/library/cache/cachetest"
 )
 
 func sandbox(id string) *v1alpha1.Sandbox {
@@ -52,11 +52,11 @@ func TestConflicts(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	refused := jsonpatch.For(old.UID).Test("/metadata/generation", old.Generation).Set("/spec/pool", "p")
-	if err := api.Patch(ctx, stale(), refused.Build()); jsonpatch.Judge(err) != jsonpatch.TestFailed {
+	refused := writes.For(old.UID).Test("/metadata/generation", old.Generation).Set("/spec/pool", "p")
+	if err := api.Patch(ctx, stale(), refused.Build()); writes.Judge(err) != writes.TestFailed {
 		t.Errorf("JSON patch: %v", err)
 	}
-	if err := api.Patch(ctx, stale(), jsonpatch.For(old.UID).Test("/metadata/generation", s.Generation).Set("/spec/pool", "p").Build()); err != nil {
+	if err := api.Patch(ctx, stale(), writes.For(old.UID).Test("/metadata/generation", s.Generation).Set("/spec/pool", "p").Build()); err != nil {
 		t.Error(err)
 	}
 }
@@ -85,7 +85,7 @@ func TestGenerations(t *testing.T) {
 	if err := api.Update(ctx, s); err != nil || s.Generation != 2 {
 		t.Errorf("spec: %d, %v", s.Generation, err)
 	}
-	if err := api.Patch(ctx, s, jsonpatch.For(uid).Set("/spec/pool", "q").Build()); err != nil || s.Generation != 3 || s.UID != uid {
+	if err := api.Patch(ctx, s, writes.For(uid).Set("/spec/pool", "q").Build()); err != nil || s.Generation != 3 || s.UID != uid {
 		t.Errorf("patch: %+v, %v", s.ObjectMeta, err)
 	}
 	if err := api.Delete(ctx, s); err != nil {
