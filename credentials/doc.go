@@ -12,7 +12,11 @@
 // Secret, so that finding a key is one map lookup, and they are no secret; the
 // other 32 are 128 random bits, which need no slow hash.
 //
-// Concurrency: the Verifier's records are written by its one watch goroutine and
+// A key belongs to one namespace, by UID: its Secret has the namespace as its owner, and
+// the Verifier refuses it once there is no namespace of that name and UID. Kubernetes'
+// garbage collector deletes the Secret later.
+//
+// Concurrency: the Verifier's records are each written by one watch goroutine and
 // read by every request, under a read-write lock. While the API server is away
 // the records stay as they are: keys go on working, and a revocation counts when
 // the watch shows it, within milliseconds when all is well.

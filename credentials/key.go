@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
@@ -94,8 +96,10 @@ func New() (string, Stored) {
 // record is a stored key.
 type record struct {
 	KeyOwner
-	salt []byte
-	hash [sha256.Size]byte
+	// namespaceUID tells the key's namespace from a later one of its name.
+	namespaceUID types.UID
+	salt         []byte
+	hash         [sha256.Size]byte
 }
 
 func hashKey(salt []byte, key string) [sha256.Size]byte {
@@ -117,13 +121,31 @@ func secretData(key, namespace string) map[string][]byte {
 	return map[string][]byte{dataSalt: salt, dataHash: hash[:], dataNamespace: []byte(namespace)}
 }
 
+// owner is the reference by which a key's Secret belongs to its namespace: it says which
+// one of that name, and Kubernetes deletes the Secret after the namespace.
+func owner(ns *corev1.Namespace) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: ns.Name, UID: ns.UID}
+}
+
+// ownerOf is the inverse of owner; zero if there is no such reference.
+func ownerOf(s *corev1.Secret) metav1.OwnerReference {
+	for _, o := range s.OwnerReferences {
+		if o.APIVersion == "v1" && o.Kind == "Namespace" {
+			return o
+		}
+	}
+	return metav1.OwnerReference{}
+}
+
 // recordOf reads a key's Secret. An error says what the Secret lacks and nothing
 // of what it holds.
 func recordOf(s *corev1.Secret) (*record, error) {
-	id := s.Labels[v1alpha1.LabelAPIKey]
+	id, owner := s.Labels[v1alpha1.LabelAPIKey], ownerOf(s)
 	r := &record{
 		KeyOwner: KeyOwner{Team: s.Labels[v1alpha1.LabelTeam], Namespace: string(s.Data[dataNamespace]), KeyID: id},
 		salt:     s.Data[dataSalt],
+
+		namespaceUID: owner.UID,
 	}
 	switch {
 	case len(id) != idLength || !isHex(id) || s.Name != secretPrefix+id:
@@ -132,6 +154,8 @@ func recordOf(s *corev1.Secret) (*record, error) {
 		return nil, fmt.Errorf("no label %s", v1alpha1.LabelTeam)
 	case r.Namespace == "":
 		return nil, fmt.Errorf("no %s in its data", dataNamespace)
+	case owner.Name != r.Namespace || owner.UID == "":
+		return nil, errors.New("it is not owned by its namespace")
 	case len(r.salt) != saltLength:
 		return nil, fmt.Errorf("%s is not %d bytes long", dataSalt, saltLength)
 	case copy(r.hash[:], s.Data[dataHash]) != len(r.hash) || len(s.Data[dataHash]) != len(r.hash):

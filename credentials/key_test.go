@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -26,8 +27,42 @@ func secretOf(key, team, namespace string) *corev1.Secret {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   secretPrefix + id,
 			Labels: map[string]string{v1alpha1.LabelAPIKey: id, v1alpha1.LabelTeam: team},
+
+			OwnerReferences: []metav1.OwnerReference{owner(namespaceOf(namespace))},
 		},
 		Data: secretData(key, namespace),
+	}
+}
+
+// namespaceOf is the namespace that keys of secretOf belong to.
+func namespaceOf(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name)}}
+}
+
+// knowing returns a verifier that knows a key of the namespace ns.
+func knowing(key string) *Verifier {
+	v := NewVerifier(VerifierOptions{})
+	v.keys.Replace([]any{secretOf(key, "team", "ns")}, "1")
+	v.namespaces.Replace([]any{namespaceOf("ns")}, "1")
+	return v
+}
+
+// A key belongs to its namespace, and not to a later one of that name.
+func TestKeyEndsWithItsNamespace(t *testing.T) {
+	key := newKey()
+	v := knowing(key)
+	if _, err := v.Verify(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	v.namespaces.Delete(namespaceOf("ns"))
+	if got, err := v.Verify(t.Context(), key); !errors.Is(err, ErrBadKey) {
+		t.Errorf("without the namespace: %+v, %v", got, err)
+	}
+	again := namespaceOf("ns")
+	again.UID = "another"
+	v.namespaces.Add(again)
+	if got, err := v.Verify(t.Context(), key); !errors.Is(err, ErrBadKey) {
+		t.Errorf("in another namespace of its name: %+v, %v", got, err)
 	}
 }
 
@@ -82,6 +117,12 @@ func TestVerify(t *testing.T) {
 	if err := v.keys.Replace([]any{secretOf(key, "team", "ns")}, "1"); err != nil {
 		t.Fatal(err)
 	}
+	if v.Synced() {
+		t.Error("synced before the first list of namespaces")
+	}
+	if err := v.namespaces.Replace([]any{namespaceOf("ns")}, "1"); err != nil {
+		t.Fatal(err)
+	}
 	if !v.Synced() {
 		t.Error("not synced after the first list")
 	}
@@ -128,6 +169,10 @@ func TestBrokenSecrets(t *testing.T) {
 		"another name":   func(s *corev1.Secret) { s.Name = "api-key-00000000" },
 		"no team":        func(s *corev1.Secret) { delete(s.Labels, v1alpha1.LabelTeam) },
 		"no namespace":   func(s *corev1.Secret) { delete(s.Data, dataNamespace) },
+		"no owner":       func(s *corev1.Secret) { s.OwnerReferences = nil },
+		"another owner":  func(s *corev1.Secret) { s.OwnerReferences[0].Name = "other" },
+		"another kind":   func(s *corev1.Secret) { s.OwnerReferences[0].Kind = "ConfigMap" },
+		"no UID":         func(s *corev1.Secret) { s.OwnerReferences[0].UID = "" },
 		"no salt":        func(s *corev1.Secret) { delete(s.Data, dataSalt) },
 		"short hash":     func(s *corev1.Secret) { s.Data[dataHash] = s.Data[dataHash][:31] },
 		"long hash":      func(s *corev1.Secret) { s.Data[dataHash] = append(s.Data[dataHash], 0) },
@@ -143,8 +188,7 @@ func TestBrokenSecrets(t *testing.T) {
 
 func BenchmarkVerify(b *testing.B) {
 	key := newKey()
-	v := NewVerifier(VerifierOptions{})
-	v.keys.Replace([]any{secretOf(key, "team", "ns")}, "1")
+	v := knowing(key)
 	b.Run("sequential", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -168,8 +212,7 @@ func BenchmarkVerify(b *testing.B) {
 
 func TestVerifyAllocations(t *testing.T) {
 	key := newKey()
-	v := NewVerifier(VerifierOptions{})
-	v.keys.Replace([]any{secretOf(key, "team", "ns")}, "1")
+	v := knowing(key)
 	if n := testing.AllocsPerRun(100, func() { v.Verify(t.Context(), key) }); n > 2 {
 		t.Errorf("%v allocations, want at most 2", n)
 	}
@@ -177,14 +220,14 @@ func TestVerifyAllocations(t *testing.T) {
 
 // After a restore of etcd a watch is silent: what is there is known from a new list.
 func TestRelistReadsTheKeysAnew(t *testing.T) {
-	secrets := fake.NewClientset()
-	secrets.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, watch.Interface, error) {
+	secrets := fake.NewClientset(namespaceOf("ns"))
+	secrets.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		if a.(clienttesting.WatchActionImpl).ListOptions.SendInitialEvents != nil {
 			return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
 		}
 		return true, watch.NewFake(), nil
 	})
-	v := NewVerifier(VerifierOptions{Secrets: secrets.CoreV1().Secrets("system")})
+	v := NewVerifier(VerifierOptions{Secrets: secrets.CoreV1().Secrets("system"), Namespaces: secrets.CoreV1().Namespaces()})
 	v.Relist() // does nothing yet
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	stopped := make(chan error)

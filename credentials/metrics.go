@@ -7,6 +7,7 @@ const (
 	outcomeMalformed = "malformed"
 	outcomeUnknown   = "unknown"
 	outcomeWrong     = "wrong"
+	outcomeEnded     = "ended"
 )
 
 // Metrics counts what a Verifier answered. A nil *Metrics counts nothing.
@@ -20,9 +21,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Namespace: "sandlane",
 		Subsystem: "credentials",
 		Name:      "verifications_total",
-		Help:      "API keys looked at, by outcome: valid, malformed, unknown (no key has this ID), wrong (its secret part differs).",
+		Help:      "API keys looked at, by outcome: valid, malformed, unknown (no key has this ID), wrong (its secret part differs), ended (its namespace is gone).",
 	}, []string{"outcome"})}
-	for _, outcome := range []string{outcomeValid, outcomeMalformed, outcomeUnknown, outcomeWrong} {
+	for _, outcome := range []string{outcomeValid, outcomeMalformed, outcomeUnknown, outcomeWrong, outcomeEnded} {
 		m.verifications.WithLabelValues(outcome)
 	}
 	reg.MustRegister(m.verifications)

@@ -27,14 +27,19 @@ func NewStore(c client.Client, namespace string) *Store {
 	return &Store{client: c, namespace: namespace}
 }
 
-// Create makes a key for a team and the namespace whose sandboxes it sees, and
-// returns it. The key itself is stored nowhere: this is the only time it is seen.
+// Create makes a key for a team and the namespace whose sandboxes it sees, which must
+// exist, and returns it. The key itself is stored nowhere: this is the only time it is seen.
+// It ends with the namespace.
 func (s *Store) Create(ctx context.Context, team, namespace string) (string, Key, error) {
 	if team == "" || len(validation.IsValidLabelValue(team)) > 0 {
 		return "", Key{}, fmt.Errorf("team %q: must be 1 to 63 of letters, digits, dash, dot and underscore, beginning and ending with a letter or digit", team)
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return "", Key{}, fmt.Errorf("namespace %q: %s", namespace, problems[0])
+	}
+	ns := &corev1.Namespace{}
+	if err := s.client.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+		return "", Key{}, fmt.Errorf("reading the namespace of an API key: %w", err)
 	}
 	for {
 		key := newKey()
@@ -44,6 +49,8 @@ func (s *Store) Create(ctx context.Context, team, namespace string) (string, Key
 				Namespace: s.namespace,
 				Name:      secretPrefix + id,
 				Labels:    map[string]string{v1alpha1.LabelAPIKey: id, v1alpha1.LabelTeam: team},
+
+				OwnerReferences: []metav1.OwnerReference{owner(ns)},
 			},
 			Immutable: new(true),
 			Data:      secretData(key, namespace),

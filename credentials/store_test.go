@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -23,14 +24,15 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 func TestStore(t *testing.T) {
 	c, system := kubetest.Client(t), kubetest.Namespace(t)
 	store := NewStore(c, system)
-	key, created, err := store.Create(t.Context(), "team-a", "ns-a")
+	a, b := kubetest.Namespace(t), kubetest.Namespace(t)
+	key, created, err := store.Create(t.Context(), "team-a", a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if created.ID != key[4:12] || created.Team != "team-a" || created.Namespace != "ns-a" || created.Created.IsZero() {
+	if created.ID != key[4:12] || created.Team != "team-a" || created.Namespace != a || created.Created.IsZero() {
 		t.Errorf("created %+v", created)
 	}
-	_, second, err := store.Create(t.Context(), "team-b", "ns-b")
+	_, second, err := store.Create(t.Context(), "team-b", b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,8 @@ func TestCreateRefuses(t *testing.T) {
 		{strings.Repeat("a", 64), "ns", "team"},
 		{"team", "", "namespace"},
 		{"team", "A", "namespace"},
-		{"team", "ns", "storing an API key"},
+		{"team", "no-such-namespace", "reading the namespace"},
+		{"team", "default", "storing an API key"},
 	} {
 		key, _, err := store.Create(t.Context(), tc.team, tc.namespace)
 		if err == nil || key != "" || !strings.Contains(err.Error(), tc.want) {
@@ -79,10 +82,28 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
+// endNamespace deletes a namespace, as the namespace controller does, which does not run here.
+func endNamespace(t *testing.T, clients *kubernetes.Clientset, name string) {
+	t.Helper()
+	namespaces := clients.CoreV1().Namespaces()
+	if err := namespaces.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ns, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Spec.Finalizers = nil
+	if _, err := namespaces.Finalize(t.Context(), ns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestVerifierFollowsTheStore(t *testing.T) {
 	system := kubetest.Namespace(t)
 	store := NewStore(kubetest.Client(t), system)
-	early, _, err := store.Create(t.Context(), "team", "ns")
+	ns := kubetest.Namespace(t)
+	early, _, err := store.Create(t.Context(), "team", ns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +112,7 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
-	v := NewVerifier(VerifierOptions{Secrets: clients.CoreV1().Secrets(system), Metrics: metrics})
+	v := NewVerifier(VerifierOptions{Secrets: clients.CoreV1().Secrets(system), Namespaces: clients.CoreV1().Namespaces(), Metrics: metrics})
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -106,7 +127,7 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 	if _, err := v.Verify(t.Context(), early); err != nil {
 		t.Errorf("key from before the start: %v", err)
 	}
-	late, created, err := store.Create(t.Context(), "team", "ns")
+	late, created, err := store.Create(t.Context(), "team", ns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +146,28 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 	})
 	if _, err := v.Verify(t.Context(), early); err != nil {
 		t.Errorf("the other key: %v", err)
+	}
+	endNamespace(t, clients, ns)
+	refused := func() error {
+		if _, err := v.Verify(t.Context(), early); !errors.Is(err, ErrBadKey) {
+			return errors.New("still accepted")
+		}
+		return nil
+	}
+	kubetest.Eventually(t, 5*time.Second, "the key of a namespace that is gone is refused", refused)
+	if err := kubetest.Client(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := store.Create(t.Context(), "team", ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, 5*time.Second, "a key of the new namespace of that name is known", func() error {
+		_, err := v.Verify(t.Context(), again)
+		return err
+	})
+	if err := refused(); err != nil {
+		t.Errorf("in the new namespace the old key is %v", err)
 	}
 	if n := testutil.ToFloat64(metrics.verifications.WithLabelValues(outcomeUnknown)); n < 1 {
 		t.Errorf("%v keys counted as unknown", n)

@@ -3,6 +3,7 @@ package certificate
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 func make2(t *testing.T) (authority, leaf *Pair) {
 	t.Helper()
 	from, until := Validity(time.Now(), time.Hour)
-	authority, err := New(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotBefore: from, NotAfter: until}, nil)
+	authority, err := New(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotBefore: from, NotAfter: until}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +54,14 @@ func TestNewAndBack(t *testing.T) {
 	}
 	if _, err := Join("c", cert, "k", authority.Key); err == nil || err.Error() != "k is not the key of c" {
 		t.Errorf("a key of another certificate: %v", err)
+	}
+}
+
+// OpenSSL does not look for the authority of a certificate whose issuer is its subject.
+func TestSubjectOfTheAuthority(t *testing.T) {
+	authority, _ := make2(t)
+	if _, err := New(&x509.Certificate{Subject: authority.Cert.Subject, DNSNames: []string{"a.example"}}, authority); err == nil {
+		t.Error("a certificate has its authority's subject")
 	}
 }
 

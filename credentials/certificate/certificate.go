@@ -1,6 +1,6 @@
 // Package certificate makes a key and a certificate for it, and turns both into PEM
 // and back. It keeps nothing and decides nothing: what is certified, and for how long,
-// its callers say. Those are packages controlplane/issuer, local and below it, and
+// its callers say. Those are packages credentials/issuer, local and below it, and
 // tests.
 //
 // All keys are ECDSA on P-256, in PKCS #8. No error says anything of a key's bytes.
@@ -32,6 +32,9 @@ func Validity(now time.Time, life time.Duration) (notBefore, notAfter time.Time)
 
 // New makes a key, and a certificate for it as the template says, signed by an
 // authority; nil is by itself. It writes the template's serial number.
+//
+// A subject that is also the authority's is refused: OpenSSL, and so curl and Python,
+// takes such a certificate for one that signed itself, and trusts it no further.
 func New(template *x509.Certificate, by *Pair) (*Pair, error) {
 	key, err := NewKey()
 	if err != nil {
@@ -39,6 +42,8 @@ func New(template *x509.Certificate, by *Pair) (*Pair, error) {
 	}
 	if by == nil {
 		by = &Pair{template, key}
+	} else if template.Subject.String() == by.Cert.Subject.String() {
+		return nil, fmt.Errorf("make a certificate: its subject %q is its authority's", template.Subject)
 	}
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)

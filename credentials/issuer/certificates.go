@@ -5,7 +5,7 @@ import (
 	"crypto/x509/pkix"
 	"time"
 
-	"github.com/sandlane/sandlane/certificate"
+	"github.com/sandlane/sandlane/credentials/certificate"
 )
 
 func newAuthority(now time.Time) (map[string][]byte, error) {
