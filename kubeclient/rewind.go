@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // ErrRewound says that the API server shows an older state than this process has
@@ -19,6 +21,8 @@ const (
 	// rewindEvery is the time between two looks; rewindTimeout bounds one of them.
 	rewindEvery   = 10 * time.Second
 	rewindTimeout = 5 * time.Second
+	// writeDownTimeout bounds the calls of BeforeEnd.
+	writeDownTimeout = time.Minute
 )
 
 // RewindGuard ends a process whose caches are ahead of the API server. A watch from a
@@ -36,6 +40,10 @@ type RewindGuard struct {
 	Live client.Reader
 	// Kinds are those to look at, one for each etcd that keeps what is cached.
 	Kinds []Kind
+	// BeforeEnd writes down what the process alone knows, since its successor reads what
+	// the API server shows now. After an error it is called again, for a minute at most:
+	// the caches show less and less. Nil means nothing to do.
+	BeforeEnd func(context.Context) error
 }
 
 // Kind is a cached kind: an empty object and an empty list of it.
@@ -56,6 +64,9 @@ func (g *RewindGuard) Start(ctx context.Context) error {
 	for {
 		for _, k := range g.Kinds {
 			if err := g.compare(ctx, k); err != nil {
+				if g.BeforeEnd != nil && errors.Is(err, ErrRewound) {
+					err = errors.Join(err, g.beforeEnd(ctx))
+				}
 				return err
 			}
 		}
@@ -63,6 +74,21 @@ func (g *RewindGuard) Start(ctx context.Context) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
+		}
+	}
+}
+
+// beforeEnd calls BeforeEnd until it succeeds or its time is over.
+func (g *RewindGuard) beforeEnd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeDownTimeout)
+	defer cancel()
+	for delays := backoff.Doubling(100*time.Millisecond, rewindTimeout); ; {
+		err := g.BeforeEnd(ctx)
+		if err == nil {
+			return nil
+		}
+		if !backoff.Sleep(ctx, delays.Step()) {
+			return fmt.Errorf("write down what this process alone knows: %w", err)
 		}
 	}
 }

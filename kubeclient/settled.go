@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 	readyTime   = time.Second // for an answer to "are you ready"
 )
 
-// Settled makes the configuration's requests wait for an API server that has just
+// RetryUntilAPIServerReady makes the configuration's requests wait for an API server that has just
 // started and refuses them only because it has not read its roles and admission
 // policies yet: it answers 403 to every account but an administrator's, and says at
 // /readyz that it is not ready. A request that was refused is sent again once the
@@ -34,7 +34,7 @@ const (
 // A server that is still not ready after ten seconds, or when the request's context
 // ends, has not judged the request either: the answer is 503 then, and not a missing
 // right. A real refusal costs two more calls.
-func Settled(config *rest.Config) {
+func RetryUntilAPIServerReady(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return settled{next} })
 }
 

@@ -1,4 +1,4 @@
-package jsonpatch_test
+package writes_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // refused is what an API server answers if a test of a patch failed: 422 without causes.
@@ -18,22 +18,22 @@ var refused = apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity,
 // A write that ends a pod, if it is still the one that was seen, still idle, and
 // without a claim.
 func Example() {
-	p := jsonpatch.For("0b4e").
-		Test(jsonpatch.Phase, v1alpha1.PodIdle).
-		Test(jsonpatch.Claim, nil).
-		Set(jsonpatch.Phase, v1alpha1.PodStopping)
+	p := writes.For("0b4e").
+		Test(writes.Phase, v1alpha1.PodIdle).
+		Test(writes.Claim, nil).
+		Set(writes.Phase, v1alpha1.PodStopping)
 	fmt.Println(string(p.Bytes()))
 
 	// err := c.Patch(ctx, pod, p.Build())
 	err := refused
-	switch jsonpatch.Judge(err) {
-	case jsonpatch.Applied:
+	switch writes.Judge(err) {
+	case writes.Applied:
 		fmt.Println("it stops")
-	case jsonpatch.Invalid, jsonpatch.Forbidden:
+	case writes.Invalid, writes.Forbidden:
 		fmt.Println("it is of no use to send it again")
-	case jsonpatch.TestFailed, jsonpatch.Gone:
+	case writes.TestFailed, writes.Gone:
 		fmt.Println("it is another pod's state by now: look again")
-	case jsonpatch.Ambiguous:
+	case writes.Ambiguous:
 		fmt.Println("it may have been applied: find out")
 	}
 	// Output:

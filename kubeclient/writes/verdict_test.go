@@ -1,4 +1,4 @@
-package jsonpatch
+package writes
 
 import (
 	"context"

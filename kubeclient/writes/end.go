@@ -1,18 +1,7 @@
-// Package ending writes the one write that ends a sandbox: spec.end. Call [EndSandbox] with
-// the sandbox's ID, the reason, and a [Test] for each thing that must still hold.
-//
-// All that end a sandbox call it: the REST API, the CLI, the gateway and
-// the reconcilers. It is not the release: carrying an end out (stopping the
-// pod, the fence, the record) is the job of reconcilers/sandbox alone.
-//
-// An end is final. The CRD refuses to change it, and the write here tests that
-// there is none yet, so of two ends at once one wins and the other is told
-// that all is well. It is safe for concurrent use.
-package ending
+package writes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -22,21 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
-
-// ErrMoved says that the sandbox is no longer what the caller judged: its UID,
-// its claim or its spec is another one. It has not been ended; look again.
-var ErrMoved = errors.New("the sandbox is no longer the one that was to be ended")
 
 // maxMessage is the CRD's limit for spec.end.message, in characters.
 const maxMessage = 1024
 
 // Test is something that must hold for the end to be written.
-type Test func(jsonpatch.Patch) jsonpatch.Patch
+type Test func(Patch) Patch
 
 func holds(path string, value any) Test {
-	return func(p jsonpatch.Patch) jsonpatch.Patch { return p.Test(path, value) }
+	return func(p Patch) Patch { return p.Test(path, value) }
 }
 
 // OfClaim asks that the sandbox is still bound by this claim. Pass it to end a sandbox
@@ -65,10 +49,10 @@ func OfRelease(token string) Test { return holds("/spec/release/token", token) }
 
 // EndSandbox writes spec.end, once: nil also means that the sandbox had already
 // ended. The message is one sentence for people; what exceeds 1024 characters
-// is cut. Errors: ErrMoved if a test failed, otherwise the API server's
+// is cut. Errors: ErrStale if a test failed, otherwise the API server's
 // (NotFound for an ID without a record), wrapped.
 func EndSandbox(ctx context.Context, c client.Client, id string, reason v1alpha1.EndReason, message string, tests ...Test) error {
-	p := jsonpatch.Patch{}
+	p := Patch{}
 	for _, t := range tests {
 		p = t(p)
 	}
@@ -79,18 +63,18 @@ func EndSandbox(ctx context.Context, c client.Client, id string, reason v1alpha1
 	if err == nil {
 		return nil
 	}
-	if !jsonpatch.Refused(err) {
+	if !Refused(err) {
 		return fmt.Errorf("ending sandbox %s: %w", id, err)
 	}
 	// The patch answers alike for an end that is there and for a test that
 	// failed. A dry run of the same tests without the end would race; reading
 	// cannot, since an end is final. The read must not come from a cache: ask
 	// with a patch that changes nothing.
-	err = c.Patch(ctx, s, jsonpatch.Patch{}.Test("/spec/end", nil).Build())
+	err = c.Patch(ctx, s, Patch{}.Test("/spec/end", nil).Build())
 	switch {
 	case err == nil:
-		return fmt.Errorf("ending sandbox %s: %w", id, ErrMoved)
-	case jsonpatch.Refused(err):
+		return fmt.Errorf("ending sandbox %s: %w", id, ErrStale)
+	case Refused(err):
 		return nil
 	default:
 		return fmt.Errorf("ending sandbox %s: %w", id, err)

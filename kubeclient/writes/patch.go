@@ -1,11 +1,4 @@
-// Package jsonpatch builds conditional writes: JSON Patches (RFC 6902) whose tests say
-// what the writer believes of the object. Begin with For, add what must hold (Test) and
-// what is written (Set, Remove), and send what Build returns with a client; Judge says
-// what the API server's answer means. All of Sandlane's JSON Patches are made here.
-//
-// It sends nothing itself. A Patch is a value of its own and not safe for concurrent
-// use; a built one is.
-package jsonpatch
+package writes
 
 import (
 	"encoding/json"

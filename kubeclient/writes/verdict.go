@@ -1,4 +1,4 @@
-package jsonpatch
+package writes
 
 import (
 	"errors"
@@ -36,6 +36,11 @@ const (
 	// Ambiguous: everything else. The write may have been applied, or still be.
 	Ambiguous
 )
+
+// ErrStale says that an object, or the route to its pod, has changed since the caller read it,
+// so that nothing was done: read it again and judge anew. It is the one error for this, of
+// writes, of calls to pods, and of what a gateway answers the controller.
+var ErrStale = errors.New("it has changed since it was read")
 
 // Judge returns what the error of a write or a read means; nil is Applied. All code
 // asks Judge: a case that it gets wrong is corrected here.

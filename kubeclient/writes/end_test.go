@@ -1,4 +1,4 @@
-package ending_test
+package writes_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -44,7 +44,7 @@ func TestEndIsWrittenOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for _, r := range reasons {
 		all.Go(func() {
-			if err := ending.EndSandbox(t.Context(), c, s.Name, r, string(r)); err != nil {
+			if err := writes.EndSandbox(t.Context(), c, s.Name, r, string(r)); err != nil {
 				t.Errorf("%s: %v", r, err)
 			}
 		})
@@ -54,7 +54,7 @@ func TestEndIsWrittenOnce(t *testing.T) {
 	if first == nil || first.At.IsZero() || first.Message != string(first.Reason) {
 		t.Fatalf("end %+v", first)
 	}
-	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndCompleted, "too late", ending.OfClaim("c")); err != nil {
+	if err := writes.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndCompleted, "too late", writes.OfClaim("c")); err != nil {
 		t.Error(err)
 	}
 	if again := endOf(t, s); again.Reason != first.Reason {
@@ -64,18 +64,18 @@ func TestEndIsWrittenOnce(t *testing.T) {
 
 func TestEndOfSomethingElse(t *testing.T) {
 	c, s := kubetest.Client(t), newSandbox(t)
-	for name, test := range map[string]ending.Test{"claim": ending.OfClaim("another"), "UID": ending.OfUID("another"), "binding": ending.Unbound()} {
-		if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndFailed, "", test); !errors.Is(err, ending.ErrMoved) {
-			t.Errorf("another %s: %v, want ErrMoved", name, err)
+	for name, test := range map[string]writes.Test{"claim": writes.OfClaim("another"), "UID": writes.OfUID("another"), "binding": writes.Unbound()} {
+		if err := writes.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndFailed, "", test); !errors.Is(err, writes.ErrStale) {
+			t.Errorf("another %s: %v, want ErrStale", name, err)
 		}
 	}
 	if end := endOf(t, s); end != nil {
 		t.Errorf("ended: %+v", end)
 	}
-	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndFailed, "", ending.OfClaim("c"), ending.OfUID(s.UID)); err != nil || endOf(t, s) == nil {
+	if err := writes.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndFailed, "", writes.OfClaim("c"), writes.OfUID(s.UID)); err != nil || endOf(t, s) == nil {
 		t.Errorf("the right one: %v, end %+v", err, s.Spec.End)
 	}
-	if err := ending.EndSandbox(t.Context(), c, kubetest.Name("none"), v1alpha1.EndFailed, ""); !apierrors.IsNotFound(err) {
+	if err := writes.EndSandbox(t.Context(), c, kubetest.Name("none"), v1alpha1.EndFailed, ""); !apierrors.IsNotFound(err) {
 		t.Errorf("an ID without a record: %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func TestEndOfOneWithoutAPod(t *testing.T) {
 	if err := c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndStartupTimeout, "", ending.Unbound()); err != nil || endOf(t, s) == nil {
+	if err := writes.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndStartupTimeout, "", writes.Unbound()); err != nil || endOf(t, s) == nil {
 		t.Errorf("%v, end %+v", err, s.Spec.End)
 	}
 }
@@ -101,24 +101,24 @@ func TestEndOfAnOlderSpec(t *testing.T) {
 	if err := c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndEndAt, "", ending.OfGeneration(judged)); !errors.Is(err, ending.ErrMoved) || endOf(t, s) != nil {
-		t.Errorf("%v, want ErrMoved; end %+v", err, s.Spec.End)
+	if err := writes.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndEndAt, "", writes.OfGeneration(judged)); !errors.Is(err, writes.ErrStale) || endOf(t, s) != nil {
+		t.Errorf("%v, want ErrStale; end %+v", err, s.Spec.End)
 	}
 	s.Status.Phase = v1alpha1.SandboxRunning
 	if err := c.Status().Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndEndAt, "", ending.OfGeneration(judged+1)); err != nil || endOf(t, s) == nil {
+	if err := writes.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndEndAt, "", writes.OfGeneration(judged+1)); err != nil || endOf(t, s) == nil {
 		t.Errorf("the spec as it is, with another status: %v, end %+v", err, s.Spec.End)
 	}
 }
 
 func TestMessagesAndReasons(t *testing.T) {
 	c, s := kubetest.Client(t), newSandbox(t)
-	if err := ending.EndSandbox(t.Context(), c, s.Name, "Whatever", ""); !apierrors.IsInvalid(err) || errors.Is(err, ending.ErrMoved) {
+	if err := writes.EndSandbox(t.Context(), c, s.Name, "Whatever", ""); !apierrors.IsInvalid(err) || errors.Is(err, writes.ErrStale) {
 		t.Errorf("a reason that does not exist: %v, want it invalid", err)
 	}
-	if err := ending.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndFailed, strings.Repeat("ü", 2000)); err != nil {
+	if err := writes.EndSandbox(t.Context(), c, s.Name, v1alpha1.EndFailed, strings.Repeat("ü", 2000)); err != nil {
 		t.Fatal(err)
 	}
 	if got := []rune(endOf(t, s).Message); len(got) != 1024 || got[1023] != '…' {

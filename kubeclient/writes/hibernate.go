@@ -1,16 +1,15 @@
-package pausing
+package writes
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 const restorePath = "/spec/restore/checkpoint"
 
 // HibernateFrozen makes a frozen sandbox hibernate, if it is as it was read.
-func HibernateFrozen(s *v1alpha1.Sandbox) jsonpatch.Patch {
+func HibernateFrozen(s *v1alpha1.Sandbox) Patch {
 	return asRead(s).
 		Test("/spec/paused", true).
 		Test("/spec/pauseMode", v1alpha1.PauseFreeze).
@@ -20,7 +19,7 @@ func HibernateFrozen(s *v1alpha1.Sandbox) jsonpatch.Patch {
 // GiveUpPod takes the binding away from a sandbox that hibernates and names the checkpoint
 // with its files: if the sandbox is as it was read, has the same claim, and is still to
 // hibernate.
-func GiveUpPod(s *v1alpha1.Sandbox, checkpoint string) jsonpatch.Patch {
+func GiveUpPod(s *v1alpha1.Sandbox, checkpoint string) Patch {
 	return asRead(s).
 		Test("/spec/paused", true).
 		Test("/spec/pauseMode", v1alpha1.PauseHibernate).
@@ -30,7 +29,7 @@ func GiveUpPod(s *v1alpha1.Sandbox, checkpoint string) jsonpatch.Patch {
 
 // Rebind adds to a patch that binds a hibernated sandbox to a pod: the sandbox is resumed
 // and ends at endAt; nil is no end. restore stays until its files are restored.
-func Rebind(p jsonpatch.Patch, s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
+func Rebind(p Patch, s *v1alpha1.Sandbox, endAt *metav1.Time) Patch {
 	p = p.Test("/metadata/generation", s.Generation).
 		Test("/spec/paused", true).
 		Test(restorePath, s.Spec.Restore.Checkpoint).
@@ -46,8 +45,8 @@ func Rebind(p jsonpatch.Patch, s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatc
 
 // Restored says that the pod of the sandbox's claim has its files, so that requests may
 // reach it, and sets its end time; nil leaves that as it is.
-func Restored(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
-	p := jsonpatch.For(s.UID).
+func Restored(s *v1alpha1.Sandbox, endAt *metav1.Time) Patch {
+	p := For(s.UID).
 		Test("/metadata/deletionTimestamp", nil).
 		Test("/spec/end", nil).
 		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
@@ -61,7 +60,7 @@ func Restored(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
 
 // Rehibernate takes back a resume that has not restored the sandbox's files, if the sandbox
 // is as it was read. If it has a pod, that is given up.
-func Rehibernate(s *v1alpha1.Sandbox) jsonpatch.Patch {
+func Rehibernate(s *v1alpha1.Sandbox) Patch {
 	p := unchanged(s).
 		Test(restorePath, s.Spec.Restore.Checkpoint).
 		Set("/spec/paused", true)

@@ -1,24 +1,18 @@
-// Package pausing builds the JSON Patches that pause and resume a sandbox: spec.paused and
-// the fields that change with it. Gateways and controller build such patches only here.
-//
-// It sends nothing and orders no freezer: the sender of the patch does that (gateway/pause),
-// or leaves it to the controller. Its functions are safe for concurrent use.
-package pausing
+package writes
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
 )
 
 // Pause freezes a bound sandbox, if it is as it was read: with the same claim, without an
 // end or an idle release. It removes the end time, since paused time uses no timeout.
-func Pause(s *v1alpha1.Sandbox) jsonpatch.Patch { return PauseAs(s, v1alpha1.PauseFreeze) }
+func Pause(s *v1alpha1.Sandbox) Patch { return PauseAs(s, v1alpha1.PauseFreeze) }
 
 // PauseAs is Pause in a mode. A sandbox that is to hibernate is frozen too, until its files
 // are kept and GiveUpPod is written.
-func PauseAs(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) jsonpatch.Patch {
+func PauseAs(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) Patch {
 	p := asRead(s).
 		Test("/spec/release", nil).
 		Test("/spec/restore", nil).
@@ -33,8 +27,8 @@ func PauseAs(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) jsonpatch.Patch {
 // PauseIdle pauses a sandbox, in the mode of its timeouts, as the commit of the idle
 // release with this token, which it removes: if the release was not called off and the
 // claim is the same.
-func PauseIdle(s *v1alpha1.Sandbox, token string) jsonpatch.Patch {
-	p := jsonpatch.For(s.UID).
+func PauseIdle(s *v1alpha1.Sandbox, token string) Patch {
+	p := For(s.UID).
 		Test("/metadata/deletionTimestamp", nil).
 		Test("/spec/end", nil).
 		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
@@ -51,7 +45,7 @@ func PauseIdle(s *v1alpha1.Sandbox, token string) jsonpatch.Patch {
 
 // Resume resumes a paused sandbox, if it is as it was read, and sets its end time; nil is
 // no end. pauseMode stays: the sandbox may still be frozen.
-func Resume(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
+func Resume(s *v1alpha1.Sandbox, endAt *metav1.Time) Patch {
 	p := asRead(s).Test("/spec/paused", true).Remove("/spec/paused")
 	switch {
 	case endAt == nil:
@@ -64,13 +58,13 @@ func Resume(s *v1alpha1.Sandbox, endAt *metav1.Time) jsonpatch.Patch {
 
 // asRead tests that the sandbox is the one that was read. The generation counts the
 // changes of its spec.
-func asRead(s *v1alpha1.Sandbox) jsonpatch.Patch {
+func asRead(s *v1alpha1.Sandbox) Patch {
 	return unchanged(s).Test("/spec/binding/claimID", s.Spec.Binding.ClaimID)
 }
 
 // unchanged is asRead of a sandbox that may have no binding.
-func unchanged(s *v1alpha1.Sandbox) jsonpatch.Patch {
-	return jsonpatch.For(s.UID).
+func unchanged(s *v1alpha1.Sandbox) Patch {
+	return For(s.UID).
 		Test("/metadata/generation", s.Generation).
 		Test("/metadata/deletionTimestamp", nil).
 		Test("/spec/end", nil)
