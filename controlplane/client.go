@@ -31,8 +31,8 @@ const maxAnswer = 128 << 20
 // ClientOptions configure a Client. Directory is required.
 type ClientOptions struct {
 	Directory *Directory
-	// CallTimeout is how long a gateway may take to acknowledge fences; after that it
-	// has missed the call (see revocations). 0 means DefaultCallTimeout.
+	// CallTimeout is how long a round of fences waits for a gateway; after that it has
+	// missed the call, unless it acknowledges late (see revocations). 0 means DefaultCallTimeout.
 	CallTimeout time.Duration
 	// PollTimeout is how long it may take to say what was in use; the first
 	// answer can be large. 0 means DefaultPollTimeout.
@@ -53,7 +53,7 @@ type Client struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	rounds sync.WaitGroup // at most one round runs
+	rounds sync.WaitGroup // at most one round runs, and its calls and late ones
 
 	mu      sync.Mutex
 	closed  bool                       // guarded by mu
@@ -62,6 +62,7 @@ type Client struct {
 	pending map[fenceKey]*pendingFence // guarded by mu
 	waiting []waiter                   // for the next round; guarded by mu
 	running bool                       // a round runs; guarded by mu
+	late    []*ask                     // acknowledged after their round; guarded by mu
 	// searched is when pending was last searched for what may be forgotten; guarded by mu
 	searched time.Time
 
@@ -207,32 +208,4 @@ func (g Gateway) answered(holder string) error {
 		return fmt.Errorf("%s answered at the address of %s", h, g.Holder)
 	}
 	return nil
-}
-
-// Drain asks one gateway to drain.
-func (c *Client) Drain(ctx context.Context, name string) error {
-	gateways, err := c.list(ctx)
-	if err != nil {
-		return err
-	}
-	for _, g := range gateways {
-		if g.Name != name {
-			continue
-		}
-		stub, err := c.gateway(g)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, c.o.CallTimeout)
-		defer cancel()
-		r, err := stub.Drain(ctx, &controlplanepb.DrainRequest{})
-		if err == nil {
-			err = g.answered(r.GetHolder())
-		}
-		if err != nil {
-			return fmt.Errorf("draining gateway %s: %w", name, err)
-		}
-		return nil
-	}
-	return fmt.Errorf("draining gateway %s: it has no lease", name)
 }

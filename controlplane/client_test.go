@@ -308,15 +308,3 @@ func TestClientCloseAndCancel(t *testing.T) {
 		}
 	})
 }
-
-func TestClientDrain(t *testing.T) {
-	simulate(t, func(t *testing.T, s *simulation) {
-		g := s.run("g1", "a")
-		if err := s.client.Drain(t.Context(), "g1"); err != nil || !slices.Contains(g.log.all(), "drain") {
-			t.Errorf("Drain returned %v, events %v", err, g.log.all())
-		}
-		if err := s.client.Drain(t.Context(), "g2"); err == nil {
-			t.Error("drained a gateway that does not exist")
-		}
-	})
-}

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // Defaults of DirectoryOptions.
@@ -51,7 +52,7 @@ type Gateway struct {
 	Holder  Holder
 	// Duration is that of its lease.
 	Duration time.Duration
-	// Gone is true when the lease vanished without a clean stop.
+	// Gone is true when there is no lease, without a clean stop.
 	Gone bool
 	// Expired is true when the lease is over and the pod is not: it cannot route
 	// any more and owes no fence, but its Envoy may have streams open.
@@ -88,6 +89,36 @@ type Gateway struct {
 // when its time is over, and when no list shows it any more; while that write fails the
 // gateway is live.
 //
+// # Leases that are missing
+//
+// A gateway may hold routes though its lease is missing: someone deleted it, or etcd was
+// restored from a backup that lacks it. What this Directory knows and a list lacks, it
+// writes back with the holder overwritten, in the same call of List and before that
+// returns; so the next controller knows it too. There is no finalizer, since the gateways'
+// accounts and rights go first when their namespace is deleted, and nothing would take it
+// off. A lease is found by its label or its address, and asked for by no selector.
+//
+//	present   read: live, as above
+//	stripped  its label or address is gone: still listed by the other. Its gateway finds
+//	          that at its next renewal and joins anew
+//	gone      noted by the watch or a list, not yet written back (Gone): live. A write
+//	          that fails is tried again by each list; a namespace that is being
+//	          deleted takes none, and its gateways go with it
+//	written   the lease is there again, its holder "revoked:…": it counts from the
+//	back      moment it was gone, and its gateway joins anew at its next renewal. If a
+//	          clean stop is seen late, it is deleted again
+//	rewound   a list is older than what was seen before it was sent, as a whole or in one
+//	          lease (a restore that raises the revision): all that is known counts its
+//	          time anew, and what the list lacks is gone. A lease that had ended and is
+//	          shown by a list sent later counts from then
+//	unknown   a controller that starts, and a lease that vanished while none ran, or that
+//	          one could not write back: the first list after Start looks at the pods. One
+//	          that is a gateway's, has run and has no lease is live for the longest
+//	          lease and grace, unless it answers, joins or is over (see addPods)
+//
+// Left over: a gateway without a pod (on one machine), whose lease is deleted while no
+// controller runs or is unwritten when it ends.
+//
 // What an expired gateway may be:
 //
 //	alive, without the API server    it answers: its Envoy's streams count as before
@@ -108,14 +139,25 @@ type Directory struct {
 	rv string
 	// restores counts how often that went back; guarded by mu.
 	restores int
-	// endedLeases holds the UIDs of leases that ended, with when that was seen: an
-	// older list may still show them. Guarded by mu.
-	endedLeases map[types.UID]time.Time
+	// endedLeases holds the UIDs of leases that ended: an older list may still show them.
+	// Guarded by mu.
+	endedLeases map[types.UID]leaseEnd
+	// running: Start runs; podsListed: pods without a lease were looked for since it
+	// began. Guarded by mu.
+	running, podsListed bool
+	// steps counts live lists that were begun and ends of leases; guarded by mu.
+	steps uint64
 	// endedPods holds the UIDs of pods of which nothing runs any more, with when
 	// that was seen; guarded by mu.
 	endedPods map[types.UID]time.Time
 	// lost is when a gateway's memory was last lost; guarded by mu.
 	lost time.Time
+}
+
+// leaseEnd is when the end of a lease was noted, by the clock and by Directory.steps.
+type leaseEnd struct {
+	at   time.Time
+	step uint64
 }
 
 type entry struct {
@@ -149,7 +191,7 @@ func NewDirectory(o DirectoryOptions) (*Directory, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Directory{o: o, entries: map[string]*entry{}, endedLeases: map[types.UID]time.Time{}, endedPods: map[types.UID]time.Time{}}, nil
+	return &Directory{o: o, entries: map[string]*entry{}, endedLeases: map[types.UID]leaseEnd{}, endedPods: map[types.UID]time.Time{}}, nil
 }
 
 // List lists the leases live and returns the gateways that must be asked,
@@ -157,16 +199,29 @@ func NewDirectory(o DirectoryOptions) (*Directory, error) {
 // known, not even that there are none.
 func (d *Directory) List(ctx context.Context) ([]Gateway, error) {
 	d.mu.Lock()
-	sent, before, restores := time.Now(), d.newest(), d.restores
+	sent, before, restores, lookForPods := time.Now(), d.newest(), d.restores, !d.podsListed && d.o.Pods != nil
+	known := d.versions()
+	d.steps++
+	step := d.steps
 	d.mu.Unlock()
-	// No resourceVersion: a consistent read.
-	list, err := d.o.Leases.List(ctx, metav1.ListOptions{LabelSelector: gatewaySelector})
+	// No resourceVersion: a consistent read. No selector: a label is taken off with ease.
+	list, err := d.o.Leases.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing gateway leases: %w", err)
 	}
-	leases := make([]*coordinationv1.Lease, len(list.Items))
+	var leases []*coordinationv1.Lease
+	wentBack := older(list.ResourceVersion, before)
 	for i := range list.Items {
-		leases[i] = &list.Items[i]
+		if l := &list.Items[i]; isGateway(l) {
+			leases = append(leases, l)
+			wentBack = wentBack || older(l.ResourceVersion, known[l.Name])
+		}
+	}
+	var pods []corev1.Pod
+	if lookForPods {
+		if pods, err = d.listPods(ctx); err != nil { // after the leases: see addPods
+			return nil, fmt.Errorf("listing gateways' pods: %w", err)
+		}
 	}
 	d.mu.Lock()
 	switch {
@@ -174,10 +229,19 @@ func (d *Directory) List(ctx context.Context) ([]Gateway, error) {
 		// Sent before the API server was seen to go back: it may be of either time.
 		d.mu.Unlock()
 		return nil, errRestored
-	case older(list.ResourceVersion, before):
+	case wentBack:
 		d.restored(before, list.ResourceVersion)
 	}
+	for _, l := range leases {
+		// The list was sent after the lease's end was seen: a backup of etcd brought it back.
+		if end, ended := d.endedLeases[l.UID]; ended && end.step < step {
+			delete(d.endedLeases, l.UID)
+		}
+	}
 	d.replace(leases, list.ResourceVersion)
+	if lookForPods {
+		d.addPods(pods)
+	}
 	unsealed := d.toSeal(sent)
 	d.mu.Unlock()
 	d.seal(ctx, unsealed)
@@ -202,9 +266,9 @@ func (d *Directory) LastLoss() time.Time {
 func (d *Directory) Revoke(ctx context.Context, g Gateway) error {
 	patch := holderPatch(g.Holder.String(), g.Holder.with(MarkRevoked).String(), time.Time{})
 	l, err := d.o.Leases.Patch(ctx, g.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
-	switch jsonpatch.Judge(err) {
-	case jsonpatch.Applied:
-	case jsonpatch.Gone, jsonpatch.TestFailed:
+	switch writes.Judge(err) {
+	case writes.Applied:
+	case writes.Gone, writes.TestFailed:
 		return nil // another holder by now: the next list shows it
 	default:
 		return fmt.Errorf("overwriting the holder of lease %s: %w", g.Name, err)

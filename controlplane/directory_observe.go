@@ -36,7 +36,7 @@ func (d *Directory) replace(leases []*coordinationv1.Lease, rv string) {
 		if newer := older(rv, e.lease.ResourceVersion); ok || newer || e.Gone {
 			continue
 		}
-		d.vanish(name, e)
+		d.vanish(name, e, rv)
 	}
 }
 
@@ -58,13 +58,19 @@ func (d *Directory) remove(l *coordinationv1.Lease) {
 	h, err := ParseHolder(holderOf(l))
 	if clean := err == nil && h.Mark == MarkLeft; clean {
 		d.finish(l.UID)
-		if ok && e.lease.UID == l.UID {
+		switch {
+		case !ok:
+		case e.lease.UID == l.UID:
 			d.leave(l.Name, e)
+		case e.Holder == h.with(MarkRevoked) && !e.ended:
+			// A list lacked it before the watch told why, and it was written back.
+			d.lose(e)
+			e.expired, e.ended = true, true
 		}
 		return
 	}
 	if ok && e.lease.UID == l.UID && !e.Gone {
-		d.vanish(l.Name, e)
+		d.vanish(l.Name, e, l.ResourceVersion)
 	}
 }
 
@@ -102,15 +108,21 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 		d.lose(e) // a clean stop, and its last stamps may not have been asked for
 	}
 	e.lease, e.sealed = l, h.Mark == MarkRevoked
-	e.Gateway = Gateway{Name: l.Name, Address: l.Annotations[v1alpha1.AnnotationGatewayAddress], Holder: h, Duration: e.Duration}
-	e.pod = types.UID(l.Annotations[v1alpha1.AnnotationGatewayPod])
+	e.Gateway = Gateway{Name: l.Name, Address: e.Address, Holder: h, Duration: e.Duration}
+	// What was taken off is as before: its gateway joins anew for that.
+	if a := l.Annotations[v1alpha1.AnnotationGatewayAddress]; a != "" {
+		e.Address = a
+	}
+	if uid := l.Annotations[v1alpha1.AnnotationGatewayPod]; uid != "" {
+		e.pod = types.UID(uid)
+	}
 	if s := l.Spec.LeaseDurationSeconds; s != nil {
 		e.Duration = time.Duration(*s) * time.Second
 	}
 }
 
-// vanish is called when a lease is not there any more. mu is held.
-func (d *Directory) vanish(name string, e *entry) {
+// vanish is called when a lease is not there any more, at a resourceVersion. mu is held.
+func (d *Directory) vanish(name string, e *entry, rv string) {
 	switch {
 	case e.Holder.Mark == MarkLeft:
 		d.leave(name, e)
@@ -119,7 +131,8 @@ func (d *Directory) vanish(name string, e *entry) {
 		delete(d.entries, name)
 	default:
 		d.o.Log.Warn("gateway lease vanished", "lease", name, "holder", e.Holder.String())
-		e.Gone = true
+		e.Gone, e.lease = true, e.lease.DeepCopy()
+		e.lease.ResourceVersion = rv // one that is shown and older was brought back by a backup
 		if !e.expired {
 			// A renewal may have come between the last look and the deletion. One that has
 			// expired could not renew, and owes no fence for being deleted.
@@ -138,4 +151,7 @@ func (d *Directory) leave(name string, e *entry) {
 }
 
 // finish makes older lists that still show a lease harmless. mu is held.
-func (d *Directory) finish(uid types.UID) { d.endedLeases[uid] = time.Now() }
+func (d *Directory) finish(uid types.UID) {
+	d.steps++
+	d.endedLeases[uid] = leaseEnd{time.Now(), d.steps}
+}

@@ -2,8 +2,12 @@ package controlplane
 
 import (
 	"context"
+	"net"
+	"slices"
+	"strconv"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,15 +92,14 @@ func (d *Directory) lookForPods(ctx context.Context) {
 	if len(wanted) == 0 {
 		return
 	}
-	// No resourceVersion: a consistent read.
-	list, err := d.o.Pods.List(ctx, metav1.ListOptions{})
+	pods, err := d.listPods(ctx)
 	if err != nil {
 		d.o.Log.Warn("gateways whose lease is over may still have streams open: their pods cannot be listed", "error", err)
 		return
 	}
-	for i := range list.Items {
-		d.seePod(&list.Items[i])
-		delete(wanted, list.Items[i].UID)
+	for i := range pods {
+		d.seePod(&pods[i])
+		delete(wanted, pods[i].UID)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,6 +109,86 @@ func (d *Directory) lookForPods(ctx context.Context) {
 			d.end(name, e)
 		}
 	}
+}
+
+// listPods lists the pods of the system namespace by a consistent read.
+func (d *Directory) listPods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := d.o.Pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// controlPort names the port of a gateway's container at which controllers call it. A
+// pod's ports cannot be changed, unlike its labels.
+const controlPort = "control"
+
+// addPods takes in gateways of which there is a pod and no lease: the lease may have
+// vanished before this Directory saw it. The list of pods was sent after that of leases:
+// a gateway that holds routes was in one of them, as a lease or as a pod. Which process
+// runs there is not known, so any that answers at the pod's address counts. A pod that was
+// never ready does not count, such as one that fails at each start: it never routed. Each counts
+// the longest lease, unless it answers, joins or its pod is over. mu is held.
+func (d *Directory) addPods(pods []corev1.Pod) {
+	d.podsListed = true
+	leased, longest := map[types.UID]bool{}, DefaultLeaseDuration
+	for _, e := range d.entries {
+		leased[e.pod], longest = true, max(longest, e.Duration)
+	}
+	for i := range pods {
+		p := &pods[i]
+		address, ran := gatewayIn(p)
+		name := p.Name + "-" + string(p.UID)
+		if _, known := d.entries[name]; known || !ran || leased[p.UID] || podOver(p) || neverReady(p) {
+			continue
+		}
+		d.o.Log.Warn("a gateway's pod has no lease: it may hold routes", "pod", p.Name)
+		d.entries[name] = &entry{
+			Gateway: Gateway{Name: name, Address: address, Holder: Holder{Mark: MarkRevoked}, Duration: longest, Gone: true},
+			lease:   &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: d.rv}}, pod: p.UID, renewed: time.Now(), sealed: true,
+		}
+	}
+}
+
+// neverReady reports whether the containers of a pod were never all ready. The kubelet sets a
+// pod's startTime in the same step as the first time of the condition, which it changes only
+// with the condition's status. What does not show that surely may have been ready, and so may
+// a pod whose gateway is ready now.
+func neverReady(p *corev1.Pod) bool {
+	isGateway := func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(port corev1.ContainerPort) bool { return port.Name == controlPort })
+	}
+	for i := range p.Status.ContainerStatuses {
+		s := &p.Status.ContainerStatuses[i]
+		if s.Ready && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == s.Name && isGateway(c) }) {
+			return false
+		}
+	}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.ContainersReady {
+			return c.Status == corev1.ConditionFalse && p.Status.StartTime != nil && c.LastTransitionTime.Equal(p.Status.StartTime)
+		}
+	}
+	return false
+}
+
+// gatewayIn returns the address of the gateway in a pod. ran is false if there is none, or
+// the kubelet has not started it yet.
+func gatewayIn(p *corev1.Pod) (address string, ran bool) {
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		for _, port := range c.Ports {
+			if port.Name != controlPort || p.Status.PodIP == "" {
+				continue
+			}
+			for _, s := range p.Status.ContainerStatuses {
+				ran = ran || s.Name == c.Name && (s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0)
+			}
+			return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(port.ContainerPort))), ran
+		}
+	}
+	return "", false
 }
 
 // podsWaitedFor returns the pods of gateways whose lease is over.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // listTimeout bounds one call to the API server for leases.
@@ -27,6 +27,9 @@ const rememberOver = time.Hour
 // nil. One Directory may do so at a time. List works without it, but without
 // the watch a clean stop looks like a lease that vanished.
 func (d *Directory) Start(ctx context.Context) error {
+	d.mu.Lock()
+	d.running, d.podsListed = true, false
+	d.mu.Unlock()
 	var watching sync.WaitGroup
 	watching.Go(func() { d.reflector().RunWithContext(ctx) })
 	if d.o.Pods != nil {
@@ -45,11 +48,9 @@ func (d *Directory) Start(ctx context.Context) error {
 func (d *Directory) reflector() *cache.Reflector {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = gatewaySelector
 			return d.o.Leases.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = gatewaySelector
 			return d.o.Leases.Watch(ctx, o)
 		},
 	}
@@ -60,14 +61,21 @@ func (d *Directory) reflector() *cache.Reflector {
 // leaseStore lets a Reflector feed the Directory.
 type leaseStore struct{ d *Directory }
 
-func (s leaseStore) Add(obj any) error    { s.d.upsert(obj.(*coordinationv1.Lease)); return nil }
-func (s leaseStore) Update(obj any) error { s.d.upsert(obj.(*coordinationv1.Lease)); return nil }
+func (s leaseStore) Add(obj any) error { return s.Update(obj) }
+func (s leaseStore) Update(obj any) error {
+	if l := obj.(*coordinationv1.Lease); isGateway(l) {
+		s.d.upsert(l)
+	}
+	return nil
+}
 func (s leaseStore) Delete(obj any) error { s.d.remove(obj.(*coordinationv1.Lease)); return nil }
 func (s leaseStore) Resync() error        { return nil }
 func (s leaseStore) Replace(objs []any, rv string) error {
-	leases := make([]*coordinationv1.Lease, len(objs))
-	for i, o := range objs {
-		leases[i] = o.(*coordinationv1.Lease)
+	leases := make([]*coordinationv1.Lease, 0, len(objs))
+	for _, o := range objs {
+		if l := o.(*coordinationv1.Lease); isGateway(l) {
+			leases = append(leases, l)
+		}
 	}
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -102,11 +110,15 @@ func (d *Directory) refresh(ctx context.Context) {
 func (d *Directory) ended() []*coordinationv1.Lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	forget(d.endedLeases)
+	for uid, f := range d.endedLeases {
+		if time.Since(f.at) > rememberOver {
+			delete(d.endedLeases, uid)
+		}
+	}
 	forget(d.endedPods)
 	var out []*coordinationv1.Lease
 	for _, e := range d.entries {
-		if e.ended || e.Holder.Mark == MarkLeft {
+		if !e.Gone && (e.ended || e.Holder.Mark == MarkLeft) {
 			out = append(out, e.lease)
 		}
 	}

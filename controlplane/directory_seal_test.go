@@ -54,19 +54,30 @@ func TestALeaseIsNotOverBeforeItIsSealed(t *testing.T) {
 	})
 }
 
-// A lease loses its label: no list shows it any more, and its gateway goes on renewing.
-// Both sides notice, and the gateway is asked for fences all the time.
+// A lease loses its label, or all that says that it is a gateway's, so that no list shows
+// it any more. Its gateway goes on renewing until it notices, and is asked for fences all
+// the time.
 func TestALeaseWithoutItsLabelIsTakenUpAgain(t *testing.T) {
-	for name, revocations := range map[string]int{"the controller overwrites it": 1, "the gateway looks at its lease": 0} {
+	for name, tc := range map[string]struct {
+		address, mute bool
+		revocations   int
+	}{
+		"its label":         {},
+		"label and address": {address: true, revocations: 1},
+		"both, and the controller writes nothing": {address: true, mute: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, s *simulation) {
 				g := s.run("g1", "a")
-				s.setMute(revocations == 0)
+				s.setMute(tc.mute)
 				l := s.api.get("g1")
 				delete(l.Labels, v1alpha1.LabelGateway)
+				if tc.address {
+					delete(l.Annotations, v1alpha1.AnnotationGatewayAddress)
+				}
 				s.api.write(l)
 				s.wantUnanswered(s.fence(7), "", "it is asked, and answers")
-				if g.fences.asked() != 1 || s.revoked("g1") != revocations {
+				if g.fences.asked() != 1 || s.revoked("g1") != tc.revocations {
 					t.Errorf("it was asked %d times and its holder overwritten %d times", g.fences.asked(), s.revoked("g1"))
 				}
 				after(DefaultRenewEvery + time.Second)

@@ -194,12 +194,12 @@ func TestDirectoryTellsCleanStopsFromVanishedLeases(t *testing.T) {
 		}
 		vanished := time.Now()
 		synctest.Wait()
-		wantNames(t, d, "back=back/1(gone) gone=gone/1(gone)", "after the deletions")
+		wantNames(t, d, "back=revoked:back/1 gone=revoked:gone/1", "after the deletions")
 		api.write(lease("back", "back/2", 600, time.Now()))
-		wantNames(t, d, "back=back/2 gone=gone/1(gone)", "one rejoined")
+		wantNames(t, d, "back=back/2 gone=revoked:gone/1", "one rejoined")
 		after(time.Until(vanished.Add(leaseAndGrace)) - time.Millisecond)
 		api.write(lease("back", "back/2", 600, time.Now()))
-		wantNames(t, d, "back=back/2 gone=gone/1(gone)", "just before")
+		wantNames(t, d, "back=back/2 gone=revoked:gone/1", "just before")
 		after(time.Millisecond)
 		wantNames(t, d, "back=back/2", "a vanished lease counts its time out")
 	})
@@ -221,9 +221,9 @@ func TestDirectoryMergesListsAndEventsInAnyOrder(t *testing.T) {
 		api.write(lease("gw", "left:a/1", 600, time.Now()))
 		last := api.get("gw")
 		api.drop("gw")
-		wantNames(t, d, "gw=a/1(gone)", "listed without the watch")
+		wantNames(t, d, "gw=revoked:a/1", "listed without the watch")
 		d.upsert(last) // the watch lags
-		wantNames(t, d, "gw=a/1(gone)", "a late event")
+		wantNames(t, d, "gw=revoked:a/1", "a late event")
 		last.ResourceVersion = "3"
 		d.remove(last)
 		wantNames(t, d, "", "a late deletion that shows the clean stop")

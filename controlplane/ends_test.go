@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // endsEvery is the time between two ends of a fleet in which 500 sandboxes end a second.
@@ -173,4 +173,23 @@ func TestEndsBesideAGatewayThatIsCutOff(t *testing.T) {
 			t.Errorf("%d leases of gateways that acknowledge were revoked", n)
 		}
 	})
+}
+
+// A gateway that takes 1.1 s or 2.5 s for each call is late, not silent: it is never revoked,
+// and no fence waits longer than for it and the caller's next try.
+func TestEndsBesideALateGateway(t *testing.T) {
+	for _, takes := range []time.Duration{1100 * time.Millisecond, 2500 * time.Millisecond} {
+		simulate(t, func(t *testing.T, s *simulation) {
+			gs := s.fleet(3)
+			gs[2].fences.takes = takes
+			got := s.endsFor(10*time.Minute, gs)
+			if n := s.revoked(""); n != 0 || got.least != len(gs) {
+				t.Errorf("beside a gateway that takes %v %d leases were revoked in ten minutes, and %d gateways served at the worst moment", takes, n, got.least)
+			}
+			if took := s.fenceUntilDone(1, time.Minute); took > 4*time.Second {
+				t.Errorf("beside a gateway that takes %v a fence took %v", takes, took)
+			}
+			after(5 * time.Second) // calls that are on their way
+		})
+	}
 }

@@ -78,7 +78,6 @@ func TestRealLeaseLifecycle(t *testing.T) {
 		Listener: l, Member: a.Membership, Fencer: cache,
 		Activity: &fakeActivity{report: ActivityReport{Source: "s", Known: true, Entries: []Activity{{"x", "c", time.Second}}}},
 		Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{}, Demand: &fakeDemand{},
-		Drain: func(context.Context) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

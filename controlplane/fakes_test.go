@@ -26,8 +26,9 @@ var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource:
 type fakeAPI struct {
 	mu       sync.Mutex
 	rv       int
+	uids     int // a restore does not bring one back
 	leases   map[string]*coordinationv1.Lease
-	watchers map[*watch.RaceFreeFakeWatcher]bool
+	watchers map[*watch.RaceFreeFakeWatcher]bool // whether with a selector
 	before   func(verb, name string) error
 	after    func(verb, name string) error
 	history  []string // verb, name and holder of each applied write
@@ -81,14 +82,16 @@ func (f *fakeAPI) put(verb string, l *coordinationv1.Lease) *coordinationv1.Leas
 	l.ResourceVersion = strconv.Itoa(f.rv)
 	event := watch.Modified
 	if _, ok := f.leases[l.Name]; !ok {
-		event, l.UID = watch.Added, types.UID(fmt.Sprintf("uid-%d", f.rv))
+		f.uids++
+		event, l.UID = watch.Added, types.UID(fmt.Sprintf("uid-%d", f.uids))
 	}
 	f.leases[l.Name] = l
 	f.history = append(f.history, verb+" "+l.Name+" "+holderOf(l))
-	if stripped(l) {
-		event = watch.Deleted
-	}
-	for w := range f.watchers {
+	for w, selects := range f.watchers {
+		if selects && stripped(l) {
+			w.Action(watch.Deleted, l.DeepCopy())
+			continue
+		}
 		w.Action(event, l.DeepCopy())
 	}
 	return l.DeepCopy()
@@ -169,7 +172,7 @@ func (f *fakeAPI) Patch(_ context.Context, name string, t types.PatchType, data 
 	return out, err
 }
 
-// applyPatch knows the two fields that this package patches.
+// applyPatch knows the fields that this package patches.
 func applyPatch(l *coordinationv1.Lease, data []byte) bool {
 	var ops []struct {
 		Op, Path string
@@ -188,6 +191,12 @@ func applyPatch(l *coordinationv1.Lease, data []byte) bool {
 			}
 		case "add /spec/holderIdentity":
 			err = json.Unmarshal(o.Value, &l.Spec.HolderIdentity)
+		case "add /metadata/labels":
+			l.Labels = nil
+			err = json.Unmarshal(o.Value, &l.Labels)
+		case "add /metadata/annotations":
+			l.Annotations = nil
+			err = json.Unmarshal(o.Value, &l.Annotations)
 		case "add /spec/renewTime":
 			err = json.Unmarshal(o.Value, &l.Spec.RenewTime)
 		default:
@@ -226,11 +235,11 @@ func (f *fakeAPI) remove(name string) {
 	}
 }
 
-func (f *fakeAPI) List(context.Context, metav1.ListOptions) (out *coordinationv1.LeaseList, err error) {
+func (f *fakeAPI) List(_ context.Context, o metav1.ListOptions) (out *coordinationv1.LeaseList, err error) {
 	err = f.call("list", "", func() error {
 		out = &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(f.rv)}}
 		for _, l := range f.leases {
-			if !stripped(l) {
+			if o.LabelSelector == "" || !stripped(l) {
 				out.Items = append(out.Items, *l.DeepCopy())
 			}
 		}
@@ -239,10 +248,10 @@ func (f *fakeAPI) List(context.Context, metav1.ListOptions) (out *coordinationv1
 	return out, err
 }
 
-func (f *fakeAPI) Watch(_ context.Context, _ metav1.ListOptions) (out watch.Interface, err error) {
+func (f *fakeAPI) Watch(_ context.Context, o metav1.ListOptions) (out watch.Interface, err error) {
 	err = f.call("watch", "", func() error {
 		w := watch.NewRaceFreeFake()
-		f.watchers[w] = true
+		f.watchers[w] = o.LabelSelector != ""
 		out = w
 		return nil
 	})
@@ -256,7 +265,7 @@ func (*fakeAPI) IsWatchListSemanticsUnSupported() bool { return true }
 func lease(name, holder string, seconds int32, renewed time.Time) *coordinationv1.Lease {
 	at := metav1.NewMicroTime(renewed)
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelGateway: name}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &at},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -22,6 +23,10 @@ const (
 	forgetSettled = 2 * time.Minute
 	// forgetEvery is the time between two searches of Client.pending for such fences.
 	forgetEvery = 10 * time.Second
+	// lateCalls is for how many CallTimeouts a gateway may acknowledge fences. Their round
+	// waits for one; a later answer counts for the next round, and its gateway is not
+	// silent.
+	lateCalls = revokeAfterMisses
 )
 
 type fenceKey struct {
@@ -41,6 +46,25 @@ type pendingFence struct {
 	// owed holds the gateways that have not settled it, by name, with the holder
 	// that was noted. Nil until the first live list. Only the round uses it.
 	owed map[string]Holder
+	// restores is how often the API server had gone back to an older state before the list
+	// that owed is of. Only the round uses it.
+	restores int
+}
+
+// silentGateway is what the log says of a call that a gateway did not acknowledge.
+const silentGateway = "gateway did not acknowledge a fence"
+
+// ask is one call to a gateway for what it owes of a round's fences.
+type ask struct {
+	gateway  Gateway
+	owed     []*pendingFence
+	noted    []Holder // of each of owed, as it was when the call was sent
+	restores []int    // the same
+	// done: it was answered before its round ended, with err; late: not so. Guarded by
+	// Client.mu until the round has ended.
+	done, late bool
+	err        error
+	level      slog.Level // of what the log says if the gateway did not acknowledge
 }
 
 // waiter is one call of Fence that waits for a round.
@@ -73,11 +97,10 @@ type waiter struct {
 //   - the end of its pod, as the kubelet has confirmed it (podOver);
 //   - the end of its lease.
 //
-// A gateway that owes a fence and keeps silent while others acknowledge gets its holder
-// overwritten ("revoked:" before the old one), so that one that reaches the API server and
-// not the controller rejoins, which settles what it owes. That makes it serve no request
-// for a moment, so it is done to few gateways at a time; the fence stays open
-// meanwhile (see revocations).
+// If a gateway does not acknowledge while others do, the controller overwrites its holder
+// ("revoked:" before the old one). A gateway that reaches the API server and not the
+// controller then rejoins, which settles what it owes. It serves no request for a moment, so
+// this is done to few gateways at a time; the fence stays open meanwhile (see revocations).
 func (c *Client) Fence(ctx context.Context, addr netip.Addr, rv uint64) error {
 	done := make(chan error, 1)
 	if err := c.enqueue(fenceKey{addr.Unmap(), rv}, done); err != nil {
@@ -135,6 +158,7 @@ func (c *Client) run() {
 // the waiters.
 func (c *Client) round(waiters []waiter) {
 	c.o.Metrics.rounds.Inc()
+	restores := c.o.Directory.restoreCount()
 	gateways, err := c.list(c.ctx)
 	if err != nil {
 		for _, w := range waiters {
@@ -144,9 +168,13 @@ func (c *Client) round(waiters []waiter) {
 	}
 	gateways = fencing(gateways)
 	c.revocations.listed(gateways)
+	c.takeLate()
 	fences := make(map[*pendingFence]bool, len(waiters))
 	for _, w := range waiters {
-		w.fence.note(gateways)
+		if c.o.Directory.restoreCount() != w.fence.restores {
+			w.fence.owed = nil // a holder of the past may come after one that was noted
+		}
+		w.fence.note(gateways, restores)
 		fences[w.fence] = true
 	}
 	c.askAll(gateways, fences)
@@ -158,52 +186,105 @@ func (c *Client) round(waiters []waiter) {
 }
 
 // askAll asks each gateway for what it owes of the fences, and takes in what they
-// acknowledge.
+// acknowledge within CallTimeout. What they acknowledge later the next round takes in.
 func (c *Client) askAll(gateways []Gateway, fences map[*pendingFence]bool) {
-	owed := make([][]*pendingFence, len(gateways))
+	asks := make([]*ask, 0, len(gateways))
 	var silent, others bool // which of the gateways owe anything
-	for i, g := range gateways {
+	for _, g := range gateways {
+		a := &ask{gateway: g}
 		for f := range fences {
-			if _, ok := f.owed[g.Name]; ok {
-				owed[i] = append(owed[i], f)
+			if noted, ok := f.owed[g.Name]; ok {
+				a.owed, a.noted, a.restores = append(a.owed, f), append(a.noted, noted), append(a.restores, f.restores)
 			}
 		}
-		if len(owed[i]) > 0 {
+		if len(a.owed) > 0 {
 			isSilent := c.revocations.silent(g.Name)
 			silent, others = silent || isSilent, others || !isSilent
 		}
+		asks = append(asks, a)
 	}
 	// Where only silent gateways owe anything all others are called with no fences, to
 	// learn whether the controller reaches any gateway.
-	probe := silent && !others
-	sent := time.Now()
-	errs := make([]error, len(gateways))
-	var asking sync.WaitGroup
-	for i, g := range gateways {
-		if len(owed[i]) == 0 && !probe {
-			continue
-		}
-		asking.Go(func() {
-			if errs[i] = c.send(g, owed[i]); errs[i] == nil {
-				failpoint.Hit("controlplane/acknowledged") // one gateway has acknowledged, others may not have
-				c.revocations.acknowledged(g)
-			}
+	if probe := silent && !others; !probe {
+		asks = slices.DeleteFunc(asks, func(a *ask) bool { return len(a.owed) == 0 })
+	}
+	sent, answered := time.Now(), make(chan struct{}, len(asks))
+	for _, a := range asks {
+		c.rounds.Go(func() {
+			c.answer(a, c.send(a.gateway, a.owed))
+			answered <- struct{}{}
 		})
 	}
-	asking.Wait()
-	for i, g := range gateways {
-		if errs[i] == nil {
-			for _, f := range owed[i] {
-				delete(f.owed, g.Name)
-			}
+	over := time.NewTimer(c.o.CallTimeout)
+	defer over.Stop()
+waiting:
+	for range asks {
+		select {
+		case <-answered:
+		case <-over.C:
+			break waiting
+		}
+	}
+	c.unanswered(asks, sent)
+}
+
+// answer takes in what came of a call.
+func (c *Client) answer(a *ask, err error) {
+	if err == nil {
+		failpoint.Hit("controlplane/acknowledged") // one gateway has acknowledged, others may not have
+		c.revocations.acknowledged(a.gateway)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !a.late:
+		a.done, a.err = true, err
+	case err == nil:
+		c.late = append(c.late, a)
+	default: // only now it is known why
+		c.o.Log.Log(c.ctx, a.level, silentGateway, "gateway", a.gateway.Name, "holder", a.gateway.Holder.String(), "error", err)
+	}
+}
+
+// unanswered ends the wait for the calls of a round that were sent at a time: it takes in what
+// the gateways have acknowledged, and notes the other calls as missed.
+func (c *Client) unanswered(asks []*ask, sent time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range asks {
+		if a.done && a.err == nil {
+			a.settle()
 			continue
 		}
 		c.o.Metrics.unanswered.Inc()
-		level := slog.LevelDebug
-		if c.revocations.missed(g, sent) {
-			level = slog.LevelWarn
+		a.level = slog.LevelDebug
+		if c.revocations.missed(a.gateway, sent) {
+			a.level = slog.LevelWarn
 		}
-		c.o.Log.Log(c.ctx, level, "gateway did not acknowledge a fence", "gateway", g.Name, "holder", g.Holder.String(), "error", errs[i])
+		if a.late = !a.done; a.done {
+			c.o.Log.Log(c.ctx, a.level, silentGateway, "gateway", a.gateway.Name, "holder", a.gateway.Holder.String(), "error", a.err)
+		}
+	}
+}
+
+// takeLate takes in what was acknowledged after its round.
+func (c *Client) takeLate() {
+	c.mu.Lock()
+	late := c.late
+	c.late = nil
+	c.mu.Unlock()
+	for _, a := range late {
+		a.settle()
+	}
+}
+
+// settle takes in that the gateway has acknowledged the call's fences: those that are still
+// owed as they were when it was sent.
+func (a *ask) settle() {
+	for i, f := range a.owed {
+		if noted, owes := f.owed[a.gateway.Name]; owes && noted == a.noted[i] && f.restores == a.restores[i] {
+			delete(f.owed, a.gateway.Name)
+		}
 	}
 }
 
@@ -226,10 +307,12 @@ func (c *Client) revoke(gateways []Gateway) {
 	writing.Wait()
 }
 
-// note takes in a live list. The gateways of the first list owe the fence. One that a
+// note takes in a live list. The gateways of the first list owe the fence, and so do those
+// of the first list after the API server went back. One that a
 // later list lacks, or shows with a newer holder of its own making, owes it no longer.
-func (f *pendingFence) note(gateways []Gateway) {
+func (f *pendingFence) note(gateways []Gateway, restores int) {
 	if f.owed == nil {
+		f.restores = restores
 		f.owed = make(map[string]Holder, len(gateways))
 		for _, g := range gateways {
 			f.owed[g.Name] = g.Holder
@@ -241,7 +324,12 @@ func (f *pendingFence) note(gateways []Gateway) {
 		listed[g.Name] = g.Holder
 	}
 	for name, noted := range f.owed {
-		if h, ok := listed[name]; !ok || h.succeeds(noted) {
+		switch h, ok := listed[name]; {
+		case !ok:
+			delete(f.owed, name)
+		case noted.Instance == "":
+			f.owed[name] = h // known now; its lease may be of a backup
+		case h.succeeds(noted):
 			delete(f.owed, name)
 		}
 	}
@@ -294,7 +382,7 @@ func (c *Client) send(g Gateway, owed []*pendingFence) error {
 	for i, f := range owed {
 		request.Fences[i] = &controlplanepb.Fence{Address: f.key.addr.AsSlice(), ResourceVersion: f.key.rv}
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.o.CallTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, lateCalls*c.o.CallTimeout)
 	defer cancel()
 	r, err := stub.Fence(ctx, request)
 	if err != nil {

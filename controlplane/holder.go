@@ -11,7 +11,8 @@ import (
 type Holder struct {
 	// Mark is "" in a holder of the gateway's own making.
 	Mark Mark
-	// Instance is unique to a process; it contains neither "/" nor ":".
+	// Instance is unique to a process; it contains neither "/" nor ":". It is empty where
+	// the process is not known, in no lease.
 	Instance string
 	// Epoch is 1 at first; a process raises it each time it lost its lease.
 	Epoch uint64
@@ -44,9 +45,10 @@ func (h Holder) with(m Mark) Holder {
 }
 
 // answersFor reports whether an answer of h settles what noted owes: it comes
-// from the same process, and that has not gone back in time.
+// from the same process, and that has not gone back in time. Any answers for a process
+// that is not known.
 func (h Holder) answersFor(noted Holder) bool {
-	return h.Instance == noted.Instance && h.Epoch >= noted.Epoch
+	return noted.Instance == "" || h.Instance == noted.Instance && h.Epoch >= noted.Epoch
 }
 
 // succeeds reports whether h is another holder than noted, of a gateway's own

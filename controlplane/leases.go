@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // MemberLeases is what a Membership needs of the API: the leases of the system
@@ -29,6 +29,7 @@ type MemberLeases interface {
 type DirectoryLeases interface {
 	List(ctx context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+	Create(ctx context.Context, l *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error)
 	Patch(ctx context.Context, name string, t types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*coordinationv1.Lease, error)
 	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 }
@@ -37,7 +38,7 @@ type DirectoryLeases interface {
 // from, and then sets the holder to. A zero renew leaves the renew time alone.
 func holderPatch(from, to string, renew time.Time) []byte {
 	const holder = "/spec/holderIdentity"
-	p := jsonpatch.Patch{}.Test(holder, from)
+	p := writes.Patch{}.Test(holder, from)
 	if to != from {
 		p = p.Set(holder, to)
 	}
@@ -74,5 +75,8 @@ func gatewayLabel(name string) string {
 	return strings.TrimLeft(name, "-.")
 }
 
-// gatewaySelector selects all gateway leases.
-const gatewaySelector = v1alpha1.LabelGateway
+// isGateway reports whether a lease is a gateway's: by its label or, if that was taken
+// off, by the address that it tells controllers.
+func isGateway(l *coordinationv1.Lease) bool {
+	return l.Labels[v1alpha1.LabelGateway] != "" || l.Annotations[v1alpha1.AnnotationGatewayAddress] != ""
+}

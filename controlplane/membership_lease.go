@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // maxRequest bounds one call to the API server.
@@ -88,17 +88,17 @@ func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 	defer cancel()
 	holder := m.Holder()
 	l, err := m.o.Leases.Patch(ctx, m.o.Name, types.JSONPatchType, holderPatch(holder, holder, time.Now()), metav1.PatchOptions{})
-	switch jsonpatch.Judge(err) {
-	case jsonpatch.Applied:
+	switch writes.Judge(err) {
+	case writes.Applied:
 		before := m.seen
 		m.seen = l.ResourceVersion
 		if older(l.ResourceVersion, before) {
 			return fmt.Errorf("%w, from resourceVersion %s to %s", errRewound, before, l.ResourceVersion)
 		}
 		return m.counts(l)
-	case jsonpatch.Gone:
+	case writes.Gone:
 		return fmt.Errorf("%w: it was deleted", errLost)
-	case jsonpatch.TestFailed: // look whose it is
+	case writes.TestFailed: // look whose it is
 	default:
 		return fmt.Errorf("renewing the lease: %w", err)
 	}

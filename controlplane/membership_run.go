@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 const (

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 const (
@@ -18,18 +19,16 @@ const (
 	saveTimeout = time.Minute
 )
 
-// Errors of a Quiesce that a gateway has answered.
+// Errors of a Quiesce that a gateway has answered. A writes.ErrStale is one too: the sandbox is of
+// another claim or generation, or has ended.
 var (
-	// ErrMoved: the sandbox is of another claim or generation, or has ended.
-	ErrMoved = errors.New("the sandbox has moved on")
 	// ErrNoFreezer: the sandbox's pod cannot be frozen.
 	ErrNoFreezer = errors.New("the sandbox's pod cannot be frozen")
-	// ErrNotDone: the freezer has refused, or it has answered none of the gateways, each of
-	// which has asked it. Another try may succeed.
+	// ErrNotDone: the freezer has refused. Another try may succeed.
 	ErrNotDone = errors.New("the freezer did not carry it out")
 	// ErrNotSaved: the sandbox is frozen, and its files could not be kept.
 	ErrNotSaved = errors.New("the files of the frozen sandbox could not be kept")
-	// ErrUnanswered is for a Quiescer alone: the freezer did not answer this gateway.
+	// ErrUnanswered: the freezer did not answer this gateway, which says nothing about it.
 	ErrUnanswered = errors.New("the freezer does not answer this gateway")
 )
 
@@ -39,7 +38,7 @@ var outcomes = []struct {
 	outcome controlplanepb.QuiesceOutcome
 }{
 	{nil, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_DONE},
-	{ErrMoved, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_MOVED},
+	{writes.ErrStale, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_MOVED},
 	{ErrNoFreezer, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER},
 	{ErrNotDone, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_REFUSED},
 	{ErrNotSaved, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NOT_SAVED},
@@ -65,8 +64,9 @@ type Quiescer interface {
 
 // Quiesce asks one gateway, and further ones while those before could not ask the freezer or
 // got no answer from it: their own network may be the cause. It returns nil when the freezer
-// has carried it out. An error that is none of the errors above says nothing about the
-// freezer.
+// has carried it out. ErrUnanswered, and an error that is none of the errors above, say
+// nothing about the freezer, however many gateways were asked: a pod may be silent because
+// its node, or the network of all gateways, stands still for a while.
 func (c *Client) Quiesce(ctx context.Context, q Quiesce) error {
 	gateways, err := c.list(ctx)
 	if err != nil {
@@ -74,21 +74,15 @@ func (c *Client) Quiesce(ctx context.Context, q Quiesce) error {
 	}
 	err = errors.New("there is no gateway")
 	rand.Shuffle(len(gateways), func(i, j int) { gateways[i], gateways[j] = gateways[j], gateways[i] })
-	unanswered := 0
 	for _, g := range gateways {
 		var answered bool
 		answered, err = c.quiesceAt(ctx, g, q)
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, ErrUnanswered):
-			unanswered++
-		case answered:
+		case answered && !errors.Is(err, ErrUnanswered):
 			return fmt.Errorf("quiescing sandbox %s: gateway %s: %w", q.SandboxID, g.Name, err)
 		}
-	}
-	if unanswered > 0 && unanswered == len(gateways) {
-		return fmt.Errorf("quiescing sandbox %s: %w: no gateway gets an answer: %w", q.SandboxID, ErrNotDone, err)
 	}
 	return fmt.Errorf("quiescing sandbox %s: %w", q.SandboxID, err)
 }
@@ -117,8 +111,8 @@ func (c *Client) quiesceAt(ctx context.Context, g Gateway, q Quiesce) (answered 
 	return true, outcomeError(r)
 }
 
-// outcomeError returns what a gateway says: nil, an error of outcomes, or, for a gateway of
-// another version, an error that says nothing about the freezer.
+// outcomeError returns what a gateway says: nil, an error of outcomes, or, for an outcome
+// that is not known here, an error that says nothing about the freezer.
 func outcomeError(r *controlplanepb.QuiesceResponse) error {
 	for _, o := range outcomes {
 		switch {
@@ -129,7 +123,7 @@ func outcomeError(r *controlplanepb.QuiesceResponse) error {
 			return fmt.Errorf("%w: %s", o.err, r.GetMessage())
 		}
 	}
-	return fmt.Errorf("its version says %s, which does not tell whether the freezer failed: %s", r.GetOutcome(), r.GetMessage())
+	return fmt.Errorf("its outcome %s does not tell whether the freezer failed: %s", r.GetOutcome(), r.GetMessage())
 }
 
 // Quiesce implements the gRPC service.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // fakeQuiescer answers what it is told to.
@@ -41,7 +42,7 @@ func TestQuiesce(t *testing.T) {
 		one, two := s.run("g1", "a"), s.run("g2", "b")
 		s.cutOff("g1", true)
 		for _, c := range []struct{ says, want error }{
-			{nil, nil}, {ErrMoved, ErrMoved}, {ErrNoFreezer, ErrNoFreezer}, {ErrNotSaved, ErrNotSaved},
+			{nil, nil}, {writes.ErrStale, writes.ErrStale}, {ErrNoFreezer, ErrNoFreezer}, {ErrNotSaved, ErrNotSaved},
 		} {
 			two.quiets.set(c.says)
 			if err := s.client.Quiesce(t.Context(), q); !errors.Is(err, c.want) {
@@ -50,7 +51,7 @@ func TestQuiesce(t *testing.T) {
 		}
 		two.quiets.set(fmt.Errorf("%w: the pod is deaf", ErrNotDone))
 		err := s.client.Quiesce(t.Context(), q)
-		if !errors.Is(err, ErrNotDone) || errors.Is(err, ErrMoved) || errors.Is(err, ErrNoFreezer) || !strings.Contains(err.Error(), "deaf") {
+		if !errors.Is(err, ErrNotDone) || errors.Is(err, writes.ErrStale) || errors.Is(err, ErrNoFreezer) || !strings.Contains(err.Error(), "deaf") {
 			t.Errorf("a failure: %v", err)
 		}
 		if len(one.quiets.asked) != 0 || len(two.quiets.asked) != 5 || two.quiets.asked[0] != q {
@@ -64,7 +65,8 @@ func TestQuiesce(t *testing.T) {
 }
 
 // A gateway's own trouble is not the freezer's failure, after which a sandbox may be ended:
-// the next gateway is asked. A freezer has failed once it refuses, or answers no gateway.
+// the next gateway is asked. A freezer has failed only if it says so, also if it answers no
+// gateway.
 func TestQuiesceByGatewaysInTrouble(t *testing.T) {
 	away := errors.New("the API server is away")
 	for what, c := range map[string]struct {
@@ -75,7 +77,7 @@ func TestQuiesceByGatewaysInTrouble(t *testing.T) {
 		"one cannot ask":                {away, nil, nil, 2},
 		"one gets no answer":            {ErrUnanswered, nil, nil, 2},
 		"none can ask":                  {away, away, errInTrouble, 2},
-		"none gets an answer":           {ErrUnanswered, ErrUnanswered, ErrNotDone, 2},
+		"none gets an answer":           {ErrUnanswered, ErrUnanswered, errInTrouble, 2},
 		"the other gets no answer":      {away, ErrUnanswered, errInTrouble, 2},
 		"the other is refused":          {away, ErrNotDone, ErrNotDone, 2},
 		"the freezer refuses either":    {ErrNotDone, ErrNotDone, ErrNotDone, 1},
@@ -107,12 +109,9 @@ func TestQuiesceByGatewaysInTrouble(t *testing.T) {
 // errInTrouble is an error that says nothing about the freezer.
 var errInTrouble = errors.New("no gateway could tell")
 
-// What gateways of other versions say, and this one does not, is not taken for the
-// freezer's failure: before QUIESCE_OUTCOME_REFUSED a gateway said FAILED for its own trouble.
-func TestOutcomesOfOtherVersions(t *testing.T) {
-	for _, o := range []controlplanepb.QuiesceOutcome{
-		controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_UNSPECIFIED, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_FAILED, 1000,
-	} {
+// An outcome that is not known is not taken for the freezer's failure.
+func TestUnknownOutcomes(t *testing.T) {
+	for _, o := range []controlplanepb.QuiesceOutcome{controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_UNSPECIFIED, 1000} {
 		err := outcomeError(&controlplanepb.QuiesceResponse{Outcome: o, Message: "why"})
 		if err == nil || !strings.Contains(err.Error(), "why") {
 			t.Errorf("%s: %v", o, err)

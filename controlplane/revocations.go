@@ -9,7 +9,8 @@ import (
 // When a gateway's lease is revoked.
 const (
 	// A gateway that has missed revokeAfterMisses calls in a row, the first of them
-	// revokeAfter ago or earlier, is revoked. One slow second is one miss.
+	// revokeAfter ago or earlier, is revoked. One slow second is one miss, and an
+	// acknowledgement that comes late takes it back.
 	revokeAfterMisses = 3
 	revokeAfter       = 2 * time.Second
 	// One gateway in gatewaysForEachOut may be out at a time, and one in any case.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // revoked counts the writes that overwrote the holder of a gateway's lease; of all

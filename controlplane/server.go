@@ -69,8 +69,6 @@ type ServerOptions struct {
 	Demand   DemandSource
 	Releaser Releaser
 	Quiescer Quiescer
-	// Drain begins the gateway's drain and returns.
-	Drain func(ctx context.Context) error
 	// Ranked is called at each poll: this gateway is number index, from 0, of `of` gateways.
 	// It must not block. Nil: not called.
 	Ranked func(index, of int)
@@ -90,8 +88,8 @@ type Server struct {
 
 // NewServer returns a Server that serves once Start is called.
 func NewServer(o ServerOptions) (*Server, error) {
-	if o.Listener == nil || o.Member == nil || o.Fencer == nil || o.Activity == nil || o.Demand == nil || o.Releaser == nil || o.Quiescer == nil || o.Drain == nil {
-		return nil, errors.New("control-plane server: a listener, member, fencer, activity source, demand source, releaser, quiescer and drain are required")
+	if o.Listener == nil || o.Member == nil || o.Fencer == nil || o.Activity == nil || o.Demand == nil || o.Releaser == nil || o.Quiescer == nil {
+		return nil, errors.New("control-plane server: a listener, member, fencer, activity source, demand source, releaser and quiescer are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -182,15 +180,6 @@ func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveReque
 		s.last.answered(report.Source, report.Cursor)
 	}
 	return out, nil
-}
-
-// Drain implements the gRPC service.
-func (s *Server) Drain(ctx context.Context, _ *controlplanepb.DrainRequest) (*controlplanepb.DrainResponse, error) {
-	s.o.Member.Reached()
-	if err := s.o.Drain(ctx); err != nil {
-		return nil, callError(err)
-	}
-	return &controlplanepb.DrainResponse{Holder: s.o.Member.Holder()}, nil
 }
 
 func callError(err error) error {

@@ -34,8 +34,7 @@ func TestServer(t *testing.T) {
 	demand := &fakeDemand{pools: []PoolDemand{{Namespace: "ns", Pool: "p", Waiting: []uint64{7}, Oldest: time.Minute, Created: -5}}}
 	member, fences, use := &fixedMember{}, &fakeFencer{}, &fakeActivity{report: ActivityReport{Source: "now", Cursor: 9}}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{}, Demand: demand,
-		Drain: func(context.Context) error { return errors.New("draining already") },
+		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{err: errors.New("the API server is away")}, Demand: demand,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +62,8 @@ func TestServer(t *testing.T) {
 	if _, err := stub.Fence(ctx, &controlplanepb.FenceRequest{}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a fence that hangs: %v", err)
 	}
-	if _, err := stub.Drain(t.Context(), &controlplanepb.DrainRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("drain: %v", err)
+	if _, err := stub.Quiesce(t.Context(), &controlplanepb.QuiesceRequest{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("a quiesce that the gateway cannot carry out: %v", err)
 	}
 	a, err := stub.LastActive(t.Context(), &controlplanepb.LastActiveRequest{Source: "before", Cursor: 4})
 	if err != nil || a.GetSource() != "now" || a.GetCursor() != 9 || a.GetKnown() {
@@ -93,7 +92,6 @@ func TestServerReportsAFailedListener(t *testing.T) {
 	}
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{}, Demand: &fakeDemand{},
-		Drain: func(context.Context) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -86,13 +86,30 @@ type controllerLeases struct {
 }
 
 func (l controllerLeases) Patch(ctx context.Context, name string, t types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*coordinationv1.Lease, error) {
-	l.s.mu.Lock()
-	mute := l.s.mute
-	l.s.mu.Unlock()
-	if mute {
+	if l.s.isMute() {
 		return nil, errAway
 	}
 	return l.fakeAPI.Patch(ctx, name, t, data, o, sub...)
+}
+
+func (l controllerLeases) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	if l.s.isMute() {
+		return nil, errAway
+	}
+	return l.fakeAPI.Create(ctx, lease, o)
+}
+
+func (l controllerLeases) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	if l.s.isMute() {
+		return errAway
+	}
+	return l.fakeAPI.Delete(ctx, name, o)
+}
+
+func (s *simulation) isMute() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mute
 }
 
 func (s *simulation) setMute(mute bool) {
@@ -165,7 +182,6 @@ func (s *simulation) listen(name, instance string) *gateway {
 	l := bufconn.Listen(1 << 20)
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Quiescer: &g.quiets, Demand: &g.demand, Releaser: &g.releases,
-		Drain:  func(context.Context) error { g.log.add("drain"); return nil },
 		Ranked: func(index, of int) { g.use.placedAt(index, of) },
 		TLS:    s.gateways.TLS, Log: s.gateways.Log,
 	})
@@ -201,7 +217,8 @@ func (g *gateway) kill() {
 type fakeFencer struct {
 	mu    sync.Mutex
 	hang  bool
-	takes time.Duration // to acknowledge
+	acked map[uint64]bool // by resourceVersion
+	takes time.Duration   // to acknowledge
 	calls [][]routecache.Fence
 	times []time.Time // when each of the calls came
 }
@@ -220,7 +237,21 @@ func (f *fakeFencer) Fence(ctx context.Context, fences []routecache.Fence) error
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, one := range fences {
+		if f.acked == nil {
+			f.acked = map[uint64]bool{}
+		}
+		f.acked[one.RV] = true
+	}
 	return nil
+}
+
+func (f *fakeFencer) acknowledged(rv uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.acked[rv]
 }
 
 func (f *fakeFencer) setHang(hang bool) {

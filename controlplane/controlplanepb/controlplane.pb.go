@@ -35,16 +35,12 @@ const (
 	QuiesceOutcome_QUIESCE_OUTCOME_MOVED QuiesceOutcome = 2
 	// Its pod cannot be frozen.
 	QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER QuiesceOutcome = 3
-	// Only from gateways before QUIESCE_OUTCOME_REFUSED: it failed for any reason, also one of
-	// the gateway's own. It says nothing about the freezer.
-	QuiesceOutcome_QUIESCE_OUTCOME_FAILED QuiesceOutcome = 4
-	// The freezer has answered that it did not carry it out. A controller from before this
-	// value takes it, and those below, for FAILED.
-	QuiesceOutcome_QUIESCE_OUTCOME_REFUSED QuiesceOutcome = 5
+	// The freezer has answered that it did not carry it out.
+	QuiesceOutcome_QUIESCE_OUTCOME_REFUSED QuiesceOutcome = 4
 	// The freezer did not answer this gateway. It may answer another one.
-	QuiesceOutcome_QUIESCE_OUTCOME_UNANSWERED QuiesceOutcome = 6
+	QuiesceOutcome_QUIESCE_OUTCOME_UNANSWERED QuiesceOutcome = 5
 	// The sandbox is frozen, and its files could not be kept.
-	QuiesceOutcome_QUIESCE_OUTCOME_NOT_SAVED QuiesceOutcome = 7
+	QuiesceOutcome_QUIESCE_OUTCOME_NOT_SAVED QuiesceOutcome = 6
 )
 
 // Enum value maps for QuiesceOutcome.
@@ -54,20 +50,18 @@ var (
 		1: "QUIESCE_OUTCOME_DONE",
 		2: "QUIESCE_OUTCOME_MOVED",
 		3: "QUIESCE_OUTCOME_NO_FREEZER",
-		4: "QUIESCE_OUTCOME_FAILED",
-		5: "QUIESCE_OUTCOME_REFUSED",
-		6: "QUIESCE_OUTCOME_UNANSWERED",
-		7: "QUIESCE_OUTCOME_NOT_SAVED",
+		4: "QUIESCE_OUTCOME_REFUSED",
+		5: "QUIESCE_OUTCOME_UNANSWERED",
+		6: "QUIESCE_OUTCOME_NOT_SAVED",
 	}
 	QuiesceOutcome_value = map[string]int32{
 		"QUIESCE_OUTCOME_UNSPECIFIED": 0,
 		"QUIESCE_OUTCOME_DONE":        1,
 		"QUIESCE_OUTCOME_MOVED":       2,
 		"QUIESCE_OUTCOME_NO_FREEZER":  3,
-		"QUIESCE_OUTCOME_FAILED":      4,
-		"QUIESCE_OUTCOME_REFUSED":     5,
-		"QUIESCE_OUTCOME_UNANSWERED":  6,
-		"QUIESCE_OUTCOME_NOT_SAVED":   7,
+		"QUIESCE_OUTCOME_REFUSED":     4,
+		"QUIESCE_OUTCOME_UNANSWERED":  5,
+		"QUIESCE_OUTCOME_NOT_SAVED":   6,
 	}
 )
 
@@ -940,86 +934,6 @@ func (x *QuiesceResponse) GetMessage() string {
 	return ""
 }
 
-type DrainRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrainRequest) Reset() {
-	*x = DrainRequest{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrainRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrainRequest) ProtoMessage() {}
-
-func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
-func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{14}
-}
-
-type DrainResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Holder        string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrainResponse) Reset() {
-	*x = DrainResponse{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrainResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrainResponse) ProtoMessage() {}
-
-func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
-func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *DrainResponse) GetHolder() string {
-	if x != nil {
-		return x.Holder
-	}
-	return ""
-}
-
 var File_sandlane_controlplane_v1_controlplane_proto protoreflect.FileDescriptor
 
 const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
@@ -1086,19 +1000,15 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x0fQuiesceResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12B\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2(.sandlane.controlplane.v1.QuiesceOutcomeR\aoutcome\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\x0e\n" +
-	"\fDrainRequest\"'\n" +
-	"\rDrainResponse\x12\x16\n" +
-	"\x06holder\x18\x01 \x01(\tR\x06holder*\xfe\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage*\xe2\x01\n" +
 	"\x0eQuiesceOutcome\x12\x1f\n" +
 	"\x1bQUIESCE_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14QUIESCE_OUTCOME_DONE\x10\x01\x12\x19\n" +
 	"\x15QUIESCE_OUTCOME_MOVED\x10\x02\x12\x1e\n" +
-	"\x1aQUIESCE_OUTCOME_NO_FREEZER\x10\x03\x12\x1a\n" +
-	"\x16QUIESCE_OUTCOME_FAILED\x10\x04\x12\x1b\n" +
-	"\x17QUIESCE_OUTCOME_REFUSED\x10\x05\x12\x1e\n" +
-	"\x1aQUIESCE_OUTCOME_UNANSWERED\x10\x06\x12\x1d\n" +
-	"\x19QUIESCE_OUTCOME_NOT_SAVED\x10\a2\xe4\x04\n" +
+	"\x1aQUIESCE_OUTCOME_NO_FREEZER\x10\x03\x12\x1b\n" +
+	"\x17QUIESCE_OUTCOME_REFUSED\x10\x04\x12\x1e\n" +
+	"\x1aQUIESCE_OUTCOME_UNANSWERED\x10\x05\x12\x1d\n" +
+	"\x19QUIESCE_OUTCOME_NOT_SAVED\x10\x062\x8a\x04\n" +
 	"\aGateway\x12X\n" +
 	"\x05Fence\x12&.sandlane.controlplane.v1.FenceRequest\x1a'.sandlane.controlplane.v1.FenceResponse\x12g\n" +
 	"\n" +
@@ -1106,8 +1016,7 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\n" +
 	"PoolDemand\x12+.sandlane.controlplane.v1.PoolDemandRequest\x1a,.sandlane.controlplane.v1.PoolDemandResponse\x12s\n" +
 	"\x0ePrepareRelease\x12/.sandlane.controlplane.v1.PrepareReleaseRequest\x1a0.sandlane.controlplane.v1.PrepareReleaseResponse\x12^\n" +
-	"\aQuiesce\x12(.sandlane.controlplane.v1.QuiesceRequest\x1a).sandlane.controlplane.v1.QuiesceResponse\x12X\n" +
-	"\x05Drain\x12&.sandlane.controlplane.v1.DrainRequest\x1a'.sandlane.controlplane.v1.DrainResponseB:Z8github.com/sandlane/sandlane/controlplane/controlplanepbb\x06proto3"
+	"\aQuiesce\x12(.sandlane.controlplane.v1.QuiesceRequest\x1a).sandlane.controlplane.v1.QuiesceResponseB:Z8github.com/sandlane/sandlane/controlplane/controlplanepbb\x06proto3"
 
 var (
 	file_sandlane_controlplane_v1_controlplane_proto_rawDescOnce sync.Once
@@ -1122,7 +1031,7 @@ func file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP() []byte {
 }
 
 var file_sandlane_controlplane_v1_controlplane_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
 	(QuiesceOutcome)(0),            // 0: sandlane.controlplane.v1.QuiesceOutcome
 	(*FenceRequest)(nil),           // 1: sandlane.controlplane.v1.FenceRequest
@@ -1139,8 +1048,6 @@ var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
 	(*PrepareReleaseResponse)(nil), // 12: sandlane.controlplane.v1.PrepareReleaseResponse
 	(*QuiesceRequest)(nil),         // 13: sandlane.controlplane.v1.QuiesceRequest
 	(*QuiesceResponse)(nil),        // 14: sandlane.controlplane.v1.QuiesceResponse
-	(*DrainRequest)(nil),           // 15: sandlane.controlplane.v1.DrainRequest
-	(*DrainResponse)(nil),          // 16: sandlane.controlplane.v1.DrainResponse
 }
 var file_sandlane_controlplane_v1_controlplane_proto_depIdxs = []int32{
 	2,  // 0: sandlane.controlplane.v1.FenceRequest.fences:type_name -> sandlane.controlplane.v1.Fence
@@ -1153,15 +1060,13 @@ var file_sandlane_controlplane_v1_controlplane_proto_depIdxs = []int32{
 	7,  // 7: sandlane.controlplane.v1.Gateway.PoolDemand:input_type -> sandlane.controlplane.v1.PoolDemandRequest
 	10, // 8: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
 	13, // 9: sandlane.controlplane.v1.Gateway.Quiesce:input_type -> sandlane.controlplane.v1.QuiesceRequest
-	15, // 10: sandlane.controlplane.v1.Gateway.Drain:input_type -> sandlane.controlplane.v1.DrainRequest
-	3,  // 11: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
-	5,  // 12: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
-	8,  // 13: sandlane.controlplane.v1.Gateway.PoolDemand:output_type -> sandlane.controlplane.v1.PoolDemandResponse
-	12, // 14: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
-	14, // 15: sandlane.controlplane.v1.Gateway.Quiesce:output_type -> sandlane.controlplane.v1.QuiesceResponse
-	16, // 16: sandlane.controlplane.v1.Gateway.Drain:output_type -> sandlane.controlplane.v1.DrainResponse
-	11, // [11:17] is the sub-list for method output_type
-	5,  // [5:11] is the sub-list for method input_type
+	3,  // 10: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
+	5,  // 11: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
+	8,  // 12: sandlane.controlplane.v1.Gateway.PoolDemand:output_type -> sandlane.controlplane.v1.PoolDemandResponse
+	12, // 13: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
+	14, // 14: sandlane.controlplane.v1.Gateway.Quiesce:output_type -> sandlane.controlplane.v1.QuiesceResponse
+	10, // [10:15] is the sub-list for method output_type
+	5,  // [5:10] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
 	5,  // [5:5] is the sub-list for extension extendee
 	0,  // [0:5] is the sub-list for field type_name
@@ -1178,7 +1083,7 @@ func file_sandlane_controlplane_v1_controlplane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandlane_controlplane_v1_controlplane_proto_rawDesc), len(file_sandlane_controlplane_v1_controlplane_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

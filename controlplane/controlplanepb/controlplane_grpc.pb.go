@@ -28,7 +28,6 @@ const (
 	Gateway_PoolDemand_FullMethodName     = "/sandlane.controlplane.v1.Gateway/PoolDemand"
 	Gateway_PrepareRelease_FullMethodName = "/sandlane.controlplane.v1.Gateway/PrepareRelease"
 	Gateway_Quiesce_FullMethodName        = "/sandlane.controlplane.v1.Gateway/Quiesce"
-	Gateway_Drain_FullMethodName          = "/sandlane.controlplane.v1.Gateway/Drain"
 )
 
 // GatewayClient is the client API for Gateway service.
@@ -52,9 +51,6 @@ type GatewayClient interface {
 	PrepareRelease(ctx context.Context, in *PrepareReleaseRequest, opts ...grpc.CallOption) (*PrepareReleaseResponse, error)
 	// Quiesce has the freezer of a sandbox's pod carry out what its spec asks for, again.
 	Quiesce(ctx context.Context, in *QuiesceRequest, opts ...grpc.CallOption) (*QuiesceResponse, error)
-	// Drain returns once the gateway has begun to drain: it takes no new
-	// connections and finishes what is open.
-	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
 }
 
 type gatewayClient struct {
@@ -115,16 +111,6 @@ func (c *gatewayClient) Quiesce(ctx context.Context, in *QuiesceRequest, opts ..
 	return out, nil
 }
 
-func (c *gatewayClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DrainResponse)
-	err := c.cc.Invoke(ctx, Gateway_Drain_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // GatewayServer is the server API for Gateway service.
 // All implementations must embed UnimplementedGatewayServer
 // for forward compatibility.
@@ -146,9 +132,6 @@ type GatewayServer interface {
 	PrepareRelease(context.Context, *PrepareReleaseRequest) (*PrepareReleaseResponse, error)
 	// Quiesce has the freezer of a sandbox's pod carry out what its spec asks for, again.
 	Quiesce(context.Context, *QuiesceRequest) (*QuiesceResponse, error)
-	// Drain returns once the gateway has begun to drain: it takes no new
-	// connections and finishes what is open.
-	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
 	mustEmbedUnimplementedGatewayServer()
 }
 
@@ -173,9 +156,6 @@ func (UnimplementedGatewayServer) PrepareRelease(context.Context, *PrepareReleas
 }
 func (UnimplementedGatewayServer) Quiesce(context.Context, *QuiesceRequest) (*QuiesceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Quiesce not implemented")
-}
-func (UnimplementedGatewayServer) Drain(context.Context, *DrainRequest) (*DrainResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
 }
 func (UnimplementedGatewayServer) mustEmbedUnimplementedGatewayServer() {}
 func (UnimplementedGatewayServer) testEmbeddedByValue()                 {}
@@ -288,24 +268,6 @@ func _Gateway_Quiesce_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Gateway_Drain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DrainRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(GatewayServer).Drain(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Gateway_Drain_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(GatewayServer).Drain(ctx, req.(*DrainRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // Gateway_ServiceDesc is the grpc.ServiceDesc for Gateway service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -332,10 +294,6 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Quiesce",
 			Handler:    _Gateway_Quiesce_Handler,
-		},
-		{
-			MethodName: "Drain",
-			Handler:    _Gateway_Drain_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // flush writes what has advanced, and forgets pools that are gone. Only the goroutine
@@ -93,19 +93,19 @@ func (t *Tracker) effective(r *record, value string) time.Time {
 // meanwhile nothing is written, and that is no error.
 func (t *Tracker) write(ctx context.Context, key types.NamespacedName, from string, to time.Time) (err error) {
 	const annotations = "/metadata/annotations"
-	path, value := jsonpatch.Key(annotations, v1alpha1.AnnotationLastCreate), to.UTC().Format(time.RFC3339Nano)
-	tries := []jsonpatch.Patch{jsonpatch.Patch{}.Test(path, from).Set(path, value)}
+	path, value := writes.Key(annotations, v1alpha1.AnnotationLastCreate), to.UTC().Format(time.RFC3339Nano)
+	tries := []writes.Patch{writes.Patch{}.Test(path, from).Set(path, value)}
 	if from == "" {
-		tries = []jsonpatch.Patch{
-			jsonpatch.Patch{}.Test(path, nil).Set(path, value),
+		tries = []writes.Patch{
+			writes.Patch{}.Test(path, nil).Set(path, value),
 			// A pool without any annotation has nowhere to put one.
-			jsonpatch.Patch{}.Test(annotations, nil).Set(annotations, map[string]string{v1alpha1.AnnotationLastCreate: value}),
+			writes.Patch{}.Test(annotations, nil).Set(annotations, map[string]string{v1alpha1.AnnotationLastCreate: value}),
 		}
 	}
 	for _, p := range tries {
 		pool := &v1alpha1.SandboxPool{}
 		pool.Namespace, pool.Name = key.Namespace, key.Name
-		if err = t.client.Patch(ctx, pool, p.Build()); jsonpatch.Refused(err) {
+		if err = t.client.Patch(ctx, pool, p.Build()); writes.Refused(err) {
 			continue
 		}
 		if err == nil {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 func TestAmbiguousClaims(t *testing.T) {
@@ -77,7 +77,7 @@ func TestLateClaimCannotLand(t *testing.T) {
 			return context.DeadlineExceeded
 		}))
 		gets(t, r.ask(t, "a", time.Minute), "p2")
-		if err := late(); !jsonpatch.Refused(err) {
+		if err := late(); !writes.Refused(err) {
 			t.Errorf("the late claim: %v", err)
 		}
 		if _, ok := r.api.pod("p1").Annotations[v1alpha1.AnnotationClaim]; ok {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // ApplyClaim sends the claim PATCH once and returns the pod as it then is. A
@@ -28,50 +28,50 @@ func ApplyClaim(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod,
 }
 
 // apply is ApplyClaim, and says what the answer to the PATCH was.
-func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, jsonpatch.Verdict, error) {
+func apply(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, writes.Verdict, error) {
 	pod := claim.object()
 	err := c.Patch(ctx, pod, claim.Patch())
-	v := jsonpatch.Judge(err)
+	v := writes.Judge(err)
 	switch v {
-	case jsonpatch.Applied:
+	case writes.Applied:
 		if v1alpha1.Finished(pod) {
 			// It was before it was claimed, so it has served no sandbox.
 			return pod, v, fmt.Errorf("pod %s/%s was over when it was claimed: %w", pod.Namespace, pod.Name, ErrUnroutable)
 		}
 		return routable(pod, v)
-	case jsonpatch.TestFailed:
+	case writes.TestFailed:
 		return readOwner(ctx, c, claim)
 	}
 	return nil, v, asError(v, claim.doing(), err)
 }
 
 // readOwner reads the pod, live, after a write that tested for idle was refused.
-func readOwner(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, jsonpatch.Verdict, error) {
+func readOwner(ctx context.Context, c client.Client, claim Claim) (*corev1.Pod, writes.Verdict, error) {
 	pod := claim.object()
 	if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-		v := jsonpatch.Judge(err)
+		v := writes.Judge(err)
 		err = asError(v, claim.doing()+": read which claim it has", err)
-		if v != jsonpatch.Gone {
+		if v != writes.Gone {
 			// A transport may have sent the PATCH twice, so the claim may be
 			// ours: only the read would have told.
-			v = jsonpatch.Ambiguous
+			v = writes.Ambiguous
 		}
 		return nil, v, err
 	}
 	switch {
 	case claim.On(pod):
-		return routable(pod, jsonpatch.Applied)
+		return routable(pod, writes.Applied)
 	case pod.UID != claim.PodUID:
-		return nil, jsonpatch.Gone, asError(jsonpatch.Gone, claim.doing(), nil)
+		return nil, writes.Gone, asError(writes.Gone, claim.doing(), nil)
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodIdle && pod.DeletionTimestamp == nil:
-		return nil, jsonpatch.TestFailed, asError(jsonpatch.TestFailed, claim.doing(), nil)
+		return nil, writes.TestFailed, asError(writes.TestFailed, claim.doing(), nil)
 	}
-	return nil, jsonpatch.TestFailed, fmt.Errorf("%s: %w", claim.doing(), ErrPodTaken)
+	return nil, writes.TestFailed, fmt.Errorf("%s: %w", claim.doing(), ErrPodTaken)
 }
 
 // routable passes a claimed pod on if it may be reached, which is on the address
 // that was free of former owners when it turned idle, and on no other.
-func routable(pod *corev1.Pod, v jsonpatch.Verdict) (*corev1.Pod, jsonpatch.Verdict, error) {
+func routable(pod *corev1.Pod, v writes.Verdict) (*corev1.Pod, writes.Verdict, error) {
 	switch {
 	case v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping, v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed,
 		pod.DeletionTimestamp != nil, v1alpha1.Finished(pod):
@@ -87,19 +87,19 @@ func routable(pod *corev1.Pod, v jsonpatch.Verdict) (*corev1.Pod, jsonpatch.Verd
 // which no claim can land on it any more. ErrRefused: it was not idle. Other
 // errors are those of ApplyClaim.
 func StopUnclaimed(ctx context.Context, c client.Client, claim Claim) error {
-	return stop(ctx, c, claim, jsonpatch.For(claim.PodUID).Test(jsonpatch.Phase, v1alpha1.PodIdle))
+	return stop(ctx, c, claim, writes.For(claim.PodUID).Test(writes.Phase, v1alpha1.PodIdle))
 }
 
 // StopClaimed writes the claim's pod to stopping if it carries the claim:
 // no request wants it, or it must not be reached. ErrRefused: it does not carry it.
 // Other errors are those of ApplyClaim.
 func StopClaimed(ctx context.Context, c client.Client, claim Claim) error {
-	return stop(ctx, c, claim, jsonpatch.For(claim.PodUID).Test(jsonpatch.Claim, claim.ClaimID))
+	return stop(ctx, c, claim, writes.For(claim.PodUID).Test(writes.Claim, claim.ClaimID))
 }
 
-func stop(ctx context.Context, c client.Client, claim Claim, guard jsonpatch.Patch) error {
-	err := c.Patch(ctx, claim.object(), guard.Set(jsonpatch.Phase, v1alpha1.PodStopping).Build())
-	return asError(jsonpatch.Judge(err), "stop pod "+claim.Namespace+"/"+claim.PodName, err)
+func stop(ctx context.Context, c client.Client, claim Claim, guard writes.Patch) error {
+	err := c.Patch(ctx, claim.object(), guard.Set(writes.Phase, v1alpha1.PodStopping).Build())
+	return asError(writes.Judge(err), "stop pod "+claim.Namespace+"/"+claim.PodName, err)
 }
 
 func (c Claim) doing() string { return "claim pod " + c.Namespace + "/" + c.PodName }

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 const (
@@ -42,7 +42,7 @@ var errStopped = errors.New("stopped")
 // conclude. Its steps, which this file tells in order: bind, land, settle, conclude.
 // What happens when one fails:
 //
-//	Bind: ErrBindLost        pod given back, ErrBindLost
+//	Bind: writes.ErrStale        pod given back, writes.ErrStale
 //	Bind: any other error    pod given back, that error
 //	PATCH: 422 with causes   pod given back, ErrInvalid
 //	PATCH: 422 without       live read: our claim = success, or ErrClaimOver if its
@@ -131,7 +131,7 @@ func (a *attempt) bind() (err error) {
 		a.bound = pod
 		a.endUnroutable()
 		return nil
-	case errors.Is(err, ErrBindLost):
+	case errors.Is(err, writes.ErrStale):
 		a.bound = nil // the sandbox's present owner has replaced it
 		a.endUnroutable()
 	}
@@ -161,14 +161,14 @@ func (a *attempt) land() (*corev1.Pod, error) {
 		pod, v, err := apply(ctx, a.s.client, a.claim)
 		cancel()
 		switch v {
-		case jsonpatch.Ambiguous:
+		case writes.Ambiguous:
 			a.s.series.outcome(outcomeAmbiguous)
 			return a.settle(err)
-		case jsonpatch.Conflict:
+		case writes.Conflict:
 			if conflicts++; conflicts >= conflictLimit {
 				return nil, err
 			}
-		case jsonpatch.Throttled, jsonpatch.NotSent:
+		case writes.Throttled, writes.NotSent:
 			if err := a.sleep(backoff.Asked(err, delays.Step()), err); err != nil {
 				return nil, err
 			}

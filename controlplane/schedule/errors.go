@@ -21,8 +21,6 @@ var (
 	ErrInvalid = errors.New("invalid claim: correct what it asks for")
 	// ErrForbidden: the API server does not let us claim.
 	ErrForbidden = errors.New("claim forbidden: the gateway's account needs get and patch on the pods of this namespace")
-	// ErrBindLost is for Bind to return: another request owns the sandbox.
-	ErrBindLost = errors.New("sandbox is bound by another")
 	// ErrUnavailable: the API server could not be reached, or gave no answer
 	// that says whether the write was applied.
 	ErrUnavailable = errors.New("API server unavailable")

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // invariants holds after each step, whatever is under way.
@@ -204,7 +205,7 @@ func outcomeName(err error) string {
 		err  error
 		name string
 	}{
-		{nil, "served"}, {context.Canceled, "cancelled"}, {ErrBindLost, "bind lost"}, {ErrInvalid, "invalid"},
+		{nil, "served"}, {context.Canceled, "cancelled"}, {writes.ErrStale, "bind lost"}, {ErrInvalid, "invalid"},
 		{ErrForbidden, "forbidden"}, {ErrRefused, "refused"}, {ErrDeadline, "deadline"}, {ErrUnavailable, "unavailable"},
 	} {
 		if errors.Is(err, o.err) {

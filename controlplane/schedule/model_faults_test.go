@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // call is one of a scheduler's calls to the API server.
@@ -77,7 +77,7 @@ func (m *model) invalid(c call) error {
 		defer q.following.Unlock()
 	}
 	err := c.invalid()
-	if q != nil && jsonpatch.Judge(err) == jsonpatch.Invalid {
+	if q != nil && writes.Judge(err) == writes.Invalid {
 		q.never = true
 	}
 	return err

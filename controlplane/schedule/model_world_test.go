@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // world is where a model runs: an API server, and how time passes there.
@@ -342,7 +343,7 @@ func (m *model) bind(q *asked, pod *corev1.Pod) error {
 	case q.of.dead.Load():
 		return errDead
 	case q.ended:
-		return ErrBindLost
+		return writes.ErrStale
 	case !q.left.IsZero() && time.Since(q.left) >= m.pace.slack:
 		m.broken = append(m.broken, fmt.Sprintf("request %s has left and binds %s", q.SandboxID, pod.Name))
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // Claim is what one claim PATCH writes, and on which pod.
@@ -91,24 +91,24 @@ func (c Claim) Patch() client.Patch {
 		at = time.Now()
 	}
 	stamp := at.UTC().Format(time.RFC3339Nano)
-	p := jsonpatch.For(c.PodUID).
-		Test(jsonpatch.Phase, v1alpha1.PodIdle).
+	p := writes.For(c.PodUID).
+		Test(writes.Phase, v1alpha1.PodIdle).
 		Test("/metadata/deletionTimestamp", nil)
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
-		p = p.Set(jsonpatch.Label(key), c.Labels[key])
+		p = p.Set(writes.Label(key), c.Labels[key])
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
-		p = p.Set(jsonpatch.Annotation(key), c.Annotations[key])
+		p = p.Set(writes.Annotation(key), c.Annotations[key])
 	}
-	p = p.Set(jsonpatch.Phase, c.Phase).
-		Set(jsonpatch.Label(v1alpha1.LabelSandboxID), c.SandboxID).
-		Set(jsonpatch.Claim, c.ClaimID).
-		Set(jsonpatch.Annotation(v1alpha1.AnnotationClaimedAt), stamp)
+	p = p.Set(writes.Phase, c.Phase).
+		Set(writes.Label(v1alpha1.LabelSandboxID), c.SandboxID).
+		Set(writes.Claim, c.ClaimID).
+		Set(writes.Annotation(v1alpha1.AnnotationClaimedAt), stamp)
 	if c.Env != "" {
-		p = p.Set(jsonpatch.Label(v1alpha1.LabelEnv), c.Env)
+		p = p.Set(writes.Label(v1alpha1.LabelEnv), c.Env)
 	}
 	if c.Phase == v1alpha1.PodRunning {
-		p = p.Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), stamp)
+		p = p.Set(writes.Annotation(v1alpha1.AnnotationStartedAt), stamp)
 	}
 	for _, i := range c.Images {
 		at := fmt.Sprintf("/spec/containers/%d", i.Index)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // viewLag bounds how long a request that lost its pod waits for the watch to

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // bubble runs a test on a rig in virtual time.
@@ -166,10 +167,10 @@ func TestLostBindGivesThePodBack(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1")
 		a := r.ask(t, "a", time.Minute, func(q *ClaimRequest) {
-			q.Bind = func(context.Context, *corev1.Pod) error { return fmt.Errorf("create: %w", ErrBindLost) }
+			q.Bind = func(context.Context, *corev1.Pod) error { return fmt.Errorf("create: %w", writes.ErrStale) }
 			q.Unbind = func(context.Context, *corev1.Pod) error { t.Error("Unbind was called"); return nil }
 		})
-		fails(t, a, ErrBindLost)
+		fails(t, a, writes.ErrStale)
 		gets(t, r.ask(t, "b", time.Minute), "p1")
 		if n := r.api.count("claim"); n != 1 {
 			t.Errorf("%d claim PATCHes", n)

@@ -8,25 +8,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // asError wraps err, whose verdict is v, in this package's sentinel for it.
-func asError(v jsonpatch.Verdict, doing string, err error) error {
+func asError(v writes.Verdict, doing string, err error) error {
 	switch v {
-	case jsonpatch.Applied:
+	case writes.Applied:
 		return nil
-	case jsonpatch.Gone:
+	case writes.Gone:
 		return fmt.Errorf("%s: %w", doing, ErrPodGone)
-	case jsonpatch.Invalid:
+	case writes.Invalid:
 		return fmt.Errorf("%s: %w", doing, &InvalidError{Reasons(err)})
-	case jsonpatch.Forbidden:
+	case writes.Forbidden:
 		return fmt.Errorf("%s: %w: %w", doing, ErrForbidden, err)
-	case jsonpatch.Throttled:
+	case writes.Throttled:
 		return fmt.Errorf("%s: %w: %w", doing, ErrThrottled, err)
-	case jsonpatch.Conflict:
+	case writes.Conflict:
 		return fmt.Errorf("%s: %w", doing, errConflict)
-	case jsonpatch.TestFailed:
+	case writes.TestFailed:
 		return fmt.Errorf("%s: %w", doing, ErrRefused)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
