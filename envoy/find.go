@@ -28,6 +28,8 @@ type FindOptions struct {
 	// Getenv and LookPath stand in for the process's own in tests.
 	Getenv   func(string) string
 	LookPath func(string) (string, error)
+	// sums stand in for wheelSums in tests.
+	sums map[string]string
 }
 
 func (o *FindOptions) complete() error {
@@ -39,6 +41,9 @@ func (o *FindOptions) complete() error {
 	}
 	if o.LookPath == nil {
 		o.LookPath = exec.LookPath
+	}
+	if o.sums == nil {
+		o.sums = wheelSums
 	}
 	if o.CacheDir == "" {
 		dir, err := os.UserCacheDir()

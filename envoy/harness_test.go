@@ -19,6 +19,7 @@ import (
 
 	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -80,7 +81,7 @@ func (g *gateway) StreamAccessLogs(stream alsv3.AccessLogService_StreamAccessLog
 // to sends a request on to an address, as ExtProc does.
 func to(address string) *extprocv3.ProcessingResponse {
 	md, err := structpb.NewStruct(map[string]any{extproc.MetadataNamespace: map[string]any{
-		"destination": address, "sandbox_id": "abc", "port": 8000, "pod_uid": "u", "claim": "c",
+		"destination": address, "sandbox_id": "abc", "port": 8000, "pod_uid": "u", "claim": "c", "answered": bootMillis(),
 	}})
 	if err != nil {
 		panic(err)
@@ -89,6 +90,13 @@ func to(address string) *extprocv3.ProcessingResponse {
 		Response:        &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
 		DynamicMetadata: md,
 	}
+}
+
+// bootMillis is the time that ExtProc writes into its answers.
+func bootMillis() float64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
+	return float64(t.Nano()) / 1e6
 }
 
 // world is a running Envoy with its gateway and one sandbox.

@@ -13,9 +13,7 @@ import (
 	"testing"
 	"time"
 
-	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // withHealth gives options a health listener and returns its URL.
@@ -212,8 +210,6 @@ func TestHealthListener(t *testing.T) {
 func TestDrainWaitsForSilentConnections(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, Options{}, true)
-	pod := w.gateway.answer("")
-	w.gateway.answer = func(string) *extprocv3.ProcessingResponse { return pod }
 	c := connect(t, w, 1, func(net.Conn) {})[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

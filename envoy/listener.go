@@ -11,7 +11,6 @@ import (
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -88,23 +87,8 @@ func socketAddress(at netip.AddrPort) *corev3.Address {
 	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 		Address:       at.Addr().String(),
 		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(at.Port())},
+		Ipv4Compat:    at.Addr() == netip.IPv6Unspecified(),
 	}}}
-}
-
-func downstreamTLS(o *Options) *corev3.TransportSocket {
-	file := func(path string) *corev3.DataSource {
-		return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
-	}
-	return &corev3.TransportSocket{
-		Name: "envoy.transport_sockets.tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: mustAny(&tlsv3.DownstreamTlsContext{
-			CommonTlsContext: &tlsv3.CommonTlsContext{
-				AlpnProtocols:   []string{"h2", "http/1.1"},
-				TlsParams:       &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
-				TlsCertificates: []*tlsv3.TlsCertificate{{CertificateChain: file(o.CertFile), PrivateKey: file(o.KeyFile)}},
-			},
-		})},
-	}
 }
 
 func connectionManager(o *Options) *hcmv3.HttpConnectionManager {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// How long Envoy may take between ExtProc's answer and a connection to the
+// How long Envoy and its kernel may take between an answer and a connection to the
 // pod. They are constants, not options, because MaxHold follows from them, and
-// an address must stay unused for longer than that after its fence (address.Rest;
+// an address must stay unused for longer than that after its fence (controller --address-rest;
 // docs/design/design.md 4.2).
 const (
 	// ConnectTimeout bounds one attempt to connect to a pod.
@@ -20,10 +20,16 @@ const (
 	Retries = 1
 	// MaxRetryBackOff bounds the pause before such a retry.
 	MaxRetryBackOff = 100 * time.Millisecond
-	// MaxHold is the longest that Envoy holds an answered request before it is
-	// connected to the pod or refused: every attempt times out, with the longest
-	// pause between them.
-	MaxHold = (1+Retries)*ConnectTimeout + Retries*MaxRetryBackOff
+	// MaxAge is how old an answer may be when an attempt to connect has begun; the last one
+	// begins 1.1 s after the answer if the first times out. The rest is for a worker without
+	// processor time: thousands of requests that waited for one sandbox are answered at once.
+	MaxAge = 4 * time.Second
+	// maxConnecting is how long the kernel tries to connect, also while Envoy stands still:
+	// 3 s (shortConnect), and what its timers are late.
+	maxConnecting = 3100 * time.Millisecond
+	// MaxHold is the longest from an answer until the connection over which its request is
+	// sent was made, also if Envoy stands still meanwhile.
+	MaxHold = MaxAge + maxConnecting
 )
 
 // Names of the sockets in a gateway's run directory.
@@ -65,8 +71,9 @@ const (
 	streamHeap = 640 << 10
 )
 
-// Heap returns how much memory an Envoy for that many streams is allowed.
-func Heap(streams int) int64 { return baseHeap + int64(streams)*streamHeap }
+// Heap returns how much memory an Envoy for that many streams is allowed: each of
+// SandboxRequests may be slow.
+func Heap(streams int) int64 { return baseHeap + int64(SandboxRequests(streams))*streamHeap }
 
 // spareFiles is what Envoy opens beside client and pod connections: listeners,
 // event loops, sockets to the gateway, and pooled pod connections that are idle.
@@ -91,7 +98,9 @@ type Options struct {
 	ListenAddress string
 	// Port is the TCP port clients connect to; default 8080.
 	Port int
-	// CertFile and KeyFile (PEM) turn TLS with HTTP/2 on; give both or none.
+	// CertFile and KeyFile (PEM) turn TLS with HTTP/2 on; give both or none. They are
+	// absolute paths in one folder: what is moved into it is read anew. Envoy also
+	// needs the file that Certificate returns.
 	CertFile, KeyFile string
 
 	// HealthAddress is where GET /health is answered on a listener of its own, plain
@@ -137,8 +146,12 @@ type Options struct {
 	RetransmitMax time.Duration
 }
 
+// SandboxRequests returns how many requests for sandboxes an Envoy for that many streams
+// takes at once: an eighth more, which one tenant cannot take (package gateway/limits).
+func SandboxRequests(streams int) int { return streams + (streams+7)/8 }
+
 // Files returns how many file descriptors an Envoy for that many streams needs.
-func Files(streams int) uint64 { return 2*uint64(streams) + spareFiles }
+func Files(streams int) uint64 { return uint64(streams+SandboxRequests(streams)) + spareFiles }
 
 // StreamsFor returns how many streams fit a limit of file descriptors, at most
 // DefaultMaxStreams; 0 if the limit is too low for any.
@@ -146,7 +159,7 @@ func StreamsFor(files uint64) int {
 	if files <= spareFiles {
 		return 0
 	}
-	return int(min((files-spareFiles)/2, DefaultMaxStreams))
+	return int(min((files-spareFiles)*8/17, DefaultMaxStreams))
 }
 
 // Complete sets the defaults.
@@ -204,6 +217,8 @@ func (o *Options) Validate() error {
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		bad("a certificate needs its key and a key its certificate")
+	} else if o.CertFile != "" && (!filepath.IsAbs(o.CertFile) || filepath.Dir(o.CertFile) != filepath.Dir(o.KeyFile)) {
+		bad("certificate %q and key %q must be absolute paths in one folder", o.CertFile, o.KeyFile)
 	}
 	if o.MaxStreams < 1 {
 		bad("max streams %d must be positive", o.MaxStreams)

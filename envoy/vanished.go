@@ -50,16 +50,17 @@ func upstreamKeepalive() *corev3.TcpKeepalive {
 	}
 }
 
-// upstreamSockets bounds the pauses between retransmissions; nil leaves them to
-// the kernel.
+// upstreamSockets bounds the time of a connect, and the pauses between retransmissions
+// unless those are left to the kernel.
 func upstreamSockets(o *Options) *corev3.BindConfig {
+	options := []*corev3.SocketOption{shortConnect()}
 	if o.RetransmitMax == 0 {
-		return nil
+		return &corev3.BindConfig{SocketOptions: options}
 	}
-	return &corev3.BindConfig{SocketOptions: []*corev3.SocketOption{{
+	return &corev3.BindConfig{SocketOptions: append(options, &corev3.SocketOption{
 		Description: "pauses between retransmissions",
 		Level:       unix.IPPROTO_TCP, Name: unix.TCP_RTO_MAX_MS,
 		Value: &corev3.SocketOption_IntValue{IntValue: o.RetransmitMax.Milliseconds()},
 		State: corev3.SocketOption_STATE_PREBIND,
-	}}}
+	})}
 }

@@ -33,8 +33,15 @@ var (
 	ErrNoCapacity = errors.New("no idle pod")
 	// ErrLimited: too many live reads.
 	ErrLimited = errors.New("too many lookups")
+	// ErrNamespaceOpen: the namespace has its share of the gateway's open requests.
+	ErrNamespaceOpen = errors.New("too many open requests of the namespace")
 	// ErrParkingFull: too many requests wait already.
 	ErrParkingFull = errors.New("too many waiting requests")
+	// ErrNamespaceParking: so they do of this namespace, ErrKeylessParking: of those without
+	// a valid key, ErrNameParking: of those for this sandbox.
+	ErrNamespaceParking = errors.New("too many waiting requests of the namespace")
+	ErrKeylessParking   = errors.New("too many waiting requests without a key")
+	ErrNameParking      = errors.New("too many waiting requests for the sandbox")
 	// ErrNotRestorable: the sandbox hibernates, and its files cannot be restored.
 	ErrNotRestorable = errors.New("the sandbox's kept files cannot be restored")
 	// ErrNotPermitted: the API server forbids this gateway what the request needs.
@@ -92,13 +99,21 @@ func rejectionOf(err error) *rejection {
 	case errors.Is(err, ErrSandboxLimit):
 		return &rejection{reason: reasonSandboxLimit, status: http.StatusTooManyRequests, message: "Sandbox limit reached. End a sandbox of the namespace, or have its quota raised.", retryAfter: retryAfter(err)}
 	case errors.Is(err, ErrOpenLimit):
-		return &rejection{reason: reasonOpenLimit, status: http.StatusTooManyRequests, message: "The sandbox has too many open requests. Try again in a moment.", retryAfter: retryAfter(err)}
+		return tooMany(reasonOpenLimit, "The sandbox has too many open requests. Try again in a moment.", err)
+	case errors.Is(err, ErrNamespaceOpen):
+		return tooMany(reasonNamespaceOpen, "The sandbox's namespace has too many open requests at this gateway, and others need the room. Try again in a moment.", err)
+	case errors.Is(err, ErrNamespaceParking):
+		return tooMany(reasonNamespaceParking, "Too many requests of the sandbox's namespace are waiting at this gateway. Try again in a moment.", err)
+	case errors.Is(err, ErrKeylessParking):
+		return tooMany(reasonKeylessParking, "Too many requests without an API key are waiting at this gateway. Send a key in the header X-Sandbox-Api-Key, or try again in a moment.", err)
+	case errors.Is(err, ErrNameParking):
+		return tooMany(reasonNameParking, "Too many requests are waiting for this sandbox. Try again in a moment.", err)
 	case errors.Is(err, ErrNoCapacity):
 		return unavailable(reasonNoCapacity, "No idle pod is available for the sandbox. Try again in a moment.", err)
 	case errors.Is(err, ErrLimited):
 		return unavailable(reasonLimited, "Too many lookups of unknown sandboxes. Try again in a moment.", err)
 	case errors.Is(err, ErrParkingFull):
-		return unavailable(reasonParkingFull, "Too many requests are waiting for a sandbox. Try again in a moment.", err)
+		return unavailable(reasonParkingFull, "Too many requests are waiting for sandboxes at this gateway. Try again in a moment.", err)
 	case errors.Is(err, ErrDraining):
 		return unavailable(reasonDraining, "The sandbox gateway is stopping. Try again in a moment.", err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -110,6 +125,10 @@ func rejectionOf(err error) *rejection {
 
 func unavailable(reason, message string, err error) *rejection {
 	return &rejection{reason: reason, status: http.StatusServiceUnavailable, message: message, retryAfter: retryAfter(err)}
+}
+
+func tooMany(reason, message string, err error) *rejection {
+	return &rejection{reason: reason, status: http.StatusTooManyRequests, message: message, retryAfter: retryAfter(err)}
 }
 
 func rejectNotFound() *rejection {

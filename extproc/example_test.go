@@ -61,6 +61,9 @@ func (*gateway) ValidEnvd(string, types.UID, string) bool             { return f
 func (*gateway) ValidTraffic(string, types.UID, string) bool          { return false }
 func (*gateway) Held() bool                                           { return true }
 func (*gateway) Await(context.Context, string, string) error          { return nil }
+func (*gateway) Open(*routecache.Route) bool                          { return true }
+func (*gateway) Unsent(*routecache.Route)                             {}
+func (*gateway) Wait(string, string, bool) (func(), error)            { return func() {}, nil }
 func (*gateway) Park(string) func()                                   { return func() {} }
 func (*gateway) Resolving(string) func()                              { return func() {} }
 func (g *gateway) Stamp(string, string) *routecache.Stamp             { return &g.stamp }
@@ -77,7 +80,7 @@ func Example() {
 	g, socket := &gateway{}, filepath.Join(dir, "extproc.sock")
 	server, err := extproc.NewServer(extproc.Options{
 		Socket: socket, Cache: routecache.New(0),
-		Resolver: g, Activator: g, Keys: g, Pools: g, Tokens: g, Lease: g, Activity: g, Holds: g,
+		Resolver: g, Activator: g, Keys: g, Pools: g, Tokens: g, Lease: g, Activity: g, Holds: g, Room: g,
 	})
 	if err != nil {
 		fmt.Println(err)

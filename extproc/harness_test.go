@@ -58,7 +58,7 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	f.lease.held.Store(true)
 	o := Options{
 		Socket: t.TempDir() + "/extproc.sock", Cache: f.cache, Resolver: f.resolver, Activator: f.act, Keys: fakeKeys{},
-		Pools: f.pools, Tokens: fakeTokens{}, Lease: f.lease, Activity: f.activity, Holds: f.holds,
+		Pools: f.pools, Tokens: fakeTokens{}, Lease: f.lease, Activity: f.activity, Holds: f.holds, Room: &fakeRoom{waiters: 1000},
 		Registerer: f.metrics, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, c := range change {
@@ -71,6 +71,41 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	f.Server = s
 	return f
 }
+
+// fakeRoom has so many places to wait, and sends every request on unless it is full.
+type fakeRoom struct {
+	mu      sync.Mutex
+	waiters int
+	full    bool
+	waits   []string // namespace, ID, and "keyed" with a key, of each that asked for a place
+	opened  atomic.Int32
+}
+
+func (f *fakeRoom) Wait(namespace, id string, keyed bool) (leave func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	said := namespace + "/" + id
+	if keyed {
+		said += " keyed"
+	}
+	f.waits = append(f.waits, said)
+	if f.waiters == 0 {
+		return nil, ErrParkingFull
+	}
+	f.waiters--
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.waiters++
+	}, nil
+}
+
+func (f *fakeRoom) Open(*routecache.Route) bool {
+	f.opened.Add(1)
+	return !f.full
+}
+
+func (f *fakeRoom) Unsent(*routecache.Route) { f.opened.Add(-1) }
 
 // fakeHolds answers as told, after doing what it is told.
 type fakeHolds struct {

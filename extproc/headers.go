@@ -14,6 +14,7 @@ type Headers struct {
 	E2BID, E2BPort            Field // E2b-Sandbox-Id, E2b-Sandbox-Port
 	ID, Port                  Field // X-Sandbox-Id, X-Sandbox-Port
 	Env, Pool, APIKey         Field // X-Sandbox-Env, X-Sandbox-Pool, X-Sandbox-Api-Key
+	Namespace                 Field // X-Sandbox-Namespace, which is refused
 	TrafficToken              Field // E2b-Traffic-Access-Token
 	EnvdToken                 Field // X-Access-Token
 	UserAgent, Accept         Field
@@ -26,7 +27,7 @@ func ForwardedHeaders() []string {
 	return []string{
 		":authority", ":path",
 		"e2b-sandbox-id", "e2b-sandbox-port", "x-sandbox-id", "x-sandbox-port",
-		"x-sandbox-env", "x-sandbox-pool", HeaderAPIKey, "e2b-traffic-access-token", "x-access-token",
+		"x-sandbox-env", "x-sandbox-pool", "x-sandbox-namespace", HeaderAPIKey, "e2b-traffic-access-token", "x-access-token",
 		"user-agent", "accept", "sec-fetch-mode", "x-requested-with",
 	}
 }
@@ -55,6 +56,8 @@ func (h *Headers) field(name string) *Field {
 		return &h.Env
 	case "x-sandbox-pool":
 		return &h.Pool
+	case "x-sandbox-namespace":
+		return &h.Namespace
 	case HeaderAPIKey:
 		return &h.APIKey
 	case "e2b-traffic-access-token":

@@ -37,6 +37,33 @@ func TestHeldRequestIsAnsweredByTheSandboxThatStays(t *testing.T) {
 	}
 }
 
+// Only a request that was sent to its sandbox counts as open.
+func TestUnsentRequestsAreNotOpen(t *testing.T) {
+	f := newFixture(t)
+	f.put(t, testRoute("a"))
+	open := func(want int32, when string) {
+		t.Helper()
+		if n := f.o.Room.(*fakeRoom).opened.Load(); n != want {
+			t.Errorf("%s %d are open, want %d", when, n, want)
+		}
+	}
+	stamp := f.activity.Stamp("a", "claim-a")
+	stamp.SetHeld(true)
+	f.holds.await = func(context.Context, string, string) error {
+		open(0, "while it is held")
+		stamp.SetHeld(false)
+		return nil
+	}
+	f.ask(t, host("a")...)
+	open(1, "once it is sent")
+	s := newStream(t.Context(), host("a")...)
+	s.onSend = func(*extprocv3.ProcessingResponse) error { return errors.New("broken") }
+	if err := f.Process(s); err == nil {
+		t.Error("no error")
+	}
+	open(1, "after a send that failed")
+}
+
 // If the release is carried out it is answered as one for an ended sandbox, never
 // with the route, also while that is still in the cache.
 func TestHeldRequestIsAnsweredAsForAnEndedOne(t *testing.T) {

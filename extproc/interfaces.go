@@ -148,6 +148,22 @@ type Holds interface {
 	Await(ctx context.Context, id, claim string) error
 }
 
+// Room bounds what one client takes from all others of this gateway. Safe for concurrent
+// use.
+type Room interface {
+	// Wait takes a place for a request that waits, until leave is called. The namespace is
+	// the sandbox's, or that of the request's key while the sandbox is not known; empty
+	// without a key. keyed: the request has shown a valid API key. It returns ErrParkingFull,
+	// ErrNamespaceParking, ErrKeylessParking or ErrNameParking if there is no place.
+	Wait(namespace, id string, keyed bool) (leave func(), err error)
+	// Open counts a request that is about to be sent to the route's pod. It returns false if
+	// the namespace has its share open. It is called on the hot path: it takes no lock and
+	// allocates nothing.
+	Open(r *routecache.Route) bool
+	// Unsent takes back an Open that returned true: the request was not sent.
+	Unsent(r *routecache.Route)
+}
+
 // Activity is where the use of sandboxes is noted. Safe for concurrent use.
 type Activity interface {
 	// Park counts the sandbox as in use until the returned function is called.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/netip"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sandlane/sandlane/routecache"
@@ -20,6 +21,8 @@ const (
 	metadataPodUID      = "pod_uid"
 	metadataClaim       = "claim"
 	MetadataFinal       = "final"
+	// MetadataAnswered is when ExtProc answered, in milliseconds of CLOCK_BOOTTIME.
+	MetadataAnswered = "answered"
 )
 
 // Field numbers of ProcessingResponse and of google.protobuf.Struct and Value.
@@ -45,9 +48,8 @@ func appendMetadata(before []byte, r *routecache.Route, t *Target) []byte {
 	inner = appendString(inner, MetadataSandboxID, r.SandboxID)
 	inner = appendString(inner, metadataPodUID, r.PodUID)
 	inner = appendString(inner, metadataClaim, r.ClaimID)
-	inner = appendEntry(inner, MetadataPort, 1+8)
-	inner = protowire.AppendTag(inner, fieldNumber, protowire.Fixed64Type)
-	inner = protowire.AppendFixed64(inner, math.Float64bits(float64(t.Port)))
+	inner = appendNumber(inner, MetadataPort, float64(t.Port))
+	inner = appendNumber(inner, MetadataAnswered, bootMillis())
 
 	value := 1 + protowire.SizeBytes(len(inner))
 	entry := entrySize(MetadataNamespace, value)
@@ -73,6 +75,22 @@ func appendEntry(b []byte, key string, value int) []byte {
 // entrySize counts both tags, which are one byte each.
 func entrySize(key string, value int) int {
 	return 2 + protowire.SizeBytes(len(key)) + protowire.SizeBytes(value)
+}
+
+func appendNumber(b []byte, key string, v float64) []byte {
+	b = appendEntry(b, key, 1+8)
+	b = protowire.AppendTag(b, fieldNumber, protowire.Fixed64Type)
+	return protowire.AppendFixed64(b, math.Float64bits(v))
+}
+
+// bootMillis is the time of the clock that counts while the machine sleeps, and that
+// nothing sets.
+func bootMillis() float64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic("extproc: reading CLOCK_BOOTTIME: " + err.Error()) // Linux has it
+	}
+	return float64(t.Nano()) / 1e6
 }
 
 func appendString[T string | []byte](b []byte, key string, v T) []byte {

@@ -29,6 +29,7 @@ func TestMetadataIsWhatStructpbSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			began := bootMillis()
 			want := &extprocv3.ProcessingResponse{
 				Response:        &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{}},
 				DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{"sandlane": structpb.NewStructValue(inner)}},
@@ -37,6 +38,11 @@ func TestMetadataIsWhatStructpbSays(t *testing.T) {
 			if err := proto.Unmarshal(routeAnswer(r, target), got); err != nil {
 				t.Fatalf("%s, %d: %v", addr, n, err)
 			}
+			answered := got.GetDynamicMetadata().GetFields()["sandlane"].GetStructValue().GetFields()["answered"]
+			if at := answered.GetNumberValue(); at < began || at > bootMillis() {
+				t.Errorf("%s, %d: answered at %v, not between %v and now", addr, n, at, began)
+			}
+			inner.Fields["answered"] = answered
 			if !proto.Equal(got, want) {
 				t.Errorf("%s, %d: %v, want %v", addr, n, got, want)
 			}

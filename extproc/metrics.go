@@ -8,29 +8,33 @@ import (
 
 // Why a request was rejected; the label "reason".
 const (
-	reasonBadTarget     = "bad_target"
-	reasonNoTarget      = "no_target"
-	reasonControlPath   = "control_path"
-	reasonNotFound      = "not_found"
-	reasonPoolNotFound  = "pool_not_found"
-	reasonForbidden     = "forbidden"
-	reasonBadKey        = "bad_key"
-	reasonTrafficToken  = "traffic_token"
-	reasonEnvdToken     = "envd_token"
-	reasonTransitioning = "transitioning"
-	reasonSandboxLimit  = "sandbox_limit"
-	reasonOpenLimit     = "open_limit"
-	reasonInvalid       = "invalid"
-	reasonNotPermitted  = "not_permitted"
-	reasonNotRestorable = "not_restorable"
-	reasonNoCapacity    = "no_capacity"
-	reasonLimited       = "limited"
-	reasonParkingFull   = "parking_full"
-	reasonDraining      = "draining"
-	reasonDeadline      = "deadline"
-	reasonUnsettled     = "unsettled"
-	reasonNoLease       = "no_lease"
-	reasonInternal      = "internal"
+	reasonBadTarget        = "bad_target"
+	reasonNoTarget         = "no_target"
+	reasonControlPath      = "control_path"
+	reasonNotFound         = "not_found"
+	reasonPoolNotFound     = "pool_not_found"
+	reasonForbidden        = "forbidden"
+	reasonBadKey           = "bad_key"
+	reasonTrafficToken     = "traffic_token"
+	reasonEnvdToken        = "envd_token"
+	reasonTransitioning    = "transitioning"
+	reasonSandboxLimit     = "sandbox_limit"
+	reasonOpenLimit        = "open_limit"
+	reasonNamespaceOpen    = "namespace_open"
+	reasonNamespaceParking = "namespace_parking"
+	reasonKeylessParking   = "keyless_parking"
+	reasonNameParking      = "name_parking"
+	reasonInvalid          = "invalid"
+	reasonNotPermitted     = "not_permitted"
+	reasonNotRestorable    = "not_restorable"
+	reasonNoCapacity       = "no_capacity"
+	reasonLimited          = "limited"
+	reasonParkingFull      = "parking_full"
+	reasonDraining         = "draining"
+	reasonDeadline         = "deadline"
+	reasonUnsettled        = "unsettled"
+	reasonNoLease          = "no_lease"
+	reasonInternal         = "internal"
 )
 
 // How a request was answered; the label "outcome".
@@ -49,7 +53,8 @@ const (
 // reasons are all of them.
 var reasons = []string{
 	reasonBadTarget, reasonNoTarget, reasonControlPath, reasonNotFound, reasonPoolNotFound, reasonForbidden, reasonBadKey,
-	reasonTrafficToken, reasonEnvdToken, reasonTransitioning, reasonSandboxLimit, reasonOpenLimit, reasonInvalid, reasonNotPermitted,
+	reasonTrafficToken, reasonEnvdToken, reasonTransitioning, reasonSandboxLimit, reasonOpenLimit, reasonNamespaceOpen,
+	reasonNamespaceParking, reasonKeylessParking, reasonNameParking, reasonInvalid, reasonNotPermitted,
 	reasonNotRestorable, reasonNoCapacity, reasonLimited, reasonParkingFull, reasonDraining, reasonDeadline, reasonUnsettled, reasonNoLease, reasonInternal,
 }
 

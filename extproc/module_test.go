@@ -90,7 +90,7 @@ func (g *generator) request() []string {
 		x := g.one("x", "x", "e2b")
 		switch g.IntN(8) {
 		case 0:
-			pairs = append(pairs, g.one("x-sandbox-pool", "x-sandbox-env", "x-sandbox-api-key", "x-sandbox-idx", "e2b-traffic-access-token", "x-sandbox"), g.dirty("default/echo"))
+			pairs = append(pairs, g.one("x-sandbox-pool", "x-sandbox-env", "x-sandbox-namespace", "x-sandbox-api-key", "x-sandbox-idx", "e2b-traffic-access-token", "x-sandbox"), g.dirty("default/echo"))
 		case 1:
 			pairs = append(pairs, x+"-sandbox-id", g.dirty(g.id()))
 		case 2:

@@ -29,6 +29,7 @@ type Options struct {
 	Lease     Lease
 	Activity  Activity
 	Holds     Holds
+	Room      Room
 
 	// Ready says whether the gateway may serve, besides holding its lease: for
 	// one, its index is synced. Nil means always. It must not block.
@@ -42,8 +43,6 @@ type Options struct {
 	// in all. Default 55s. MaxWait + WaitMargin must not exceed Envoy's
 	// max_message_timeout.
 	MaxWait time.Duration
-	// MaxParked bounds the requests that wait for an activation. Default 10,000.
-	MaxParked int
 	// ShutdownTimeout bounds the graceful stop. Default 10s.
 	ShutdownTimeout time.Duration
 
@@ -59,7 +58,6 @@ type Options struct {
 // Defaults of Options.
 const (
 	DefaultMaxWait         = 55 * time.Second
-	DefaultMaxParked       = 10_000
 	DefaultShutdownTimeout = 10 * time.Second
 )
 
@@ -74,9 +72,6 @@ func (o *Options) Complete() {
 	}
 	if o.MaxWait == 0 {
 		o.MaxWait = DefaultMaxWait
-	}
-	if o.MaxParked == 0 {
-		o.MaxParked = DefaultMaxParked
 	}
 	if o.ShutdownTimeout == 0 {
 		o.ShutdownTimeout = DefaultShutdownTimeout
@@ -99,9 +94,9 @@ func (o *Options) Validate() error {
 	case o.Socket == "":
 		return errors.New("no socket path")
 	case o.Cache == nil, o.Resolver == nil, o.Activator == nil, o.Keys == nil,
-		o.Pools == nil, o.Tokens == nil, o.Lease == nil, o.Activity == nil, o.Holds == nil:
-		return errors.New("cache, resolver, activator, keys, pools, tokens, lease, activity and holds are all required")
-	case o.MaxWait < 0 || o.MaxParked < 0 || o.ShutdownTimeout < 0:
+		o.Pools == nil, o.Tokens == nil, o.Lease == nil, o.Activity == nil, o.Holds == nil, o.Room == nil:
+		return errors.New("cache, resolver, activator, keys, pools, tokens, lease, activity, holds and room are all required")
+	case o.MaxWait < 0 || o.ShutdownTimeout < 0:
 		return errors.New("negative limit")
 	case p != types.NamespacedName{} && (!validDNSLabel(p.Namespace) || !validDNSLabel(p.Name)):
 		return errors.New("the first-request pool is not of the form namespace/name: " + p.String())

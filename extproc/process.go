@@ -24,6 +24,7 @@ type call struct {
 	outcome   string // of a routing answer: where the route came from
 	waiting   bool   // Envoy was told to wait longer
 	held      string // the claim, if this request was held for its idle release
+	heldIn    string // the namespace of that claim's sandbox
 }
 
 // Process answers one request: one Recv, one or two Sends, return. An error
@@ -98,7 +99,7 @@ func (s *Server) serve(c *call) error {
 
 // fromCache answers with the cached route, all inside one flight of the cache;
 // answered is false on a miss. The invariants need this order: enter the flight,
-// Get, look at the lease, touch the stamp, look whether requests of the claim are
+// Get, look at the lease, look for room for the request, touch the stamp, look whether requests of the claim are
 // held for an idle release, send the answer, leave the flight. A
 // held request is a miss, with held set.
 func (s *Server) fromCache(c *call) (answered bool, err error) {
@@ -118,12 +119,17 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 	if r.Stamp.Full() {
 		return false, ErrOpenLimit
 	}
+	if !s.o.Room.Open(r) {
+		return false, ErrNamespaceOpen
+	}
 	r.Stamp.Touch(s.o.Now())
 	if r.Stamp.Held() {
-		c.held = r.ClaimID
+		s.o.Room.Unsent(r)
+		c.held, c.heldIn = r.ClaimID, pool.Namespace
 		return false, nil
 	}
 	if err := c.stream.SendMsg(routeAnswer(r, &c.target)); err != nil {
+		s.o.Room.Unsent(r)
 		return false, &sendError{err}
 	}
 	s.metrics.outcome(c.outcome)

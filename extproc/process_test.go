@@ -94,7 +94,7 @@ func TestForwardedHeadersAreTheOnesRead(t *testing.T) {
 		}
 		seen[f] = name
 	}
-	if len(seen) != 15 {
+	if len(seen) != 16 {
 		t.Errorf("%d headers forwarded", len(seen))
 	}
 	if h.field("x-envoy-original-dst-host") != nil {
@@ -118,6 +118,7 @@ func TestBadTargetIs400(t *testing.T) {
 		named("a", "x-sandbox-id", "a"),
 		{":authority", "localhost", ":path", "/", "x-sandbox-id", "a"},
 		named("a", "e2b-sandbox-id", "b", "e2b-sandbox-port", "8000"),
+		named("a", "x-sandbox-namespace", "default"),
 		{},
 	} {
 		if a := f.ask(t, h...); a.status != http.StatusBadRequest {
@@ -126,6 +127,9 @@ func TestBadTargetIs400(t *testing.T) {
 	}
 	if f.resolver.lookups > 0 {
 		t.Error("a malformed target was looked up")
+	}
+	if a := f.ask(t, named("a", "x-sandbox-namespace", "default")...); a.body.Code != 400 || a.body.Message != errNamespace.msg {
+		t.Errorf("a namespace: %+v", a)
 	}
 }
 

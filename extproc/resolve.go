@@ -69,6 +69,9 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 func (s *Server) awaitRelease(ctx context.Context, c *call, m *missState) (answered bool, err error) {
 	claim := c.held
 	c.held, c.outcome = "", outcomeHeld
+	if err := s.wait(c, m, c.heldIn); err != nil {
+		return false, err
+	}
 	if m.unpark == nil {
 		m.unpark = s.o.Activity.Park(c.target.ID)
 	}
@@ -96,6 +99,10 @@ type missState struct {
 	// resolved ends what Activity.Resolving began, also at the end of miss; nil if the
 	// API server was not asked.
 	resolved func()
+	// leavePlace gives back the place among the waiting requests of placeIn, a namespace; nil
+	// without a place.
+	leavePlace func()
+	placeIn    string
 }
 
 func (m *missState) leave() {
@@ -105,6 +112,28 @@ func (m *missState) leave() {
 	if m.resolved != nil {
 		m.resolved()
 	}
+	if m.leavePlace != nil {
+		m.leavePlace()
+	}
+}
+
+// wait takes the request's place among those of a namespace that wait, and keeps it until the
+// end of miss. A place that it has among another namespace's is given back.
+func (s *Server) wait(c *call, m *missState, namespace string) error {
+	if m.leavePlace != nil {
+		if m.placeIn == namespace {
+			return nil
+		}
+		m.leavePlace()
+		m.leavePlace = nil
+	}
+	_, err := s.verify(c)
+	leave, err := s.o.Room.Wait(namespace, c.target.ID, err == nil)
+	if err != nil {
+		return fmt.Errorf("wait for sandbox %s: %w", c.target.ID, err)
+	}
+	m.leavePlace, m.placeIn = leave, namespace
+	return nil
 }
 
 // resolve asks the index, and the API server where the index cannot know.
@@ -116,6 +145,15 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	if !m.suspect && (running || !m.indexBehind) {
 		return res, nil
 	}
+	caller, namespace := "", ""
+	if owner, err := s.verify(c); err == nil {
+		caller, namespace = owner.Namespace+"/"+owner.Team, owner.Namespace
+	}
+	if m.leavePlace == nil {
+		if err := s.wait(c, m, namespace); err != nil {
+			return Resolution{}, err
+		}
+	}
 	if m.resolved == nil {
 		m.resolved = s.o.Activity.Resolving(c.target.ID)
 	}
@@ -123,10 +161,6 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 		return Resolution{}, err
 	}
 	start = time.Now()
-	caller := ""
-	if owner, err := s.verify(c); err == nil {
-		caller = owner.Namespace + "/" + owner.Team
-	}
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
 	s.metrics.resolved(sourceLive, start)
 	if err != nil && ctx.Err() == nil && m.suspect && running {
@@ -203,15 +237,11 @@ func (s *Server) activate(ctx context.Context, c *call, m *missState, r Activati
 	if !s.o.Lease.Held() {
 		return errNoLease
 	}
-	if s.parked.Add(1) > int64(s.o.MaxParked) {
-		s.parked.Add(-1)
-		return ErrParkingFull
+	if err := s.wait(c, m, r.Namespace); err != nil {
+		return err
 	}
 	s.metrics.parked.Inc()
-	defer func() {
-		s.parked.Add(-1)
-		s.metrics.parked.Dec()
-	}()
+	defer s.metrics.parked.Dec()
 	if m.unpark == nil {
 		m.unpark = s.o.Activity.Park(r.ID)
 	}

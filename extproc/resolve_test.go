@@ -285,7 +285,7 @@ func TestIndexLagsBehindActivation(t *testing.T) {
 
 func TestParkingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, withDefaultPool, func(o *Options) { o.MaxParked = 3 })
+		f := newFixture(t, withDefaultPool, func(o *Options) { o.Room = &fakeRoom{waiters: 3} })
 		proceed := make(chan struct{})
 		f.act.do = func(_ context.Context, r ActivationRequest) error {
 			<-proceed
@@ -339,7 +339,7 @@ func TestClientLeavesWhileParked(t *testing.T) {
 		if len(s.sent) != 1 || s.sent[0].GetOverrideMessageTimeout() == nil {
 			t.Errorf("answered a client that left: %v", s.sent)
 		}
-		if f.activity.isParked("new") || f.parked.Load() != 0 || f.outcomes(outcomeCanceled, "") != 1 {
+		if f.activity.isParked("new") || f.o.Room.(*fakeRoom).waiters != 1000 || f.outcomes(outcomeCanceled, "") != 1 {
 			t.Error("still counted as parked, or not as canceled")
 		}
 	})

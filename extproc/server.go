@@ -28,7 +28,6 @@ type Server struct {
 	o        Options
 	metrics  *Metrics
 	suspects *suspects
-	parked   atomic.Int64
 	draining atomic.Bool
 	stop     chan struct{}  // closed when Start's context is done: ends access log streams
 	logLimit rate.Sometimes // for errors that a client could cause in numbers
@@ -83,7 +82,7 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 // maxStreams is how many requests one connection of Envoy's (there is one per
-// Envoy worker) may have in hand: 10,000 parked ones and plenty on top.
+// Envoy worker) may have in hand: far more than Envoy sends.
 const maxStreams = 100_000
 
 // connWindow holds the request headers of a burst of 10,000 new streams, so

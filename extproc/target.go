@@ -55,6 +55,7 @@ var (
 	errDisagree   = &BadTargetError{"The X-Sandbox and E2b-Sandbox headers disagree"}
 	errPoolName   = &BadTargetError{"Invalid X-Sandbox-Pool. It is [namespace/]name"}
 	errEnvAndPool = &BadTargetError{"X-Sandbox-Env and X-Sandbox-Pool disagree: the pool is no member of the env"}
+	errNamespace  = &BadTargetError{"X-Sandbox-Namespace is not supported. A sandbox is found by its ID alone; X-Sandbox-Pool: <namespace>/<name> says where a first request makes it"}
 	errEnvName    = &BadTargetError{"Invalid X-Sandbox-Env. It is [namespace/]name"}
 )
 
@@ -68,9 +69,16 @@ var (
 //
 // It returns ErrNoTarget for a well-formed request that names no sandbox, and a
 // *BadTargetError otherwise. It reads nothing but h.
+//
+// X-Sandbox-Namespace, by which other routers tell sandboxes of one name apart, is
+// refused in each form: were it ignored, the request would reach or make another sandbox
+// than it names.
 func ParseTarget(h *Headers) (Target, error) {
 	if h.Authority.Count > 1 || h.Path.Count > 1 {
 		return Target{}, errDuplicate
+	}
+	if h.Namespace.Count > 0 {
+		return Target{}, errNamespace
 	}
 	path := h.Path.Value
 	if !validPath(path) {

@@ -111,6 +111,10 @@ func TestParseTarget(t *testing.T) {
 		{name: "IPv6 bare", authority: "::1", err: errHost},
 		{name: "IPv4 in brackets", authority: "[127.0.0.1]:80", err: errHost},
 		{name: "bracketed host", authority: "[localhost]:80", err: errHost},
+		{name: "a namespace", authority: "localhost", more: []string{"x-sandbox-id", "a", "x-sandbox-port", "1", "x-sandbox-namespace", "default"}, err: errNamespace},
+		{name: "an empty namespace", authority: "localhost", more: []string{"x-sandbox-id", "a", "x-sandbox-port", "1", "x-sandbox-namespace", ""}, err: errNamespace},
+		{name: "a namespace in the host form", authority: "8000-hello.localhost", more: []string{"x-sandbox-namespace", "default"}, err: errNamespace},
+		{name: "a namespace in the path form", authority: "localhost", path: "/sandboxes/hello/8000", more: []string{"x-sandbox-namespace", "default"}, err: errNamespace},
 
 		// 3. path
 		{name: "path", authority: "localhost", path: "/sandboxes/hello/8000/a/b?x=1&y=/", want: Target{"hello", 8000, FormPath, "/a/b?x=1&y=/"}},

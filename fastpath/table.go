@@ -28,6 +28,9 @@ type Options struct {
 	// Open reports whether requests for any port of the route's sandbox are answered
 	// without a token and a key. It is called under a lock of the cache.
 	Open func(*routecache.Route) bool
+	// Full reports whether ExtProc is to decide on all requests for the route's sandbox, since
+	// its namespace has many open. Nil: it never is. It is called under a lock of the cache.
+	Full func(*routecache.Route) bool
 	// EnvoyVersion asks the Envoy that runs here for its version.
 	EnvoyVersion func(context.Context) (string, error)
 	// Tested are the versions whose interface the module was tested with.
@@ -329,6 +332,9 @@ func fits(texts ...string) bool {
 // flags returns for which ports Envoy answers from r; 0 for none.
 func (t *Table) flags(r *routecache.Route) byte {
 	var flags byte
+	if t.o.Full != nil && t.o.Full(r) {
+		return 0
+	}
 	if r.Guarded {
 		flags |= flagGuarded
 	}

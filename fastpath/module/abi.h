@@ -20,7 +20,8 @@ typedef struct {
 } header;
 
 enum { REQUEST_HEADERS = 0 };
-enum { CONTINUE = 0 };
+enum { CONTINUE = 0, STOP = 1 };
+enum { DYNAMIC_METADATA = 0 };
 
 #define CALL(name) envoy_dynamic_module_callback_##name
 #define HOOK(name) envoy_dynamic_module_on_##name
@@ -33,6 +34,10 @@ bool CALL(early_header_mutation_set_header)(void *request, text key, text value)
 // The filter.
 bool CALL(http_get_header)(void *stream, int kind, text key, text *value, size_t index, size_t *count);
 bool CALL(http_set_filter_state_typed)(void *stream, text key, text value);
+bool CALL(http_set_filter_state_bytes)(void *stream, text key, text value);
+bool CALL(http_get_filter_state_bytes)(void *stream, text key, text *value);
+bool CALL(http_get_metadata_number)(void *stream, int source, text space, text key, double *value);
+void CALL(http_send_response)(void *stream, uint32_t status, const header *headers, size_t count, text body, text details);
 void CALL(http_set_dynamic_metadata_number)(void *stream, text space, text key, double value);
 void CALL(http_set_dynamic_metadata_string_batch)(void *stream, text space, const header *pairs, size_t count);
 

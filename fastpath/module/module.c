@@ -9,6 +9,9 @@
 // reading. Envoy may let a request wait between the two, for as long as it is busy with
 // others, so what the mutation saw is no answer.
 //
+// A third extension is a filter of the cluster of pods: at each attempt to send a request it
+// refuses an answer that is too old, be it the module's or ExtProc's.
+//
 // It has no threads. After its start it allocates one hit for each request that it may
 // answer, until that request's end.
 #define _GNU_SOURCE
@@ -31,6 +34,11 @@ enum { RETRY_SECONDS = 1 };
 // ADDRESS is where Envoy's ORIGINAL_DST cluster looks first, before its metadata
 // (well_known_filter_state.rst of Envoy). It takes IP:PORT.
 #define ADDRESS TEXT("envoy.network.transport_socket.original_dst_address")
+// ANSWERED is when the module answered, in nanoseconds of the boot clock. ExtProc's answers
+// have the same name in metadata, in milliseconds (MetadataAnswered in extproc).
+#define ANSWERED TEXT("sandlane.answered")
+// MAX_AGE is how old an answer may be when an attempt to connect has begun (MaxAge in envoy).
+#define MAX_AGE 4000000000ull
 // LONG_STREAM is half of what makes Envoy report the end of a stream (longStream in
 // envoy/accesslog.go), since Envoy's clock of a request starts before the filter's.
 #define LONG_STREAM 500000000ull
@@ -183,8 +191,11 @@ typedef struct {
   entry entry;    // from which it answered
 } hit;
 
-// answer sets the address of the pod, and returns false if Envoy does not take it.
+// answer sets the address of the pod, after the time of the answer, and returns false if
+// Envoy does not take them.
 static bool answer(void *stream, const target *t, const entry *e) {
+  uint64_t now = nanos(CLOCK_BOOTTIME);
+  if (!CALL(http_set_filter_state_bytes)(stream, ANSWERED, (text){(char *)&now, sizeof now})) return false;
   char address[ENTRY_TEXT + 8];
   memcpy(address, e->text + e->id, e->destination); // the address and a colon
   memcpy(address + e->destination, t->port.data, t->port.size);
@@ -272,10 +283,35 @@ bool HOOK(early_header_mutation_mutate)(const void *config, void *request) {
   return true;
 }
 
-// The filter runs on the route of hits alone, in the thread that the mutation ran in. It
+// age_filter is what all requests' filters of the cluster of pods are.
+static hit age_filter;
+
+// too_old says whether the answer by which the request goes to a pod is older than MAX_AGE,
+// or has no time.
+static bool too_old(void *stream) {
+  uint64_t answered, now = nanos(CLOCK_BOOTTIME);
+  text kept;
+  double millis;
+  if (CALL(http_get_filter_state_bytes)(stream, ANSWERED, &kept) && kept.size == sizeof answered) {
+    memcpy(&answered, kept.data, sizeof answered);
+  } else if (CALL(http_get_metadata_number)(stream, DYNAMIC_METADATA, TEXT("sandlane"), TEXT("answered"), &millis) && millis > 0 &&
+             millis < 1e13) {
+    answered = (uint64_t)(millis * 1e6);
+  } else {
+    return true;
+  }
+  return answered > now || now - answered > MAX_AGE;
+}
+
+// The filter of hits runs on their route alone, in the thread that the mutation ran in. It
 // answers, or leaves the request without an address: Envoy answers 503 to that.
 int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end) {
   (void)end;
+  if (filter == &age_filter) {
+    if (!too_old(stream)) return CONTINUE;
+    CALL(http_send_response)(stream, 503, NULL, 0, TEXT(""), TEXT("answer_too_old"));
+    return STOP;
+  }
   text asked;
   if (!self.slot || !CALL(http_get_header)(stream, REQUEST_HEADERS, HIT, &asked, 0, NULL)) return CONTINUE;
   const char *space = memchr(asked.data, ' ', asked.size);
@@ -316,19 +352,22 @@ const void *HOOK(early_header_mutation_config_new)(void *envoy, text name, text 
 
 void HOOK(early_header_mutation_config_destroy)(const void *config) { (void)config; } // the table stays the process's
 
-// The filter has no configuration; NULL would be a failure.
+// A filter's configuration is its name alone; NULL would be a failure.
 const void *HOOK(http_filter_config_new)(void *envoy, text name, text config) {
-  (void)envoy, (void)name, (void)config;
-  return &threads;
+  (void)envoy, (void)config;
+  return name.size == 3 && !memcmp(name.data, "age", 3) ? (void *)&age_filter : &threads;
 }
 void HOOK(http_filter_config_destroy)(const void *config) { (void)config; }
 const void *HOOK(http_filter_new)(const void *config, void *stream) { // NULL: the request fails
-  (void)config, (void)stream;
+  (void)stream;
+  if (config == &age_filter) return config;
   hit *h = malloc(sizeof *h);
   if (h) h->port = 0, h->told = false, h->since = 0;
   return h;
 }
-void HOOK(http_filter_destroy)(const void *filter) { free((void *)filter); }
+void HOOK(http_filter_destroy)(const void *filter) {
+  if (filter != &age_filter) free((void *)filter);
+}
 
 // Hooks that Envoy asks for and this module does not use.
 #define UNUSED(name) int HOOK(http_filter_##name)(void) { return CONTINUE; }

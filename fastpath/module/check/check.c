@@ -32,6 +32,15 @@ static void wait_for_a_byte(void) {
   if (getchar() == EOF) exit(0);
 }
 
+bool CALL(http_set_filter_state_bytes)(void *stream, text key, text value) { return (void)stream, (void)key, (void)value, true; }
+bool CALL(http_get_filter_state_bytes)(void *stream, text key, text *value) { return (void)stream, (void)key, (void)value, false; }
+bool CALL(http_get_metadata_number)(void *stream, int source, text space, text key, double *value) {
+  return (void)stream, (void)source, (void)space, (void)key, (void)value, false;
+}
+void CALL(http_send_response)(void *stream, uint32_t status, const header *headers, size_t count, text body, text details) {
+  (void)stream, (void)status, (void)headers, (void)count, (void)body, (void)details;
+}
+
 size_t CALL(early_header_mutation_get_headers_size)(void *of) { return ((request *)of)->count; }
 
 bool CALL(early_header_mutation_get_headers)(void *of, header *into) {

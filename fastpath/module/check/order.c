@@ -87,6 +87,15 @@ static void step(void) {
 
 static const header headers[] = {{":path", 5, "/", 1}, {":authority", 10, "localhost", 9}, {"x-sandbox-id", 12, "iaaaaaaaaaaaaaaaaaaaa", 21}, {"x-sandbox-port", 14, "80", 2}};
 
+bool CALL(http_set_filter_state_bytes)(void *stream, text key, text value) { return (void)stream, (void)key, (void)value, true; }
+bool CALL(http_get_filter_state_bytes)(void *stream, text key, text *value) { return (void)stream, (void)key, (void)value, false; }
+bool CALL(http_get_metadata_number)(void *stream, int source, text space, text key, double *value) {
+  return (void)stream, (void)source, (void)space, (void)key, (void)value, false;
+}
+void CALL(http_send_response)(void *stream, uint32_t status, const header *headers, size_t count, text body, text details) {
+  (void)stream, (void)status, (void)headers, (void)count, (void)body, (void)details;
+}
+
 size_t CALL(early_header_mutation_get_headers_size)(void *of) { return (void)of, sizeof headers / sizeof *headers; }
 
 bool CALL(early_header_mutation_get_headers)(void *of, header *into) {
