@@ -32,7 +32,7 @@ type archiveArguments struct {
 	// /init set, as a JSON object.
 	Environment bool `json:"environment"`
 	// Frozen refuses an archive of a sandbox that runs (409): it is for a pod that is to be
-	// given up, and may come after a resume. Older gateways do not send it.
+	// given up, and may come after a resume.
 	Frozen bool `json:"frozen"`
 }
 

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // connections has the open connections of clients. Its zero value has none; it is safe for
@@ -42,8 +44,19 @@ func (c *connections) closeAllBut(spared net.Conn) {
 
 type connectionKey struct{}
 
+// unsentLimit bounds what the kernel keeps of an answer that the other end does not take yet: a
+// sandbox's memory pays for it, for each connection.
+const unsentLimit = 128 << 10
+
 // ownConnection is http.Server's ConnContext.
 func ownConnection(ctx context.Context, conn net.Conn) context.Context {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { // where it fails, the kernel's own bound of some MB holds
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentLimit)
+			})
+		}
+	}
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 

@@ -29,7 +29,7 @@ func TestIdentityFiles(t *testing.T) {
 	want("before /init", map[string]string{".E2B_SANDBOX": "true"})
 	a.want(401, "", "POST", "/init", "{}", "Sandlane-Sandbox-Id", "forged", "Sandlane-Template-Id", "base")
 	want("after a refused /init", map[string]string{".E2B_SANDBOX": "true"})
-	g.init(a, 204, "", "{}") // of an older gateway
+	g.init(a, 204, "", "{}")
 	want("after one that names nothing", map[string]string{".E2B_SANDBOX": "true"})
 	all := map[string]string{".E2B_SANDBOX": "true", ".E2B_SANDBOX_ID": "i0", ".E2B_TEMPLATE_ID": "base"}
 	init(204, "{}", "i0")

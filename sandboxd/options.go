@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/sandlane/sandlane/sandboxd/access"
@@ -46,6 +47,9 @@ type Options struct {
 	Grace time.Duration
 	// Retention is how long the end of a process is kept; zero means 30 s.
 	Retention time.Duration
+	// Unread is how long a client may take no byte of a process's output while bytes wait for
+	// it; zero means 30 s.
+	Unread time.Duration
 	// Relay makes servers that listen only on loopback reachable at the sandbox's own
 	// addresses. It is only for a network that the sandbox has alone.
 	Relay bool
@@ -67,6 +71,9 @@ type Options struct {
 	Layer *archive.Tree
 	// clock is the machine's, watched since before Layer.Since was read from it. For tests.
 	clock *wallClock
+	// Command is the start command: a program with its arguments that sandboxd keeps running
+	// beside itself, see start.go. Empty: none.
+	Command []string
 	// Log gets a line for each failure that fails no request; nil writes none.
 	Log io.Writer
 }
@@ -130,6 +137,10 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	var o Options
 	flags := flag.NewFlagSet("sandboxd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		_, _ = fmt.Fprintln(stderr, "usage: sandboxd [flags] [-- start-command arguments]")
+		flags.PrintDefaults()
+	}
 	flags.StringVar(&o.Address, "address", "", "address to listen on (default \":49983\")")
 	flags.StringVar(&o.DefaultUser, "default-user", "", "user of requests that name none (default $"+imageUser+", else \"user\" if there is one)")
 	home := flags.String("home", "", "home of the own user, who becomes the default user")
@@ -142,8 +153,9 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, false, err
 	}
-	if flags.NArg() > 0 {
-		return o, false, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	o.Command = flags.Args()
+	if len(o.Command) > 0 && !slices.Contains(args, "--") {
+		return o, false, fmt.Errorf("unexpected argument %q: a start command stands behind --", flags.Arg(0))
 	}
 	if *asRoot {
 		o.SudoSocket = sudo.Socket

@@ -83,7 +83,7 @@ func New(options Options) *Server {
 	s := &Server{
 		options:    options,
 		caller:     caller,
-		processes:  process.New(caller, process.Options{Retention: options.Retention, Score: options.Score, Log: options.Log}),
+		processes:  process.New(caller, process.Options{Retention: options.Retention, Unread: options.Unread, Connection: connectionOf, Score: options.Score, Log: options.Log}),
 		filesystem: filesystem.New(caller),
 		usage:      &usage.Meter{Disk: home(caller)},
 		restoring:  restoring,
@@ -157,6 +157,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
 	stopRelay := s.startRelay(ctx, listener.Addr())
+	stopCommand := s.runStartCommand()
 	select {
 	case err = <-served:
 	case <-ctx.Done():
@@ -164,7 +165,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.end(context.WithoutCancel(ctx), stopRelay, stopSudo)
+		s.end(context.WithoutCancel(ctx), stopRelay, stopSudo, stopCommand)
 	}()
 	late := time.NewTimer(s.options.Grace + endMargin)
 	defer late.Stop()
@@ -183,7 +184,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 }
 
 // end cuts every connection, and then ends what the server runs.
-func (s *Server) end(ctx context.Context, stopRelay func(), stopSudo func(context.Context)) {
+func (s *Server) end(ctx context.Context, stopRelay func(), stopSudo, stopCommand func(context.Context)) {
 	_ = s.http.Close()
 	s.suspender.close() // before the signals to end, which a stopped process would not get
 	s.restoring.close()
@@ -192,6 +193,7 @@ func (s *Server) end(ctx context.Context, stopRelay func(), stopSudo func(contex
 	defer cancel()
 	var ending sync.WaitGroup
 	ending.Go(func() { stopSudo(grace) })
+	ending.Go(func() { stopCommand(grace) })
 	s.processes.Close(grace)
 	ending.Wait()
 	s.filesystem.Close()

@@ -81,7 +81,7 @@ func (s *State) verify(header http.Header, message []byte) bool {
 	return err == nil && ed25519.Verify(s.options.InitKey, message, signature)
 }
 
-// initMessage returns the message that is signed for /init; gateway/agent signs the same
+// initMessage returns the message that is signed for /init; gateway/sandboxdclient signs the same
 // message.
 func (s *State) initMessage(header http.Header, body []byte) []byte {
 	return fmt.Appendf(nil, "sandlane init 1\n%q\n%q\n%q\n%q\n%x\n",

@@ -66,7 +66,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf []byte) (
 	return body, [sha256.Size]byte(sum.Sum(nil)), err
 }
 
-// commandMessage returns the message that is signed for a command; gateway/agent signs the
+// commandMessage returns the message that is signed for a command; gateway/sandboxdclient signs the
 // same message.
 func (s *State) commandMessage(header http.Header, name, arguments string, body [sha256.Size]byte) []byte {
 	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%q\n%x\n",
@@ -79,7 +79,7 @@ func (s *State) Initialised() bool {
 	return claimed
 }
 
-// orderMessage returns the message that is signed for an order; gateway/agent signs the same
+// orderMessage returns the message that is signed for an order; gateway/sandboxdclient signs the same
 // message.
 func (s *State) orderMessage(header http.Header, order string, generation int64) []byte {
 	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%d\n",

@@ -70,7 +70,7 @@ func fail(w http.ResponseWriter, err error) {
 		status = http.StatusBadRequest
 	case errors.Is(err, users.ErrUnknown):
 		status = http.StatusUnauthorized
-	case errors.Is(err, users.ErrNotPermitted), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, users.ErrNotPermitted), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		status = http.StatusForbidden
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		status = http.StatusInsufficientStorage

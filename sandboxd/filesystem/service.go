@@ -195,7 +195,7 @@ func wireError(path string, err error) error {
 		code = connect.CodeCanceled
 	case errors.Is(err, fs.ErrNotExist):
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("path not found: %s: %w", path, err))
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		code = connect.CodePermissionDenied
 	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):
 		code = connect.CodeAlreadyExists

@@ -16,9 +16,7 @@ import (
 	"sync"
 )
 
-// The headers of a request to /init that name the sandbox. They are not compared with those
-// of an earlier /init: a gateway of an older version does not send them, and its /init and
-// that of a newer gateway must not contradict each other.
+// The headers of a request to /init that name the sandbox; its signature covers them.
 const (
 	SandboxHeader  = "Sandlane-Sandbox-Id"
 	TemplateHeader = "Sandlane-Template-Id"

@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-// Launched is a process that Launch started, for package sudo. It has the streams of its
+// Launched is a process that Launch or LaunchAs started. It has the streams of its
 // exec.Cmd, and no request of the process service finds it. It is safe for concurrent use.
 type Launched struct {
 	p   *proc
@@ -24,6 +27,18 @@ func (s *Service) Launch(cmd *exec.Cmd) (*Launched, error) {
 		return nil, err
 	}
 	return &Launched{p: p, log: func() { s.logStarved(p) }}, nil
+}
+
+// LaunchAs starts a command as a user, in the environment and the working directory that the
+// user's commands get, without standard input and with its output to a file. It is otherwise as
+// Launch.
+func (s *Service) LaunchAs(user users.User, argv []string, output *os.File) (*Launched, error) {
+	cmd, err := command(&processpb.ProcessConfig{Cmd: argv[0], Args: argv[1:]}, user, s.caller)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = output, output
+	return s.Launch(cmd)
 }
 
 // Wait returns when the process has ended. Call once.

@@ -8,7 +8,8 @@ import (
 
 // hub sends the output of one process to all attached clients. publish waits for the slowest
 // of them: a slow reader slows the process down by its full pipe, and nothing is buffered
-// without bound. Without an attached client output is dropped.
+// without bound. A client that does not read at all is cut (unread.go), and holds the process
+// up no longer than that takes. Without an attached client output is dropped.
 type hub struct {
 	mu    sync.Mutex // guards subs and ended; never held while waiting
 	subs  map[*subscription]struct{}
@@ -17,7 +18,8 @@ type hub struct {
 
 type subscription struct {
 	events chan *processpb.ProcessEvent // closed at the end of the process
-	gone   chan struct{}                // closed when the subscriber leaves
+	gone   chan struct{}                // closed when the subscriber leaves or is cut
+	leave  sync.Once
 }
 
 // subscribe attaches a client. If the process has ended, the channel is closed already.
@@ -36,9 +38,9 @@ func (h *hub) subscribe() *subscription {
 	return s
 }
 
-// unsubscribe detaches a client; call it once.
+// unsubscribe detaches a client; it may be called again.
 func (h *hub) unsubscribe(s *subscription) {
-	close(s.gone)
+	s.leave.Do(func() { close(s.gone) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.subs, s)

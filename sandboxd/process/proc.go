@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,15 +9,19 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandlane/sandlane/sandboxd/processpb"
 )
 
 const (
 	// chunk is how many bytes one data event carries at most.
 	chunk = 32 << 10
-	// abandonAfter is how long a killed process's output is still read when a process
-	// outside its group, such as a daemon, has it open.
+	// abandonAfter is how long the output of a killed process, or of a terminal whose process
+	// has exited, is still published when another process, such as a daemon, has it open.
 	abandonAfter = time.Second
+	// kernelKeeps is what a pipe or a terminal holds at most, if nothing has changed that.
+	kernelKeeps = 64 << 10
 )
 
 // proc is one process that Start made.
@@ -28,7 +33,7 @@ type proc struct {
 	hub      hub
 	input    input
 	terminal *os.File // the master side; nil without a terminal
-	outputs  []*os.File
+	outputs  []output
 	starved  func(*os.ProcessState) bool // whether the kernel ended it for lack of memory
 	exited   chan struct{}               // closed when the leader has exited, before it is reaped
 	done     chan struct{}               // closed after the end event
@@ -42,13 +47,20 @@ type proc struct {
 	abandon sync.Once
 }
 
-// run publishes the output until the process has ended, and then its end event. It reports
-// whether the kernel ended the process for lack of memory.
-func (p *proc) run(pumps []func()) (starved bool) {
+// output is one stream of a process, and the event that carries a piece of it.
+type output struct {
+	file  *os.File
+	event func([]byte) *processpb.ProcessEvent
+}
+
+// run publishes the output until the process has ended, and then its end event, and leaves
+// what others may still write to left. It reports whether the kernel ended the process for
+// lack of memory.
+func (p *proc) run(left *left) (starved bool) {
 	defer close(p.done)
 	var reading sync.WaitGroup
-	for _, pump := range pumps {
-		reading.Go(pump)
+	for _, o := range p.outputs {
+		reading.Go(func() { p.pump(o) })
 	}
 	go p.awaitExit()
 	reading.Wait()
@@ -62,8 +74,8 @@ func (p *proc) run(pumps []func()) (starved bool) {
 		err = fmt.Errorf("%w: out of memory: the sandbox had used all of its memory, and the kernel ended this command for it", err)
 	}
 	p.input.close()
-	for _, f := range p.outputs {
-		_ = f.Close()
+	for _, o := range p.outputs {
+		left.take(o.file)
 	}
 	p.hub.end(endEvent(p.cmd.ProcessState, err))
 	return starved
@@ -74,24 +86,43 @@ func (p *proc) awaitExit() {
 	awaitExit(int(p.pid))
 	close(p.exited)
 	p.mu.Lock()
-	killed := p.killed
+	abandoned := p.killed || p.terminal != nil
 	p.mu.Unlock()
-	if killed {
+	if abandoned {
 		p.abandonOutput()
 	}
 }
 
-// pump reads one output to its end and publishes what it read.
-func (p *proc) pump(f *os.File, event func([]byte) *processpb.ProcessEvent) {
+// pump reads one output to its end, or until it is abandoned, and publishes what it read.
+func (p *proc) pump(o output) {
 	buf := make([]byte, chunk)
-	for {
-		n, err := f.Read(buf)
+	publish := func(n int) {
 		if n > 0 {
-			p.hub.publish(event(append([]byte(nil), buf[:n]...)))
+			p.hub.publish(o.event(append([]byte(nil), buf[:n]...)))
+		}
+	}
+	for {
+		n, err := o.file.Read(buf)
+		publish(n)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
 		}
 		if err != nil {
-			return // EOF, EIO from a terminal that is not open, or abandoned
+			return // EOF, or EIO from a terminal that is not open
 		}
+	}
+	// Abandoned: what the process wrote before its end is in the kernel.
+	for rest := kernelKeeps; rest > 0; {
+		n := 0
+		_ = control(o.file, func(fd int) (err error) {
+			n, err = unix.Read(fd, buf[:min(rest, chunk)]) // does not wait
+			return err
+		})
+		if n <= 0 {
+			return
+		}
+		publish(n)
+		rest -= n
 	}
 }
 
@@ -133,8 +164,8 @@ func (p *proc) signalGroup(sig syscall.Signal) error {
 	return nil
 }
 
-// abandonOutput stops reading the output after abandonAfter. It is for a killed process whose
-// output another process has open.
+// abandonOutput stops publishing the output after abandonAfter. It is for a process that has
+// exited, whose output another process has open.
 func (p *proc) abandonOutput() {
 	p.abandon.Do(func() {
 		go func() {
@@ -143,8 +174,8 @@ func (p *proc) abandonOutput() {
 			select {
 			case <-p.done:
 			case <-timer.C:
-				for _, f := range p.outputs {
-					_ = f.SetReadDeadline(time.Unix(1, 0))
+				for _, o := range p.outputs {
+					_ = o.file.SetReadDeadline(time.Unix(1, 0))
 				}
 			}
 		}()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"syscall"
@@ -23,6 +24,12 @@ const Retention = 30 * time.Second
 type Options struct {
 	// Retention is how long the end of a process is kept; zero means the constant.
 	Retention time.Duration
+	// Unread is how long a client may take no byte of its stream while bytes wait for it; zero
+	// means 30 s.
+	Unread time.Duration
+	// Connection returns the connection of a request's context; with nil, clients that do not
+	// read are not noticed.
+	Connection func(context.Context) net.Conn
 	// Score is this process's /proc/self/oom_score_adj, see OpenScore; with nil, commands
 	// start with sandboxd's own score. The service closes it.
 	Score *os.File
@@ -52,6 +59,8 @@ type Service struct {
 	holding  holding
 	score    *oomScore
 	kills    *oomKills
+	unread   unread
+	left     left
 	log      io.Writer
 }
 
@@ -66,11 +75,15 @@ func New(caller Caller, options Options) *Service {
 	if options.Log == nil {
 		options.Log = io.Discard
 	}
+	if options.Unread == 0 {
+		options.Unread = unreadFor
+	}
 	s := &Service{caller: caller, log: options.Log, registry: registry{
 		retention: options.Retention,
 		procs:     map[uint32]*proc{},
 		expiry:    map[*proc]*time.Timer{},
 	}}
+	s.unread.limit, s.unread.connection = options.Unread, options.Connection
 	var err, err2 error
 	s.score, err = newOOMScore(options.Score)
 	s.kills, err2 = openOOMKills(killFiles)
@@ -84,6 +97,7 @@ func New(caller Caller, options Options) *Service {
 // returns when all have ended. Call it once.
 func (s *Service) Close(ctx context.Context) {
 	s.registry.close(ctx)
+	s.left.close()
 	s.score.close()
 	s.kills.close()
 }

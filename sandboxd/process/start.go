@@ -19,38 +19,39 @@ func (s *Service) start(ctx context.Context, cmd *exec.Cmd, req *processpb.Start
 	p := &proc{config: req.GetProcess(), tag: req.Tag, cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
 	var child []*os.File
 	defer func() { closeAll(child) }()
-	var pumps []func()
 	var err error
 	if req.GetPty() != nil {
-		child, pumps, err = p.openTerminal(req.GetPty(), user)
+		child, err = p.openTerminal(req.GetPty(), user)
 	} else {
-		child, pumps, err = p.openPipes(req.Stdin == nil || req.GetStdin(), user)
+		child, err = p.openPipes(req.Stdin == nil || req.GetStdin(), user)
 	}
 	if err == nil {
 		err = s.begin(ctx, p)
 	}
 	if err != nil {
-		closeAll(p.outputs)
+		for _, o := range p.outputs {
+			_ = o.file.Close()
+		}
 		p.input.close()
 		return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", req.GetProcess().GetCmd(), err))
 	}
 	return p, func() {
-		if p.run(pumps) {
+		if p.run(&s.left) {
 			s.logStarved(p)
 		}
 	}, nil
 }
 
-func (p *proc) openPipes(stdin bool, user users.User) (child []*os.File, pumps []func(), err error) {
+func (p *proc) openPipes(stdin bool, user users.User) (child []*os.File, err error) {
 	if stdin {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return child, nil, err
+			return child, err
 		}
 		child, p.cmd.Stdin = append(child, r), r
 		p.input.use(w, false)
 	}
-	for _, output := range []struct {
+	for _, stream := range []struct {
 		set   func(*os.File)
 		event func([]byte) *processpb.ProcessEvent
 	}{
@@ -59,13 +60,12 @@ func (p *proc) openPipes(stdin bool, user users.User) (child []*os.File, pumps [
 	} {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return child, nil, err
+			return child, err
 		}
-		output.set(w)
-		child, p.outputs = append(child, w), append(p.outputs, r)
-		pumps = append(pumps, func() { p.pump(r, output.event) })
+		stream.set(w)
+		child, p.outputs = append(child, w), append(p.outputs, output{r, stream.event})
 	}
-	return child, pumps, give(child, p.cmd, user)
+	return child, give(child, p.cmd, user)
 }
 
 // give makes the user the owner of the streams, so that a command can reopen /dev/stdout.

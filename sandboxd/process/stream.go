@@ -44,7 +44,7 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[processpb.Star
 		run()
 		return err
 	}
-	return follow(ctx, p, sub, keepalive.Interval(req.Header()), func(event *processpb.ProcessEvent) error {
+	return s.follow(ctx, p, sub, keepalive.Interval(req.Header()), func(event *processpb.ProcessEvent) error {
 		return stream.Send(&processpb.StartResponse{Event: event})
 	})
 }
@@ -55,14 +55,17 @@ func (s *Service) Connect(ctx context.Context, req *connect.Request[processpb.Co
 	if err != nil {
 		return err
 	}
-	return follow(ctx, p, p.hub.subscribe(), keepalive.Interval(req.Header()), func(event *processpb.ProcessEvent) error {
+	return s.follow(ctx, p, p.hub.subscribe(), keepalive.Interval(req.Header()), func(event *processpb.ProcessEvent) error {
 		return stream.Send(&processpb.ConnectResponse{Event: event})
 	})
 }
 
-// follow sends the events of a process until the process or the request ends.
-func follow(ctx context.Context, p *proc, sub *subscription, interval time.Duration, send func(*processpb.ProcessEvent) error) error {
-	defer p.hub.unsubscribe(sub)
+// follow sends the events of a process until the process or the request ends, or the client
+// has not read for too long.
+func (s *Service) follow(ctx context.Context, p *proc, sub *subscription, interval time.Duration, write func(*processpb.ProcessEvent) error) error {
+	leave := func() { p.hub.unsubscribe(sub) }
+	defer leave()
+	send := s.unread.watch(ctx, write, leave)
 	if err := send(startEvent(p.pid)); err != nil {
 		return err
 	}
@@ -79,6 +82,8 @@ func follow(ctx context.Context, p *proc, sub *subscription, interval time.Durat
 				return send(p.hub.endEvent())
 			}
 			event = data
+		case <-sub.gone:
+			return errUnread(s.unread.limit)
 		case <-idle.C:
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {

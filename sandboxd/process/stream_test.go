@@ -29,7 +29,7 @@ func TestTimeoutIsNoExit(t *testing.T) {
 	} {
 		p := &proc{pid: 1}
 		p.hub.end(&processpb.ProcessEvent{})
-		err := follow(c.ctx, p, p.hub.subscribe(), time.Minute, func(*processpb.ProcessEvent) error { return nil })
+		err := new(Service).follow(c.ctx, p, p.hub.subscribe(), time.Minute, func(*processpb.ProcessEvent) error { return nil })
 		if c.code == 0 && err != nil || c.code != 0 && connect.CodeOf(err) != c.code {
 			t.Errorf("%s: %v", c.what, err)
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
-func (p *proc) openTerminal(request *processpb.PTY, user users.User) (child []*os.File, pumps []func(), err error) {
+func (p *proc) openTerminal(request *processpb.PTY, user users.User) (child []*os.File, err error) {
 	master, slave, err := newTerminal()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	child = []*os.File{slave}
-	p.outputs, p.terminal = []*os.File{master}, master
+	p.outputs, p.terminal = []output{{master, ptyEvent}}, master
 	p.input.use(master, true)
 	if err := p.resize(request); err != nil {
-		return child, nil, err
+		return child, err
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = slave, slave, slave
 	p.cmd.SysProcAttr.Setctty = true // of descriptor 0
-	return child, []func(){func() { p.pump(master, ptyEvent) }}, give(child, p.cmd, user)
+	return child, give(child, p.cmd, user)
 }
 
 // newTerminal opens both sides of a new terminal.
