@@ -9,6 +9,7 @@ import (
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/pause"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // activator adapts package activation, and pauses, to extproc.Activator.
@@ -41,7 +42,7 @@ func (a activator) resume(ctx context.Context, r extproc.ActivationRequest) erro
 			ID: r.ID, Namespace: r.Namespace, Env: r.Env, Pool: r.Pool, Team: r.Team, MayClaim: true, Deadline: deadline,
 			Resume: activation.Resume{UID: r.UID, Lifetime: hibernates.Lifetime},
 		}))
-	case errors.Is(err, pause.ErrChanged):
+	case errors.Is(err, writes.ErrStale):
 		return nil
 	case err != nil:
 		return err
@@ -77,7 +78,6 @@ var activationErrors = []struct{ from, to error }{
 	{activation.ErrUnusable, extproc.ErrNotFound}, // it was ended
 	{activation.ErrNotRestorable, extproc.ErrNotRestorable},
 	{activation.ErrPoolNotFound, extproc.ErrPoolNotFound},
-	{activation.ErrParkingFull, extproc.ErrParkingFull},
 	{activation.ErrNoCapacity, extproc.ErrNoCapacity},
 	{activation.ErrShutdown, extproc.ErrDraining},
 }

@@ -22,7 +22,7 @@ import (
 func TestActivationErrorsAreTranslated(t *testing.T) {
 	quota := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "exceeded quota: q"}}
 	from := map[string]error{
-		"ErrNoCapacity": activation.ErrNoCapacity, "ErrParkingFull": activation.ErrParkingFull,
+		"ErrNoCapacity":  activation.ErrNoCapacity,
 		"ErrUnavailable": activation.ErrUnavailable, "ErrInvalid": activation.ErrInvalid, "ErrForbidden": activation.ErrForbidden,
 		"quota":           fmt.Errorf("%w: %w", activation.ErrForbidden, quota),
 		"ErrPoolNotFound": activation.ErrPoolNotFound, "ErrShutdown": activation.ErrShutdown, "ErrNotReady": activation.ErrNotReady,
@@ -30,7 +30,7 @@ func TestActivationErrorsAreTranslated(t *testing.T) {
 		"ErrNotRestorable": activation.ErrNotRestorable,
 	}
 	to := map[string]error{
-		"ErrNoCapacity": extproc.ErrNoCapacity, "ErrParkingFull": extproc.ErrParkingFull, "ErrNotPermitted": extproc.ErrNotPermitted,
+		"ErrNoCapacity": extproc.ErrNoCapacity, "ErrNotPermitted": extproc.ErrNotPermitted,
 		"ErrSandboxLimit": extproc.ErrSandboxLimit, "ErrPoolNotFound": extproc.ErrPoolNotFound, "ErrDraining": extproc.ErrDraining,
 		"DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": extproc.ErrNotFound, "ErrExists": extproc.ErrExists,
 		"ErrNotRestorable": extproc.ErrNotRestorable,

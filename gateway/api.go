@@ -9,48 +9,48 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/egress"
-	"github.com/sandlane/sandlane/gateway/agent"
-	"github.com/sandlane/sandlane/gateway/sandboxes"
-	"github.com/sandlane/sandlane/gateway/snapshots"
+	"github.com/sandlane/sandlane/gateway/pause/files"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/restapi/backend"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 )
 
 // apiPart is the REST API in this gateway: its server on a unix socket, to which Envoy
 // sends requests that are not addressed to a sandbox, and what it serves from.
 type apiPart struct {
-	server    *e2b.Server
+	server    *restapi.Server
 	listener  net.Listener
-	sandboxes *sandboxes.Backend
-	node      *sandboxes.NodeSize
-	kept      *keptFiles
+	sandboxes *backend.Backend
+	node      *backend.NodeSize
+	kept      *snapshotStore
 
 	stop context.CancelFunc
 	done chan struct{} // closed when no request is being answered any more
 }
 
 // assembleAPI makes the REST API out of the other parts.
-func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a *agent.Agent) error {
+func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a *sandboxdclient.Agent) error {
 	closed, err := egress.ClosedRanges(g.o.ClosedRanges)
 	if err != nil {
 		return err
 	}
-	node := sandboxes.NewNodeSize(c, g.o.Log)
+	node := backend.NewNodeSize(c, g.o.Log)
 	kept, err := g.openSnapshots(c, g.live, a)
 	if err != nil {
 		return err
 	}
-	s := sandboxes.New(sandboxes.Options{
+	s := backend.New(backend.Options{
 		Restorer: kept.restorer(),
-		API:      c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator,
+		API:      c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator, Wait: g.room.waitKeyed,
 		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, ReserveForPause: kept.reserveForPause(), Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 	})
 	if kept != nil {
-		g.paused = snapshots.NewHibernator(kept.Snapshots, a, s.KeepEgress)
-		g.own.pauser.SetKeeper(g.paused)
+		g.paused = files.NewHibernator(kept.Snapshots, a, s.KeepEgress)
+		g.own.pauser.SetSaver(g.paused)
 	}
-	server, err := e2b.NewServer(e2b.Options{
-		Sandboxes: s, Templates: sandboxes.NewTemplates(g.index, node), Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
+	server, err := restapi.NewServer(restapi.Options{
+		Sandboxes: s, Templates: backend.NewTemplates(g.index, node), Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
 		Snapshots: kept.backend(),
 		Domain:    g.o.Domain, Registerer: g.reg, Log: g.o.Log,
 	})

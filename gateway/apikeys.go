@@ -4,25 +4,25 @@ import (
 	"context"
 	"errors"
 
-	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/gateway/restapi"
 )
 
-// apiKeys adapts the credentials' verifier to e2b.Keys. While the gateway does not serve
+// apiKeys adapts the credentials' verifier to restapi.Keys. While the gateway does not serve
 // it knows no key, so that no answer is made from an incomplete view.
 type apiKeys struct {
 	*credentials.Verifier
 	serving func() bool
 }
 
-// Verify implements e2b.Keys.
-func (k apiKeys) Verify(ctx context.Context, key string) (e2b.KeyOwner, error) {
+// Verify implements restapi.Keys.
+func (k apiKeys) Verify(ctx context.Context, key string) (restapi.KeyOwner, error) {
 	if !k.serving() {
-		return e2b.KeyOwner{}, e2b.ErrKeysNotReady
+		return restapi.KeyOwner{}, restapi.ErrKeysNotReady
 	}
 	id, err := k.Verifier.Verify(ctx, key)
 	if errors.Is(err, credentials.ErrBadKey) {
-		err = e2b.ErrKeyInvalid
+		err = restapi.ErrKeyInvalid
 	}
-	return e2b.KeyOwner{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID}, err
+	return restapi.KeyOwner{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID}, err
 }

@@ -15,13 +15,13 @@ type claims struct {
 }
 
 // RangeClaims implements inuse.Claims. A claim may come twice.
-func (c claims) RangeClaims(f func(addr netip.Addr, id, claim string) bool) {
+func (c claims) RangeClaims(f func(addr netip.Addr, namespace, id, claim string) bool) {
 	more := true
-	c.index.RangeClaims(func(addr netip.Addr, id, claim string) bool {
-		more = f(addr, id, claim)
+	c.index.RangeClaims(func(addr netip.Addr, namespace, id, claim string) bool {
+		more = f(addr, namespace, id, claim)
 		return more
 	})
 	if more {
-		c.cache.Range(func(r *routecache.Route) bool { return f(r.Addr, r.SandboxID, r.ClaimID) })
+		c.cache.Range(func(r *routecache.Route) bool { return f(r.Addr, r.InPool().Namespace, r.SandboxID, r.ClaimID) })
 	}
 }

@@ -44,7 +44,6 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 		Demand:   demand{g.set, g.creates},
 		Releaser: releaser{g.usage, g.poller, g.cache},
 		Quiescer: quiescer{g.own.pauser},
-		Drain:    func(context.Context) error { g.drain.begin(); return nil },
 		Ranked:   g.set.SetRank,
 		Log:      g.o.Log,
 	})

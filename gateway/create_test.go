@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -94,7 +94,7 @@ func TestCreateWithoutAPod(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err := g.api.sandboxes.Create(ctx, w.new(late))
-	wantError(t, "at the deadline", err, e2b.ErrNoCapacity)
+	wantError(t, "at the deadline", err, restapi.ErrNoCapacity)
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
 	_, err = g.api.sandboxes.Create(ctx, w.new(left))
@@ -124,7 +124,7 @@ func TestCreateInvalid(t *testing.T) {
 		n := w.new(newID())
 		n.Pool = pool
 		_, err := g.create(t, n)
-		wantError(t, "Create in "+pool, err, e2b.ErrInvalid)
+		wantError(t, "Create in "+pool, err, restapi.ErrInvalid)
 		if w.sandbox(n.ID) != nil {
 			t.Errorf("%s: a sandbox was made", pool)
 		}
@@ -132,7 +132,7 @@ func TestCreateInvalid(t *testing.T) {
 	n := w.new(newID())
 	n.Namespace = kubetest.Namespace(t)
 	_, err := g.create(t, n)
-	wantError(t, "Create in a namespace without the pool", err, e2b.ErrInvalid)
+	wantError(t, "Create in a namespace without the pool", err, restapi.ErrInvalid)
 }
 
 // A write that does not get through in time is said to be of unknown outcome.
@@ -148,7 +148,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	defer cancel()
 	go func() { <-d.hanging; cancel() }()
 	_, err := g.api.sandboxes.Create(ctx, w.new(id))
-	wantError(t, "Create", err, e2b.ErrOutcomeUnknown)
+	wantError(t, "Create", err, restapi.ErrOutcomeUnknown)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v hides its cause", err)
 	}

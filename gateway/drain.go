@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandlane/sandlane/envoy"
@@ -24,22 +24,26 @@ const quitTimeout = 5 * time.Second
 //	          requests too. Envoy closes each connection with its next answer and
 //	          takes new ones for DrainDelay more; then it stops listening. It ends
 //	          when nothing is open any more, when DrainGrace is over, when
-//	          told to hurry, or when Envoy is gone. Then Envoy is told to quit,
-//	          with what is still open: after the lease is deleted no gateway
-//	          could say that it is in use.
+//	          told to hurry, or when Envoy is gone. Then what Envoy has open is
+//	          stamped, every request is refused from here on, and Envoy is told to
+//	          quit, with what is still open: after the lease is deleted no gateway
+//	          could say that it is in use. Another Envoy that is started
+//	          meanwhile, as a kubelet does, gets no route.
 //	settling  the REST API takes no more requests; activations are refused and
 //	          those under way settle; then ExtProc answers what it holds and stops,
 //	          and what failed creates have left is undone
 //	leaving   the lease is deleted, which says that no route is left and nothing
-//	          open, so Envoy must be known to be gone; if it is not, routes are dropped
-//	          and the lease stays. Before it is deleted a controller is told the last
-//	          uses, if Envoy was looked at just before it was told to quit. Then the
-//	          control-plane server stops
+//	          open, so Envoy must be known to be gone, also just before the deletion;
+//	          if it is not, the lease stays. Before it is deleted a controller is told
+//	          the last uses, if Envoy was looked at just before requests were refused.
+//	          Then the control-plane server stops
 //
 // What may go wrong:
 //
 //	Envoy is not there, or ends      nothing to wait for: settling. So it is when
 //	                                 all of a machine is stopped, Envoy first
+//	another Envoy is started         every request is answered with 503. One that is
+//	                                 there before the lease is deleted keeps the lease
 //	Envoy refuses a step             logged; the other steps follow, within the
 //	                                 grace. New connections that could not be turned
 //	                                 away may be reset when it stops listening
@@ -69,42 +73,47 @@ type drain struct {
 	// stampOpen stamps the sandboxes that have requests open at Envoy. If it is nil, that
 	// use is not known once Envoy is gone.
 	stampOpen func(context.Context) error
-	// openStamped: stampOpen succeeded just before Envoy was told to quit. Only the method
-	// envoy writes it.
+	// refuse takes this gateway's right to route for good: it returns nil once every
+	// request, also of an Envoy that is started later, is refused. Never nil.
+	refuse func(context.Context) error
+	// openStamped: stampOpen succeeded just before requests were refused, and Envoy was
+	// told to quit only then. Only the method envoy writes it.
 	openStamped bool
 
-	once  sync.Once
-	asked chan struct{} // closed by begin
+	begun atomic.Bool // the gateway is to stop
 }
 
 func newDrain(o Options) *drain {
 	return &drain{
 		admin: envoy.Admin{Socket: o.path(EnvoyAdminSocket)},
 		delay: o.DrainDelay, grace: o.DrainGrace, hurry: o.Hurry, log: o.Log,
-		asked: make(chan struct{}),
+		refuse: func(context.Context) error { return nil },
 	}
 }
 
-// begin says that the gateway is to stop. It returns at once and may be called
-// again.
-func (d *drain) begin() { d.once.Do(func() { close(d.asked) }) }
-
-// begun reports whether the gateway is to stop.
-func (d *drain) begun() bool {
-	select {
-	case <-d.asked:
-		return true
-	default:
-		return false
-	}
-}
-
-// envoy drains Envoy, ends it, and reports whether Envoy is known to be gone. Once a part
-// of the gateway has failed, which ends a drain under way, it only looks whether Envoy runs.
+// envoy drains Envoy, has every request refused, ends Envoy, and reports whether Envoy is
+// known to be gone. Once a part of the gateway has failed, which ends a drain under way, it
+// only has requests refused and looks whether Envoy runs.
 func (d *drain) envoy(failed context.Context) (gone bool) {
-	if failed.Err() != nil {
-		return d.gone(context.WithoutCancel(failed))
+	stamped := failed.Err() == nil && d.sendAway(failed)
+	ctx := context.WithoutCancel(failed)
+	refusing, cancel := context.WithTimeout(ctx, quitTimeout)
+	defer cancel()
+	// Before Envoy is looked at or told to quit: one that is started later must get no route.
+	err := d.refuse(refusing)
+	if err != nil {
+		d.log.Warn("requests are not refused yet", "error", err)
 	}
+	if failed.Err() != nil {
+		return d.gone(ctx)
+	}
+	d.openStamped = stamped && err == nil
+	return d.quit(ctx)
+}
+
+// sendAway drains Envoy until the grace ends or a part of the gateway fails, and reports
+// whether what is open then is stamped.
+func (d *drain) sendAway(failed context.Context) (stamped bool) {
 	ctx, cancel := context.WithTimeout(failed, d.grace)
 	defer cancel()
 	done := make(chan struct{})
@@ -119,21 +128,21 @@ func (d *drain) envoy(failed context.Context) (gone bool) {
 	began := time.Now()
 	left, err := d.admin.Drain(ctx, d.delay)
 	if errors.Is(err, envoy.ErrGone) {
-		return true
+		return false
 	}
 	if err != nil && ctx.Err() == nil {
 		d.log.Warn("Envoy was not drained as it should be", "error", err)
 	}
 	if failed.Err() != nil {
-		return d.gone(context.WithoutCancel(ctx))
+		return false
 	}
 	d.log.Info("Envoy is drained and ends", "after", time.Since(began).Round(time.Millisecond), "requests cut", left.Requests)
-	if d.stampOpen != nil {
-		looking, stop := context.WithTimeout(context.WithoutCancel(ctx), quitTimeout)
-		defer stop()
-		d.openStamped = d.stampOpen(looking) == nil
+	if d.stampOpen == nil {
+		return false
 	}
-	return d.quit(context.WithoutCancel(ctx))
+	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), quitTimeout)
+	defer stop()
+	return d.stampOpen(looking) == nil
 }
 
 // gone reports whether Envoy is known not to run.
@@ -152,7 +161,7 @@ func (d *drain) gone(ctx context.Context) bool {
 func (d *drain) endLeftover(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, quitTimeout)
 	defer cancel()
-	if draining, err := d.admin.Draining(asking); err == nil && draining && !d.begun() {
+	if draining, err := d.admin.Draining(asking); err == nil && draining && !d.begun.Load() {
 		d.log.Warn("ending an Envoy that a former gateway left half drained")
 		d.quit(ctx)
 	}

@@ -101,17 +101,29 @@ func TestDrainEndsEnvoy(t *testing.T) {
 		wantGone(t, d.envoy(t.Context()), true)
 		f.want(t, all...)
 	})
-	t.Run("it is looked at just before", func(t *testing.T) {
-		for _, looked := range []error{nil, errors.New("unreadable")} {
+	t.Run("it is looked at and requests are refused just before", func(t *testing.T) {
+		for name, tc := range map[string]struct{ looked, refused error }{
+			"":            {},
+			"unreadable":  {looked: errors.New("unreadable")},
+			"not refused": {refused: errors.New("a handler is stuck")},
+		} {
 			d, dir := testDrain(t, nil, time.Hour)
 			f := startAdmin(t, dir)
+			var steps []string
 			d.stampOpen = func(context.Context) error {
 				f.want(t, all[:2]...)
-				return looked
+				steps = append(steps, "looked")
+				return tc.looked
+			}
+			d.refuse = func(context.Context) error {
+				f.want(t, all[:2]...)
+				steps = append(steps, "refused")
+				return tc.refused
 			}
 			wantGone(t, d.envoy(t.Context()), true)
-			if d.openStamped != (looked == nil) {
-				t.Errorf("what was open is known: %v, after %v", d.openStamped, looked)
+			f.want(t, all...)
+			if d.openStamped != (name == "") || !slices.Equal(steps, []string{"looked", "refused"}) {
+				t.Errorf("%s: steps %v, what was open is known: %v", name, steps, d.openStamped)
 			}
 		}
 	})

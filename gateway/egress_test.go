@@ -16,21 +16,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/sandboxes"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/restapi/backend"
 )
 
 // rules are those that allow and deny blocks, each a list with commas.
-func rules(allow, deny string) (e e2b.Egress) {
+func rules(allow, deny string) (e restapi.Egress) {
 	read := func(list string) (blocks []netip.Prefix) {
 		for text := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' }) {
 			blocks = append(blocks, netip.MustParsePrefix(text))
 		}
 		return blocks
 	}
-	return e2b.Egress{Allow: read(allow), Deny: read(deny)}
+	return restapi.Egress{Allow: read(allow), Deny: read(deny)}
 }
 
 // closedTo4 and closedTo6 are closed to every sandbox of the world's gateways.
@@ -138,7 +138,7 @@ func TestEgressToWhatIsClosed(t *testing.T) {
 		n := w.new(newID())
 		n.Egress = rules("1.1.1.1/32,"+closed, "0.0.0.0/0,::/0")
 		_, err := g.create(t, n)
-		wantError(t, closed, err, e2b.ErrInvalid)
+		wantError(t, closed, err, restapi.ErrInvalid)
 		if err == nil || !strings.Contains(err.Error(), "allowOut: "+closed) {
 			t.Errorf("%s: it says %v", closed, err)
 		}
@@ -244,14 +244,14 @@ func TestSetEgress(t *testing.T) {
 	if _, err := g.create(t, n); err != nil {
 		t.Fatal(err)
 	}
-	set := func(what string, e e2b.Egress, want string) {
+	set := func(what string, e restapi.Egress, want string) {
 		t.Helper()
 		wantError(t, what, x.SetEgress(ctx, w.ns, n.ID, e), nil)
 		if got := said(w.policyOfSandbox(n.ID)); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	set("none", e2b.Egress{}, "no policy")
+	set("none", restapi.Egress{}, "no policy")
 	w.wantBase(n.ID, true)
 	set("first", rules("", "10.0.0.0/8"), but("10.0.0.0/8 "))
 	w.wantBase(n.ID, false)
@@ -260,7 +260,7 @@ func TestSetEgress(t *testing.T) {
 	if w.policyOfSandbox(n.ID).UID != first.UID {
 		t.Error("it was made anew: for a moment there was none")
 	}
-	set("cleared", e2b.Egress{}, but(""))
+	set("cleared", restapi.Egress{}, but(""))
 	w.wantBase(n.ID, false) // its own says the same, and there is no moment without one
 	set("again", rules("", "0.0.0.0/0,::/0"), "")
 
@@ -278,11 +278,11 @@ func TestSetEgress(t *testing.T) {
 	}
 
 	before := said(w.policyOfSandbox(n.ID))
-	wantError(t, "another namespace", x.SetEgress(ctx, "other", n.ID, e2b.Egress{}), e2b.ErrNotFound)
+	wantError(t, "another namespace", x.SetEgress(ctx, "other", n.ID, restapi.Egress{}), restapi.ErrNotFound)
 	if err := x.End(ctx, w.ns, n.ID); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, "after the end", x.SetEgress(ctx, w.ns, n.ID, e2b.Egress{}), e2b.ErrNotFound)
+	wantError(t, "after the end", x.SetEgress(ctx, w.ns, n.ID, restapi.Egress{}), restapi.ErrNotFound)
 	if got := said(w.policyOfSandbox(n.ID)); got != before {
 		t.Errorf("refused, the rules are %q", got)
 	}
@@ -305,18 +305,18 @@ func TestEgressBesideOtherPolicies(t *testing.T) {
 	refused := w.new(newID())
 	refused.Egress = n.Egress
 	_, err := g.create(t, refused)
-	wantError(t, "Create", err, e2b.ErrInvalid)
+	wantError(t, "Create", err, restapi.ErrInvalid)
 	if err == nil || !strings.Contains(err.Error(), "denyOut") || !strings.Contains(err.Error(), `"locked-down"`) {
 		t.Errorf("it says %v", err)
 	}
 	if w.sandbox(refused.ID) != nil || w.policyOfSandbox(refused.ID) != nil {
 		t.Error("something was made")
 	}
-	wantError(t, "SetEgress", g.api.sandboxes.SetEgress(t.Context(), w.ns, n.ID, rules("", "0.0.0.0/0,::/0")), e2b.ErrInvalid)
+	wantError(t, "SetEgress", g.api.sandboxes.SetEgress(t.Context(), w.ns, n.ID, rules("", "0.0.0.0/0,::/0")), restapi.ErrInvalid)
 	if got := said(w.policyOfSandbox(n.ID)); got != but("10.0.0.0/8 ") {
 		t.Errorf("refused, the rules are %q", got)
 	}
-	wantError(t, "clear", g.api.sandboxes.SetEgress(t.Context(), w.ns, n.ID, e2b.Egress{}), nil)
+	wantError(t, "clear", g.api.sandboxes.SetEgress(t.Context(), w.ns, n.ID, restapi.Egress{}), nil)
 	if got := said(w.policyOfSandbox(n.ID)); got != "" {
 		t.Errorf("cleared beside another policy, which it is to leave alone: %q", got)
 	}
@@ -334,7 +334,7 @@ func TestEgressBesideOtherPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = g.create(t, refused)
-	wantError(t, "Create beside one for all", err, e2b.ErrInvalid)
+	wantError(t, "Create beside one for all", err, restapi.ErrInvalid)
 }
 
 // Without its rules a sandbox is not made: there is another owner's policy of that
@@ -367,8 +367,8 @@ func TestEgressThatCannotBeWritten(t *testing.T) {
 	if err := w.c.Update(t.Context(), theirs); err != nil {
 		t.Fatal(err)
 	}
-	for what, e := range map[string]e2b.Egress{"set": n.Egress, "clear": {}} {
-		wantError(t, what, g.api.sandboxes.SetEgress(t.Context(), w.ns, other.ID, e), sandboxes.ErrNotOurs)
+	for what, e := range map[string]restapi.Egress{"set": n.Egress, "clear": {}} {
+		wantError(t, what, g.api.sandboxes.SetEgress(t.Context(), w.ns, other.ID, e), backend.ErrNotOurs)
 	}
 	if p := w.policyOfSandbox(other.ID); p == nil || p.ResourceVersion != theirs.ResourceVersion {
 		t.Errorf("their policy is %+v", p)

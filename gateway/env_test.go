@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/sandboxes"
+	"github.com/sandlane/sandlane/gateway/restapi/backend"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -59,7 +59,7 @@ func TestTemplateOfAnAdoptedPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := w.gateway()
-	x := sandboxes.NewTemplates(g.index, g.api.node)
+	x := backend.NewTemplates(g.index, g.api.node)
 	if got, ok := x.Template(w.ns, "Snake"); !ok || got.Pool != "py" || got.SandboxEnv != "" || got.Adopted != "" {
 		t.Errorf("before it is adopted: %+v, %v", got, ok)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/fastpath"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -47,7 +47,7 @@ func (g *gateway) assembleFastPath() {
 		return
 	}
 	table, err := fastpath.Open(fastpath.Options{
-		Folder: f.folder, Size: g.o.CacheSize, Now: g.usage.Now, Open: f.open,
+		Folder: f.folder, Size: g.o.CacheSize, Now: g.usage.Now, Open: f.open, Full: g.room.Over,
 		Lease:        func() time.Duration { return g.member.Remaining() },
 		EnvoyVersion: envoy.Admin{Socket: g.o.path(EnvoyAdminSocket)}.Version, Tested: envoy.FastPathVersions,
 		Hits: func(n uint64) { g.extproc.CountHits(n) }, Log: g.o.Log,
@@ -62,6 +62,7 @@ func (g *gateway) assembleFastPath() {
 	f.Table = table
 	g.cache.SetObserver(table)
 	g.usage.Before(table.Fold)
+	g.room.FastPath(table.Answered, g.withdraw)
 }
 
 // tellWaiting logs after settleQuiet, and then after pauses that double up to settleSay.

@@ -102,7 +102,7 @@ func TestFullSandboxLeavesTheTable(t *testing.T) {
 	cache, table := showing(t, routeOf("open", "p", stamp))
 	poller := inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: usage, Claims: oneClaim{}, AdminSocket: serveClusters(t, func() {}), Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
-		MaxOpen: 1, Filled: func(id string) {
+		MaxOpen: func(string) int { return 1 }, Filled: func(id string) {
 			if !stamp.Full() {
 				t.Error("told before the stamp says so")
 			}

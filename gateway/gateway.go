@@ -25,11 +25,12 @@ import (
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/holds"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
-	"github.com/sandlane/sandlane/gateway/snapshots"
+	"github.com/sandlane/sandlane/gateway/limits"
+	"github.com/sandlane/sandlane/gateway/pause/files"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -50,6 +51,8 @@ type gateway struct {
 	cache     *routecache.Cache
 	fast      *fastPath
 	usage     *inuse.Registry
+	limits    limits.Reader
+	room      room
 	poller    *inuse.EnvoyPoller
 	index     *index.Index
 	live      *index.Live
@@ -64,9 +67,9 @@ type gateway struct {
 	controlTLS *controlplane.MutualTLS
 	extproc    *extproc.Server
 	creates    *lastcreate.Tracker
-	readiness  *agent.Readiness
+	readiness  *sandboxdclient.Readiness
 	own        ownWrites
-	paused     *snapshots.Hibernator // nil: no sandbox hibernates here
+	paused     *files.Hibernator // nil: no sandbox hibernates here
 	api        *apiPart
 	metrics    net.Listener // nil serves no metrics
 	drain      *drain
@@ -116,6 +119,7 @@ func (g *gateway) run(ctx context.Context) error {
 	parts.Go(func() error { return g.live.Start(back) })
 	parts.Go(func() error { return g.keys.Start(back) })
 	parts.Go(func() error { return g.poller.Start(back) })
+	parts.Go(func() error { return g.room.OpenRequests.Start(back) })
 	parts.Go(func() error { return g.creates.Start(back) })
 	parts.Go(func() error {
 		if err := g.fast.settle(back, g.drain.admin); err != nil {
@@ -136,10 +140,9 @@ func (g *gateway) run(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-	case <-g.drain.asked:
 	case <-failed.Done():
 	}
-	g.drain.begin()
+	g.drain.begun.Store(true)
 	envoyGone := g.drain.envoy(failed)
 	g.extproc.Drain()
 	g.api.stop()
@@ -169,26 +172,28 @@ func (g *gateway) run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// leave gives the lease up. It deletes the lease only if Envoy is gone, since a deleted
+// leave gives the lease up. It deletes the lease only if no Envoy is there, since a deleted
 // lease says that nothing is open here. An Envoy that lives may have streams, and then
-// their sandboxes are in use: the routes go and the lease counts its time out, so that
-// controllers ask this gateway's next process, or wait.
+// their sandboxes are in use: the lease counts its time out, so that controllers ask this
+// gateway's next process, or wait. Requests are refused before the last look at Envoy, so
+// that one which is started after it has nothing open.
 func (g *gateway) leave(ctx context.Context, envoyGone bool) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	if !envoyGone {
-		g.o.Log.Warn("Envoy may run, so the lease is left to the next process, or to its end: what is open is in use")
-		if err := g.member.Abandon(ctx); err != nil {
-			g.o.Log.Warn("dropping routes failed; the lease is waited for until its end", "error", err)
-		}
+	if err := g.member.Abandon(ctx); err != nil {
+		g.o.Log.Warn("dropping routes failed; the lease is waited for until its end", "error", err)
 		return
 	}
-	if g.drain.openStamped {
+	if envoyGone && g.drain.openStamped {
 		telling, stop := context.WithTimeout(ctx, handOverTimeout)
 		defer stop()
 		if err := g.control.HandOver(telling); err != nil {
 			g.o.Log.Info("no controller has asked for the last uses: idle time counts anew", "error", err)
 		}
+	}
+	if !envoyGone || !g.drain.gone(ctx) {
+		g.o.Log.Warn("Envoy may run, so the lease is left to the next process, or to its end: what is open is in use")
+		return
 	}
 	if err := g.member.Leave(ctx); err != nil {
 		g.o.Log.Warn("the lease could not be deleted; it is waited for until its end", "error", err)
@@ -199,7 +204,7 @@ func (g *gateway) leave(ctx context.Context, envoyGone bool) {
 func (g *gateway) serving() bool { return g.member.Held() && g.index.Synced() && g.keys.Synced() }
 
 // ready reports whether the gateway serves and is to go on serving.
-func (g *gateway) ready() bool { return !g.drain.begun() && g.serving() }
+func (g *gateway) ready() bool { return !g.drain.begun.Load() && g.serving() }
 
 // assemble makes the parts and joins them.
 func assemble(o Options) (*gateway, error) {
@@ -227,7 +232,7 @@ func assemble(o Options) (*gateway, error) {
 	}
 	g.initKeys = &initKeys{client: c, namespace: o.SystemNamespace}
 	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
-		Secrets: clientset.CoreV1().Secrets(o.KeyNamespace), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
+		Secrets: clientset.CoreV1().Secrets(o.KeyNamespace), Namespaces: clientset.CoreV1().Namespaces(), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
 	})
 	a, ready, err := g.assembleReady(c)
 	if err != nil {
@@ -240,10 +245,11 @@ func assemble(o Options) (*gateway, error) {
 	if err := g.assembleControl(clientset); err != nil {
 		return nil, err
 	}
+	g.drain.refuse = g.member.Abandon
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
 		Resolver: &resolver{g.index, g.live, g.readiness, g.own}, Activator: activator{g.activator, g.own.pauser}, Pools: pools{g.index},
-		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: holds.New(g.usage, g.cache, c), Now: g.usage.Now,
+		Keys: keys{g.keys}, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: holds.New(g.usage, g.cache, c), Room: g.room, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,
 	})

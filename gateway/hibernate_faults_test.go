@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -27,7 +27,7 @@ func TestRestartAfterTheRestore(t *testing.T) {
 	w.pause()
 	w.hibernates("paused")
 	d := w.next("sha256:1")
-	d.files.restartsAtInit.Store(true)
+	d.filesCalls.restartsAtInit.Store(true)
 	x := w.gateways[0].api.sandboxes
 	if _, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil || errors.Is(err, activation.ErrUnusable) {
 		t.Errorf("the resume: %v", err)
@@ -37,8 +37,8 @@ func TestRestartAfterTheRestore(t *testing.T) {
 		t.Errorf("initialised with %+v, kept: %d", d.calls(), len(w.checkpoints()))
 	}
 	next := w.next("sha256:1")
-	if _, was, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err != nil || !was || next.files.restored != "the files" {
-		t.Errorf("in the next pod: %v, %v, restored %q", was, err, next.files.restored)
+	if _, was, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err != nil || !was || next.filesCalls.restored != "the files" {
+		t.Errorf("in the next pod: %v, %v, restored %q", was, err, next.filesCalls.restored)
 	}
 }
 
@@ -60,10 +60,10 @@ func TestTheTimeToRunBeginsAfterTheRestore(t *testing.T) {
 	w.pause()
 	w.hibernates("paused")
 	d := w.next("sha256:1")
-	d.files.restoresFrom = time.Now().Add(3 * time.Second)
+	d.filesCalls.restoresFrom = time.Now().Add(3 * time.Second)
 	got, was, err := w.gateways[0].api.sandboxes.Resume(t.Context(), w.ns, w.id, time.Second)
-	if err != nil || !was || !got.EndAt.After(d.files.restoresFrom) {
-		t.Errorf("%v, %v: it ends %v after the restore", was, err, got.EndAt.Sub(d.files.restoresFrom))
+	if err != nil || !was || !got.EndAt.After(d.filesCalls.restoresFrom) {
+		t.Errorf("%v, %v: it ends %v after the restore", was, err, got.EndAt.Sub(d.filesCalls.restoresFrom))
 	}
 }
 
@@ -96,20 +96,20 @@ func TestRehibernateIsOfWhatHasNoPod(t *testing.T) {
 func TestPauseOfWhatEndsMeanwhile(t *testing.T) {
 	w := newResting(t, 1, nil)
 	x := w.gateways[0].api.sandboxes
-	w.first.files.breaks = true // as its pod is gone
-	w.first.files.archive = func() {
+	w.first.filesCalls.breaks = true // as its pod is gone
+	w.first.filesCalls.archive = func() {
 		if err := x.End(t.Context(), w.ns, w.id); err != nil {
 			t.Error(err)
 		}
-		w.first.files.archive = nil
+		w.first.filesCalls.archive = nil
 	}
-	wantError(t, "the pause", x.Pause(t.Context(), w.ns, w.id, false), e2b.ErrNotFound)
+	wantError(t, "the pause", x.Pause(t.Context(), w.ns, w.id, false), restapi.ErrNotFound)
 }
 
 // A resume that has lost its pod is gone on with by the next request, which need not be one
 // that may make sandboxes of the pool.
 func TestWakeOfWhatHasLostItsPod(t *testing.T) {
-	w := newResting(t, 1, func(n *e2b.NewSandbox) { n.AutoPause, n.AutoResume, n.Lifetime = true, true, 10*time.Minute })
+	w := newResting(t, 1, func(n *restapi.NewSandbox) { n.AutoPause, n.AutoResume, n.Lifetime = true, true, 10*time.Minute })
 	w.pause()
 	was := w.hibernates("paused")
 	base := was.DeepCopy()
@@ -127,8 +127,8 @@ func TestWakeOfWhatHasLostItsPod(t *testing.T) {
 	})
 	err := activator{g.activator, g.own.pauser}.Activate(t.Context(),
 		extproc.ActivationRequest{ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: true, UID: was.UID})
-	if s := w.sandbox(w.id); err != nil || s.Spec.Restore != nil || d.files.restored != "the files" {
-		t.Errorf("%v, restored %q, the spec is %+v", err, d.files.restored, s.Spec)
+	if s := w.sandbox(w.id); err != nil || s.Spec.Restore != nil || d.filesCalls.restored != "the files" {
+		t.Errorf("%v, restored %q, the spec is %+v", err, d.filesCalls.restored, s.Spec)
 	}
 }
 
@@ -141,11 +141,11 @@ func TestEndOfWhatIsKept(t *testing.T) {
 		return err
 	}
 	var meanwhile error
-	w.first.files.archive = func() { meanwhile = setEnd() }
+	w.first.filesCalls.archive = func() { meanwhile = setEnd() }
 	w.pause()
-	wantError(t, "while its files are read", meanwhile, e2b.ErrPausing)
+	wantError(t, "while its files are read", meanwhile, restapi.ErrPausing)
 	err := setEnd()
-	if wantError(t, "hibernated", err, e2b.ErrPaused); errors.Is(err, e2b.ErrPausing) {
+	if wantError(t, "hibernated", err, restapi.ErrPaused); errors.Is(err, restapi.ErrPausing) {
 		t.Errorf("hibernated: %v", err)
 	}
 	w.hibernates("after it")
@@ -159,7 +159,7 @@ func TestEndOfWhatIsRestored(t *testing.T) {
 	s := w.resumes()
 	for _, shorten := range []bool{true, false} {
 		_, err := w.gateways[0].api.sandboxes.SetEnd(t.Context(), w.ns, w.id, time.Now().Add(time.Minute), shorten)
-		wantError(t, "moving it", err, e2b.ErrResuming)
+		wantError(t, "moving it", err, restapi.ErrResuming)
 	}
 	if now := w.sandbox(w.id); now.Generation != s.Generation {
 		t.Errorf("it was written: %+v", now.Spec)
@@ -173,10 +173,10 @@ func TestKilledWhileItIsResumed(t *testing.T) {
 	w.hibernates("paused")
 	x := w.gateways[0].api.sandboxes
 	killed := errors.New("not killed")
-	w.next("sha256:1").files.restoring = sync.OnceFunc(func() { killed = x.End(t.Context(), w.ns, w.id) })
+	w.next("sha256:1").filesCalls.restoring = sync.OnceFunc(func() { killed = x.End(t.Context(), w.ns, w.id) })
 	_, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute)
 	wantError(t, "the kill", killed, nil)
-	wantError(t, "the resume", err, e2b.ErrNotFound)
+	wantError(t, "the resume", err, restapi.ErrNotFound)
 }
 
 // Rules of a sandbox that hibernates are those of its next pod.
@@ -206,7 +206,7 @@ func TestResumeWithoutAStore(t *testing.T) {
 	w.next("sha256:1")
 	without := w.gateway()
 	_, _, err := without.api.sandboxes.Resume(t.Context(), w.ns, w.id, time.Minute)
-	wantError(t, "a resume", err, e2b.ErrNoStore)
+	wantError(t, "a resume", err, restapi.ErrNoStore)
 	if s := w.hibernates("after it"); s.Generation != generation || v1alpha1.PhaseOf(w.last()) != v1alpha1.PodIdle {
 		t.Errorf("it was written: %+v", s.Spec)
 	}
@@ -220,7 +220,7 @@ func TestWhatCannotBeRestoredEmptiesNoPool(t *testing.T) {
 	w.hibernates("paused")
 	x := w.gateways[0].api.sandboxes
 	for i := range 3 {
-		w.next("sha256:1").files.refuse = http.StatusUnprocessableEntity
+		w.next("sha256:1").filesCalls.refuse = http.StatusUnprocessableEntity
 		if _, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil {
 			t.Error("it is resumed")
 		}
@@ -265,7 +265,7 @@ func TestLimitOfHibernations(t *testing.T) {
 		t.Fatal(err)
 	}
 	generation := w.sandbox(w.id).Generation
-	wantError(t, "a pause", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrSnapshotLimit)
+	wantError(t, "a pause", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), restapi.ErrSnapshotLimit)
 	if s := w.sandbox(w.id); s.Generation != generation || len(w.first.carriedOut()) != 0 {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, w.first.carriedOut())
 	}
@@ -280,7 +280,7 @@ func TestHibernationWithoutDigests(t *testing.T) {
 	if err := w.c.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, "a pause", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrInvalid)
+	wantError(t, "a pause", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false), restapi.ErrInvalid)
 	if s := w.sandbox(w.id); s.Generation != generation || len(w.first.carriedOut()) != 0 {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, w.first.carriedOut())
 	}
@@ -295,7 +295,7 @@ func TestLimitAfterAHibernationThatFails(t *testing.T) {
 	w.first.unfreezeStatus = http.StatusNotImplemented
 	w.first.mu.Unlock()
 	for range 3 {
-		wantError(t, "what cannot be frozen", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrInvalid)
+		wantError(t, "what cannot be frozen", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), restapi.ErrInvalid)
 	}
 	w.first.mu.Lock()
 	w.first.unfreezeStatus = 0

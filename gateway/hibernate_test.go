@@ -16,10 +16,11 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/snapshots"
+	"github.com/sandlane/sandlane/gateway/pause/files"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -50,7 +51,7 @@ func TestHibernateAndResume(t *testing.T) {
 	if got, err := x.Get(t.Context(), w.ns, w.id); err != nil || !got.Paused || got.Frozen || !got.Saved {
 		t.Errorf("get: %+v, %v", got, err)
 	}
-	wantError(t, "pausing it again", x.Pause(t.Context(), w.ns, w.id, false), e2b.ErrNotRunning)
+	wantError(t, "pausing it again", x.Pause(t.Context(), w.ns, w.id, false), restapi.ErrNotRunning)
 
 	d := w.next("sha256:1")
 	end := time.Now().Add(10 * time.Minute)
@@ -62,8 +63,8 @@ func TestHibernateAndResume(t *testing.T) {
 	if s.Spec.Paused || s.Spec.Restore != nil || s.Spec.Binding == nil || s.Spec.Binding.ClaimID == was.Spec.Binding.ClaimID {
 		t.Errorf("the spec is %+v", s.Spec)
 	}
-	if d.files.restored != "the files" || len(d.calls()) == 0 || d.calls()[0].Env["MINE"] != "mine" || d.calls()[0].Token != w.first.calls()[0].Token {
-		t.Errorf("restored %q, initialised with %+v", d.files.restored, d.calls())
+	if d.filesCalls.restored != "the files" || len(d.calls()) == 0 || d.calls()[0].Env["MINE"] != "mine" || d.calls()[0].Token != w.first.calls()[0].Token {
+		t.Errorf("restored %q, initialised with %+v", d.filesCalls.restored, d.calls())
 	}
 	for i, g := range w.gateways {
 		kubetest.Eventually(t, 20*time.Second, "a route", func() error {
@@ -98,7 +99,7 @@ func TestSaveMismatch(t *testing.T) {
 	s := w.hibernates("paused")
 	other := w.next("sha256:2")
 	_, _, err := w.gateways[0].api.sandboxes.Resume(t.Context(), w.ns, w.id, time.Minute)
-	wantError(t, "a resume", err, e2b.ErrInvalid)
+	wantError(t, "a resume", err, restapi.ErrInvalid)
 	if now := w.hibernates("after it"); now.Generation != s.Generation || v1alpha1.PhaseOf(w.last()) != v1alpha1.PodIdle {
 		t.Errorf("it was written: %+v, the pod is %s", now.Spec, v1alpha1.PhaseOf(w.last()))
 	}
@@ -106,14 +107,14 @@ func TestSaveMismatch(t *testing.T) {
 	bound := s.DeepCopy()
 	bound.Spec.Paused, bound.Spec.Binding = false, &v1alpha1.Binding{ClaimID: "c", PodName: pod.Name, PodUID: string(pod.UID)}
 	_, _, err = w.gateways[0].paused.Ready(t.Context(), bound, pod)
-	wantError(t, "in a pod that it has", err, snapshots.ErrSaveMismatch)
+	wantError(t, "in a pod that it has", err, files.ErrSaveMismatch)
 	wantError(t, "in a pod that it has", err, activation.ErrNotReady)
-	if errors.Is(err, activation.ErrUnusable) || other.files.restored != "" || len(other.calls()) != 0 {
-		t.Errorf("%v, restored %q, initialised with %+v", err, other.files.restored, other.calls())
+	if errors.Is(err, activation.ErrUnusable) || other.filesCalls.restored != "" || len(other.calls()) != 0 {
+		t.Errorf("%v, restored %q, initialised with %+v", err, other.filesCalls.restored, other.calls())
 	}
 	// A claim changes the idle image of a pod, so what it runs before says nothing.
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	wantError(t, "a pod of the pool", w.gateways[0].paused.Fits(t.Context(), s, name), snapshots.ErrSaveMismatch)
+	wantError(t, "a pod of the pool", w.gateways[0].paused.Fits(t.Context(), s, name), files.ErrSaveMismatch)
 	pod.Annotations[v1alpha1.AnnotationImage] = "a"
 	if err := w.c.Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -133,19 +134,19 @@ func TestResumesThatFail(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	_, _, err := x.Resume(ctx, w.ns, w.id, time.Minute)
 	cancel()
-	wantError(t, "without a pod", err, e2b.ErrNoCapacity)
+	wantError(t, "without a pod", err, restapi.ErrNoCapacity)
 	if s := w.hibernates("without a pod"); s.Generation != generation {
 		t.Errorf("it was written: %+v", s.Spec)
 	}
 	refuses := w.next("sha256:1")
-	refuses.files.refuse = http.StatusUnprocessableEntity
-	if _, _, err = x.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil || errors.Is(err, e2b.ErrNotFound) {
+	refuses.filesCalls.refuse = http.StatusUnprocessableEntity
+	if _, _, err = x.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil || errors.Is(err, restapi.ErrNotFound) {
 		t.Errorf("with a pod that refuses: %v", err)
 	}
 	w.hibernates("with a pod that refuses")
 	d := w.next("sha256:1")
-	if _, was, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err != nil || !was || d.files.restored != "the files" {
-		t.Errorf("in the end: %v, %v, restored %q", was, err, d.files.restored)
+	if _, was, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err != nil || !was || d.filesCalls.restored != "the files" {
+		t.Errorf("in the end: %v, %v, restored %q", was, err, d.filesCalls.restored)
 	}
 }
 
@@ -176,8 +177,8 @@ func TestForeignCheckpoint(t *testing.T) {
 	if _, _, err := w.gateways[0].api.sandboxes.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil {
 		t.Error("it is resumed")
 	}
-	if d.files.restored != "" || len(d.calls()) != 0 {
-		t.Errorf("restored %q, initialised with %+v", d.files.restored, d.calls())
+	if d.filesCalls.restored != "" || len(d.calls()) != 0 {
+		t.Errorf("restored %q, initialised with %+v", d.filesCalls.restored, d.calls())
 	}
 	w.hibernates("after that")
 }
@@ -204,8 +205,8 @@ func TestResumeOfAnotherGateway(t *testing.T) {
 	if err != nil || written || restored.Spec.Restore != nil || restored.Generation != now.Generation {
 		t.Errorf("%+v, written %v, %v", restored, written, err)
 	}
-	if d.files.restored != "the files" || len(d.calls()) != 2 {
-		t.Errorf("restored %q, initialised %d times", d.files.restored, len(d.calls()))
+	if d.filesCalls.restored != "the files" || len(d.calls()) != 2 {
+		t.Errorf("restored %q, initialised %d times", d.filesCalls.restored, len(d.calls()))
 	}
 	// It was paused again since, and the resume is not carried out: that the other gateway has
 	// restored it does not show that it runs now.
@@ -241,7 +242,7 @@ func TestHibernationThatFails(t *testing.T) {
 	w := newResting(t, 1, nil)
 	end := w.sandbox(w.id).Spec.Timeouts.EndAt
 	const reads = 2 * time.Second // longer than the second to which an end is rounded up
-	w.first.files.archive = func() {
+	w.first.filesCalls.archive = func() {
 		begun := time.Now()
 		kubetest.Eventually(t, time.Minute, "its files to be read", func() error {
 			if read := time.Since(begun); read < reads {
@@ -250,8 +251,8 @@ func TestHibernationThatFails(t *testing.T) {
 			return nil
 		})
 	}
-	w.first.files.kept = string(make([]byte, 2000)) // the store takes 1000
-	wantError(t, "too many files", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrSnapshotTooLarge)
+	w.first.filesCalls.kept = string(make([]byte, 2000)) // the store takes 1000
+	wantError(t, "too many files", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false), restapi.ErrSnapshotTooLarge)
 	s := w.sandbox(w.id)
 	if s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Restore != nil || s.Spec.Timeouts.EndAt.Sub(end.Time) < reads || len(w.checkpoints()) != 0 {
 		t.Errorf("the spec is %+v, kept %d", s.Spec, len(w.checkpoints()))
@@ -265,10 +266,10 @@ func TestHibernationThatFails(t *testing.T) {
 func TestHibernationThatIsNotAllowed(t *testing.T) {
 	w, d, g, _, id := made(t)
 	generation := w.sandbox(id).Generation
-	wantError(t, "no store, and the pool freezes alone", g.api.sandboxes.Pause(t.Context(), w.ns, id, false), e2b.ErrNoStore)
+	wantError(t, "no store, and the pool freezes alone", g.api.sandboxes.Pause(t.Context(), w.ns, id, false), restapi.ErrNoStore)
 	w.poolPauses(g, "base", v1alpha1.PauseHibernate)
-	wantError(t, "no store", g.api.sandboxes.Pause(t.Context(), w.ns, id, false), e2b.ErrNoStore)
-	wantError(t, "the pool hibernates alone", g.api.sandboxes.Pause(t.Context(), w.ns, id, true), e2b.ErrInvalid)
+	wantError(t, "no store", g.api.sandboxes.Pause(t.Context(), w.ns, id, false), restapi.ErrNoStore)
+	wantError(t, "the pool hibernates alone", g.api.sandboxes.Pause(t.Context(), w.ns, id, true), restapi.ErrInvalid)
 	if s := w.sandbox(id); s.Generation != generation || len(d.carriedOut()) != 0 {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, d.carriedOut())
 	}
@@ -278,7 +279,7 @@ func TestHibernationThatIsNotAllowed(t *testing.T) {
 func TestHibernationThatThePoolForbids(t *testing.T) {
 	w := newResting(t, 1, nil)
 	w.poolPauses(w.gateways[0], "resting", v1alpha1.PauseFreeze)
-	wantError(t, "the pool freezes alone", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false), e2b.ErrInvalid)
+	wantError(t, "the pool freezes alone", w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false), restapi.ErrInvalid)
 }
 
 // poolPauses lets a pool's sandboxes be paused in this mode alone, and returns when the
@@ -309,7 +310,7 @@ func (w *world) poolPauses(g *gateway, name string, mode v1alpha1.PauseMode) {
 func TestResumeWhileSaving(t *testing.T) {
 	w := newResting(t, 2, nil)
 	var resume error
-	w.first.files.archive = func() {
+	w.first.filesCalls.archive = func() {
 		_, _, resume = w.gateways[1].api.sandboxes.Resume(t.Context(), w.ns, w.id, 10*time.Minute)
 	}
 	if err := w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false); err != nil || resume != nil {
@@ -333,13 +334,13 @@ func TestQuiesceHibernates(t *testing.T) {
 	q := controlplane.Quiesce{SandboxID: w.id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Generation: s.Generation}
 	wantError(t, "the order", quiescer{w.gateways[0].own.pauser}.Quiesce(t.Context(), q), nil)
 	w.hibernates("after it")
-	wantError(t, "again", quiescer{w.gateways[0].own.pauser}.Quiesce(t.Context(), q), controlplane.ErrMoved)
+	wantError(t, "again", quiescer{w.gateways[0].own.pauser}.Quiesce(t.Context(), q), writes.ErrStale)
 }
 
 // Requests resume what hibernates if its record says Always, many of them once; one that
 // asks for its memory they do not.
 func TestWakeOfWhatHibernates(t *testing.T) {
-	w := newResting(t, 2, func(n *e2b.NewSandbox) { n.AutoPause, n.AutoResume, n.Lifetime = true, true, 10*time.Minute })
+	w := newResting(t, 2, func(n *restapi.NewSandbox) { n.AutoPause, n.AutoResume, n.Lifetime = true, true, 10*time.Minute })
 	w.pause()
 	was := w.hibernates("paused")
 	wake := func(at *gateway) error {
@@ -368,7 +369,7 @@ func TestWakeOfWhatHibernates(t *testing.T) {
 	if s.Spec.Paused || s.Spec.Restore != nil || s.Spec.Timeouts.EndAt == nil || time.Until(s.Spec.Timeouts.EndAt.Time) < 9*time.Minute {
 		t.Errorf("the spec is %+v", s.Spec)
 	}
-	if a, b := one.files.restored, two.files.restored; a+b != "the files" {
+	if a, b := one.filesCalls.restored, two.filesCalls.restored; a+b != "the files" {
 		t.Errorf("restored %q and %q", a, b)
 	}
 }

@@ -90,6 +90,9 @@ type Options struct {
 	// IdleTick is how often Envoy is asked what is open, DefaultIdleTick if 0. It
 	// must be at most a quarter of the shortest idle timeout in use.
 	IdleTick time.Duration
+	// MaxStreams is how many requests Envoy takes at once: its --max-streams;
+	// envoy.DefaultMaxStreams if 0.
+	MaxStreams int
 	// MaxOpen is how many requests one sandbox may have open, counted at each IdleTick;
 	// further ones get 429. 0 is no limit.
 	MaxOpen int
@@ -157,6 +160,9 @@ func (o *Options) Complete() {
 	if o.IdleTick == 0 {
 		o.IdleTick = DefaultIdleTick
 	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = envoy.DefaultMaxStreams
+	}
 	if o.MaxCheckpointBytes == 0 {
 		o.MaxCheckpointBytes = DefaultMaxCheckpointBytes
 	}
@@ -210,7 +216,7 @@ func (o *Options) validateSizes() error {
 		name string
 		is   int64
 	}{
-		{"cache size", int64(o.CacheSize)}, {"max open requests", int64(o.MaxOpen)}, {"max bytes of a checkpoint", o.MaxCheckpointBytes},
+		{"cache size", int64(o.CacheSize)}, {"max streams", int64(o.MaxStreams)}, {"max open requests", int64(o.MaxOpen)}, {"max bytes of a checkpoint", o.MaxCheckpointBytes},
 		{"max snapshots", int64(o.MaxSnapshots)}, {"max snapshots of a key", int64(o.MaxSnapshotsPerKey)},
 	} {
 		if n.is < 0 {

@@ -11,17 +11,18 @@ import (
 	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/gateway/limits"
 	"github.com/sandlane/sandlane/gateway/pause"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
 )
 
 // assembleReady makes the parts that call sandboxd, which activation needs.
-func (g *gateway) assembleReady(c client.Client) (a *agent.Agent, ready activation.Ready, err error) {
-	a = agent.New(g.tokens, g.initKeys, func() bool { return g.member.Held() })
-	if g.readiness, err = agent.NewReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
+func (g *gateway) assembleReady(c client.Client) (a *sandboxdclient.Agent, ready activation.Ready, err error) {
+	a = sandboxdclient.New(g.tokens, g.initKeys, func() bool { return g.member.Held() })
+	if g.readiness, err = sandboxdclient.NewReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
 		return nil, nil, err
 	}
 	return a, g.makeReady, nil
@@ -29,7 +30,7 @@ func (g *gateway) assembleReady(c client.Client) (a *agent.Agent, ready activati
 
 // assembleRoutes makes what answers "where does this sandbox live": the cache,
 // the index that feeds it, and activation with its schedulers.
-func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activation.Ready) error {
+func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, ready activation.Ready) error {
 	g.cache = routecache.New(g.o.CacheSize)
 	pauser, err := pause.New(c, g.cache, a, pause.NewMetrics(g.reg))
 	if err != nil {
@@ -79,9 +80,11 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 		ReleaseOff: func(id, claim, token string) { g.usage.Lift(id, claim, token) },
 	}})
 	g.live = index.NewLive(index.LiveOptions{Reader: c})
+	g.assembleRoom()
 	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
-		MaxOpen: uint64(g.o.MaxOpen), Filled: g.cache.Withdraw,
+		MaxOpen: func(namespace string) int { return g.limits.Of(namespace).OpenOfSandbox }, Filled: g.cache.Withdraw,
+		Looking: g.room.Looking,
 	})
 	g.assembleFastPath()
 	for _, register := range []func() error{
@@ -90,6 +93,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *agent.Agent, ready activ
 		func() error { return g.live.RegisterMetrics(g.reg) },
 		func() error { return g.creates.RegisterMetrics(g.reg) },
 		func() error { return g.poller.RegisterMetrics(g.reg) },
+		func() error { return limits.RegisterMetrics(g.reg, g.room.Waiting, g.room.OpenRequests) },
 	} {
 		if err := register(); err != nil {
 			return fmt.Errorf("register metrics: %w", err)

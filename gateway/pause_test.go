@@ -13,9 +13,10 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -78,10 +79,10 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("%s: activating it: %v, and the route is %v", what, err, g.cache.Get(id))
 		}
 	}
-	wantError(t, "pausing it again", x.Pause(ctx, w.ns, id, true), e2b.ErrNotRunning)
-	wantError(t, "pausing it from another namespace", x.Pause(ctx, "default", id, true), e2b.ErrNotFound)
+	wantError(t, "pausing it again", x.Pause(ctx, w.ns, id, true), restapi.ErrNotRunning)
+	wantError(t, "pausing it from another namespace", x.Pause(ctx, "default", id, true), restapi.ErrNotFound)
 	_, err := x.SetEnd(ctx, w.ns, id, time.Now().Add(time.Minute), true)
-	wantError(t, "setting its end", err, e2b.ErrPaused)
+	wantError(t, "setting its end", err, restapi.ErrPaused)
 	if m, err := x.Metrics(ctx, w.ns, id, false); err != nil || len(m) != 0 {
 		t.Errorf("metrics: %v, %v", m, err)
 	}
@@ -197,7 +198,7 @@ func TestUnfreezablePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	generation := w.sandbox(n.ID).Generation
-	wantError(t, "pausing it", g.api.sandboxes.Pause(t.Context(), w.ns, n.ID, true), e2b.ErrInvalid)
+	wantError(t, "pausing it", g.api.sandboxes.Pause(t.Context(), w.ns, n.ID, true), restapi.ErrInvalid)
 	if s := w.sandbox(n.ID); s.Generation != generation || len(d.carriedOut()) != 0 {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, d.carriedOut())
 	}
@@ -209,8 +210,8 @@ func TestPauseAsksFirst(t *testing.T) {
 	w, d, g, _, id := made(t)
 	generation := w.sandbox(id).Generation
 	for status, want := range map[int]error{
-		http.StatusUnauthorized: e2b.ErrInvalid, http.StatusNotImplemented: e2b.ErrInvalid,
-		http.StatusAccepted: e2b.ErrNotRunning, http.StatusInternalServerError: e2b.ErrUnanswered,
+		http.StatusUnauthorized: restapi.ErrInvalid, http.StatusNotImplemented: restapi.ErrInvalid,
+		http.StatusAccepted: restapi.ErrNotRunning, http.StatusInternalServerError: restapi.ErrUnanswered,
 	} {
 		d.mu.Lock()
 		d.unfreezeStatus = status
@@ -238,7 +239,7 @@ func TestQuiesce(t *testing.T) {
 	} {
 		wrong := right
 		change(&wrong)
-		wantError(t, what, q.Quiesce(t.Context(), wrong), controlplane.ErrMoved)
+		wantError(t, what, q.Quiesce(t.Context(), wrong), writes.ErrStale)
 	}
 	before := len(d.carriedOut())
 	if before != 2 {
@@ -345,11 +346,11 @@ func TestPauseOfThePool(t *testing.T) {
 		return nil
 	})
 	generation := w.sandbox(second.ID).Generation
-	wantError(t, "one too many", g.api.sandboxes.Pause(ctx, w.ns, second.ID, true), e2b.ErrPausedLimit)
+	wantError(t, "one too many", g.api.sandboxes.Pause(ctx, w.ns, second.ID, true), restapi.ErrPausedLimit)
 	if w.sandbox(second.ID).Generation != generation || len(d.carriedOut()) != 0 {
 		t.Errorf("it was written; the freezer was asked to %v", d.carriedOut())
 	}
-	wantError(t, "the paused one", g.api.sandboxes.Pause(ctx, w.ns, first, true), e2b.ErrNotRunning)
+	wantError(t, "the paused one", g.api.sandboxes.Pause(ctx, w.ns, first, true), restapi.ErrNotRunning)
 	r := extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", Resume: true, UID: s.UID}
 	if err := (activator{g.activator, g.own.pauser}).Activate(ctx, r); err != nil || g.cache.Get(first) == nil {
 		t.Errorf("resuming it: %v, and the route is %v", err, g.cache.Get(first))
@@ -368,7 +369,7 @@ func TestPauseOfThePool(t *testing.T) {
 		go func() { results <- g.api.sandboxes.Pause(ctx, w.ns, id, true) }()
 	}
 	one, other := <-results, <-results
-	if (one == nil) == (other == nil) || !errors.Is(errors.Join(one, other), e2b.ErrPausedLimit) {
+	if (one == nil) == (other == nil) || !errors.Is(errors.Join(one, other), restapi.ErrPausedLimit) {
 		t.Errorf("two at once: %v, %v; want that one is paused", one, other)
 	}
 }

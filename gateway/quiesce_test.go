@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -55,7 +56,7 @@ func TestQuiesceSaysWhatTheFreezerSaid(t *testing.T) {
 	}
 	s := w.sandbox(n.ID)
 	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
-	told := []error{controlplane.ErrMoved, controlplane.ErrNoFreezer, controlplane.ErrNotDone, controlplane.ErrNotSaved, controlplane.ErrUnanswered}
+	told := []error{writes.ErrStale, controlplane.ErrNoFreezer, controlplane.ErrNotDone, controlplane.ErrNotSaved, controlplane.ErrUnanswered}
 	try := func(what string, want ...error) {
 		t.Helper()
 		err := quiescer{g.own.pauser}.Quiesce(t.Context(), order)

@@ -6,8 +6,9 @@ import (
 	"fmt"
 
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/pause"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // quiescer adapts the pauser to controlplane.Quiescer.
@@ -17,15 +18,14 @@ type quiescer struct{ pauser *pause.Pauser }
 func (q quiescer) Quiesce(ctx context.Context, o controlplane.Quiesce) error {
 	err := q.pauser.Quiesce(ctx, o.SandboxID, o.ClaimID, o.Freeze, o.Generation)
 	switch {
-	case errors.Is(err, pause.ErrChanged):
-		return fmt.Errorf("%w: %w", controlplane.ErrMoved, err)
+	case errors.Is(err, writes.ErrStale): // whatever else it is
 	case errors.Is(err, pause.ErrNotSaved):
 		return fmt.Errorf("%w: %w", controlplane.ErrNotSaved, err)
-	case errors.Is(err, agent.ErrNoFreezer):
+	case errors.Is(err, sandboxdclient.ErrNoFreezer):
 		return fmt.Errorf("%w: %w", controlplane.ErrNoFreezer, err)
-	case errors.Is(err, agent.ErrRefused), errors.Is(err, agent.ErrNotInitialised), errors.Is(err, agent.ErrBusy):
+	case errors.Is(err, sandboxdclient.ErrRefused), errors.Is(err, sandboxdclient.ErrNotInitialised), errors.Is(err, sandboxdclient.ErrBusy):
 		return fmt.Errorf("%w: %w", controlplane.ErrNotDone, err)
-	case errors.Is(err, agent.ErrNoAnswer):
+	case errors.Is(err, sandboxdclient.ErrNoAnswer):
 		return fmt.Errorf("%w: %w", controlplane.ErrUnanswered, err)
 	}
 	return err // this gateway could not ask: the controller must not take it for the freezer's failure

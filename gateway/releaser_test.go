@@ -17,8 +17,8 @@ import (
 
 type oneClaim struct{}
 
-func (oneClaim) RangeClaims(f func(netip.Addr, string, string) bool) {
-	f(netip.MustParseAddr("198.18.0.5"), "open", "c")
+func (oneClaim) RangeClaims(f func(netip.Addr, string, string, string) bool) {
+	f(netip.MustParseAddr("198.18.0.5"), "default", "open", "c")
 }
 
 // Prepare holds all, asks Envoy once, and says what is in use: what Envoy has

@@ -6,15 +6,15 @@ import (
 	"fmt"
 
 	"github.com/sandlane/sandlane/extproc"
-	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 )
 
 // resolver adapts the index and its live reads to extproc.Resolver.
 type resolver struct {
 	index *index.Index
 	live  *index.Live
-	ready *agent.Readiness
+	ready *sandboxdclient.Readiness
 	own   corrections
 }
 

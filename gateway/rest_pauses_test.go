@@ -15,23 +15,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/e2b"
-	"github.com/sandlane/sandlane/gateway/sandboxes"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/restapi/backend"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 // keyOfWorld is an API key of a world's namespace.
 type keyOfWorld struct{ ns string }
 
-func (k keyOfWorld) Verify(context.Context, string) (e2b.KeyOwner, error) {
-	return e2b.KeyOwner{Team: "team", Namespace: k.ns, KeyID: "key"}, nil
+func (k keyOfWorld) Verify(context.Context, string) (restapi.KeyOwner, error) {
+	return restapi.KeyOwner{Team: "team", Namespace: k.ns, KeyID: "key"}, nil
 }
 
 // rest asks the REST API of a gateway.
 func (w *world) rest(g *gateway, method, path, body string) *httptest.ResponseRecorder {
 	w.t.Helper()
-	s, err := e2b.NewServer(e2b.Options{
-		Sandboxes: g.api.sandboxes, Templates: sandboxes.NewTemplates(g.index, g.api.node), Keys: keyOfWorld{w.ns}, Tokens: g.tokens,
+	s, err := restapi.NewServer(restapi.Options{
+		Sandboxes: g.api.sandboxes, Templates: backend.NewTemplates(g.index, g.api.node), Keys: keyOfWorld{w.ns}, Tokens: g.tokens,
 		Snapshots: g.api.kept.backend(), Domain: "localhost", Log: w.log,
 	})
 	if err != nil {
@@ -84,8 +84,8 @@ func TestSnapshotOfAnAdoptedPool(t *testing.T) {
 	if err := json.Unmarshal(answer.Body.Bytes(), &made); err != nil || answer.Code != http.StatusCreated {
 		t.Fatalf("the create: %d %s", answer.Code, answer.Body)
 	}
-	if s := w.sandbox(made.SandboxID); s.Spec.Pool != "resting" || made.TemplateID != "resting" || d.files.restored != "the files" {
-		t.Errorf("template %s, pool %s, restored %q", made.TemplateID, s.Spec.Pool, d.files.restored)
+	if s := w.sandbox(made.SandboxID); s.Spec.Pool != "resting" || made.TemplateID != "resting" || d.filesCalls.restored != "the files" {
+		t.Errorf("template %s, pool %s, restored %q", made.TemplateID, s.Spec.Pool, d.filesCalls.restored)
 	}
 }
 

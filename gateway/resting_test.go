@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/e2b"
+	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-// files stand in for sandboxd's archive and restore.
-type files struct {
+// filesCalls stand in for sandboxd's archive and restore.
+type filesCalls struct {
 	kept     string // what is archived; of one that hibernates, an environment is before it
 	restored string // what was restored, and its ID
 	id       string
@@ -43,12 +43,12 @@ func (d *sandboxd) archive(rw http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.orders = append(d.orders, "archive")
-	if hook := d.files.archive; hook != nil {
+	if hook := d.filesCalls.archive; hook != nil {
 		d.mu.Unlock()
 		hook()
 		d.mu.Lock()
 	}
-	if d.files.breaks {
+	if d.filesCalls.breaks {
 		rw.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -56,7 +56,7 @@ func (d *sandboxd) archive(rw http.ResponseWriter, r *http.Request) {
 		env, _ := json.Marshal(d.inits[0].Env)
 		fmt.Fprintf(rw, "%s\n", env)
 	}
-	fmt.Fprint(rw, d.files.kept)
+	fmt.Fprint(rw, d.filesCalls.kept)
 }
 
 func (d *sandboxd) restore(rw http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func (d *sandboxd) restore(rw http.ResponseWriter, r *http.Request) {
 		Last   bool
 	}
 	part, err := io.ReadAll(r.Body)
-	if hook := d.files.restoring; hook != nil {
+	if hook := d.filesCalls.restoring; hook != nil {
 		hook()
 	}
 	d.mu.Lock()
@@ -74,17 +74,17 @@ func (d *sandboxd) restore(rw http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil || json.Unmarshal([]byte(r.Header.Get("Sandlane-Arguments")), &order) != nil:
 		rw.WriteHeader(http.StatusBadRequest)
-	case time.Now().Before(d.files.restoresFrom):
+	case time.Now().Before(d.filesCalls.restoresFrom):
 		rw.WriteHeader(http.StatusServiceUnavailable)
-	case d.files.refuse != 0:
-		rw.WriteHeader(d.files.refuse)
+	case d.filesCalls.refuse != 0:
+		rw.WriteHeader(d.filesCalls.refuse)
 	case len(d.inits) > 0:
 		rw.WriteHeader(http.StatusConflict)
 	default:
-		if order.Offset == len(d.files.restored) {
-			d.files.restored += string(part)
+		if order.Offset == len(d.filesCalls.restored) {
+			d.filesCalls.restored += string(part)
 		}
-		d.files.id, d.files.done = order.ID, order.Last
+		d.filesCalls.id, d.filesCalls.done = order.ID, order.Last
 		rw.WriteHeader(map[bool]int{true: http.StatusOK, false: http.StatusAccepted}[order.Last])
 	}
 }
@@ -93,9 +93,9 @@ func (d *sandboxd) restore(rw http.ResponseWriter, r *http.Request) {
 func (d *sandboxd) challenge(rw http.ResponseWriter, _ *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	answer := map[string]string{"nonce": fmt.Sprint("n", d.files.restarts)}
-	if d.files.done {
-		answer["restored"] = d.files.id
+	answer := map[string]string{"nonce": fmt.Sprint("n", d.filesCalls.restarts)}
+	if d.filesCalls.done {
+		answer["restored"] = d.filesCalls.id
 	}
 	_ = json.NewEncoder(rw).Encode(answer)
 }
@@ -104,7 +104,7 @@ func (d *sandboxd) challenge(rw http.ResponseWriter, _ *http.Request) {
 func (d *sandboxd) restart() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.files.restarts, d.files.restored, d.files.done, d.inits = d.files.restarts+1, "", false, nil
+	d.filesCalls.restarts, d.filesCalls.restored, d.filesCalls.done, d.inits = d.filesCalls.restarts+1, "", false, nil
 }
 
 // resting is a world whose pool lets sandboxes hibernate, with gateways that share a
@@ -128,7 +128,7 @@ func (w *resting) last() *corev1.Pod {
 	return pod
 }
 
-func newResting(t *testing.T, gateways int, change func(*e2b.NewSandbox)) *resting {
+func newResting(t *testing.T, gateways int, change func(*restapi.NewSandbox)) *resting {
 	t.Helper()
 	w := &resting{world: newWorld(t)}
 	w.pool("resting", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
@@ -139,7 +139,7 @@ func newResting(t *testing.T, gateways int, change func(*e2b.NewSandbox)) *resti
 		w.gateways = append(w.gateways, w.gatewayWith(kubetest.Config(t), func(o *Options) { o.CheckpointDir, o.MaxCheckpointBytes = w.folder, 1000 }))
 	}
 	w.first = w.next("sha256:1")
-	w.first.files.kept = "the files"
+	w.first.filesCalls.kept = "the files"
 	n := w.new(newID())
 	n.Pool, n.Env = "resting", map[string]string{"MINE": "mine"}
 	if change != nil {

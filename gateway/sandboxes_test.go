@@ -14,23 +14,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/e2b"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/index"
-	"github.com/sandlane/sandlane/gateway/sandboxes"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/restapi/backend"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-func (w *world) new(id string) e2b.NewSandbox {
-	return e2b.NewSandbox{
+func (w *world) new(id string) restapi.NewSandbox {
+	return restapi.NewSandbox{
 		ID: id, Namespace: w.ns, Team: "team", KeyID: "key", Pool: "base", EndAt: time.Now().Add(time.Hour), Secure: true,
 		Metadata: map[string]string{"a": "b"}, Env: map[string]string{"KEY": "value"},
 	}
 }
 
 // create makes a sandbox, with time enough.
-func (g *gateway) create(t *testing.T, n e2b.NewSandbox) (e2b.Sandbox, error) {
+func (g *gateway) create(t *testing.T, n restapi.NewSandbox) (restapi.Sandbox, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -77,7 +77,7 @@ func TestSandboxLife(t *testing.T) {
 	if r := g.cache.Get(n.ID); r == nil || r.Addr.String() != d.addr || !r.Private || r.TokenUID == nil || *r.TokenUID != made.UID {
 		t.Errorf("the route is %+v", r)
 	}
-	check := func(what string, s e2b.Sandbox, err error, end time.Time) {
+	check := func(what string, s restapi.Sandbox, err error, end time.Time) {
 		t.Helper()
 		if err != nil || s.ID != n.ID || s.UID != made.UID || s.Namespace != w.ns || s.Pool != "base" || !s.EndAt.Equal(end) || !s.Secure || !s.Private ||
 			!maps.Equal(s.Metadata, n.Metadata) || s.StartedAt.IsZero() {
@@ -87,7 +87,7 @@ func TestSandboxLife(t *testing.T) {
 	check("Create", s, nil, end)
 	s, err = x.Get(ctx, w.ns, n.ID)
 	check("Get", s, err, end)
-	list := func(namespace string) []e2b.Sandbox {
+	list := func(namespace string) []restapi.Sandbox {
 		t.Helper()
 		l, err := x.List(ctx, namespace, "")
 		if err != nil {
@@ -114,14 +114,14 @@ func TestSandboxLife(t *testing.T) {
 
 	t.Run("another namespace", func(t *testing.T) {
 		_, err := x.Get(ctx, other, n.ID)
-		wantError(t, "Get", err, e2b.ErrNotFound)
+		wantError(t, "Get", err, restapi.ErrNotFound)
 		_, err = x.SetEnd(ctx, other, n.ID, time.Now(), true)
-		wantError(t, "SetEnd", err, e2b.ErrNotFound)
+		wantError(t, "SetEnd", err, restapi.ErrNotFound)
 		_, err = x.Metrics(ctx, other, n.ID, true)
-		wantError(t, "Metrics", err, e2b.ErrNotFound)
+		wantError(t, "Metrics", err, restapi.ErrNotFound)
 		_, err = x.Logs(ctx, other, n.ID, 1)
-		wantError(t, "Logs", err, e2b.ErrNotFound)
-		wantError(t, "End", x.End(ctx, other, n.ID), e2b.ErrNotFound)
+		wantError(t, "Logs", err, restapi.ErrNotFound)
+		wantError(t, "End", x.End(ctx, other, n.ID), restapi.ErrNotFound)
 		if all := list(other); len(all) != 0 {
 			t.Errorf("List: %+v", all)
 		}
@@ -149,7 +149,7 @@ func TestSandboxLife(t *testing.T) {
 	}
 	for _, id := range []string{newID(), "", "a/b", "../x", "A"} {
 		_, err := x.Get(ctx, w.ns, id)
-		wantError(t, "Get "+id, err, e2b.ErrNotFound)
+		wantError(t, "Get "+id, err, restapi.ErrNotFound)
 	}
 
 	wantError(t, "End", x.End(ctx, w.ns, n.ID), nil)
@@ -166,11 +166,11 @@ func TestSandboxLife(t *testing.T) {
 	if e := w.sandbox(n.ID).Spec.End; e == nil || e.Reason != v1alpha1.EndReleased {
 		t.Errorf("the end is %+v", e)
 	}
-	wantError(t, "End again", x.End(ctx, w.ns, n.ID), e2b.ErrNotFound)
+	wantError(t, "End again", x.End(ctx, w.ns, n.ID), restapi.ErrNotFound)
 	_, err = x.Get(ctx, w.ns, n.ID)
-	wantError(t, "Get after the end", err, e2b.ErrNotFound)
+	wantError(t, "Get after the end", err, restapi.ErrNotFound)
 	_, err = x.SetEnd(ctx, w.ns, n.ID, end.Add(2*time.Hour), true)
-	wantError(t, "SetEnd after the end", err, e2b.ErrNotFound)
+	wantError(t, "SetEnd after the end", err, restapi.ErrNotFound)
 	if all := list(w.ns); len(all) != 0 {
 		t.Errorf("List after the end: %+v", all)
 	}
@@ -183,7 +183,7 @@ func TestCreationTimes(t *testing.T) {
 	w.ready()
 	w.ready()
 	g := w.gateway()
-	var made []e2b.Sandbox
+	var made []restapi.Sandbox
 	for range 2 {
 		before := time.Now().Truncate(time.Microsecond)
 		s, err := g.create(t, w.new(newID()))
@@ -207,7 +207,7 @@ func TestCreationTimes(t *testing.T) {
 		t.Fatalf("List: %+v, %v", all, err)
 	}
 	for _, s := range all.Sandboxes {
-		if want := made[slices.IndexFunc(made, func(m e2b.Sandbox) bool { return m.ID == s.ID })].StartedAt; !s.StartedAt.Equal(want) {
+		if want := made[slices.IndexFunc(made, func(m restapi.Sandbox) bool { return m.ID == s.ID })].StartedAt; !s.StartedAt.Equal(want) {
 			t.Errorf("List says %v, Create said %v", s.StartedAt, want)
 		}
 	}
@@ -288,15 +288,15 @@ func TestKeptListFollows(t *testing.T) {
 // When reads are used up for the moment no client is told that a sandbox is not there.
 func TestBusy(t *testing.T) {
 	w := newWorld(t)
-	x := sandboxes.New(sandboxes.Options{Live: index.NewLive(index.LiveOptions{Reader: w.c, PerKey: 1})})
+	x := backend.New(backend.Options{Live: index.NewLive(index.LiveOptions{Reader: w.c, PerKey: 1})})
 	_, err := x.Get(t.Context(), w.ns, newID())
-	wantError(t, "the first Get", err, e2b.ErrNotFound)
+	wantError(t, "the first Get", err, restapi.ErrNotFound)
 	_, err = x.Get(t.Context(), w.ns, newID())
-	wantError(t, "the second Get", err, e2b.ErrBusy)
+	wantError(t, "the second Get", err, restapi.ErrBusy)
 	_, err = x.Get(t.Context(), "another", newID())
-	wantError(t, "the first Get of another caller", err, e2b.ErrNotFound)
+	wantError(t, "the first Get of another caller", err, restapi.ErrNotFound)
 	for range 3 {
-		wantError(t, "End", x.End(t.Context(), w.ns, newID()), e2b.ErrNotFound)
+		wantError(t, "End", x.End(t.Context(), w.ns, newID()), restapi.ErrNotFound)
 	}
 }
 

@@ -8,21 +8,22 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
-	"github.com/sandlane/sandlane/controlplane/e2b"
-	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
-	"github.com/sandlane/sandlane/gateway/sandboxes"
-	"github.com/sandlane/sandlane/gateway/snapshots"
+	"github.com/sandlane/sandlane/gateway/pause/files"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/restapi/backend"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 )
 
-// keptFiles are the snapshots of this gateway and their folder; nil without one.
-type keptFiles struct {
+// snapshotStore is where this gateway keeps snapshots: their backend and its folder; nil without
+// one.
+type snapshotStore struct {
 	folder *checkpoint.Folder
-	*snapshots.Snapshots
+	*files.Snapshots
 }
 
-func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *agent.Agent) (*keptFiles, error) {
-	metrics := snapshots.NewMetrics(g.reg) // also without a folder: alerts and dashboards name them
+func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *sandboxdclient.Agent) (*snapshotStore, error) {
+	metrics := files.NewMetrics(g.reg) // also without a folder: alerts and dashboards name them
 	if g.o.CheckpointDir == "" {
 		return nil, nil
 	}
@@ -30,14 +31,18 @@ func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *agent.Agen
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint folder: %w", err)
 	}
-	return &keptFiles{folder, snapshots.New(snapshots.Options{
-		API: c, Live: live, Pods: agent.NewPods(c, g.cache), Agent: a, Store: folder, Exceeded: quota{}.Exceeded,
-		MaxInNamespace: g.o.MaxSnapshots, MaxByKey: g.o.MaxSnapshotsPerKey, Metrics: metrics, Log: g.o.Log,
+	return &snapshotStore{folder, files.New(files.Options{
+		API: c, Live: live, Pods: sandboxdclient.NewPods(c, g.cache), Agent: a, Store: folder, Exceeded: quota{}.Exceeded,
+		Limits: func(namespace string) (all, byKey int) {
+			l := g.limits.Of(namespace)
+			return l.Snapshots, l.SnapshotsOfKey
+		},
+		Metrics: metrics, Log: g.o.Log,
 	})}, nil
 }
 
 // backend returns what the REST API keeps and lists snapshots with; nil without a folder.
-func (k *keptFiles) backend() e2b.Snapshots {
+func (k *snapshotStore) backend() restapi.Snapshots {
 	if k == nil {
 		return nil
 	}
@@ -45,11 +50,11 @@ func (k *keptFiles) backend() e2b.Snapshots {
 }
 
 // restorer returns what the REST API's create restores files with; nil without a folder.
-func (k *keptFiles) restorer() func(ctx context.Context, namespace, snapshot string) (sandboxes.Restorer, error) {
+func (k *snapshotStore) restorer() func(ctx context.Context, namespace, snapshot string) (backend.Restorer, error) {
 	if k == nil {
 		return nil
 	}
-	return func(ctx context.Context, namespace, snapshot string) (sandboxes.Restorer, error) {
+	return func(ctx context.Context, namespace, snapshot string) (backend.Restorer, error) {
 		r, err := k.Restorer(ctx, namespace, snapshot)
 		if err != nil {
 			return nil, err
@@ -60,7 +65,7 @@ func (k *keptFiles) restorer() func(ctx context.Context, namespace, snapshot str
 
 // reserveForPause returns the function that reserves room for the files of one more sandbox;
 // nil without a folder.
-func (k *keptFiles) reserveForPause() func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) {
+func (k *snapshotStore) reserveForPause() func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) {
 	if k == nil {
 		return nil
 	}
@@ -76,7 +81,7 @@ func (g *gateway) rehibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 }
 
 // close closes the folder, when no request is answered any more.
-func (k *keptFiles) close() {
+func (k *snapshotStore) close() {
 	if k != nil {
 		_ = k.folder.Close()
 	}

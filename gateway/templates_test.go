@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/e2b"
-	"github.com/sandlane/sandlane/gateway/sandboxes"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/restapi/backend"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -36,7 +36,7 @@ func TestTemplates(t *testing.T) {
 		p.Spec.Template, p.Spec.TemplateRef = nil, &v1alpha1.TemplateRef{Name: shared.Name}
 	})
 	g := w.gateway()
-	x := sandboxes.NewTemplates(g.index, g.api.node)
+	x := backend.NewTemplates(g.index, g.api.node)
 	for name, want := range map[string]string{
 		"base": "base", "python": "python", "py": "python", "code-interpreter-v1": "python",
 		"plain":     "plain", // the name comes before another's alias
@@ -82,7 +82,7 @@ func TestTemplatesOfEnvs(t *testing.T) {
 		})
 	}
 	g := w.gateway()
-	x := sandboxes.NewTemplates(g.index, g.api.node)
+	x := backend.NewTemplates(g.index, g.api.node)
 	if env, ok := x.Template(w.ns, "python"); !ok || !env.Pausable {
 		t.Errorf("sandboxes of the env cannot be paused: %+v, %v", env, ok)
 	}
@@ -120,5 +120,5 @@ func TestTemplatesOfEnvs(t *testing.T) {
 	n = w.new(newID())
 	n.SandboxEnv, n.Pool = "none", ""
 	_, err := g.create(t, n)
-	wantError(t, "Create", err, e2b.ErrInvalid)
+	wantError(t, "Create", err, restapi.ErrInvalid)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sandlane/sandlane/credentials"
 )
 
-// tokens adapts the credentials' tokens to extproc.Tokens and e2b.Tokens. The gateway
+// tokens adapts the credentials' tokens to extproc.Tokens and restapi.Tokens. The gateway
 // reads the seed when it joins, and tries until it succeeds: a gateway that starts while
 // the API server is away runs and is not ready. Until then tokens derive from a random
 // seed, so that no client's token is valid and no sandbox's token is empty.
@@ -62,8 +62,8 @@ func (t *tokens) ValidEnvd(id string, uid types.UID, token string) bool {
 	return t.known().ValidEnvd(id, uid, token)
 }
 
-// Envd implements e2b.Tokens.
+// Envd implements restapi.Tokens.
 func (t *tokens) Envd(id string, uid types.UID) string { return t.known().Envd(id, uid) }
 
-// Traffic implements e2b.Tokens.
+// Traffic implements restapi.Tokens.
 func (t *tokens) Traffic(id string, uid types.UID) string { return t.known().Traffic(id, uid) }

@@ -132,9 +132,6 @@ func (w *world) gatewayWith(cfg *rest.Config, change ...func(*Options)) *gateway
 // sandboxd stands in for the agent of one pod.
 type sandboxd struct {
 	addr string
-	// nodeStops reports whether the pod's node lets it run nothing; nil is never. Set it
-	// before the first order.
-	nodeStops func() bool
 	// hang makes /init wait for its caller to give up; status answers it so.
 	hang    atomic.Bool
 	status  atomic.Int32
@@ -148,7 +145,7 @@ type sandboxd struct {
 	orders                       []string
 	generation                   int
 	freezeStatus, unfreezeStatus int
-	files                        files
+	filesCalls                   filesCalls
 }
 
 // hangsUp is a freezeStatus: the connection is closed without an answer.
@@ -176,7 +173,7 @@ func (d *sandboxd) init(rw http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	if d.files.restartsAtInit.CompareAndSwap(true, false) {
+	if d.filesCalls.restartsAtInit.CompareAndSwap(true, false) {
 		d.restart()
 		rw.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -204,9 +201,6 @@ func (d *sandboxd) init(rw http.ResponseWriter, r *http.Request) {
 
 // order carries out a freeze or an unfreeze, unless a later one was.
 func (d *sandboxd) order(rw http.ResponseWriter, r *http.Request) {
-	if d.nodeStops != nil && d.nodeStops() {
-		panic(http.ErrAbortHandler)
-	}
 	generation, err := strconv.Atoi(r.Header.Get("Sandlane-Generation"))
 	d.mu.Lock()
 	defer d.mu.Unlock()

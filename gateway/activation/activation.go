@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // lateGrace is how long a request waits after its deadline for the error of its activation,
@@ -272,7 +273,7 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLe
 	switch {
 	case moves && errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil: // the request left the queue before a claim had begun
 		return errLeftQueue
-	case errors.Is(result.Err, schedule.ErrBindLost):
+	case errors.Is(result.Err, writes.ErrStale):
 		return errReadAgain
 	case errors.Is(result.Err, schedule.ErrClaimOver): // the sandbox is ending: wait for its end as a follower
 		return errReadAgain

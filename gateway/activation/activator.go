@@ -19,8 +19,7 @@ import (
 
 // Defaults of Options and Request.
 const (
-	DefaultMaxParked = 10_000
-	DefaultPatience  = 30 * time.Second
+	DefaultPatience = 30 * time.Second
 )
 
 // Request asks that a sandbox gets a running pod. The caller has authorised it.
@@ -100,22 +99,20 @@ type Options struct {
 	// Timeouts returns the timeouts of a sandbox that a first request makes from the pool. If
 	// it is nil, such a sandbox gets none.
 	Timeouts func(namespace, pool string) v1alpha1.SandboxTimeouts
-	// MaxParked bounds the requests that wait; DefaultMaxParked if 0.
-	MaxParked int
 	// Metrics may be nil, and then nothing is counted.
 	Metrics *Metrics
 	// Log is slog.Default() if nil.
 	Log *slog.Logger
 }
 
-// Activator activates sandboxes for one gateway. Make it with New. It is a
+// Activator activates sandboxes for one gateway. It does not bound how many requests wait:
+// its callers do. Make it with New. It is a
 // manager.Runnable of every gateway; all methods are safe for concurrent use.
 type Activator struct {
 	o Options
 
 	mu          sync.Mutex // guards the fields below; never held while waiting or calling another package
 	closed      bool
-	parked      int
 	activations map[string][]*activation // by sandbox ID; rarely more than one each
 
 	running sync.WaitGroup // of activations; running.Go is called under mu while !closed
@@ -123,9 +120,6 @@ type Activator struct {
 
 // New returns an Activator.
 func New(o Options) *Activator {
-	if o.MaxParked == 0 {
-		o.MaxParked = DefaultMaxParked
-	}
 	if o.Members == nil {
 		o.Members = func(string, string) []Member { return nil }
 	}
@@ -203,10 +197,6 @@ func (a *Activator) park(r Request) (*activation, error) {
 	if a.closed {
 		return nil, retry(ErrShutdown)
 	}
-	if a.parked >= a.o.MaxParked {
-		return nil, retry(ErrParkingFull)
-	}
-	a.parked++
 	a.o.Metrics.parked.Inc()
 	for _, act := range a.activations[r.ID] {
 		if act.serves(r) {
@@ -221,9 +211,6 @@ func (a *Activator) park(r Request) (*activation, error) {
 }
 
 func (a *Activator) unpark() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.parked--
 	a.o.Metrics.parked.Dec()
 }
 

@@ -12,10 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane/schedule"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -56,7 +55,7 @@ func (b *binder) bind(ctx context.Context, pod *corev1.Pod) error {
 		b.bound = time.Now()
 		b.a.o.Metrics.observePhase(phaseCreate, b.bound.Sub(began))
 	}
-	replaced := err == nil || errors.Is(err, schedule.ErrBindLost)
+	replaced := err == nil || errors.Is(err, writes.ErrStale)
 	if claim := b.unroutable; replaced && claim != nil {
 		b.unroutable = nil
 		b.stopPod(ctx, *claim)
@@ -72,7 +71,7 @@ func (b *binder) writeUntilKnown(ctx context.Context, want *v1alpha1.Binding) er
 			b.sandbox, b.replaces = s, want.ClaimID
 			return nil
 		}
-		v := jsonpatch.Judge(err)
+		v := writes.Judge(err)
 		switch {
 		case v.Final():
 			return fmt.Errorf("bind sandbox %s: %w", b.ID, finalError(err))
@@ -115,7 +114,7 @@ func (b *binder) checkBinding(ctx context.Context, want *v1alpha1.Binding) (done
 	}
 	b.sandbox = s
 	if s.Spec.Paused && !b.Resume.resumes(s) {
-		return false, schedule.ErrBindLost
+		return false, writes.ErrStale
 	}
 	switch has := s.Spec.Binding; {
 	case has == nil:
@@ -124,7 +123,7 @@ func (b *binder) checkBinding(ctx context.Context, want *v1alpha1.Binding) (done
 		b.replaces = want.ClaimID
 		return true, nil
 	case has.ClaimID != b.replaces:
-		return false, schedule.ErrBindLost
+		return false, writes.ErrStale
 	}
 	return false, nil
 }
@@ -152,7 +151,7 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		}
 		return s, b.a.o.Client.Create(ctx, s)
 	}
-	p := jsonpatch.For(b.sandbox.UID).
+	p := writes.For(b.sandbox.UID).
 		Test("/metadata/deletionTimestamp", nil).
 		Test("/spec/end", nil)
 	if b.replaces == "" {
@@ -162,7 +161,7 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 	}
 	switch {
 	case v1alpha1.Hibernated(b.sandbox):
-		p = pausing.Rebind(p, b.sandbox, b.Resume.endAt())
+		p = writes.Rebind(p, b.sandbox, b.Resume.endAt())
 	case b.sandbox.Spec.Restore != nil: // the sandbox may have begun to hibernate again, which the generation shows
 		p = p.Test("/metadata/generation", b.sandbox.Generation)
 		if end := b.Resume.endAt(); end != nil && b.Resume.UID == b.sandbox.UID && b.sandbox.Spec.Timeouts.EndAt != nil {
@@ -177,7 +176,7 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 
 // setIdle adds to the patch the timeouts.idle that a sandbox of this request gets on a pod
 // of the pool. Without Make.Idle it changes nothing.
-func (b *binder) setIdle(p jsonpatch.Patch) jsonpatch.Patch {
+func (b *binder) setIdle(p writes.Patch) writes.Patch {
 	const path = "/spec/timeouts/idle"
 	if b.Make == nil || b.Make.Idle == nil {
 		return p
@@ -207,15 +206,15 @@ func (b *binder) stopPod(ctx context.Context, claim schedule.Claim) {
 func (b *binder) unbind(ctx context.Context, pod *corev1.Pod) error {
 	s := &v1alpha1.Sandbox{}
 	s.Name = b.ID
-	patch := jsonpatch.Patch{}.
+	patch := writes.Patch{}.
 		Test("/spec/end", nil).
 		Test("/spec/binding/claimID", schedule.BindingOf(pod).ClaimID).
 		Remove("/spec/binding").
 		Build()
 	for delays := backoff.Doubling(retryMin, retryMax); ; {
 		err := b.tryPatch(ctx, s, patch)
-		switch v := jsonpatch.Judge(err); {
-		case v == jsonpatch.Applied, v == jsonpatch.TestFailed, v == jsonpatch.Gone: // after a conflict the binding may still be there
+		switch v := writes.Judge(err); {
+		case v == writes.Applied, v == writes.TestFailed, v == writes.Gone: // after a conflict the binding may still be there
 			return nil
 		case v.Final(), !backoff.Sleep(ctx, backoff.Asked(err, delays.Step())):
 			return fmt.Errorf("unbind sandbox %s: %w", b.ID, err)

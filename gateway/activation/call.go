@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/backoff"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 const (
@@ -33,7 +33,7 @@ func (act *activation) read(ctx context.Context, key client.ObjectKey, into clie
 			return nil
 		case apierrors.IsNotFound(err):
 			return errGone
-		case jsonpatch.Judge(err).Final():
+		case writes.Judge(err).Final():
 			return fmt.Errorf("read %s: %w", key, finalError(err))
 		case !backoff.Sleep(ctx, backoff.Asked(err, delays.Step())):
 			return unavailable(err)
@@ -49,13 +49,13 @@ func (act *activation) readOnce(ctx context.Context, key client.ObjectKey, into 
 
 // conditionFailed reports whether a condition of a write failed, so that the object must be
 // read again.
-func conditionFailed(v jsonpatch.Verdict) bool {
-	return v == jsonpatch.TestFailed || v == jsonpatch.Conflict || v == jsonpatch.Gone
+func conditionFailed(v writes.Verdict) bool {
+	return v == writes.TestFailed || v == writes.Conflict || v == writes.Gone
 }
 
 // finalError returns the package's error for a write or read that would fail again.
 func finalError(err error) error {
-	if jsonpatch.Judge(err) == jsonpatch.Forbidden {
+	if writes.Judge(err) == writes.Forbidden {
 		return fmt.Errorf("%w: %w", ErrForbidden, err)
 	}
 	return fmt.Errorf("%w: %w", ErrInvalid, err)

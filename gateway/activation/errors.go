@@ -65,8 +65,6 @@ var (
 	// ErrOtherTenant: the sandbox has another namespace, pool, env or team than the
 	// request. It is an ErrExists too.
 	ErrOtherTenant = fmt.Errorf("%w in another namespace, pool or team", ErrExists)
-	// ErrParkingFull: too many requests wait already.
-	ErrParkingFull = errors.New("too many waiting requests")
 	// ErrNotReady: the sandbox is bound, but its pod did not run or was not ready in time. It
 	// is a context.DeadlineExceeded too.
 	ErrNotReady = fmt.Errorf("the sandbox did not start in time: %w", context.DeadlineExceeded)

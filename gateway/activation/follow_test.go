@@ -129,14 +129,12 @@ func TestLeavingUndoesNothing(t *testing.T) {
 	w.backed(id)
 }
 
-func TestParkingIsBoundedAndShutdownEndsIt(t *testing.T) {
+func TestShutdownEndsParking(t *testing.T) {
 	w := newWorld(t)
 	g := w.gateway(w.c)
-	g.o.MaxParked = 1
 	done := make(chan error)
 	go func() { done <- g.Activate(t.Context(), w.request(kubetest.Name("a"), true, time.Minute)) }()
 	g.parks(t)
-	g.fails(t, w.request(kubetest.Name("b"), true, time.Minute), ErrParkingFull)
 	g.Shutdown()
 	if err := <-done; !errors.Is(err, ErrShutdown) {
 		t.Errorf("got %v", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -163,10 +164,8 @@ func (g *gateway) activates(t *testing.T, r Request) { t.Helper(); g.fails(t, r,
 func (g *gateway) parks(t *testing.T) {
 	t.Helper()
 	kubetest.Eventually(t, 5*time.Second, "a request to park", func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.parked != 1 {
-			return fmt.Errorf("%d are parked", g.parked)
+		if n := testutil.ToFloat64(g.o.Metrics.parked); n != 1 {
+			return fmt.Errorf("%v are parked", n)
 		}
 		return nil
 	})

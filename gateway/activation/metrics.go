@@ -93,7 +93,6 @@ func outcomeOf(err error) string {
 	}{
 		{nil, outcomeSuccess},
 		{ErrNoCapacity, "no_capacity"},
-		{ErrParkingFull, "parking_full"},
 		{ErrEnded, "ended"},
 		{ErrOtherTenant, "other_tenant"},
 		{ErrExists, "exists"},

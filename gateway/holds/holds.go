@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/inuse"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -84,12 +84,12 @@ func (h *Holds) callOff(id, claim string) error {
 	defer cancel()
 	s := &v1alpha1.Sandbox{}
 	s.Name = id
-	err := h.client.Patch(ctx, s, jsonpatch.Patch{}.Test("/spec/end", nil).Remove("/spec/release").Build())
-	switch jsonpatch.Judge(err) {
-	case jsonpatch.Applied:
+	err := h.client.Patch(ctx, s, writes.Patch{}.Test("/spec/end", nil).Remove("/spec/release").Build())
+	switch writes.Judge(err) {
+	case writes.Applied:
 		h.usage.Lift(id, claim, held.Tokens...)
 		return nil
-	case jsonpatch.Gone, jsonpatch.TestFailed, jsonpatch.Invalid:
+	case writes.Gone, writes.TestFailed, writes.Invalid:
 		return h.outcome(ctx, id, claim, held.Tokens)
 	}
 	return fmt.Errorf("calling off the idle release of sandbox %s: %w", id, err)

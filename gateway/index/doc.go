@@ -5,8 +5,8 @@
 // sandbox that it does not know ask a [Live], which reads the API server.
 //
 // Of pods and sandboxes it keeps compact records, since there are many of them; of pools,
-// envs and templates it keeps the specs. It writes nothing. Packages gateway/sandboxes,
-// gateway/pause and gateway/snapshots and the adapters in package gateway read it: extproc
+// envs and templates it keeps the specs. It writes nothing. Packages gateway/restapi/backend,
+// gateway/pause and the adapters in package gateway read it: extproc
 // resolves through one of these. Its Hooks feed the route cache, the schedulers, the
 // activator and the registry of use.
 package index

@@ -130,7 +130,6 @@ func (x *Index) setEnv(o *v1alpha1.SandboxEnv) {
 	x.mu.Lock()
 	x.envs[poolKey{o.Namespace, o.Name}] = info
 	x.mu.Unlock()
-	x.hooks.EnvChanged(o.Namespace, o.Name, true)
 }
 
 // removeEnv removes the env of the store's key, namespace/name.
@@ -139,7 +138,6 @@ func (x *Index) removeEnv(key string) {
 	x.mu.Lock()
 	delete(x.envs, poolKey{namespace, name})
 	x.mu.Unlock()
-	x.hooks.EnvChanged(namespace, name, false)
 }
 
 func (x *Index) envKeys() []string {

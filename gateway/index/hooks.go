@@ -37,8 +37,6 @@ type Hooks struct {
 	ReleaseOff func(id, claimID, token string)
 	// PoolChanged: the pool is new, changed, or gone.
 	PoolChanged func(namespace, name string, exists bool)
-	// EnvChanged: the env is new, changed, or gone.
-	EnvChanged func(namespace, name string, exists bool)
 }
 
 // complete fills in what is nil.
@@ -72,9 +70,6 @@ func (h *Hooks) complete() {
 	}
 	if h.PoolChanged == nil {
 		h.PoolChanged = func(string, string, bool) {}
-	}
-	if h.EnvChanged == nil {
-		h.EnvChanged = func(string, string, bool) {}
 	}
 }
 

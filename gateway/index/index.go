@@ -158,13 +158,13 @@ func (x *Index) Resolve(id string) Answer {
 }
 
 // RangeClaims calls f for each claimed pod with a routable address until f returns
-// false: address, sandbox ID and claim ID. Two pods may show one address for a
+// false: address, namespace, sandbox ID and claim ID. Two pods may show one address for a
 // while. f must not block: no record changes meanwhile.
-func (x *Index) RangeClaims(f func(addr netip.Addr, id, claim string) bool) {
+func (x *Index) RangeClaims(f func(addr netip.Addr, namespace, id, claim string) bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, p := range x.pods {
-		if p.claim != "" && p.sandbox != "" && p.addr.IsValid() && !f(p.addr, p.sandbox, p.claim) {
+		if p.claim != "" && p.sandbox != "" && p.addr.IsValid() && !f(p.addr, p.namespace.Value(), p.sandbox, p.claim) {
 			return
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // pausedRest is the time between two live reads of a sandbox that was found paused.

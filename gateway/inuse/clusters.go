@@ -12,21 +12,21 @@ import (
 // maxLine bounds a line of Envoy's answer; the longest are some hundred bytes.
 const maxLine = 64 << 10
 
-var activeFigure = []byte("::rq_active::")
+var activeFigure, connectionsFigure = []byte("::rq_active::"), []byte("::cx_active::")
 
 // parseActive reads Envoy's /clusters text and returns how many requests are
-// open per address of the cluster: summed over the ports, and over the lines of
+// open per address of the cluster, and how many connections, with those that are being made: summed over the ports, and over the lines of
 // one address and port, of which Envoy prints several when it has several
 // workers. Addresses with none are left out. The lines are
 //
 //	sandbox::198.18.0.5:8000::rq_active::1
-//	sandbox::[fd00::5]:8000::rq_active::1
+//	sandbox::[fd00::5]:8000::cx_active::1
 //
 // Anything that cannot be read is an error, and so is an answer without a single
 // line of the cluster: what is not known must not look idle.
-func parseActive(text io.Reader, cluster string) (map[netip.Addr]uint64, error) {
+func parseActive(text io.Reader, cluster string) (active, connections map[netip.Addr]uint64, err error) {
 	prefix := []byte(cluster + "::")
-	active := map[netip.Addr]uint64{}
+	active, connections = map[netip.Addr]uint64{}, map[netip.Addr]uint64{}
 	found := false
 	lines := bufio.NewScanner(text)
 	lines.Buffer(make([]byte, 0, 4096), maxLine)
@@ -36,27 +36,31 @@ func parseActive(text io.Reader, cluster string) (map[netip.Addr]uint64, error) 
 			continue
 		}
 		found = true
-		addr, n, err := parseLine(line)
+		into, figure := active, activeFigure
+		if bytes.Contains(line, connectionsFigure) {
+			into, figure = connections, connectionsFigure
+		}
+		addr, n, err := parseLine(line, figure)
 		if err != nil {
-			return nil, fmt.Errorf("line %q: %w", lines.Text(), err)
+			return nil, nil, fmt.Errorf("line %q: %w", lines.Text(), err)
 		}
 		if n > 0 {
-			active[addr] += n
+			into[addr] += n
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !found {
-		return nil, fmt.Errorf("no cluster %q", cluster)
+		return nil, nil, fmt.Errorf("no cluster %q", cluster)
 	}
-	return active, nil
+	return active, connections, nil
 }
 
 // parseLine reads a line after the cluster's name; lines of other figures, and
 // of nothing open, give 0.
-func parseLine(line []byte) (netip.Addr, uint64, error) {
-	hostPort, value, ok := bytes.Cut(line, activeFigure)
+func parseLine(line, figure []byte) (netip.Addr, uint64, error) {
+	hostPort, value, ok := bytes.Cut(line, figure)
 	if !ok || len(value) == 1 && value[0] == '0' { // most lines: no need to look at the address
 		return netip.Addr{}, 0, nil
 	}

@@ -31,7 +31,7 @@ extproc::/run/extproc.sock::rq_active::5
 `
 
 func TestParseActive(t *testing.T) {
-	got, err := parseActive(strings.NewReader(clustersText), "sandbox")
+	got, connections, err := parseActive(strings.NewReader(clustersText), "sandbox")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +42,9 @@ func TestParseActive(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+	if want := map[netip.Addr]uint64{netip.MustParseAddr("198.18.0.5"): 3}; !maps.Equal(connections, want) {
+		t.Errorf("connections %v, want %v", connections, want)
 	}
 }
 
@@ -56,12 +59,12 @@ func TestParseActiveErrors(t *testing.T) {
 		"no port":            "sandbox::198.18.0.5::rq_active::1\n",
 		"a line too long":    "sandbox::" + strings.Repeat("x", maxLine) + "\n",
 	} {
-		if got, err := parseActive(strings.NewReader(text), "sandbox"); err == nil {
+		if got, _, err := parseActive(strings.NewReader(text), "sandbox"); err == nil {
 			t.Errorf("%s: no error, %v", name, got)
 		}
 	}
 	broken := io.MultiReader(strings.NewReader(clustersText), iotest.ErrReader(errors.New("connection reset")))
-	if _, err := parseActive(broken, "sandbox"); err == nil {
+	if _, _, err := parseActive(broken, "sandbox"); err == nil {
 		t.Error("an answer that breaks off is no error")
 	}
 }
@@ -70,7 +73,7 @@ func FuzzParseActive(f *testing.F) {
 	f.Add([]byte(clustersText))
 	f.Add([]byte("sandbox::[fd00::5%eth0]:8000::rq_active::1\nsandbox::::rq_active::1"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := parseActive(bytes.NewReader(text), "sandbox")
+		got, _, err := parseActive(bytes.NewReader(text), "sandbox")
 		if err != nil {
 			if got != nil {
 				t.Fatalf("both %v and %v", got, err)
@@ -111,7 +114,7 @@ func BenchmarkParseActive(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if got, err := parseActive(bytes.NewReader(text), "sandbox"); err != nil || len(got) != 1000 {
+		if got, _, err := parseActive(bytes.NewReader(text), "sandbox"); err != nil || len(got) != 1000 {
 			b.Fatal(len(got), err)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 type Claims interface {
 	// RangeClaims calls f for each claim with its pod's address until f returns
 	// false.
-	RangeClaims(f func(addr netip.Addr, id, claim string) bool)
+	RangeClaims(f func(addr netip.Addr, namespace, id, claim string) bool)
 }
 
 // PollerOptions configure an EnvoyPoller.
@@ -33,12 +33,17 @@ type PollerOptions struct {
 	AdminSocket string
 	// Cluster is Envoy's name of the sandboxes' cluster. Empty means "sandbox".
 	Cluster string
-	// MaxOpen is how many requests a sandbox may have open: one that has as many at a
-	// poll is full until a poll shows fewer, or Envoy cannot be read. 0 is no limit.
-	MaxOpen uint64
+	// MaxOpen is how many requests a sandbox of a namespace may have open: one that has as
+	// many at a poll is full until a poll shows fewer, or Envoy cannot be read. 0 is no
+	// limit, and so is nil.
+	MaxOpen func(namespace string) int
 	// Filled is called for each sandbox that is full, after its stamp says so. May be
 	// nil.
 	Filled func(id string)
+	// Looking is called just before Envoy is asked, and what it returns with the answer by
+	// namespace: how many requests are active, and how many connections have none. Both are
+	// nil if Envoy could not be read. May be nil.
+	Looking func() (looked func(active, spare map[string]int))
 	// Tick is the time between polls: at most a quarter of the shortest idle
 	// timeout. 0 means a second.
 	Tick time.Duration
@@ -111,10 +116,15 @@ func (p *EnvoyPoller) NeedLeaderElection() bool { return false }
 func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 	p.polling.Lock()
 	defer p.polling.Unlock()
+	looked := func(_, _ map[string]int) {}
+	if p.o.Looking != nil {
+		looked = p.o.Looking() // may take a while, which is not Envoy's
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.o.Tick)
 	defer cancel()
-	active, err := p.read(ctx)
+	active, connections, err := p.read(ctx)
 	if err != nil {
+		looked(nil, nil)
 		p.o.Registry.setKnown(0)
 		p.metrics.failures.Inc()
 		if !p.failing && !errors.Is(ctx.Err(), context.Canceled) {
@@ -128,7 +138,7 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 		p.o.Log.Info("reading Envoy's open requests again")
 	}
 	p.failing = false
-	p.stamp(active)
+	looked(p.stamp(active, connections))
 	p.o.Registry.setKnown(3 * p.o.Tick)
 	p.metrics.polls.Inc()
 	p.metrics.open.Set(float64(len(active)))
@@ -136,23 +146,34 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 }
 
 // stamp touches what is open, and what was. What was open before an Envoy that
-// could not be read for some ticks is touched too: it may have been all along.
-func (p *EnvoyPoller) stamp(active map[netip.Addr]uint64) {
+// could not be read for some ticks is touched too: it may have been all along. It returns how
+// many requests each namespace has, and how many connections without one.
+func (p *EnvoyPoller) stamp(active, connections map[netip.Addr]uint64) (of, spare map[string]int) {
+	of, spare = map[string]int{}, map[string]int{}
 	var open, full []*routecache.Stamp
 	var filled []string
-	if len(active) > 0 {
+	if len(active)+len(connections) > 0 {
 		var keys []claimKey
-		var counts []uint64
-		p.o.Claims.RangeClaims(func(addr netip.Addr, id, claim string) bool {
-			if n := active[addr.Unmap()]; n > 0 {
-				keys, counts = append(keys, claimKey{id, claim}), append(counts, n)
+		var namespaces []string
+		var counts []int
+		counted := make(map[netip.Addr]bool, len(active)) // an address may come twice
+		p.o.Claims.RangeClaims(func(addr netip.Addr, namespace, id, claim string) bool {
+			addr = addr.Unmap()
+			n, made := int(active[addr]), int(connections[addr])
+			if n > 0 {
+				keys, namespaces, counts = append(keys, claimKey{id, claim}), append(namespaces, namespace), append(counts, n)
+			}
+			if n+made > 0 && !counted[addr] {
+				counted[addr] = true
+				of[namespace] += n
+				spare[namespace] += max(0, made-n)
 			}
 			return true
 		})
 		for i, k := range keys {
 			s := p.o.Registry.Stamp(k.id, k.claim)
 			open = append(open, s)
-			if p.o.MaxOpen > 0 && counts[i] >= p.o.MaxOpen {
+			if most := p.maxOpen(namespaces[i]); most > 0 && counts[i] >= most {
 				full, filled = append(full, s), append(filled, k.id)
 			}
 		}
@@ -171,6 +192,14 @@ func (p *EnvoyPoller) stamp(active map[netip.Addr]uint64) {
 		s.Touch(now)
 	}
 	p.before = open
+	return of, spare
+}
+
+func (p *EnvoyPoller) maxOpen(namespace string) int {
+	if p.o.MaxOpen == nil {
+		return 0
+	}
+	return p.o.MaxOpen(namespace)
 }
 
 // fill marks the sandboxes that are full now, and unmarks the others.
@@ -185,22 +214,22 @@ func (p *EnvoyPoller) fill(full []*routecache.Stamp) {
 }
 
 // read asks Envoy once.
-func (p *EnvoyPoller) read(ctx context.Context) (map[netip.Addr]uint64, error) {
+func (p *EnvoyPoller) read(ctx context.Context) (active, connections map[netip.Addr]uint64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy/clusters", nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking Envoy for its clusters: %w", err)
+		return nil, nil, fmt.Errorf("asking Envoy for its clusters: %w", err)
 	}
 	resp, err := p.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking Envoy for its clusters: %w", err)
+		return nil, nil, fmt.Errorf("asking Envoy for its clusters: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("asking Envoy for its clusters: status %d", resp.StatusCode)
+		return nil, nil, fmt.Errorf("asking Envoy for its clusters: status %d", resp.StatusCode)
 	}
-	active, err := parseActive(resp.Body, p.o.Cluster)
+	active, connections, err = parseActive(resp.Body, p.o.Cluster)
 	if err != nil {
-		return nil, fmt.Errorf("reading Envoy's clusters: %w", err)
+		return nil, nil, fmt.Errorf("reading Envoy's clusters: %w", err)
 	}
-	return active, nil
+	return active, connections, nil
 }

@@ -69,9 +69,9 @@ func (f *fakeEnvoy) open(status int, addrs ...string) {
 // claimsOf is Claims by a map from address to "id/claim".
 type claimsOf map[string][2]string
 
-func (c claimsOf) RangeClaims(f func(netip.Addr, string, string) bool) {
+func (c claimsOf) RangeClaims(f func(netip.Addr, string, string, string) bool) {
 	for addr, k := range c {
-		if !f(netip.MustParseAddr(addr), k[0], k[1]) {
+		if !f(netip.MustParseAddr(addr), "ns", k[0], k[1]) {
 			return
 		}
 	}
@@ -136,7 +136,7 @@ func TestPollMarksFullSandboxes(t *testing.T) {
 	envoy, socket := newFakeEnvoy(t)
 	r := NewRegistry(newNow().Now)
 	claims := claimsOf{"198.18.0.5": {"a", "1"}, "198.18.0.6": {"b", "1"}}
-	o := PollerOptions{Registry: r, Claims: claims, AdminSocket: socket, MaxOpen: 3, Log: slog.New(slog.DiscardHandler)}
+	o := PollerOptions{Registry: r, Claims: claims, AdminSocket: socket, MaxOpen: func(string) int { return 3 }, Log: slog.New(slog.DiscardHandler)}
 	p := NewEnvoyPoller(o)
 	const a, b = "198.18.0.5", "198.18.0.6"
 	for _, tick := range []struct {
@@ -158,7 +158,7 @@ func TestPollMarksFullSandboxes(t *testing.T) {
 			t.Errorf("%d %v: full %v, %v; want %v, %v", tick.status, tick.open, gotA, gotB, tick.fullA, tick.fullB)
 		}
 	}
-	o.MaxOpen = 0
+	o.MaxOpen = nil
 	envoy.open(200, a, a, a, a)
 	if err := NewEnvoyPoller(o).Refresh(t.Context()); err != nil || r.Stamp("a", "1").Full() {
 		t.Errorf("full without a limit, %v", err)
@@ -210,14 +210,14 @@ func BenchmarkPoll(b *testing.B) {
 		addr = addr.Next()
 		claims[addr.String()] = [2]string{fmt.Sprint("s", i), "c"}
 	}
-	active, err := parseActive(bytes.NewReader(manyClusters(10_000, 10_000)), "sandbox")
+	active, connections, err := parseActive(bytes.NewReader(manyClusters(10_000, 10_000)), "sandbox")
 	if err != nil {
 		b.Fatal(err)
 	}
 	p := NewEnvoyPoller(PollerOptions{Registry: NewRegistry(nil), Claims: claims, AdminSocket: "unused"})
 	b.Run("stamp", func(b *testing.B) {
 		for b.Loop() {
-			p.stamp(active)
+			p.stamp(active, connections)
 		}
 	})
 }

@@ -4,7 +4,7 @@
 // calls EnsureAwake before it routes to a sandbox that was ever paused; Quiesce repeats an order
 // for the controller.
 //
-// The freezers themselves are sandboxd's and, where the pod's node has one, the node's. This
-// package authorises no caller, and writes no status (reconcilers/sandbox does). docs/design/pause.md has the states and what happens when a
+// The freezer itself is sandboxd's. This package authorises no caller, and writes no status
+// (reconcilers/sandbox does). docs/design/pause.md has the states and what happens when a
 // step fails.
 package pause

@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/gateway/agent"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // saveTimeout bounds one attempt to keep a sandbox's files, which several calls may share.
 const saveTimeout = 45 * time.Second
 
-// Keeper keeps the files of a frozen sandbox as a Checkpoint. *snapshots.Hibernator implements it.
-type Keeper interface {
+// Saver keeps the files of a frozen sandbox as a Checkpoint. *files.Hibernator implements it.
+type Saver interface {
 	// Keepable returns nil if the files of a pod can be kept, as far as its object shows.
 	Keepable(pod *corev1.Pod) error
 	// Keep returns the name of the Checkpoint once the store holds all files and they were
@@ -36,15 +36,15 @@ type HibernatedError struct{ Lifetime time.Duration }
 // Error implements error.
 func (e *HibernatedError) Error() string { return "the sandbox hibernates" }
 
-// SetKeeper lets sandboxes hibernate. Call it before the Pauser is used.
-func (p *Pauser) SetKeeper(k Keeper) { p.keeper = k }
+// SetSaver lets sandboxes hibernate. Call it before the Pauser is used.
+func (p *Pauser) SetSaver(s Saver) { p.saver = s }
 
 // hibernate keeps the files of a frozen sandbox and then writes that its pod is given up.
 // s was read or written just now. Calls for the same claim and generation share one
-// attempt. hibernate returns nil also if another gateway has done both, and ErrChanged if
+// attempt. hibernate returns nil also if another gateway has done both, and ErrStale if
 // the sandbox's spec has changed since s was read.
 func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
-	if p.keeper == nil {
+	if p.saver == nil {
 		return ErrNoStore
 	}
 	for delays := backoff.Doubling(50*time.Millisecond, time.Second); ; {
@@ -63,7 +63,7 @@ func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 		switch {
 		case err == nil:
 			return nil
-		case !errors.Is(err, ErrChanged) && !errors.Is(err, agent.ErrBusy) && !errors.Is(err, agent.ErrRouteMoved):
+		case !errors.Is(err, writes.ErrStale) && !errors.Is(err, sandboxdclient.ErrBusy):
 			return err
 		}
 		// Another gateway is reading the files, or has changed the sandbox.
@@ -74,9 +74,9 @@ func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 		case v1alpha1.Hibernated(live):
 			return nil
 		case live.Generation != s.Generation:
-			return ErrChanged
+			return writes.ErrStale
 		case !backoff.Sleep(ctx, delays.Step()):
-			return err
+			return fmt.Errorf("the files are being read, or the route to the sandbox keeps changing: %w", ctx.Err())
 		}
 	}
 }
@@ -87,22 +87,22 @@ func (p *Pauser) save(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	checkpoint, err := p.keeper.Keep(ctx, s, pod)
+	checkpoint, err := p.saver.Keep(ctx, s, pod)
 	if err != nil {
 		return err
 	}
 	failpoint.Hit("pause/kept") // the files are kept, and the sandbox still has its pod
 	// If this write is refused, or its answer is lost and it was not applied, no sandbox
 	// names the checkpoint, and the controller deletes it.
-	if err := p.write(ctx, s, true, pausing.GiveUpPod(s, checkpoint)); err != nil {
+	if err := p.write(ctx, s, true, writes.GiveUpPod(s, checkpoint)); err != nil {
 		return err
 	}
 	failpoint.Hit("pause/given-up") // the pod is given up, and its processes are still frozen
 	return nil
 }
 
-// errEnded is the ErrChanged of a sandbox that has ended since it was read.
-var errEnded = fmt.Errorf("%w: it has ended", ErrChanged)
+// errEnded is the ErrStale of a sandbox that has ended since it was read.
+var errEnded = fmt.Errorf("%w: it has ended", writes.ErrStale)
 
 // live reads the sandbox from the API server again; errEnded if it has ended.
 func (p *Pauser) live(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandbox, error) {

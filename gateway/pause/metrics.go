@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/agent"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // The values of the metric label "op": what this gateway was asked for.
@@ -95,10 +96,10 @@ func outcomeOf(err error) string {
 	}{
 		{nil, outcomeDone},
 		{ErrNotRunning, "conflict"},
-		{ErrChanged, "conflict"},
+		{writes.ErrStale, "conflict"},
 		{ErrUnsupported, "unsupported"},
 		{ErrNoStore, "unsupported"},
-		{agent.ErrNoFreezer, "unsupported"},
+		{sandboxdclient.ErrNoFreezer, "unsupported"},
 		{ErrUnanswered, outcomeUnanswered},
 	} {
 		if errors.Is(err, o.err) {

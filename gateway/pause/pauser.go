@@ -17,15 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// The errors of a pause or resume that was refused. The sandbox is then as it was before.
+// The errors of a pause or resume that was refused; writes.ErrStale is one too. The sandbox is
+// then as it was before.
 var (
 	// ErrNotRunning: the sandbox cannot be paused because it does not run: it is starting,
 	// paused already, or about to end.
@@ -34,8 +35,6 @@ var (
 	ErrNoStore = errors.New("there is no store for the files of sandboxes")
 	// ErrUnsupported: the sandbox's pod cannot be frozen.
 	ErrUnsupported = errors.New("the sandbox's pod cannot be frozen")
-	// ErrChanged: the sandbox has changed since it was read.
-	ErrChanged = errors.New("the sandbox has changed meanwhile")
 	// ErrUnanswered: sandboxd in the sandbox's pod does not answer, or answers with an
 	// unexpected status.
 	ErrUnanswered = errors.New("the sandbox does not answer")
@@ -47,12 +46,12 @@ var ErrNotSaved = errors.New("the files could not be kept")
 
 const (
 	// orderTimeout bounds one order, so that it never reaches the address's next pod: after
-	// a fence an address serves no sandbox for three seconds (docs/design/design.md 4.2).
+	// a fence an address serves no sandbox for at least three seconds (docs/design/design.md 4.2).
 	orderTimeout = 2 * time.Second
 	// orderTries is how many times an order is sent before order returns the error.
 	orderTries = 3
-	// movesAtOnce is how many times an order is repeated without a delay after
-	// ErrRouteMoved. It is 2 because the watch shows two changes of the sandbox: this
+	// movesAtOnce is how many times an order that could not be sent, because the route had
+	// changed, is repeated without a delay. It is 2 because the watch shows two changes of the sandbox: this
 	// gateway's own write, and the status that the controller writes in answer to it.
 	movesAtOnce = 2
 	// busyTries is how often a freeze or a resume is tried again while the sandbox's files
@@ -65,7 +64,7 @@ const (
 	maxOwnWrites = 4096
 )
 
-// Orders sends orders to the freezer of a pod's sandboxd. *agent.Agent implements it.
+// Orders sends orders to the freezer of a pod. *sandboxdclient.Agent implements it.
 type Orders interface {
 	Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
 	Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
@@ -77,10 +76,10 @@ type Orders interface {
 type Pauser struct {
 	api     client.Client // must not read from a cache
 	cache   *routecache.Cache
-	pods    agent.Pods
-	orders  freezers
+	pods    sandboxdclient.Pods
+	orders  Orders
 	metrics *Metrics
-	keeper  Keeper             // nil: no sandbox can hibernate
+	saver   Saver              // nil: no sandbox can hibernate
 	wakes   singleflight.Group // by sandbox UID
 	saves   singleflight.Group // by claim ID and generation
 
@@ -105,7 +104,7 @@ func New(api client.Client, cache *routecache.Cache, orders Orders, metrics *Met
 	if err != nil {
 		return nil, fmt.Errorf("remember pauses: %w", err)
 	}
-	return &Pauser{api: api, cache: cache, pods: agent.NewPods(api, cache), orders: freezers{orders, api}, metrics: metrics, own: own}, nil
+	return &Pauser{api: api, cache: cache, pods: sandboxdclient.NewPods(api, cache), orders: orders, metrics: metrics, own: own}, nil
 }
 
 // Correct returns the index's answer with the state that this gateway has written last, if
@@ -133,7 +132,7 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	switch {
 	case s.Spec.Paused || s.Spec.Restore != nil || s.Spec.Binding == nil || s.Spec.Release != nil:
 		return ErrNotRunning
-	case mode == v1alpha1.PauseHibernate && p.keeper == nil:
+	case mode == v1alpha1.PauseHibernate && p.saver == nil:
 		return ErrNoStore
 	}
 	if err := p.probe(ctx, s, mode); err != nil {
@@ -141,15 +140,13 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	}
 	failpoint.Hit("pause/probed") // the freezer answers, nothing is written
 	was := s.Spec.Timeouts.EndAt
-	if err := p.write(ctx, s, true, pausing.PauseAs(s, mode)); err != nil {
+	if err := p.write(ctx, s, true, writes.PauseAs(s, mode)); err != nil {
 		return err
 	}
 	written := time.Now()
-	failpoint.Hit("pause/written") // the pause is written, nothing of it is carried out
-	// A snapshot may have begun since the probe. The node's freezer is left to Quiesce: one
-	// more write here would delay the answer, and nothing of the sandbox runs without it.
-	err = p.orderBusy(ctx, s, p.orders.FreezeProcesses)
-	busy := errors.Is(err, agent.ErrBusy)
+	failpoint.Hit("pause/written")             // the pause is written, nothing of it is carried out
+	err = p.orderBusy(ctx, s, p.orders.Freeze) // a snapshot may have begun since the probe
+	busy := errors.Is(err, sandboxdclient.ErrBusy)
 	failpoint.Hit("pause/frozen") // all is stopped, the client has no answer yet
 	if err == nil && mode == v1alpha1.PauseHibernate {
 		err = p.hibernate(ctx, s)
@@ -157,7 +154,7 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	if errors.Is(err, errEnded) {
 		return err
 	}
-	if err == nil || errors.Is(err, agent.ErrSuperseded) || errors.Is(err, ErrChanged) { // the last two: the sandbox was paused, and another call has resumed it already
+	if err == nil || errors.Is(err, writes.ErrStale) { // ErrStale: the sandbox was paused, and another call has resumed it already
 		return nil
 	}
 	// Undo the pause, also if the client has left.
@@ -173,8 +170,8 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 	}
 	switch live, readErr := p.live(ctx, s); {
 	case errors.Is(readErr, errEnded):
-		return fmt.Errorf("%w: %w", ErrChanged, err)
-	case !errors.Is(undo, ErrChanged):
+		return readErr
+	case !errors.Is(undo, writes.ErrStale):
 		return errors.Join(err, undo)
 	case readErr == nil && v1alpha1.Hibernated(live): // another gateway has finished the pause
 		return nil
@@ -199,27 +196,25 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 			return ErrNotRunning
 		}
 		if mode == v1alpha1.PauseHibernate {
-			if err := p.keeper.Keepable(pod); err != nil {
+			if err := p.saver.Keepable(pod); err != nil {
 				return fmt.Errorf("%w: %w", ErrUnsupported, err)
 			}
 		}
 		return p.orders.Probe(ctx, id, pod, generation)
 	})
 	switch {
-	case err == nil, errors.Is(err, ErrNotRunning), errors.Is(err, ErrUnsupported):
+	case err == nil, errors.Is(err, ErrNotRunning), errors.Is(err, ErrUnsupported), errors.Is(err, writes.ErrStale):
 		return err
-	case errors.Is(err, agent.ErrSuperseded):
-		return fmt.Errorf("%w: %w", ErrChanged, err)
-	case errors.Is(err, agent.ErrNoFreezer):
+	case errors.Is(err, sandboxdclient.ErrNoFreezer):
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
-	case errors.Is(err, agent.ErrNotInitialised), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrPodGone):
+	case errors.Is(err, sandboxdclient.ErrNotInitialised), errors.Is(err, sandboxdclient.ErrBusy), errors.Is(err, sandboxdclient.ErrPodGone):
 		return fmt.Errorf("%w: %w", ErrNotRunning, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnanswered, err)
 }
 
 // Resume continues a paused sandbox that was read just now and sets its end time; with a
-// nil endAt the sandbox gets no end time. Resume returns when the sandbox runs. ErrChanged
+// nil endAt the sandbox gets no end time. Resume returns when the sandbox runs. ErrStale
 // means that nothing was written.
 func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
 	begun := time.Now()
@@ -229,7 +224,7 @@ func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 }
 
 func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
-	if err := p.write(ctx, s, false, pausing.Resume(s, endAt)); err != nil {
+	if err := p.write(ctx, s, false, writes.Resume(s, endAt)); err != nil {
 		return err
 	}
 	failpoint.Hit("pause/resumed")                // the resume is written, all is still stopped
@@ -239,7 +234,7 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 		p.remember(s.Spec.Binding.ClaimID, ownWrite{generation: s.Generation, awake: true})
 		return nil
 	}
-	if errors.Is(err, agent.ErrSuperseded) || neverFrozen(s, err) {
+	if errors.Is(err, writes.ErrStale) || neverFrozen(s, err) {
 		return nil
 	}
 	return fmt.Errorf("unfreeze sandbox %s: %w", s.Name, err)
@@ -264,15 +259,15 @@ func (p *Pauser) EnsureAwake(ctx context.Context, s *v1alpha1.Sandbox, pod *core
 
 // neverFrozen reports whether an unfreeze failed because the sandbox has no freezer, and so
 // was never frozen. If its status says that it was, its freezer takes no order of ours any
-// more, as when the key is gone that its pod knows.
+// more. A missing init key says nothing of the kind: that order was never sent.
 func neverFrozen(s *v1alpha1.Sandbox, err error) bool {
-	return errors.Is(err, agent.ErrNoFreezer) && !v1alpha1.Stopped(s)
+	return errors.Is(err, sandboxdclient.ErrNoFreezer) && !v1alpha1.Stopped(s)
 }
 
 // Quiesce repeats for the controller the order that the sandbox's spec asks for: to freeze
-// (and to hibernate), or to continue. ErrChanged means that the sandbox has another claim
+// (and to hibernate), or to continue. ErrStale means that the sandbox has another claim
 // or generation by now, or that its spec asks for the opposite; ErrNotSaved, that it is
-// frozen and its files could not be kept. An error of package agent about orders is what the
+// frozen and its files could not be kept. An error of package sandboxdclient about orders is what the
 // freezer has answered, or that it does not answer this gateway. Any other error
 // is no failure of the freezer's: this gateway could not ask it, or could not go on.
 func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
@@ -286,28 +281,22 @@ func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim str
 	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {
 	case apierrors.IsNotFound(err):
-		return ErrChanged
+		return writes.ErrStale
 	case err != nil:
 		return fmt.Errorf("reading sandbox %s: %w", id, err)
 	case s.Spec.End != nil || s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim,
 		s.Generation != generation || s.Spec.Paused != freeze:
-		return ErrChanged
+		return writes.ErrStale
 	}
 	send := p.orders.Unfreeze
-	switch {
-	case freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate:
-		send = p.orders.FreezeForFiles // sandboxd is asked for the files next
-	case freeze:
-		send = p.orders.FreezeAll
+	if freeze {
+		send = p.orders.Freeze
 	}
 	err = p.order(ctx, s, send)
 	if err == nil && freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate {
 		if err = p.hibernate(ctx, s); err != nil {
 			err = fmt.Errorf("%w: %w", ErrNotSaved, err)
 		}
-	}
-	if errors.Is(err, agent.ErrSuperseded) {
-		return ErrChanged
 	}
 	return err
 }
@@ -317,33 +306,34 @@ type sendOrder func(ctx context.Context, id string, pod *corev1.Pod, generation 
 
 // order sends an order with the sandbox's generation to the freezer of its pod, under the
 // conditions of every call to a pod: the route cache still admits the pod's address, and
-// the call is short. It repeats the order after errors that may pass.
+// the call is short. It repeats the order after errors that may pass. ErrStale is sandboxd's
+// answer: it has carried out a later order.
 func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder) error {
-	var err error
 	delays := backoff.Doubling(10*time.Millisecond, time.Second)
-	for tries, moved := 0, 0; tries < orderTries; {
-		if err = p.orderOnce(ctx, s, send); err == nil {
-			return nil
-		}
-		// After ErrRouteMoved nothing was sent. The cause may be that the watch has just
-		// shown this gateway's own write, so this does not count as a try.
-		if !errors.Is(err, agent.ErrRouteMoved) {
-			tries++
-		} else if moved++; moved <= movesAtOnce {
+	for tries, moved := 0, 0; ; {
+		pod, err := p.pods.Callable(ctx, p.pods.Begin(s.Name), s)
+		if errors.Is(err, writes.ErrStale) {
+			// The cause may be that the watch has just shown this gateway's own write, so this
+			// does not count as a try.
+			if moved++; moved > movesAtOnce && !backoff.Sleep(ctx, delays.Step()) {
+				return fmt.Errorf("the route to the sandbox keeps changing: %w", ctx.Err())
+			}
 			continue
 		}
-		if final(err) || !backoff.Sleep(ctx, delays.Step()) {
+		if err == nil {
+			err = sendOnce(ctx, s, pod, send)
+		}
+		if tries++; err == nil || final(err) || tries == orderTries || !backoff.Sleep(ctx, delays.Step()) {
 			return err
 		}
 	}
-	return err
 }
 
 // orderBusy is order, tried for longer while sandboxd reads the sandbox's files.
 func (p *Pauser) orderBusy(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder) error {
 	err := p.order(ctx, s, send)
 	for range busyTries {
-		if !errors.Is(err, agent.ErrBusy) || !backoff.Sleep(ctx, busyWait) {
+		if !errors.Is(err, sandboxdclient.ErrBusy) || !backoff.Sleep(ctx, busyWait) {
 			break
 		}
 		err = p.order(ctx, s, send)
@@ -353,15 +343,11 @@ func (p *Pauser) orderBusy(ctx context.Context, s *v1alpha1.Sandbox, send sendOr
 
 // final reports whether an order that failed with err would fail again.
 func final(err error) bool {
-	return slices.ContainsFunc([]error{agent.ErrNoFreezer, agent.ErrSuperseded, agent.ErrPodGone, ErrNotRunning, ErrUnsupported},
+	return slices.ContainsFunc([]error{sandboxdclient.ErrNoFreezer, writes.ErrStale, sandboxdclient.ErrPodGone, ErrNotRunning, ErrUnsupported},
 		func(one error) bool { return errors.Is(err, one) })
 }
 
-func (p *Pauser) orderOnce(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder) error {
-	pod, err := p.pods.Callable(ctx, p.pods.Begin(s.Name), s)
-	if err != nil {
-		return err
-	}
+func sendOnce(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, send sendOrder) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	return send(ctx, s.Name, pod, s.Generation)

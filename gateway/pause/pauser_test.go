@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/agent"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -188,7 +188,7 @@ type busyOrders struct {
 
 func (o *busyOrders) Freeze(context.Context, string, *corev1.Pod, int64) error {
 	if o.freezes++; o.freezes <= o.busy {
-		return agent.ErrBusy
+		return sandboxdclient.ErrBusy
 	}
 	return nil
 }
@@ -238,7 +238,9 @@ func TestWakeOfAHibernatedSandboxIsNoFailure(t *testing.T) {
 // mute takes no order.
 type mute struct{ Orders }
 
-func (mute) Unfreeze(context.Context, string, *corev1.Pod, int64) error { return agent.ErrNoFreezer }
+func (mute) Unfreeze(context.Context, string, *corev1.Pod, int64) error {
+	return sandboxdclient.ErrNoFreezer
+}
 
 // What takes no order was never frozen, unless the status says that it was.
 func TestUnfreezeThatIsNotTaken(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // wakeTimeout bounds a resume that requests wait for. The resume goes on if they leave.
@@ -22,7 +23,7 @@ const wakeTimeout = 20 * time.Second
 // the sandbox at this gateway share one resume; of several gateways one writes the resume.
 //
 // Wake returns nil if the sandbox is not paused any more, and a HibernatedError if it needs
-// a new pod, which the caller gets from package activation. After ErrChanged the caller
+// a new pod, which the caller gets from package activation. After writes.ErrStale the caller
 // resolves the request again: the sandbox does not allow the resume, or the ID belongs to
 // another sandbox than the one with this UID, for which the request was authorised.
 func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
@@ -48,15 +49,15 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {
 	case apierrors.IsNotFound(err):
-		return ErrChanged
+		return writes.ErrStale
 	case err != nil:
 		return fmt.Errorf("reading sandbox %s: %w", id, err)
 	case s.UID != uid, s.Spec.End != nil:
-		return ErrChanged
+		return writes.ErrStale
 	case !s.Spec.Paused && !v1alpha1.WithoutPod(s):
 		return nil
 	case !v1alpha1.ResumedByRequests(s):
-		return ErrChanged
+		return writes.ErrStale
 	}
 	lifetime := v1alpha1.AutoLifetime(s)
 	if s.Spec.FirstRequest && s.Spec.Timeouts.Lifetime == nil { // only its idle timeout ends it, as before the pause
@@ -69,7 +70,7 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 	if lifetime > 0 {
 		end = v1alpha1.EndAfter(time.Now(), lifetime)
 	}
-	if err := p.resume(ctx, s, end); err != nil && !errors.Is(err, ErrChanged) {
+	if err := p.resume(ctx, s, end); err != nil && !errors.Is(err, writes.ErrStale) {
 		return err
 	}
 	return nil

@@ -5,20 +5,20 @@ import (
 	"fmt"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // write sends a patch that pauses or resumes the sandbox, remembers it as this gateway's
 // own write, and sets s to the sandbox as written.
-func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, patch jsonpatch.Patch) error {
+func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, patch writes.Patch) error {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
 	claim := s.Spec.Binding.ClaimID
 	err := p.api.Patch(ctx, out, patch.Build())
-	switch jsonpatch.Judge(err) {
-	case jsonpatch.Applied:
-	case jsonpatch.TestFailed, jsonpatch.Conflict, jsonpatch.Gone:
-		return ErrChanged
+	switch writes.Judge(err) {
+	case writes.Applied:
+	case writes.TestFailed, writes.Conflict, writes.Gone:
+		return writes.ErrStale
 	default:
 		return fmt.Errorf("writing that sandbox %s is to be paused or resumed: %w", s.Name, err)
 	}

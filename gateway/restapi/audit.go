@@ -1,0 +1,79 @@
+package restapi
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "sandlane", Subsystem: "e2b", Name: "requests_total",
+			Help: "Requests to the REST API, by route template and status.",
+		}, []string{"route", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "sandlane", Subsystem: "e2b", Name: "request_seconds",
+			Help:    "How long requests to the REST API took, by route template.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 50},
+		}, []string{"route"}),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.duration} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// expect makes the counters of failures of each route before the first one: a rate
+// misses the event that a series begins with.
+func (m *metrics) expect(t *router) {
+	for _, routes := range t.routes {
+		for _, rt := range routes {
+			for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+				m.requests.WithLabelValues(rt.name(), statusLabel(status))
+			}
+		}
+	}
+}
+
+// observe counts a request and, if it may have changed something, leaves a line
+// that says who did what. No key, token, value or text of a client is in it; the
+// sandbox's ID is of a checked form.
+func (s *Server) observe(w *recorder, r *http.Request, c *call) {
+	name, took := "none", time.Since(c.started)
+	if c.route != nil {
+		name = c.route.name()
+	}
+	s.metrics.requests.WithLabelValues(name, statusLabel(w.status)).Inc()
+	s.metrics.duration.WithLabelValues(name).Observe(took.Seconds())
+	if c.route == nil || !c.route.mutates() || c.quiet {
+		return
+	}
+	s.o.Log.LogAttrs(r.Context(), slog.LevelInfo, "audit",
+		slog.String("method", c.route.method), slog.String("route", c.route.path),
+		slog.String("team", c.owner.Team), slog.String("namespace", c.owner.Namespace),
+		slog.String("key", c.owner.KeyID), slog.String("sandbox", c.sandboxID),
+		slog.Int("status", w.status), slog.Duration("duration", took))
+}
+
+// statusLabel is the status that was answered; a handler that wrote nothing has
+// answered 200.
+func statusLabel(status int) string {
+	if status == 0 {
+		status = http.StatusOK
+	}
+	return strconv.Itoa(status)
+}

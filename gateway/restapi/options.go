@@ -1,0 +1,67 @@
+package restapi
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options configure a Server.
+type Options struct {
+	// Sandboxes, Templates, Keys and Tokens are required.
+	Sandboxes Sandboxes
+	Templates Templates
+	Keys      Keys
+	Tokens    Tokens
+	// Snapshots keeps files of sandboxes; nil: there is no store for them.
+	Snapshots Snapshots
+	// Domain is where SDKs find <port>-<sandboxID> below, with its port, such as
+	// "localhost:8080". Required.
+	Domain string
+	// Registerer takes the metrics; nil keeps none.
+	Registerer prometheus.Registerer
+	// Log is slog.Default() if nil. It gets the audit lines too.
+	Log *slog.Logger
+	// KeyLimit bounds the requests of each API key; zero means DefaultKeyLimit.
+	KeyLimit Limit
+	// BadKeyLimit bounds the requests with a wrong key or none from each source;
+	// zero means DefaultBadKeyLimit.
+	BadKeyLimit Limit
+}
+
+// Limit is a rate and what may come at once.
+type Limit struct {
+	PerSecond float64
+	Burst     int
+}
+
+// The limits of a Server that was given none.
+var (
+	DefaultKeyLimit    = Limit{PerSecond: 200, Burst: 1000}
+	DefaultBadKeyLimit = Limit{PerSecond: 1, Burst: 20}
+)
+
+func (o *Options) complete() error {
+	if o.Sandboxes == nil || o.Templates == nil || o.Keys == nil || o.Tokens == nil {
+		return errors.New("REST API: Sandboxes, Templates, Keys and Tokens are required")
+	}
+	if o.Domain == "" {
+		return errors.New("REST API: Domain is required")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.KeyLimit == (Limit{}) {
+		o.KeyLimit = DefaultKeyLimit
+	}
+	if o.BadKeyLimit == (Limit{}) {
+		o.BadKeyLimit = DefaultBadKeyLimit
+	}
+	for _, l := range []Limit{o.KeyLimit, o.BadKeyLimit} {
+		if l.PerSecond <= 0 || l.Burst < 1 {
+			return errors.New("REST API: a limit needs a rate above 0 and a burst of at least 1")
+		}
+	}
+	return nil
+}

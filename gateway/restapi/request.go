@@ -1,0 +1,118 @@
+package restapi
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// call is what is known of one request. Only its own goroutine touches it.
+type call struct {
+	started   time.Time
+	route     *route // nil until found
+	params    map[string]string
+	owner     KeyOwner // zero until authenticated
+	sandboxID string   // "" until known
+	// quiet leaves the request out of the audit log.
+	quiet bool
+}
+
+type callKey struct{}
+
+// callOf returns the call of a request that serveHTTP has prepared.
+func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+
+// recorder remembers the status.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// serveHTTP takes a request through the steps that server.go names.
+func (s *Server) serveHTTP(writer http.ResponseWriter, r *http.Request) {
+	w, c := &recorder{ResponseWriter: writer}, &call{started: time.Now()}
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(w, r, p)
+		}
+		s.observe(w, r, c)
+	}()
+	allowOrigins(w.Header())
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	rt, params, methods := s.router.find(r.Method, r.URL.EscapedPath())
+	switch {
+	case rt == nil && len(methods) == 0:
+		s.fail(w, r, refuse(http.StatusNotFound, "There is no such path in this API."))
+		return
+	case rt == nil:
+		slices.Sort(methods)
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		s.fail(w, r, refuse(http.StatusMethodNotAllowed, fmt.Sprintf("%s is not a method of this path.", r.Method)))
+		return
+	}
+	c.route, c.params = rt, params
+	for name, value := range params {
+		r.SetPathValue(name, value)
+	}
+	if err := s.prepare(w, r, c); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	rt.handle(w, r)
+}
+
+// prepare does what comes before every handler.
+func (s *Server) prepare(w http.ResponseWriter, r *http.Request, c *call) error {
+	if needsKey(c.route.operation) {
+		if err := s.authenticate(w, r, c); err != nil {
+			return err
+		}
+	}
+	if err := s.readBody(w, r); err != nil {
+		return err
+	}
+	if id, named := c.params["sandboxID"]; named {
+		var ok bool
+		if c.sandboxID, ok = shortID(id); !ok {
+			return refuse(http.StatusBadRequest, "Invalid sandbox ID")
+		}
+	}
+	return s.validate(r, c)
+}
+
+func (s *Server) panicked(w *recorder, r *http.Request, p any) {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p)
+	}
+	id := rand.Text()
+	s.o.Log.Error("a handler of the REST API panicked", "id", id, "panic", p, "stack", string(debug.Stack()))
+	if w.status != 0 {
+		// Half an answer must not look like a whole one.
+		panic(http.ErrAbortHandler)
+	}
+	s.fail(w, r, internal(id))
+}

@@ -1,0 +1,76 @@
+package restapi
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/sandlane/sandlane/gateway/restapi/api"
+)
+
+// A request:
+//
+// CORS headers → route (404, 405) → API key (401, 429, 503) → rate limit (429) →
+// body (413, 408) → validation (400) → handler. Nothing is read of a body before
+// its key is known. Every answer but 2xx has the body {"code", "message"}; what
+// was not foreseen, panics included, is a 500 with an ID that stands in the log too.
+// Each request is counted by route template and status; each that may change
+// something leaves a line in the log.
+
+// Server answers the REST API. It is safe for concurrent use.
+type Server struct {
+	o       Options
+	router  *router
+	metrics *metrics
+	keys    *limiters // by identity
+	badKeys *limiters // by source
+	answers *answers
+	// logLimit is for warnings that a client can cause in numbers.
+	logLimit rate.Sometimes
+	timeouts
+}
+
+var _ api.ServerInterface = (*Server)(nil)
+
+// NewServer returns a server that answers at once; Serve or Handler make use of it.
+func NewServer(o Options) (*Server, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	doc, err := spec()
+	if err != nil {
+		return nil, fmt.Errorf("REST API: %w", err)
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("REST API: register metrics: %w", err)
+	}
+	s := &Server{
+		o:        o,
+		router:   &router{doc: doc, routes: map[int][]*route{}},
+		metrics:  m,
+		keys:     newLimiters(o.KeyLimit),
+		badKeys:  newLimiters(o.BadKeyLimit),
+		answers:  newAnswers(),
+		logLimit: rate.Sometimes{Interval: time.Second},
+		timeouts: defaultTimeouts,
+	}
+	api.HandlerWithOptions(s, api.StdHTTPServerOptions{
+		BaseRouter:       s.router,
+		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { s.fail(w, r, refuse(400, err.Error())) },
+	})
+	s.metrics.expect(s.router)
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			if isUnsupported(op) {
+				s.router.HandleFunc(method+" "+path, s.unsupported(op.Description))
+			}
+		}
+	}
+	return s, nil
+}
+
+// Handler is the API without a listener.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }

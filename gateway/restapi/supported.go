@@ -1,0 +1,87 @@
+package restapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/sandlane/sandlane/gateway/restapi/api"
+)
+
+// maxMetadata bounds the bytes of a sandbox's metadata: every gateway keeps them
+// in memory.
+const maxMetadata = 64 << 10
+
+// supported refuses fields that ask for what Sandlane does not do. A field that asks for
+// what happens anyway is accepted: SDKs send many of their defaults.
+func supported(n *api.NewSandbox) error {
+	for _, f := range []struct {
+		asked bool
+		what  string
+	}{
+		{is(n.AutoPauseMemory, false) && autoResumes(n), "autoPauseMemory: without the memory no request resumes the sandbox; leave autoResume out"},
+		{autoResumes(n) && !is(n.AutoPause, true), "autoResume: needs autoPause"},
+		{filled(n.VolumeMounts), "volumeMounts: volumes are not supported"},
+		{n.Mcp != nil && len(*n.Mcp) > 0, "mcp: MCP servers are not supported"},
+		{n.Iam != nil && n.Iam.Tokens != nil && len(*n.Iam.Tokens) > 0, "iam: workload identities are not supported"},
+	} {
+		if f.asked {
+			return refuse(http.StatusBadRequest, f.what)
+		}
+	}
+	if n.Network != nil {
+		if err := supportedNetwork(*n.Network, "network."); err != nil {
+			return err
+		}
+	}
+	if isPrivate(n) && !*n.Secure {
+		return refuse(http.StatusBadRequest,
+			"You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.")
+	}
+	return wellFormed(mapOf(n.Metadata), mapOf(n.EnvVars))
+}
+
+func autoResumes(n *api.NewSandbox) bool {
+	return n.AutoResume != nil && is(n.AutoResume.Enabled, true)
+}
+
+// supportedNetwork refuses all rules but allowPublicTraffic and those for addresses
+// (see egressOf).
+func supportedNetwork(n api.SandboxNetwork, prefix string) error {
+	for _, f := range []struct {
+		asked bool
+		name  string
+	}{
+		{filled(n.DnsServers), "dnsServers"},
+		{filled(n.HttpsPorts), "httpsPorts"},
+		{n.MaskRequestHost != nil && *n.MaskRequestHost != "", "maskRequestHost"},
+		{n.EgressProxy != nil, "egressProxy"},
+		{n.Rules != nil && len(*n.Rules) > 0, "rules"},
+	} {
+		if f.asked {
+			return refuse(http.StatusBadRequest, fmt.Sprintf("%s%s: this network rule is not supported", prefix, f.name))
+		}
+	}
+	return nil
+}
+
+// wellFormed checks what the API server and an environment could not take.
+func wellFormed(metadata, env map[string]string) error {
+	size := 0
+	for k, v := range metadata {
+		size += len(k) + len(v)
+	}
+	if size > maxMetadata {
+		return refuse(http.StatusBadRequest, fmt.Sprintf("metadata: must not have more than %d bytes", maxMetadata))
+	}
+	for k, v := range env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
+			return refuse(http.StatusBadRequest, "envVars: a name must not be empty or contain '=', and neither name nor value may contain a zero byte")
+		}
+	}
+	return nil
+}
+
+func is(flag *bool, value bool) bool { return flag != nil && *flag == value }
+
+func filled[T any](list *[]T) bool { return list != nil && len(*list) > 0 }

@@ -1,0 +1,65 @@
+package restapi
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+)
+
+var validation = &openapi3filter.Options{
+	// authenticate has done it.
+	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
+	// Handlers know the defaults; a body stays as it was sent.
+	SkipSettingDefaults: true,
+}
+
+// validate checks parameters and body against openapi.yaml.
+func (s *Server) validate(r *http.Request, c *call) error {
+	err := openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
+		Request:    r,
+		PathParams: c.params,
+		Route: &routers.Route{
+			Spec: s.router.doc, Path: c.route.path, PathItem: c.route.item,
+			Method: c.route.method, Operation: c.route.operation,
+		},
+		Options: validation,
+	})
+	if err != nil {
+		return refuse(http.StatusBadRequest, describe(err))
+	}
+	return nil
+}
+
+// describe says what is wrong and where. It does not repeat the wrong value, which
+// may be a secret.
+func describe(err error) string {
+	var request *openapi3filter.RequestError
+	var schema *openapi3.SchemaError
+	where, what := "request", "is not valid"
+	if errors.As(err, &request) {
+		switch {
+		case request.Parameter != nil:
+			where = request.Parameter.Name
+		case request.RequestBody != nil:
+			where = "body"
+		}
+		if errors.Is(err, openapi3filter.ErrInvalidRequired) {
+			what = "is required"
+		} else if strings.Contains(request.Reason, "Content-Type") {
+			what = "must have the Content-Type application/json"
+		}
+	}
+	// The innermost says most: around it are the schemas that it is a part of.
+	var path []string
+	for ; errors.As(err, &schema); err = schema.Origin {
+		path, what = append(path, schema.JSONPointer()...), schema.Reason
+	}
+	if len(path) > 0 && where == "body" {
+		where = strings.Join(path, ".")
+	}
+	return where + ": " + what
+}

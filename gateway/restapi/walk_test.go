@@ -1,0 +1,122 @@
+package restapi
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+// bodies are valid ones for the operations that need one.
+var bodies = map[string]string{
+	"POST /sandboxes":                     `{"templateID":"base"}`,
+	"POST /v2/sandboxes":                  `{"templateID":"base"}`,
+	"POST /sandboxes/{sandboxID}/connect": `{"timeout":1}`,
+	"POST /sandboxes/{sandboxID}/timeout": `{"timeout":1}`,
+	"PUT /sandboxes/{sandboxID}/network":  `{}`,
+}
+
+// others are what a key of another team gets from operations that name no sandbox
+// in their path; those whose answer says nothing of team a's are here on purpose.
+var others = map[string]int{
+	"POST /sandboxes":                404, // its template is team a's
+	"POST /v2/sandboxes":             404,
+	"GET /sandboxes":                 200, // an empty list
+	"GET /v2/sandboxes":              200,
+	"GET /sandboxes/metrics":         200,
+	"GET /templates":                 200,
+	"GET /templates/aliases/{alias}": 404,
+	"GET /snapshots":                 200,
+	"DELETE /templates/{templateID}": 404, // a snapshot of team a's
+	"GET /health":                    200,
+}
+
+// needsStore are the operations that answer 501 where gateways keep no files.
+var needsStore = map[string]bool{
+	"POST /sandboxes/{sandboxID}/snapshots": true,
+	"GET /snapshots":                        true,
+	"DELETE /templates/{templateID}":        true,
+}
+
+// No operation of the document works without a key, and none shows or touches
+// what is another team's. A new operation fails here until it is covered.
+func TestEveryOperation(t *testing.T) {
+	doc, err := spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations := 0
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			operations++
+			name := method + " " + path
+			where := strings.NewReplacer("{sandboxID}", idA, "{alias}", "base", "{templateID}", "s0").Replace(path)
+			if path == "/sandboxes/metrics" {
+				where += "?sandbox_ids=" + idA
+			}
+			s, f, kept := snapshotServer(t)
+			if _, err := kept.Create(t.Context(), KeyOwner{Namespace: "a"}, idA, nil); err != nil {
+				t.Fatal(err)
+			}
+			before := maps.Clone(f.sandboxes)
+
+			lists := func(status string) bool { return op.Responses.Value(status) != nil }
+			answers501 := isUnsupported(op) || needsStore[name]
+			if needsKey(op) && (!lists("default") || lists("501") != answers501 || lists("503") == isUnsupported(op)) {
+				t.Errorf("%s: the document does not list its errors", name)
+			}
+			if needsKey(op) {
+				for _, key := range []string{"", "e2b_1234", "Bearer x"} {
+					w := ask(t, s, method, where, key, bodies[name])
+					if w.Code != 401 {
+						t.Errorf("%s with the key %q: %d %s", name, key, w.Code, w.Body)
+					}
+				}
+				if w := ask(t, s, method, where, "e2b_0e0e", bodies[name]); w.Code != 503 || w.Header().Get("Retry-After") != "1" {
+					t.Errorf("%s while keys are not known: %d %s", name, w.Code, w.Body)
+				}
+			} else if name != "GET /health" {
+				t.Errorf("%s needs no key", name)
+			}
+
+			want, listed := others[name]
+			switch {
+			case strings.Contains(path, "{sandboxID}"):
+				want = 404
+			case isUnsupported(op):
+				want = 501
+			case !listed:
+				t.Errorf("%s: say in others what another team gets", name)
+			}
+			w := ask(t, s, method, where, keyB, bodies[name])
+			if w.Code != want {
+				t.Errorf("%s by another team: %d %s, want %d", name, w.Code, w.Body, want)
+			}
+			// The 404 repeats the ID that was asked for; nothing else may have it.
+			if w.Code == 200 && strings.Contains(w.Body.String(), idA) || strings.Contains(w.Body.String(), "-of-") {
+				t.Errorf("%s shows another team's sandbox: %s", name, w.Body)
+			}
+			if len(kept.all) != 1 || len(f.made) > 0 || len(f.ended) > 0 || len(f.moved) > 0 || f.sandboxes[idA].EndAt != before[idA].EndAt {
+				t.Errorf("%s by another team changed something", name)
+			}
+
+			// And it is there at all; what resumes needs one that is paused.
+			if strings.HasSuffix(name, "/resume") {
+				paused := f.sandboxes[idA]
+				paused.Paused = true
+				f.sandboxes[idA] = paused
+			}
+			if w := ask(t, s, method, where, keyA, bodies[name]); w.Code >= 400 && (w.Code != 501 || !isUnsupported(op)) {
+				t.Errorf("%s by its own team: %d %s", name, w.Code, w.Body)
+			}
+			if !needsStore[name] {
+				continue
+			}
+			if w := ask(t, newServer(t, newFake(), nil), method, where, keyA, bodies[name]); w.Code != 501 {
+				t.Errorf("%s without a store: %d %s", name, w.Code, w.Body)
+			}
+		}
+	}
+	if operations < 40 {
+		t.Errorf("walked %d operations only", operations)
+	}
+}

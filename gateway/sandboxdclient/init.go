@@ -1,0 +1,171 @@
+package sandboxdclient
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/activation"
+)
+
+// errOtherProcess: an earlier process of the pod's sandboxd restored the files, and its
+// container, with the files, is gone.
+var errOtherProcess = errors.New("its container has restarted since the files were restored")
+
+// errUnsigned: this gateway cannot make a signature that the pod accepts, and trying again
+// does not help.
+var errUnsigned = errors.New("it cannot be signed")
+
+// errNoKey is the errUnsigned of a gateway that does not have the pod's key. It says nothing
+// about the pod, whose sandboxd may have taken orders signed with that key before.
+var errNoKey = fmt.Errorf("%w: there is no such init key", errUnsigned)
+
+// Init sends the sandbox's token and environment to the pod's sandboxd, which answers no
+// request before. It may be repeated with the same environment. An activation.ErrUnusable
+// means that repeating it does not help.
+func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error {
+	return a.init(ctx, s, pod, env, nil)
+}
+
+// InitRestored is Init for the process of sandboxd that restored the archive r, and no
+// other: a container that has restarted has lost those files, so InitRestored returns an
+// activation.ErrUnusable. With a nil r it is Init.
+func (a *Agent) InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *Restoring) error {
+	return a.init(ctx, s, pod, env, r)
+}
+
+func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *Restoring) error {
+	if !v1alpha1.RunsSandboxd(&pod.Spec) {
+		return fmt.Errorf("%w: no container of pod %s has sandboxd's port %d", activation.ErrUnusable, pod.Name, v1alpha1.SandboxdPort)
+	}
+	addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(pod))
+	if err != nil {
+		return fmt.Errorf("pod %s cannot be reached: %w", pod.Name, err)
+	}
+	body, err := json.Marshal(struct {
+		Token string            `json:"accessToken"`
+		Env   map[string]string `json:"envVars,omitempty"`
+		Now   time.Time         `json:"timestamp"`
+	}{a.token(s), env, time.Now().UTC()})
+	if err != nil {
+		return fmt.Errorf("initialise sandboxd: %w", err)
+	}
+	c := a.connect(addr)
+	defer c.close()
+	header := http.Header{"Content-Type": {"application/json"}}
+	header.Set(sandboxHeader, s.Name)
+	header.Set(templateHeader, cmp.Or(s.Spec.Env, s.Spec.Pool))
+	switch err := a.sign(ctx, c, pod, header, body, r); {
+	case errors.Is(err, errUnsigned), errors.Is(err, errOtherProcess):
+		return fmt.Errorf("%w: pod %s: %w", activation.ErrUnusable, pod.Name, err)
+	case err != nil:
+		return fmt.Errorf("initialise sandboxd of pod %s: %w", pod.Name, err)
+	}
+	status, _, err := c.call(ctx, http.MethodPost, "/init", header, body)
+	switch {
+	case err != nil:
+		return fmt.Errorf("initialise sandboxd of pod %s: %w", pod.Name, err)
+	case status < 300:
+		return nil
+	case status == http.StatusConflict:
+		return fmt.Errorf("%w: sandboxd of pod %s was initialised otherwise already", activation.ErrUnusable, pod.Name)
+	case status == http.StatusUnauthorized:
+		return fmt.Errorf("%w: sandboxd of pod %s refuses this gateway's signature", activation.ErrUnusable, pod.Name)
+	case lasting(status):
+		return fmt.Errorf("%w: pod %s answered /init with %d", activation.ErrUnusable, pod.Name, status)
+	}
+	return fmt.Errorf("initialise sandboxd of pod %s: status %d", pod.Name, status)
+}
+
+// lasting reports whether sandboxd would answer the same request with this status again.
+func lasting(status int) bool {
+	return status < 500 && status != http.StatusTooManyRequests
+}
+
+// sign adds the signature of an /init to its header. It signs with the key that the pod's
+// label names, over the pod's UID and the nonce that its sandboxd made at its start, so
+// that no other pod accepts the signature, nor this pod after a restart. After a restore
+// the nonce must be that of the process which restored the files.
+func (a *Agent) sign(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, body []byte, r *Restoring) error {
+	nonce, err := a.nonce(ctx, c, pod)
+	switch {
+	case err != nil:
+		return err
+	case r != nil && (r.process == "" || r.process != nonce):
+		return errOtherProcess
+	}
+	return a.signNonce(ctx, pod, header, initMessage(string(pod.UID), nonce, header.Get(sandboxHeader), header.Get(templateHeader), body))
+}
+
+// signBy adds the signature of the message that messageOf makes with the pod's nonce.
+func (a *Agent) signBy(ctx context.Context, c *connection, pod *corev1.Pod, header http.Header, messageOf func(nonce string) []byte) error {
+	nonce, err := a.nonce(ctx, c, pod)
+	if err != nil {
+		return err
+	}
+	return a.signNonce(ctx, pod, header, messageOf(nonce))
+}
+
+// nonce asks the pod's sandboxd for the nonce that signatures must include.
+func (a *Agent) nonce(ctx context.Context, c *connection, pod *corev1.Pod) (string, error) {
+	answer, err := a.challenge(ctx, c, pod)
+	return answer.Nonce, err
+}
+
+// challenge is sandboxd's answer to GET /init.
+type challenge struct {
+	Nonce string `json:"nonce"`
+	// Restored is the ID of the restore that sandboxd's process has completed; empty if none.
+	Restored string `json:"restored"`
+}
+
+func (a *Agent) challenge(ctx context.Context, c *connection, pod *corev1.Pod) (challenge, error) {
+	var out challenge
+	if pod.Labels[v1alpha1.LabelInitKey] == "" {
+		return out, fmt.Errorf("%w: it has no label %s, which the controller gives to pods that it makes", errUnsigned, v1alpha1.LabelInitKey)
+	}
+	status, answer, err := c.call(ctx, http.MethodGet, "/init", nil, nil)
+	if err != nil {
+		return out, err
+	}
+	switch {
+	case status != http.StatusOK && lasting(status):
+		return out, fmt.Errorf("%w: GET /init is answered with %d; is its sandboxd of an older version?", errUnsigned, status)
+	case status != http.StatusOK:
+		return out, fmt.Errorf("GET /init: status %d: %w", status, ErrRefused)
+	case json.Unmarshal(answer, &out) != nil || out.Nonce == "":
+		return out, fmt.Errorf("%w: GET /init is answered without a nonce", errUnsigned)
+	}
+	return out, nil
+}
+
+// signNonce adds the signature of a message that has the pod's nonce in it.
+func (a *Agent) signNonce(ctx context.Context, pod *corev1.Pod, header http.Header, message []byte) error {
+	keyID := pod.Labels[v1alpha1.LabelInitKey]
+	signature, ok, err := a.signer.Sign(ctx, keyID, message)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("%w: %q", errNoKey, keyID)
+	}
+	header.Set(signatureHeader, base64.StdEncoding.EncodeToString(signature))
+	return nil
+}
+
+// initMessage returns the message that is signed for /init; sandboxd/access builds the same
+// message to verify the signature. The nonce comes from the pod and is not trusted: because
+// it is quoted, it cannot change the meaning of the other parts.
+func initMessage(podUID, nonce, sandbox, template string, body []byte) []byte {
+	return fmt.Appendf(nil, "sandlane init 1\n%q\n%q\n%q\n%q\n%x\n", podUID, nonce, sandbox, template, sha256.Sum256(body))
+}
