@@ -12,8 +12,7 @@ import (
 	"github.com/sandlane/sandlane/access"
 )
 
-// accounts are the accounts of gateways and controller. Any namespace may have
-// pools, as tests and users make theirs.
+// accounts are the accounts of gateways and controller.
 func accounts() access.Options {
 	return access.Options{SystemNamespace: SystemNamespace, KeyNamespace: KeyNamespace}
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -67,10 +68,24 @@ func install(ctx context.Context, api client.Client) error {
 			return fmt.Errorf("create the namespace %s: %w", name, err)
 		}
 	}
-	for _, obj := range access.Objects(accounts()) {
+	for _, obj := range append(access.Objects(accounts()), access.Bindings(accounts(), poolNamespace)...) {
 		if err := ignoreExists(api.Create(ctx, obj)); err != nil {
 			return fmt.Errorf("grant the processes their rights: %w", err)
 		}
+	}
+	return allowPools(ctx, api, poolNamespace)
+}
+
+// allowPools labels a namespace as one that may have pools.
+func allowPools(ctx context.Context, api client.Client, name string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelPools, v1alpha1.PoolsAllowed)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := api.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch))
+		return err == nil, client.IgnoreNotFound(err) // the API server makes the namespace default by itself
+	})
+	if err != nil {
+		return fmt.Errorf("label the namespace %s: %w", name, err)
 	}
 	return nil
 }

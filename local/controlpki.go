@@ -4,7 +4,7 @@ import (
 	"crypto/x509"
 	"fmt"
 
-	"github.com/sandlane/sandlane/certificate"
+	"github.com/sandlane/sandlane/credentials/certificate"
 )
 
 // controlCA is the authority of the control plane's certificates; those have the
@@ -29,7 +29,7 @@ func controlFiles(side string) (cert, key string) {
 // other, from an authority of their own: none of the cluster's certificates opens
 // the control plane, and theirs open nothing else. The authority's key is not kept.
 func (s state) writeControlPKI() error {
-	ca, err := newCA()
+	ca, err := newCA("sandlane control authority")
 	if err != nil {
 		return err
 	}

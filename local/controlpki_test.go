@@ -42,3 +42,19 @@ func TestControlPKI(t *testing.T) {
 		}
 	}
 }
+
+// Clients that use OpenSSL, such as curl and Python's of Kubernetes, trust the kubeconfig's
+// authority: no certificate that it signed has its subject.
+func TestSubjectsOfTheCluster(t *testing.T) {
+	t.Parallel()
+	s := newState(t.TempDir())
+	if err := s.writePKI(); err != nil {
+		t.Fatal(err)
+	}
+	authority := readCert(t, s.pki(caCert))
+	for _, file := range []string{serverCert, adminCert} {
+		if cert := readCert(t, s.pki(file)); string(cert.RawIssuer) != string(authority.RawSubject) || string(cert.RawSubject) == string(cert.RawIssuer) {
+			t.Errorf("%s of %q is by %q, want the authority, and another subject", file, cert.Subject, cert.Issuer)
+		}
+	}
+}

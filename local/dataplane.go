@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/local/node"
+	"github.com/sandlane/sandlane/local/node/images"
 	"github.com/sandlane/sandlane/local/supervise"
 )
 
@@ -64,6 +66,9 @@ func (d *dataPlane) controller() supervise.Spec {
 		"--recycle-after", "0s", // the local node restarts changed containers at once
 		"--leader-elect=false") // there is one, and after a crash the next need not wait for its lease
 	spec.Args = append(spec.Args, d.controlArgs("controller")...)
+	if d.test.AddressRest > 0 {
+		spec.Args = append(spec.Args, "--address-rest", d.test.AddressRest.String(), "--short-address-rest=true")
+	}
 	if d.test.LeaseDuration > 0 {
 		spec.Args = append(spec.Args, "--lease-grace", (d.test.LeaseDuration / 2).String())
 	}
@@ -75,6 +80,7 @@ func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 	spec := d.ours("gateway", "--name", g.name, "--run-dir", d.gatewayRun(g.name), "--metrics-address", loopback(g.metricsPort),
 		"--system-namespace", SystemNamespace, "--key-namespace", KeyNamespace, "--first-request-pool", poolNamespace+"/"+echoName,
 		"--checkpoint-dir", d.checkpoints(),
+		"--max-streams", strconv.Itoa(d.streams),
 		"--drain-delay", "0s") // no load balancer stands before it
 	if d.test.DrainGrace > 0 {
 		spec.Args = append(spec.Args, "--drain-grace", d.test.DrainGrace.String())
@@ -126,6 +132,13 @@ func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
 	if err := writeFile(file, config, 0o600); err != nil {
 		return supervise.Spec{}, err
 	}
+	secret, content, err := envoy.Certificate(o)
+	if err == nil && secret != "" {
+		err = writeFile(secret, content, 0o600)
+	}
+	if err != nil {
+		return supervise.Spec{}, err
+	}
 	admin := envoy.Admin{Socket: filepath.Join(d.gatewayRun(g.name), envoy.AdminSocketName)}
 	return supervise.Spec{
 		Name: g.envoyName, Path: d.envoyBin, Args: envoy.Args(file, d.workers), LogFile: d.log(g.envoyName),
@@ -136,11 +149,15 @@ func (d *dataPlane) envoy(g gatewayPair) (supervise.Spec, error) {
 func (d *dataPlane) imageTable() string { return d.path("cluster", "images.json") }
 func (d *dataPlane) helperDir() string  { return d.path("cluster", "helpers") }
 
-// writeImages makes the node's image table.
-func (d *dataPlane) writeImages() error {
-	table := map[string]node.Image{
+// writeImages makes the node's image table; with the code interpreter if the folder of its
+// packages is given.
+func (d *dataPlane) writeImages(interpreterPackages string) error {
+	table := map[string]images.Entry{
 		echoImage: {Command: []string{filepath.Join(d.helperDir(), "echo")}},
 		baseImage: {Command: []string{filepath.Join(d.helperDir(), "sandboxd")}, Env: baseImageEnv, Aliases: []string{"sudo"}},
+	}
+	if interpreterPackages != "" {
+		table[interpreterImage] = d.interpreterOf(interpreterPackages)
 	}
 	for name, image := range table {
 		var err error

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/sandlane/sandlane/local/node"
+	"github.com/sandlane/sandlane/local/node/network"
 	"github.com/sandlane/sandlane/local/supervise"
 )
 
@@ -58,6 +60,10 @@ func startTime(pid int) string {
 // what the node keeps outside the state folder. It returns the names of the
 // processes that it ended. The caller holds the lock.
 func (s state) clean() ([]string, error) {
+	// Another user's list could name any process.
+	if err := network.OwnFolder(s.run); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("end what the last run left: %w", err)
+	}
 	var ended []string
 	var list []recorded
 	if b, err := os.ReadFile(s.processFile()); err == nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -38,6 +39,9 @@ const DefaultPoolSize = 10
 // DefaultBasePoolSize is the number of idle pods of the pool base.
 const DefaultBasePoolSize = 3
 
+// DefaultInterpreterPoolSize is the number of idle pods of the pool of the code interpreter.
+const DefaultInterpreterPoolSize = 1
+
 // maxGateways bounds Options.Gateways: more tell nothing new on one machine.
 const maxGateways = 8
 
@@ -59,6 +63,9 @@ type Options struct {
 	PoolSize int
 	// BasePoolSize is the number of idle pods of the pool base.
 	BasePoolSize int
+	// InterpreterPoolSize is the number of idle pods of the pool code-interpreter-v1; with 0
+	// there is no such pool, and its packages are not installed.
+	InterpreterPoolSize int
 	// IdleTimeout is that of sandboxes of the pool echo; 0 means never.
 	IdleTimeout time.Duration
 	// Isolation is auto, full or none; default auto.
@@ -93,6 +100,9 @@ type TestOptions struct {
 	// or none. The controller's grace, which covers clocks that run at different
 	// speeds, is half of such a lease: here there is one clock.
 	LeaseDuration, LeaseRenewEvery time.Duration
+	// AddressRest is how long an address stays unused after its fence; 0 is the
+	// controller's own.
+	AddressRest time.Duration
 	// DrainGrace is how long a gateway that is told to stop waits for what is
 	// open; 0 is the gateway's own.
 	DrainGrace time.Duration
@@ -145,6 +155,23 @@ func (o *Options) Complete() error {
 	return nil
 }
 
+// callOneAtATime lets Progress and Ready be called by several goroutines: what installs beside
+// the start reports too.
+func (o *Options) callOneAtATime() {
+	var mu sync.Mutex
+	progress, ready := o.Progress, o.Ready
+	o.Progress = func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		progress(line)
+	}
+	o.Ready = func(file UpFile) {
+		mu.Lock()
+		defer mu.Unlock()
+		ready(file)
+	}
+}
+
 // Validate reports what cannot work whatever the machine.
 func (o *Options) Validate() error {
 	switch {
@@ -154,6 +181,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--pool-size %d: must lie between 0 and 500", o.PoolSize)
 	case o.BasePoolSize < 0 || o.BasePoolSize > 100:
 		return fmt.Errorf("--base-pool-size %d: must lie between 0 and 100", o.BasePoolSize)
+	case o.InterpreterPoolSize < 0 || o.InterpreterPoolSize > 100:
+		return fmt.Errorf("--interpreter-pool-size %d: must lie between 0 and 100", o.InterpreterPoolSize)
 	case o.IdleTimeout < 0:
 		return fmt.Errorf("--idle-timeout %s: must not be negative (0 means never)", o.IdleTimeout)
 	case o.Isolation != IsolationAuto && o.Isolation != IsolationFull && o.Isolation != IsolationNone:
@@ -166,6 +195,8 @@ func (o *Options) Validate() error {
 		return errors.New("--lease-duration and --lease-renew-every: set both, to more than 0")
 	case o.Test.LeaseDuration < 2*o.Test.LeaseRenewEvery:
 		return fmt.Errorf("--lease-duration %s: must be at least twice --lease-renew-every", o.Test.LeaseDuration)
+	case o.Test.AddressRest < 0:
+		return fmt.Errorf("--address-rest %s: must not be negative", o.Test.AddressRest)
 	case o.Test.DrainGrace < 0:
 		return fmt.Errorf("--drain-grace %s: must not be negative", o.Test.DrainGrace)
 	case o.NewAPIKey == nil:

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/access"
-	"github.com/sandlane/sandlane/certificate"
+	"github.com/sandlane/sandlane/credentials/certificate"
 )
 
 // Files of the cluster's certificates and keys.
@@ -33,7 +33,7 @@ type leaf struct {
 // writePKI makes a new certificate authority and everything signed by it. The
 // authority's key is not kept.
 func (s state) writePKI() error {
-	ca, err := newCA()
+	ca, err := newCA("sandlane local authority")
 	if err != nil {
 		return err
 	}
@@ -69,9 +69,9 @@ func (s state) writePKI() error {
 	return nil
 }
 
-func newCA() (*certificate.Pair, error) {
+func newCA(name string) (*certificate.Pair, error) {
 	return create(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "sandlane local"}, IsCA: true, BasicConstraintsValid: true,
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}, nil)
 }

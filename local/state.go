@@ -1,8 +1,6 @@
 package local
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,8 +18,8 @@ import (
 
 // The state folder:
 //
-// Everything lies in one state folder; sockets move to a short folder in /tmp
-// when the state folder's path is too long for them. A lock on <state>/up.lock
+// Everything but the route tables lies in one state folder, sockets too, so that its path
+// must be short: a folder elsewhere would have a name that other users can guess. A lock on <state>/up.lock
 // says that an `up` runs, and holds its PID. Only the holder of the lock writes
 // in the folder. What a killed `up` left is removed by the next holder, be it
 // `up` or `down`. The cluster's content lives as long as its `up`: each begins
@@ -30,20 +28,16 @@ import (
 // state is the layout of a state folder.
 type state struct {
 	dir string // absolute
-	run string // sockets and the list of processes; short enough for sockets
+	run string // sockets and the list of processes
 }
 
-// longest name of a socket below the run folder, "/gateway-99/envoy-admin.sock"
-const longestSocket = 28
+// longestDir is the longest path, in bytes, of a state folder: a socket's path has at most
+// 107, and the longest one here is that of "/run/gateway-99/envoy-admin.sock".
+const longestDir = 107 - 32
 
 // newState computes paths; it creates nothing.
 func newState(dir string) state {
-	s := state{dir: dir, run: filepath.Join(dir, "run")}
-	if len(s.run)+longestSocket > 107 {
-		sum := sha256.Sum256([]byte(dir))
-		s.run = filepath.Join("/tmp", fmt.Sprintf("sandlane-%d-%s", os.Geteuid(), hex.EncodeToString(sum[:6])))
-	}
-	return s
+	return state{dir: dir, run: filepath.Join(dir, "run")}
 }
 
 func (s state) path(elem ...string) string {
@@ -65,6 +59,9 @@ func (s state) gatewayRun(gw string) string { return filepath.Join(s.run, gw) }
 
 // create makes the state folder and checks that it can be used.
 func (s state) create() error {
+	if n := len(s.dir); n > longestDir {
+		return fmt.Errorf("the path of the state folder %s is %d bytes long, and with more than %d its sockets cannot be made: choose another with --state", s.dir, n, longestDir)
+	}
 	if st, err := os.Stat(s.dir); err == nil && !st.IsDir() {
 		return fmt.Errorf("the state folder %s is a file: choose another with --state", s.dir)
 	}
@@ -82,7 +79,7 @@ func (s state) createRun() error {
 	if err := os.RemoveAll(s.run); err != nil {
 		return fmt.Errorf("empty the run folder: %w", err)
 	}
-	if err := os.Mkdir(s.run, 0o700); err != nil { // not MkdirAll: in /tmp it must be ours
+	if err := os.Mkdir(s.run, 0o700); err != nil { // not MkdirAll: it must be new
 		return fmt.Errorf("make the run folder: %w", err)
 	}
 	return nil

@@ -79,18 +79,65 @@ func TestDefaultStateDir(t *testing.T) {
 	}
 }
 
-func TestSocketsFitWhateverTheStateFolder(t *testing.T) {
+// A state folder whose path is too long for sockets is refused, and nothing of it lies
+// where other users can write.
+func TestSocketsFitTheStateFolder(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
-	for _, dir := range []string{"/s", "/" + strings.Repeat("a", 74), "/" + strings.Repeat("a", 75), "/" + strings.Repeat("b", 300)} {
+	base := t.TempDir()
+	for _, n := range []int{longestDir, longestDir + 1, 200} {
+		dir := filepath.Join(base, strings.Repeat("a", 20), strings.Repeat("b", 200))[:n]
 		s := newState(dir)
-		if n := len(filepath.Join(s.gatewayRun("gateway-99"), "envoy-admin.sock")); n > 107 {
-			t.Errorf("%d bytes of state folder: a socket's path has %d", len(dir), n)
+		if !strings.HasPrefix(s.run, dir+"/") {
+			t.Errorf("the run folder %s is not below the state folder", s.run)
 		}
-		if seen[s.run] {
-			t.Errorf("two state folders share %s", s.run)
+		err := s.create()
+		if n > longestDir {
+			if err == nil || !strings.Contains(err.Error(), "--state") {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+			continue
 		}
-		seen[s.run] = true
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(s.gatewayRun("gateway-99"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("unix", filepath.Join(s.gatewayRun("gateway-99"), "envoy-admin.sock"))
+		if err != nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		_ = l.Close()
+	}
+}
+
+// What a list in another user's folder names is not killed.
+func TestCleanTrustsNoOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make another user's folder")
+	}
+	t.Parallel()
+	for name, prepare := range map[string]func(run string) error{
+		"another's folder": func(run string) error { return errors.Join(os.Mkdir(run, 0o700), os.Chown(run, 65534, 65534)) },
+		"open to others":   func(run string) error { return errors.Join(os.Mkdir(run, 0o700), os.Chmod(run, 0o777)) },
+		"a link": func(run string) error {
+			return errors.Join(os.Mkdir(run+".theirs", 0o700), os.Chown(run+".theirs", 65534, 65534), os.Symlink(run+".theirs", run))
+		},
+	} {
+		s := newState(t.TempDir())
+		bystander := exec.CommandContext(t.Context(), "sleep", "60")
+		if err := errors.Join(prepare(s.run), bystander.Start()); err != nil {
+			t.Fatal(err)
+		}
+		err := s.recordProcesses([]supervise.Status{{Name: "bystander", PID: bystander.Process.Pid}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ended, err := s.clean(); err == nil || len(ended) > 0 || startTime(bystander.Process.Pid) == "" {
+			t.Errorf("%s: ended %v, %v", name, ended, err)
+		}
+		_ = bystander.Process.Kill()
+		_ = bystander.Wait()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sandlane/sandlane/local/authority"
 )
@@ -65,13 +66,28 @@ func TestTLSReachesBoth(t *testing.T) {
 		if i := slices.Index(args, "--domain"); i < 0 || args[i+1] != want {
 			t.Errorf("the gateway runs with %q, want --domain %s", args, want)
 		}
+		if domain != "" {
+			a, _, err := authority.Ensure(filepath.Join(t.TempDir(), "tls"), domain, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cert, key, err := a.Certificate(time.Now())
+			if err := errors.Join(err, writeFile(d.pki(gatewayCert), cert, 0o600), writeFile(d.pki(gatewayKey), key, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if _, err := d.envoy(g); err != nil {
+			t.Fatal(err)
+		}
+		secret, err := os.ReadFile(filepath.Join(d.gatewayRun(g.name), "edge-certificate.json"))
+		if err != nil && domain != "" {
 			t.Fatal(err)
 		}
 		config, err := os.ReadFile(filepath.Join(d.gatewayRun(g.name), "envoy.json"))
 		if err != nil {
 			t.Fatal(err)
 		}
+		config = append(config, secret...)
 		for _, part := range []string{d.pki(gatewayCert), d.pki(gatewayKey), `"h2"`, `"http/1.1"`} {
 			if strings.Contains(string(config), part) != (domain != "") {
 				t.Errorf("domain %q: Envoy's configuration has %s: %v", domain, part, domain == "")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/sandlane/sandlane/local/authority"
 	"github.com/sandlane/sandlane/local/binaries"
 	"github.com/sandlane/sandlane/local/node"
+	"github.com/sandlane/sandlane/local/node/network"
 	"github.com/sandlane/sandlane/local/supervise"
 )
 
@@ -40,6 +42,8 @@ func Up(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
+	o.callOneAtATime()
+	unix.Umask(0o022) // pods' users read what this process, the node and pip write
 	u := &up{o: o, state: newState(o.StateDir)}
 	if err := u.state.create(); err != nil {
 		return err
@@ -52,6 +56,9 @@ func Up(ctx context.Context, o Options) error {
 	if _, err := u.clean(); err != nil {
 		return err
 	}
+	beside, stop := context.WithCancel(ctx)
+	waitInstall := u.beginInterpreter(beside)
+	defer func() { stop(); waitInstall() }()
 	if err := u.prepare(ctx); err != nil {
 		_, cleanErr := u.clean()
 		return errors.Join(err, cleanErr)
@@ -68,9 +75,11 @@ type up struct {
 	kubernetes kubernetes
 	dataPlane  dataPlane
 	gateways   []gatewayPair
-	subnet     *node.Subnet
-	authority  *authority.Authority // nil without TLS
-	startedAt  time.Time
+	// interpreter is nil if no pool of the code interpreter is wanted.
+	interpreter *interpreterInstall
+	subnet      *network.Subnet
+	authority   *authority.Authority // nil without TLS
+	startedAt   time.Time
 
 	group  *supervise.Group
 	config *rest.Config
@@ -123,7 +132,7 @@ func (u *up) prepare(ctx context.Context) error {
 	u.kubernetes = kubernetes{state: u.state, bin: bin, kubelet: kubelet, audit: u.o.Test.Audit, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
 	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[5:], u.o.Domain)
 	err = retryDump(func() (err error) {
-		u.subnet, err = node.PickSubnet(isolation)
+		u.subnet, err = network.PickSubnet(isolation == node.IsolationFull)
 		return err
 	})
 	if err != nil {
@@ -161,7 +170,7 @@ func (u *up) writeFiles() error {
 	if err := u.o.Helpers(u.dataPlane.helperDir()); err != nil {
 		return fmt.Errorf("unpack the helper programs: %w", err)
 	}
-	return u.dataPlane.writeImages()
+	return u.dataPlane.writeImages("")
 }
 
 // serve starts everything, says that it is up, and stops it when ctx ends.
@@ -184,7 +193,13 @@ func (u *up) serve(ctx context.Context) error {
 
 	err = u.start(ctx)
 	if err == nil {
+		added := make(chan struct{})
+		go func() {
+			defer close(added)
+			u.addInterpreter(ctx)
+		}()
 		u.follow(ctx, changed)
+		<-added
 		u.o.Progress("stopping")
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

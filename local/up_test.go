@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -274,15 +273,12 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	needPrograms(t)
 	t.Setenv(helperEnv, "1")
 	t.Setenv("FAIL", "controller")
-	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30)) // too long for sockets
+	dir := t.TempDir()
 	_, err := Detach(t.Context(), os.Args[0], dir, twoGateways, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "controller did not start") || !strings.Contains(err.Error(), "told to fail") {
 		t.Errorf("Detach: %v", err)
 	}
 	s := newState(dir)
-	if strings.HasPrefix(s.run, dir) {
-		t.Errorf("the run folder %s is too long for sockets", s.run)
-	}
 	wantNothingLeft(t, s, UpFile{})
 	if pid, err := s.running(); pid != 0 || err != nil {
 		t.Errorf("running: %d, %v", pid, err)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sandlane/sandlane/certificate"
+	"github.com/sandlane/sandlane/credentials/certificate"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandlane/sandlane/certificate"
+	"github.com/sandlane/sandlane/credentials/certificate"
 )
 
 const domain = "sandlane.localhost"

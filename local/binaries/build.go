@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/hack/kube"
 )
 
 // minFree is what modules (0.9 GB), build cache (3 GB), temporary files and
@@ -70,9 +72,9 @@ func buildOne(ctx context.Context, o *Options, goTool, module, name, step string
 	tmp := filepath.Join(module, "bin-"+name)
 	// Without DWARF, which the stripped programs have no use for, and with fewer garbage
 	// collections the compilers take a third less time.
-	cmd := exec.CommandContext(ctx, goTool, "build", "-mod=readonly", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", ldflags(version), "-o", tmp, programs[name].pkg)
+	cmd := exec.CommandContext(ctx, goTool, "build", "-mod=readonly", "-ldflags", ldflags(version), "-o", tmp, programs[name].pkg)
 	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GO111MODULE=on", "GOGC=400", "GOMEMLIMIT=2GiB")
+	cmd.Env = append(os.Environ(), "GOFLAGS="+kube.GoFlags(), "GOWORK=off", "CGO_ENABLED=0", "GO111MODULE=on", "GOGC=400", "GOMEMLIMIT=2GiB")
 	// go starts compilers; all end together.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

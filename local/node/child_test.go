@@ -56,36 +56,6 @@ func writeKubeconfig(t testing.TB, cfg *rest.Config, path string) {
 	}
 }
 
-// startChild starts the node, which must not run, as a process of its own, and returns when
-// that is ready.
-func (n *testNode) startChild(t *testing.T, isolation Isolation) *exec.Cmd {
-	t.Helper()
-	kubeconfig := filepath.Join(n.opts.StateDir, "kubeconfig")
-	writeKubeconfig(t, n.opts.RestConfig, kubeconfig)
-	raw, err := json.Marshal(childOptions{
-		Kubeconfig: kubeconfig, Name: n.opts.Name, StateDir: n.opts.StateDir, Images: n.opts.Images,
-		HelperDir: n.opts.HelperDir, Subnet: n.opts.Subnet, Isolation: isolation,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), nodeChild+"="+string(raw))
-	cmd.Stderr = testWriter{t}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the node said %q, %v", line, err)
-	}
-	return cmd
-}
-
 // TestKilledNode kills a node with SIGKILL: no pod process survives it, the
 // next node starts the pods again on their addresses, and Cleanup leaves
 // nothing.
@@ -94,7 +64,29 @@ func TestKilledNode(t *testing.T) {
 		t.Run(string(isolation), func(t *testing.T) {
 			n := startNode(t, isolation)
 			n.halt(t) // this test's node is a process of its own
-			cmd := n.startChild(t, isolation)
+			kubeconfig := filepath.Join(n.opts.StateDir, "kubeconfig")
+			writeKubeconfig(t, n.opts.RestConfig, kubeconfig)
+			raw, err := json.Marshal(childOptions{
+				Kubeconfig: kubeconfig, Name: n.opts.Name, StateDir: n.opts.StateDir, Images: n.opts.Images,
+				HelperDir: n.opts.HelperDir, Subnet: n.opts.Subnet, Isolation: isolation,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), nodeChild+"="+string(raw))
+			cmd.Stderr = testWriter{t}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+			if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+				t.Fatalf("the node said %q, %v", line, err)
+			}
 			never := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 			n.create(t, echoPod("a"), shellPod("b", "sleep 1000 & wait"), shellPod("c", "sleep 1000", never))
 			a := n.await(t, "a", "is ready", isReady)

@@ -7,6 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/sandlane/sandlane/local/node/status"
 )
 
 // guardedPods is the client that virtual-kubelet gets. The library's status
@@ -35,7 +37,7 @@ func (g guardedNamespace) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ m
 	if g.provider.recorded(pod.UID) {
 		return pod, nil
 	}
-	err := patchStatus(ctx, g.PodInterface, pod, pod.Status)
+	err := status.Patch(ctx, g.PodInterface, pod, pod.Status)
 	if apierrors.IsConflict(err) { // another pod has the name
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
 	}

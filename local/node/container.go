@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,14 @@ import (
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/local/node/containerlog"
+	"github.com/sandlane/sandlane/local/node/environment"
+	"github.com/sandlane/sandlane/local/node/images"
+	"github.com/sandlane/sandlane/local/node/process"
+	"github.com/sandlane/sandlane/local/node/rootfs"
+	"github.com/sandlane/sandlane/local/node/status"
+	"github.com/sandlane/sandlane/local/node/volumes"
 )
 
 // startError is the exit code a kubelet shows for a program that did not start.
@@ -26,9 +35,9 @@ type container struct {
 	retry restarts
 
 	status corev1.ContainerStatus
-	proc   *process // of the current run; nil when none is running
-	log    string   // file of the current or last run
-	oldLog string   // file of the run before
+	proc   *process.Process // of the current run; nil when none is running
+	log    string           // file of the current or last run
+	oldLog string           // file of the run before
 }
 
 // desired is the container as the API has it now.
@@ -92,7 +101,7 @@ func (c *container) failed(err error) time.Duration {
 		ended := &corev1.ContainerStateTerminated{
 			ExitCode: startError, Reason: "StartError", Message: err.Error(), StartedAt: now, FinishedAt: now,
 		}
-		if !mayRestart(spec.Spec.RestartPolicy, startError) {
+		if !status.MayRestart(spec.Spec.RestartPolicy, startError) {
 			c.set(func(s *corev1.ContainerStatus) { s.State = corev1.ContainerState{Terminated: ended} })
 			return -1
 		}
@@ -112,7 +121,7 @@ func (c *container) failed(err error) time.Duration {
 func (c *container) name() string { return c.status.Name }
 
 // start resolves the container's spec and starts its process.
-func (c *container) start() (*process, error) {
+func (c *container) start() (*process.Process, error) {
 	p := c.pod
 	spec, want := c.desired()
 	c.set(func(s *corev1.ContainerStatus) {
@@ -121,27 +130,27 @@ func (c *container) start() (*process, error) {
 			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 		}
 	})
-	image, err := lookupImage(p.rt.opts.Images, want.Image)
+	image, err := c.findImage(want)
 	if err != nil {
-		return nil, &waitingError{"ErrImagePull", err}
+		return nil, err
 	}
 	full := p.rt.bridge != nil
-	ps := processSpec{podName: spec.Name, podUID: spec.UID, container: want.Name, image: image, resources: want.Resources, dir: want.WorkingDir}
-	if full && ps.dir == "" { // without a root of its own the folder would be one of this machine
-		ps.dir = image.WorkingDir
+	ps := process.Spec{PodName: spec.Name, PodUID: spec.UID, Container: want.Name, Image: image, Resources: want.Resources, Dir: want.WorkingDir}
+	if full && ps.Dir == "" { // without a root of its own the folder would be one of this machine
+		ps.Dir = image.WorkingDir
 	}
-	if ps.mounts, err = volumeMounts(filepath.Join(p.rt.dir, "pods", string(spec.UID)), spec, want, full); err != nil {
+	if ps.Mounts, err = volumes.Mounts(filepath.Join(p.rt.dir, "pods", string(spec.UID)), spec, want, full); err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}
-	path := defaultPath
-	if full {
-		path = commandsDir + ":" + path
+	path := environment.DefaultPath
+	if full && image.Root == "" {
+		path = rootfs.CommandsDir + ":" + path
 	}
-	env, err := resolveEnv(p.stop, p.client, spec, want, image, p.net.Addr().String(), path)
+	env, err := environment.Resolve(p.stop, p.client, spec, want, image.Env, p.net.Addr().String(), path)
 	if err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}
-	if ps.uid, ps.gid, err = userOf(spec, want, image); err != nil {
+	if ps.UID, ps.GID, err = userOf(spec, want, image); err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}
 	finishSpec(&ps, env, want, p, full)
@@ -150,30 +159,29 @@ func (c *container) start() (*process, error) {
 	if c.status.ContainerID != "" {
 		c.status.RestartCount++
 	}
-	ps.attempt = c.status.RestartCount
+	ps.Attempt = c.status.RestartCount
 	c.status.ContainerID = "local://" + uuid.NewString()
-	c.status.ImageID = imageID(want.Image, image)
-	c.oldLog, c.log = c.log, logFile(p.rt.dir, spec, want.Name, ps.attempt)
+	c.status.ImageID = images.ID(want.Image, image)
+	c.oldLog, c.log = c.log, containerlog.File(p.rt.dir, spec, want.Name, ps.Attempt)
 	stale, file := c.oldLog, c.log
 	p.mu.Unlock()
-	removeOlder(stale, ps.attempt)
+	removeOlder(stale, ps.Attempt)
 
-	w, _, err := startLog(file)
+	w, _, err := containerlog.Start(file)
 	if err != nil {
 		return nil, err
 	}
-	ps.log = w
-	defer closeAll(w)
-	proc, err := p.rt.start(p.stop, p.net, ps)
+	ps.Log = w
+	defer func() { _ = w.Close() }()
+	proc, err := p.rt.runner.Start(p.stop, p.net, ps)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	c.proc = proc
 	p.mu.Unlock()
-	go p.applyFreeze()
 	c.set(func(s *corev1.ContainerStatus) {
-		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(proc.started)}}
+		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(proc.Started)}}
 	})
 	p.rt.metrics.starts.Inc()
 	p.event(corev1.EventTypeNormal, "Started", "container %s runs image %s", want.Name, want.Image)
@@ -181,39 +189,42 @@ func (c *container) start() (*process, error) {
 }
 
 // finishSpec adds what depends on image, environment and isolation.
-func finishSpec(ps *processSpec, env *environment, want *corev1.Container, p *pod, full bool) {
-	args, _ := program(ps.image, full)
+func finishSpec(ps *process.Spec, env *environment.Variables, want *corev1.Container, p *pod, full bool) {
+	args, _ := rootfs.Program(ps.Image, full)
 	if len(want.Command) > 0 {
 		args = nil
 		for _, a := range want.Command {
-			args = append(args, expand(a, env.values))
+			args = append(args, environment.Expand(a, env.Values))
 		}
+	}
+	if len(want.Command) == 0 && len(want.Args) == 0 {
+		args = append(args, ps.Image.Args...)
 	}
 	for _, a := range want.Args {
-		args = append(args, expand(a, env.values))
+		args = append(args, environment.Expand(a, env.Values))
 	}
-	ps.args = args
+	ps.Args = args
 	if full {
-		if _, ok := env.values["HOME"]; !ok {
-			env.set("HOME", map[bool]string{true: "/root", false: "/home/user"}[ps.uid == 0])
+		if _, ok := env.Values["HOME"]; !ok {
+			env.Set("HOME", cmp.Or(ps.Image.Home, map[bool]string{true: "/root", false: "/home/user"}[ps.UID == 0]))
 		}
-		if ps.dir == "" {
-			ps.dir = "/"
+		if ps.Dir == "" {
+			ps.Dir = "/"
 		}
 	} else {
-		env.set(addressEnv, p.net.Addr().String())
-		env.set(podIPEnv, p.net.Addr().String())
-		env.set(nodeEnv, p.rt.hash)
-		if ps.dir == "" {
-			ps.dir = filepath.Join(p.rt.dir, "pods", string(ps.podUID), ps.container)
+		env.Set(addressEnv, p.net.Addr().String())
+		env.Set(podIPEnv, p.net.Addr().String())
+		env.Set(nodeEnv, p.rt.hash)
+		if ps.Dir == "" {
+			ps.Dir = filepath.Join(p.rt.dir, "pods", string(ps.PodUID), ps.Container)
 		}
 	}
-	ps.env = env.list()
+	ps.Env = env.List()
 }
 
 // userOf is the user that the container runs as: the image's user unless the spec says otherwise.
-func userOf(pod *corev1.Pod, c *corev1.Container, image Image) (uid, gid int, err error) {
-	if uid, gid, err = image.ids(); err != nil {
+func userOf(pod *corev1.Pod, c *corev1.Container, image images.Entry) (uid, gid int, err error) {
+	if uid, gid, err = image.IDs(); err != nil {
 		return 0, 0, err
 	}
 	if s := pod.Spec.SecurityContext; s != nil {
@@ -246,9 +257,9 @@ func removeOlder(previous string, attempt int32) {
 // attend looks after a running process: hooks, probes, changed image, stop.
 // The process is dead when it returns. again is false when the container will
 // not be started any more.
-func (c *container) attend(proc *process) (pause time.Duration, again bool) {
+func (c *container) attend(proc *process.Process) (pause time.Duration, again bool) {
 	spec, want := c.desired()
-	t := target{net: c.pod.net, proc: proc, spec: want}
+	t := process.Target{Net: c.pod.net, Proc: proc, Spec: want}
 	ctx, cancel := context.WithCancelCause(c.pod.stop)
 	var helpers sync.WaitGroup
 	unhealthy := make(chan error, 1)
@@ -263,8 +274,7 @@ func (c *container) attend(proc *process) (pause time.Duration, again bool) {
 	changed := false
 	for running := true; running; {
 		select {
-		case <-proc.exited:
-			proc.thawForEnd() // nothing is frozen by this run any more, also not a probe's command
+		case <-proc.Exited:
 			running = false
 		case <-c.pod.stop.Done():
 			terminate(c.pod.graceLeft())
@@ -288,40 +298,38 @@ func (c *container) attend(proc *process) (pause time.Duration, again bool) {
 }
 
 // terminate runs the pre-stop hook and stops the process, both within grace.
-func (c *container) terminate(t target, grace time.Duration) {
+func (c *container) terminate(t process.Target, grace time.Duration) {
 	c.set(func(s *corev1.ContainerStatus) { s.Ready = false })
-	t.proc.thawForEnd()
-	c.pod.noteThawed()
 	begun := time.Now()
-	if l := t.spec.Lifecycle; l != nil && l.PreStop != nil && grace > 0 {
+	if l := t.Spec.Lifecycle; l != nil && l.PreStop != nil && grace > 0 {
 		ctx, cancel := context.WithTimeout(c.pod.kill, grace)
-		if err := t.runHook(ctx, l.PreStop); err != nil {
+		if err := t.RunHook(ctx, l.PreStop); err != nil {
 			c.pod.event(corev1.EventTypeWarning, "FailedPreStopHook", "container %s: %v", c.name(), err)
 		}
 		cancel()
 	}
-	t.proc.stop(c.pod.kill, grace-time.Since(begun))
+	t.Proc.Stop(c.pod.kill, grace-time.Since(begun))
 }
 
 // ended records the end of proc and decides what comes next.
-func (c *container) ended(proc *process, changed bool) (pause time.Duration, again bool) {
+func (c *container) ended(proc *process.Process, changed bool) (pause time.Duration, again bool) {
 	spec, _ := c.desired()
 	terminated := &corev1.ContainerStateTerminated{
-		ExitCode: int32(proc.code), Reason: "Completed",
-		StartedAt: metav1.NewTime(proc.started), FinishedAt: metav1.NewTime(proc.finished),
+		ExitCode: int32(proc.Code), Reason: "Completed",
+		StartedAt: metav1.NewTime(proc.Started), FinishedAt: metav1.NewTime(proc.Finished),
 	}
 	switch {
-	case proc.oomKilled:
+	case proc.OOMKilled:
 		terminated.Reason = "OOMKilled"
-	case proc.code != 0:
+	case proc.Code != 0:
 		terminated.Reason = "Error"
 	}
-	if proc.code > 128 {
-		terminated.Signal = int32(proc.code - 128)
+	if proc.Code > 128 {
+		terminated.Signal = int32(proc.Code - 128)
 	}
-	again = c.pod.stop.Err() == nil && (changed || mayRestart(spec.Spec.RestartPolicy, terminated.ExitCode))
+	again = c.pod.stop.Err() == nil && (changed || status.MayRestart(spec.Spec.RestartPolicy, terminated.ExitCode))
 	if again && !changed {
-		pause = c.retry.after(proc.finished.Sub(proc.started))
+		pause = c.retry.after(proc.Finished.Sub(proc.Started))
 	}
 	c.pod.mu.Lock()
 	c.proc = nil

@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sandlane/sandlane/certificate"
+	"github.com/sandlane/sandlane/credentials/certificate"
+	"github.com/sandlane/sandlane/local/node/status"
 )
 
 // KubeletCredentials are files with which the API server and the node's
@@ -63,7 +64,7 @@ func selfSigned(certFile, keyFile string, usage x509.ExtKeyUsage) error {
 		Subject:  pkix.Name{CommonName: "sandlane-node"},
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 		BasicConstraintsValid: true, IsCA: true,
-		IPAddresses: []net.IP{net.ParseIP(hostIP)}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.ParseIP(status.HostIP)}, DNSNames: []string{"localhost"},
 	}
 	template.NotBefore, template.NotAfter = certificate.Validity(time.Now(), 10*365*24*time.Hour)
 	pair, err := certificate.New(template, nil)

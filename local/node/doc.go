@@ -1,15 +1,17 @@
 // Package node is the node of the cluster on one machine: it runs pods as
 // processes of this machine. It is a development node, no boundary against
-// hostile code, and no kubelet: no registries, no init containers, no volumes
+// hostile code, and no kubelet: no init containers, no volumes
 // but emptyDir, no service account tokens, no connections from pods to the
 // machine or the internet.
 //
 // `sandlane node` (a process under `sandlane up`) calls Run; `up` and `down`
-// call CanIsolate, PickSubnet, EnsureKubeletCredentials and Cleanup.
+// call CanIsolate, EnsureKubeletCredentials and Cleanup.
 //
 // Virtual-kubelet's PodController watches the pods bound to this node and calls the
 // provider, which keeps one pod record per UID: its states, and what happens when a
 // step fails, stand in pod.go.
+//
+// The folders below tell one story each: network, rootfs and volumes, environment, process, status.
 //
 // # Rules that the rest of Sandlane relies on
 //
@@ -21,6 +23,4 @@
 //     are reset (sever).
 //   - With full isolation a pool pod can be reached from the machine only while its phase
 //     label is idle, starting or running; probes run inside its namespace.
-//   - A pod that is frozen (freeze.go) is thawed before anything of it ends: a frozen process
-//     may not even be killed.
 package node

@@ -25,6 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandlane/sandlane/local/node/images"
+	"github.com/sandlane/sandlane/local/node/network"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -94,9 +96,9 @@ func testOptions(t testing.TB, isolation Isolation) Options {
 	t.Helper()
 	dir := helpers(t)
 	state := t.TempDir()
-	images := filepath.Join(state, "images.json")
+	tableFile := filepath.Join(state, "images.json")
 	echo := filepath.Join(dir, "echo")
-	table := map[string]Image{
+	table := map[string]images.Entry{
 		"local/echo":     {Command: []string{echo}, Digest: "sha256:1111", Env: map[string]string{"FROM_IMAGE": "1"}},
 		"local/echo:v2":  {Command: []string{echo}, Digest: "sha256:2222"},
 		"local/shell":    {Command: []string{"sh", "-c"}, Digest: "sha256:3333"},
@@ -108,10 +110,10 @@ func testOptions(t testing.TB, isolation Isolation) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(images, raw, 0o600); err != nil {
+	if err := os.WriteFile(tableFile, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	subnet, err := PickSubnet(isolation)
+	subnet, err := network.PickSubnet(isolation == IsolationFull)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,7 @@ func testOptions(t testing.TB, isolation Isolation) Options {
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: level}))
 	return Options{
 		RestConfig: kubetest.Config(t), Name: kubetest.Name("node"), StateDir: state, Subnet: subnet.Prefix,
-		Isolation: isolation, Images: images, HelperDir: dir, Log: log,
+		Isolation: isolation, Images: tableFile, HelperDir: dir, Log: log,
 	}
 }
 

@@ -6,20 +6,22 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/local/node/process"
 )
 
 // watchHealth runs the post-start hook and the probes of one run of the
 // container until ctx is done, and says when the run must be killed.
 // Order: hook, startup probe, then readiness and liveness together.
-func (c *container) watchHealth(ctx context.Context, t target, unhealthy chan<- error) {
+func (c *container) watchHealth(ctx context.Context, t process.Target, unhealthy chan<- error) {
 	kill := func(err error) {
 		select {
 		case unhealthy <- err:
 		default:
 		}
 	}
-	if l := t.spec.Lifecycle; l != nil {
-		if err := t.runHook(ctx, l.PostStart); err != nil {
+	if l := t.Spec.Lifecycle; l != nil {
+		if err := t.RunHook(ctx, l.PostStart); err != nil {
 			if ctx.Err() == nil {
 				c.pod.event(corev1.EventTypeWarning, "FailedPostStartHook", "container %s: %v", c.name(), err)
 				kill(fmt.Errorf("post-start hook: %w", err))
@@ -27,10 +29,10 @@ func (c *container) watchHealth(ctx context.Context, t target, unhealthy chan<- 
 			return
 		}
 	}
-	if t.spec.StartupProbe != nil {
+	if t.Spec.StartupProbe != nil {
 		started, cancel := context.WithCancel(ctx)
 		var ok bool
-		probeLoop(started, t, t.spec.StartupProbe, true, func(up bool, err error) {
+		t.Probe(started, t.Spec.StartupProbe, true, func(up bool, err error) {
 			if up {
 				ok = true
 			} else {
@@ -47,13 +49,13 @@ func (c *container) watchHealth(ctx context.Context, t target, unhealthy chan<- 
 		return
 	}
 	yes := true
-	c.set(func(s *corev1.ContainerStatus) { s.Started, s.Ready = &yes, t.spec.ReadinessProbe == nil })
+	c.set(func(s *corev1.ContainerStatus) { s.Started, s.Ready = &yes, t.Spec.ReadinessProbe == nil })
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	if p := t.spec.ReadinessProbe; p != nil {
+	if p := t.Spec.ReadinessProbe; p != nil {
 		loops.Go(func() {
 			last := false
-			probeLoop(ctx, t, p, true, func(up bool, err error) {
+			t.Probe(ctx, p, true, func(up bool, err error) {
 				if up == last {
 					return
 				}
@@ -65,9 +67,9 @@ func (c *container) watchHealth(ctx context.Context, t target, unhealthy chan<- 
 			})
 		})
 	}
-	if p := t.spec.LivenessProbe; p != nil {
+	if p := t.Spec.LivenessProbe; p != nil {
 		loops.Go(func() {
-			probeLoop(ctx, t, p, false, func(up bool, err error) {
+			t.Probe(ctx, p, false, func(up bool, err error) {
 				if !up {
 					kill(fmt.Errorf("liveness probe: %w", err))
 				}

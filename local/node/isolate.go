@@ -3,14 +3,14 @@ package node
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/local/node/network"
 )
 
 // CanIsolate tries, without leaving anything behind, whether this process may
@@ -29,31 +29,7 @@ func CanIsolate() error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("full isolation: this environment does not let root make namespaces (%w); choose --isolation none", err)
 	}
-	err := onOwnThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("network namespace: %w", err)
-		}
-		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br", TxQLen: -1}}
-		if err := netlink.LinkAdd(br); err != nil {
-			return fmt.Errorf("bridge: %w", err)
-		}
-		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v0", MasterIndex: br.Index, TxQLen: -1}, PeerName: "v1"}
-		if err := netlink.LinkAdd(veth); err != nil {
-			return fmt.Errorf("veth: %w", err)
-		}
-		if err := netlink.LinkSetIsolated(veth, true); err != nil {
-			return fmt.Errorf("isolated bridge port: %w", err)
-		}
-		if err := netlink.LinkSetUp(veth); err != nil {
-			return fmt.Errorf("link up: %w", err)
-		}
-		host := &net.IPNet{IP: net.IPv4(198, 18, 0, 2), Mask: net.CIDRMask(32, 32)}
-		if err := netlink.RouteReplace(&netlink.Route{Dst: host, Type: unix.RTN_UNREACHABLE}); err != nil {
-			return fmt.Errorf("unreachable route: %w", err)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := network.Try(); err != nil {
 		return fmt.Errorf("full isolation: the kernel refuses a pod network (%w); choose --isolation none", err)
 	}
 	return nil

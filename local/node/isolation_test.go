@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/local/node/network"
+	"github.com/sandlane/sandlane/local/node/process"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -28,9 +30,9 @@ func TestPodsAreIsolated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateway := gatewayOf(n.opts.Subnet).String()
+	gateway := network.GatewayOf(n.opts.Subnet).String()
 	// The missing route alone would keep pods apart; so must the bridge.
-	port := "/sys/class/net/" + vethName(stateHash(n.opts.StateDir), netip.MustParseAddr(a.Status.PodIP)) + "/brport/isolated"
+	port := "/sys/class/net/" + network.VethName(stateHash(n.opts.StateDir), netip.MustParseAddr(a.Status.PodIP)) + "/brport/isolated"
 	if raw, err := os.ReadFile(port); string(raw) != "1\n" {
 		t.Errorf("the pod's port on the bridge is not isolated: %q, %v", raw, err)
 	}
@@ -98,7 +100,7 @@ func TestPodsAreIsolated(t *testing.T) {
 		}
 	}
 	var wantCaps uint64
-	for _, c := range keptCaps {
+	for _, c := range process.KeptCaps {
 		wantCaps |= 1 << c
 	}
 	_, caps := n.exec(t, "a", "grep", "CapBnd", "/proc/self/status")
@@ -120,7 +122,7 @@ func (n *testNode) exec(t testing.TB, pod string, args ...string) (int, string) 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var out bytes.Buffer
-	code, err := proc.exec(ctx, args, streams{stdout: &out, stderr: &out})
+	code, err := proc.Exec(ctx, args, process.Streams{Stdout: &out, Stderr: &out})
 	if err != nil {
 		return -1, err.Error()
 	}

@@ -6,6 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/local/node/cgroups"
+	"github.com/sandlane/sandlane/local/node/status"
 )
 
 // leaseSeconds is how long the node counts as alive without a heartbeat.
@@ -17,7 +20,7 @@ func nodeObject(o Options, port int) *corev1.Node {
 	now := metav1.Now()
 	room := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(counter("/proc/meminfo", "MemTotal:")<<10, resource.BinarySI),
+		corev1.ResourceMemory: *resource.NewQuantity(cgroups.Counter("/proc/meminfo", "MemTotal:")<<10, resource.BinarySI),
 		corev1.ResourcePods:   *resource.NewQuantity(int64(1)<<(32-o.Subnet.Bits())-3, resource.DecimalSI),
 	}
 	condition := func(t corev1.NodeConditionType, s corev1.ConditionStatus, reason string) corev1.NodeCondition {
@@ -31,7 +34,7 @@ func nodeObject(o Options, port int) *corev1.Node {
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,
 			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: hostIP}, {Type: corev1.NodeHostName, Address: o.Name},
+				{Type: corev1.NodeInternalIP, Address: status.HostIP}, {Type: corev1.NodeHostName, Address: o.Name},
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
 			NodeInfo: corev1.NodeSystemInfo{

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sandlane/sandlane/local/node/images"
 )
 
 // Isolation says how pods are kept apart.
@@ -41,6 +43,8 @@ type Options struct {
 	Isolation Isolation
 	// Images is the image table's file. Required.
 	Images string
+	// ImageStore says where images of registries are kept; the zero value is the user's cache.
+	ImageStore images.Options
 	// HelperDir holds the helper program podinit. Required.
 	HelperDir string
 	// ReuseLIFO gives the address released last out first, so that tests meet

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/local/node/network"
 )
 
 // A pod opens no connection to the machine, whose servers on all addresses would
@@ -16,7 +18,7 @@ func TestPodsReachNoServerOfTheMachine(t *testing.T) {
 	n.create(t, echoPod("a"))
 	pod := n.await(t, "a", "is ready", isReady)
 	port, heard := listenEverywhere(t)
-	gateway := gatewayOf(n.opts.Subnet).String()
+	gateway := network.GatewayOf(n.opts.Subnet).String()
 	for _, c := range []struct{ what, script string }{
 		// timeout(1) would exit with 124
 		{"TCP is refused at once", "timeout 10 bash -c '</dev/tcp/" + gateway + "/" + port + "'; test $? = 1"},

@@ -13,7 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/local/node/network"
+	"github.com/sandlane/sandlane/local/node/status"
 )
 
 // pod is the record of one pod, by UID.
@@ -33,10 +35,10 @@ import (
 // that does not start are retried with back-off and shown in the pod's
 // status. A status write is retried until it succeeds or the pod is gone. When
 // the node is killed the kernel kills every pod process with it (parent-death
-// signal; a frozen one dies when Cleanup thaws it), and its network namespaces,
-// held by descriptors only, vanish; what stays (bridge, routes, cgroups, folders)
-// carries the hash of the state folder and is removed by Cleanup. From the first node
-// to the last the subnet is guarded: an address without a pod is unreachable, and never leads out of
+// signal), and its network namespaces, held by descriptors only, vanish; what
+// stays (bridge, routes, cgroups, folders) carries the hash of the state
+// folder and is removed by Cleanup. From the first node to the last the subnet
+// is guarded: an address without a pod is unreachable, and never leads out of
 // the machine, also between a node's death and its successor's bridge. A restarted
 // node starts the containers again in the same pods on the same addresses, with one
 // more restart each, as a kubelet does after a reboot; pods whose policy forbids a
@@ -51,26 +53,22 @@ type pod struct {
 	dirty          chan struct{} // capacity 1: the status may have changed
 	dead           chan struct{} // closed when no process and no network is left
 	gone           chan struct{} // closed when the record is forgotten
-	net            podNetwork    // set before containers run
+	net            network.Pod   // set before containers run
 	containers     []*container
 
-	reach    sync.Mutex // orders applyReach; taken before mu
-	freezing sync.Mutex // orders applyFreeze; taken before mu
-	mu       sync.Mutex // guards all below, and the containers' status
-	spec     *corev1.Pod
-	reached  bool // the machine can reach the pod
-	frozen   bool // the kernel runs nothing of the pod
-	// freezeOrder is v1alpha1.AnnotationFreezeGeneration of the order that was carried out last.
-	freezeOrder string
-	podIP       string
-	startTime   metav1.Time
-	conditions  []corev1.PodCondition
-	reason      string
-	message     string
-	finished    bool
-	deleting    bool
-	deadline    time.Time // of the grace period; zero while not deleting
-	timer       *time.Timer
+	reach      sync.Mutex // orders applyReach; taken before mu
+	mu         sync.Mutex // guards all below, and the containers' status
+	spec       *corev1.Pod
+	reached    bool // the machine can reach the pod
+	podIP      string
+	startTime  metav1.Time
+	conditions []corev1.PodCondition
+	reason     string
+	message    string
+	finished   bool
+	deleting   bool
+	deadline   time.Time // of the grace period; zero while not deleting
+	timer      *time.Timer
 }
 
 func newPod(ctx context.Context, rt *podRuntime, client kubernetes.Interface, spec *corev1.Pod,
@@ -86,38 +84,10 @@ func newPod(ctx context.Context, rt *podRuntime, client kubernetes.Interface, sp
 		p.startTime = *t
 	}
 	for i := range spec.Spec.Containers {
-		c := &container{pod: p, index: i, image: make(chan struct{}, 1), status: firstStatus(spec, i)}
+		c := &container{pod: p, index: i, image: make(chan struct{}, 1), status: status.First(spec, i)}
 		p.containers = append(p.containers, c)
 	}
 	return p
-}
-
-// firstStatus is a container's status before this node touched it: empty, or
-// what another life of this node left, whose process is dead.
-func firstStatus(spec *corev1.Pod, i int) corev1.ContainerStatus {
-	c := &spec.Spec.Containers[i]
-	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: new(bool)}
-	st.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	for _, old := range spec.Status.ContainerStatuses {
-		if old.Name != c.Name || old.ContainerID == "" {
-			continue
-		}
-		st.RestartCount, st.ContainerID, st.ImageID = old.RestartCount, old.ContainerID, old.ImageID
-		st.LastTerminationState = old.LastTerminationState
-		switch {
-		case old.State.Running != nil:
-			st.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "the node was restarted",
-				StartedAt: old.State.Running.StartedAt, FinishedAt: metav1.Now(), ContainerID: old.ContainerID,
-			}}
-		case old.State.Terminated != nil:
-			st.LastTerminationState = old.State
-		}
-		if last := st.LastTerminationState.Terminated; last != nil && !mayRestart(spec.Spec.RestartPolicy, last.ExitCode) {
-			st.State = corev1.ContainerState{Terminated: last}
-		}
-	}
-	return st
 }
 
 // run is the pod's life. It returns when nothing of it is left on the machine.
@@ -171,7 +141,7 @@ func (p *pod) open() bool {
 
 func (p *pod) finish() {
 	uid := p.current().UID
-	p.rt.addrs.giveBack(uid)
+	p.rt.addrs.GiveBack(uid)
 	_ = os.RemoveAll(filepath.Join(p.rt.dir, "pods", string(uid)))
 	p.mu.Lock()
 	p.finished = true
@@ -192,10 +162,6 @@ func (p *pod) update(spec *corev1.Pod) {
 	p.spec = spec
 	p.mu.Unlock()
 	p.applyReach()
-	generation := v1alpha1.AnnotationFreezeGeneration
-	if v1alpha1.FreezeOrdered(old) != v1alpha1.FreezeOrdered(spec) || old.Annotations[generation] != spec.Annotations[generation] {
-		go p.applyFreeze()
-	}
 	for i, c := range p.containers {
 		if old.Spec.Containers[i].Image != spec.Spec.Containers[i].Image {
 			select {
@@ -305,30 +271,16 @@ func (p *pod) event(kind, reason, format string, args ...any) {
 func (p *pod) status() corev1.PodStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := snapshot{
-		spec: &p.spec.Spec, podIP: p.podIP, startTime: p.startTime, reason: p.reason, message: p.message,
-		finished: p.finished, now: metav1.Now(),
-		pooled: p.spec.Labels[v1alpha1.LabelPool] != "", reached: p.reached,
-		freezes: p.rt.cgroups.canFreeze(), frozen: p.frozen, freezeOrder: p.freezeOrder,
-		previous: append(append([]corev1.PodCondition{}, p.conditions...), foreign(p.spec.Status.Conditions)...),
+	s := status.Snapshot{
+		Spec: &p.spec.Spec, PodIP: p.podIP, StartTime: p.startTime, Reason: p.reason, Message: p.message,
+		Finished: p.finished, Now: metav1.Now(),
+		Pooled: p.spec.Labels[v1alpha1.LabelPool] != "", Reached: p.reached,
+		Previous: append(append([]corev1.PodCondition{}, p.conditions...), status.Foreign(p.spec.Status.Conditions)...),
 	}
 	for _, c := range p.containers {
-		s.containers = append(s.containers, *c.status.DeepCopy())
+		s.Containers = append(s.Containers, *c.status.DeepCopy())
 	}
-	st := buildStatus(s)
+	st := status.Build(s)
 	p.conditions = st.Conditions
 	return st
-}
-
-// foreign are the conditions that others set, such as readiness gates.
-func foreign(all []corev1.PodCondition) (out []corev1.PodCondition) {
-	for _, c := range all {
-		switch c.Type {
-		case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodScheduled, corev1.PodReadyToStartContainers,
-			v1alpha1.PodConditionReachable, v1alpha1.PodConditionFrozen:
-		default:
-			out = append(out, c)
-		}
-	}
-	return out
 }

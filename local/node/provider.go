@@ -166,7 +166,7 @@ func (v *provider) observe(spec *corev1.Pod) {
 	case p != nil:
 		p.update(spec)
 	case unborn:
-		v.rt.addrs.giveBack(spec.UID)
+		v.rt.addrs.GiveBack(spec.UID)
 		v.running.Go(func() { v.deleteObject(spec) })
 	}
 }
@@ -178,7 +178,7 @@ func (v *provider) gone(spec *corev1.Pod) {
 	delete(v.doomed, spec.UID)
 	v.mu.Unlock()
 	if p == nil {
-		v.rt.addrs.giveBack(spec.UID)
+		v.rt.addrs.GiveBack(spec.UID)
 		return
 	}
 	p.terminate(0)

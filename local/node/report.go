@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"time"
 
@@ -11,9 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/local/node/containerlog"
+	"github.com/sandlane/sandlane/local/node/status"
 )
 
 // reportRetry is the longest pause between tries of a write to the API.
@@ -55,7 +55,7 @@ func (v *provider) report(p *pod) {
 		spec := p.current()
 		err := error(nil)
 		if written == nil || !equality.Semantic.DeepEqual(*written, st) {
-			if err = patchStatus(v.ctx, v.client.CoreV1().Pods(spec.Namespace), spec, st); err == nil {
+			if err = status.Patch(v.ctx, v.client.CoreV1().Pods(spec.Namespace), spec, st); err == nil {
 				written = &st
 			}
 		}
@@ -98,31 +98,6 @@ func waitDeleting(ctx context.Context, p *pod) bool {
 	}
 }
 
-// patchStatus writes the status and nothing else. The UID makes a pod of the
-// same name a conflict; metadata is never sent, so no label is put back.
-func patchStatus(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod, st corev1.PodStatus) error {
-	raw, err := json.Marshal(st)
-	if err != nil {
-		return err
-	}
-	var fields map[string]any
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return err
-	}
-	for _, name := range []string{"reason", "message"} {
-		if _, ok := fields[name]; !ok {
-			fields[name] = nil // take the old one away
-		}
-	}
-	delete(fields, "qosClass") // the API server's
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": fields})
-	if err != nil {
-		return err
-	}
-	_, err = pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
-}
-
 // tryDelete deletes the object for good; its processes are dead.
 func (v *provider) tryDelete(spec *corev1.Pod) error {
 	opts := metav1.NewDeleteOptions(0)
@@ -155,7 +130,7 @@ func (v *provider) forget(p *pod) {
 	v.mu.Unlock()
 	p.doKill()
 	close(p.gone)
-	_ = os.RemoveAll(podLogs(v.rt.dir, spec))
+	_ = os.RemoveAll(containerlog.Folder(v.rt.dir, spec))
 }
 
 // recorded reports whether the pod has a record: its processes may be running,

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/sandlane/sandlane/kubeclient"
+	"github.com/sandlane/sandlane/local/node/network"
 )
 
 const (
@@ -46,7 +47,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("node: make a client: %w", err)
 	}
 	if o.Isolation == IsolationFull {
-		if err := guard(o.StateDir, o.Subnet); err != nil {
+		if err := network.Guard(nodeDir(o.StateDir), o.Subnet); err != nil {
 			return fmt.Errorf("node: %w", err)
 		}
 	}
@@ -66,7 +67,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			err = errors.Join(err, fmt.Errorf("node: %w", closeErr))
 		}
 		if err == nil { // after an error another node follows
-			err = unguard(o.StateDir)
+			err = network.Unguard(nodeDir(o.StateDir))
 		}
 	}()
 	defer cancel()
@@ -93,7 +94,7 @@ func (rt *podRuntime) keepAddresses(ctx context.Context, client kubernetes.Inter
 	for _, pod := range pods.Items {
 		if addr, err := netip.ParseAddr(pod.Status.PodIP); err == nil && pod.DeletionTimestamp == nil &&
 			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			rt.addrs.keep(pod.UID, addr)
+			rt.addrs.Keep(pod.UID, addr)
 		}
 	}
 	return nil

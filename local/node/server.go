@@ -16,6 +16,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"go.opencensus.io/stats/view"
 	utilexec "k8s.io/client-go/util/exec"
+
+	"github.com/sandlane/sandlane/local/node/containerlog"
+	"github.com/sandlane/sandlane/local/node/process"
+	"github.com/sandlane/sandlane/local/node/status"
 )
 
 // The library's HTTP package starts a worker for statistics that are not read.
@@ -36,7 +40,7 @@ func listenKubelet(stateDir string) (*kubeletAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(hostIP, "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(status.HostIP, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for the kubelet API: %w", err)
 	}
@@ -84,15 +88,15 @@ func (v *provider) containerLogs(ctx context.Context, namespace, name, container
 	if file == "" {
 		return nil, errdefs.NotFoundf("container %q has no such log yet", container)
 	}
-	opts := logOptions{tail: o.Tail, limit: o.LimitBytes, timestamps: o.Timestamps, follow: o.Follow && proc != nil, since: o.SinceTime}
+	opts := containerlog.Options{Tail: o.Tail, Limit: o.LimitBytes, Timestamps: o.Timestamps, Follow: o.Follow && proc != nil, Since: o.SinceTime}
 	if o.SinceSeconds > 0 {
-		opts.since = time.Now().Add(-time.Duration(o.SinceSeconds) * time.Second)
+		opts.Since = time.Now().Add(-time.Duration(o.SinceSeconds) * time.Second)
 	}
 	var running <-chan struct{}
 	if proc != nil {
-		running = proc.exited
+		running = proc.Exited
 	}
-	r, err := readLog(ctx, file, opts, running)
+	r, err := containerlog.Read(ctx, file, opts, running)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, errdefs.NotFoundf("container %q has no such log any more", container)
 	}
@@ -112,17 +116,17 @@ func (v *provider) runInContainer(ctx context.Context, namespace, name, containe
 	if proc == nil {
 		return errdefs.NotFoundf("container %q is not running", container)
 	}
-	s := streams{tty: attach.TTY(), resize: attach.Resize()}
+	s := process.Streams{TTY: attach.TTY(), Resize: attach.Resize()}
 	if in := attach.Stdin(); in != nil {
-		s.stdin = in
+		s.Stdin = in
 	}
 	if out := attach.Stdout(); out != nil {
-		s.stdout = out
+		s.Stdout = out
 	}
 	if out := attach.Stderr(); out != nil {
-		s.stderr = out
+		s.Stderr = out
 	}
-	code, err := proc.exec(ctx, cmd, s)
+	code, err := proc.Exec(ctx, cmd, s)
 	if err == nil && code != 0 {
 		err = utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: code}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 const (

@@ -61,6 +61,10 @@ type Root struct {
 	// Dir is an empty folder that the root is mounted on.
 	Dir      string
 	Hostname string
+	// Lower has the files of an image, which are not trusted: the root is then an overlay of
+	// it, and what the container writes goes to Upper. Work is a folder of the kernel's on
+	// Upper's file system. Empty: the root is empty but for what follows.
+	Lower, Upper, Work string
 	// Dirs are made, in order, before anything is mounted.
 	Dirs []string
 	// Binds are mounted in order.

@@ -118,6 +118,11 @@ func enterDir(dir string) error {
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("enter the working directory: %w", err)
 	}
+	// The kernel says "(unreachable)" of a folder that is not below the root.
+	var now [unix.PathMax]byte
+	if n, err := unix.Getcwd(now[:]); err != nil || n == 0 || now[0] != '/' {
+		return fmt.Errorf("the working directory %q is not in the container", dir)
+	}
 	return nil
 }
 

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
+	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandlane/sandlane/local/node/initspec"
@@ -26,11 +29,15 @@ func enterRoot(r *initspec.Root) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	if err := unix.Mount("sandbox", r.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=1m"); err != nil {
+	if err := mountRoot(r); err != nil {
 		return fmt.Errorf("mount the root: %w", err)
 	}
 	for _, dir := range r.Dirs {
-		if err := os.MkdirAll(filepath.Join(r.Dir, dir), 0o755); err != nil {
+		path, err := inside(r.Dir, dir)
+		if err == nil {
+			err = os.MkdirAll(path, 0o755)
+		}
+		if err != nil {
 			return fmt.Errorf("make %s: %w", dir, err)
 		}
 	}
@@ -65,8 +72,44 @@ func enterRoot(r *initspec.Root) error {
 	return pivot(r.Dir)
 }
 
+// mountRoot mounts what the root begins with.
+func mountRoot(r *initspec.Root) error {
+	if r.Lower == "" {
+		return unix.Mount("sandbox", r.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=1m")
+	}
+	for _, dir := range []string{r.Lower, r.Upper, r.Work} {
+		if strings.ContainsAny(dir, `,:\`) {
+			return fmt.Errorf("the folder %q has a character that an overlay's options cannot have", dir)
+		}
+	}
+	options := "lowerdir=" + r.Lower + ",upperdir=" + r.Upper + ",workdir=" + r.Work
+	if err := unix.Mount("overlay", r.Dir, "overlay", unix.MS_NODEV, options); err != nil {
+		return err
+	}
+	// What follows protects the files in /proc by these names.
+	for _, name := range []string{"proc", "dev"} {
+		path := filepath.Join(r.Dir, name)
+		if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+			return fmt.Errorf("the image's /%s is not a folder", name)
+		}
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+	}
+	return unix.Mount("dev", filepath.Join(r.Dir, "dev"), "tmpfs", unix.MS_NOSUID, "mode=755,size=64k")
+}
+
+// inside returns where a path in the new root is now. The root may have an image's links, each
+// of which is followed as from inside; nothing of the container runs yet that could change one.
+func inside(root, path string) (string, error) {
+	return securejoin.SecureJoin(root, path)
+}
+
 func bind(root string, b initspec.Bind) error {
-	target := filepath.Join(root, b.Target)
+	target, err := inside(root, b.Target)
+	if err != nil {
+		return err
+	}
 	info, err := os.Stat(b.Source)
 	if err != nil {
 		return err
@@ -158,7 +201,7 @@ func mountBootID(root string) error {
 		return fmt.Errorf("make a boot ID: %w", err)
 	}
 	source := filepath.Join(root, ".boot_id")
-	if err := os.WriteFile(source, id, 0o444); err != nil {
+	if err := writeNew(source, id); err != nil {
 		return fmt.Errorf("make a boot ID: %w", err)
 	}
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
@@ -171,6 +214,16 @@ func mountBootID(root string) error {
 		return fmt.Errorf("hide the boot ID's file: %w", err)
 	}
 	return nil
+}
+
+// writeNew writes a file that must not be there yet, not even as a link of an image.
+func writeNew(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
 }
 
 func pivot(root string) error {

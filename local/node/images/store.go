@@ -1,0 +1,268 @@
+// Package images gives the local node the root file systems of OCI images: pulled from a
+// registry, with the credentials that `docker login` left, and unpacked once for each digest
+// into a folder of the user's cache.
+//
+//	image, err := store.Ensure(ctx, "python:3.13-slim", progress)
+//	// image.Root is the lower layer of an overlay; it is never written again
+//
+// It runs nothing and mounts nothing; package node does both. An image is not trusted: package
+// layer of umoci keeps what it unpacks below the folder, device files are left out, and the
+// sizes are bounded. Nothing is left of an image that is refused.
+//
+// # States of an image
+//
+//	absent --Ensure--> unpacking (a folder that ends in .new, under the image's lock)
+//	unpacking --complete--> unpacked, by one rename
+//	unpacking --error, or the process is killed--> absent; the next Ensure removes the folder
+package images
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"golang.org/x/sys/unix"
+)
+
+// Image is an unpacked image.
+type Image struct {
+	// Digest is that of the reference's manifest or index, as a container's status shows it:
+	// "sha256:…".
+	Digest string
+	// Root is the folder of the image's files.
+	Root string
+	// Config has the entry point, the variables, the user and the working directory.
+	Config v1.Config
+}
+
+// record is what the cache knows of a reference that was pulled before.
+type record struct {
+	Digest   string    `json:"digest"`   // what the reference named
+	Manifest v1.Hash   `json:"manifest"` // of the image for this machine
+	Config   v1.Config `json:"config"`
+}
+
+// Options of a Store. The zero value keeps images in the user's cache.
+type Options struct {
+	// Dir is the folder of unpacked images; default "sandlane/images" in the user's cache.
+	Dir string
+	// MaxBytes and MaxFiles bound one unpacked image; zero means 16 GiB and 500,000.
+	MaxBytes int64
+	MaxFiles int
+	// Remote are more options of each call to a registry. For tests.
+	Remote []remote.Option
+}
+
+// Store is the cache of unpacked images. It is safe for concurrent use, also by several
+// processes.
+type Store struct{ o Options }
+
+// maxConfig bounds an image's configuration, in bytes.
+const maxConfig = 8 << 20
+
+// New returns the store in o.Dir, which no other user can enter: an image's programs may be
+// set-user-ID root.
+func New(o Options) (*Store, error) {
+	if o.Dir == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("no cache folder for images (set $HOME or $XDG_CACHE_HOME): %w", err)
+		}
+		o.Dir = filepath.Join(dir, "sandlane", "images")
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 16 << 30
+	}
+	if o.MaxFiles == 0 {
+		o.MaxFiles = 500_000
+	}
+	if err := errors.Join(os.MkdirAll(o.Dir, 0o700), os.Chmod(o.Dir, 0o700)); err != nil {
+		return nil, fmt.Errorf("make the folder of images: %w", err)
+	}
+	return &Store{o}, nil
+}
+
+// Policy says when Ensure asks a registry what a reference names.
+type Policy int
+
+// The policies, as a pod's imagePullPolicy has them.
+const (
+	IfNotPresent Policy = iota // only if the image is not there
+	Always                     // each time
+	Never                      // an image that is not there is ErrNotHere
+)
+
+// ErrNotHere is returned by Ensure with Never for an image that was not pulled before.
+var ErrNotHere = errors.New("the image is not on this node, and may not be pulled")
+
+// ErrReference is returned by Ensure for a name that is no reference of an image.
+var ErrReference = errors.New("not a reference of an image")
+
+// Ensure returns an image, unpacked. progress, which may be nil, is told how many bytes of the
+// layers have been read, of how many; it is called often, by one goroutine. An error means that
+// nothing of the image is there.
+func (s *Store) Ensure(ctx context.Context, reference string, policy Policy, progress func(done, total int64)) (*Image, error) {
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrReference, err)
+	}
+	if policy != Always {
+		if image := s.known(ref); image != nil {
+			return image, nil
+		}
+	}
+	if policy == Never {
+		return nil, fmt.Errorf("%s: %w", reference, ErrNotHere)
+	}
+	options := append([]remote.Option{
+		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
+	}, s.o.Remote...)
+	described, err := remote.Get(ref, options...)
+	if err != nil {
+		return nil, fmt.Errorf("pull %s: %w", reference, err)
+	}
+	image, err := described.Image()
+	if err != nil {
+		return nil, fmt.Errorf("pull %s for linux/%s: %w", reference, runtime.GOARCH, err)
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		return nil, fmt.Errorf("pull the manifest of %s: %w", reference, err)
+	}
+	if manifest.Config.Size > maxConfig { // it is read into memory
+		return nil, fmt.Errorf("pull %s: %w: its configuration has %d bytes", reference, ErrTooLarge, manifest.Config.Size)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("pull the configuration of %s: %w", reference, err)
+	}
+	if config.OS != "linux" || config.Architecture != runtime.GOARCH {
+		return nil, fmt.Errorf("%s is for %s/%s, and this machine is linux/%s", reference, config.OS, config.Architecture, runtime.GOARCH)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("pull %s: %w", reference, err)
+	}
+	root, err := s.unpacked(ctx, image, digest, progress)
+	if err != nil {
+		return nil, fmt.Errorf("unpack %s: %w", reference, err)
+	}
+	if err := s.note(ref, record{described.Digest.String(), digest, config.Config}); err != nil {
+		return nil, fmt.Errorf("note what %s is: %w", reference, err)
+	}
+	return &Image{Digest: described.Digest.String(), Root: root, Config: config.Config}, nil
+}
+
+// known returns the image that a reference named when it was last pulled; nil if it is not
+// there.
+func (s *Store) known(ref name.Reference) *Image {
+	b, err := os.ReadFile(s.recordFile(ref))
+	if err != nil {
+		return nil
+	}
+	var r record
+	if json.Unmarshal(b, &r) != nil || r.Manifest.Hex == "" || !s.isComplete(r.Manifest) {
+		return nil
+	}
+	return &Image{Digest: r.Digest, Root: filepath.Join(s.folder(r.Manifest), "root"), Config: r.Config}
+}
+
+// note writes a record in one step.
+func (s *Store) note(ref name.Reference, r record) error {
+	file := s.recordFile(ref)
+	f, err := os.CreateTemp(s.o.Dir, ".record-")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(json.NewEncoder(f).Encode(r), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (s *Store) recordFile(ref name.Reference) string {
+	hash := sha256.Sum256([]byte(ref.Name()))
+	return filepath.Join(s.o.Dir, "ref-"+hex.EncodeToString(hash[:])+".json")
+}
+
+func (s *Store) folder(digest v1.Hash) string {
+	return filepath.Join(s.o.Dir, digest.Algorithm+"-"+digest.Hex)
+}
+
+func (s *Store) isComplete(digest v1.Hash) bool {
+	_, err := os.Stat(filepath.Join(s.folder(digest), "complete"))
+	return err == nil
+}
+
+// unpacked returns the folder of an image's files, which it makes unless it is there.
+func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, progress func(done, total int64)) (string, error) {
+	dir := s.folder(digest)
+	unlock, err := lock(ctx, dir+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	root := filepath.Join(dir, "root")
+	if s.isComplete(digest) {
+		return root, nil
+	}
+	unfinished := dir + ".new"
+	if err := errors.Join(os.RemoveAll(unfinished), os.RemoveAll(dir), os.MkdirAll(filepath.Join(unfinished, "root"), 0o755)); err != nil {
+		return "", err
+	}
+	u := unpacker{root: filepath.Join(unfinished, "root"), bytes: s.o.MaxBytes, files: s.o.MaxFiles, folders: map[string]bool{}, progress: progress}
+	err = u.unpack(ctx, image)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(unfinished, "complete"), nil, 0o644)
+	}
+	if err == nil {
+		err = os.Rename(unfinished, dir)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(unfinished))
+	}
+	return root, nil
+}
+
+// lockPoll is the time between two looks at the lock of another process that unpacks.
+const lockPoll = 100 * time.Millisecond
+
+// lock waits until this process alone has the lock file.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(lockPoll)
+	defer tick.Stop()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(err, f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
+		case <-tick.C:
+		}
+	}
+}
