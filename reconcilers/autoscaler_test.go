@@ -17,7 +17,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/reconcilers/autoscaler"
+	"github.com/sandlane/sandlane/reconcilers/sandboxenv/autoscaler"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 

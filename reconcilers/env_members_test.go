@@ -19,7 +19,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
@@ -81,7 +81,7 @@ func TestRemovedMemberDrains(t *testing.T) {
 		err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "a"}, &p)
 		return err != nil || p.DeletionTimestamp != nil || w.sandbox(s.Name).Spec.End != nil || w.sandbox(kept.Name).Spec.End != nil
 	})
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "test"); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "test"); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitGone(pod)

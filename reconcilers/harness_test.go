@@ -29,7 +29,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
@@ -39,6 +39,9 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 // soon ends a wait for what should have happened long ago. It is no statement of
 // how long anything takes: many tests share the processors.
 const soon = 30 * time.Second
+
+// addressRest is shorter than what is shipped: most tests are not about it.
+const addressRest = 3 * time.Second
 
 // world is one test's namespace: the controller under test, a node that the
 // test plays, and gateways that acknowledge fences.
@@ -90,7 +93,7 @@ func newWorld(t *testing.T, configure ...func(*world)) *world {
 // it runs before the parallel ones.
 func newWorldAlone(t testing.TB, configure ...func(*world)) *world {
 	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t), gateways: &gateways{}}
-	w.options.Fencer, w.options.ClusterID = w.gateways, "local"
+	w.options.Fencer, w.options.ClusterID, w.options.AddressRest = w.gateways, "local", addressRest
 	w.node = newNode(w)
 	for _, f := range configure {
 		f(w)
@@ -134,7 +137,7 @@ func (w *world) clear() {
 // next start.
 func (w *world) start() {
 	w.t.Helper()
-	cfg := kubetest.ControllerConfig(w.t)
+	cfg := kubetest.ControllerConfig(w.t, w.ns)
 	kubetest.Scope(cfg, w.ns)
 	if w.watchLag > 0 {
 		cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return lagging{base, w.watchLag} })
@@ -252,17 +255,17 @@ func (w *world) newSandbox(pool string, pod *corev1.Pod, change ...func(*v1alpha
 }
 
 // claimPatch is the gateways' pod PATCH for the sandbox's binding.
-func claimPatch(s *v1alpha1.Sandbox, phase v1alpha1.PodPhase) jsonpatch.Patch {
+func claimPatch(s *v1alpha1.Sandbox, phase v1alpha1.PodPhase) writes.Patch {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
-	p := jsonpatch.Patch{}.Test("/metadata/uid", s.Spec.Binding.PodUID).
-		Test(jsonpatch.Phase, v1alpha1.PodIdle).
+	p := writes.Patch{}.Test("/metadata/uid", s.Spec.Binding.PodUID).
+		Test(writes.Phase, v1alpha1.PodIdle).
 		Test("/metadata/deletionTimestamp", nil).
-		Set(jsonpatch.Phase, phase).
-		Set(jsonpatch.Claim, s.Spec.Binding.ClaimID).
-		Set(jsonpatch.Label(v1alpha1.LabelSandboxID), s.Name).
-		Set(jsonpatch.Annotation(v1alpha1.AnnotationClaimedAt), now)
+		Set(writes.Phase, phase).
+		Set(writes.Claim, s.Spec.Binding.ClaimID).
+		Set(writes.Label(v1alpha1.LabelSandboxID), s.Name).
+		Set(writes.Annotation(v1alpha1.AnnotationClaimedAt), now)
 	if phase == v1alpha1.PodRunning {
-		p = p.Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), now)
+		p = p.Set(writes.Annotation(v1alpha1.AnnotationStartedAt), now)
 	}
 	return p
 }

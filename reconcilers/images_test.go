@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -81,7 +81,7 @@ func TestImageChangeAndRecyclingByAKubelet(t *testing.T) {
 	w.stays(pod, v1alpha1.PodStarting, "the old image was started once more")
 	w.runs(pod, "containerd://3", "docker.io/local/twin:1", "docker.io/local/twin@"+digests["local/next"], 2)
 	s = w.awaitSandbox(s, v1alpha1.SandboxRunning)
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, soon, "its own image again", func() error {
@@ -113,7 +113,7 @@ func TestPodThatStartedItsImageLatelyIsNotRecycled(t *testing.T) {
 	w, s, pod := changing(t, time.Hour)
 	w.runs(pod, "containerd://2", "docker.io/local/next:latest", "docker.io/local/next@"+digests["local/next"], 1)
 	s = w.awaitSandbox(s, v1alpha1.SandboxRunning)
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, soon, "the end of its pod", func() error {

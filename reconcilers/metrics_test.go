@@ -10,7 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -67,11 +67,12 @@ func TestMetricsOfAPool(t *testing.T) {
 		of("sandboxpool_pods", "phase=idle"): 2, of("sandboxpool_pods", "phase=warming"): 0, of("sandboxpool_available_pods"): 2,
 		of("sandboxpool_wanted_pods"): 2, of("sandboxpool_max_pods"): 5,
 		of("sandboxpool_pod_creates_total", "outcome=created"): 2, of("sandboxpool_pod_creates_total", "outcome=failed"): 0,
+		of("sandboxpool_pod_creates_total", "outcome=quota"): 0, of("sandboxpool_at_bound"): 0,
 		of("sandboxpool_pod_idle_seconds"): 2, of("sandbox_ended_total", "reason=Released"): 0,
 	})
 	s, _ := w.running("p")
 	awaits("a claim", map[string]float64{of("sandboxpool_pods", "phase=running"): 1, of("sandboxpool_pods", "phase=idle"): 2})
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "the test is over"); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "the test is over"); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitSandbox(s, v1alpha1.SandboxEnded)

@@ -17,8 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
-	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -61,7 +60,7 @@ func TestLifeOfASandbox(t *testing.T) {
 	}
 	w.await("p", v1alpha1.PodIdle, 1)
 
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "the test is over"); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "the test is over"); err != nil {
 		t.Fatal(err)
 	}
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
@@ -105,7 +104,7 @@ func TestAddressWaitsForItsFence(t *testing.T) {
 	w.await("p", v1alpha1.PodIdle, 1)
 	s, pod := w.running("p")
 	w.gateways.setAway(true)
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitGone(pod) // deletion waits for no fence
@@ -125,8 +124,8 @@ func TestAddressWaitsForItsFence(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.await("p", v1alpha1.PodIdle, 1) // next, or the one in its place: it may not wait for ten seconds
-	if held := time.Since(s.Status.FencedAt.Time); held < address.Rest {
-		t.Errorf("idle %v after the fence, want %v", held, address.Rest)
+	if held := time.Since(s.Status.FencedAt.Time); held < addressRest {
+		t.Errorf("idle %v after the fence, want %v", held, addressRest)
 	}
 }
 
@@ -165,7 +164,7 @@ func TestPoolRefillsOnOtherAddresses(t *testing.T) {
 	w.await("p", v1alpha1.PodIdle, 2)
 	w.gateways.setAway(true)
 	for i, s := range ended {
-		if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+		if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 			t.Fatal(err)
 		}
 		w.awaitGone(former[i])
@@ -201,6 +200,61 @@ func TestPoolRefillsOnOtherAddresses(t *testing.T) {
 	}
 	w.await("p", v1alpha1.PodWarming, 0)
 	w.await("p", v1alpha1.PodIdle, 2)
+}
+
+// TestSmallRange has as many addresses as pods, and ends sandboxes as fast as they get
+// pods: each next one waits for an address, none waits for ever, and no address is idle
+// before its rest is over. InPlace keeps the address in its pod.
+func TestSmallRange(t *testing.T) {
+	for _, policy := range []v1alpha1.RecyclePolicy{v1alpha1.RecycleReplace, v1alpha1.RecycleInPlace} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := newWorld(t)
+			var addresses []string
+			for range 4 {
+				addresses = append(addresses, newAddress())
+			}
+			w.node.use(func(*corev1.Pod) string {
+				var pods corev1.PodList
+				if w.c.List(context.Background(), &pods, client.InNamespace(w.ns)) != nil {
+					return ""
+				}
+				shown := map[string]bool{}
+				for i := range pods.Items {
+					shown[pods.Items[i].Status.PodIP] = true
+				}
+				for _, a := range addresses {
+					if !shown[a] {
+						return a
+					}
+				}
+				return ""
+			})
+			w.pool("p", 2, 4, func(p *v1alpha1.SandboxPool) { p.Spec.RecyclePolicy = policy })
+			free := map[string]time.Time{}
+			for range 10 {
+				var idle []corev1.Pod
+				kubetest.Eventually(t, soon, "an idle pod", func() error {
+					if idle = w.pods("p", v1alpha1.PodIdle); len(idle) == 0 {
+						return errors.New("none")
+					}
+					return nil
+				})
+				for i := range idle {
+					ip := idle[i].Annotations[v1alpha1.AnnotationAddress]
+					since, err := time.Parse(time.RFC3339Nano, idle[i].Annotations[v1alpha1.AnnotationIdleSince])
+					if err != nil || since.Before(free[ip]) {
+						t.Fatalf("%s is idle since %v (%v), and rests until %v", ip, since, err, free[ip])
+					}
+				}
+				s, pod := w.running("p")
+				if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+					t.Fatal(err)
+				}
+				s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
+				free[pod.Status.PodIP] = s.Status.FencedAt.Add(addressRest)
+			}
+		})
+	}
 }
 
 func TestClaimedPodDeletedByForce(t *testing.T) {
@@ -257,8 +311,8 @@ func TestDeletedSandbox(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.awaitSandbox(s, "")
-	if held := time.Since(s.Status.FencedAt.Time); held < address.Rest {
-		t.Errorf("the record went %v after its fence, want %v", held, address.Rest)
+	if held := time.Since(s.Status.FencedAt.Time); held < addressRest {
+		t.Errorf("the record went %v after its fence, want %v", held, addressRest)
 	}
 }
 
@@ -269,7 +323,7 @@ func TestEndBeforeTheClaimLands(t *testing.T) {
 	w.pool("p", 1, 0)
 	pod := w.await("p", v1alpha1.PodIdle, 1)[0]
 	s := w.newSandbox("p", &pod)
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndCanceled, ""); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndCanceled, ""); err != nil {
 		t.Fatal(err)
 	}
 	ended := w.awaitSandbox(s, v1alpha1.SandboxEnded)
@@ -323,7 +377,7 @@ func TestNoRecords(t *testing.T) {
 	w.await("p", v1alpha1.PodIdle, 1)
 	s, pod := w.running("p")
 	w.gateways.setAway(true)
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitGone(pod)
@@ -331,7 +385,7 @@ func TestNoRecords(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.awaitSandbox(s, "")
-	if held := time.Since(s.Status.FencedAt.Time); held < address.Rest {
-		t.Errorf("the record went %v after its fence, want %v", held, address.Rest)
+	if held := time.Since(s.Status.FencedAt.Time); held < addressRest {
+		t.Errorf("the record went %v after its fence, want %v", held, addressRest)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -150,7 +150,7 @@ func (w *world) claimPicked(pool string, claimed map[types.UID]string) {
 		switch err := w.c.Patch(w.t.Context(), pod.DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); {
 		case err == nil:
 			claimed[pod.UID] = s.Name
-		case !jsonpatch.Moved(err):
+		case !writes.Moved(err):
 			w.t.Fatalf("claiming pod %s: %v", pod.Name, err)
 		}
 		return

@@ -20,12 +20,12 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/reconcilers/address"
-	"github.com/sandlane/sandlane/reconcilers/autoscaler"
 	"github.com/sandlane/sandlane/reconcilers/checkpoints"
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
 	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv"
+	"github.com/sandlane/sandlane/reconcilers/sandboxenv/autoscaler"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv/poolmigration"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
@@ -51,6 +51,8 @@ type Options struct {
 	NoRecords      bool
 	// BindGrace and SweepInterval: see sandbox.Reconciler.
 	BindGrace, SweepInterval time.Duration
+	// UnansweredPauseFor: see UnknownFor of sandbox.Reconciler.
+	UnansweredPauseFor time.Duration
 	// IdleCheckInterval is the time between two looks for idle sandboxes.
 	IdleCheckInterval time.Duration
 	// DigestResolver, SandboxReadyHook, IdleNotifier and PluginManager: see
@@ -59,6 +61,9 @@ type Options struct {
 	SandboxReadyHook sandboxpool.SandboxReadyHook
 	IdleNotifier     sandboxpool.IdleNotifier
 	PluginManager    sandboxpool.PluginManager
+	// AddressRest is how long after its fence an address stays unused; 0 is
+	// address.DefaultRest.
+	AddressRest time.Duration
 	// RecycleAfter: see sandboxpool.SandboxPoolReconciler.
 	RecycleAfter time.Duration
 	// Demand and DemandChanged: see sandboxpool.SandboxPoolReconciler.
@@ -103,7 +108,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err := pausecount.AddIndex(context.Background(), mgr.GetFieldIndexer()); err != nil { // registering needs no context
 		return err
 	}
-	ledger := address.NewLedger(nil)
+	ledger := address.NewLedger(nil, o.AddressRest)
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making an API client: %w", err)
@@ -140,6 +145,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Hibernates:    o.Checkpoints != nil,
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
+		UnknownFor:    o.UnansweredPauseFor,
 		Metrics:       sandbox.NewMetrics(o.Registerer, poolMetrics),
 	}
 	if !o.NoRecords {

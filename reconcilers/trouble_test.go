@@ -18,8 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -71,20 +70,20 @@ func (c *crash) faults() *interceptor.Funcs {
 // TestControllerDiesBetweenTheStepsOfARelease lets the controller die after each
 // of its writes in turn, and another one that knows only the API take over.
 func TestControllerDiesBetweenTheStepsOfARelease(t *testing.T) {
-	for writes := range int32(8) {
-		t.Run(fmt.Sprintf("after %d writes", writes), func(t *testing.T) {
+	for most := range int32(8) {
+		t.Run(fmt.Sprintf("after %d writes", most), func(t *testing.T) {
 			c := &crash{}
 			w := newWorld(t, func(w *world) { w.faults = c.faults() })
 			w.pool("p", 1, 0)
 			w.await("p", v1alpha1.PodIdle, 1)
 			s, pod := w.running("p")
 			w.await("p", v1alpha1.PodIdle, 1)
-			c.left.Store(writes)
+			c.left.Store(most)
 			c.armed.Store(true)
-			if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+			if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 				t.Fatal(err)
 			}
-			if writes < 6 { // a whole release has six: record, stop, ended, delete, finalizer, and one more pod status
+			if most < 6 { // a whole release has six: record, stop, ended, delete, finalizer, and one more pod status
 				kubetest.Eventually(t, soon, "the death", func() error {
 					if left := c.left.Load(); left >= 0 && w.pod(pod) != nil {
 						return fmt.Errorf("%d writes left", left)
@@ -205,7 +204,7 @@ func TestCreationRefused(t *testing.T) {
 		w.faults = &interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if _, ok := o.(*corev1.Pod); ok && refuse.Load() {
 				asked.Add(1)
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("exceeded quota: pods=10"))
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("not on a Sunday"))
 			}
 			return c.Create(ctx, o, opts...)
 		}}
@@ -216,7 +215,7 @@ func TestCreationRefused(t *testing.T) {
 			return err
 		}
 		c := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.PoolConditionDegraded)
-		if c == nil || c.Reason != "Forbidden" || !strings.Contains(c.Message, "exceeded quota: pods=10") {
+		if c == nil || c.Reason != "Forbidden" || !strings.Contains(c.Message, "not on a Sunday") {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
@@ -272,7 +271,7 @@ func TestScale(t *testing.T) {
 		t.Errorf("scaling down touched a claimed pod: end %+v, pod %s", got.Spec.End, phaseOf(w.pod(pod)))
 	}
 	scaleTo(1, 1)
-	if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
+	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.await("p", v1alpha1.PodIdle, 1)
@@ -330,13 +329,13 @@ func TestBoundAnewAfterAClaim(t *testing.T) {
 	w.await("p", v1alpha1.PodIdle, 2)
 	w.stop()
 	w.gateways.setAway(true)
-	stop := jsonpatch.For(former.UID).Set(jsonpatch.Phase, v1alpha1.PodStopping)
+	stop := writes.For(former.UID).Set(writes.Phase, v1alpha1.PodStopping)
 	if err := w.c.Patch(t.Context(), former.DeepCopy(), stop.Build()); err != nil {
 		t.Fatal(err)
 	}
 	next := w.pods("p", v1alpha1.PodIdle)[0]
 	s.Spec.Binding = &v1alpha1.Binding{ClaimID: kubetest.Name("claim"), PodName: next.Name, PodUID: string(next.UID)}
-	bind := jsonpatch.For(s.UID).Set("/spec/binding", s.Spec.Binding)
+	bind := writes.For(s.UID).Set("/spec/binding", s.Spec.Binding)
 	if err := w.c.Patch(t.Context(), s.DeepCopy(), bind.Build()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -67,7 +67,7 @@ func TestWritesOfALife(t *testing.T) {
 	before := w.writes()
 	for range lives {
 		s, pod := w.running("p")
-		if err := ending.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "test"); err != nil {
+		if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, "test"); err != nil {
 			t.Fatal(err)
 		}
 		w.awaitSandbox(s, "")

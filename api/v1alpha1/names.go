@@ -63,12 +63,6 @@ const (
 	// AnnotationFailureReason and AnnotationFailureMessage say why a pod is failed.
 	AnnotationFailureReason  = "sandlane.dev/failure-reason"
 	AnnotationFailureMessage = "sandlane.dev/failure-message"
-	// AnnotationFreeze is the ID of the claim for which a node with a freezer is to stop
-	// everything in the pod, sandboxd too. The order holds while the pod is running and has
-	// that claim. AnnotationFreezeGeneration is the generation of the Sandbox object for
-	// which the freezer was last given an order, to stop or to run.
-	AnnotationFreeze           = "sandlane.dev/freeze"
-	AnnotationFreezeGeneration = "sandlane.dev/freeze-generation"
 )
 
 // SandboxPolicyPrefix and a sandbox's ID are the name of the NetworkPolicy that
@@ -79,12 +73,6 @@ const SandboxPolicyPrefix = "sandbox-"
 // only once it is idle: False until gateways can connect. A pod without it is
 // reachable; one with it False is not claimed yet.
 const PodConditionReachable = "sandlane.dev/Reachable"
-
-// PodConditionFrozen is a pod condition of nodes with a freezer: True while the node's
-// kernel runs nothing of the pod. A pod without it is on a node that has none, and is
-// frozen by its sandboxd alone. Its message is the AnnotationFreezeGeneration of the last
-// order that the node has carried out.
-const PodConditionFrozen = "sandlane.dev/Frozen"
 
 // Annotations on SandboxPools.
 const (
@@ -120,6 +108,13 @@ const (
 	// AnnotationGatewayPod is the UID of the pod that the gateway and its Envoy
 	// run in; absent where they run in none.
 	AnnotationGatewayPod = "sandlane.dev/gateway-pod"
+)
+
+// A namespace with this label may have pools: Sandlane makes pods, pools and Checkpoints
+// in no other. The platform's administrator sets it; docs/operations.md, "Rights".
+const (
+	LabelPools   = "sandlane.dev/pools"
+	PoolsAllowed = "allowed"
 )
 
 // Finalizers.

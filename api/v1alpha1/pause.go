@@ -121,11 +121,14 @@ const (
 	ReasonSaving     = "Saving"
 	ReasonHibernated = "Hibernated"
 	ReasonSaveFailed = "SaveFailed"
-	// ReasonFreezeFailed: the freezer has failed for so long that a sandbox whose
-	// timeout paused it ends.
+	// ReasonFreezeFailed: the freezer has refused so often that a sandbox whose timeout
+	// paused it ends.
 	ReasonFreezeFailed = "FreezeFailed"
-	ReasonResuming     = "Resuming"
-	ReasonResumed      = "Resumed"
+	// ReasonUnanswered: for a minute it is not known whether the sandbox is stopped, as
+	// its pod does not answer, or no gateway could ask it. It is tried again.
+	ReasonUnanswered = "Unanswered"
+	ReasonResuming   = "Resuming"
+	ReasonResumed    = "Resumed"
 )
 
 // EverPaused reports whether the sandbox was paused at least once. Such a sandbox may be
@@ -191,24 +194,4 @@ func Freezable(spec *corev1.PodSpec) bool {
 func setsHome(arg string) bool {
 	name, _, _ := strings.Cut(arg, "=")
 	return name == "--home" || name == "-home"
-}
-
-// HasNodeFreezer reports whether the pod is on a node that carries out AnnotationFreeze.
-func HasNodeFreezer(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == PodConditionFrozen })
-}
-
-// NodeFreezerSettled reports whether the pod's node has carried out the last order to its
-// freezer, so that it stops nothing for an older one any more.
-func NodeFreezerSettled(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == PodConditionFrozen && c.Message == pod.Annotations[AnnotationFreezeGeneration]
-	})
-}
-
-// FreezeOrdered reports whether a node with a freezer is to stop everything in the pod. What
-// was ordered for another claim, or for a pod that is to stop, does not count.
-func FreezeOrdered(pod *corev1.Pod) bool {
-	claim := pod.Annotations[AnnotationFreeze]
-	return claim != "" && claim == pod.Annotations[AnnotationClaim] && PhaseOf(pod) == PodRunning && pod.DeletionTimestamp == nil
 }

@@ -192,26 +192,3 @@ func TestAutoLifetime(t *testing.T) {
 		t.Errorf("without a lifetime: %v", got)
 	}
 }
-
-// A node freezes a pod for the claim that has it, while it runs.
-func TestFreezeOrdered(t *testing.T) {
-	for what, c := range map[string]struct {
-		change func(*corev1.Pod)
-		want   bool
-	}{
-		"for its claim":       {func(*corev1.Pod) {}, true},
-		"not":                 {func(p *corev1.Pod) { delete(p.Annotations, AnnotationFreeze) }, false},
-		"for a former claim":  {func(p *corev1.Pod) { p.Annotations[AnnotationClaim] = "c2" }, false},
-		"without a claim":     {func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationFreeze: ""} }, false},
-		"while it stops":      {func(p *corev1.Pod) { p.Labels[LabelPhase] = string(PodStopping) }, false},
-		"while it is deleted": {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, false},
-	} {
-		p := &corev1.Pod{}
-		p.Labels = map[string]string{LabelPhase: string(PodRunning)}
-		p.Annotations = map[string]string{AnnotationClaim: "c1", AnnotationFreeze: "c1"}
-		c.change(p)
-		if got := FreezeOrdered(p); got != c.want {
-			t.Errorf("ordered %s: %v", what, got)
-		}
-	}
-}

@@ -269,6 +269,10 @@ const (
 // PoolReasonMaxPods is the reason of conditions that are as they are because of maxPods.
 const PoolReasonMaxPods = "MaxPods"
 
+// PoolReasonQuota is the reason of conditions that are as they are because a ResourceQuota
+// of the pool's namespace is used up.
+const PoolReasonQuota = "QuotaExceeded"
+
 // Reasons of the condition Available of a pool that drains (AnnotationDraining).
 const (
 	// PoolReasonDraining: the pool still has pods.

@@ -11,7 +11,7 @@ import (
 // another one may: no node has room, or a quota, an admission plugin or sandboxpool's
 // PluginManager refuses them. An image that cannot be pulled is not among them: all pools of
 // the template have that image.
-var refusals = []string{"Unschedulable", string(metav1.StatusReasonForbidden), "RefusedByPlugin"}
+var refusals = []string{"Unschedulable", string(metav1.StatusReasonForbidden), PoolReasonQuota, "RefusedByPlugin"}
 
 // RefusalOf says why a pool cannot have the pods that it is asked for while others may;
 // empty if it can, as far as is known.

@@ -8,19 +8,21 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Rest is how long after its fence an address stays unused. Envoy may hold a
-// request that long between the answer of ExtProc and the connection: connect
-// timeout 1 s, one retry and its back-off, rounded up.
-const Rest = 3 * time.Second
+// DefaultRest is how long after its fence an address stays unused (docs/design/design.md
+// 4.2). It is longer than from an answer of ExtProc until Envoy's connection for it was made
+// (envoy.MaxHold, 7.1 s), also if Envoy stands still meanwhile.
+const DefaultRest = 8 * time.Second
 
-// keepFenced is how long a fenced entry is remembered. The pool reconciler asks
-// for it when the record of the claim is gone before the pod is.
+// keepFenced is how long after its rest a fenced entry is remembered. The pool reconciler
+// asks for it when the record of the claim is gone before the pod is.
 const keepFenced = 10 * time.Minute
 
 // Ledger is what this process knows about which claim had which address. It is safe for
 // concurrent use.
 type Ledger struct {
 	clock clock.PassiveClock
+	// rest is how long after its fence an address stays unused; it never changes.
+	rest time.Duration
 
 	mu sync.Mutex
 	// loaded is set once by Load and never cleared.
@@ -45,14 +47,20 @@ type UnfencedClaim struct {
 	Address            string
 }
 
-// NewLedger returns an empty ledger, for which no address is free before Load.
-// A nil clock is the real one.
-func NewLedger(c clock.PassiveClock) *Ledger {
+// NewLedger returns an empty ledger, for which no address is free before Load. An address
+// stays unused for rest after its fence; 0 is DefaultRest. A nil clock is the real one.
+func NewLedger(c clock.PassiveClock, rest time.Duration) *Ledger {
 	if c == nil {
 		c = clock.RealClock{}
 	}
-	return &Ledger{clock: c, claims: map[string]*entry{}, byAddress: map[string]map[string]*entry{}, bySandbox: map[string][]*entry{}}
+	if rest <= 0 {
+		rest = DefaultRest
+	}
+	return &Ledger{clock: c, rest: rest, claims: map[string]*entry{}, byAddress: map[string]map[string]*entry{}, bySandbox: map[string][]*entry{}}
 }
+
+// Rest returns how long after its fence an address stays unused.
+func (l *Ledger) Rest() time.Duration { return l.rest }
 
 // NoteClaim notes that the sandbox's claim has or had the address. It must be called before the
 // address is written to the Sandbox's status. A claim that is fenced stays so:
@@ -111,13 +119,13 @@ func (l *Ledger) IsFenced(claimID string) bool {
 	return e != nil && !e.fencedAt.IsZero()
 }
 
-// SafelyFenced reports whether the claim was fenced at least Rest ago, as far
+// SafelyFenced reports whether the claim was fenced at least the rest ago, as far
 // as this process knows.
 func (l *Ledger) SafelyFenced(claimID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.claims[claimID]
-	return e != nil && !e.fencedAt.IsZero() && l.clock.Since(e.fencedAt) >= Rest
+	return e != nil && !e.fencedAt.IsZero() && l.clock.Since(e.fencedAt) >= l.rest
 }
 
 // Free reports whether no claim known here stands in the way of the address; if
@@ -130,7 +138,7 @@ func (l *Ledger) Free(address string) Verdict {
 	}
 	verdict := Verdict{Free: true}
 	for _, e := range l.byAddress[address] {
-		verdict = verdict.and(judge(e.fencedAt, l.clock.Now(), "claim "+e.claim))
+		verdict = verdict.and(judge(e.fencedAt, l.clock.Now(), l.rest, "claim "+e.claim))
 	}
 	return verdict
 }
@@ -188,7 +196,7 @@ func (l *Ledger) prune() {
 	}
 	l.nextPrune = now.Add(time.Minute)
 	for claim, e := range l.claims {
-		if e.fencedAt.IsZero() || now.Sub(e.fencedAt) < keepFenced {
+		if e.fencedAt.IsZero() || now.Sub(e.fencedAt) < l.rest+keepFenced {
 			continue
 		}
 		delete(l.claims, claim)

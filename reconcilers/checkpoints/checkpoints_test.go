@@ -185,16 +185,53 @@ func TestDataThatCannotBeDeleted(t *testing.T) {
 	}
 }
 
-// Data that no object names goes; what a Checkpoint of any phase names stays.
+// Data that no object has named for a day goes; what a Checkpoint of any phase names stays.
+// The day begins anew for what was named meanwhile, and with each put.
 func TestSweep(t *testing.T) {
 	w := newWorld(t, one("a", v1alpha1.CheckpointStatus{}))
+	w.clock.SetTime(time.Now()) // the store's clock is the machine's
 	for _, name := range []string{"a", "b", "c"} {
 		w.keep(name)
 	}
 	partial := false
-	s := &Sweeper{Live: w.client, Store: w.store, Partial: func(context.Context) error { partial = true; return nil }}
-	if err := s.Sweep(t.Context()); err != nil || w.kept() != "[uid-a]" || !partial {
-		t.Errorf("%v, kept %s, partial ones %v", err, w.kept(), partial)
+	s := &Sweeper{Live: w.client, Store: w.store, Clock: w.clock, Partial: func(context.Context) error { partial = true; return nil }}
+	sweep := func(step time.Duration, want string) {
+		t.Helper()
+		w.clock.Step(step)
+		if err := s.Sweep(t.Context()); err != nil || w.kept() != want {
+			t.Errorf("after %v: %v, kept %s, want %s", step, err, w.kept(), want)
+		}
+	}
+	sweep(0, "[uid-a uid-b uid-c]")
+	if !partial {
+		t.Error("partial archives are not swept")
+	}
+	sweep(23*time.Hour, "[uid-a uid-b uid-c]")
+	back := one("c", v1alpha1.CheckpointStatus{}) // by another restore of etcd
+	if err := w.client.Create(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	sweep(2*time.Hour, "[uid-a uid-c]")
+	back.Finalizers = nil
+	if err := errors.Join(w.client.Update(t.Context(), back), w.client.Delete(t.Context(), back)); err != nil {
+		t.Fatal(err)
+	}
+	sweep(time.Hour, "[uid-a uid-c]")
+	sweep(23*time.Hour, "[uid-a uid-c]")
+	sweep(time.Hour, "[uid-a]")
+}
+
+// What was put after the Checkpoints were listed, by the store's clock, stays however long
+// this process has seen data of that name.
+func TestSweepOfWhatIsNewerThanTheList(t *testing.T) {
+	w := newWorld(t)
+	w.keep("a")
+	s := &Sweeper{Live: w.client, Store: w.store, Clock: w.clock} // whose clock is behind the store's
+	for range 3 {
+		if err := s.Sweep(t.Context()); err != nil || w.kept() != "[uid-a]" {
+			t.Errorf("%v, kept %s", err, w.kept())
+		}
+		w.clock.Step(48 * time.Hour)
 	}
 }
 

@@ -3,6 +3,6 @@
 // complete, and deletes those whose time is over. Sweeper deletes data that no Checkpoint
 // names. Set the fields of each and call its SetupWithManager once.
 //
-// This package makes no checkpoints (gateway/snapshots does). docs/design/checkpoints.md has
+// This package makes no checkpoints (gateway/pause/files does). docs/design/checkpoints.md has
 // the states.
 package checkpoints

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // indexKeptOf is the field index of the Checkpoints of pauses, by the name of the sandbox.
@@ -69,9 +69,9 @@ func (r *Reconciler) endWithNamespace(ctx context.Context, cp *v1alpha1.Checkpoi
 	if ns.DeletionTimestamp == nil {
 		return s, nil
 	}
-	err := ending.EndSandbox(ctx, r.Client, s.Name, v1alpha1.EndDeleted, "its namespace is being deleted",
-		ending.OfUID(s.UID), ending.OfGeneration(s.Generation))
-	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
+	err := writes.EndSandbox(ctx, r.Client, s.Name, v1alpha1.EndDeleted, "its namespace is being deleted",
+		writes.OfUID(s.UID), writes.OfGeneration(s.Generation))
+	if errors.Is(err, writes.ErrStale) || apierrors.IsNotFound(err) {
 		return s, nil // the sandbox has changed since it was read: reconcile again
 	}
 	if err != nil {

@@ -26,8 +26,9 @@ const (
 	// createPatience is how long a Checkpoint may take to succeed. It is longer than a
 	// gateway works on one.
 	createPatience = 3 * time.Minute
-	// failedTTL is how long a failed Checkpoint is kept, for people to read.
-	failedTTL = time.Hour
+	// failedTTL is how long a failed Checkpoint is kept, for people to read. After a restore
+	// of etcd its data may be whole, and the only copy, as data without a name.
+	failedTTL = unnamedTTL
 	// pausePoll is how often the Checkpoint of a pause is reconciled, besides at each change
 	// of its sandbox.
 	pausePoll = time.Minute

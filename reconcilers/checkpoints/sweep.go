@@ -17,8 +17,13 @@ import (
 // sweepEvery is the time between two sweeps.
 const sweepEvery = 10 * time.Minute
 
-// Sweeper deletes data that no Checkpoint names: a gateway died and left it, or put it after
-// the Checkpoint was deleted.
+// unnamedTTL is how long data is kept that no completed Checkpoint names: after a restore of
+// etcd it may be the only copy of the files of a sandbox that hibernated since the backup.
+const unnamedTTL = 24 * time.Hour
+
+// Sweeper deletes data that no Checkpoint has named for a day: a gateway died and left it, or
+// put it after the Checkpoint was deleted. The day begins when this process first finds no
+// name for it.
 type Sweeper struct {
 	// Live must not read from a cache.
 	Live  client.Reader
@@ -27,6 +32,9 @@ type Sweeper struct {
 	Partial func(context.Context) error
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
+
+	// unnamed says since when no Checkpoint has named an archive. Only Sweep uses it.
+	unnamed map[string]time.Time
 }
 
 // SetupWithManager registers the sweeper. Call it once, before the manager starts.
@@ -34,10 +42,7 @@ func (s *Sweeper) SetupWithManager(mgr ctrl.Manager) error { return mgr.Add(s) }
 
 // Start implements manager.Runnable.
 func (s *Sweeper) Start(ctx context.Context) error {
-	if s.Clock == nil {
-		s.Clock = clock.RealClock{}
-	}
-	ticker := s.Clock.NewTicker(sweepEvery)
+	ticker := s.clock().NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
@@ -51,14 +56,24 @@ func (s *Sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// Sweep deletes such data once. It lists the store before the Checkpoints. A Checkpoint is
-// created before its data, so data that no Checkpoint in that later list names will never be
-// named by one.
+func (s *Sweeper) clock() clock.WithTicker {
+	if s.Clock == nil {
+		return clock.RealClock{}
+	}
+	return s.Clock
+}
+
+// Sweep deletes such data once. Not safe for concurrent use. It lists the store before the
+// Checkpoints. A Checkpoint is created before its data, so data that no Checkpoint in that
+// later list names will be named by one only if etcd is restored again. Data that was put
+// less than unnamedTTL before the list of Checkpoints, by the store's clock, stays also if
+// this process has missed it for longer.
 func (s *Sweeper) Sweep(ctx context.Context) error {
 	kept, err := s.Store.List(ctx)
 	if err != nil {
 		return err
 	}
+	now := s.clock().Now() // before the list
 	var all v1alpha1.CheckpointList
 	if len(kept) > 0 {
 		if err := s.Live.List(ctx, &all); err != nil {
@@ -70,11 +85,26 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 		named[string(all.Items[i].UID)] = true
 	}
 	var errs []error
+	unnamed := map[string]time.Time{}
 	for _, one := range kept {
-		if !named[one.ID] {
-			errs = append(errs, s.Store.Delete(ctx, one.ID))
+		if named[one.ID] {
+			continue
+		}
+		since, seen := s.unnamed[one.ID]
+		if !seen {
+			since = now
+			log.FromContext(ctx).Info("no Checkpoint names an archive: it is deleted in a day unless one does by then", "archive", one.ID, "put", one.At)
+		}
+		if now.Sub(since) < unnamedTTL || now.Sub(one.At) < unnamedTTL {
+			unnamed[one.ID] = since
+			continue
+		}
+		if err := s.Store.Delete(ctx, one.ID); err != nil {
+			unnamed[one.ID] = since
+			errs = append(errs, err)
 		}
 	}
+	s.unnamed = unnamed
 	if s.Partial != nil {
 		errs = append(errs, s.Partial(ctx))
 	}

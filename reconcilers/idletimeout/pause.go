@@ -9,8 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
@@ -37,8 +36,8 @@ func (r *IdleTimeoutReconciler) pausesInstead(ctx context.Context, s *v1alpha1.S
 // pause writes the pause of a prepared release, if that has not been called off. The
 // reconciler of sandboxes has it carried out.
 func (r *IdleTimeoutReconciler) pause(ctx context.Context, p pending) error {
-	err := r.patch(ctx, p.sandbox, pausing.PauseIdle(p.sandbox, p.Token))
-	if err != nil && !jsonpatch.Moved(err) {
+	err := r.patch(ctx, p.sandbox, writes.PauseIdle(p.sandbox, p.Token))
+	if err != nil && !writes.Moved(err) {
 		return fmt.Errorf("pausing idle sandbox %s: %w", p.SandboxID, err)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 const (
@@ -30,9 +30,9 @@ type statusStore struct{ client client.Client }
 // gone, or has no status yet, is no error.
 func (s statusStore) SaveLastActive(ctx context.Context, sandbox *v1alpha1.Sandbox, at time.Time) error {
 	out := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: sandbox.Name}}
-	p := jsonpatch.For(sandbox.UID).Set("/status/lastActive", metav1.NewTime(at))
+	p := writes.For(sandbox.UID).Set("/status/lastActive", metav1.NewTime(at))
 	err := s.client.Status().Patch(ctx, out, p.Build())
-	if err != nil && !jsonpatch.Moved(err) {
+	if err != nil && !writes.Moved(err) {
 		return fmt.Errorf("writing lastActive of %s: %w", sandbox.Name, err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // DefaultInterval is the time between two checks if none is given; sandlane controller gives 1 s.
@@ -208,14 +208,14 @@ func (r *IdleTimeoutReconciler) releaseIdle(ctx context.Context) error {
 }
 
 // end writes spec.end if the sandbox is still bound by the claim that was judged.
-func (r *IdleTimeoutReconciler) end(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string, more ...ending.Test) error {
-	tests := append([]ending.Test{ending.OfUID(s.UID), ending.OfClaim(s.Spec.Binding.ClaimID)}, more...)
-	err := ending.EndSandbox(ctx, r.client, s.Name, reason, message, tests...)
+func (r *IdleTimeoutReconciler) end(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string, more ...writes.Test) error {
+	tests := append([]writes.Test{writes.OfUID(s.UID), writes.OfClaim(s.Spec.Binding.ClaimID)}, more...)
+	err := writes.EndSandbox(ctx, r.client, s.Name, reason, message, tests...)
 	switch {
 	case err == nil:
 		r.Metrics.released(reason)
 		return nil
-	case errors.Is(err, ending.ErrMoved), apierrors.IsNotFound(err):
+	case errors.Is(err, writes.ErrStale), apierrors.IsNotFound(err):
 		return nil
 	default:
 		return err

@@ -13,8 +13,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/kubeclient/ending"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 const (
@@ -122,12 +121,12 @@ func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*tracked, tim
 	}
 	err := each(len(all), func(i int) error {
 		p := &all[i]
-		err := r.patch(ctx, p.sandbox, jsonpatch.For(p.sandbox.UID).
+		err := r.patch(ctx, p.sandbox, writes.For(p.sandbox.UID).
 			Test("/metadata/deletionTimestamp", nil).Test("/spec/end", nil).Test("/spec/binding/claimID", p.ClaimID).
 			Test("/metadata/generation", p.sandbox.Generation). // it may have been paused since
 			Set("/spec/release", v1alpha1.Release{Token: p.Token, ClaimID: p.ClaimID}))
 		p.begun = err == nil
-		if err != nil && !jsonpatch.Moved(err) {
+		if err != nil && !writes.Moved(err) {
 			return fmt.Errorf("beginning the release of sandbox %s: %w", p.SandboxID, err)
 		}
 		return nil
@@ -145,7 +144,7 @@ func (r *IdleTimeoutReconciler) commit(ctx context.Context, all []pending) error
 		if pause {
 			return r.pause(ctx, p)
 		}
-		return r.end(ctx, p.sandbox, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", p.Idle), ending.OfRelease(p.Token), ending.NotRestoring())
+		return r.end(ctx, p.sandbox, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", p.Idle), writes.OfRelease(p.Token), writes.NotRestoring())
 	})
 }
 
@@ -153,9 +152,9 @@ func (r *IdleTimeoutReconciler) commit(ctx context.Context, all []pending) error
 // or a gateway whose request has waited long enough.
 func (r *IdleTimeoutReconciler) callOff(ctx context.Context, all []pending) error {
 	return r.each(all, func(p pending) error {
-		err := r.patch(ctx, p.sandbox, jsonpatch.For(p.sandbox.UID).
+		err := r.patch(ctx, p.sandbox, writes.For(p.sandbox.UID).
 			Test("/spec/end", nil).Test("/spec/release/token", p.Token).Remove("/spec/release"))
-		if err != nil && !jsonpatch.Moved(err) {
+		if err != nil && !writes.Moved(err) {
 			return fmt.Errorf("calling off the release of sandbox %s: %w", p.SandboxID, err)
 		}
 		r.Metrics.calledOff()
@@ -185,7 +184,7 @@ func (r *IdleTimeoutReconciler) callOffLeftovers(ctx context.Context) error {
 	return r.callOff(ctx, left)
 }
 
-func (r *IdleTimeoutReconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch.Patch) error {
+func (r *IdleTimeoutReconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p writes.Patch) error {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
 	return r.client.Patch(ctx, out, p.Build())

@@ -56,6 +56,11 @@ type view struct {
 	pausedFor time.Duration
 	// hibernateAfter is how long it may be frozen before it hibernates; 0 is for ever.
 	hibernateAfter time.Duration
+	// unknownFor is Reconciler.UnknownFor.
+	unknownFor time.Duration
+	// silentFor is how long this process's tries to freeze it have failed, the last one
+	// without an answer; 0 if that is not so.
+	silentFor time.Duration
 	// restoringFor is how long this process has seen that its files are to be restored.
 	restoringFor time.Duration
 }
@@ -83,7 +88,7 @@ func decide(v view, now time.Time) decision {
 	if s.Spec.Paused {
 		d = pausedPodLost(s, d)
 	}
-	d = frozenTooLong(v, pausedTooLong(v, notFreezing(s, d), now), now)
+	d = frozenTooLong(v, pausedTooLong(v, unknownTooLong(v, notFreezing(s, d)), now), now)
 	if at := s.Spec.Timeouts.EndAt; at != nil && !s.Spec.Paused { // paused time uses no timeout
 		left := at.Sub(now)
 		if left <= 0 && pausesInstead(v, d) {

@@ -17,7 +17,7 @@
 // The states of pauses are in docs/design/pause.md.
 //
 // spec.end is written once, by a gateway, this controller or a user (package
-// kubeclient/ending). spec.binding is written by gateways; this package removes a binding
+// kubeclient/writes). spec.binding is written by gateways; this package removes a binding
 // whose claim can no longer get onto its pod. Only this package writes the status, except
 // lastActive. Its writes carry the resourceVersion from which they were derived, so that the
 // API server refuses a write that an old view led to.

@@ -14,8 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
-	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
@@ -37,7 +36,7 @@ import (
 //     so that the pool reconciler can delete the pod.
 //  4. Ended: write status Ended with all of that and fencedAt; then tell the ledger.
 //  5. Keep the Sandbox object for its TTL, then delete it. A deleted Sandbox keeps its
-//     finalizer until it is Ended and address.Rest has passed, so that a new controller
+//     finalizer until it is Ended and the ledger's rest has passed, so that a new controller
 //     learns from the API what its predecessor knew.
 //
 // A crash between any two steps leaves a state from which the next process does the same
@@ -219,7 +218,7 @@ func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox, rec rec
 
 // keepRecord keeps the object of an ended sandbox as long as the SandboxStore says, and then
 // deletes it. It keeps the finalizer of a deleted object until the address has been out of
-// use for address.Rest.
+// use for the ledger's rest.
 func (r *Reconciler) keepRecord(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	now := r.now()
 	if s.DeletionTimestamp == nil && r.written.isDeleted(s) {
@@ -244,15 +243,15 @@ func (r *Reconciler) keepRecord(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	if s.Status.FencedAt != nil {
-		if age := now.Sub(s.Status.FencedAt.Time); age >= 0 && age < address.Rest {
-			return ctrl.Result{RequeueAfter: address.Rest - age}, nil
+		if age := now.Sub(s.Status.FencedAt.Time); age >= 0 && age < r.Ledger.Rest() {
+			return ctrl.Result{RequeueAfter: r.Ledger.Rest() - age}, nil
 		}
 	}
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.FinalizerSandbox) {
 		return ctrl.Result{}, nil
 	}
 	failpoint.Hit("sandbox/forgetting") // all is done, the object has its finalizer
-	err := r.patch(ctx, s, jsonpatch.For(s.UID).RemoveFinalizer(s.Finalizers, v1alpha1.FinalizerSandbox))
+	err := r.patch(ctx, s, writes.For(s.UID).RemoveFinalizer(s.Finalizers, v1alpha1.FinalizerSandbox))
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("removing the finalizer: %w", err)
 	}

@@ -82,7 +82,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 			return err
 		},
 	})
-	g.Reconciler = &Reconciler{Client: writing, APIReader: live, Fencer: g, Ledger: address.NewLedger(g.clock), Clock: g.clock}
+	g.Reconciler = &Reconciler{Client: writing, APIReader: live, Fencer: g, Ledger: address.NewLedger(g.clock, 0), Clock: g.clock}
 	g.complete()
 	g.fences.requeue = func(string) { g.woken.Store(true) }
 	return g

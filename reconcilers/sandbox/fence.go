@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 

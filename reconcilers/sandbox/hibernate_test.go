@@ -59,7 +59,7 @@ func TestHibernated(t *testing.T) {
 	if s.Status.FencedAt == nil || !g.Ledger.IsFenced("c") || !slices.Equal(g.asked, []string{"10.0.0.1", "10.0.0.1"}) || s.Spec.End != nil {
 		t.Errorf("status %+v, asked %v", s.Status, g.asked)
 	}
-	g.clock.SetTime(now.Add(2*time.Second + address.Rest))
+	g.clock.SetTime(now.Add(2*time.Second + address.DefaultRest))
 	if v := g.Ledger.Free("10.0.0.1"); !v.Free {
 		t.Errorf("the address: %+v", v)
 	}
@@ -121,7 +121,7 @@ func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
 		if phase := v1alpha1.PhaseOf(g.pod(t, "pod2")); phase != v1alpha1.PodRunning || g.Ledger.IsFenced("c2") {
 			t.Errorf("the new pod is %s", phase)
 		}
-		g.clock.SetTime(now.Add(address.Rest))
+		g.clock.SetTime(now.Add(address.DefaultRest))
 		if g.look(t); g.suspects.has("s") {
 			t.Error("it is still suspected")
 		}

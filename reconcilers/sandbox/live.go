@@ -15,8 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
@@ -27,7 +26,7 @@ func (r *Reconciler) reconcileLive(ctx context.Context, s *v1alpha1.Sandbox) (ct
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	v := view{sandbox: s, pod: pod, grace: r.BindGrace}
+	v := view{sandbox: s, pod: pod, grace: r.BindGrace, unknownFor: r.UnknownFor}
 	if v.startup, err = r.startupTimeout(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -56,6 +55,9 @@ func (r *Reconciler) reconcileLive(ctx context.Context, s *v1alpha1.Sandbox) (ct
 			return ctrl.Result{}, err
 		}
 		v.pausedFor = v1alpha1.PausedFor(s, pool)
+		if s.Spec.Binding != nil {
+			v.silentFor = r.orders.silentFor(freezerOrderOf(s))
+		}
 		if r.Hibernates {
 			v.hibernateAfter = v1alpha1.HibernateAfter(pool)
 		}
@@ -91,7 +93,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	case stepEnd:
 		return r.writeEnd(ctx, s, d.reason, d.message)
 	case stepGiveUpMemory:
-		if err := r.patch(ctx, s, pausing.HibernateFrozen(s)); err != nil {
+		if err := r.patch(ctx, s, writes.HibernateFrozen(s)); err != nil {
 			return fmt.Errorf("making it hibernate: %w", err)
 		}
 		return nil
@@ -104,18 +106,18 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		if !room || mode == v1alpha1.PauseHibernate && !r.Hibernates {
 			return r.writeEnd(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may, or its mode of pause is not supported")
 		}
-		if err := r.patch(ctx, s, pausing.PauseAs(s, mode)); err != nil {
+		if err := r.patch(ctx, s, writes.PauseAs(s, mode)); err != nil {
 			return fmt.Errorf("pausing it at its end time: %w", err)
 		}
 		return nil
 	case stepResume:
-		if err := r.patch(ctx, s, pausing.Resume(s, r.endAfterPause(s))); err != nil {
+		if err := r.patch(ctx, s, writes.Resume(s, r.endAfterPause(s))); err != nil {
 			return fmt.Errorf("resuming it as it cannot be frozen: %w", err)
 		}
 		return nil
 	case stepHibernate:
 		log.FromContext(ctx).Info("taking back a resume: the sandbox hibernates again", "reason", d.message)
-		if err := r.patch(ctx, s, pausing.Rehibernate(s)); err != nil {
+		if err := r.patch(ctx, s, writes.Rehibernate(s)); err != nil {
 			return fmt.Errorf("taking back a resume: %w", err)
 		}
 		return nil
@@ -131,14 +133,14 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		log.FromContext(ctx).Info("removing a binding whose claim cannot get onto its pod or serve there", "pod", s.Spec.Binding.PodName)
 		if pod != nil && mayBeClaimed(pod) {
 			// The gateway that owns the claim gave up, but its PATCH may still be applied.
-			p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil)
-			if _, err := stopPod(ctx, r.Client, pod, p); errors.Is(err, errMoved) {
+			p := writes.For(pod.UID).Test(writes.Phase, v1alpha1.PodIdle).Test(writes.Claim, nil)
+			if _, err := stopPod(ctx, r.Client, pod, p); errors.Is(err, writes.ErrStale) {
 				return nil // the event of the pod's change queues the sandbox
 			} else if err != nil {
 				return err
 			}
 		}
-		err := r.patch(ctx, s, jsonpatch.For(s.UID).
+		err := r.patch(ctx, s, writes.For(s.UID).
 			Test("/spec/end", nil).
 			Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
 			Remove("/spec/binding"))

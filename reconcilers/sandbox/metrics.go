@@ -60,10 +60,11 @@ func NewMetrics(reg prometheus.Registerer, pools *sandboxpool.Metrics) *Metrics 
 	return m
 }
 
-// pauseReasons are the reasons of the condition Paused once a pause or resume is over.
+// pauseReasons are the reasons of the condition Paused once a pause or resume is over, or
+// late.
 var pauseReasons = []string{
 	v1alpha1.ReasonFrozen, v1alpha1.ReasonHibernated, v1alpha1.ReasonResumed,
-	v1alpha1.ReasonNoFreezer, v1alpha1.ReasonFreezeFailed, v1alpha1.ReasonSaveFailed,
+	v1alpha1.ReasonNoFreezer, v1alpha1.ReasonFreezeFailed, v1alpha1.ReasonSaveFailed, v1alpha1.ReasonUnanswered,
 }
 
 // pauseChanged counts a change of the condition Paused to this reason.

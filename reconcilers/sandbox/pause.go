@@ -39,10 +39,8 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) || s.Spec.Restore != nil {
 		return 0
 	}
-	saves := s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate
-	o := r.orders.ensure(controlplane.Quiesce{
-		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Freeze: s.Spec.Paused, Saves: saves, Generation: s.Generation,
-	})
+	order := freezerOrderOf(s)
+	saves, o := order.Saves, r.orders.ensure(order)
 	stopped := o.frozen || v1alpha1.Stopped(s)
 	status, reason := metav1.ConditionFalse, v1alpha1.ReasonFreezing
 	if saves {
@@ -50,12 +48,11 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	}
 	switch {
 	case saves && o.done:
-		// Either a gateway has written that the pod is given up, and the cache does not show
-		// that yet; or the gateway is of a version that can only freeze, and the next try asks
-		// another gateway.
+		// A gateway has written that the pod is given up, and the cache does not show that yet.
 		r.orders.again(s.Name)
 		o.wait = quiesceWait
-	case saves && o.late && (stopped || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause):
+	case saves && o.unanswered && stopped,
+		saves && o.late && (stopped || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause):
 		// The sandbox stays frozen and the order is repeated, so that its files are not lost.
 		// One that was never frozen gets FreezeFailed below, as without files to keep.
 		reason = v1alpha1.ReasonSaveFailed
@@ -68,6 +65,8 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		reason, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // notFreezing decides what follows
 	case s.Spec.Paused && o.late && !stopped && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
 		reason, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
+	case s.Spec.Paused && o.unanswered && !stopped:
+		reason = v1alpha1.ReasonUnanswered
 	case s.Spec.Paused:
 	case o.done, o.noFreezer && !v1alpha1.Stopped(s): // without a freezer it was never frozen
 		reason = v1alpha1.ReasonResumed
@@ -101,6 +100,14 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	return o.wait
 }
 
+// freezerOrderOf returns the order to do what the spec of a bound sandbox asks for.
+func freezerOrderOf(s *v1alpha1.Sandbox) controlplane.Quiesce {
+	return controlplane.Quiesce{
+		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Generation: s.Generation,
+		Freeze: s.Spec.Paused, Saves: s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate,
+	}
+}
+
 // notFreezing decides about a paused sandbox that cannot be frozen. If its timeouts pause it
 // (onTimeout), it ends as it would at that timeout, since nothing else would ever end it;
 // otherwise it is resumed.
@@ -113,7 +120,31 @@ func notFreezing(s *v1alpha1.Sandbox, d decision) decision {
 		d.step = stepResume
 		return d
 	}
-	end := decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its time is up, and it could not be paused: " + reason}
+	return timeoutEnd(s, d, "its time is up, and it could not be paused: "+reason)
+}
+
+// DefaultUnknownFor is how long the pod of a sandbox that a timeout has paused may be silent.
+const DefaultUnknownFor = 24 * time.Hour
+
+// unknownTooLong ends a sandbox whose pause by its timeouts is neither carried out nor refused
+// for Reconciler.UnknownFor: its pod may be stopped or may run, on a node that is silent. Only
+// the tries of this process count, since PausedAt says nothing about when the pod was asked. A
+// sandbox that its freezer has stopped stays.
+func unknownTooLong(v view, d decision) decision {
+	s := v.sandbox
+	if d.step != stepNone || !s.Spec.Paused || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause ||
+		v1alpha1.Stopped(s) || !samePause(s) {
+		return d
+	}
+	if v.silentFor > 0 && v.silentFor >= v.unknownFor {
+		return timeoutEnd(s, d, "its time is up, and its pod was silent for "+v.unknownFor.String())
+	}
+	return d // each try queues the sandbox
+}
+
+// timeoutEnd ends a sandbox as its timeout would have ended it.
+func timeoutEnd(s *v1alpha1.Sandbox, d decision, message string) decision {
+	end := decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: message}
 	if s.Spec.Team == "" && s.Spec.Timeouts.Idle != nil { // a sandbox of the REST API has an end time
 		end.reason = v1alpha1.EndIdleTimeout
 	}
@@ -198,6 +229,8 @@ func (r *Reconciler) pauseChanged(s *v1alpha1.Sandbox, reason string) {
 	case v1alpha1.ReasonNoFreezer:
 		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's pod cannot be frozen: it runs on, or ends if its timeout paused it")
 	case v1alpha1.ReasonFreezeFailed:
-		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's pod was not frozen for a minute after its timeout: it ends")
+		r.event(s, "Warning", "PauseFailed", "Pausing", "the sandbox's freezer has refused for a minute after its timeout: it ends")
+	case v1alpha1.ReasonUnanswered:
+		r.event(s, "Warning", "PauseFailed", "Pausing", "for a minute it is not known whether the sandbox is stopped: its pod does not answer, or no gateway can ask it; it is tried again")
 	}
 }

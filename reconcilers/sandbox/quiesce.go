@@ -11,41 +11,49 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/sandlane/sandlane/backoff"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/failpoint"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // Quiescer makes a gateway order the freezer of a sandbox's pod to do what the sandbox's
 // spec asks for. Safe for concurrent use.
 type Quiescer interface {
-	// Quiesce returns nil when the order is carried out, controlplane.ErrMoved if the sandbox
+	// Quiesce returns nil when the order is carried out, writes.ErrStale if the sandbox
 	// has changed since, controlplane.ErrNoFreezer if its pod cannot be frozen,
-	// controlplane.ErrNotDone if the freezer has failed, and controlplane.ErrNotSaved if the
-	// sandbox is frozen and its files could not be kept.
+	// controlplane.ErrNotDone if the freezer has refused, and controlplane.ErrNotSaved if the
+	// sandbox is frozen and its files could not be kept. Any other error says nothing about
+	// the freezer.
 	Quiesce(ctx context.Context, q controlplane.Quiesce) error
 }
 
-// quiesceWait is the delay after a try that failed. A try that keeps files transfers all of
-// them, so its delay doubles with each failure, up to maxSaveWait; and its first try has a
-// delay too, since the gateway that was asked for the pause is keeping them already. Without
+// quiesceWait is the delay after a try that failed. After one that nothing answered it doubles
+// each time, up to maxQuiesceWait, since such a try asks gateway after gateway and takes long.
+// A try that keeps files transfers all of them, so its delay doubles too, with each failure;
+// and its first try has a delay, since the gateway that was asked for the pause is keeping them already. Without
 // files the first try is made at once: only its answer tells the controller that the
 // processes are stopped.
 const (
-	quiesceWait = 2 * time.Second
-	maxSaveWait = 5 * time.Minute
+	quiesceWait    = 2 * time.Second
+	maxQuiesceWait = 5 * time.Minute
 )
 
-// quiescePatience is how long tries may fail before an order is late. Only tries count of
-// which the freezer is known to have failed: a gateway that cannot ask it says nothing about
-// the freezer.
-const quiescePatience = time.Minute
+// quiescePatience is how long all tries must have failed, and lateRefusals how many, before an
+// order is late. A try of which it is not known whether the freezer has failed breaks the
+// row: the pod was silent, or no gateway could ask it. After quiescePatience of such tries
+// alone an order is unanswered, which ends nothing.
+const (
+	quiescePatience = time.Minute
+	lateRefusals    = 3
+)
 
 const (
 	// maxQuiesces bounds the tries under way for all sandboxes together; maxSaves bounds
-	// how many of these keep files, which takes long.
+	// how many of these keep files, which takes long, and maxSilent how many are of orders
+	// whose last try nothing answered, so that these leave room for the others.
 	maxQuiesces = 64
 	maxSaves    = 16
+	maxSilent   = 16
 )
 
 // freezerOrders are the orders to freezers, at most one for each sandbox. Each try is a
@@ -55,7 +63,7 @@ const (
 //
 //	none ─ensure─▶ queued ─its turn─▶ asking ─answered─▶ settled
 //	  │              ▲                  │
-//	  │              ├─ensure, after 2 s┘ failed; to keep files after 2, 4, 8 s … 5 min
+//	  │              ├─ensure, after 2 s┘ failed; unanswered or to keep files after 2, 4, 8 s … 5 min
 //	  └─to keep files┘ after 2 s
 //
 // An order with another claim or generation replaces the order before it, and forget removes
@@ -73,6 +81,7 @@ type freezerOrders struct {
 	queue   []*freezerOrder               // some may have been replaced or forgotten since
 	asking  map[string]context.CancelFunc // the tries under way, by sandbox
 	saving  int                           // how many of them keep files
+	silent  int                           // how many of them are of orders that were unanswered
 	tries   sync.WaitGroup                // the tries under way; tests wait for them
 }
 
@@ -83,16 +92,37 @@ type freezerOrder struct {
 	done    bool          // the freezer has answered, or there is none
 	settled error         // once done: nil or ErrNoFreezer
 	next    time.Time     // of the next try
-	wait    time.Duration // the last delay between two tries of an order that keeps files
-	failing time.Time     // of the first try that failed by quiescePatience
-	late    bool          // a try also failed quiescePatience after that one
+	wait    time.Duration // the last delay that was doubled; 0 begins anew
+	refused row           // of the last tries, those that failed
+	unknown row           // of the last tries, those of which that is not known
+	failed  row           // of both kinds
+	late    bool          // tries failed lateRefusals times in a row, for quiescePatience
 	frozen  bool          // the freezer has carried it out, and the files could not be kept
 }
+
+// row counts tries in a row with the same kind of outcome.
+type row struct {
+	tries int
+	since time.Time // of the first
+	last  time.Time
+}
+
+func (r *row) add(now time.Time) {
+	if r.tries == 0 {
+		r.since = now
+	}
+	r.tries++
+	r.last = now
+}
+
+// lasts reports whether the row is quiescePatience long.
+func (r *row) lasts() bool { return r.tries > 0 && r.last.Sub(r.since) >= quiescePatience }
 
 // outcome is how far an order has come.
 type outcome struct {
 	done, noFreezer bool
-	late            bool          // tries failed for quiescePatience
+	late            bool          // the freezer has refused, in a row and for quiescePatience
+	unanswered      bool          // nothing is known of the freezer for quiescePatience
 	frozen          bool          // of an order that keeps files: the freezer has carried its part out
 	wait            time.Duration // until ensure is to be called again, unless the sandbox is queued before
 }
@@ -141,9 +171,21 @@ func (x *freezerOrders) ensure(q controlplane.Quiesce) outcome {
 			x.queue = append(x.queue, o)
 			x.next()
 		}
-		return outcome{late: o.late, frozen: o.frozen}
+		wait = 0
 	}
-	return outcome{late: o.late, frozen: o.frozen, wait: wait}
+	return outcome{late: o.late, unanswered: o.unknown.lasts(), frozen: o.frozen, wait: wait}
+}
+
+// silentFor returns how long all tries of an order have failed, if nothing is known of the
+// freezer since the last one; 0 otherwise.
+func (x *freezerOrders) silentFor(q controlplane.Quiesce) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.open[q.SandboxID]
+	if o == nil || o.of != q || o.unknown.tries == 0 {
+		return 0
+	}
+	return o.failed.last.Sub(o.failed.since)
 }
 
 // next begins the tries whose turn it is. mu is held.
@@ -155,22 +197,27 @@ func (x *freezerOrders) next() {
 		switch {
 		case x.open[o.of.SandboxID] != o: // replaced or forgotten
 		case x.asking[o.of.SandboxID] != nil, // a try for an earlier order is not over
-			o.of.Saves && x.saving == maxSaves:
+			o.of.Saves && x.saving == maxSaves,
+			o.unknown.tries > 0 && x.silent == maxSilent:
 			later = append(later, o)
 		default:
 			if o.of.Saves {
 				x.saving++
 			}
+			silent := o.unknown.tries > 0
+			if silent {
+				x.silent++
+			}
 			ctx, cancel := context.WithCancel(x.ctx)
 			x.asking[o.of.SandboxID] = cancel
-			x.tries.Go(func() { x.try(ctx, o) })
+			x.tries.Go(func() { x.try(ctx, o, silent) })
 		}
 	}
 	x.queue = append(later, x.queue...)
 }
 
-// try sends the order once, and notes the answer.
-func (x *freezerOrders) try(ctx context.Context, o *freezerOrder) {
+// try sends the order once, and notes the answer. silent says that the last try was unanswered.
+func (x *freezerOrders) try(ctx context.Context, o *freezerOrder, silent bool) {
 	err := x.quiescer.Quiesce(ctx, o.of)
 	if err == nil {
 		failpoint.Hit("sandbox/quiesced") // the freezer has answered, the status does not say so yet
@@ -182,29 +229,39 @@ func (x *freezerOrders) try(ctx context.Context, o *freezerOrder) {
 	if o.of.Saves {
 		x.saving--
 	}
+	if silent {
+		x.silent--
+	}
 	o.begun = false
 	switch now := x.clock.Now(); {
 	case err == nil, errors.Is(err, controlplane.ErrNoFreezer):
 		o.done, o.settled = true, err
 	case errors.Is(err, controlplane.ErrNotDone), errors.Is(err, controlplane.ErrNotSaved):
 		o.frozen = o.frozen || errors.Is(err, controlplane.ErrNotSaved)
-		if o.failing.IsZero() {
-			o.failing = now
-		}
-		o.late = now.Sub(o.failing) >= quiescePatience
-		fallthrough
+		o.refused.add(now)
+		o.failed.add(now)
+		o.unknown = row{}
+		o.late = o.late || o.refused.tries >= lateRefusals && o.refused.lasts()
+		o.postpone(now)
 	default:
-		wait := quiesceWait
-		if o.of.Saves {
-			o.wait = backoff.Next(o.wait, quiesceWait, maxSaveWait)
-			wait = o.wait
-		}
-		o.next = now.Add(wait)
+		o.unknown.add(now)
+		o.failed.add(now)
+		o.refused = row{}
+		o.postpone(now)
 	}
 	x.next()
 	if x.open[o.of.SandboxID] == o {
 		x.requeue(o.of.SandboxID)
 	}
+}
+
+// postpone sets when the next try is made after one that failed now.
+func (o *freezerOrder) postpone(now time.Time) {
+	if !o.of.Saves && o.unknown.tries <= 1 {
+		o.wait = 0 // it was refused, or is unanswered for the first time
+	}
+	o.wait = backoff.Next(o.wait, quiesceWait, maxQuiesceWait)
+	o.next = now.Add(o.wait)
 }
 
 // cancel cancels the try under way for a sandbox, if there is one. mu is held.

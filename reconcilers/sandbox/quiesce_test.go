@@ -116,6 +116,41 @@ func TestTriesAreBounded(t *testing.T) {
 	})
 }
 
+// However many pods are silent, the other sandboxes have their turn at once; and a silent pod
+// is asked less and less often.
+func TestSilentPodsLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
+		x := newFreezerOrders(clock.RealClock{}, q)
+		silence := errors.New("no answer")
+		for i := range maxQuiesces {
+			x.ensure(orderOf(fmt.Sprint(i), 1))
+		}
+		for range maxQuiesces {
+			synctest.Wait()
+			q.answer <- silence
+		}
+		synctest.Wait()
+		time.Sleep(quiesceWait)
+		for i := range maxQuiesces {
+			x.ensure(orderOf(fmt.Sprint(i), 1))
+		}
+		other := orderOf("other", 1)
+		x.ensure(other)
+		if inHand, _ := q.cancelled(other); !inHand || len(q.inHand) != maxSilent+1 {
+			t.Errorf("the other one is asked %v, %d tries are under way", inHand, len(q.inHand))
+		}
+		for range maxQuiesces + 1 {
+			synctest.Wait()
+			q.answer <- silence
+		}
+		synctest.Wait()
+		if wait := x.ensure(orderOf("0", 1)).wait; wait != 2*quiesceWait || x.silent != 0 {
+			t.Errorf("a silent pod is asked again in %s; %d silent ones are under way", wait, x.silent)
+		}
+	})
+}
+
 // A frozen sandbox whose freezer takes no orders any more is not called running: it is
 // asked again until it answers.
 func TestFrozenSandboxWithoutItsKey(t *testing.T) {
@@ -199,7 +234,7 @@ func TestSavingStatus(t *testing.T) {
 	q.answer = nil // of a gateway that freezes alone
 	asked := len(q.asked)
 	for i := range 3 {
-		g.clock.SetTime(g.clock.Now().Add(maxSaveWait))
+		g.clock.SetTime(g.clock.Now().Add(maxQuiesceWait))
 		g.settle(t)
 		g.want(t, "done, and the pod is not given up", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
 		if len(q.asked) < asked+i+1 {
@@ -254,7 +289,7 @@ func TestHibernationThatNeverFreezes(t *testing.T) {
 			g.settle(t)
 		}
 		q.answer = refused
-		for range 2 {
+		for range lateRefusals {
 			g.clock.SetTime(g.clock.Now().Add(quiescePatience))
 			g.settle(t)
 		}

@@ -17,8 +17,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/kubeclient/ending"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
@@ -61,6 +60,9 @@ type Reconciler struct {
 	// Hibernates: there is a store for the files of sandboxes, so that timeouts may make
 	// them hibernate.
 	Hibernates bool
+	// UnknownFor is how long a sandbox that its timeout has paused stays Pausing while its
+	// pod is silent; then it ends.
+	UnknownFor time.Duration
 	// SandboxStore keeps the records of ended sandboxes; nil keeps none.
 	SandboxStore sandboxpool.SandboxStore
 	// FenceTimeout bounds one attempt to reach all gateways.
@@ -126,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // adopt adds the finalizer to a Sandbox that was created without it.
 func (r *Reconciler) adopt(ctx context.Context, s *v1alpha1.Sandbox) error {
-	p := jsonpatch.For(s.UID)
+	p := writes.For(s.UID)
 	if len(s.Finalizers) == 0 {
 		p = p.Test("/metadata/finalizers", nil).Set("/metadata/finalizers", []string{v1alpha1.FinalizerSandbox})
 	} else {
@@ -141,20 +143,20 @@ func (r *Reconciler) adopt(ctx context.Context, s *v1alpha1.Sandbox) error {
 // writeEnd writes the end of the sandbox, if it is still as it was read where that matters
 // for the reason. The event of the write leads to carryOutEnd.
 func (r *Reconciler) writeEnd(ctx context.Context, s *v1alpha1.Sandbox, reason v1alpha1.EndReason, message string) error {
-	tests := []ending.Test{ending.OfUID(s.UID)}
+	tests := []writes.Test{writes.OfUID(s.UID)}
 	if reason == v1alpha1.EndEndAt || reason == v1alpha1.EndIdleTimeout || reason == v1alpha1.EndPauseTimeout {
 		// A client may have extended or resumed the sandbox since it was read, and was told
 		// that this succeeded.
-		tests = append(tests, ending.OfGeneration(s.Generation))
+		tests = append(tests, writes.OfGeneration(s.Generation))
 	}
 	if s.Spec.Binding != nil && reason != v1alpha1.EndDeleted && reason != v1alpha1.EndEndAt {
-		tests = append(tests, ending.OfClaim(s.Spec.Binding.ClaimID))
+		tests = append(tests, writes.OfClaim(s.Spec.Binding.ClaimID))
 	} else if reason == v1alpha1.EndStartupTimeout {
-		tests = append(tests, ending.Unbound())
+		tests = append(tests, writes.Unbound())
 	}
 	failpoint.Hit("sandbox/finishing") // the sandbox is to be ended, and its end is not written
-	err := ending.EndSandbox(ctx, r.Client, s.Name, reason, message, tests...)
-	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
+	err := writes.EndSandbox(ctx, r.Client, s.Name, reason, message, tests...)
+	if errors.Is(err, writes.ErrStale) || apierrors.IsNotFound(err) {
 		return nil // the sandbox has changed; the event of the change queues it
 	}
 	return err
@@ -162,10 +164,10 @@ func (r *Reconciler) writeEnd(ctx context.Context, s *v1alpha1.Sandbox, reason v
 
 // patch sends a conditional write of the Sandbox. A refused write is no error: the Sandbox
 // has changed or is gone, and the event of that queues it.
-func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch.Patch) error {
+func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p writes.Patch) error {
 	out := &v1alpha1.Sandbox{}
 	out.Name = s.Name
-	if err := r.Client.Patch(ctx, out, p.Build()); err != nil && !jsonpatch.Moved(err) {
+	if err := r.Client.Patch(ctx, out, p.Build()); err != nil && !writes.Moved(err) {
 		return err
 	} else if err == nil {
 		r.written.note(out)
@@ -173,13 +175,10 @@ func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p jsonpatch
 	return nil
 }
 
-// errMoved: the pod has changed since it was read; reconcile again soon.
-var errMoved = errors.New("the pod has changed since it was read")
-
 // retryIfMoved turns an error that only says that an object has changed since it was read
 // into a reconcile in retrySoon.
 func retryIfMoved(err error) (ctrl.Result, error) {
-	if errors.Is(err, errMoved) || apierrors.IsConflict(err) {
+	if errors.Is(err, writes.ErrStale) || apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
 	return ctrl.Result{}, err

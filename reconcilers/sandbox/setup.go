@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
@@ -98,6 +98,7 @@ func (r *Reconciler) complete() {
 	def(&r.FenceTimeout, DefaultFenceTimeout)
 	def(&r.BindGrace, DefaultBindGrace)
 	def(&r.SweepInterval, DefaultSweep)
+	def(&r.UnknownFor, DefaultUnknownFor)
 	c := r.Clock
 	if c == nil {
 		// Times that this process measures itself go by the monotonic clock; times that other

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
@@ -52,8 +51,8 @@ func decideStop(s *v1alpha1.Sandbox, pod *corev1.Pod) stopping {
 }
 
 // stop stops the pod of an ended sandbox. It returns the resourceVersion for the fence: that
-// of its write, of the pod as it was read, or of a pod list that lacks the pod. errMoved
-// means that the pod has changed since it was read.
+// of its write, of the pod as it was read, or of a pod list that lacks the pod; writes.ErrStale
+// if the pod has changed since it was read.
 //
 // The write also removes the pod's finalizer, because the Sandbox has ended and has the pod's
 // address in its status. A pod whose pool may use it again keeps the finalizer.
@@ -78,7 +77,7 @@ func (r *Reconciler) stop(ctx context.Context, s *v1alpha1.Sandbox, rec record, 
 		o.LetGo = !again && s.Status.Address == pod.Annotations[v1alpha1.AnnotationAddress]
 		return releasePod(ctx, r.Client, pod, o)
 	}
-	return stopPod(ctx, r.Client, pod, jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PodIdle).Test(jsonpatch.Claim, nil))
+	return stopPod(ctx, r.Client, pod, writes.For(pod.UID).Test(writes.Phase, v1alpha1.PodIdle).Test(writes.Claim, nil))
 }
 
 // reusesPods reports whether the sandbox's pool may use its pods again.
@@ -98,9 +97,6 @@ func (r *Reconciler) reusesPods(ctx context.Context, s *v1alpha1.Sandbox) (bool,
 // of the write.
 func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod, o sandboxpool.ReleaseSandboxPodOptions) (uint64, error) {
 	out, err := sandboxpool.ReleaseSandboxPod(ctx, c, pod, o)
-	if errors.Is(err, sandboxpool.ErrPodMoved) {
-		return 0, errMoved
-	}
 	if err != nil {
 		return 0, err
 	}
@@ -108,11 +104,11 @@ func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod, o sandbox
 }
 
 // stopPod adds phase stopping to p, whose tests must hold, and sends it.
-func stopPod(ctx context.Context, c client.Client, pod *corev1.Pod, p jsonpatch.Patch) (uint64, error) {
+func stopPod(ctx context.Context, c client.Client, pod *corev1.Pod, p writes.Patch) (uint64, error) {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err := c.Patch(ctx, out, p.Set(jsonpatch.Phase, v1alpha1.PodStopping).Build())
-	if jsonpatch.Moved(err) {
-		return 0, errMoved
+	err := c.Patch(ctx, out, p.Set(writes.Phase, v1alpha1.PodStopping).Build())
+	if writes.Moved(err) {
+		return 0, writes.ErrStale
 	}
 	if err != nil {
 		return 0, fmt.Errorf("stopping pod %s: %w", pod.Name, err)

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/cache"
-	"github.com/sandlane/sandlane/controlplane/cache/cachetest"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/library/cache"
+	"github.com/sandlane/sandlane/library/cache/cachetest"
 )
 
 // listsByIndex reads and writes objects at the API server, and lists from informers.
@@ -64,7 +64,7 @@ func TestStatusEndsTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := mgr.API().Patch(ctx, s.DeepCopy(), pausing.Pause(s).Build()); err != nil {
+		if err := mgr.API().Patch(ctx, s.DeepCopy(), writes.Pause(s).Build()); err != nil {
 			t.Fatal(err)
 		}
 		q.answer = errors.New("no gateway answers")
@@ -85,7 +85,7 @@ func TestStatusEndsTasks(t *testing.T) {
 		if task, err = c.NewSandboxResumeTask(ctx, s); err != nil {
 			t.Fatal(err)
 		}
-		if err := mgr.API().Patch(ctx, s.DeepCopy(), pausing.Resume(s, nil).Build()); err != nil {
+		if err := mgr.API().Patch(ctx, s.DeepCopy(), writes.Resume(s, nil).Build()); err != nil {
 			t.Fatal(err)
 		}
 		g.settle(t)

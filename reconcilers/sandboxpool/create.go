@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient"
 )
 
 // mostAtOnce bounds one batch of creations.
@@ -23,7 +24,7 @@ func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.Sandb
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	initKey, err := r.initKey(ctx, tpl)
 	if err != nil {
-		r.Metrics.created(key, false)
+		r.Metrics.created(key, err)
 		return 0, err
 	}
 	r.expectations.ExpectCreations(key, n)
@@ -47,7 +48,7 @@ func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.Sandb
 		}
 		_ = group.Wait() // the errors are in errs
 		for _, e := range errs {
-			r.Metrics.created(key, e == nil)
+			r.Metrics.created(key, e)
 			if e == nil {
 				created++
 			} else {
@@ -64,10 +65,14 @@ func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.Sandb
 	return created, err
 }
 
-// explain gives an API error's reason and the API server's words.
+// explain gives an API error's reason, PoolReasonQuota for a ResourceQuota's, and the API
+// server's words.
 func explain(err error) (reason, message string) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Reason != "" {
+		if kubeclient.QuotaExceeded(err) {
+			return v1alpha1.PoolReasonQuota, status.Status().Message
+		}
 		return string(status.Status().Reason), status.Status().Message
 	}
 	return "CreateFailed", err.Error()

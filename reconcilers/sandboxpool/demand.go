@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // Claims that wait:
@@ -80,11 +80,11 @@ func (r *SandboxPoolReconciler) tidyNote(ctx context.Context, pool *v1alpha1.San
 	case age < noteStays:
 		return noteStays - age, nil
 	}
-	path := jsonpatch.Annotation(v1alpha1.AnnotationScaleUpPending)
+	path := writes.Annotation(v1alpha1.AnnotationScaleUpPending)
 	target := &v1alpha1.SandboxPool{}
 	target.Namespace, target.Name = pool.Namespace, pool.Name
-	err := r.Client.Patch(ctx, target, jsonpatch.For(pool.UID).Test(path, note).Remove(path).Build())
-	if err != nil && !jsonpatch.Moved(err) {
+	err := r.Client.Patch(ctx, target, writes.For(pool.UID).Test(path, note).Remove(path).Build())
+	if err != nil && !writes.Moved(err) {
 		return 0, fmt.Errorf("taking the note of waiting claims off the pool: %w", err)
 	}
 	return 0, nil

@@ -61,7 +61,7 @@ func newLagging(t *testing.T, replicas int32) *lagging {
 		WithIndex(&v1alpha1.Sandbox{}, address.IndexAddress, func(o client.Object) []string { return []string{o.(*v1alpha1.Sandbox).Status.Address} }).
 		WithIndex(&v1alpha1.Sandbox{}, pausecount.IndexPool, pausecount.PoolsOf).Build()
 	l.clock = clocktesting.NewFakePassiveClock(now)
-	l.SandboxPoolReconciler = &SandboxPoolReconciler{Scheme: scheme, Ledger: address.NewLedger(nil), Clock: l.clock}
+	l.SandboxPoolReconciler = &SandboxPoolReconciler{Scheme: scheme, Ledger: address.NewLedger(nil, 0), Clock: l.clock}
 	l.Client = interceptor.NewClient(l.real, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if pods, ok := list.(*corev1.PodList); ok {

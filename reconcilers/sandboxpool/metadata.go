@@ -2,6 +2,7 @@ package sandboxpool
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -54,4 +55,25 @@ func encodeHooks(hooks []v1alpha1.PostStartHook) string {
 		panic(err) // strings and numbers
 	}
 	return string(raw)
+}
+
+// IdleContainerImages returns the images that a pod of the pool runs until it is
+// claimed, by container. template is the one that the pool refers to; nil for one
+// with a template of its own.
+func IdleContainerImages(pool *v1alpha1.SandboxPool, template *v1alpha1.SandboxTemplateSpec) (map[string]string, error) {
+	if pool.Spec.Template != nil {
+		template = pool.Spec.Template
+	}
+	if template == nil || len(template.Template.Spec.Containers) == 0 {
+		return nil, errors.New("the pool has no template with containers")
+	}
+	t, err := render(template, pool.Spec.PodCreationImagePolicy)
+	if err != nil {
+		return nil, err
+	}
+	images := map[string]string{}
+	for i := range t.pod.Spec.Containers {
+		images[t.pod.Spec.Containers[i].Name] = t.pod.Spec.Containers[i].Image
+	}
+	return images, nil
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient"
 )
 
 var (
@@ -24,9 +25,9 @@ var (
 
 // poolVecs are the metrics with the labels namespace and pool.
 type poolVecs struct {
-	pods, available, wanted, atMost, waiting, paused *prometheus.GaugeVec
-	creates, ends                                    *prometheus.CounterVec
-	idle                                             *prometheus.HistogramVec
+	pods, available, addressless, wanted, atMost, atBound, waiting, paused *prometheus.GaugeVec
+	creates, ends                                                          *prometheus.CounterVec
+	idle                                                                   *prometheus.HistogramVec
 }
 
 func newPoolVecs(f promauto.Factory) poolVecs {
@@ -35,15 +36,17 @@ func newPoolVecs(f promauto.Factory) poolVecs {
 		return prometheus.GaugeOpts{Namespace: "sandlane", Subsystem: "sandboxpool", Name: name, Help: help}
 	}
 	return poolVecs{
-		pods:      f.NewGaugeVec(gauge("pods", "Pods by pool and phase; those that are being deleted are not counted."), pool("phase")),
-		available: f.NewGaugeVec(gauge("available_pods", "Idle pods that are Ready, by pool."), pool()),
-		wanted:    f.NewGaugeVec(gauge("wanted_pods", "Unclaimed pods that the pool is asked for: spec.replicas, and one for each claim that waits."), pool()),
-		waiting:   f.NewGaugeVec(gauge("waiting_claims", "Sandboxes that wait for a pod, by the gateways' account."), pool()),
-		paused:    f.NewGaugeVec(gauge("paused_sandboxes", "Sandboxes that are paused, by pool; their pods are running ones."), pool()),
-		atMost:    f.NewGaugeVec(gauge("max_pods", "The most pods that the pool may have (spec.maxPods); 0 is no limit."), pool()),
+		pods:        f.NewGaugeVec(gauge("pods", "Pods by pool and phase; those that are being deleted are not counted."), pool("phase")),
+		available:   f.NewGaugeVec(gauge("available_pods", "Idle pods that are Ready, by pool."), pool()),
+		addressless: f.NewGaugeVec(gauge("address_waiting_pods", "Ready pods that have waited for more than ten seconds until their address may be used again, by pool."), pool()),
+		wanted:      f.NewGaugeVec(gauge("wanted_pods", "Unclaimed pods that the pool is asked for: spec.replicas, and one for each claim that waits."), pool()),
+		waiting:     f.NewGaugeVec(gauge("waiting_claims", "Sandboxes that wait for a pod, by the gateways' account."), pool()),
+		paused:      f.NewGaugeVec(gauge("paused_sandboxes", "Sandboxes that are paused, by pool; their pods are running ones."), pool()),
+		atMost:      f.NewGaugeVec(gauge("max_pods", "The most pods that the pool may have (spec.maxPods); 0 is no limit."), pool()),
+		atBound:     f.NewGaugeVec(gauge("at_bound", "1 while more pods are wanted than the pool's maxPods or its namespace's ResourceQuota allows and none is left unclaimed, else 0."), pool()),
 		creates: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "sandboxpool", Name: "pod_creates_total",
-			Help: "Pods created, by pool and outcome.",
+			Help: "Pods created, by pool and outcome; quota: a ResourceQuota of the pool's namespace refused one.",
 		}, pool("outcome")),
 		ends: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "sandlane", Subsystem: "sandbox", Name: "ended_total",
@@ -59,25 +62,28 @@ func newPoolVecs(f promauto.Factory) poolVecs {
 
 // poolMetrics are those of one pool.
 type poolMetrics struct {
-	created, failed                            prometheus.Counter
-	available, wanted, atMost, waiting, paused prometheus.Gauge
-	idle                                       prometheus.Observer
-	pods                                       map[v1alpha1.PodPhase]prometheus.Gauge
-	ends                                       map[v1alpha1.EndReason]prometheus.Counter
+	created, failed, quota                                           prometheus.Counter
+	available, addressless, wanted, atMost, atBound, waiting, paused prometheus.Gauge
+	idle                                                             prometheus.Observer
+	pods                                                             map[v1alpha1.PodPhase]prometheus.Gauge
+	ends                                                             map[v1alpha1.EndReason]prometheus.Counter
 }
 
 func (v poolVecs) of(namespace, pool string) *poolMetrics {
 	p := &poolMetrics{
-		created:   v.creates.WithLabelValues(namespace, pool, "created"),
-		failed:    v.creates.WithLabelValues(namespace, pool, "failed"),
-		available: v.available.WithLabelValues(namespace, pool),
-		wanted:    v.wanted.WithLabelValues(namespace, pool),
-		atMost:    v.atMost.WithLabelValues(namespace, pool),
-		waiting:   v.waiting.WithLabelValues(namespace, pool),
-		paused:    v.paused.WithLabelValues(namespace, pool),
-		idle:      v.idle.WithLabelValues(namespace, pool),
-		pods:      map[v1alpha1.PodPhase]prometheus.Gauge{},
-		ends:      map[v1alpha1.EndReason]prometheus.Counter{},
+		created:     v.creates.WithLabelValues(namespace, pool, "created"),
+		failed:      v.creates.WithLabelValues(namespace, pool, "failed"),
+		quota:       v.creates.WithLabelValues(namespace, pool, "quota"),
+		available:   v.available.WithLabelValues(namespace, pool),
+		addressless: v.addressless.WithLabelValues(namespace, pool),
+		wanted:      v.wanted.WithLabelValues(namespace, pool),
+		atMost:      v.atMost.WithLabelValues(namespace, pool),
+		atBound:     v.atBound.WithLabelValues(namespace, pool),
+		waiting:     v.waiting.WithLabelValues(namespace, pool),
+		paused:      v.paused.WithLabelValues(namespace, pool),
+		idle:        v.idle.WithLabelValues(namespace, pool),
+		pods:        map[v1alpha1.PodPhase]prometheus.Gauge{},
+		ends:        map[v1alpha1.EndReason]prometheus.Counter{},
 	}
 	for _, phase := range phases {
 		p.pods[phase] = v.pods.WithLabelValues(namespace, pool, string(phase))
@@ -102,6 +108,7 @@ func (m *Metrics) seen(pool *v1alpha1.SandboxPool, c counts, paused int) {
 	}
 	m.mu.Unlock()
 	p.available.Set(float64(c.available()))
+	p.addressless.Set(float64(len(c.waiting)))
 	p.atMost.Set(float64(pool.Spec.MaxPods))
 	p.paused.Set(float64(paused))
 	for phase, n := range map[v1alpha1.PodPhase]int{
@@ -133,7 +140,7 @@ func (m *Metrics) gone(key types.NamespacedName) {
 	delete(m.pools, key)
 	labels := prometheus.Labels{"namespace": key.Namespace, "pool": key.Name}
 	for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		m.vecs.pods, m.vecs.available, m.vecs.wanted, m.vecs.atMost, m.vecs.waiting, m.vecs.paused, m.vecs.creates, m.vecs.ends, m.vecs.idle,
+		m.vecs.pods, m.vecs.available, m.vecs.addressless, m.vecs.wanted, m.vecs.atMost, m.vecs.atBound, m.vecs.waiting, m.vecs.paused, m.vecs.creates, m.vecs.ends, m.vecs.idle,
 	} {
 		vec.DeletePartialMatch(labels)
 	}
@@ -149,12 +156,26 @@ func (m *Metrics) of(key types.NamespacedName) *poolMetrics {
 	return m.pools[key]
 }
 
-// created counts a pod that was made, or could not be.
-func (m *Metrics) created(key types.NamespacedName, ok bool) {
+// scaled sets whether the pool is at a bound of its tenant.
+func (m *Metrics) scaled(pool *v1alpha1.SandboxPool, out outcome) {
+	p := m.of(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name})
+	switch {
+	case p == nil:
+	case out.atBound():
+		p.atBound.Set(1)
+	default:
+		p.atBound.Set(0)
+	}
+}
+
+// created counts a pod that was made, or could not be because of err.
+func (m *Metrics) created(key types.NamespacedName, err error) {
 	switch p := m.of(key); {
 	case p == nil:
-	case ok:
+	case err == nil:
 		p.created.Inc()
+	case kubeclient.QuotaExceeded(err):
+		p.quota.Inc()
 	default:
 		p.failed.Inc()
 	}

@@ -152,6 +152,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if pool.DeletionTimestamp == nil {
 		found = r.scale(ctx, pool, tpl, templateErr, found.census, found.asked, shown)
 	}
+	r.Metrics.scaled(pool, found)
 	found.paused = resting
 	again, tidyErr := r.tidyNote(ctx, pool, found.asked)
 	recheck = resync.Sooner(resync.Sooner(recheck, found.recheck), again)

@@ -9,11 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
-// fencePatience is how long a pod that could be recycled waits for its fence.
+// fencePatience is how long a pod that could be recycled waits for its fence, beside the
+// rest of its address after that.
 const fencePatience = 30 * time.Second
 
 // DefaultRecycleAfter is longer than a kubelet remembers by default that it has started
@@ -50,8 +51,9 @@ func decideRecycle(v view, now time.Time) decision {
 	if s.Spec.End == nil { // fenced for a reason of its own: nothing says for how long to wait
 		return gone
 	}
-	left := fencePatience - now.Sub(s.Spec.End.At.Time)
-	if left <= 0 || left > fencePatience {
+	patience := fencePatience + v.rest
+	left := patience - now.Sub(s.Spec.End.At.Time)
+	if left <= 0 || left > patience {
 		return gone
 	}
 	return decision{recheck: min(left, time.Second)}
@@ -117,12 +119,12 @@ func (r *SandboxPoolReconciler) restartsAtOnce(pod *corev1.Pod) bool {
 
 // recycle gives a stopped pod its own images back, and notes what ran until now.
 func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *poolTemplate, pod *corev1.Pod) error {
-	p := jsonpatch.For(pod.UID).
-		Test(jsonpatch.Phase, v1alpha1.PodStopping).
-		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
+	p := writes.For(pod.UID).
+		Test(writes.Phase, v1alpha1.PodStopping).
+		Test(writes.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
 		Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))).
-		Set(jsonpatch.Annotation(v1alpha1.AnnotationRecycling), r.now().UTC().Format(time.RFC3339Nano))
+		Set(writes.Annotation(v1alpha1.AnnotationRecycling), r.now().UTC().Format(time.RFC3339Nano))
 	for i, own := range tpl.pod.Spec.Containers {
 		at := fmt.Sprintf("/spec/containers/%d", i)
 		p = p.Test(at+"/name", own.Name).Set(at+"/image", own.Image)
@@ -136,10 +138,10 @@ func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *poolTemplate, 
 func (r *SandboxPoolReconciler) rewarm(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) error {
 	renewed := newPod(pool, tpl)
 	renewed.Annotations[v1alpha1.AnnotationRecycled] = r.now().UTC().Format(time.RFC3339Nano)
-	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodWarming, jsonpatch.For(pod.UID).
+	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodWarming, writes.For(pod.UID).
 		Test("/metadata/resourceVersion", pod.ResourceVersion).
-		Test(jsonpatch.Phase, v1alpha1.PodStopping).
-		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
+		Test(writes.Phase, v1alpha1.PodStopping).
+		Test(writes.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
 		Set("/metadata/labels", renewed.Labels).
 		Set("/metadata/annotations", renewed.Annotations))

@@ -3,7 +3,6 @@ package sandboxpool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,11 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
-
-// ErrPodMoved means that the pod is not as the caller saw it any more, or is gone.
-var ErrPodMoved = errors.New("the pod has moved on")
 
 // ReleaseSandboxPodOptions say why a claim is over. The zero value releases a
 // sandbox that was not wanted any more.
@@ -53,18 +49,18 @@ func OptionsOf(record *v1alpha1.StopRecord) ReleaseSandboxPodOptions {
 
 // ReleaseSandboxPod takes a claimed pod out of use: phase stopping, and why, in
 // one write that tests the UID and the claim. It returns the pod as written, or
-// ErrPodMoved. What becomes of the pod then is the pool reconciler's.
+// writes.ErrStale. What becomes of the pod then is the pool reconciler's.
 func ReleaseSandboxPod(ctx context.Context, c client.Client, pod *corev1.Pod, o ReleaseSandboxPodOptions) (*corev1.Pod, error) {
 	claim := pod.Annotations[v1alpha1.AnnotationClaim]
 	if claim == "" {
 		return nil, fmt.Errorf("releasing pod %s: it has no claim", pod.Name)
 	}
-	p := jsonpatch.For(pod.UID).Test(jsonpatch.Claim, claim)
+	p := writes.For(pod.UID).Test(writes.Claim, claim)
 	if o.ExpectedCurrentSandboxPhase != "" {
-		p = p.Test(jsonpatch.Phase, o.ExpectedCurrentSandboxPhase)
+		p = p.Test(writes.Phase, o.ExpectedCurrentSandboxPhase)
 	}
-	p = p.Set(jsonpatch.Phase, v1alpha1.PodStopping).
-		Set(jsonpatch.Annotation(v1alpha1.AnnotationStop), o.encode(pod))
+	p = p.Set(writes.Phase, v1alpha1.PodStopping).
+		Set(writes.Annotation(v1alpha1.AnnotationStop), o.encode(pod))
 	if o.LetGo {
 		p = p.RemoveFinalizer(pod.Finalizers, FinalizerName)
 	}
@@ -82,8 +78,8 @@ func ReleaseSandboxPod(ctx context.Context, c client.Client, pod *corev1.Pod, o 
 	switch {
 	case err == nil:
 		return out, nil
-	case jsonpatch.Moved(err):
-		return nil, ErrPodMoved
+	case writes.Moved(err):
+		return nil, writes.ErrStale
 	default:
 		return nil, fmt.Errorf("stopping pod %s: %w", pod.Name, err)
 	}

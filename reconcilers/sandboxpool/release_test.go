@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
@@ -45,7 +46,7 @@ func TestReleaseSandboxPod(t *testing.T) {
 		pod *corev1.Pod
 		o   ReleaseSandboxPodOptions
 	}{{old, ReleaseSandboxPodOptions{}}, {pod, ReleaseSandboxPodOptions{ExpectedCurrentSandboxPhase: v1alpha1.PodStarting}}} {
-		if _, err := ReleaseSandboxPod(t.Context(), c, wrong.pod, wrong.o); !errors.Is(err, ErrPodMoved) {
+		if _, err := ReleaseSandboxPod(t.Context(), c, wrong.pod, wrong.o); !errors.Is(err, writes.ErrStale) {
 			t.Errorf("another claim, or another phase: %v", err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
@@ -107,10 +107,10 @@ func (r *SandboxPoolReconciler) retire(ctx context.Context, protection time.Dura
 // protect marks an idle pod as picked for deletion; the zero time takes the mark
 // away. A claimed pod is not touched.
 func (r *SandboxPoolReconciler) protect(ctx context.Context, pod *corev1.Pod, until time.Time) error {
-	mark := jsonpatch.Annotation(v1alpha1.AnnotationScaleDownProtected)
-	p := jsonpatch.For(pod.UID).
-		Test(jsonpatch.Phase, v1alpha1.PodIdle).
-		Test(jsonpatch.Claim, nil).
+	mark := writes.Annotation(v1alpha1.AnnotationScaleDownProtected)
+	p := writes.For(pod.UID).
+		Test(writes.Phase, v1alpha1.PodIdle).
+		Test(writes.Claim, nil).
 		Test(pathDeleted, nil)
 	had, marked := pod.Annotations[v1alpha1.AnnotationScaleDownProtected]
 	if marked {

@@ -66,7 +66,7 @@ func large(tb testing.TB, claimed int) (podEvent func()) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	r := &SandboxPoolReconciler{Client: cached{pool: pool}, Ledger: address.NewLedger(nil)}
+	r := &SandboxPoolReconciler{Client: cached{pool: pool}, Ledger: address.NewLedger(nil, 0)}
 	r.expectations, r.backoff = NewPoolExpectations(nil), newCreationBackoff(r.now)
 	r.running.runs = map[types.UID]*hookRun{}
 	handler, q := r.podHandler(), newQueue(tb)

@@ -26,6 +26,23 @@ type outcome struct {
 	asked
 }
 
+// quotaBinds reports whether a ResourceQuota refused the last pod that was wanted, in
+// which case maxPods, which may be short of what is wanted too, is not what keeps it away.
+func (o outcome) quotaBinds() bool {
+	return o.trouble != nil && o.trouble.reason == v1alpha1.PoolReasonQuota
+}
+
+// atBound reports whether a pool that wants more pods has all that its tenant's bounds
+// allow. One that has unclaimed pods is not at its bound: that they do not serve the claims
+// is not the tenant's doing. Neither is one whose maxPods only pods that go away fill.
+func (o outcome) atBound() bool {
+	c := o.census
+	if c.idle+c.warming+len(c.waiting) > 0 {
+		return false
+	}
+	return o.quotaBinds() || o.scaling.full && c.starting+c.running > 0
+}
+
 // asked is what is asked of a pool beyond its replicas: waiting sandboxes have no pod,
 // or known is false and more may wait.
 type asked struct {

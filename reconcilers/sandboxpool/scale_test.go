@@ -222,6 +222,37 @@ func TestPhaseOrder(t *testing.T) {
 	}
 }
 
+// The conditions name the bound that binds, and only a pool without unclaimed pods is at it.
+func TestBoundOfATenant(t *testing.T) {
+	pool := &v1alpha1.SandboxPool{Spec: v1alpha1.SandboxPoolSpec{Replicas: 9, MaxPods: 5}}
+	quota, full := &trouble{reason: v1alpha1.PoolReasonQuota, message: "exceeded quota"}, scaling{full: true}
+	short := scaling{full: true, create: 1} // maxPods has room for less than is wanted, and has some
+	for _, tt := range []struct {
+		name               string
+		c                  counts
+		out                outcome
+		available, scaling string
+		bound              bool
+	}{
+		{"maxPods", counts{running: 4, starting: 1}, outcome{scaling: full}, "MaxPods", "MaxPods", true},
+		{"a quota below maxPods", counts{running: 3}, outcome{scaling: short, trouble: quota}, "QuotaExceeded", "QuotaExceeded", true},
+		{"a quota that others use up", counts{}, outcome{scaling: short, trouble: quota}, "QuotaExceeded", "QuotaExceeded", true},
+		{"maxPods, and pods that do not get ready", counts{running: 3, warming: 2}, outcome{scaling: full}, "MaxPods", "ScalingUp", false},
+		{"a quota, and pods that do not get ready", counts{running: 1, warming: 2}, outcome{trouble: quota}, "QuotaExceeded", "ScalingUp", false},
+		{"pods that do not go fill maxPods", counts{stopping: 3, deleting: 2}, outcome{scaling: full}, "MaxPods", "MaxPods", false},
+		{"refused otherwise", counts{running: 3}, outcome{scaling: scaling{create: 1}, trouble: &trouble{reason: "Forbidden"}}, "NoIdlePod", "ScalingUp", false},
+	} {
+		tt.out.census = tt.c
+		got := conditions(pool, tt.c, tt.out)
+		if got[0].Reason != tt.available || got[1].Reason != tt.scaling {
+			t.Errorf("%s: Available by %s, Scaling by %s; want %s and %s", tt.name, got[0].Reason, got[1].Reason, tt.available, tt.scaling)
+		}
+		if got := tt.out.atBound(); got != tt.bound {
+			t.Errorf("%s: at a bound: %v", tt.name, got)
+		}
+	}
+}
+
 func TestExpectations(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(now)
 	e := NewPoolExpectations(c)

@@ -80,6 +80,8 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	case available.Status == metav1.ConditionTrue:
 	case pool.Spec.Replicas == 0 && out.waiting == 0:
 		available.Reason, available.Message = "NoReplicas", "the pool is asked for no idle pods"
+	case out.quotaBinds():
+		available.Reason, available.Message = v1alpha1.PoolReasonQuota, out.trouble.message
 	case out.scaling.full:
 		available.Reason, available.Message = v1alpha1.PoolReasonMaxPods, fmt.Sprintf("all %d pods that maxPods allows are in use", pool.Spec.MaxPods)
 	default:
@@ -91,12 +93,16 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 		scaling = condition.Of(v1alpha1.PoolConditionScaling, true, "ScalingDown", "deleting unclaimed pods")
 	case c.outdated > 0:
 		scaling = condition.Of(v1alpha1.PoolConditionScaling, true, "RollingOut", "idle pods of an old template are being replaced")
+	case len(c.waiting) > 0:
+		made := out.scaling.create > 0 || c.warming > 0
+		scaling = condition.Of(v1alpha1.PoolConditionScaling, made, "AddressBusy",
+			fmt.Sprintf("%d pods wait for addresses that gateways may still route to", len(c.waiting)))
+	case out.quotaBinds() && c.warming == 0:
+		scaling.Reason, scaling.Message = v1alpha1.PoolReasonQuota, "a ResourceQuota of the namespace leaves no room for more pods"
 	case out.scaling.create > 0 || c.warming > 0:
 		scaling = condition.Of(v1alpha1.PoolConditionScaling, true, "ScalingUp", "pods are being made or are warming")
 	case out.scaling.full:
 		scaling.Reason, scaling.Message = v1alpha1.PoolReasonMaxPods, "maxPods leaves no room for more pods"
-	case len(c.waiting) > 0:
-		scaling.Reason, scaling.Message = "AddressBusy", fmt.Sprintf("%d more pods wait for addresses that gateways may still route to", len(c.waiting))
 	}
 	degraded := condition.Of(v1alpha1.PoolConditionDegraded, false, "AsExpected", "nothing is wrong")
 	switch {

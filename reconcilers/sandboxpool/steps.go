@@ -18,9 +18,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/kubeclient/ending"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
-	"github.com/sandlane/sandlane/kubeclient/pausing"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
@@ -83,6 +81,7 @@ func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.Sandbox
 	v := view{
 		pod:    pod,
 		fenced: claimed(pod) && r.Ledger.SafelyFenced(pod.Annotations[v1alpha1.AnnotationClaim]),
+		rest:   r.Ledger.Rest(),
 		drain:  pool == nil || pool.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, pool),
 	}
 	v.outdated = tpl != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] != tpl.hash
@@ -140,14 +139,14 @@ func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.Sandbo
 		return 0, r.forget(ctx, pod)
 	case stepEnd:
 		log.FromContext(ctx).Info("ending a sandbox of a deleted pool", "sandbox", v.sandbox.Name)
-		err := ending.EndSandbox(ctx, r.Client, v.sandbox.Name, v1alpha1.EndDeleted, d.message,
-			ending.OfUID(v.sandbox.UID), ending.OfClaim(pod.Annotations[v1alpha1.AnnotationClaim]))
+		err := writes.EndSandbox(ctx, r.Client, v.sandbox.Name, v1alpha1.EndDeleted, d.message,
+			writes.OfUID(v.sandbox.UID), writes.OfClaim(pod.Annotations[v1alpha1.AnnotationClaim]))
 		return 0, ignoreMoved(err)
 	case stepHibernate:
 		log.FromContext(ctx).Info("taking back the resume of a sandbox of a deleted pool", "sandbox", v.sandbox.Name)
 		out := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: v.sandbox.Name}}
-		err := r.Client.Patch(ctx, out, pausing.Rehibernate(v.sandbox).Build())
-		if err != nil && !jsonpatch.Moved(err) {
+		err := r.Client.Patch(ctx, out, writes.Rehibernate(v.sandbox).Build())
+		if err != nil && !writes.Moved(err) {
 			return 0, fmt.Errorf("taking back the resume of sandbox %s: %w", v.sandbox.Name, err)
 		}
 		return 0, nil

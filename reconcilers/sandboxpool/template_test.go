@@ -91,3 +91,11 @@ func TestRefusedFields(t *testing.T) {
 		}
 	}
 }
+
+func TestIdleContainerImages(t *testing.T) {
+	pool := newLagging(t, 0).pool()
+	pool.Spec.Template.IdleImage, pool.Spec.PodCreationImagePolicy = "pause", v1alpha1.ImagePolicyIdle
+	if images, err := IdleContainerImages(pool, nil); err != nil || images["main"] != "pause" {
+		t.Errorf("%v, %v", images, err)
+	}
+}

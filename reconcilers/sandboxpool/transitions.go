@@ -13,8 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
@@ -27,7 +26,7 @@ const (
 
 // errAddressBusy: a pod has waited for its address for too long.
 var errAddressBusy = errors.New("its address is not free")
-var pathContainers = jsonpatch.Annotation(v1alpha1.AnnotationContainers)
+var pathContainers = writes.Annotation(v1alpha1.AnnotationContainers)
 
 // toIdle offers the pod for claims, once its address is free. If the address is not free in
 // time, it returns errAddressBusy and when to ask again; the pod then does not count as
@@ -44,14 +43,14 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 		}
 		return max(verdict.RetryAfter, waitingPoll), errAddressBusy
 	}
-	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodIdle, jsonpatch.For(pod.UID).
-		Test(jsonpatch.Phase, v1alpha1.PodWarming).
+	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodIdle, writes.For(pod.UID).
+		Test(writes.Phase, v1alpha1.PodWarming).
 		Test(pathDeleted, nil).
 		Test(pathPodIP, pod.Status.PodIP).
-		Set(jsonpatch.Phase, v1alpha1.PodIdle).
+		Set(writes.Phase, v1alpha1.PodIdle).
 		Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))).
-		Set(jsonpatch.Annotation(v1alpha1.AnnotationIdleSince), r.now().UTC().Format(time.RFC3339Nano)).
-		Set(jsonpatch.Address, pod.Status.PodIP))
+		Set(writes.Annotation(v1alpha1.AnnotationIdleSince), r.now().UTC().Format(time.RFC3339Nano)).
+		Set(writes.Address, pod.Status.PodIP))
 	if applied && r.IdleNotifier != nil {
 		r.IdleNotifier.NotifyIdleAvailable(pod.Namespace, pod.Labels[v1alpha1.LabelPool])
 	}
@@ -65,13 +64,13 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 }
 
 func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) error {
-	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodRunning, jsonpatch.For(pod.UID).
-		Test(jsonpatch.Phase, v1alpha1.PodStarting).
-		Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
+	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodRunning, writes.For(pod.UID).
+		Test(writes.Phase, v1alpha1.PodStarting).
+		Test(writes.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
-		Set(jsonpatch.Phase, v1alpha1.PodRunning).
+		Set(writes.Phase, v1alpha1.PodRunning).
 		Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))).
-		Set(jsonpatch.Annotation(v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
+		Set(writes.Annotation(v1alpha1.AnnotationStartedAt), r.now().UTC().Format(time.RFC3339Nano)))
 	if applied {
 		r.callReadyHook(ctx, pod)
 	}
@@ -81,16 +80,16 @@ func (r *SandboxPoolReconciler) toRunning(ctx context.Context, pod *corev1.Pod) 
 // putOnRecord writes what runs in the pod to its annotation AnnotationContainers, and
 // changes nothing else.
 func (r *SandboxPoolReconciler) putOnRecord(ctx context.Context, pod *corev1.Pod) error {
-	p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, v1alpha1.PhaseOf(pod))
+	p := writes.For(pod.UID).Test(writes.Phase, v1alpha1.PhaseOf(pod))
 	if was, ok := pod.Annotations[v1alpha1.AnnotationContainers]; ok {
 		p = p.Test(pathContainers, was)
 	} else {
 		p = p.Test(pathContainers, nil)
 	}
 	if claimed(pod) {
-		p = p.Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim])
+		p = p.Test(writes.Claim, pod.Annotations[v1alpha1.AnnotationClaim])
 	} else {
-		p = p.Test(jsonpatch.Claim, nil)
+		p = p.Test(writes.Claim, nil)
 	}
 	return r.patch(ctx, pod, "", p.Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))))
 }
@@ -100,16 +99,16 @@ func (r *SandboxPoolReconciler) putOnRecord(ctx context.Context, pod *corev1.Pod
 func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod, d decision) error {
 	phase := v1alpha1.PhaseOf(pod)
 	message := short(d.message + r.quoteEvents(ctx, pod, d.reason))
-	p := jsonpatch.For(pod.UID).Test(jsonpatch.Phase, phase)
+	p := writes.For(pod.UID).Test(writes.Phase, phase)
 	if claimed(pod) {
-		p = p.Test(jsonpatch.Claim, pod.Annotations[v1alpha1.AnnotationClaim])
+		p = p.Test(writes.Claim, pod.Annotations[v1alpha1.AnnotationClaim])
 	} else {
-		p = p.Test(jsonpatch.Claim, nil)
+		p = p.Test(writes.Claim, nil)
 	}
 	err := r.patch(ctx, pod, v1alpha1.PodFailed, p.
-		Set(jsonpatch.Phase, v1alpha1.PodFailed).
-		Set(jsonpatch.Annotation(v1alpha1.AnnotationFailureReason), d.reason).
-		Set(jsonpatch.Annotation(v1alpha1.AnnotationFailureMessage), message))
+		Set(writes.Phase, v1alpha1.PodFailed).
+		Set(writes.Annotation(v1alpha1.AnnotationFailureReason), d.reason).
+		Set(writes.Annotation(v1alpha1.AnnotationFailureMessage), message))
 	if err != nil {
 		return err
 	}
@@ -138,18 +137,18 @@ func (r *SandboxPoolReconciler) quoteEvents(ctx context.Context, pod *corev1.Pod
 
 // forget lets a pod go that is being deleted and on record.
 func (r *SandboxPoolReconciler) forget(ctx context.Context, pod *corev1.Pod) error {
-	return r.patch(ctx, pod, "", jsonpatch.For(pod.UID).RemoveFinalizer(pod.Finalizers, FinalizerName))
+	return r.patch(ctx, pod, "", writes.For(pod.UID).RemoveFinalizer(pod.Finalizers, FinalizerName))
 }
 
 // patch sends one transition. nil also means that it was refused because the
 // pod has moved on.
-func (r *SandboxPoolReconciler) patch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p jsonpatch.Patch) error {
+func (r *SandboxPoolReconciler) patch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p writes.Patch) error {
 	_, err := r.tryPatch(ctx, pod, to, p)
 	return err
 }
 
 // tryPatch is patch that tells whether the write was applied.
-func (r *SandboxPoolReconciler) tryPatch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p jsonpatch.Patch) (applied bool, err error) {
+func (r *SandboxPoolReconciler) tryPatch(ctx context.Context, pod *corev1.Pod, to v1alpha1.PodPhase, p writes.Patch) (applied bool, err error) {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = r.Client.Patch(ctx, out, p.Build())
 	switch {
@@ -158,7 +157,7 @@ func (r *SandboxPoolReconciler) tryPatch(ctx context.Context, pod *corev1.Pod, t
 		return true, nil
 	case apierrors.IsNotFound(err):
 		return false, nil
-	case jsonpatch.Refused(err):
+	case writes.Refused(err):
 		r.Metrics.refused()
 		return false, nil
 	case to == "":
@@ -169,7 +168,7 @@ func (r *SandboxPoolReconciler) tryPatch(ctx context.Context, pod *corev1.Pod, t
 }
 
 func ignoreMoved(err error) error {
-	if errors.Is(err, ending.ErrMoved) || apierrors.IsNotFound(err) {
+	if errors.Is(err, writes.ErrStale) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err

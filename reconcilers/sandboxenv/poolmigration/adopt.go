@@ -22,7 +22,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // PoolAdoptionReconciler makes envs for pools. Set the fields, then call
@@ -114,11 +114,11 @@ func (r *PoolAdoptionReconciler) create(ctx context.Context, pool *v1alpha1.Sand
 
 // note writes the env's UID to the pool, unless another is there.
 func (r *PoolAdoptionReconciler) note(ctx context.Context, pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv) error {
-	p := jsonpatch.For(pool.UID).Test("/metadata/deletionTimestamp", nil)
+	p := writes.For(pool.UID).Test("/metadata/deletionTimestamp", nil)
 	if pool.Annotations == nil {
 		p = p.Test("/metadata/annotations", nil).Set("/metadata/annotations", map[string]string{v1alpha1.AnnotationAdopted: string(env.UID)})
 	} else {
-		path := jsonpatch.Annotation(v1alpha1.AnnotationAdopted)
+		path := writes.Annotation(v1alpha1.AnnotationAdopted)
 		p = p.Test(path, nil).Set(path, string(env.UID))
 	}
 	if err := r.Client.Patch(ctx, pool.DeepCopy(), p.Build()); client.IgnoreNotFound(err) != nil {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 const (

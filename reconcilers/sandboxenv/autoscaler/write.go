@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/jsonpatch"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // What may write what:
@@ -74,8 +74,8 @@ func (r *Reconciler) write(ctx context.Context, env *v1alpha1.SandboxEnv, change
 
 // patchOf writes the replicas, if they still are what was decided on and autoscaling
 // is still enabled.
-func patchOf(env *v1alpha1.SandboxEnv, changes []change) jsonpatch.Patch {
-	p := jsonpatch.For(env.UID).Test("/spec/autoscaling/enabled", true)
+func patchOf(env *v1alpha1.SandboxEnv, changes []change) writes.Patch {
+	p := writes.For(env.UID).Test("/spec/autoscaling/enabled", true)
 	for i := range changes {
 		c := &changes[i]
 		if !c.resized() {
@@ -98,7 +98,7 @@ func patchOf(env *v1alpha1.SandboxEnv, changes []change) jsonpatch.Patch {
 // failed notes on the pools that their steps have not been made. It returns an error
 // but for a test that failed: then the env is looked at anew, as it is now.
 func (r *Reconciler) failed(ctx context.Context, changes []change, now time.Time, err error) error {
-	moved := jsonpatch.Moved(err) || jsonpatch.Judge(err) == jsonpatch.Conflict
+	moved := writes.Moved(err) || writes.Judge(err) == writes.Conflict
 	for i := range changes {
 		c := &changes[i]
 		if !c.resized() {

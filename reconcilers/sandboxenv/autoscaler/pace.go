@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sandlane/sandlane/backoff"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
