@@ -7,11 +7,15 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// policy is one ValidatingAdmissionPolicy that limits the gateway's writes of one
+// policy is one ValidatingAdmissionPolicy that limits a process's writes of one
 // resource.
 type policy struct {
+	process Process
+	// resource is as in Right.
 	group, version, resource string
 	// scope is that of the resource.
 	scope      admissionv1.ScopeType
@@ -30,8 +34,8 @@ const admissionVersion = "admissionregistration.k8s.io/v1"
 // policies are the admission policies and their bindings.
 func policies(o Options) []client.Object {
 	var out []client.Object
-	for _, p := range gatewayPolicies(o) {
-		name := AccountName(Gateway) + "-" + p.resource
+	for _, p := range append(gatewayPolicies(o), controllerPolicies()...) {
+		name := AccountName(p.process) + "-" + strings.ReplaceAll(p.resource, "/", "-")
 		spec := admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionv1.Fail),
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
@@ -43,13 +47,13 @@ func policies(o Options) []client.Object {
 				},
 			}}},
 			MatchConditions: []admissionv1.MatchCondition{{
-				Name: "gateway", Expression: fmt.Sprintf("request.userInfo.username == %s", quote(o.Username(Gateway))),
+				Name: string(p.process), Expression: fmt.Sprintf("request.userInfo.username == %s", quote(o.Username(p.process))),
 			}},
 			Variables: p.variables,
 		}
 		for _, r := range p.rules {
 			spec.Validations = append(spec.Validations, admissionv1.Validation{
-				Expression: r.must, Message: "a Sandlane gateway " + r.message, Reason: new(metav1.StatusReasonForbidden),
+				Expression: r.must, Message: "a Sandlane " + string(p.process) + " " + r.message, Reason: new(metav1.StatusReasonForbidden),
 			})
 		}
 		out = append(out,
@@ -86,14 +90,11 @@ func list(texts ...string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// mayHavePools is a CEL expression: whether the namespace that the expression ns
-// gives may have pools.
-func (o *Options) mayHavePools(ns string) string {
-	if len(o.PoolNamespaces) > 0 {
-		return ns + " in " + list(o.PoolNamespaces...)
-	}
-	return "!(" + ns + " in " + list(o.closed()...) + ")"
-}
+// onlyInPools names pool namespaces in a sentence of a rule.
+const onlyInPools = " in namespaces with the label " + v1alpha1.LabelPools + "=" + v1alpha1.PoolsAllowed + " only"
+
+// inPools is a CEL expression: whether the object's namespace may have pools.
+var inPools = "namespaceObject.metadata.?labels[" + quote(v1alpha1.LabelPools) + "].orValue('') == " + quote(v1alpha1.PoolsAllowed)
 
 // same is a CEL expression: the fields, each a path below the object, are as they
 // were before. A field that is absent must stay so.

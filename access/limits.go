@@ -19,10 +19,13 @@ var (
 // leaderLease is the lease of the one controller that works.
 const leaderLease = "sandlane-controller"
 
-// gatewayPolicies limit what a gateway writes to what its code writes. Checkpoints
-// have no policy: RBAC alone limits what a gateway writes of them.
+// gatewayPolicies limit what a gateway writes to what its code writes.
 func gatewayPolicies(o Options) []policy {
-	return []policy{podPolicy(o), poolPolicy(o), sandboxPolicy(o), networkPolicyPolicy(o), leasePolicy(), secretPolicy(), configMapPolicy()}
+	all := []policy{podPolicy(), poolPolicy(), sandboxPolicy(o), networkPolicyPolicy(), checkpointPolicy(), leasePolicy(), secretPolicy(), configMapPolicy()}
+	for i := range all {
+		all[i].process = Gateway
+	}
+	return all
 }
 
 // maps are variables for an object's labels and annotations, now and before.
@@ -42,8 +45,8 @@ const (
 )
 
 // podPolicy: a gateway claims idle pods of pools, says of claimed ones that their
-// sandbox has network rules, orders their node's freezer, if there is one, and stops pods.
-func podPolicy(o Options) policy {
+// sandbox has network rules, and stops pods.
+func podPolicy() policy {
 	phase := func(of string) string { return of + "[?" + quote(v1alpha1.LabelPhase) + "].orValue('')" }
 	return policy{
 		version: "v1", resource: "pods", scope: admissionv1.NamespacedScope,
@@ -55,12 +58,11 @@ func podPolicy(o Options) policy {
 				" && variables.is in " + list(string(v1alpha1.PodStarting), string(v1alpha1.PodRunning))},
 			admissionv1.Variable{Name: "marks", Expression: "variables.was == variables.is && variables.is in " +
 				list(string(v1alpha1.PodStarting), string(v1alpha1.PodRunning))},
-			admissionv1.Variable{Name: "freezes", Expression: "variables.marks && oldObject.?status.?conditions.orValue([]).exists(c, c.type == " +
-				quote(v1alpha1.PodConditionFrozen) + ")"},
 		),
 		rules: []rule{
 			{"request.operation == 'UPDATE'", "neither makes nor deletes pods"},
-			{o.mayHavePools("request.namespace"), "writes to pods in namespaces with pools only"},
+			// What was claimed before the label was taken off is stopped like any other.
+			{inPools + " || !variables.claims", "claims pods" + onlyInPools},
 			{quote(v1alpha1.LabelPool) + " in " + labelsBefore, "writes to pods of pools only"},
 			{"variables.claims || variables.marks || variables.is == " + quote(string(v1alpha1.PodStopping)), "claims idle pods, marks claimed ones and stops pods, and nothing else"},
 			{
@@ -70,9 +72,8 @@ func podPolicy(o Options) policy {
 			},
 			{
 				sameKeys(annotationsNow, annotationsBefore, "variables.claims && k in "+
-					list(v1alpha1.AnnotationClaim, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt)+
-					" || variables.freezes && k in "+list(v1alpha1.AnnotationFreeze, v1alpha1.AnnotationFreezeGeneration)),
-				"changes no annotations of a pod but those of a claim, and of an order to the node's freezer",
+					list(v1alpha1.AnnotationClaim, v1alpha1.AnnotationClaimedAt, v1alpha1.AnnotationStartedAt)),
+				"changes no annotations of a pod but those of a claim",
 			},
 			{same("metadata.finalizers", "metadata.ownerReferences"), "changes neither finalizers nor owners of a pod"},
 			// What the API server lets anyone change in a pod's spec.
@@ -92,14 +93,14 @@ func podPolicy(o Options) policy {
 // poolPolicy: a gateway notes on a pool that claims wait, and when the pool was last
 // asked for a sandbox. If it could write more of a pool, it could make the controller
 // make pods of any kind.
-func poolPolicy(o Options) policy {
+func poolPolicy() policy {
 	return policy{
 		group: groupSandlane, version: "*", resource: "sandboxpools", scope: admissionv1.NamespacedScope,
 		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
 		variables:  maps(),
 		rules: []rule{
 			{"request.operation == 'UPDATE'", "neither makes nor deletes pools"},
-			{o.mayHavePools("request.namespace"), "writes to pools in namespaces with pools only"},
+			{inPools, "writes to pools" + onlyInPools},
 			{"object.spec == oldObject.spec", "changes no pool's spec"},
 			{labelsNow + " == " + labelsBefore, "changes no pool's labels"},
 			{sameKeys(annotationsNow, annotationsBefore, "k in "+list(v1alpha1.AnnotationScaleUpPending, v1alpha1.AnnotationLastCreate)), "changes two annotations of a pool, " + v1alpha1.AnnotationScaleUpPending + " and " + v1alpha1.AnnotationLastCreate},
@@ -108,8 +109,9 @@ func poolPolicy(o Options) policy {
 	}
 }
 
-// sandboxPolicy: a gateway makes sandboxes in namespaces with pools, binds and
-// ends them. Of namespace and env the CRD says that they never change, of pool that it
+// sandboxPolicy: a gateway makes sandboxes, binds and ends them. Sandboxes have no
+// namespace whose label a policy could see: names are refused that never have pools, and
+// what is done to pods for a sandbox of another namespace is refused there. Of namespace and env the CRD says that they never change, of pool that it
 // changes only with the binding of a sandbox with an env.
 func sandboxPolicy(o Options) policy {
 	return policy{
@@ -118,8 +120,8 @@ func sandboxPolicy(o Options) policy {
 		rules: []rule{
 			{"request.operation != 'DELETE'", "ends sandboxes, and deletes none"},
 			{
-				"request.operation == 'DELETE' || " + o.mayHavePools("object.spec.namespace"),
-				"writes to sandboxes of namespaces with pools only",
+				"request.operation == 'DELETE' || !(object.spec.namespace in " + list(o.closed()...) + ")",
+				"writes to no sandboxes of namespaces that never have pools",
 			},
 			{
 				"request.operation != 'CREATE' || object.metadata.?finalizers == optional.of(" + list(v1alpha1.FinalizerSandbox) + ") && !has(object.metadata.ownerReferences)",
@@ -140,7 +142,7 @@ func sandboxPolicy(o Options) policy {
 // networkPolicyPolicy: a gateway writes one policy for each sandbox that asks for
 // rules, which selects that sandbox's pod and says nothing of incoming traffic.
 // What was there before must be such a policy too.
-func networkPolicyPolicy(o Options) policy {
+func networkPolicyPolicy() policy {
 	both := func(must string) string {
 		return "[object, oldObject].all(p, p == null || " + must + ")"
 	}
@@ -149,7 +151,7 @@ func networkPolicyPolicy(o Options) policy {
 		group: groupNetwork, version: "v1", resource: "networkpolicies", scope: admissionv1.NamespacedScope,
 		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
 		rules: []rule{
-			{o.mayHavePools("request.namespace"), "writes policies in namespaces with pools only"},
+			{inPools, "writes policies" + onlyInPools},
 			{both("p.metadata.name.startsWith(" + quote(v1alpha1.SandboxPolicyPrefix) + ")"), "writes policies of sandboxes only"},
 			{
 				both("p.spec.podSelector == {'matchLabels': {" + label + ": " + id + "}}"),
@@ -159,6 +161,23 @@ func networkPolicyPolicy(o Options) policy {
 			{
 				both("has(p.metadata.ownerReferences) && p.metadata.ownerReferences.size() == 1 && p.metadata.ownerReferences.all(r, r.kind == 'Sandbox' && r.name == " + id + ")"),
 				"writes policies that their sandbox owns only",
+			},
+		},
+	}
+}
+
+// checkpointPolicy: a finalizer of others would keep a namespace from ending, an owner
+// would delete the Checkpoint.
+func checkpointPolicy() policy {
+	return policy{
+		group: groupSandlane, version: "*", resource: "checkpoints", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+		rules: []rule{
+			{"request.operation == 'CREATE'", "changes no Checkpoints"},
+			{inPools, "makes Checkpoints" + onlyInPools},
+			{
+				"object.metadata.?finalizers == optional.of(" + list(v1alpha1.FinalizerCheckpoint) + ") && !has(object.metadata.ownerReferences)",
+				"makes Checkpoints with Sandlane's finalizer and no owner",
 			},
 		},
 	}

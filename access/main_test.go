@@ -26,8 +26,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 // complete returns options with the defaults.
-func complete(pools ...string) access.Options {
-	o := access.Options{PoolNamespaces: pools}
+func complete() access.Options {
+	o := access.Options{}
 	o.Complete()
 	return o
 }
@@ -80,7 +80,7 @@ var limited = func() func(t *testing.T) access.Options {
 			// The API server compiles new policies within a moment or two.
 			gateway := as(t, o, access.Gateway)
 			for name, obj := range map[string]client.Object{
-				"pods": poolPod("default", v1alpha1.PodIdle), "pools": pool("default"), "sandboxes": sandbox("kube-system"),
+				"pods": poolPod("default", v1alpha1.PodIdle), "checkpoints": checkpoint("default"), "pools": pool("default"), "sandboxes": sandbox("kube-system"),
 				"secrets":          &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
 				"leases":           &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
 				"config maps":      &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},

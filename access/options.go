@@ -3,7 +3,6 @@ package access
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -23,9 +22,6 @@ type Options struct {
 	// not be the system namespace: gateways may read all Secrets of KeyNamespace, but
 	// of the system namespace only their own two.
 	KeyNamespace string
-	// PoolNamespaces are those that may have pools. Empty: every namespace may but
-	// these two and Kubernetes' own.
-	PoolNamespaces []string
 }
 
 // Complete sets the defaults.
@@ -41,18 +37,13 @@ func (o *Options) Complete() {
 // Validate returns what is wrong with completed options.
 func (o *Options) Validate() error {
 	var errs []error
-	for _, ns := range slices.Concat([]string{o.SystemNamespace, o.KeyNamespace}, o.PoolNamespaces) {
+	for _, ns := range []string{o.SystemNamespace, o.KeyNamespace} {
 		if problems := validation.IsDNS1123Label(ns); len(problems) > 0 { // it stands in expressions
 			errs = append(errs, fmt.Errorf("namespace %q: %s", ns, problems[0]))
 		}
 	}
 	if o.SystemNamespace == o.KeyNamespace {
 		errs = append(errs, fmt.Errorf("API keys need a namespace of their own, not %q", o.SystemNamespace))
-	}
-	for _, ns := range o.PoolNamespaces {
-		if slices.Contains(o.closed(), ns) {
-			errs = append(errs, fmt.Errorf("namespace %q cannot have pools", ns))
-		}
 	}
 	return errors.Join(errs...)
 }

@@ -33,14 +33,6 @@ func poolPod(namespace string, phase v1alpha1.PodPhase) *corev1.Pod {
 	return p
 }
 
-// onFreezer makes a pod one of a node that has a freezer.
-func onFreezer(p *corev1.Pod) *corev1.Pod {
-	p.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.PodConditionFrozen, Status: corev1.ConditionFalse}}
-	return p
-}
-
-const orderFreezer = `{"metadata":{"annotations":{"sandlane.dev/freeze":"claim","sandlane.dev/freeze-generation":"2"}}}`
-
 const claimMetadata = `"labels":{"sandlane.dev/phase":"running","sandlane.dev/sandbox-id":"worker-2"},` +
 	`"annotations":{"sandlane.dev/claim":"c2","sandlane.dev/claimed-at":"t","sandlane.dev/started-at":"t"}`
 
@@ -58,35 +50,32 @@ func TestGatewayWritesPods(t *testing.T) {
 		patch string // a strategic merge patch
 		ok    bool
 	}{
-		"claim":                             {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{` + claimMetadata + `}}`, ok: true},
-		"claim with another image":          {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting","sandlane.dev/sandbox-id":"w"}},"spec":{"containers":[{"name":"main","image":"local/other"}]}}`, ok: true},
-		"claim through an env":              {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","sandlane.dev/sandbox-id":"w","sandlane.dev/env":"e"}}}`, ok: true},
-		"another env":                       {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/env":"e"}}}`},
-		"stop an idle one":                  {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`, ok: true},
-		"stop a running one":                {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`, ok: true},
-		"mark a running one":                {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`, ok: true},
-		"order the node's freezer":          {pod: onFreezer(poolPod(ns, v1alpha1.PodRunning)), patch: orderFreezer, ok: true},
-		"order a freezer that is not there": {pod: poolPod(ns, v1alpha1.PodRunning), patch: orderFreezer},
-		"order it for an idle one":          {pod: onFreezer(poolPod(ns, v1alpha1.PodIdle)), patch: orderFreezer},
-		"mark an idle one":                  {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`},
-		"mark as it claims":                 {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","sandlane.dev/rules":"own"}}}`},
-		"claim a running one":               {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{` + claimMetadata + `}}`},
-		"idle again":                        {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"idle"}}}`},
-		"warming to running":                {pod: poolPod(ns, v1alpha1.PodWarming), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"}}}`},
-		"another sandbox's":                 {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping","sandlane.dev/sandbox-id":"x"}}}`},
-		"into another pool":                 {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping","sandlane.dev/pool":"x"}}}`},
-		"out of the pool":                   {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping","sandlane.dev/pool":null}}}`},
-		"another label":                     {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","team":"b"}}}`},
-		"one label less":                    {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","team":null}}}`},
-		"another address":                   {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"},"annotations":{"sandlane.dev/address":"10.0.0.2"}}}`},
-		"an annotation of others":           {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"},"annotations":{"example.com/inject":"yes"}}}`},
-		"without finalizer":                 {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"finalizers":null,"labels":{"sandlane.dev/phase":"stopping"}}}`},
-		"with an owner":                     {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}],"labels":{"sandlane.dev/phase":"stopping"}}}`},
-		"another image, running":            {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"}},"spec":{"containers":[{"name":"main","image":"local/other"}]}}`},
-		"another image as it stops":         {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}},"spec":{"containers":[{"name":"main","image":"local/other"}]}}`},
-		"another init image":                {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting"}},"spec":{"initContainers":[{"name":"init","image":"local/other"}]}}`},
-		"a deadline":                        {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting"}},"spec":{"activeDeadlineSeconds":5}}`},
-		"a toleration":                      {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting"}},"spec":{"tolerations":[` + keptTolerations + `{"key":"a","operator":"Exists"}]}}`},
+		"claim":                     {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{` + claimMetadata + `}}`, ok: true},
+		"claim with another image":  {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting","sandlane.dev/sandbox-id":"w"}},"spec":{"containers":[{"name":"main","image":"local/other"}]}}`, ok: true},
+		"claim through an env":      {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","sandlane.dev/sandbox-id":"w","sandlane.dev/env":"e"}}}`, ok: true},
+		"another env":               {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/env":"e"}}}`},
+		"stop an idle one":          {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`, ok: true},
+		"stop a running one":        {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`, ok: true},
+		"mark a running one":        {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`, ok: true},
+		"mark an idle one":          {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`},
+		"mark as it claims":         {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","sandlane.dev/rules":"own"}}}`},
+		"claim a running one":       {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{` + claimMetadata + `}}`},
+		"idle again":                {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"idle"}}}`},
+		"warming to running":        {pod: poolPod(ns, v1alpha1.PodWarming), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"}}}`},
+		"another sandbox's":         {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping","sandlane.dev/sandbox-id":"x"}}}`},
+		"into another pool":         {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping","sandlane.dev/pool":"x"}}}`},
+		"out of the pool":           {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping","sandlane.dev/pool":null}}}`},
+		"another label":             {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","team":"b"}}}`},
+		"one label less":            {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","team":null}}}`},
+		"another address":           {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"},"annotations":{"sandlane.dev/address":"10.0.0.2"}}}`},
+		"an annotation of others":   {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"},"annotations":{"example.com/inject":"yes"}}}`},
+		"without finalizer":         {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"finalizers":null,"labels":{"sandlane.dev/phase":"stopping"}}}`},
+		"with an owner":             {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}],"labels":{"sandlane.dev/phase":"stopping"}}}`},
+		"another image, running":    {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"}},"spec":{"containers":[{"name":"main","image":"local/other"}]}}`},
+		"another image as it stops": {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}},"spec":{"containers":[{"name":"main","image":"local/other"}]}}`},
+		"another init image":        {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting"}},"spec":{"initContainers":[{"name":"init","image":"local/other"}]}}`},
+		"a deadline":                {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting"}},"spec":{"activeDeadlineSeconds":5}}`},
+		"a toleration":              {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"starting"}},"spec":{"tolerations":[` + keptTolerations + `{"key":"a","operator":"Exists"}]}}`},
 		"somebody else's pod": {pod: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kubetest.Name("other")}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}},
 		}, patch: `{"metadata":{"labels":{"sandlane.dev/phase":"stopping"}}}`},
@@ -98,14 +87,7 @@ func TestGatewayWritesPods(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			admin, gateway := kubetest.Client(t), as(t, o, access.Gateway)
-			status := test.pod.Status
 			create(t, admin, test.pod)
-			if len(status.Conditions) > 0 {
-				test.pod.Status = status
-				if err := admin.Status().Update(t.Context(), test.pod); err != nil {
-					t.Fatal(err)
-				}
-			}
 			write := func(c client.Client) error {
 				return c.Patch(t.Context(), test.pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(test.patch)))
 			}

@@ -11,7 +11,7 @@ import (
 
 // Objects returns what grants the processes their rights and no more: service
 // accounts, RBAC and admission policies, in an order in which they can be made.
-// The two namespaces are not among them. The options must be complete and valid.
+// The two namespaces are not among them, nor what Bindings returns. The options must be complete and valid.
 func Objects(o Options) []client.Object {
 	var out []client.Object
 	for _, p := range Processes() {
@@ -31,19 +31,27 @@ func account(o Options, p Process) client.Object {
 	}
 }
 
+// Bindings returns what lets the processes read in one namespace with pools what they
+// read in those alone: logs, network policies and Events.
+func Bindings(o Options, namespace string) []client.Object {
+	var out []client.Object
+	for _, p := range Processes() {
+		g := granter{o: o, process: p}
+		g.bind(namespace, boundRole(p), "ClusterRole")
+		out = append(out, g.objects...)
+	}
+	return out
+}
+
+// boundRole is the ClusterRole of the rights of the scope Bound.
+func boundRole(p Process) string { return AccountName(p) + "-pools" }
+
 // grants are a process's roles and what binds them.
 func grants(o Options, p Process) []client.Object {
 	g := granter{o: o, process: p}
-	g.clusterRole(AccountName(p), Cluster)
+	g.clusterRole(AccountName(p), Cluster, Pools)
 	g.bindCluster(AccountName(p))
-	pools := AccountName(p) + "-pools"
-	g.clusterRole(pools, Pools)
-	if len(o.PoolNamespaces) == 0 {
-		g.bindCluster(pools)
-	}
-	for _, ns := range o.PoolNamespaces {
-		g.bind(ns, pools, "ClusterRole")
-	}
+	g.clusterRole(boundRole(p), Bound)
 	g.role(o.SystemNamespace, AccountName(p), System)
 	if len(rules(p, Keys)) > 0 {
 		g.role(o.KeyNamespace, AccountName(p), Keys)
@@ -59,10 +67,10 @@ type granter struct {
 
 const rbacVersion = "rbac.authorization.k8s.io/v1"
 
-func (g *granter) clusterRole(name string, s Scope) {
+func (g *granter) clusterRole(name string, scopes ...Scope) {
 	g.objects = append(g.objects, &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacVersion, Kind: "ClusterRole"},
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules(g.process, s),
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules(g.process, scopes...),
 	})
 }
 
@@ -96,11 +104,11 @@ func (g *granter) subjects() []rbacv1.Subject {
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: g.o.SystemNamespace, Name: AccountName(g.process)}}
 }
 
-// rules are the rights of one scope as RBAC has them, one rule for each resource.
-func rules(p Process, s Scope) []rbacv1.PolicyRule {
+// rules are the rights of some scopes as RBAC has them, one rule for each resource.
+func rules(p Process, scopes ...Scope) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
 	for _, r := range Rights(p) {
-		if r.Scope != s {
+		if !slices.Contains(scopes, r.Scope) {
 			continue
 		}
 		at := slices.IndexFunc(out, func(one rbacv1.PolicyRule) bool {

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
-// YAML returns the objects of Objects as one file for `kubectl apply`.
-func YAML(o Options) ([]byte, error) {
+// YAML returns objects as one file for `kubectl apply`.
+func YAML(objects []client.Object) ([]byte, error) {
 	var out bytes.Buffer
-	for i, obj := range Objects(o) {
+	for i, obj := range objects {
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", obj.GetName(), err)

@@ -13,7 +13,7 @@ import (
 
 // What the documentation says is what the list says.
 func TestDocumentedRights(t *testing.T) {
-	want, err := access.YAML(complete())
+	want, err := access.YAML(access.Objects(complete()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,24 +33,22 @@ func TestDocumentedRights(t *testing.T) {
 	}
 }
 
-// With pool namespaces named, nothing that a process may do in them is granted in
-// another.
-func TestPoolNamespaces(t *testing.T) {
-	bound := map[string][]string{} // by role
-	for _, obj := range access.Objects(complete("team-a", "team-b")) {
-		switch b := obj.(type) {
-		case *rbacv1.ClusterRoleBinding:
-			if strings.HasSuffix(b.RoleRef.Name, "-pools") {
-				t.Errorf("%s is bound in the whole cluster", b.RoleRef.Name)
-			}
-		case *rbacv1.RoleBinding:
-			bound[b.RoleRef.Name] = append(bound[b.RoleRef.Name], b.Namespace)
+// What may be read in pool namespaces alone is bound in no other.
+func TestReadsAreBoundByNamespace(t *testing.T) {
+	for _, obj := range access.Objects(complete()) {
+		if b, ok := obj.(*rbacv1.ClusterRoleBinding); ok && strings.HasSuffix(b.RoleRef.Name, "-pools") {
+			t.Errorf("%s is bound in the whole cluster", b.RoleRef.Name)
 		}
 	}
-	for _, p := range access.Processes() {
-		if role := access.AccountName(p) + "-pools"; !slices.Equal(bound[role], []string{"team-a", "team-b"}) {
-			t.Errorf("%s is bound in %v", role, bound[role])
+	var bound []string
+	for _, obj := range access.Bindings(complete(), "team-a") {
+		if b, ok := obj.(*rbacv1.RoleBinding); !ok || b.Namespace != "team-a" {
+			t.Errorf("%T in %q", obj, obj.GetNamespace())
 		}
+		bound = append(bound, obj.GetName())
+	}
+	if want := []string{"sandlane-gateway-pools", "sandlane-controller-pools"}; !slices.Equal(bound, want) {
+		t.Errorf("bound %v, want %v", bound, want)
 	}
 }
 
@@ -59,13 +57,9 @@ func TestOptions(t *testing.T) {
 		o  access.Options
 		ok bool
 	}{
-		"zero":                     {ok: true},
-		"pools":                    {o: access.Options{PoolNamespaces: []string{"team-a"}}, ok: true},
-		"one namespace for both":   {o: access.Options{SystemNamespace: "a", KeyNamespace: "a"}},
-		"keys in a pool namespace": {o: access.Options{PoolNamespaces: []string{access.DefaultKeyNamespace}}},
-		"pools in ours":            {o: access.Options{PoolNamespaces: []string{access.DefaultSystemNamespace}}},
-		"pools in kube-system":     {o: access.Options{PoolNamespaces: []string{"kube-system"}}},
-		"not a name":               {o: access.Options{PoolNamespaces: []string{"a'] || true || '' in ['"}}},
+		"zero":                   {ok: true},
+		"one namespace for both": {o: access.Options{SystemNamespace: "a", KeyNamespace: "a"}},
+		"not a name":             {o: access.Options{KeyNamespace: "a'] || true || '' in ['"}},
 	} {
 		test.o.Complete()
 		if err := test.o.Validate(); (err == nil) != test.ok {

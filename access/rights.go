@@ -19,8 +19,13 @@ type Scope string
 const (
 	// Cluster: everywhere, and on objects without a namespace.
 	Cluster Scope = "cluster"
-	// Pools: in namespaces with pools (Options.PoolNamespaces).
+	// Pools: in namespaces with the label v1alpha1.LabelPools. RBAC knows no labels, so
+	// these are writes, which admission policies refuse elsewhere, but for those to pods
+	// of pools that are there already.
 	Pools Scope = "pool namespaces"
+	// Bound: in pool namespaces that bind them (Bindings), as no policy sees a read. What
+	// ends and cleans up is not among them: a namespace that ends loses its bindings first.
+	Bound Scope = "pool namespaces that bind it"
 	// System: in the namespace of leases and of the gateways' own Secrets.
 	System Scope = "system namespace"
 	// Keys: in the namespace of the Secrets that hold API keys.
@@ -83,13 +88,18 @@ func gatewayRights() []Right {
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"list"}, For: "the index", When: separateLists},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"list"}, For: "the index", When: separateLists},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list"}, For: "the index", When: separateLists},
+		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"watch"}, For: "whether an API key's namespace is still there"},
+		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"list"}, For: "whether an API key's namespace is still there", When: separateLists},
 		{Scope: Cluster, Resource: "nodes", Verbs: []string{"list"}, For: "the size of sandboxes without limits"},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "noting that claims wait for a pod, and when the last one was asked for"},
-		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "patch"}, For: "live reads; claiming, marking and stopping pods, orders to their node's freezer"},
-		{Scope: Pools, Resource: "pods/log", Verbs: []string{"get"}, For: "the REST API's logs"},
-		{Scope: Pools, Group: groupNetwork, Resource: "networkpolicies", Verbs: []string{"get", "list", "create", "update"}, For: "a sandbox's rules for outgoing connections"},
-		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"get", "list", "create", "delete"}, For: "snapshots", When: checkpoints},
-		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "snapshots", When: checkpoints},
+		{Scope: Cluster, Resource: "pods", Verbs: []string{"get"}, For: "live reads"},
+		{Scope: Pools, Resource: "pods", Verbs: []string{"patch"}, For: "claiming, marking and stopping pods"},
+		{Scope: Bound, Resource: "pods/log", Verbs: []string{"get"}, For: "the REST API's logs"},
+		{Scope: Bound, Group: groupNetwork, Resource: "networkpolicies", Verbs: []string{"get", "list"}, For: "a sandbox's rules for outgoing connections"},
+		{Scope: Pools, Group: groupNetwork, Resource: "networkpolicies", Verbs: []string{"create", "update"}, For: "a sandbox's rules for outgoing connections"},
+		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"create"}, For: "snapshots", When: checkpoints},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"get", "list", "delete"}, For: "snapshots", When: checkpoints},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "snapshots", When: checkpoints},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update", "patch", "delete"}, For: "this gateway's lease"},
 		{Scope: System, Resource: "secrets", Verbs: []string{"get"}, Names: ownSecrets, For: "the seed of tokens, the keys of /init"},
 		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "the seed of tokens, the keys of /init", When: keysMissing},
@@ -115,20 +125,22 @@ func controllerRights() []Right {
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list", "watch"}, For: "the cache, addresses in use"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"create"}, For: "Events of pools and of sandboxes, which have no namespace"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"patch"}, For: "counting Events", When: sameEvent},
-		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools/status", Verbs: []string{"patch"}, For: "the pool's counts and conditions"},
-		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "taking away the note that claims wait; members of envs"},
-		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"create", "delete"}, For: "members of envs", When: envs},
-		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"patch"}, For: "the replicas of members", When: envs},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools/status", Verbs: []string{"patch"}, For: "the pool's counts and conditions"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "taking away the note that claims wait; members of envs"},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"create"}, For: "members of envs", When: envs},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"delete"}, For: "members of envs", When: envs},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"patch"}, For: "the replicas of members", When: envs},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"create"}, For: "envs of pools that are there already", When: "with --adopt-pools"},
-		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs/status", Verbs: []string{"patch"}, For: "what is known of an env", When: envs},
-		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"patch", "delete"}, For: "ending checkpoints", When: checkpoints},
-		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "what became of a checkpoint", When: checkpoints},
-		{Scope: Pools, Resource: "namespaces", Verbs: []string{"get"}, For: "whether a checkpoint that is deleted goes with its namespace", When: checkpoints},
-		{Scope: Pools, Resource: "pods", Verbs: []string{"get", "create", "patch", "delete"}, For: "making, stopping, recycling and deleting pods"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs/status", Verbs: []string{"patch"}, For: "what is known of an env", When: envs},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"patch", "delete"}, For: "ending checkpoints", When: checkpoints},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "what became of a checkpoint", When: checkpoints},
+		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"get"}, For: "whether a checkpoint that is deleted goes with its namespace", When: checkpoints},
+		{Scope: Cluster, Resource: "pods", Verbs: []string{"get"}, For: "live reads"},
+		{Scope: Pools, Resource: "pods", Verbs: []string{"create", "patch", "delete"}, For: "making, stopping, recycling and deleting pods"},
 		{Scope: Pools, Resource: "pods/exec", Verbs: []string{"create"}, For: "postStartHooks"},
-		{Scope: Pools, Resource: "events", Verbs: []string{"list"}, For: "why a pod never got Ready"},
-		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"list", "watch", "patch", "delete"}, For: "gateways: which to ask, revoking, deleting what is over"},
-		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update"}, For: "leader election", When: leaderElection},
+		{Scope: Bound, Resource: "events", Verbs: []string{"list"}, For: "why a pod never got Ready"},
+		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"list", "watch", "create", "patch", "delete"}, For: "gateways: which to ask, revoking, writing back what is missing, deleting what is over"},
+		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "update"}, For: "leader election", When: leaderElection},
 		{Scope: System, Resource: "configmaps", Verbs: []string{"get"}, Names: publicKeys, For: "the public key that new pods get"},
 		{Scope: System, Resource: "events", Verbs: []string{"create", "patch"}, For: "leader election", When: leaderElection},
 	}

@@ -6,7 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-zig=0.15.2 # the pinned ziglang
+# The pinned ziglang, and the hash of its wheel for linux/amd64.
+zig=0.15.2
+zig_sum=806316453d1ede7174ed3fefb8e5348154629089c3bb5fe812dfd0e172fac130
 into=local/helpers/bin/fastpath.so
 source=fastpath/module
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sandlane/fastpath
@@ -31,7 +33,8 @@ if [[ ! -f "$built" ]]; then
 		if [[ ! -d "$wheel" ]]; then
 			echo "fastpath: no C compiler that works: downloading ziglang $zig (about 90 MB)" >&2
 			rm -rf "$wheel.new"
-			python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --target "$wheel.new" "ziglang==$zig" && mv "$wheel.new" "$wheel" || true
+			python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --target "$wheel.new" \
+				--require-hashes -r <(echo "ziglang==$zig --hash=sha256:$zig_sum") && mv "$wheel.new" "$wheel" || true
 		fi
 		[[ -d "$wheel" ]] && PYTHONPATH=$wheel python3 -m ziglang cc -target x86_64-linux-gnu.2.17 "${flags[@]}" || : >"$new"
 	fi
@@ -44,4 +47,7 @@ if [[ ! -f "$built" ]]; then
 	mv "$new" "$built"
 	trap - EXIT
 fi
-cmp -s "$built" "$into" || cp "$built" "$into"
+if ! cmp -s "$built" "$into"; then # an Envoy may run the old one, which must stay whole
+	cp "$built" "$into.new"
+	mv "$into.new" "$into"
+fi

@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 
 generated() {
 	find api/crds -name '*.yaml' -print
-	find api controlplane sandboxd -name 'zz_generated.*.go' -o -name '*.pb.go' -o -name '*.connect.go' -o -name '*.gen.go'
+	find docs/drawings -name '*.svg' -print
+	find api controlplane gateway sandboxd -name 'zz_generated.*.go' -o -name '*.pb.go' -o -name '*.connect.go' -o -name '*.gen.go'
 }
 
 before=$(mktemp -d)

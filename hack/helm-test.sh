@@ -55,7 +55,7 @@ for part in "${@:-chart}"; do
 	case $part in
 	chart)
 		step "node" go test -count=1 -timeout 10m -v ./test/node
-		step "chart" go test -count=1 -timeout 15m -v -run '^Test(Rules|TableOfPolicies|Chart)$' ./test/helm
+		step "chart" go test -count=1 -timeout 15m -v -run '^Test(Rules|TableOfPolicies|Rendered.*|Chart)$' ./test/helm
 		;;
 	node) step "broken pods, killed processes" go test -count=1 -timeout 30m -v -run '^TestNode$' ./test/helm ;;
 	fastpath) step "hits answered inside Envoy" go test -count=1 -timeout 10m -v -run '^TestFastPath$' ./test/helm ;;

@@ -6,7 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/sandlane/sandlane/hack/kube"
 )
 
 // flaky.sh writes a line a run, goes on where it was stopped, and names what failed
@@ -43,5 +46,114 @@ func TestFlakyGoesOnWhereItWasStopped(t *testing.T) {
 	}
 	if out, again, err := run("4"); err == nil || len(again) != 4 {
 		t.Errorf("nothing was left to run: %v, lines %q\n%s", err, again, out)
+	}
+}
+
+// folderOf makes a folder with executable scripts.
+func folderOf(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range scripts {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// All that compiles Kubernetes, or parts of it, does so with the same flags: with others
+// the build cache has nothing of it, and it is compiled once more.
+func TestFlagsAgree(t *testing.T) {
+	flags := kube.GoFlags()
+	if !strings.Contains(flags, "-trimpath") {
+		t.Fatalf("the flags are %q", flags)
+	}
+	// It stands for Go: it notes how it was called, and writes the file behind -o.
+	tools := folderOf(t, map[string]string{"runc": "", "nft": "", "go": `[ "$1" = build ] || { echo "$*"; exit; }
+echo "$GOFLAGS | $CGO_ENABLED | $*" >>"$CALLS"
+while [ "$1" != -o ]; do shift; done
+cp "$0" "$2"
+`})
+	calls := filepath.Join(t.TempDir(), "calls")
+	node := exec.CommandContext(t.Context(), "node/build.sh")
+	node.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+t.TempDir(), "CALLS="+calls)
+	if out, err := node.CombinedOutput(); err != nil {
+		t.Fatalf("node/build.sh: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) < 8 {
+		t.Errorf("only %d programs were built", len(lines))
+	}
+	for _, line := range lines {
+		if !strings.HasPrefix(line, flags+" | 0 | build ") || strings.Contains(line, "-trimpath=false") {
+			t.Errorf("node/build.sh builds with %q, want %q", line, flags)
+		}
+	}
+	show := exec.CommandContext(t.Context(), "make", "-C", "..", "--no-print-directory", "--eval=show: ; @echo \"$$GOFLAGS\"", "show")
+	show.Env = append(os.Environ(), "MAKELEVEL=0", "GOFLAGS=")
+	if out, err := show.CombinedOutput(); err != nil || !strings.Contains(string(out), flags+" ") {
+		t.Errorf("make compiles with %q (%v), want %q", out, err, flags)
+	}
+	image, err := os.ReadFile("image/program.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range strings.Fields(flags) {
+		if !strings.Contains(string(image), `"`+flag+`"`) {
+			t.Errorf("image/program.go compiles without %s", flag)
+		}
+	}
+}
+
+// make build replaces a sandboxd that runs, and a module that is mapped.
+func TestBuildReplacesWhatRuns(t *testing.T) {
+	folder := folderOf(t, map[string]string{"hack/fastpath.sh": "", "go": `[ "$1" = build ] || exit 0
+while [ "$1" != -o ]; do shift; done
+mkdir -p "${2%/*}" && echo new >"$2"
+`})
+	path := filepath.Join(folder, "bin", "sandboxd")
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	running := exec.CommandContext(t.Context(), path, "1000")
+	if err := running.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = running.Process.Kill()
+		_ = running.Wait() // it was killed
+	}()
+	makefile, err := filepath.Abs("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "make", "-f", makefile, "-C", folder, "GO="+filepath.Join(folder, "go"), "VERSION=x", "build")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("make build: %v\n%s", err, out)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "new\n" {
+		t.Errorf("bin/sandboxd is not the new one: %d bytes, %v", len(text), err)
+	}
+	if err := running.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the one that ran has ended: %v", err)
 	}
 }

@@ -111,7 +111,7 @@ vet() { go vet ./... || status=1; }
 
 # Of these packages make test-all asks the race detector. In most nothing runs beside
 # anything else; envoy and bench put load on another program.
-calm='(access|api/.*|backoff|bench/.*|certificate|check|checkpoint|egress|envoy|hack|hack/.*|kubeclient/jsonpatch|local/(authority|binaries|helpers)|reconcilers/(internal/resync|podstate|sandboxenv/poolrender|sandboxpool/poststarthooks)|sandboxd/archive|test/.*|uninstall)'
+calm='(access|api/.*|bench/.*|checkpoint|cmd/sandlane/(check|uninstall)|credentials/certificate|egress|envoy|hack|hack/.*|interpreter|kubeclient/(backoff|jsonpatch)|local/(authority|binaries|helpers)|reconcilers/(internal/resync|podstate|sandboxenv/poolrender|sandboxpool/poststarthooks)|sandboxd/archive|test/.*)'
 
 # of lists the packages that are calm, or with -v the others, the named ones first.
 of() {
@@ -187,12 +187,14 @@ fi
 if wants storm; then
 	mapfile -t packages < <(of '' ./envoy)
 	with_race -shuffle=on -p 6 -timeout 10m "${packages[@]}"
+	SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^TestBurstOnOneSandbox$' ./envoy
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
 	SANDLANE_FAST_PATH=off SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^TestResumeOfAHibernatedSandboxCosts$' ./test/e2b
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
 	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestModel|TestModelOnARealServer|TestAClaimForEachOfThreeHundred|TestFiftyWaitForTheRefill)$' ./controlplane/schedule
-	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestNoWakeUpIsLost$' ./controlplane/cache
-	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestBoundsHold|TestOrdersOfBursts)$' ./reconcilers/autoscaler ./reconcilers/sandboxpool
+	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestLeaseModel$' ./controlplane
+	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestNoWakeUpIsLost$' ./library/cache
+	SANDLANE_MODEL=full FORMAT=testname with_race -count=1 -timeout 20m -run '^(TestBoundsHold|TestOrdersOfBursts)$' ./reconcilers/sandboxenv/autoscaler ./reconcilers/sandboxpool
 	SANDLANE_SCALE=full FORMAT=testname with_race -count=1 -timeout 10m -run '^TestScaleWithALaggingWatch$' ./reconcilers
 	# gotestsum takes a benchmark for a test that did not end.
 	SANDLANE_SCALE=full go test -vet=off -run '^$' -bench '^BenchmarkSettledEnvs$' -benchtime 1x -timeout 15m ./reconcilers || status=1

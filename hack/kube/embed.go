@@ -11,6 +11,7 @@ package kube
 import (
 	_ "embed"
 	"regexp"
+	"strings"
 )
 
 // Mod and Sum are the module's go.mod and go.sum.
@@ -19,7 +20,14 @@ var (
 	Mod []byte
 	//go:embed kube.sum
 	Sum []byte
+	//go:embed goflags
+	goFlags string
 )
+
+// GoFlags returns the value of $GOFLAGS for all that this repository compiles. Programs
+// compiled with the same flags share Go's build cache: with others, Kubernetes is
+// compiled again. hack/node/build.sh and the Makefile read the same file.
+func GoFlags() string { return strings.TrimSpace(goFlags) }
 
 var requirement = regexp.MustCompile(`(?m)^\s*(?:require\s+)?k8s\.io/kubernetes (v\d+\.\d+\.\d+)(?:\s*//.*)?$`)
 

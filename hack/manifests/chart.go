@@ -7,10 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
-
 	"github.com/sandlane/sandlane/access"
 )
 
@@ -33,19 +29,19 @@ func writeCharts() error {
 	if err != nil {
 		return err
 	}
-	policies, err := clusterPolicies.template()
+	bindings, err := bindingsTemplate()
 	if err != nil {
 		return err
 	}
-	tenants, err := tenantPolicies.template()
+	policies, err := policiesTemplate()
 	if err != nil {
 		return err
 	}
 	files := map[string][]byte{
 		"sandlane/templates/rights.yaml":               rights,
 		"sandlane/templates/crds.yaml":                 definitions,
-		"sandlane/templates/pool-policies.yaml":        policies,
-		"sandlane-tenant/templates/pool-policies.yaml": tenants,
+		"sandlane-tenant/templates/rights.yaml":        bindings,
+		"sandlane-tenant/templates/pool-policies.yaml": policies,
 	}
 	for chart, head := range readmeHeads {
 		if files[chart+"/README.md"], err = readme(chart, head); err != nil {
@@ -60,66 +56,24 @@ func writeCharts() error {
 	return nil
 }
 
-// rightsTemplate renders the rights twice, for all namespaces and for named ones.
-// Objects that are the same in both come once; the others stand under a condition.
+// rightsTemplate renders the rights for the namespaces that the chart's user chooses.
 func rightsTemplate() ([]byte, error) {
-	all := access.Options{SystemNamespace: systemMark, KeyNamespace: keyMark}
-	named := all
-	named.PoolNamespaces = []string{poolMark}
-	anywhere, order, err := rendered(access.Objects(all), nil)
+	text, err := access.YAML(access.Objects(access.Options{SystemNamespace: systemMark, KeyNamespace: keyMark}))
 	if err != nil {
 		return nil, err
 	}
-	chosen, order, err := rendered(access.Objects(named), order)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	out.WriteString(generated)
-	for _, key := range order {
-		one, other := anywhere[key], chosen[key]
-		switch {
-		case one == other:
-			fmt.Fprintf(&out, "---\n%s", one)
-		case other == "":
-			fmt.Fprintf(&out, "{{- if not $.Values.poolNamespaces }}\n---\n%s{{- end }}\n", one)
-		case one == "":
-			each := strings.ReplaceAll(other, poolMark, "{{ . }}")
-			fmt.Fprintf(&out, "{{- range $.Values.poolNamespaces }}\n---\n%s{{- end }}\n", each)
-		default:
-			// In a single-quoted scalar of YAML a quote is two.
-			list := strings.ReplaceAll(other, "''"+poolMark+"''", `{{ include "sandlane.poolNamespaces" $ | replace "'" "''" }}`)
-			list = strings.ReplaceAll(list, "'"+poolMark+"'", `{{ include "sandlane.poolNamespaces" $ }}`)
-			fmt.Fprintf(&out, "---\n{{- if $.Values.poolNamespaces }}\n%s{{- else }}\n%s{{- end }}\n", list, one)
-		}
-	}
-	text := strings.ReplaceAll(out.String(), systemMark, "{{ $.Release.Namespace }}")
-	return []byte(strings.ReplaceAll(text, keyMark, "{{ $.Values.keyNamespace.name }}")), nil
+	out := strings.ReplaceAll(generated+"---\n"+string(text), systemMark, "{{ $.Release.Namespace }}")
+	return []byte(strings.ReplaceAll(out, keyMark, "{{ $.Values.keyNamespace.name }}")), nil
 }
 
-// rendered returns objects as YAML by their identity, and the identities that are
-// not in order yet appended to it.
-func rendered(objects []client.Object, order []string) (map[string]string, []string, error) {
-	out, known := map[string]string{}, map[string]bool{}
-	for _, key := range order {
-		known[key] = true
+// bindingsTemplate renders what a team's namespace binds.
+func bindingsTemplate() ([]byte, error) {
+	text, err := access.YAML(access.Bindings(access.Options{SystemNamespace: systemMark, KeyNamespace: keyMark}, poolMark))
+	if err != nil {
+		return nil, err
 	}
-	for _, obj := range objects {
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-		if err != nil {
-			return nil, nil, fmt.Errorf("render %s: %w", obj.GetName(), err)
-		}
-		delete(fields, "status")
-		text, err := yaml.Marshal(fields)
-		if err != nil {
-			return nil, nil, fmt.Errorf("render %s: %w", obj.GetName(), err)
-		}
-		key := obj.GetObjectKind().GroupVersionKind().Kind + "/" + obj.GetNamespace() + "/" + obj.GetName()
-		if out[key] = string(text); !known[key] {
-			order = append(order, key)
-		}
-	}
-	return out, order, nil
+	out := strings.ReplaceAll(generated+"---\n"+string(text), systemMark, "{{ $.Values.systemNamespace }}")
+	return []byte(strings.ReplaceAll(out, poolMark, "{{ $.Release.Namespace }}")), nil
 }
 
 // definitionsTemplate puts the CRDs under the chart's conditions. What a template

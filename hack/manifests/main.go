@@ -22,7 +22,7 @@ func main() {
 func run() error {
 	var o access.Options
 	o.Complete()
-	rights, err := access.YAML(o)
+	rights, err := access.YAML(access.Objects(o))
 	if err != nil {
 		return err
 	}

@@ -14,26 +14,9 @@ const (
 	rangeMark6 = "2001:db8::7/128"
 )
 
-// policyPlaces are a chart's names for what the policies differ in.
-type policyPlaces struct{ before, namespace, system, ranges, after string }
-
-var (
-	// clusterPolicies are once for each namespace with pools.
-	clusterPolicies = policyPlaces{
-		before:    "{{- if $.Values.networkPolicies.enabled }}\n{{- range $namespace := $.Values.poolNamespaces }}\n---\n",
-		namespace: "{{ $namespace }}", system: "{{ $.Release.Namespace }}", ranges: "$.Values.closedRanges",
-		after: "{{- end }}\n{{- end }}\n",
-	}
-	// tenantPolicies are those of the release's namespace.
-	tenantPolicies = policyPlaces{
-		before:    "{{- if $.Values.networkPolicies.enabled }}\n---\n",
-		namespace: "{{ $.Release.Namespace }}", system: "{{ $.Values.systemNamespace }}", ranges: "$.Values.networkPolicies.closedRanges",
-		after: "{{- end }}\n",
-	}
-)
-
-// template renders the policies of package egress for a chart.
-func (p policyPlaces) template() ([]byte, error) {
+// policiesTemplate renders the policies of package egress for the namespace of a team's
+// release.
+func policiesTemplate() ([]byte, error) {
 	closed, err := egress.ClosedRanges([]string{rangeMark4, rangeMark6})
 	if err != nil {
 		return nil, err
@@ -53,9 +36,9 @@ func (p policyPlaces) template() ([]byte, error) {
         - {{ . }}
         {{- end }}
         {{- end }}
-`, p.ranges, not), 1)
+`, "$.Values.networkPolicies.closedRanges", not), 1)
 	}
-	text = strings.ReplaceAll(text, poolMark, p.namespace)
-	text = strings.ReplaceAll(text, systemMark, p.system)
-	return []byte(generated + p.before + text + p.after), nil
+	text = strings.ReplaceAll(text, poolMark, "{{ $.Release.Namespace }}")
+	text = strings.ReplaceAll(text, systemMark, "{{ $.Values.systemNamespace }}")
+	return []byte(generated + "{{- if $.Values.networkPolicies.enabled }}\n---\n" + text + "{{- end }}\n"), nil
 }

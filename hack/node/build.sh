@@ -19,6 +19,8 @@ fail() {
 
 modules=(kube containerd ../helm)
 key=$(for m in "${modules[@]}"; do cat "$m/go.mod" "$m/go.sum"; done | cat - <(go env GOVERSION GOARCH) | sha256sum | cut -c1-12)
+# With the flags of local/binaries, which builds the API server, most is compiled already.
+flags=$(<../kube/goflags)
 version=$(awk '$1 == "k8s.io/kubernetes" { print $2; exit }' kube/go.mod)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sandlane/node
 dir=$cache/$version-$key
@@ -28,14 +30,14 @@ exec 9>"$cache/lock"
 flock --nonblock 9 || { say "waiting for another build of the node's programs" && flock 9; }
 
 # A program appears in the folder by a rename, complete or not at all.
-build() { # module, flag, tags, package, name below the folder, further linker flags
-	local to=$dir/$5 began=$SECONDS
+build() { # module, tags, package, name below the folder, further linker flags
+	local to=$dir/$4 began=$SECONDS
 	[[ -x $to ]] && return
-	say "building ${5##*/}"
-	GOFLAGS='' GOWORK=off CGO_ENABLED=0 go build -C "$1" -mod=readonly -buildvcs=false "$2" -tags "$3" \
-		-ldflags "-s -w ${6:-}" -o "$to.new" "$4"
+	say "building ${4##*/}"
+	GOFLAGS=$flags GOGC=400 GOMEMLIMIT=2GiB GOWORK=off CGO_ENABLED=0 go build -C "$1" -mod=readonly -buildvcs=false -tags "$2" \
+		-ldflags "-s -w ${5:-}" -o "$to.new" "$3"
 	mv "$to.new" "$to"
-	say "built ${5##*/} in $((SECONDS - began)) s"
+	say "built ${4##*/} in $((SECONDS - began)) s"
 }
 
 minor=${version#v1.}
@@ -45,16 +47,15 @@ containerd=github.com/containerd/containerd/v2/cmd
 plugins=github.com/containernetworking/plugins/plugins
 slim='no_btrfs no_devmapper no_zfs'
 for program in containerd containerd-shim-runc-v2 ctr; do
-	build containerd -trimpath "$slim" "$containerd/$program" "$program"
+	build containerd "$slim" "$containerd/$program" "$program"
 done
 for plugin in main/ptp main/loopback ipam/host-local; do
-	build containerd -trimpath '' "$plugins/$plugin" "cni/${plugin##*/}"
+	build containerd '' "$plugins/$plugin" "cni/${plugin##*/}"
 done
 for program in kubelet kube-scheduler kube-proxy; do
-	# As sandlane builds the API server, without -trimpath: most is compiled already.
-	build kube -trimpath=false '' "k8s.io/kubernetes/cmd/$program" "$program" "$stamp"
+	build kube '' "k8s.io/kubernetes/cmd/$program" "$program" "$stamp"
 done
-build ../helm -trimpath '' helm.sh/helm/v4/cmd/helm helm
+build ../helm '' helm.sh/helm/v4/cmd/helm helm
 
 # unpack gets Debian packages and puts their files below the cache's folder.
 unpack() {

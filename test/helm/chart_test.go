@@ -89,6 +89,7 @@ func (c *cluster) team(t *testing.T) {
 		}
 	}
 	c.run(t, "helm", "lint", "--strict", c.chart+"-tenant", "-f", testdata(t, "team.yaml"))
+	c.kubectl(t, "label", "namespace", "default", "sandlane.dev/pools=allowed")
 	c.run(t, "helm", "install", "team", c.chart+"-tenant", "-n", "default", "-f", testdata(t, "team.yaml"), "-f", keys)
 	for pool, idle := range map[string]string{"base": "2", "echo": "1"} {
 		c.eventually(t, func(out string) bool { return out == idle }, "kubectl", "get", "sandboxpool", pool, "-o", "jsonpath={.status.idle}")
@@ -242,7 +243,8 @@ func (c *cluster) uninstall(t *testing.T) {
 	for line := range strings.Lines(c.kubectl(t, "get", "deployments,pods,services,cronjobs,jobs,serviceaccounts,roles,rolebindings,clusterroles,"+
 		"clusterrolebindings,poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,namespaces", "-A", "-o", "name")) {
 		if name := strings.TrimSpace(line); strings.Contains(name, "sandlane") && !strings.HasPrefix(name, "namespace/") &&
-			!strings.Contains(name, "/sandlane-tenant") { // the team's release is still installed
+			// The team's release is still installed.
+			!strings.Contains(name, "/sandlane-tenant") && !(strings.HasPrefix(name, "rolebinding") && strings.HasSuffix(name, "-pools")) {
 			left = append(left, name)
 		}
 	}

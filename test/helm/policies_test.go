@@ -62,7 +62,6 @@ func (c *cluster) policies(t *testing.T, python string) {
 	c.kubectl(t, "create", "namespace", "stranger")
 	c.apply(t, strangerPod)
 	c.kubectl(t, "-n", "stranger", "wait", "--for=condition=Ready", "pod/stranger", "--timeout=60s")
-	c.run(t, "helm", "upgrade", "team", c.chart+"-tenant", "-n", "default", "--reset-then-reuse-values", "--set", "networkPolicies.enabled=false")
 	c.roll(t, "networkPolicies.enabled=true,networkPolicies.apiServerRanges={10.89.0.1/32}")
 	pods := strings.Fields(c.eventually(t, func(out string) bool { return len(strings.Fields(out)) == 4 }, "kubectl", "get", "pods",
 		"-l", "sandlane.dev/phase=idle,sandlane.dev/pool=base", "-o", "jsonpath={range .items[*]}{.metadata.name} {.status.podIP} {end}"))
@@ -107,5 +106,4 @@ func (c *cluster) policies(t *testing.T, python string) {
 	fmt.Printf("      the stand-in for a network plugin wrote %d tables\n", tables)
 	c.kubectl(t, "delete", "namespace", "stranger", "--timeout=60s")
 	c.run(t, "helm", "rollback", "sandlane", "-n", system, "--wait", "--timeout", "180s")
-	c.run(t, "helm", "rollback", "team", "-n", "default")
 }

@@ -37,11 +37,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{- /* The pools' namespaces as elements of a CEL list. */ -}}
-{{- define "sandlane.poolNamespaces" -}}
-{{- range $i, $ns := .Values.poolNamespaces }}{{ if $i }}, {{ end }}'{{ $ns }}'{{ end }}
-{{- end }}
-
 {{- define "sandlane.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -115,6 +110,20 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 
+{{- /* Where Jobs run: as controllers, but for what jobs says. */ -}}
+{{- define "sandlane.jobPlacement" -}}
+{{- $where := dict }}
+{{- range list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- $_ := set $where . (get $.Values.jobs . | default (get $.Values.controller .)) }}
+{{- end }}
+{{- include "sandlane.placement" $where }}
+{{- end }}
+
+{{- /* The port of the Service: that of the protocol which Envoy speaks. */ -}}
+{{- define "sandlane.servicePort" -}}
+{{ int .Values.service.port | default (ternary 443 80 (ne .Values.envoy.tlsSecret "")) }}
+{{- end }}
+
 {{- define "sandlane.controlCertsPod" -}}
 metadata:
   labels:
@@ -127,6 +136,7 @@ spec:
   restartPolicy: OnFailure
   securityContext: {{ include "sandlane.podSecurity" . | nindent 4 }}
   {{- include "sandlane.pullSecrets" . | nindent 2 }}
+  {{- include "sandlane.jobPlacement" . | nindent 2 }}
   containers:
   - name: control-certs
     image: {{ include "sandlane.image" (dict "root" . "name" "controller") }}
@@ -134,7 +144,7 @@ spec:
     command: [/usr/local/bin/sandlane, control-certs]
     args: [--system-namespace={{ .Release.Namespace }}]
     securityContext: {{ include "sandlane.containerSecurity" . | nindent 6 }}
-    resources: {requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 256Mi}}
+    resources: {{ toYaml .Values.jobs.resources | nindent 6 }}
     volumeMounts:
     - {{ include "sandlane.tokenMount" . }}
   volumes:
