@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sandlane/sandlane/check"
+	"github.com/sandlane/sandlane/cmd/sandlane/check"
 	"github.com/sandlane/sandlane/gateway"
 )
 

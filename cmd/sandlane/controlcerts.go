@@ -13,7 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/controlplane/issuer"
+	"github.com/sandlane/sandlane/credentials/issuer"
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/kubeclient"
 )

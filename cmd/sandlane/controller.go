@@ -34,6 +34,8 @@ import (
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/reconcilers"
+	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
@@ -66,6 +68,9 @@ type controllerOptions struct {
 	recordCap       int
 	recordNameHold  time.Duration
 	idleCheck       time.Duration
+	addressRest     time.Duration
+	shortRest       bool
+	unansweredPause time.Duration
 	recycleAfter    time.Duration
 	leaseGrace      time.Duration
 	controlTLS      controlplane.TLSFiles
@@ -95,6 +100,12 @@ func newController() *cobra.Command {
 	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps, besides those that --record-name-hold keeps")
 	flags.DurationVar(&o.recordNameHold, "record-name-hold", sandboxpool.DefaultNameHold, "how long an ended sandbox whose ID is not of the REST API's making is kept whatever the cap, so that no request makes it anew; at most --record-ttl")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
+	flags.DurationVar(&o.addressRest, "address-rest", address.DefaultRest, "how long the address of an ended sandbox stays unused after every gateway knows of the end: with less an Envoy that stood still may send a request to the next sandbox; at least "+address.DefaultRest.String())
+	flags.BoolVar(&o.shortRest, "short-address-rest", false, "accept a shorter --address-rest, with which an Envoy may send a request to the next sandbox (for tests)")
+	if err := flags.MarkHidden("short-address-rest"); err != nil {
+		panic(err) // no such flag: a slip in this function
+	}
+	flags.DurationVar(&o.unansweredPause, "unanswered-pause-for", sandbox.DefaultUnknownFor, "how long a sandbox that its timeout pauses may wait for an answer of its pod; then it ends, with its files")
 	flags.DurationVar(&o.recycleAfter, "recycle-after", sandboxpool.DefaultRecycleAfter, "how long ago a sandbox must have started for an InPlace pool to use its pod again; 0s where kubelets restart changed containers without a pause")
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to go on waiting for a gateway that does not answer after its lease has ended")
 	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
@@ -107,6 +118,12 @@ func newController() *cobra.Command {
 		if o.recordTTL <= 0 || o.recordCap <= 0 || o.recordNameHold <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
 			return errors.New("--record-ttl, --record-cap, --record-name-hold, --idle-check-interval and --lease-grace must be more than 0")
 		}
+		if o.addressRest < address.DefaultRest && !o.shortRest {
+			return fmt.Errorf("--address-rest %s: must not be less than %s, or a late request may reach the next sandbox with the address", o.addressRest, address.DefaultRest)
+		}
+		if o.unansweredPause <= 0 {
+			return errors.New("--unanswered-pause-for must be more than 0")
+		}
 		if o.recycleAfter < 0 {
 			return errors.New("--recycle-after must not be less than 0")
 		}
@@ -116,7 +133,7 @@ func newController() *cobra.Command {
 		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
-		kubeclient.Settled(o.config)
+		kubeclient.RetryUntilAPIServerReady(o.config)
 		if o.log, err = logs.open(cmd.ErrOrStderr()); err != nil {
 			return err
 		}
@@ -190,6 +207,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 			{Object: &corev1.Pod{}, List: &corev1.PodList{}},
 			{Object: &v1alpha1.Sandbox{}, List: &v1alpha1.SandboxList{}},
 		},
+		BeforeEnd: directory.WriteDown,
 	}))
 	if err != nil {
 		return err
@@ -215,14 +233,16 @@ func runController(ctx context.Context, o controllerOptions) error {
 			key, err := credentials.ReadInitKey(ctx, live, o.systemNamespace)
 			return sandboxpool.InitKey(key), err
 		},
-		RecordTTL:         o.recordTTL,
-		RecordCap:         o.recordCap,
-		RecordNameHold:    o.recordNameHold,
-		IdleCheckInterval: o.idleCheck,
-		RecycleAfter:      o.recycleAfter,
-		ClusterID:         o.clusterID,
-		AdoptPools:        o.adoptPools,
-		Registerer:        metrics.Registry,
+		RecordTTL:          o.recordTTL,
+		RecordCap:          o.recordCap,
+		RecordNameHold:     o.recordNameHold,
+		IdleCheckInterval:  o.idleCheck,
+		AddressRest:        o.addressRest,
+		UnansweredPauseFor: o.unansweredPause,
+		RecycleAfter:       o.recycleAfter,
+		ClusterID:          o.clusterID,
+		AdoptPools:         o.adoptPools,
+		Registerer:         metrics.Registry,
 	})
 	if err != nil {
 		return fmt.Errorf("set up the reconcilers: %w", err)

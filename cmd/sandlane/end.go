@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 var idPattern = regexp.MustCompile(v1alpha1.IDPattern)
@@ -59,8 +59,8 @@ func end(cmd *cobra.Command, c client.Client, id string) error {
 		return err
 	}
 	// The UID is tested, so that a sandbox that was made meanwhile is not ended.
-	err = ending.EndSandbox(cmd.Context(), c, id, v1alpha1.EndReleased, "ended by hand (sandlane end)", ending.OfUID(s.UID))
-	if errors.Is(err, ending.ErrMoved) {
+	err = writes.EndSandbox(cmd.Context(), c, id, v1alpha1.EndReleased, "ended by hand (sandlane end)", writes.OfUID(s.UID))
+	if errors.Is(err, writes.ErrStale) {
 		return fmt.Errorf("sandbox %s was replaced meanwhile; nothing was ended", id)
 	}
 	if err != nil {

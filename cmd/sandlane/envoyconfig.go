@@ -21,19 +21,20 @@ func newEnvoyConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "envoy-config",
 		Example: `  sandlane envoy-config --run-dir /run/sandlane --file /run/sandlane/envoy.yaml
-  sandlane envoy-config --tls-cert tls.crt --tls-key tls.key -o json`,
+  sandlane envoy-config --tls-cert /etc/sandlane/tls/tls.crt --tls-key /etc/sandlane/tls/tls.key -o json`,
 		Short: "Print the Envoy configuration of a gateway",
 		Long: `Print the Envoy configuration of a gateway, or write it to a file: as an init
-container in Envoy's pod, say. The default of --retransmit-max is that of the
-kernel which this runs on, so run it where Envoy will run, or set it.`,
+container in Envoy's pod, say. With --tls-cert a file that Envoy needs besides is
+written into --run-dir. The defaults of --retransmit-max, --listen and --health-listen are those of the
+kernel which this runs on, so run it where Envoy will run, or set them.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.RunDir, "run-dir", "/run/sandlane", "folder of the gateway's and Envoy's sockets")
-	flags.StringVar(&listen, "listen", net.JoinHostPort("0.0.0.0", strconv.Itoa(envoy.DefaultPort)), "address and port that clients connect to")
-	flags.StringVar(&o.CertFile, "tls-cert", "", "certificate chain (PEM); turns TLS on")
-	flags.StringVar(&o.KeyFile, "tls-key", "", "private key (PEM)")
-	flags.StringVar(&o.HealthAddress, "health-listen", net.JoinHostPort("0.0.0.0", strconv.Itoa(envoy.DefaultHealthPort)),
+	flags.StringVar(&listen, "listen", net.JoinHostPort(envoy.AnyAddress(), strconv.Itoa(envoy.DefaultPort)), "address and port that clients connect to")
+	flags.StringVar(&o.CertFile, "tls-cert", "", "certificate chain (PEM), an absolute path; turns TLS on. Envoy reads what is moved into its folder")
+	flags.StringVar(&o.KeyFile, "tls-key", "", "private key (PEM), in the same folder")
+	flags.StringVar(&o.HealthAddress, "health-listen", net.JoinHostPort(envoy.AnyAddress(), strconv.Itoa(envoy.DefaultHealthPort)),
 		"address and port of a listener for /health alone, which clients cannot fill; empty is none")
 	flags.DurationVar(&o.HeadersTimeout, "headers-timeout", envoy.DefaultHeadersTimeout,
 		"how long a client may take until its first byte, for the TLS handshake, and for a request's headers, each")
@@ -72,6 +73,13 @@ kernel which this runs on, so run it where Envoy will run, or set it.`,
 			return err
 		}
 		text, err := render(config)
+		if err != nil {
+			return err
+		}
+		secret, content, err := envoy.Certificate(o)
+		if err == nil && secret != "" {
+			err = replaceFile(secret, content)
+		}
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway"
@@ -57,6 +58,7 @@ cluster; /readyz on the metrics address says when.`,
 	flags.DurationVar(&o.DrainDelay, "drain-delay", gateway.DefaultDrainDelay, "how long to take new connections after SIGTERM, for load balancers to notice")
 	flags.DurationVar(&o.DrainGrace, "drain-grace", gateway.DefaultDrainGrace, "how long open requests may take to end after SIGTERM; a second signal ends it")
 	flags.DurationVar(&o.IdleTick, "idle-tick", gateway.DefaultIdleTick, "how often to ask Envoy what is open")
+	flags.IntVar(&o.MaxStreams, "max-streams", envoy.DefaultMaxStreams, "requests that this gateway's Envoy takes at once: its --max-streams")
 	flags.IntVar(&o.MaxOpen, "max-open-per-sandbox", gateway.DefaultMaxOpen, "requests that one sandbox may have open; 0 is no limit")
 	flags.StringVar(&o.CheckpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the other gateways and the controller; without it there are no snapshots")
 	flags.Int64Var(&o.MaxCheckpointBytes, "max-checkpoint-bytes", gateway.DefaultMaxCheckpointBytes, "the most that one checkpoint may have")
@@ -76,7 +78,7 @@ cluster; /readyz on the metrics address says when.`,
 		if o.Config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
-		kubeclient.Settled(o.Config)
+		kubeclient.RetryUntilAPIServerReady(o.Config)
 		o.MetricsAddress = metricsAddress(o.MetricsAddress, "")
 		o.Config.Wrap(failpoint.Watches("gateway/watch"))
 		o.Config.Wrap(failpoint.Requests("gateway/requests"))

@@ -31,6 +31,7 @@ var commands = []func() *cobra.Command{
 	newEnvoyConfig,
 	newControlCerts,
 	newCheck,
+	newConformance,
 	newUninstall,
 	newNetworkPolicies,
 	newNode,

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/uninstall"
 	"github.com/sandlane/sandlane/gateway"
-	"github.com/sandlane/sandlane/uninstall"
 )
 
 func newUninstall() *cobra.Command {

@@ -48,15 +48,17 @@ This is for development: it is no boundary against hostile code.`,
 	flags.StringVar(&o.Domain, "domain", "", "domain of api.<domain> and <port>-<ID>.<domain> with --tls (default "+local.DefaultDomain+")")
 	flags.IntVar(&o.PoolSize, "pool-size", local.DefaultPoolSize, "idle pods that the pool echo keeps")
 	flags.IntVar(&o.BasePoolSize, "base-pool-size", local.DefaultBasePoolSize, "idle pods that the pool base keeps, which E2B's SDKs get their sandboxes from")
+	flags.IntVar(&o.InterpreterPoolSize, "interpreter-pool-size", local.DefaultInterpreterPoolSize, "idle pods that the pool code-interpreter-v1 keeps, which E2B's code interpreter SDKs get their sandboxes from; 0 leaves it out")
 	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release sandboxes of the pool echo after this long without use; 0 is never")
 	flags.StringVar(&o.Isolation, "isolation", local.IsolationAuto, "keep sandboxes apart: auto, full (needs root) or none")
 	flags.StringVar(&o.FastPath, "fast-path", local.FastPathAuto, "let Envoy answer requests with known routes by itself: auto (where it can) or off")
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
 	flags.DurationVar(&o.Test.LeaseRenewEvery, "lease-renew-every", 0, "time between renewals (for tests)")
+	flags.DurationVar(&o.Test.AddressRest, "address-rest", 0, "how long an ended sandbox's address stays unused (for tests)")
 	flags.DurationVar(&o.Test.DrainGrace, "drain-grace", 0, "how long a stopped gateway waits for what is open (for tests)")
 	flags.BoolVar(&o.Test.Audit, "audit", false, "note each request of gateways and controller in the API server's audit log (for tests)")
-	for _, name := range []string{"audit", "reuse-addresses", "lease-duration", "lease-renew-every", "drain-grace"} {
+	for _, name := range []string{"audit", "reuse-addresses", "lease-duration", "lease-renew-every", "address-rest", "drain-grace"} {
 		if err := flags.MarkHidden(name); err != nil {
 			panic(err) // no such flag: a slip in this function
 		}
@@ -128,10 +130,10 @@ func upDetached(cmd *cobra.Command, o *local.Options) error {
 func upArgs(o *local.Options) []string {
 	args := []string{
 		"--port", strconv.Itoa(o.Port), "--gateways", strconv.Itoa(o.Gateways), "--pool-size", strconv.Itoa(o.PoolSize),
-		"--base-pool-size", strconv.Itoa(o.BasePoolSize), "--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation, "--fast-path", o.FastPath,
+		"--base-pool-size", strconv.Itoa(o.BasePoolSize), "--interpreter-pool-size", strconv.Itoa(o.InterpreterPoolSize), "--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation, "--fast-path", o.FastPath,
 		"--reuse-addresses=" + strconv.FormatBool(o.Test.ReuseAddresses),
 		"--lease-duration", o.Test.LeaseDuration.String(), "--lease-renew-every", o.Test.LeaseRenewEvery.String(),
-		"--drain-grace", o.Test.DrainGrace.String(), "--audit=" + strconv.FormatBool(o.Test.Audit),
+		"--address-rest", o.Test.AddressRest.String(), "--drain-grace", o.Test.DrainGrace.String(), "--audit=" + strconv.FormatBool(o.Test.Audit),
 	}
 	if o.TLS {
 		args = append(args, "--tls", "--domain", o.Domain)

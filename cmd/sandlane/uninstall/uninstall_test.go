@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/issuer"
+	"github.com/sandlane/sandlane/credentials/issuer"
 )
 
 const system = "sandlane-system"

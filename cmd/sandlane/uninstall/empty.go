@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // What Empty refuses for, before it has changed anything.
@@ -135,8 +135,8 @@ func (o *Options) endSandboxes(ctx context.Context) (int, error) {
 	for i := range all.Items {
 		s := &all.Items[i]
 		if s.Spec.End == nil {
-			err := ending.EndSandbox(ctx, o.Client, s.Name, v1alpha1.EndReleased, "Sandlane was uninstalled", ending.OfUID(s.UID))
-			if err != nil && !errors.Is(err, ending.ErrMoved) && !apierrors.IsNotFound(err) {
+			err := writes.EndSandbox(ctx, o.Client, s.Name, v1alpha1.EndReleased, "Sandlane was uninstalled", writes.OfUID(s.UID))
+			if err != nil && !errors.Is(err, writes.ErrStale) && !apierrors.IsNotFound(err) {
 				return 0, fmt.Errorf("end sandbox %s: %w", s.Name, err)
 			}
 			o.Progress("ended the sandbox " + s.Name)

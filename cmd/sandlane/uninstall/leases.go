@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/issuer"
+	"github.com/sandlane/sandlane/credentials/issuer"
 )
 
 // Labels of the pods that must be gone before leases may go.
@@ -58,7 +58,8 @@ func Leases(ctx context.Context, o Options) error {
 	}
 	for i := range leases.Items {
 		lease := &leases.Items[i]
-		if _, gateway := lease.Labels[v1alpha1.LabelGateway]; !gateway && lease.Name != ControllerLease {
+		gateway := lease.Labels[v1alpha1.LabelGateway] != "" || lease.Annotations[v1alpha1.AnnotationGatewayAddress] != ""
+		if !gateway && lease.Name != ControllerLease {
 			continue
 		}
 		if err := o.remove(ctx, lease); err != nil {
