@@ -33,7 +33,7 @@ func run(ctx context.Context, only string, jobs int) error {
 		return err
 	}
 	root := strings.TrimSpace(string(out))
-	all, err := load(filepath.Join(root, "test", "mutants", "patches"))
+	all, err := load(filepath.Join(root, "test", "mutants", "rules"))
 	if err != nil {
 		return err
 	}

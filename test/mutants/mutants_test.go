@@ -1,6 +1,8 @@
 package main
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,10 +10,10 @@ import (
 	"testing"
 )
 
-// A patch that no longer applies, or names a test that is gone, proves nothing.
-func TestPatchesApply(t *testing.T) {
+// A mutant that no longer finds its code, or names a test that is gone, proves nothing.
+func TestMutantsApply(t *testing.T) {
 	const root = "../.."
-	all, err := load("patches")
+	all, err := load("rules")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,8 +21,17 @@ func TestPatchesApply(t *testing.T) {
 		t.Errorf("only %d mutants", len(all))
 	}
 	for _, m := range all {
-		if _, err := output(t.Context(), root, "git", "apply", "--check", m.file); err != nil {
-			t.Errorf("%s does not apply any more: %v", m.name, err)
+		files, err := changed(root, m)
+		if err != nil {
+			t.Errorf("%s is stale: %v", m.name, err)
+		}
+		for path, text := range files {
+			if filepath.Ext(path) != ".go" {
+				continue
+			}
+			if _, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution); err != nil {
+				t.Errorf("%s does not parse: %v", m.name, err)
+			}
 		}
 		if !hasTest(t, filepath.Join(root, m.pkg), m.test()) {
 			t.Errorf("%s: there is no test %s in %s", m.name, m.test(), m.pkg)
@@ -79,17 +90,16 @@ func TestRunner(t *testing.T) {
 	write("go.mod", "module example\n\ngo 1.24\n")
 	write("a.go", "package a\n\nfunc add(x, y int) int {\n\treturn x + y\n}\n")
 	write("a_test.go", "package a\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) {\n\tif add(2, 2) != 4 {\n\t\tt.Error(\"no\")\n\t}\n}\n")
-	patch := func(name, was, is string) mutant {
+	rule := func(name, was, is string) mutant {
 		t.Helper()
-		m, err := parse(write(name+".patch", "Rule: sums (design.md 0)\nTest: ./ ^TestAdd$\n\n--- a/a.go\n+++ b/a.go\n"+
-			"@@ -3,3 +3,3 @@\n func add(x, y int) int {\n-\treturn "+was+"\n+\treturn "+is+"\n }\n"))
+		m, err := parse(name, "Rule: sums (design.md 0)\nTest: ./ ^TestAdd$\nIn: . add\n\n- return "+was+"\n+ return "+is+"\n")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return m
 	}
 	r := &runner{dir: dir}
-	caught := patch("caught", "x + y", "x - y")
+	caught := rule("caught", "x + y", "x - y")
 	if broken, err := r.unbroken(t.Context(), []mutant{caught}); err != nil || len(broken) > 0 {
 		t.Fatal(broken, err)
 	}
@@ -98,9 +108,9 @@ func TestRunner(t *testing.T) {
 		word, why string
 	}{
 		{caught, "caught", ""},
-		{patch("survives", "x + y", "x * y"), "**survived**", ""},
-		{patch("broken", "x + y", "x + z"), "**error**", "does not compile"},
-		{patch("stale", "x - y", "x + y"), "**error**", "stale"},
+		{rule("survives", "x + y", "x * y"), "**survived**", ""},
+		{rule("broken", "x + y", "x + z"), "**error**", "does not compile"},
+		{rule("stale", "x - y", "x + y"), "**error**", "stale"},
 		{caught, "caught", ""}, // the others have left nothing behind
 	} {
 		res := r.try(t.Context(), tc.mutant)
@@ -135,17 +145,58 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestFiles(t *testing.T) {
+	const head = "Rule: x (design.md 4)\nTest: ./a ^TestX$\n"
 	for name, text := range map[string]string{
-		"no rule": "Test: ./a ^TestX$\n\n", "no test": "Rule: x (design.md 4)\n\n",
-		"no pattern": "Rule: x\nTest: ./a\n\n", "another line": "Rule: x\nTest: ./a ^TestX$\nSubject: y\n\n",
+		"no rule": "Test: ./a ^TestX$\nIn: a f\n\n- x\n", "no test": "Rule: x (design.md 4)\nIn: a f\n\n- x\n",
+		"no pattern": "Rule: x\nTest: ./a\nIn: a f\n\n- x\n", "another line": head + "Subject: y\n\n",
+		"no place": head + "\n- x\n", "no function": head + "In: a\n\n- x\n", "nothing removed": head + "In: a f\n\n+ x\n",
+		"no change": head + "In: a f\n", "a comment is no code": head + "In: a f\n\n- // x\n",
 	} {
-		path := filepath.Join(t.TempDir(), "m.patch")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if m, err := parse("m", text); err == nil {
+			t.Errorf("%s: accepted as %+v", name, m)
+		}
+	}
+}
+
+// Code is found in its declaration alone, once, whatever the white space and comments.
+func TestPlaces(t *testing.T) {
+	dir := t.TempDir()
+	source := "package a\n\nconst (\n\tx = 1\n\ty = 1\n)\n\nfunc (s *set[K]) get(k K) int {\n\t// comment\n\tif  s.m[k] > 0 { // why\n\t\treturn x\n\t}\n\treturn x\n}\n\nfunc get() int { return x }\n"
+	for name, text := range map[string]string{
+		"a.go": source, "a_test.go": source, "b_test.go": source,
+		"c.c": "int f(int a);\n// f(x) {\nstatic int f(int a) {\n  if (a == '}') { return 1; }\n  return g(a->b);\n}\nint g(int a) { return f(a); }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := parse(path); err == nil {
-			t.Errorf("%s: accepted as %+v", name, m)
+	}
+	for _, tc := range []struct {
+		edit
+		want, why string
+	}{
+		{edit{".", "(*set).get", "if s.m[k] > 0 {\nreturn x", "if true {\nreturn x"}, "\tif true {\nreturn x\n\t}\n\treturn x\n}", ""},
+		{edit{".", "get", "return x", "return y"}, "func get() int { return y }", ""},
+		{edit{".", "const y", "1", "2"}, "\tx = 1\n\ty = 2\n", ""},
+		{edit{".", "f", "return g(a->b)", "return 0"}, "return 0;\n}\nint g", ""},
+		{edit{".", "(*set).get", "return x", "return y"}, "", "2 times"},
+		{edit{".", "get", "return z", "return y"}, "", "0 times"},
+		{edit{".", "set.get", "return x", "return y"}, "", "no such declaration"},
+	} {
+		files, err := changed(dir, mutant{edits: []edit{tc.edit}})
+		if tc.why != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.why) {
+				t.Errorf("%v: %v", tc.edit, err)
+			}
+			continue
+		}
+		if err != nil || len(files) != 1 {
+			t.Errorf("%v: %d files, %v", tc.edit, len(files), err)
+		}
+		for _, text := range files {
+			if !strings.Contains(string(text), tc.want) {
+				t.Errorf("%v: %s", tc.edit, text)
+			}
 		}
 	}
 }

@@ -29,7 +29,7 @@ func page(all []mutant, results []result, before string) string {
 	}
 	return "<!-- Written by `make mutants`. Do not edit. -->\n" +
 		"# Mutants\n\n" +
-		"Each line breaks one rule of `docs/design/` or `docs/` on purpose (`patches/`); the test beside it must fail. The time is that of the test.\n\n" +
+		"Each line breaks one rule of `docs/design/` or `docs/` on purpose (`rules/`); the test beside it must fail. The time is that of the test.\n\n" +
 		"Last runs: " + summary(verdicts) + ".\n\n" +
 		"| mutant | rule | test | |\n|---|---|---|---|\n" + table.String()
 }

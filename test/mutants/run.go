@@ -56,18 +56,29 @@ func (r *runner) unbroken(ctx context.Context, mutants []mutant) (map[string]err
 	return broken, nil
 }
 
-// try applies one mutant, runs its test, and takes the patch back.
+// try applies one mutant, runs its test, and takes the change back.
 func (r *runner) try(ctx context.Context, m mutant) (res result) {
 	res.mutant = m
-	if _, err := output(ctx, r.dir, "git", "apply", m.file); err != nil {
-		res.err = fmt.Errorf("the patch is stale: %w", err)
+	files, err := changed(r.dir, m)
+	if err != nil {
+		res.err = fmt.Errorf("the mutant is stale: %w", err)
 		return res
 	}
-	defer func() {
-		if _, err := output(context.WithoutCancel(ctx), r.dir, "git", "apply", "-R", m.file); err != nil {
-			res.err = errors.Join(res.err, fmt.Errorf("taking the patch back: %w", err))
+	for path, text := range files {
+		before, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, text, 0o644)
 		}
-	}()
+		if err != nil {
+			res.err = fmt.Errorf("applying the mutant: %w", err)
+			return res
+		}
+		defer func() {
+			if err := os.WriteFile(path, before, 0o644); err != nil {
+				res.err = errors.Join(res.err, fmt.Errorf("taking the mutant back: %w", err))
+			}
+		}()
+	}
 	binary, err := r.build(ctx, m.pkg)
 	if err != nil {
 		res.err = fmt.Errorf("the mutant does not compile: %w", err)
