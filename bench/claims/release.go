@@ -9,7 +9,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/bench/result"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // refusals is how many refused requests in a row show that a gateway does not route to the
@@ -62,7 +62,7 @@ func (b *bench) releaseOne(ctx context.Context, f *fronts, id string) (sent, wri
 		}
 	}
 	sent = time.Now()
-	err = ending.EndSandbox(ctx, b.cluster.Client, id, v1alpha1.EndReleased, "bench")
+	err = writes.EndSandbox(ctx, b.cluster.Client, id, v1alpha1.EndReleased, "bench")
 	written = time.Now()
 	if err != nil {
 		stop()

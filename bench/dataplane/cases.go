@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/bench/load"
+	"github.com/sandlane/sandlane/bench/result"
 )
 
 // one measures the latency with one connection, without other requests.
@@ -179,6 +180,10 @@ func (w *world) misses(ctx context.Context) error {
 		return err
 	}
 	hits, resolved := after["hit"]-before["hit"], after["resolved"]-before["resolved"]
-	w.Add("dataplane/misses/sandlane/share", "%", "", 100*resolved/(hits+resolved))
+	share, err := result.Share(resolved, hits+resolved)
+	if err != nil {
+		return fmt.Errorf("how many requests missed: %w", err)
+	}
+	w.Add("dataplane/misses/sandlane/share", "%", "", share)
 	return nil
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/bench/suite"
 )
 
 // results counts the requests that the module has seen, by result.
@@ -23,15 +26,22 @@ func (w *fastWorld) counted(ctx context.Context, name string, least, most float6
 	if err := run(ctx); err != nil {
 		return err
 	}
-	after, err := w.results(ctx)
-	if err != nil {
+	var share float64
+	err = suite.Await(ctx, func(ctx context.Context) error { // the gateway counts at its next heartbeat
+		after, err := w.results(ctx)
+		if err != nil {
+			return err
+		}
+		var all float64
+		for name, n := range after {
+			all += n - before[name]
+		}
+		share, err = result.Share(after["hit"]-before["hit"], all)
 		return err
+	})
+	if err != nil {
+		return fmt.Errorf("how many requests Envoy answered by itself: %w", err)
 	}
-	var all float64
-	for result, n := range after {
-		all += n - before[result]
-	}
-	share := 100 * (after["hit"] - before["hit"]) / all
 	w.Add("fastpath/"+name+"/sandlane-fast/share", "%", "", share)
 	if !(share >= least && share <= most) {
 		return fmt.Errorf("Envoy answered %.1f %% of the requests by itself, not %g to %g %%", share, least, most)

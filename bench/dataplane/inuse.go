@@ -65,9 +65,9 @@ func (w *world) inUse(ctx context.Context, t load.Target) error {
 // claimed lists the claims of a fleet of that size, with their addresses.
 type claimed int
 
-func (c claimed) RangeClaims(f func(addr netip.Addr, id, claim string) bool) {
+func (c claimed) RangeClaims(f func(addr netip.Addr, namespace, id, claim string) bool) {
 	for i := range int(c) {
-		if !f(suite.Address(uint32(i)), "b"+strconv.Itoa(i), "c") {
+		if !f(suite.Address(uint32(i)), "default", "b"+strconv.Itoa(i), "c") {
 			return
 		}
 	}

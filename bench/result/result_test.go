@@ -115,3 +115,13 @@ func TestLoadRefusesOtherFiles(t *testing.T) {
 		t.Error("a result without rows was read")
 	}
 }
+
+// Nothing counted is no share.
+func TestShare(t *testing.T) {
+	if share, err := Share(1, 4); err != nil || share != 25 {
+		t.Errorf("1 of 4: %g, %v", share, err)
+	}
+	if share, err := Share(0, 0); err == nil {
+		t.Errorf("0 of 0 is a share of %g", share)
+	}
+}

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"errors"
 	"math"
 	"slices"
 
@@ -53,6 +54,15 @@ func (r *Row) Summary() Summary {
 // the order in which they were taken.
 func sample(of []float64, t *benchmath.Thresholds) *benchmath.Sample {
 	return benchmath.NewSample(slices.Clone(of), t)
+}
+
+// Share returns which percentage of all the part is. An error means that nothing was counted,
+// of which there is no share.
+func Share(part, all float64) (float64, error) {
+	if !(all > 0) {
+		return 0, errors.New("nothing was counted")
+	}
+	return 100 * part / all, nil
 }
 
 // Median returns the median of the samples; NaN without samples.

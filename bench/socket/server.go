@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"strconv"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/gateway/limits"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -41,9 +43,10 @@ func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 		}
 	}
 	behind := nothing{}
+	room := limits.NewOpenRequests(limits.OpenOptions{Limits: limits.NewReader(limits.Options{MaxStreams: math.MaxInt32}), Room: math.MaxInt32})
 	s, err := extproc.NewServer(extproc.Options{
 		Socket: o.Socket, Cache: cache, Resolver: behind, Activator: behind, Keys: behind, Pools: behind,
-		Tokens: behind, Lease: behind, Holds: behind, Activity: recorder{usage}, Now: usage.Now, Registerer: prometheus.NewRegistry(),
+		Tokens: behind, Lease: behind, Holds: behind, Activity: recorder{usage}, Room: roomOf{behind, room}, Now: usage.Now, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		return err
@@ -75,6 +78,8 @@ func (nothing) Verify(context.Context, string) (extproc.KeyOwner, error) {
 	return extproc.KeyOwner{}, extproc.ErrBadKey
 }
 
+func (nothing) Wait(string, string, bool) (func(), error) { return nil, extproc.ErrParkingFull }
+
 func (nothing) Await(context.Context, string, string) error { return extproc.ErrNotFound }
 
 func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool)      { return "", false }
@@ -87,6 +92,12 @@ func (nothing) MayMake(string, string, string) bool                          { r
 func (nothing) ValidEnvd(string, types.UID, string) bool                     { return false }
 func (nothing) ValidTraffic(string, types.UID, string) bool                  { return false }
 func (nothing) Held() bool                                                   { return true }
+
+// roomOf counts open requests as a gateway does, while Envoy is not looked at.
+type roomOf struct {
+	nothing
+	*limits.OpenRequests
+}
 
 type recorder struct{ *inuse.Registry }
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandlane/sandlane/certificate"
+	"github.com/sandlane/sandlane/credentials/certificate"
 )
 
 // Authority signs certificates.

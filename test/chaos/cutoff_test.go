@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -85,7 +85,7 @@ func TestGatewayCutOffFromTheController(t *testing.T) {
 func release(t *testing.T, id string, limit time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
-	if err := ending.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "it is released"); err != nil {
+	if err := writes.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "it is released"); err != nil {
 		t.Fatal(err)
 	}
 	shared.Eventually(t, limit, "the fence of "+id, func() (bool, string) {
@@ -124,7 +124,7 @@ func TestGatewaysNeedNothingFromEachOther(t *testing.T) {
 			t.Errorf("new-%d through the only gateway: %v", i, a)
 		}
 		id := fmt.Sprintf("known-%d", i)
-		if err := ending.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "its gateway stands still"); err != nil {
+		if err := writes.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "its gateway stands still"); err != nil {
 			t.Fatal(err)
 		}
 		shared.Eventually(t, 5*time.Second, "the end to be known", func() (bool, string) {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -98,7 +98,7 @@ func TestGatewayKilledWithAllThatWait(t *testing.T) {
 			onePod(t, l, fmt.Sprintf("waits-%d-%d", round, k))
 		}
 		for k := range n {
-			if err := ending.EndSandbox(t.Context(), shared.Client, fmt.Sprintf("waits-%d-%d", round, k), v1alpha1.EndReleased, "make room"); err != nil {
+			if err := writes.EndSandbox(t.Context(), shared.Client, fmt.Sprintf("waits-%d-%d", round, k), v1alpha1.EndReleased, "make room"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -152,7 +152,7 @@ func TestControllerKilledWhileAMemberDrains(t *testing.T) {
 		return err == nil && pool.Annotations[v1alpha1.AnnotationDraining] != "", fmt.Sprint(err)
 	})
 	kill()
-	if err := ending.EndSandbox(t.Context(), shared.Client, "drains-2", v1alpha1.EndReleased, "test"); err != nil {
+	if err := writes.EndSandbox(t.Context(), shared.Client, "drains-2", v1alpha1.EndReleased, "test"); err != nil {
 		t.Fatal(err)
 	}
 	shared.Eventually(t, time.Minute, "all pods but one to go", func() (bool, string) {
@@ -174,7 +174,7 @@ func TestControllerKilledWhileAMemberDrains(t *testing.T) {
 	if s, found := shared.Sandbox(t, "drains-1"); !found || s.Spec.End != nil {
 		t.Errorf("the last sandbox was ended: %+v", s.Spec.End)
 	}
-	if err := ending.EndSandbox(t.Context(), shared.Client, "drains-1", v1alpha1.EndReleased, "test"); err != nil {
+	if err := writes.EndSandbox(t.Context(), shared.Client, "drains-1", v1alpha1.EndReleased, "test"); err != nil {
 		t.Fatal(err)
 	}
 	shared.Eventually(t, time.Minute, "the pool to be deleted", func() (bool, string) {

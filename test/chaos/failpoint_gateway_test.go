@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -90,7 +90,7 @@ func gatewayKilledAt(t *testing.T, point string, claimed bool) {
 			} else {
 				t.Errorf("%s was bound by %+v when its gateway was killed, and has the claims %+v", f.id, f.binding, all)
 			}
-			if err := ending.EndSandbox(t.Context(), shared.Client, f.id, v1alpha1.EndReleased, "make room"); err != nil {
+			if err := writes.EndSandbox(t.Context(), shared.Client, f.id, v1alpha1.EndReleased, "make room"); err != nil {
 				t.Fatal(err)
 			}
 		}

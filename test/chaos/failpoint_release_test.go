@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -75,7 +75,7 @@ func TestControllerKilledDuringRelease(t *testing.T) {
 				if err := shared.Client.Delete(t.Context(), &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id}}); err != nil {
 					t.Fatal(err)
 				}
-			} else if err := ending.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "killed at "+step.point); err != nil {
+			} else if err := writes.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "killed at "+step.point); err != nil {
 				t.Fatal(err)
 			}
 			waitHit(t, "controller", step.point)

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/history"
 	"github.com/sandlane/sandlane/test/stack"
 )
@@ -82,7 +82,7 @@ func releaseUnderFire(t *testing.T, on *stack.Stack, record *history.Recorder, g
 				if n%3 == 0 {
 					err = on.Client.Delete(ctx, &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: s.current()}})
 				} else {
-					err = ending.EndSandbox(ctx, on.Client, s.current(), v1alpha1.EndReleased, "under fire")
+					err = writes.EndSandbox(ctx, on.Client, s.current(), v1alpha1.EndReleased, "under fire")
 				}
 				if err != nil {
 					if ctx.Err() == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -65,7 +65,7 @@ func TestOneClaimOverGateways(t *testing.T) {
 		if len(pods) != 1 {
 			t.Errorf("round %d: answers came from %v, want one pod", round, pods)
 		}
-		if err := ending.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "the round is over"); err != nil {
+		if err := writes.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "the round is over"); err != nil {
 			t.Fatal(err)
 		}
 	}

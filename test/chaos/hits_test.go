@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/history"
 	"github.com/sandlane/sandlane/test/stack"
 )
@@ -246,7 +246,7 @@ func (s *hitSlot) live(ctx context.Context) {
 		if deleted := rng.IntN(3) == 0; deleted {
 			err = shared.Client.Delete(ctx, &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: id}})
 		} else {
-			err = ending.EndSandbox(ctx, shared.Client, id, v1alpha1.EndReleased, "the next one comes")
+			err = writes.EndSandbox(ctx, shared.Client, id, v1alpha1.EndReleased, "the next one comes")
 		}
 		if err != nil {
 			if ctx.Err() == nil {

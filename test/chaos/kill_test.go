@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -56,7 +56,7 @@ func TestGatewayKilled(t *testing.T) {
 			id := fmt.Sprintf("killed-%d-%d", n, j)
 			onePod(t, l, id)
 			made++
-			if err := ending.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "make room"); err != nil {
+			if err := writes.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "make room"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,7 +131,10 @@ func onePod(t *testing.T, l *load, id string) {
 			return a.Echo != nil, a.String()
 		})
 	}
-	shared.Eventually(t, 10*time.Second, "the claim in the record", func() (bool, string) { return record.Pods(id) > 0, "nothing" })
+	shared.Eventually(t, 10*time.Second, "the claim in the record", func() (bool, string) {
+		// Two watches tell of it, and either may be behind.
+		return record.Pods(id) > 0 && record.Sandboxes(id) > 0, fmt.Sprintf("%d pods and %d sandboxes", record.Pods(id), record.Sandboxes(id))
+	})
 	if len(pods) != 1 || record.Pods(id) != 1 || record.Sandboxes(id) != 1 {
 		t.Errorf("%s: answers from %v; %d pods and %d sandboxes on record, want one", id, pods, record.Pods(id), record.Sandboxes(id))
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 const (
@@ -50,7 +50,7 @@ func (m *mixture) served(all *users) {
 // requests: the claim of one that does not end was lost.
 func (m *mixture) allEnded() {
 	m.t.Helper()
-	if err := ending.EndSandbox(m.ctx, shared.Client, m.probe, v1alpha1.EndReleased, "the run is over"); err != nil {
+	if err := writes.EndSandbox(m.ctx, shared.Client, m.probe, v1alpha1.EndReleased, "the run is over"); err != nil {
 		m.t.Fatal(err)
 	}
 	began := time.Now()

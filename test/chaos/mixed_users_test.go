@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -216,7 +216,7 @@ func (u *user) part(id string, made bool, fate int) {
 	case fate < 9:
 		m.did("ended")
 		err = until(m.ctx, "the end of "+id, func() error {
-			return ending.EndSandbox(m.ctx, shared.Client, id, v1alpha1.EndReleased, "the user has gone")
+			return writes.EndSandbox(m.ctx, shared.Client, id, v1alpha1.EndReleased, "the user has gone")
 		})
 	default:
 		m.did("deleted")

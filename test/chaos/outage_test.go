@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/history"
 	"github.com/sandlane/sandlane/test/stack"
 )
@@ -306,7 +306,7 @@ func (o *outage) claimAndEnd(prefix string) {
 			a, err := stack.Send(nil, req)
 			return err == nil && a.Echo != nil, fmt.Sprint(a, err)
 		})
-		if err := ending.EndSandbox(o.t.Context(), shared.Client, id, v1alpha1.EndReleased, "it is released"); err != nil {
+		if err := writes.EndSandbox(o.t.Context(), shared.Client, id, v1alpha1.EndReleased, "it is released"); err != nil {
 			o.t.Fatal(err)
 		}
 		shared.Eventually(o.t, 30*time.Second, "the end of "+id, func() (bool, string) {

@@ -11,9 +11,9 @@ import (
 	"github.com/sandlane/sandlane/test/stack"
 )
 
-// stackOf starts a stack with that many gateways and a record of its claims, both until
-// the test ends.
-func stackOf(t *testing.T, gateways int) (*stack.Stack, *history.Recorder) {
+// stackOf starts a stack with that many gateways, further arguments and a record of its
+// claims, both until the test ends.
+func stackOf(t *testing.T, gateways int, args ...string) (*stack.Stack, *history.Recorder) {
 	t.Helper()
 	state, err := os.MkdirTemp("", "sandlane-chaos-own-")
 	if err != nil {
@@ -21,8 +21,8 @@ func stackOf(t *testing.T, gateways int) (*stack.Stack, *history.Recorder) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	own, err := stack.Start(ctx, state, "--isolation", "full", "--gateways", strconv.Itoa(gateways), "--pool-size", "0", "--idle-timeout", "0",
-		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String())
+	own, err := stack.Start(ctx, state, append([]string{"--isolation", "full", "--gateways", strconv.Itoa(gateways), "--pool-size", "0", "--idle-timeout", "0",
+		"--reuse-addresses", "--lease-duration", lease.String(), "--lease-renew-every", leaseRenew.String()}, args...)...)
 	t.Cleanup(func() {
 		if t.Failed() && own != nil {
 			t.Log(own.Logs(40))

@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/history"
 	"github.com/sandlane/sandlane/test/stack"
 )
@@ -310,7 +310,7 @@ func (r *rolling) newSandbox(n int, id string) {
 	}
 	// Its first request was sent ten seconds ago.
 	old := strings.TrimSuffix(id, fmt.Sprint(n)) + fmt.Sprint(n-10)
-	if err := ending.EndSandbox(r.t.Context(), shared.Client, old, v1alpha1.EndReleased, "make room"); err != nil {
+	if err := writes.EndSandbox(r.t.Context(), shared.Client, old, v1alpha1.EndReleased, "make room"); err != nil {
 		r.t.Errorf("end %s: %v", old, err)
 	}
 }

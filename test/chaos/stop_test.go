@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/history"
 	"github.com/sandlane/sandlane/test/stack"
 )
@@ -49,7 +49,7 @@ func TestGatewayStoppedPastItsLease(t *testing.T) {
 		}
 	})
 	for i := range victims {
-		if err := ending.EndSandbox(t.Context(), shared.Client, fmt.Sprintf("victim-%d", i), v1alpha1.EndReleased, "its gateway stands still"); err != nil {
+		if err := writes.EndSandbox(t.Context(), shared.Client, fmt.Sprintf("victim-%d", i), v1alpha1.EndReleased, "its gateway stands still"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestGatewayStoppedWithinItsLease(t *testing.T) {
 		}
 	}()
 	for i := range victims {
-		if err := ending.EndSandbox(t.Context(), shared.Client, fmt.Sprintf("victim-%d", i), v1alpha1.EndReleased, "its gateway stands still"); err != nil {
+		if err := writes.EndSandbox(t.Context(), shared.Client, fmt.Sprintf("victim-%d", i), v1alpha1.EndReleased, "its gateway stands still"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // specFile is the document that the REST API is made from.
-const specFile = "../../controlplane/e2b/openapi.yaml"
+const specFile = "../../gateway/restapi/openapi.yaml"
 
 func document(t *testing.T) *openapi3.T {
 	t.Helper()

@@ -103,8 +103,9 @@ func makeEnv(t *testing.T) {
 	})
 }
 
-// judge runs a script and notes which of the features worked; the others fail.
-func judge(t *testing.T, cmd *exec.Cmd, features []feature, worked map[string]bool) {
+// judge runs a script and notes which of the features worked; the others fail. It returns
+// what the script printed besides.
+func judge(t *testing.T, cmd *exec.Cmd, features []feature, worked map[string]bool) (said string) {
 	t.Helper()
 	results, said := runScript(t, cmd)
 	for _, f := range features {
@@ -125,6 +126,7 @@ func judge(t *testing.T, cmd *exec.Cmd, features []feature, worked map[string]bo
 	if t.Failed() {
 		t.Logf("it said:\n%s", said)
 	}
+	return said
 }
 
 func runScript(t *testing.T, cmd *exec.Cmd) (results map[string]result, said string) {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -181,7 +181,7 @@ func TestMaxPods(t *testing.T) {
 	})
 	ended := 0
 	for id := range first {
-		if err := ending.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "make room"); err != nil {
+		if err := writes.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, "make room"); err != nil {
 			t.Fatal(err)
 		}
 		if ended++; ended == 5 {

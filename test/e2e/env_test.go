@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -252,7 +252,7 @@ func TestMemberDeletedUnderLoad(t *testing.T) {
 	}
 	for _, r := range all {
 		if s, found := shared.Sandbox(t, r.id); found && s.Spec.Pool == "goes" {
-			if err := ending.EndSandbox(t.Context(), shared.Client, r.id, v1alpha1.EndReleased, "test"); err != nil {
+			if err := writes.EndSandbox(t.Context(), shared.Client, r.id, v1alpha1.EndReleased, "test"); err != nil {
 				t.Fatal(err)
 			}
 		}

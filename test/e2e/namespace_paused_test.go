@@ -21,13 +21,11 @@ import (
 )
 
 // A namespace goes away with a sandbox that is frozen in it and one that hibernates: neither
-// keeps it, both end, and what was kept of the second is deleted with its data.
+// keeps it, both end, what was kept of the second is deleted with its data, and its key is
+// none of a new namespace of its name.
 func TestNamespaceDeletedWithPausedSandboxes(t *testing.T) {
 	t.Parallel()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "paused-"}}
-	if err := shared.Client.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	ns := shared.PoolNamespace(t, "paused-")
 	t.Cleanup(func() { _ = shared.Client.Delete(context.Background(), ns) })
 	shared.Pool(t, ns.Name, "resting", 2, stack.WithFreezer(), func(p *v1alpha1.SandboxPool) {
 		p.Spec.Pause = &v1alpha1.PoolPause{Modes: []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate}}
@@ -80,6 +78,12 @@ func TestNamespaceDeletedWithPausedSandboxes(t *testing.T) {
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the data of what was kept is there: %v", err)
 	}
+	again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name}}
+	if err := shared.Client.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = shared.Client.Delete(context.Background(), again) })
+	ask("/v2/sandboxes", `{"templateID":"resting"}`, http.StatusUnauthorized) // the key was the old namespace's
 	for pause, id := range ids {
 		shared.Eventually(t, time.Minute, "the sandbox paused by "+pause+" to have ended", func() (bool, string) {
 			s, found := shared.Sandbox(t, id)

@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -20,10 +18,7 @@ import (
 // answer: no finalizer waits for a fence. The addresses do, until it answers.
 func TestNamespaceDeletedInUse(t *testing.T) {
 	const n = 50
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "in-use-"}}
-	if err := shared.Client.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	ns := shared.PoolNamespace(t, "in-use-")
 	t.Cleanup(func() { _ = shared.Client.Delete(context.Background(), ns) })
 	shared.Pool(t, ns.Name, "pool", n, stack.WithMaxPods(n))
 	var requests []stack.Request

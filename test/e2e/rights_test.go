@@ -173,4 +173,8 @@ func (u rightsUser) gateways() {
 	if err != nil {
 		u.t.Fatalf("%v: %s", err, out)
 	}
+	// A lease that is deleted by hand before its time is over is written back.
+	if err := u.s.Client.Delete(u.t.Context(), lease); err != nil {
+		u.t.Fatal(err)
+	}
 }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/ending"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/test/stack"
 )
 
@@ -63,7 +63,7 @@ func makeSandbox(t *testing.T, id, ns, pool string, change func(*v1alpha1.Sandbo
 
 func endAndAwait(t *testing.T, id string) {
 	t.Helper()
-	if err := ending.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, ""); err != nil {
+	if err := writes.EndSandbox(t.Context(), shared.Client, id, v1alpha1.EndReleased, ""); err != nil {
 		t.Fatal(err)
 	}
 	shared.Eventually(t, 30*time.Second, "the end of "+id, func() (bool, string) {

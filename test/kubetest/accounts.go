@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,10 +17,11 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// ControllerConfig is Config with the rights that the controller has on a cluster and
-// no others: a read or write that package access does not list fails the test of what
-// needs it. It must not meet access's objects made by the test itself.
-func ControllerConfig(t testing.TB) *rest.Config {
+// ControllerConfig is Config with the rights that the controller has on a cluster with one
+// pool namespace, made by Namespace, and no others: a read or write that package access
+// does not list fails the test of what needs it. It must not meet access's objects made by
+// the test itself.
+func ControllerConfig(t testing.TB, namespace string) *rest.Config {
 	t.Helper()
 	o := access.Options{}
 	o.Complete()
@@ -30,6 +32,11 @@ func ControllerConfig(t testing.TB) *rest.Config {
 	}
 	if err := installAccounts(t, o, cfg); err != nil {
 		t.Fatal(err)
+	}
+	for _, obj := range access.Bindings(o, namespace) {
+		if err := Client(t).Create(t.Context(), obj); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
+		}
 	}
 	return cfg
 }

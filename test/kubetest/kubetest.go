@@ -135,7 +135,9 @@ func Scheme() *apiruntime.Scheme {
 // behind: it ends with the control plane.
 func Namespace(t testing.TB) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Name("test")}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: Name("test"), Labels: map[string]string{v1alpha1.LabelPools: v1alpha1.PoolsAllowed},
+	}}
 	if err := Client(t).Create(t.Context(), ns); err != nil {
 		t.Fatalf("creating a namespace: %v", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/sandlane/sandlane/certificate"
+	"github.com/sandlane/sandlane/credentials/certificate"
 )
 
 // client is the user and group in a certificate that a client shows to the API server.

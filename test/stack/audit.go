@@ -166,7 +166,9 @@ func (e *AuditEvent) forbidden() bool {
 // refusedByPolicy reports whether one of our admission policies did; tests have others,
 // which refuse pods as a quota would.
 func (e *AuditEvent) refusedByPolicy() bool {
-	return strings.Contains(e.ResponseStatus.Message, "ValidatingAdmissionPolicy '"+access.AccountName(access.Gateway)+"-")
+	return slices.ContainsFunc(access.Processes(), func(p access.Process) bool {
+		return strings.Contains(e.ResponseStatus.Message, "ValidatingAdmissionPolicy '"+access.AccountName(p)+"-")
+	})
 }
 
 // within reports whether the right covers the request.
@@ -180,7 +182,7 @@ func (e *AuditEvent) within(r access.Right, o access.Options) bool {
 	switch r.Scope {
 	case access.Cluster:
 		return true
-	case access.Pools:
+	case access.Pools, access.Bound:
 		return ref.Namespace != "" && !ours
 	case access.System:
 		return ref.Namespace == o.SystemNamespace

@@ -11,8 +11,22 @@ import (
 
 // KillPod kills the processes of a pod: children of a stack's node that have
 // the pod's UID in their environment. It returns how many it killed.
-func KillPod(node int, uid string) int {
-	killed := 0
+func KillPod(node int, uid string) (killed int) {
+	eachOfPod(node, uid, func(process *os.Process) {
+		if process.Signal(syscall.SIGKILL) == nil {
+			killed++
+		}
+	})
+	return killed
+}
+
+// PodPID is one of the processes that KillPod would kill, 0 if there is none.
+func PodPID(node int, uid string) (pid int) {
+	eachOfPod(node, uid, func(process *os.Process) { pid = process.Pid })
+	return pid
+}
+
+func eachOfPod(node int, uid string, f func(*os.Process)) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
@@ -25,13 +39,11 @@ func KillPod(node int, uid string) int {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err == nil && bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_UID="+uid+"\x00")) && parentOf(dir) == node &&
-			process.Signal(syscall.SIGKILL) == nil {
-			killed++
+		if err == nil && bytes.Contains(append([]byte{0}, env...), []byte("\x00POD_UID="+uid+"\x00")) && parentOf(dir) == node {
+			f(process)
 		}
 		_ = process.Release()
 	}
-	return killed
 }
 
 // parentOf reads the parent's PID from a folder of /proc, 0 if it is gone.

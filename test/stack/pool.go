@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/access"
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
@@ -71,6 +72,26 @@ func EchoPool(namespace, name string, replicas int32, opts ...PoolOption) *v1alp
 	return p
 }
 
+// PoolNamespace makes a namespace that may have pools, with a name that begins so. The
+// caller deletes it.
+func (s *Stack) PoolNamespace(t testing.TB, begins string) *corev1.Namespace {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: begins, Labels: map[string]string{v1alpha1.LabelPools: v1alpha1.PoolsAllowed},
+	}}
+	if err := s.Client.Create(t.Context(), ns); err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	var o access.Options
+	o.Complete()
+	for _, obj := range access.Bindings(o, ns.Name) {
+		if err := s.Client.Create(t.Context(), obj); err != nil {
+			t.Fatalf("bind what is read in namespace %s: %v", ns.Name, err)
+		}
+	}
+	return ns
+}
+
 // Namespace makes a namespace for the test, and deletes it afterwards.
 func (s *Stack) Namespace(t testing.TB) string {
 	t.Helper()
@@ -83,10 +104,7 @@ func (s *Stack) Namespace(t testing.TB) string {
 	if len(clean) > 40 {
 		clean = clean[:40]
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: strings.Trim(clean, "-") + "-"}}
-	if err := s.Client.Create(t.Context(), ns); err != nil {
-		t.Fatalf("create a namespace: %v", err)
-	}
+	ns := s.PoolNamespace(t, strings.Trim(clean, "-")+"-")
 	t.Cleanup(func() {
 		// The pools go first, so that the next test does not share the machine
 		// with pods that are not needed any more.

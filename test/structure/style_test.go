@@ -66,7 +66,7 @@ func callsSleep(syntax *ast.File) bool {
 	return found
 }
 
-const builder = "kubeclient/jsonpatch"
+const builder = "kubeclient/writes"
 
 // JSON Patches are built in one package.
 func TestOneJSONPatchBuilder(t *testing.T) {
