@@ -10,7 +10,7 @@ ARGS    ?=
 # hack/test.sh compiles once more for the race detector.
 ifeq ($(MAKELEVEL),0)
 export CGO_ENABLED := 0
-export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) -trimpath -gcflags=all=-dwarf=false '-toolexec=env GOGC=400 GOMEMLIMIT=2GiB')
+export GOFLAGS     := $(strip $(shell $(GO) env GOFLAGS) $(shell cat hack/kube/goflags) '-toolexec=env GOGC=400 GOMEMLIMIT=2GiB')
 endif
 
 # Tools are built once for each version of theirs and of Go, outside the checkout.
@@ -29,6 +29,9 @@ BUILD := $(GO) build -buildvcs=false
 # Test programs that the benchmarks run (bench/control).
 BENCH_TEST := $(GO) test -c -vet=off -ldflags '-s -w'
 
+# replace copies a file onto one that may be running or mapped: its process keeps the old one.
+replace = cp $(1) $(2).new && mv -f $(2).new $(2)
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -39,7 +42,7 @@ help: ## show this list
 .PHONY: build
 build: ## build bin/sandlane with the programs that it embeds, and bin/sandboxd
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/sandboxd ./cmd/sandboxd
-	@mkdir -p bin && cp local/helpers/bin/sandboxd bin/sandboxd
+	@mkdir -p bin && $(call replace,local/helpers/bin/sandboxd,bin/sandboxd)
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
 	@hack/fastpath.sh
@@ -115,9 +118,10 @@ flaky: ## look for flaky tests: ten rounds under load, goes on where it was stop
 lint: $(LINT) ## run golangci-lint
 	$(LINT) run ./...
 	cd hack/image && $(LINT) run ./...
+	cd hack/drawings && $(LINT) run ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs, protobuf and OpenAPI code, and the documented manifests
+generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs, protobuf and OpenAPI code, documented manifests and drawings
 	$(CONTROLLER_GEN) object paths=./api/v1alpha1
 	rm -f api/crds/*.yaml
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true paths=./api/v1alpha1 output:crd:dir=api/crds
@@ -125,6 +129,7 @@ generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs, protobuf and
 	hack/proto/generate.sh
 	hack/oapi/generate.sh
 	$(GO) run ./hack/manifests
+	$(GO) run -C hack/drawings . "$(CURDIR)/docs/drawings"
 
 .PHONY: generate-check
 generate-check: ## regenerate, and fail if that changed anything
@@ -142,7 +147,7 @@ bench-quick: bench-build ## the same with short rounds, two minutes
 bench-build: build
 	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench ./bench
 	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench-floor ./bench/floor
-	@rm -f bin/fastpath.so && if [ -f local/helpers/bin/fastpath.so ]; then cp local/helpers/bin/fastpath.so bin/; fi
+	@if [ -f local/helpers/bin/fastpath.so ]; then $(call replace,local/helpers/bin/fastpath.so,bin/fastpath.so); else rm -f bin/fastpath.so; fi
 	$(BENCH_TEST) -o bin/sandlane-bench-sandboxpool ./reconcilers/sandboxpool
 	$(BENCH_TEST) -o bin/sandlane-bench-idletimeout ./reconcilers/idletimeout
 	$(BENCH_TEST) -o bin/sandlane-bench-reconcilers ./reconcilers
