@@ -99,6 +99,9 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
+	if _, err := timeoutWithin(defaultLifetime, *n.Timeout); err != nil {
+		return nil, err
+	}
 	template, snapshot, err := s.beginning(ctx, c.owner, n.TemplateID)
 	if err != nil {
 		return nil, err

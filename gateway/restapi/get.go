@@ -30,10 +30,15 @@ func (s *Server) KillSandbox(w http.ResponseWriter, r *http.Request, _ string) {
 	s.done(w, r, s.o.Sandboxes.End(ctx, c.owner.Namespace, c.sandboxID))
 }
 
-// unsupported answers an operation that is not there: with 501, or 404 if it is
-// about a sandbox that does not exist.
+// unsupported answers an operation that is not there: with 501, 404 if it is about a
+// sandbox that does not exist, or 400 if its body is no JSON.
 func (s *Server) unsupported(message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		var body any
+		if err := decode(r, &body); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 		if callOf(r).sandboxID != "" {
 			if _, _, err := s.find(r); err != nil {
 				s.fail(w, r, err)

@@ -40,6 +40,18 @@ func (s *Server) ConnectSandboxV2(w http.ResponseWriter, r *http.Request, _ stri
 	s.connect(w, r, *body.Timeout, body.Memory)
 }
 
+// findFor returns the sandbox that the path names, and its template, for a resume with the
+// timeout. A timeout that no template allows is refused before the sandbox is looked for.
+func (s *Server) findFor(r *http.Request, timeout int64) (sandbox Sandbox, template Template, d time.Duration, err error) {
+	if _, err = timeoutWithin(defaultLifetime, timeout); err == nil {
+		sandbox, template, err = s.find(r)
+	}
+	if err == nil {
+		d, err = timeoutWithin(maxLifetime(template), timeout)
+	}
+	return sandbox, template, d, err
+}
+
 // connectTries bounds how often a connect starts over because the sandbox was paused
 // since it was looked at.
 const connectTries = 3
@@ -48,11 +60,7 @@ const connectTries = 3
 // at the same time, and extends another.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, timeout int64, memory *bool) {
 	status := http.StatusOK
-	sandbox, template, err := s.find(r)
-	var d time.Duration
-	if err == nil {
-		d, err = timeoutWithin(maxLifetime(template), timeout)
-	}
+	sandbox, template, d, err := s.findFor(r, timeout)
 	if err == nil {
 		var resumed bool
 		if sandbox, resumed, err = s.resumeOrExtend(r, sandbox, template, d, memory); resumed {

@@ -69,12 +69,16 @@ func (ref reference) ofTeam(team string) bool {
 	return ref.team == "" || strings.EqualFold(ref.team, team)
 }
 
+func invalidReference(err error) *refusal {
+	return refuse(http.StatusBadRequest, "Invalid template reference: "+err.Error())
+}
+
 // templateOf finds the template that a client of a team names. One with a tag is found
 // if an alias has the tag in it: pools have no tags of their own.
 func (s *Server) templateOf(caller KeyOwner, text string) (Template, error) {
 	ref, err := parseReference(text)
 	if err != nil {
-		return Template{}, refuse(http.StatusBadRequest, "Invalid template reference: "+err.Error())
+		return Template{}, invalidReference(err)
 	}
 	if ref.ofTeam(caller.Team) {
 		if ref.tag != "" {

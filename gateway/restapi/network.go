@@ -17,14 +17,6 @@ func (s *Server) updateNetwork(r *http.Request) error {
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	sandbox, _, err := s.find(r)
-	if err != nil {
-		return err
-	}
-	// A value that the sandbox has already needs no change.
-	if body.AllowPublicTraffic != nil && *body.AllowPublicTraffic == sandbox.Private {
-		return refuse(http.StatusBadRequest, "allowPublicTraffic: cannot be changed after the sandbox was created")
-	}
 	rules := api.SandboxNetwork{
 		AllowOut: body.AllowOut, DenyOut: body.DenyOut, DnsServers: body.DnsServers, EgressProxy: body.EgressProxy,
 		HttpsPorts: body.HttpsPorts, MaskRequestHost: body.MaskRequestHost, Rules: body.Rules,
@@ -35,6 +27,14 @@ func (s *Server) updateNetwork(r *http.Request) error {
 	egress, err := egressOf(body.AllowInternetAccess, rules, "")
 	if err != nil {
 		return err
+	}
+	sandbox, _, err := s.find(r)
+	if err != nil {
+		return err
+	}
+	// A value that the sandbox has already needs no change.
+	if body.AllowPublicTraffic != nil && *body.AllowPublicTraffic == sandbox.Private {
+		return refuse(http.StatusBadRequest, "allowPublicTraffic: cannot be changed after the sandbox was created")
 	}
 	// An ID that was not generated may be used again, by a sandbox that would get these
 	// rules.

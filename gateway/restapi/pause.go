@@ -44,13 +44,9 @@ func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string)
 	if body.Timeout == nil {
 		body.Timeout = new(int64(timeoutV1))
 	}
-	sandbox, template, err := s.find(r)
+	sandbox, template, d, err := s.findFor(r, *body.Timeout)
 	if err == nil && is(body.AutoPause, true) && !sandbox.AutoPause {
 		err = refuse(http.StatusBadRequest, "autoPause: is for the create; leave it out or set it to false")
-	}
-	var d time.Duration
-	if err == nil {
-		d, err = timeoutWithin(maxLifetime(template), *body.Timeout)
 	}
 	was := false
 	if err == nil {

@@ -137,9 +137,6 @@ func (s *Server) ListSnapshots(w http.ResponseWriter, r *http.Request, params ap
 }
 
 func (s *Server) snapshotPage(r *http.Request, params api.ListSnapshotsParams) (page []Snapshot, next string, err error) {
-	if s.o.Snapshots == nil {
-		return nil, "", noStore()
-	}
 	var after *cursor
 	if params.NextToken != nil && *params.NextToken != "" {
 		if after, err = parseCursor(*params.NextToken, false); err != nil {
@@ -153,6 +150,9 @@ func (s *Server) snapshotPage(r *http.Request, params api.ListSnapshotsParams) (
 	match, err := snapshotFilter(callOf(r).owner, params)
 	if err != nil {
 		return nil, "", err
+	}
+	if s.o.Snapshots == nil {
+		return nil, "", noStore()
 	}
 	all, err := s.o.Snapshots.List(r.Context(), callOf(r).owner.Namespace)
 	if err != nil {
@@ -195,6 +195,10 @@ func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snaps
 // DeleteTemplate is DELETE /templates/{templateID}, of snapshots alone.
 func (s *Server) DeleteTemplate(w http.ResponseWriter, r *http.Request, text string) {
 	caller := callOf(r).owner
+	if _, err := parseReference(text); err != nil {
+		s.fail(w, r, invalidReference(err))
+		return
+	}
 	if _, err := s.templateOf(caller, text); err == nil {
 		s.fail(w, r, refuse(http.StatusNotImplemented, "Deleting templates is not supported; a template is a SandboxPool."))
 		return

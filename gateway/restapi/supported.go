@@ -12,6 +12,10 @@ import (
 // in memory.
 const maxMetadata = 64 << 10
 
+// maxEnvVar is what the kernel takes of one variable: name, "=", value and a zero byte (Linux,
+// MAX_ARG_STRLEN). With a longer one no command would start.
+const maxEnvVar = 128 << 10
+
 // supported refuses fields that ask for what Sandlane does not do. A field that asks for
 // what happens anyway is accepted: SDKs send many of their defaults.
 func supported(n *api.NewSandbox) error {
@@ -77,6 +81,9 @@ func wellFormed(metadata, env map[string]string) error {
 	for k, v := range env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
 			return refuse(http.StatusBadRequest, "envVars: a name must not be empty or contain '=', and neither name nor value may contain a zero byte")
+		}
+		if len(k)+len("=")+len(v)+len("\x00") > maxEnvVar {
+			return refuse(http.StatusBadRequest, fmt.Sprintf("envVars: name and value of a variable must not have more than %d bytes together", maxEnvVar-2))
 		}
 	}
 	return nil
