@@ -152,6 +152,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	defer s.options.clock.follow(s.options.Log)()
 	ctx, s.suspender.giveUp = context.WithCancel(ctx)
 	defer s.suspender.giveUp()
 	served := make(chan error, 1)
