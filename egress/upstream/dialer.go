@@ -62,6 +62,21 @@ func (d *Dialer) Dial(ctx context.Context, host string, port uint16, allowed fun
 	return nil, fmt.Errorf("connect to %s: %w", host, failed)
 }
 
+// Addrs returns a host's addresses that sandboxes may reach; none is no error.
+func (d *Dialer) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
+	addrs, err := d.Resolve(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s: %w", host, err)
+	}
+	var open []netip.Addr
+	for _, addr := range addrs {
+		if addr = addr.Unmap(); d.opens(host, addr) {
+			open = append(open, addr)
+		}
+	}
+	return open, nil
+}
+
 // opens reports whether sandboxes may reach the host at the address. IPv6 is closed.
 func (d *Dialer) opens(host string, addr netip.Addr) bool {
 	if !addr.Is4() {

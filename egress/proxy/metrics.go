@@ -1,0 +1,39 @@
+package proxy
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What became of a connection, a question or a request.
+const (
+	verdictPassed      = "passed"
+	verdictIntercepted = "intercepted"
+	verdictHere        = "here"    // answered with this process's address
+	verdictDenied      = "denied"  // by the sandbox's policy
+	verdictClosed      = "closed"  // no address that sandboxes may reach
+	verdictUnknown     = "unknown" // no claim
+	verdictUnread      = "unread"  // it names no host, or has no single reading
+	verdictMany        = "many"    // too many of one address are open
+	verdictFailed      = "failed"  // upstream, or a secret
+)
+
+// Metrics count what sandboxes ask for.
+type Metrics struct {
+	connections, questions, requests *prometheus.CounterVec
+}
+
+// NewMetrics returns metrics in a registry; nil registers them nowhere.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "sandlane", Subsystem: "egress", Name: name, Help: help}, []string{"verdict"})
+	}
+	m := &Metrics{
+		connections: counter("connections_total", "Connections of sandboxes, by what became of them."),
+		questions:   counter("questions_total", "Sandboxes' questions for names, by how they were answered."),
+		requests:    counter("requests_total", "Requests to port 80, and to hosts with rules, by what became of them."),
+	}
+	if registry != nil {
+		registry.MustRegister(m.connections, m.questions, m.requests)
+	}
+	return m
+}

@@ -1,0 +1,203 @@
+package proxy
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sandlane/sandlane/egress/claims"
+	"github.com/sandlane/sandlane/egress/dns"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
+)
+
+// maxOpen bounds the connections of one address that are open at once.
+const maxOpen = 1024
+
+// Upstream connects to hosts and finds their addresses; *upstream.Dialer is one.
+type Upstream interface {
+	Dial(ctx context.Context, host string, port uint16, allowed func(netip.Addr) bool) (net.Conn, error)
+	Addrs(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+// Listeners are where sandboxes reach a Server; it closes them.
+type Listeners struct {
+	// HTTP, HTTPS and NameStreams are TCP at IPv4 addresses.
+	HTTP, HTTPS, NameStreams net.Listener
+	// Names is UDP.
+	Names net.PacketConn
+}
+
+// Options configure a Server. All but Roots and Metrics are required.
+type Options struct {
+	Listeners Listeners
+	// Address is what names are answered with whose connections are to come here.
+	Address netip.Addr
+	// Held reports whether this process holds its lease.
+	Held     func() bool
+	Upstream Upstream
+	// Authority signs the certificates of hosts with rules.
+	Authority *Authority
+	// Roots are what upstreams of hosts with rules are verified against. Nil: the system's.
+	Roots *x509.CertPool
+	// Reveal opens a namespace's secret. Its errors say nothing of a value; those that
+	// wrap ErrSecret are shown to the sandbox.
+	Reveal func(ctx context.Context, namespace, name string) (string, error)
+	// Metrics may be nil.
+	Metrics *Metrics
+	Log     *slog.Logger
+}
+
+// ErrSecret is a secret that is not there, or cannot be opened.
+var ErrSecret = errors.New("there is no such secret")
+
+// Server serves sandboxes.
+type Server struct {
+	o     Options
+	table *claims.Table
+	// http, https and names accept the listeners' connections.
+	http, https, names *claims.Door
+	requests           *http.Server
+	handed             *handed
+
+	mu   sync.Mutex
+	open map[netip.Addr]int // connections of each address
+}
+
+// New returns a Server that knows no pod and serves once Start is called.
+func New(o Options) (*Server, error) {
+	in := o.Listeners
+	if in.HTTP == nil || in.HTTPS == nil || in.NameStreams == nil || in.Names == nil || !o.Address.Is4() || o.Held == nil || o.Upstream == nil || o.Authority == nil || o.Reveal == nil || o.Log == nil {
+		return nil, errors.New("egress proxy: listeners, an IPv4 address, lease, upstream, authority, secrets and log are required")
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	s := &Server{o: o, open: map[netip.Addr]int{}, handed: newHanded()}
+	s.table = claims.NewTable(claims.Options{Held: o.Held, Barrier: s.barrier, Log: o.Log})
+	s.http, s.https, s.names = claims.NewDoor(in.HTTP, s.table), claims.NewDoor(in.HTTPS, s.table), claims.NewDoor(in.NameStreams, s.table)
+	s.requests = s.newRequests()
+	return s, nil
+}
+
+// Claims returns the table that says whose connections are.
+func (s *Server) Claims() *claims.Table { return s.table }
+
+// barrier implements claims.Options.Barrier.
+func (s *Server) barrier(ctx context.Context) error {
+	for _, door := range []*claims.Door{s.http, s.https, s.names} {
+		if err := door.Pass(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Start serves until the context ends or a listener fails, then closes all connections and
+// returns when nothing is served any more. Call it once.
+func (s *Server) Start(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var serving sync.WaitGroup
+	run := func(what string, f func() error) {
+		serving.Go(func() {
+			if err := f(); err != nil {
+				cancel(fmt.Errorf("egress proxy: %s: %w", what, err))
+			}
+		})
+	}
+	run("HTTP", func() error { return s.accept(ctx, s.http, s.servePlain) })
+	run("HTTPS", func() error { return s.accept(ctx, s.https, s.serveTLS) })
+	run("names by TCP", func() error { return s.accept(ctx, s.names, s.serveNames) })
+	run("names", func() error {
+		return dns.Packets(s.o.Listeners.Names, func(from netip.Addr) dns.Answerer { return s.answerer(ctx, s.table.Arrive(from)) })
+	})
+	run("requests", func() error {
+		if err := s.requests.Serve(s.handed); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	<-ctx.Done()
+	for _, l := range []net.Listener{s.o.Listeners.HTTP, s.o.Listeners.HTTPS, s.o.Listeners.NameStreams} {
+		_ = l.Close()
+	}
+	_ = s.o.Listeners.Names.Close()
+	err := s.table.Drop(context.WithoutCancel(ctx))
+	_ = s.requests.Close()
+	serving.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		err = errors.Join(cause, err)
+	}
+	return err
+}
+
+// accept serves a door's connections until its listener is closed; it returns when all
+// are served.
+func (s *Server) accept(ctx context.Context, door *claims.Door, serve func(*link, *claims.Use, net.Conn)) error {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for delays := backoff.Doubling(5*time.Millisecond, time.Second); ; {
+		c, arrival, err := door.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil: // such as too many open files
+			s.o.Log.Error("a connection could not be accepted", "error", err)
+			if !backoff.Sleep(ctx, delays.Step()) {
+				return nil
+			}
+			continue
+		}
+		delays = backoff.Doubling(5*time.Millisecond, time.Second)
+		from := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		if !s.enter(from) {
+			s.o.Metrics.connections.WithLabelValues(verdictMany).Inc()
+			abort(c)
+			continue
+		}
+		serving.Go(func() {
+			defer s.leave(from)
+			s.serve(ctx, c, arrival, serve)
+		})
+	}
+}
+
+func (s *Server) enter(from netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[from] >= maxOpen {
+		return false
+	}
+	s.open[from]++
+	return true
+}
+
+func (s *Server) leave(from netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[from]--; s.open[from] == 0 {
+		delete(s.open, from)
+	}
+}
+
+// serve serves a connection for the claim that it belongs to. What it says by Done is true:
+// serve returns when nothing is done for the connection any more.
+func (s *Server) serve(ctx context.Context, c net.Conn, arrival claims.Arrival, serve func(*link, *claims.Use, net.Conn)) {
+	l := newLink(ctx, c)
+	use, err := arrival.Wait(ctx, l.abort)
+	if err != nil {
+		s.o.Metrics.connections.WithLabelValues(verdictUnknown).Inc()
+		l.abort()
+		return
+	}
+	defer use.Done()
+	defer l.finish()
+	serve(l, use, c)
+}
