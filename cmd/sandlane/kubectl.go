@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -56,12 +57,21 @@ func newKubectl() *cobra.Command {
 			"KUBECACHEDIR="+filepath.Join(dir, "cluster", "kubectl"))
 		kubectl.Stdin, kubectl.Stdout, kubectl.Stderr = os.Stdin, cmd.OutOrStdout(), cmd.ErrOrStderr()
 		err = kubectl.Run()
-		if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() > 0 {
-			return exitCode(exit.ExitCode())
+		if exit := new(exec.ExitError); errors.As(err, &exit) {
+			return exitCodeOf(exit.ProcessState)
 		}
 		return err
 	}
 	return cmd
+}
+
+// exitCodeOf returns the exit code that a shell would return for an ended program: 128 and
+// the signal's number if a signal ended it, as SIGPIPE does behind `| head`.
+func exitCodeOf(s *os.ProcessState) exitCode {
+	if status, ok := s.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitCode(128 + int(status.Signal()))
+	}
+	return exitCode(s.ExitCode())
 }
 
 // kubectlArgs takes a leading --state from kubectl's arguments.
