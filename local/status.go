@@ -27,6 +27,7 @@ type report struct {
 	pools  []v1alpha1.SandboxPool
 	envs   []v1alpha1.SandboxEnv
 	leases []coordinationv1.Lease
+	full   error             // says that the disk of the state folder is full
 	apiErr error             // why pools, envs and leases are not known
 	fast   map[string]string // what askFastPath says, by gateway
 	now    time.Time
@@ -43,7 +44,7 @@ func Status(ctx context.Context, stateDir string, out io.Writer) error {
 	if pid == 0 {
 		return &ErrNotRunning{stateDir}
 	}
-	r := report{now: time.Now()}
+	r := report{now: time.Now(), full: s.room()}
 	if r.Running, err = s.askRunning(ctx); err != nil {
 		return fmt.Errorf("`sandlane up` (pid %d) does not answer: %w", pid, err)
 	}
@@ -83,6 +84,9 @@ func (s state) readCluster(ctx context.Context, r *report) error {
 // wrong lists what is not as it should be.
 func (r *report) wrong() []string {
 	var wrong []string
+	if r.full != nil { // first: what follows is often its effect
+		wrong = append(wrong, r.full.Error())
+	}
 	for _, p := range r.Processes {
 		if p.Problem != "" {
 			wrong = append(wrong, p.Name+": "+oneLine(p.Problem))

@@ -89,6 +89,9 @@ type up struct {
 
 // prepare does all that can fail before a process is started.
 func (u *up) prepare(ctx context.Context) error {
+	if err := u.room(); err != nil {
+		return fmt.Errorf("%w: make room, or choose another folder with --state", err)
+	}
 	if u.o.Port != 0 {
 		if err := checkPort(u.o.Port); err != nil {
 			return err
@@ -277,8 +280,8 @@ func (u *up) follow(ctx context.Context, changed <-chan struct{}) {
 			return
 		case <-changed:
 		}
-		if err := errors.Join(u.recordProcesses(u.group.Status()), u.writeUpFile(u.upFileNow())); err != nil {
-			u.o.Log.Error("up.json could not be rewritten", "err", err)
+		if err := errors.Join(u.room(), u.recordProcesses(u.group.Status()), u.writeUpFile(u.upFileNow())); err != nil {
+			u.o.Log.Error("a process has ended or started, and not all is well", "err", err)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (o *Options) complete() error {
 		o.LookPath = exec.LookPath
 	}
 	if o.Free == nil {
-		o.Free = freeBytes
+		o.Free = FreeBytes
 	}
 	if o.Module == nil {
 		o.Module = func() ([]byte, []byte, string) { return kube.Mod, kube.Sum, kube.Version() }

@@ -152,8 +152,9 @@ func checkDisk(ctx context.Context, o *Options, goTool, cache string) error {
 	return nil
 }
 
-// freeBytes looks at path or at its nearest parent that exists.
-func freeBytes(path string) (uint64, error) {
+// FreeBytes returns how much an ordinary user may still write at a path, or at its nearest
+// parent that exists.
+func FreeBytes(path string) (uint64, error) {
 	for {
 		var st unix.Statfs_t
 		err := unix.Statfs(path, &st)

@@ -142,6 +142,8 @@ func (g *Group) Check(ctx context.Context) []Status {
 		wg.Go(func() {
 			out[i] = p.status()
 			switch {
+			case out[i].LastExit != "" && (out[i].State == Waiting || out[i].State == Starting):
+				out[i].Problem = fmt.Sprintf("has ended (%s) and is started again; its log is %s", out[i].LastExit, p.spec.LogFile)
 			case out[i].State != Running:
 				out[i].Problem = "is " + string(out[i].State)
 			default:

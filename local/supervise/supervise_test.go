@@ -228,6 +228,9 @@ func TestStopDuringThePause(t *testing.T) {
 	}
 	_ = syscall.Kill(g.one(t, "a").PID, syscall.SIGKILL)
 	g.until(t, "a", func(s Status) bool { return s.State == Waiting })
+	if s := g.Check(t.Context())[0]; !strings.Contains(s.Problem, "killed") || !strings.Contains(s.Problem, g.spec("a", "").LogFile) {
+		t.Errorf("what it died of, and its log, are not told: %+v", s)
+	}
 	g.Stop("a")
 	if s := g.one(t, "a"); s.State != Stopped {
 		t.Errorf("%+v", s)
