@@ -264,6 +264,9 @@ func TestTemplateIsMissing(t *testing.T) {
 		m.Message != "there is no SandboxTemplate t" || c.Reason != "TemplateNotFound" {
 		t.Errorf("member %+v, condition %+v", m, c)
 	}
+	if c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.EnvConditionReady); !strings.Contains(c.Message, "there is no SandboxTemplate t") {
+		t.Errorf("condition %+v, which does not say why no member has a pool", c)
+	}
 	if err := b.c.Create(t.Context(), template()); err != nil {
 		t.Fatal(err)
 	}

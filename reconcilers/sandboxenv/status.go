@@ -166,6 +166,9 @@ func ready(env *v1alpha1.SandboxEnv) metav1.Condition {
 			switch m.State {
 			case v1alpha1.MemberActive, v1alpha1.MemberSaturated, v1alpha1.MemberInconsistent:
 			default:
+				if is.Reason == "NoMembers" {
+					is.Message = fmt.Sprintf("member %s is %s: %s", m.Name, m.State, cmp.Or(m.LastAttempt, m.Message, "it serves no claim"))
+				}
 				continue
 			}
 			if m.Idle > 0 {
