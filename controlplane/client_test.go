@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sandlane/sandlane/routecache"
@@ -100,6 +101,7 @@ func TestFenceSettledByANewProcess(t *testing.T) {
 		if next.fences.asked() == 0 {
 			t.Fatal("the new process was not asked")
 		}
+		synctest.Wait() // the call of the first try has come too, late
 		asked := next.fences.asked()
 		next.start(t)
 		after(time.Second)

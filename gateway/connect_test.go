@@ -58,9 +58,13 @@ func TestUnreachableSandboxTakesNoOthersStreams(t *testing.T) {
 			w := newCrowd(t, streams, false)
 			other, greedy, to := w.route("other", 9), w.route("greedy", 1), port(t)
 			kubetest.Eventually(t, 20*time.Second, "a hit", func() error { return w.hit(other) })
+			connections := make([]*http.Client, clients/100)
+			for i := range connections {
+				connections[i] = w.client(t.Context())
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 			defer cancel()
-			stop := w.storm(ctx, clients, greedy, to)
+			stop := w.storm(ctx, connections, greedy, to)
 			defer stop()
 			failed, tried := 0, 0
 			for ; ctx.Err() == nil; tried++ {
@@ -82,22 +86,19 @@ func (w *crowd) hit(id string) error {
 	return nil
 }
 
-// storm has n clients ask for a port of a sandbox again and again until ctx ends; wait returns
-// after their last answer.
-func (w *crowd) storm(ctx context.Context, n int, id, port string) (wait func()) {
+// storm has 100 clients on each connection ask for a port of a sandbox again and again until
+// ctx ends; wait returns after their last answer.
+func (w *crowd) storm(ctx context.Context, connections []*http.Client, id, port string) (wait func()) {
 	w.t.Helper()
 	var all sync.WaitGroup
-	var client *http.Client
-	for i := range n {
-		if i%100 == 0 {
-			client = w.client(ctx)
+	for _, connection := range connections {
+		for range 100 {
+			all.Go(func() {
+				for backoff.Sleep(ctx, 20*time.Millisecond) {
+					w.get(ctx, connection, id, "/", "X-Sandbox-Port", port)
+				}
+			})
 		}
-		to := client
-		all.Go(func() {
-			for backoff.Sleep(ctx, 20*time.Millisecond) {
-				w.get(ctx, to, id, "/", "X-Sandbox-Port", port)
-			}
-		})
 	}
 	return all.Wait
 }
