@@ -30,6 +30,17 @@ const secretText = "root's"
 // newWorker starts sandboxd for a user of no group but its own. It needs root.
 func newWorker(t *testing.T) *worker {
 	t.Helper()
+	return newWorkerWith(t, Options{})
+}
+
+// newRootWorker is newWorker where the user's file calls act as root.
+func newRootWorker(t *testing.T) *worker {
+	t.Helper()
+	return newWorkerWith(t, asRoot(t))
+}
+
+func newWorkerWith(t *testing.T, options Options) *worker {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("acting for another user needs root")
 	}
@@ -42,7 +53,8 @@ func newWorker(t *testing.T) *worker {
 		os.Symlink(w.secret, w.home+"/secret"), os.Symlink(w.private, w.home+"/private"),
 		os.Symlink(w.etc+"/profile", w.home+"/profile"), os.Symlink(w.etc, w.home+"/etc"), os.Symlink(w.etc+"/new", w.home+"/new"),
 		os.WriteFile(dir+"/db/passwd", []byte("root:x:0:0::/root:/bin/sh\nworker:x:1234:1234::"+w.home+":/bin/sh\n"), 0o644))
-	w.agent = newAgent(t, Options{UserFiles: dir + "/db", DefaultUser: "worker"})
+	options.UserFiles, options.DefaultUser = dir+"/db", "worker"
+	w.agent = newAgent(t, options)
 	return w
 }
 
@@ -110,7 +122,11 @@ func TestContentsWithTheUsersRights(t *testing.T) {
 // What this process holds open is no way to it: the links of procfs lead past the rights
 // that the path there would need.
 func TestContentsWithoutLinksOfProcfs(t *testing.T) {
-	w := newWorker(t)
+	t.Run("as the user", func(t *testing.T) { contentsWithoutLinksOfProcfs(t, newWorker(t)) })
+	t.Run("as root", func(t *testing.T) { contentsWithoutLinksOfProcfs(t, newRootWorker(t)) })
+}
+
+func contentsWithoutLinksOfProcfs(t *testing.T, w *worker) {
 	dir := filepath.Dir(w.home) + "/closed"
 	must(t, os.Mkdir(dir, 0o700), os.WriteFile(dir+"/f", []byte(secretText), 0o666), os.Chmod(dir+"/f", 0o666))
 	held, err := os.Open(dir + "/f")
@@ -118,7 +134,7 @@ func TestContentsWithoutLinksOfProcfs(t *testing.T) {
 	defer func() { _ = held.Close() }()
 	link := fmt.Sprintf("/proc/self/fd/%d", held.Fd())
 	must(t, os.Symlink(link, w.home+"/held"))
-	for _, path := range []string{link, w.home + "/held"} {
+	for _, path := range []string{link, w.home + "/held", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), held.Fd())} {
 		for _, request := range [][]string{
 			{"GET", filesURL(path), ""}, {"POST", filesURL(path), "taken"},
 			{"POST", "/files/compose", fmt.Sprintf(`{"source_paths":["%s"],"destination":"%s/all"}`, path, w.home)},
@@ -136,7 +152,11 @@ func TestContentsWithoutLinksOfProcfs(t *testing.T) {
 
 // An upload that fails after its directory became a link removes nothing there.
 func TestFailedUploadRemovesWithTheUsersRights(t *testing.T) {
-	w := newWorker(t)
+	t.Run("as the user", func(t *testing.T) { failedUploadRemoves(t, newWorker(t)) })
+	t.Run("as root", func(t *testing.T) { failedUploadRemoves(t, newRootWorker(t)) })
+}
+
+func failedUploadRemoves(t *testing.T, w *worker) {
 	place := w.home + "/place"
 	must(t, os.Mkdir(place, 0o755), os.Chown(place, 1234, 1234))
 	body, send := io.Pipe()

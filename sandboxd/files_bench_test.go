@@ -10,8 +10,11 @@ import (
 const benchSize = 64 << 20
 
 // BenchmarkUpload is a file of 64 MiB that takes the place of the one before.
-func BenchmarkUpload(b *testing.B) {
-	a := newAgent(b, Options{})
+func BenchmarkUpload(b *testing.B)       { upload(b, Options{}) }
+func BenchmarkUploadAsRoot(b *testing.B) { upload(b, asRoot(b)) }
+
+func upload(b *testing.B, options Options) {
+	a := newAgent(b, options)
 	path := b.TempDir() + "/f"
 	b.SetBytes(benchSize)
 	for b.Loop() {
@@ -25,8 +28,11 @@ func BenchmarkUpload(b *testing.B) {
 }
 
 // BenchmarkUploadSmall is a file of 1 KiB that takes the place of the one before.
-func BenchmarkUploadSmall(b *testing.B) {
-	a := newAgent(b, Options{})
+func BenchmarkUploadSmall(b *testing.B)       { uploadSmall(b, Options{}) }
+func BenchmarkUploadSmallAsRoot(b *testing.B) { uploadSmall(b, asRoot(b)) }
+
+func uploadSmall(b *testing.B, options Options) {
+	a := newAgent(b, options)
 	path := b.TempDir() + "/f"
 	b.ReportAllocs()
 	for b.Loop() {
@@ -41,11 +47,12 @@ func BenchmarkUploadSmall(b *testing.B) {
 }
 
 // BenchmarkDownload is a file of 64 MiB as it is, and BenchmarkDownloadGzip compressed.
-func BenchmarkDownload(b *testing.B)     { download(b, "identity") }
-func BenchmarkDownloadGzip(b *testing.B) { download(b, "gzip") }
+func BenchmarkDownload(b *testing.B)       { download(b, Options{}, "identity") }
+func BenchmarkDownloadAsRoot(b *testing.B) { download(b, asRoot(b), "identity") }
+func BenchmarkDownloadGzip(b *testing.B)   { download(b, Options{}, "gzip") }
 
-func download(b *testing.B, encoding string) {
-	a := newAgent(b, Options{})
+func download(b *testing.B, options Options, encoding string) {
+	a := newAgent(b, options)
 	path := b.TempDir() + "/f"
 	if err := os.WriteFile(path, make([]byte, benchSize), 0o600); err != nil {
 		b.Fatal(err)

@@ -71,7 +71,11 @@ func TestUploadsEventsInOrder(t *testing.T) {
 // What fails half way leaves nothing where nothing was; a file that was there is left
 // with what came, and nothing lies beside it.
 func TestFailedUploadLeavesNoNewFile(t *testing.T) {
-	a := newAgent(t, Options{})
+	t.Run("in sandboxd", func(t *testing.T) { failedUploadLeavesNoNewFile(t, newAgent(t, Options{})) })
+	t.Run("as root", func(t *testing.T) { failedUploadLeavesNoNewFile(t, newAgent(t, asRoot(t))) })
+}
+
+func failedUploadLeavesNoNewFile(t *testing.T, a *agent) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(dir+"/old", []byte("old"), 0o600), os.Symlink("target", dir+"/dangling"))
 	whole := zipped(strings.Repeat("new", 100_000))

@@ -11,7 +11,11 @@ import (
 // either, and what was asked for with gzip neither.
 func TestKernelFilesAreRefused(t *testing.T) {
 	t.Setenv("HIDDEN", "hunter2")
-	a := newAgent(t, Options{})
+	t.Run("in sandboxd", func(t *testing.T) { kernelFilesAreRefused(t, newAgent(t, Options{})) })
+	t.Run("as root", func(t *testing.T) { kernelFilesAreRefused(t, newRootWorker(t).agent) })
+}
+
+func kernelFilesAreRefused(t *testing.T, a *agent) {
 	dir := t.TempDir()
 	for name, target := range map[string]string{"link": "/proc/self/environ", "folder": "/proc/self", "sys": "/sys/kernel"} {
 		if err := os.Symlink(target, dir+"/"+name); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +18,13 @@ import (
 
 	"github.com/sandlane/sandlane/sandboxd/filesystempb"
 	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/sandboxd/rootfiles"
 )
 
 func TestMain(m *testing.M) {
+	if os.Args[0] == rootfiles.Name {
+		os.Exit(rootfiles.Main(os.Args[1:]))
+	}
 	// After an answer to a request whose body it has not read, net/http waits for half a
 	// second before it closes the connection.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))

@@ -58,6 +58,10 @@ type Options struct {
 	// SudoSocket is the socket at which this process serves the command sudo; it must then
 	// run as root. If it is empty, the command sudo does not work.
 	SudoSocket string
+	// FileServer is the program, this one, that does file calls as root (package rootfiles), if
+	// this process is root and the default user may become root. If it is empty, file calls have
+	// the rights of their user.
+	FileServer string
 	// Environ is the environment of the sandbox's image and pod; nil means that of
 	// this process.
 	Environ []string
@@ -111,6 +115,12 @@ const layerEnv = ownPrefix + "LAYER"
 // belowReaperEnv is set in a sandboxd that another sandboxd, the first process of the
 // container, has started.
 const belowReaperEnv = ownPrefix + "BELOW_REAPER"
+
+// fileRightsEnv set to userRights lets file calls have the rights of their user.
+const (
+	fileRightsEnv = ownPrefix + "FILE_RIGHTS"
+	userRights    = "user"
+)
 
 // runDir is where E2B's programs look for the files that name their sandbox.
 const runDir = "/run/e2b"
@@ -171,6 +181,13 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 		// A container starts in the folder that its image or pod names, else in /.
 		if dir, err := os.Getwd(); err == nil && dir != "/" {
 			o.Workdir = dir
+		}
+		switch rights := os.Getenv(fileRightsEnv); rights {
+		case "":
+			o.FileServer = "/proc/self/exe"
+		case userRights:
+		default:
+			return o, false, fmt.Errorf("%s: %q: it may be %s, or not set", fileRightsEnv, rights, userRights)
 		}
 	}
 	if text := os.Getenv(initKeyEnv); text != "" {

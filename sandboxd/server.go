@@ -50,6 +50,7 @@ type Server struct {
 	http       *http.Server
 	suspender  *suspender
 	restoring  *restoring
+	rootFiles  rootFiles
 }
 
 // New returns a server that is not listening yet.
@@ -88,6 +89,7 @@ func New(options Options) *Server {
 		usage:      &usage.Meter{Disk: home(caller)},
 		restoring:  restoring,
 	}
+	s.rootFiles = newRootFiles(options, caller, s.processes)
 	s.suspender = newSuspender(options.Freezer, s.processes, options.Log)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -106,8 +108,9 @@ func (s *Server) routes(caller *caller) http.Handler {
 	mux := http.NewServeMux()
 	limit := connect.WithReadMaxBytes(maxMessage)
 	mux.Handle(processpb.NewProcessHandler(s.processes, limit))
-	mux.Handle(filesystempb.NewFilesystemHandler(s.filesystem, limit))
-	contents := files.New(caller)
+	path, entries := filesystempb.NewFilesystemHandler(s.filesystem, limit)
+	mux.Handle(path, s.rootFiles.entries(entries))
+	contents := files.New(caller, s.rootFiles.opener)
 	mux.HandleFunc("GET /files", contents.Download)
 	mux.HandleFunc("POST /files", contents.Upload)
 	mux.HandleFunc("POST /files/compose", contents.Compose)
@@ -153,6 +156,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return errors.Join(err, listener.Close())
 	}
 	defer s.options.clock.follow(s.options.Log)()
+	s.rootFiles.allow() // before anything else runs in the sandbox
 	ctx, s.suspender.giveUp = context.WithCancel(ctx)
 	defer s.suspender.giveUp()
 	served := make(chan error, 1)
@@ -195,6 +199,7 @@ func (s *Server) end(ctx context.Context, stopRelay func(), stopSudo, stopComman
 	var ending sync.WaitGroup
 	ending.Go(func() { stopSudo(grace) })
 	ending.Go(func() { stopCommand(grace) })
+	s.rootFiles.close()
 	s.processes.Close(grace)
 	ending.Wait()
 	s.filesystem.Close()

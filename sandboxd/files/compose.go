@@ -50,43 +50,34 @@ func (s *Service) compose(w http.ResponseWriter, r *http.Request) (entry, error)
 	if err != nil {
 		return entry{}, err
 	}
-	sources, err := s.sources(u, body.SourcePaths, destination)
+	rights := s.opener(r.Context(), u)
+	sources, err := s.sources(u, rights, body.SourcePaths, destination)
 	if err != nil {
 		return entry{}, err
 	}
-	joined := &files{user: u, paths: sources}
+	joined := &files{rights: rights, paths: sources}
 	defer joined.close()
-	written, err := s.store(u, destination, joined, metadata, nil)
+	written, err := s.store(u, rights, destination, joined, metadata, nil)
 	if err != nil {
 		return entry{}, err
 	}
-	if err := u.Act(func() error { return remove(sources) }); err != nil {
+	if err := rights.Remove(sources); err != nil {
 		return entry{}, err
 	}
 	return written, nil
 }
 
-// remove removes the sources. One may have been named twice.
-func remove(sources []string) error {
-	for _, path := range sources {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
 // sources resolves the paths. Before any file is read, it checks that the user may read all
 // of them and that none is the destination, also under another name: the destination is
 // emptied before it is filled.
-func (s *Service) sources(u users.User, asked []string, destination string) ([]string, error) {
-	var target fs.FileInfo
-	err := u.Act(func() error {
-		target, _ = os.Stat(destination) // nil if there is none, or none that the user may see
-		return nil
-	})
-	if err != nil {
-		return nil, err
+func (s *Service) sources(u users.User, rights Opener, asked []string, destination string) ([]string, error) {
+	var target fs.FileInfo // nil if there is none, or none that the user may see
+	if f, err := rights.Find(destination); err == nil {
+		target, err = f.Stat()
+		_ = f.Close()
+		if err != nil {
+			return nil, err
+		}
 	}
 	paths := make([]string, 0, len(asked))
 	for _, path := range asked {
@@ -94,7 +85,7 @@ func (s *Service) sources(u users.User, asked []string, destination string) ([]s
 		if err != nil {
 			return nil, err
 		}
-		f, err := openRegular(u, resolved)
+		f, err := rights.Read(resolved)
 		if err != nil {
 			return nil, err
 		}
@@ -113,9 +104,9 @@ func (s *Service) sources(u users.User, asked []string, destination string) ([]s
 
 // files reads one file after the other, with one open at a time.
 type files struct {
-	user  users.User
-	paths []string
-	open  *os.File
+	rights Opener
+	paths  []string
+	open   *os.File
 }
 
 // Read implements io.Reader.
@@ -125,7 +116,7 @@ func (f *files) Read(p []byte) (int, error) {
 			if len(f.paths) == 0 {
 				return 0, io.EOF
 			}
-			opened, err := openRegular(f.user, f.paths[0])
+			opened, err := f.rights.Read(f.paths[0])
 			if err != nil {
 				return 0, err
 			}

@@ -56,7 +56,7 @@ func (s *Service) open(r *http.Request) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := openRegular(u, path)
+	f, err := s.opener(r.Context(), u).Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, failure{http.StatusNotFound, fmt.Sprintf("path '%s' does not exist", path)}
 	}

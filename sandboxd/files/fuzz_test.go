@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io/fs"
 	"mime/multipart"
@@ -35,7 +36,7 @@ func home(f *testing.F) (s *Service, dir string, clear func()) {
 			panic(err)
 		}
 	}
-	return New(n), n.Home, clear
+	return New(n, func(_ context.Context, u users.User) Opener { return Local(u) }), n.Home, clear
 }
 
 // within reports whether a request for a path stays below the home. Only such

@@ -3,6 +3,7 @@ package files
 import (
 	"compress/flate"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -23,10 +24,16 @@ type Caller interface {
 }
 
 // Service serves the contents of files. It is safe for concurrent use.
-type Service struct{ caller Caller }
+type Service struct {
+	caller Caller
+	opener func(context.Context, users.User) Opener
+}
 
-// New returns a service.
-func New(caller Caller) *Service { return &Service{caller: caller} }
+// New returns a service. opener returns with whose rights the files of a request are opened:
+// Local, or another process's.
+func New(caller Caller, opener func(context.Context, users.User) Opener) *Service {
+	return &Service{caller: caller, opener: opener}
+}
 
 // entry describes one uploaded file in an answer.
 type entry struct {
@@ -48,6 +55,14 @@ type failure struct {
 
 func (f failure) Error() string { return f.message }
 
+// Is makes a 404 of another process what it is here.
+func (f failure) Is(target error) bool {
+	return f.status == http.StatusNotFound && target == fs.ErrNotExist
+}
+
+// Failure returns an error that is answered with an HTTP status.
+func Failure(status int, message string) error { return failure{status, message} }
+
 func badRequest(message string) error { return failure{http.StatusBadRequest, message} }
 
 // resolve makes a path absolute for a user.
@@ -56,7 +71,10 @@ func (s *Service) resolve(u users.User, path string) (string, error) {
 }
 
 // fail answers with the status of an error.
-func fail(w http.ResponseWriter, err error) {
+func fail(w http.ResponseWriter, err error) { access.Error(w, Status(err), err.Error()) }
+
+// Status returns the HTTP status of an error.
+func Status(err error) int {
 	status := http.StatusInternalServerError
 	var own failure
 	var tooLarge *http.MaxBytesError
@@ -80,5 +98,5 @@ func fail(w http.ResponseWriter, err error) {
 		errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP), errors.Is(err, io.ErrUnexpectedEOF):
 		status = http.StatusBadRequest
 	}
-	access.Error(w, status, err.Error())
+	return status
 }

@@ -20,8 +20,8 @@ var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 // removed again, and one that existed keeps the part that was written. seen, which may be
 // nil, has the paths of the same request.
 //
-// store takes the user's rights for each step, but not while it waits for the body.
-func (s *Service) store(u users.User, path string, body io.Reader, metadata map[string]string, seen map[string]bool) (entry, error) {
+// store has the rights of the opener for each step, but not while it waits for the body.
+func (s *Service) store(u users.User, rights Opener, path string, body io.Reader, metadata map[string]string, seen map[string]bool) (entry, error) {
 	asked, err := s.resolve(u, path)
 	if err != nil {
 		return entry{}, err
@@ -32,29 +32,15 @@ func (s *Service) store(u users.User, path string, body io.Reader, metadata map[
 	if seen != nil {
 		seen[asked] = true
 	}
-	var to *target
-	err = u.Act(func() (err error) {
-		if to, err = openTarget(asked); err != nil {
-			return err
-		}
-		if metadata, err = setMetadata(to.file, metadata); err == nil {
-			err = to.empty()
-		}
-		if err != nil {
-			to.abandon()
-		}
-		return err
-	})
+	to, err := rights.Write(asked, metadata)
 	if err != nil {
 		return entry{}, err
 	}
-	if err = fill(to.file, body); err == nil {
-		err = to.file.Close()
+	err = errors.Join(fill(to.File, body), to.File.Close())
+	if err = errors.Join(err, to.End(err == nil)); err != nil {
+		return entry{}, err
 	}
-	if err != nil {
-		return entry{}, errors.Join(err, u.Act(func() error { to.abandon(); return nil }))
-	}
-	return newEntry(asked, metadata), nil
+	return newEntry(asked, to.Metadata), nil
 }
 
 // fill writes a body to a file.

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
 const (
@@ -30,7 +32,7 @@ type target struct {
 // openTarget opens the file of a path for writing, and keeps its content. It makes a missing
 // file, with its directories. It follows symbolic links and does not replace them, also links
 // whose target is missing. Call it with the user's rights.
-func openTarget(asked string) (*target, error) {
+func openTarget(u users.User, asked string) (*target, error) {
 	var err error
 	for range maxTries {
 		var info fs.FileInfo
@@ -45,7 +47,7 @@ func openTarget(asked string) (*target, error) {
 			}
 		} else if errors.Is(err, fs.ErrNotExist) {
 			var to *target
-			if to, err = makeTarget(asked); err == nil {
+			if to, err = makeTarget(u, asked); err == nil {
 				return to, nil
 			}
 		}
@@ -57,8 +59,8 @@ func openTarget(asked string) (*target, error) {
 }
 
 // makeTarget makes a file that is missing.
-func makeTarget(asked string) (*target, error) {
-	if err := os.MkdirAll(filepath.Dir(asked), 0o755); err != nil {
+func makeTarget(u users.User, asked string) (*target, error) {
+	if _, err := u.MkdirAll(filepath.Dir(asked)); err != nil {
 		return nil, err
 	}
 	path, err := follow(asked)

@@ -30,6 +30,7 @@ func (s *Service) upload(r *http.Request) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	rights := s.opener(r.Context(), u)
 	body, err := unpack(r)
 	if err != nil {
 		return nil, err
@@ -42,12 +43,12 @@ func (s *Service) upload(r *http.Request) ([]entry, error) {
 	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case err == nil && (kind == "multipart/form-data" || kind == "multipart/mixed") && parameters["boundary"] != "":
-		return s.uploadParts(u, path, multipart.NewReader(body, parameters["boundary"]), metadata)
+		return s.uploadParts(u, rights, path, multipart.NewReader(body, parameters["boundary"]), metadata)
 	case err == nil && kind == "application/octet-stream":
 		if path == "" {
 			return nil, badRequest("the path is required with application/octet-stream")
 		}
-		written, err := s.store(u, path, body, metadata, nil)
+		written, err := s.store(u, rights, path, body, metadata, nil)
 		return []entry{written}, err
 	}
 	return nil, badRequest("the content type must be multipart/form-data or application/octet-stream")
@@ -71,7 +72,7 @@ func unpack(r *http.Request) (io.Reader, error) {
 
 // uploadParts stores every part that is called file, if any. The part's file name is
 // its path, unless the request has one.
-func (s *Service) uploadParts(u users.User, path string, parts *multipart.Reader, metadata map[string]string) ([]entry, error) {
+func (s *Service) uploadParts(u users.User, rights Opener, path string, parts *multipart.Reader, metadata map[string]string) ([]entry, error) {
 	entries, seen := []entry{}, map[string]bool{}
 	for {
 		part, err := parts.NextPart()
@@ -93,7 +94,7 @@ func (s *Service) uploadParts(u users.User, path string, parts *multipart.Reader
 		if target == "" {
 			return nil, badRequest("neither a path nor a file name in the request")
 		}
-		written, err := s.store(u, target, part, metadata, seen)
+		written, err := s.store(u, rights, target, part, metadata, seen)
 		if err != nil {
 			return nil, err
 		}

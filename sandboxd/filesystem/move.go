@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/sandlane/sandlane/sandboxd/filesystempb"
+	"github.com/sandlane/sandlane/sandboxd/users"
 )
 
 // TempPrefix begins the names of entries that Move is still copying. Watchers do not get their
@@ -28,7 +29,7 @@ func (s *Service) Move(ctx context.Context, req *connect.Request[filesystempb.Mo
 	if err != nil {
 		return nil, err
 	}
-	entry, err := s.describe(u, destination, func() error { return moveEntry(ctx, source, destination) })
+	entry, err := s.describe(u, destination, func() error { return moveEntry(ctx, u, source, destination) })
 	if err != nil {
 		return nil, err
 	}
@@ -37,11 +38,11 @@ func (s *Service) Move(ctx context.Context, req *connect.Request[filesystempb.Mo
 
 // moveEntry renames an entry. If it fails, it removes the parents that it made. Call it, and
 // the functions below, with the user's rights.
-func moveEntry(ctx context.Context, source, destination string) error {
+func moveEntry(ctx context.Context, u users.User, source, destination string) error {
 	if _, err := os.Lstat(source); err != nil {
 		return wireError(source, err)
 	}
-	made, err := makeParents(destination)
+	made, err := u.MkdirAll(filepath.Dir(destination))
 	if err == nil {
 		err = os.Rename(source, destination)
 	}
@@ -54,18 +55,6 @@ func moveEntry(ctx context.Context, source, destination string) error {
 		}
 	}
 	return err
-}
-
-// makeParents makes the missing directories above a path and returns them, the deepest
-// first, also if it fails.
-func makeParents(path string) (made []string, err error) {
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(dir); err == nil || dir == "/" {
-			break
-		}
-		made = append(made, dir)
-	}
-	return made, os.MkdirAll(filepath.Dir(path), 0o755)
 }
 
 // moveAcross moves an entry that the kernel cannot rename: one whose destination is on

@@ -80,7 +80,8 @@ func (s *Service) MakeDir(_ context.Context, req *connect.Request[filesystempb.M
 		case err == nil:
 			return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path already exists but it is not a directory: %s", path))
 		}
-		return os.MkdirAll(path, 0o755)
+		_, err := u.MkdirAll(path)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -61,6 +61,9 @@ func (ws *watchers) add(w *watcher) error {
 // fails if there are too many watchers or users. Call it with mu held.
 func (ws *watchers) notifierFor(u users.User) (*userEvents, error) {
 	key := fmt.Sprint(u.UID, u.GID, u.Groups)
+	if u.AsRoot {
+		key = "root"
+	}
 	switch n := ws.notifiers[key]; {
 	case ws.closed:
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("sandboxd is shutting down"))

@@ -20,10 +20,11 @@ type Launched struct {
 
 // Launch starts a command, which the kernel ends before sandboxd when memory is short, like
 // the service's own commands. The command's streams must be files, and it must have a session
-// of its own (SysProcAttr.Setsid). Close does not end it. The caller must call Wait.
-func (s *Service) Launch(cmd *exec.Cmd) (*Launched, error) {
+// of its own (SysProcAttr.Setsid). Close does not end it. The caller must call Wait. While the
+// sandbox is frozen Launch waits; it fails if ctx ends before.
+func (s *Service) Launch(ctx context.Context, cmd *exec.Cmd) (*Launched, error) {
 	p := &proc{cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
-	if err := s.begin(context.Background(), p); err != nil {
+	if err := s.begin(ctx, p); err != nil {
 		return nil, err
 	}
 	return &Launched{p: p, log: func() { s.logStarved(p) }}, nil
@@ -38,7 +39,7 @@ func (s *Service) LaunchAs(user users.User, argv []string, output *os.File) (*La
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = output, output
-	return s.Launch(cmd)
+	return s.Launch(context.Background(), cmd)
 }
 
 // Wait returns when the process has ended. Call once.

@@ -228,7 +228,7 @@ func (s *Server) launch(conn *net.UnixConn, cmd *exec.Cmd) (*process.Launched, e
 	if s.stopping {
 		return nil, errors.New("sandboxd is shutting down")
 	}
-	command, err := s.options.Processes.Launch(cmd)
+	command, err := s.options.Processes.Launch(context.Background(), cmd)
 	if err != nil {
 		return nil, fmt.Errorf("running %s: %w", cmd.Path, err)
 	}

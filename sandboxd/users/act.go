@@ -35,7 +35,7 @@ type credentials struct {
 // belong to the user. If the rights cannot be taken, fn does not run. It is safe for
 // concurrent use.
 //
-// If sandboxd is not root, or the user is root, Act only calls fn.
+// If sandboxd is not root, or the user is root or acts as root, Act only calls fn.
 //
 // While fn runs, a thread of this process is reserved for it. fn must not start goroutines
 // that use files, wait for a client, or call Act.
@@ -51,7 +51,7 @@ type credentials struct {
 // Act sets the effective user ID and not the one for files (setfsuid), because gVisor has no
 // setfsuid, and because this drops all effective capabilities and not only those for files.
 func (u User) Act(fn func() error) (err error) {
-	if root.uid != 0 || u.UID == 0 {
+	if root.uid != 0 || u.UID == 0 || u.AsRoot {
 		return fn()
 	}
 	if keepsCapabilities {

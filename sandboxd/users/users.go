@@ -33,6 +33,9 @@ type User struct {
 	Groups []uint32 // supplementary groups, the primary one included
 	Home   string
 	Shell  string
+	// AsRoot says that Act has root's rights, and that the user gets what is made. It is for the
+	// process of package rootfiles alone, which has nothing that root in the sandbox has not.
+	AsRoot bool `json:"-"`
 }
 
 // Database finds users. Its zero value reads /etc; its own user is the user of this process.

@@ -16,6 +16,9 @@ export default {
     assert.equal(await s.files.exists('dir'), false)
     await s.files.write('/root/secret', 'r', { user: 'root' })
     assert.equal((await s.files.getInfo('/root/secret', { user: 'root' })).owner, 'root')
+    await s.files.write('/app/src/main.py', 'x')
+    assert.deepEqual([(await s.files.getInfo('/app')).owner, (await s.files.getInfo('/app/src/main.py')).owner], ['user', 'user'])
+    assert.equal(await s.files.makeDir('/workspace'), true)
   },
   async files_bytes_stream(s) {
     const data = crypto.getRandomValues(new Uint8Array(3 << 20).subarray(0, 65536))

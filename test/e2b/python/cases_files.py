@@ -21,6 +21,9 @@ async def files_basic(sbx):
     assert not await a(sbx.files.exists("dir"))
     await a(sbx.files.write("/root/secret", "r", user="root"))
     equal((await a(sbx.files.get_info("/root/secret", user="root"))).owner, "root")
+    await a(sbx.files.write("/app/src/main.py", "x"))
+    equal(((await a(sbx.files.get_info("/app"))).owner, (await a(sbx.files.get_info("/app/src/main.py"))).owner), ("user", "user"))
+    assert await a(sbx.files.make_dir("/workspace"))
 
 
 @case
