@@ -82,11 +82,12 @@ func TestAPIRoutes(t *testing.T) {
 		{"localhost", "/volumes/x", "", api},
 		{"localhost", "/secrets", "", api},
 		{"localhost", "/health", "", api},
-		{"localhost", "/x/../templates", "", api},
-		{"localhost", "//templates", "", api},
+		{"localhost.", "/sandboxes", "", api},
+		{"127.0.0.1.:8080", "/sandboxes", "", api},
+		{"API.Example.com.:80", "/v2/sandboxes", "", api},
+		{"sandbox.example.com.", "/templates/a..b/.c/%2525?/../sandboxes/iabc/8000/%5C\\", "", api},
 		// Confusing, but no sandbox's: the API checks IDs and keys itself.
 		{"localhost", "/sandboxes/iabc%2F8000/", "", api},
-		{"localhost", "/templates/..%2Fsandboxes%2Fiabc%2F8000%2F", "", api},
 		{"api.example.com", "/sandboxes", "E2b-Sandbox-Id: iabc\nE2b-Sandbox-Port: 49983", api}, // ignored on this host
 
 		// The three forms of a target.
@@ -114,6 +115,21 @@ func TestAPIRoutes(t *testing.T) {
 		{"localhost", "/sandboxes/iabc/%38000/", "", extproc},
 		{"localhost", "/sandboxes/iabc/800x/", "", extproc},
 		{"localhost", "/sandboxes/ia%2F..%2Fbc/8000/", "", extproc},
+		// What has another reading is never the API's: ExtProc judges all of them.
+		{"localhost", "/templates/..%2Fsandboxes%2Fiabc%2F8000%2F", "", extproc},
+		{"localhost", "/templates/..%2fsandboxes%2Fiabc%2F8000%2F", "", extproc},
+		{"localhost", "/templates/%2e.%2Fsandboxes/iabc/8000/", "", extproc},
+		{"localhost", "/templates/.%2E/sandboxes/iabc/8000/", "", extproc},
+		{"localhost", "/sandboxes/iabc/timeout/../8000/", "", extproc},
+		{"localhost", "/sandboxes/iabc/timeout/..", "", extproc},
+		{"localhost", "/sandboxes/iabc/timeout/.?x", "", extproc},
+		{"localhost", `/templates/..\sandboxes\iabc\8000\`, "", extproc},
+		{"localhost", "/templates/..%5csandboxes%5Ciabc%5C8000%5C", "", extproc},
+		{"localhost", "/templates/x//y", "", extproc},
+		{"localhost", "/templates/x%2F/y", "", extproc},
+		{"localhost", "/x/../templates", "", extproc},
+		{"localhost", "//templates", "", extproc},
+		{"api.example.com", "/x/../templates", "", extproc},
 		// No sandbox's: ExtProc says so.
 		{"localhost", "/", "", extproc},
 		{"localhost", "/sandboxesx", "", extproc},
@@ -126,7 +142,8 @@ func TestAPIRoutes(t *testing.T) {
 		{"sandbox", "/sandboxes", "", extproc},
 		{"localhost.example.com", "/sandboxes", "", extproc},
 		{"xapi.example.com", "/sandboxes", "", extproc},
-		{"api.example.com.", "/sandboxes", "", extproc},
+		{"api.example.com..", "/sandboxes", "", extproc},
+		{"[::1].", "/sandboxes", "", extproc},
 		{"256.0.0.1", "/sandboxes", "", extproc},
 		{"1.2.3.4.5", "/sandboxes", "", extproc},
 	} {

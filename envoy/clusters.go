@@ -32,6 +32,9 @@ const (
 	// each stream that may be open: a request makes headers, data, an end and a
 	// reset, and streams that have ended just before may still have some.
 	framesPerStream = 8
+	// What a sandbox's answer may have for headers.
+	maxAnswerHeaders = 1000
+	answerHeadersKB  = 258 // 256 KB, and what comes with them
 	// unlimited is for limits that must never be what holds a request back.
 	unlimited = 1_000_000
 )
@@ -122,8 +125,9 @@ func http1() *httpv3.HttpProtocolOptions {
 			},
 		}},
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
-			IdleTimeout:     durationpb.New(upstreamIdle),
-			MaxHeadersCount: u32(maxHeaders),
+			IdleTimeout:          durationpb.New(upstreamIdle),
+			MaxHeadersCount:      u32(maxAnswerHeaders),
+			MaxResponseHeadersKb: u32(answerHeadersKB),
 		},
 	}
 }

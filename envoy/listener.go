@@ -28,7 +28,8 @@ const (
 	h2StreamWindow   = 256 << 10
 	h2ConnWindow     = 1 << 20
 	h2Streams        = 100
-	maxHeaders       = 200
+	maxHeaders       = 200 // of a request
+	requestHeadersKB = 66  // 64 KB, and what comes with them
 	drainTime        = 5 * time.Second
 	// delayedClose is how long a connection whose answer broke off, or came before
 	// the request was through, stays open. A client of a sandbox that was killed
@@ -106,22 +107,28 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 		GenerateRequestId:          wrapperspb.Bool(false),
 		PreserveExternalRequestId:  true,
 
-		NormalizePath:                wrapperspb.Bool(true),
-		MergeSlashes:                 true,
+		// Paths pass as they are; what judges one judges its other readings too.
+		NormalizePath:                wrapperspb.Bool(false),
 		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
 
 		StreamIdleTimeout:     durationpb.New(o.StreamIdleTimeout),
 		RequestTimeout:        zeroDuration,
+		MaxRequestHeadersKb:   u32(requestHeadersKB),
 		RequestHeadersTimeout: durationpb.New(o.HeadersTimeout),
 		DrainTimeout:          durationpb.New(drainTime),
 		DelayedCloseTimeout:   durationpb.New(delayedClose),
-		UpgradeConfigs:        []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		UpgradeConfigs:        upgrades(),
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
 			IdleTimeout:                  durationpb.New(o.ConnectionIdleTimeout),
 			MaxHeadersCount:              u32(maxHeaders),
 			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_ALLOW,
 		},
-		HttpProtocolOptions:  &corev3.Http1ProtocolOptions{EnableTrailers: true},
+		HttpProtocolOptions: &corev3.Http1ProtocolOptions{
+			EnableTrailers:       true,
+			AcceptHttp_10:        true,
+			AllowCustomMethods:   true,
+			IgnoreHttp_11Upgrade: otherUpgrades(),
+		},
 		Http2ProtocolOptions: http2Limits(),
 
 		AccessLog:        accessLogs(),

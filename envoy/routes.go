@@ -19,21 +19,31 @@ const apiTimeout = 60 * time.Second
 // rejects: Envoy accepts no regular expressions that are much longer.
 const (
 	hostPort   = `(:[0-9]+)?`
+	nameEnd    = `\.?` + hostPort
 	dnsLabels  = `[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*`
 	octet      = `(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])`
-	apiHost    = `(?i)api\.` + dnsLabels + hostPort
-	sharedName = `(?i)(localhost|sandbox\.` + dnsLabels + `)` + hostPort
-	sharedIPv4 = octet + `(\.` + octet + `){3}` + hostPort
+	apiHost    = `(?i)api\.` + dnsLabels + nameEnd
+	sharedName = `(?i)(localhost|sandbox\.` + dnsLabels + `)` + nameEnd
+	sharedIPv4 = octet + `(\.` + octet + `){3}` + nameEnd
 	sharedIPv6 = `(?i)\[[0-9a-f:.]+\]` + hostPort
 )
 
-// The paths of the REST API, as Envoy has normalised them, without the query. What
+// The paths of the REST API, as the client wrote them, without the query. What
 // stands below /sandboxes/<ID>/ is the API's if it begins with a plain word or
 // nothing; ExtProc takes all else there for a port (extproc, parsePath).
 const (
 	apiSandboxes = `/sandboxes(/[^/]*(/[A-Za-z]*(/.*)?)?)?`
 	apiOthers    = `/(v2|v3|templates|snapshots|volumes|volumecontent|secrets)(/.*)?|/health`
 	apiPaths     = apiSandboxes + `|` + apiOthers
+)
+
+// manyReadings matches paths that a server may take for another one: with an empty or
+// dot segment, or a backslash, encoded or not. None is the API's, whatever apiPaths
+// says: ExtProc judges each of their readings.
+const (
+	slash        = `(/|%2f)`
+	dots         = `(\.|%2e){1,2}`
+	manyReadings = `(?i)[^?]*(\\|%5c|` + slash + `(` + slash + `|` + dots + `(` + slash + `|$|\?))).*`
 )
 
 // targetHeaders name a sandbox on shared hosts. A request with any of them is
@@ -81,7 +91,7 @@ func apiRoute(headers ...*routev3.HeaderMatcher) *routev3.Route {
 	return &routev3.Route{
 		Match: &routev3.RouteMatch{
 			PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: apiPaths}},
-			Headers:       headers,
+			Headers:       append(headers, hasOneReading()),
 		},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: apiCluster},
@@ -116,9 +126,18 @@ func notAddressed() []*routev3.HeaderMatcher {
 	return all
 }
 
-func hostMatches(regex string) *routev3.HeaderMatcher {
+func hasOneReading() *routev3.HeaderMatcher {
+	m := matches(":path", manyReadings)
+	m.InvertMatch = true
+	return m
+}
+
+func hostMatches(regex string) *routev3.HeaderMatcher { return matches(":authority", regex) }
+
+// matches compares the whole value of a header with a regular expression.
+func matches(name, regex string) *routev3.HeaderMatcher {
 	return &routev3.HeaderMatcher{
-		Name: ":authority",
+		Name: name,
 		HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
 			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: regex}},
 		}},

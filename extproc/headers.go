@@ -17,6 +17,7 @@ type Headers struct {
 	Namespace                 Field // X-Sandbox-Namespace, which is refused
 	TrafficToken              Field // E2b-Traffic-Access-Token
 	EnvdToken                 Field // X-Access-Token
+	Upgrade                   Field // left by Envoy if it passes it
 	UserAgent, Accept         Field
 	FetchMode, XMLHTTPRequest Field // Sec-Fetch-Mode, X-Requested-With
 }
@@ -28,7 +29,7 @@ func ForwardedHeaders() []string {
 		":authority", ":path",
 		"e2b-sandbox-id", "e2b-sandbox-port", "x-sandbox-id", "x-sandbox-port",
 		"x-sandbox-env", "x-sandbox-pool", "x-sandbox-namespace", HeaderAPIKey, "e2b-traffic-access-token", "x-access-token",
-		"user-agent", "accept", "sec-fetch-mode", "x-requested-with",
+		"upgrade", "user-agent", "accept", "sec-fetch-mode", "x-requested-with",
 	}
 }
 
@@ -64,6 +65,8 @@ func (h *Headers) field(name string) *Field {
 		return &h.TrafficToken
 	case "x-access-token":
 		return &h.EnvdToken
+	case "upgrade":
+		return &h.Upgrade
 	case "user-agent":
 		return &h.UserAgent
 	case "accept":

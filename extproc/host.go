@@ -31,6 +31,7 @@ func classifyHost(authority string) (kind hostKind, label string, err error) {
 			return 0, "", errHost
 		}
 	}
+	host = strings.TrimSuffix(host, ".") // of a name that is complete
 	if isIPv4(host) || strings.EqualFold(host, "localhost") {
 		return hostShared, "", nil
 	}
@@ -48,9 +49,9 @@ func classifyHost(authority string) (kind hostKind, label string, err error) {
 	}
 }
 
-// parseLabel reads <port>-<ID>; the ID is all that follows the first dash.
+// parseLabel reads <port>-<ID> in any case; the ID is all that follows the first dash.
 func parseLabel(label string) (string, uint16, error) {
-	port, id, found := strings.Cut(label, "-")
+	port, id, found := strings.Cut(strings.ToLower(label), "-")
 	if !found {
 		return "", 0, errHost
 	}
@@ -85,7 +86,7 @@ func isIPv4(s string) bool {
 }
 
 // validLabels reports whether s is one or more DNS labels, in any case and
-// without a trailing dot.
+// without a final dot.
 func validLabels(s string) bool {
 	n := 0 // length of the label so far
 	for i := range len(s) {

@@ -72,8 +72,11 @@ func agrees(pairs []string, id, port string) error {
 		return fmt.Errorf("it names a key, a pool or an env")
 	}
 	if target.Port == sandboxdPort {
-		if clean, reserved, err := controlPath(target.Path); err != nil || reserved {
-			return fmt.Errorf("control path %q: %w", clean, err)
+		if h.Upgrade.Count > 0 {
+			return errUpgrade
+		}
+		if reserved, err := controlPath(target.Path); err != nil || reserved != "" {
+			return fmt.Errorf("control path %q: %w", reserved, err)
 		}
 	}
 	return nil
@@ -98,6 +101,9 @@ func (g *generator) request() []string {
 		default:
 			pairs = append(pairs, x+"-sandbox-port", g.dirty(g.port()), x+"-sandbox-id", g.dirty(g.id()))
 		}
+	}
+	if g.IntN(20) == 0 {
+		pairs = append(pairs, "upgrade", g.one("websocket", "tcp", "SPDY/3.1", ""))
 	}
 	if g.IntN(40) == 0 {
 		pairs = append(pairs, g.one(":path", ":authority"), g.one("/", "localhost", ""))

@@ -1,6 +1,8 @@
 package extproc
 
 import (
+	"errors"
+	"iter"
 	"net/url"
 	"path"
 	"strings"
@@ -28,31 +30,72 @@ func validPath(p string) bool {
 
 // parsePath reads /sandboxes/<ID>/<port>/rest. A path is of this form if
 // something stands where the port belongs that is not a plain word: the REST
-// API's /sandboxes/<ID>/timeout names no target. Nothing is decoded: a
-// per cent sign can stand in neither an ID nor a port.
+// API's /sandboxes/<ID>/timeout names no target. The rest is sent on as it was
+// written. Each other reading of the path must name the same target.
 func parsePath(p string) (Target, error) {
 	full, _, _ := strings.Cut(p, "?")
-	segments, ok := strings.CutPrefix(full, pathPrefix)
-	if !ok {
-		return Target{}, ErrNoTarget
+	t, upstream, err := parseSegments(full)
+	if err != nil && !errors.Is(err, ErrNoTarget) {
+		return Target{}, err
 	}
-	idPart, rest, found := strings.Cut(segments, "/")
-	if !found {
-		return Target{}, ErrNoTarget
+	for other := range readings(full) {
+		if o, _, otherErr := parseSegments(other); o != t || !errors.Is(otherErr, err) {
+			return Target{}, errPath
+		}
 	}
-	portPart, _, slash := strings.Cut(rest, "/")
-	if portPart == "" || isWord(portPart) {
-		return Target{}, ErrNoTarget
-	}
-	id, port, err := parseIDPort(idPart, portPart)
 	if err != nil {
 		return Target{}, err
 	}
-	upstream := p[len(pathPrefix)+len(idPart)+1+len(portPart):]
-	if !slash { // no rest: what is left is the query or nothing
-		upstream = "/" + upstream
+	if t.Path = p[upstream:]; !strings.HasPrefix(t.Path, "/") { // the query or nothing
+		t.Path = "/" + t.Path
 	}
-	return Target{ID: id, Port: port, Form: FormPath, Path: upstream}, nil
+	return t, nil
+}
+
+// parseSegments reads one reading of a path without its query, and returns where the
+// rest begins.
+func parseSegments(full string) (t Target, rest int, err error) {
+	segments, ok := strings.CutPrefix(full, pathPrefix)
+	if !ok {
+		return Target{}, 0, ErrNoTarget
+	}
+	idPart, after, found := strings.Cut(segments, "/")
+	if !found {
+		return Target{}, 0, ErrNoTarget
+	}
+	portPart, _, _ := strings.Cut(after, "/")
+	if portPart == "" || isWord(portPart) {
+		return Target{}, 0, ErrNoTarget
+	}
+	id, port, err := parseIDPort(idPart, portPart)
+	if err != nil {
+		return Target{}, 0, err
+	}
+	return Target{ID: id, Port: port, Form: FormPath}, len(pathPrefix) + len(idPart) + 1 + len(portPart), nil
+}
+
+// maxDecoded is how often readings decodes a path: once more than any server should.
+const maxDecoded = 2
+
+// readings yields a path without its query, and whatever else a server may take it for: not
+// decoded, decoded, and decoded again; with backslashes as they are and as slashes;
+// each as it is and cleaned.
+func readings(p string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for range maxDecoded + 1 {
+			if !yield(p) || !yield(path.Clean(p)) {
+				return
+			}
+			if slashes := strings.ReplaceAll(p, `\`, "/"); slashes != p && (!yield(slashes) || !yield(path.Clean(slashes))) {
+				return
+			}
+			decoded, err := url.PathUnescape(p)
+			if err != nil || decoded == p {
+				return
+			}
+			p = decoded
+		}
+	}
 }
 
 // isWord reports whether s is letters only, as every action of the REST API is.
@@ -69,17 +112,18 @@ func isWord(s string) bool {
 const sandboxdPort = 49983
 
 // controlPath looks for a path of sandboxd that only the control plane may
-// call. It compares the decoded, cleaned path, whatever the method, and returns
-// it. A path that cannot be decoded is an error.
-func controlPath(p string) (clean string, reserved bool, err error) {
+// call, in each reading of the path, whatever the method, and returns it. A path that
+// cannot be decoded is an error.
+func controlPath(p string) (reserved string, err error) {
 	p, _, _ = strings.Cut(p, "?")
-	if p, err = url.PathUnescape(p); err != nil {
-		return "", false, errPath
+	if _, err := url.PathUnescape(p); err != nil {
+		return "", errPath
 	}
-	clean = path.Clean("/" + strings.ReplaceAll(p, `\`, "/"))
-	switch clean {
-	case "/archive", "/collapse", "/freeze", "/fsfreeze", "/fsthaw", "/init", "/restore", "/unfreeze", "/upgrade":
-		return clean, true, nil
+	for reading := range readings(p) {
+		switch reading {
+		case "/archive", "/collapse", "/freeze", "/fsfreeze", "/fsthaw", "/init", "/restore", "/unfreeze", "/upgrade":
+			return reading, nil
+		}
 	}
-	return clean, false, nil
+	return "", nil
 }

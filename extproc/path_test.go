@@ -9,43 +9,53 @@ import (
 func TestControlPath(t *testing.T) {
 	tests := []struct {
 		path     string
-		clean    string
-		reserved bool
+		reserved string
 		err      error
 	}{
-		{path: "/init", clean: "/init", reserved: true},
-		{path: "/init/", clean: "/init", reserved: true},
-		{path: "/init?x=/files", clean: "/init", reserved: true},
-		{path: "//init", clean: "/init", reserved: true},
-		{path: "/a/../init", clean: "/init", reserved: true},
-		{path: "/./init/.", clean: "/init", reserved: true},
-		{path: "/../../init", clean: "/init", reserved: true},
-		{path: "/%69nit", clean: "/init", reserved: true},
-		{path: "/a%2f..%2finit", clean: "/init", reserved: true},
-		{path: "%2finit", clean: "/init", reserved: true},
-		{path: "/a%2F%2e%2e%2Ffsfreeze", clean: "/fsfreeze", reserved: true},
-		{path: `/a\..\init`, clean: "/init", reserved: true},
-		{path: "/a%5c..%5cinit", clean: "/init", reserved: true},
-		{path: "/archive", clean: "/archive", reserved: true},
-		{path: "/x/..%2frestore", clean: "/restore", reserved: true},
-		{path: "/collapse", clean: "/collapse", reserved: true},
-		{path: "/freeze", clean: "/freeze", reserved: true},
-		{path: "/fsthaw", clean: "/fsthaw", reserved: true},
-		{path: "/unfreeze", clean: "/unfreeze", reserved: true},
-		{path: "/upgrade", clean: "/upgrade", reserved: true},
-		{path: "/init/x", clean: "/init/x"},
-		{path: "/INIT", clean: "/INIT"},
-		{path: "/files?path=/init", clean: "/files"},
-		{path: "/%2569nit", clean: "/%69nit"}, // the agent decodes once, too
-		{path: "/health", clean: "/health"},
-		{path: "*", clean: "/*"},
+		{path: "/init", reserved: "/init"},
+		{path: "/init/", reserved: "/init"},
+		{path: "/init?x=/files", reserved: "/init"},
+		{path: "//init", reserved: "/init"},
+		{path: "/a/../init", reserved: "/init"},
+		{path: "/./init/.", reserved: "/init"},
+		{path: "/../../init", reserved: "/init"},
+		{path: "/%69nit", reserved: "/init"},
+		{path: "/a%2f..%2finit", reserved: "/init"},
+		{path: "%2finit", reserved: "/init"},
+		{path: "/a%2F%2e%2e%2Ffsfreeze", reserved: "/fsfreeze"},
+		{path: `/a\..\init`, reserved: "/init"},
+		{path: "/a%5c..%5cinit", reserved: "/init"},
+		{path: "/archive", reserved: "/archive"},
+		{path: "/x/..%2frestore", reserved: "/restore"},
+		{path: "/collapse", reserved: "/collapse"},
+		{path: "/freeze", reserved: "/freeze"},
+		{path: "/fsthaw", reserved: "/fsthaw"},
+		{path: "/unfreeze", reserved: "/unfreeze"},
+		{path: "/upgrade", reserved: "/upgrade"},
+		{path: "/init/x"},
+		{path: "/INIT"},
+		{path: "/files?path=/init"},
+		{path: "/%2569nit", reserved: "/init"},
+		{path: "/a%252f..%252finit", reserved: "/init"},
+		{path: "/a%255c..%255cinit", reserved: "/init"},
+		{path: `/a%5C..\init`, reserved: "/init"},
+		{path: `\init`, reserved: "/init"},
+		{path: "/.%2Finit//", reserved: "/init"},
+		{path: "/%2e%2e//init", reserved: "/init"},
+		{path: "/init%3Fx"}, // sandboxd takes none of these for /init
+		{path: "/init;x"},
+		{path: "/init%00"},
+		{path: "/init%20"},
+		{path: "/in//it"},
+		{path: "/health"},
+		{path: "*"},
 		{path: "/%zz", err: errPath},
 		{path: "/init%", err: errPath},
 	}
 	for _, tt := range tests {
-		clean, reserved, err := controlPath(tt.path)
-		if clean != tt.clean || reserved != tt.reserved || !errors.Is(err, tt.err) {
-			t.Errorf("controlPath(%q) = %q, %v, %v; want %q, %v, %v", tt.path, clean, reserved, err, tt.clean, tt.reserved, tt.err)
+		reserved, err := controlPath(tt.path)
+		if reserved != tt.reserved || !errors.Is(err, tt.err) {
+			t.Errorf("controlPath(%q) = %q, %v; want %q, %v", tt.path, reserved, err, tt.reserved, tt.err)
 		}
 	}
 }
@@ -82,5 +92,25 @@ func TestControlPathsAreBlocked(t *testing.T) {
 	}
 	if a := f.ask(t, ":authority", "49983-hello.localhost", ":path", "/%zz"); a.status != http.StatusBadRequest {
 		t.Errorf("undecodable path: %+v", a)
+	}
+}
+
+// What follows a request to upgrade is not read as HTTP, so sandboxd gets no such request.
+func TestNoUpgradeOfSandboxd(t *testing.T) {
+	f := newFixture(t)
+	f.put(t, testRoute("hello"))
+	for _, protocol := range []string{"websocket", "tcp", "SPDY/3.1", ""} {
+		for _, h := range [][]string{
+			{":authority", "49983-HELLO.localhost.", ":path", "/files"},
+			{":authority", "localhost", ":path", "/sandboxes/hello/49983/health"},
+			{":authority", "localhost", ":path", "/health", "x-sandbox-id", "hello", "x-sandbox-port", "49983"},
+		} {
+			if a := f.ask(t, append(h, "upgrade", protocol)...); a.status != http.StatusBadRequest || a.destination != "" {
+				t.Errorf("%v to %q: %+v", h, protocol, a)
+			}
+		}
+	}
+	if a := f.ask(t, ":authority", "8000-hello.localhost", ":path", "/", "upgrade", "websocket"); a.destination == "" {
+		t.Errorf("another port: %+v", a)
 	}
 }

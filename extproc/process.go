@@ -78,13 +78,16 @@ func (s *Server) serve(c *call) error {
 		return err
 	}
 	if c.target.Port == sandboxdPort {
-		clean, reserved, err := controlPath(c.target.Path)
+		if c.headers.Upgrade.Count > 0 {
+			return errUpgrade
+		}
+		reserved, err := controlPath(c.target.Path)
 		if err != nil {
 			return err
 		}
-		if reserved {
+		if reserved != "" {
 			return &rejection{
-				reason: reasonControlPath, status: http.StatusNotFound, path: clean,
+				reason: reasonControlPath, status: http.StatusNotFound, path: reserved,
 				message: "This endpoint is reserved for the E2B control plane and is not reachable through the sandbox URL",
 			}
 		}

@@ -94,7 +94,7 @@ func TestForwardedHeadersAreTheOnesRead(t *testing.T) {
 		}
 		seen[f] = name
 	}
-	if len(seen) != 16 {
+	if len(seen) != 17 {
 		t.Errorf("%d headers forwarded", len(seen))
 	}
 	if h.field("x-envoy-original-dst-host") != nil {

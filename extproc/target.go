@@ -48,6 +48,7 @@ var (
 	errHost       = &BadTargetError{"Invalid host. A sandbox's host is <port>-<ID>.<domain>"}
 	errID         = &BadTargetError{"Invalid sandbox ID. It has 1 to 57 of a-z, 0-9 and dash, and neither begins nor ends with a dash"}
 	errPort       = &BadTargetError{"Invalid sandbox port. It is a decimal number from 1 to 65535 without leading zeros"}
+	errUpgrade    = &BadTargetError{"Port 49983 of a sandbox upgrades no connection"}
 	errPath       = &BadTargetError{"Invalid path"}
 	errMissingID  = &BadTargetError{"missing header: a sandbox port header comes with the sandbox ID header of the same name"}
 	errMissing    = &BadTargetError{"missing header: a sandbox ID header comes with the sandbox port header of the same name"}

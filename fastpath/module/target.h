@@ -144,6 +144,7 @@ static inline void take(field *into, const header *h) {
 // parse_target reads the headers; false leaves the request to extproc.
 static inline bool parse_target(const header *headers, size_t count, target *t) {
   field path = {0}, authority = {0}, x_id = {0}, x_port = {0}, e_id = {0}, e_port = {0};
+  bool upgrade = false;
   for (size_t i = 0; i < count; i++) {
     const header *h = &headers[i];
     const char *name = h->name;
@@ -158,6 +159,9 @@ static inline bool parse_target(const header *headers, size_t count, target *t) 
       if (IS(name, n, "x-sandbox-id")) take(&x_id, h);
       else if (IS(name, n, "x-sandbox-port")) take(&x_port, h);
       else if (n > 10 && !memcmp(name, "x-sandbox-", 10)) return false; // names a key, a pool or an env
+      break;
+    case 'u':
+      if (IS(name, n, "upgrade")) upgrade = true;
       break;
     case 'e':
       if (IS(name, n, "e2b-sandbox-id")) take(&e_id, h);
@@ -186,5 +190,6 @@ static inline bool parse_target(const header *headers, size_t count, target *t) 
     return false;
   }
   t->port_number = parse_port(t->port);
+  if (upgrade && t->port_number == SANDBOXD_PORT) return false; // which extproc refuses
   return t->port_number && valid_id(t->id) && plain_path(path.value, t->port_number);
 }

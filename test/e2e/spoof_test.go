@@ -145,7 +145,8 @@ func TestSpoofing(t *testing.T) {
 // E2B's control paths on sandboxd's port never reach a pod, however written.
 func TestControlPathsAreBlocked(t *testing.T) {
 	shared.Touch(t, "control", "")
-	for _, path := range []string{"/init", "/freeze", "/upgrade", "//init", "/x/../init", "/%69nit", "/init/", "/fsthaw"} {
+	for _, path := range []string{"/init", "/freeze", "/upgrade", "//init", "/x/../init", "/%69nit", "/init/", "/fsthaw",
+		"/%2569nit", `\init`, `/x\..\init`, "/x/..%5Cinit", "/x/..%255cinit", "/x%2f%2e%2e%2Finit", "/.//init?x"} {
 		status, body := raw(t, "POST "+path+" HTTP/1.1\nHost: 49983-control.localhost\nContent-Length: 0\nConnection: close\n\n")
 		if status != 404 || !strings.Contains(body, "reserved") {
 			t.Errorf("POST %s: %d %s", path, status, body)
