@@ -105,7 +105,8 @@ func TestTemplateAllows(t *testing.T) {
 		"Privileged":   `{initContainers: [{name: i, securityContext: {privileged: true}}], containers: [{name: a, securityContext: {privileged: true}}]}`,
 		"Capabilities": `{containers: [{name: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]}`,
 		"ProcMount":    `{initContainers: [{name: i, securityContext: {procMount: Unmasked}}], containers: [{name: a, securityContext: {procMount: Unmasked}}]}`,
-		"Unconfined":   `{securityContext: {seccompProfile: {type: Unconfined}}, initContainers: [{name: i, securityContext: {appArmorProfile: {type: Unconfined}}}], containers: [{name: a, securityContext: {seccompProfile: {type: Unconfined}}}]}`,
+		"Unconfined":   `{securityContext: {seccompProfile: {type: Unconfined}}, initContainers: [{name: i, securityContext: {appArmorProfile: {type: Unconfined}}}], containers: [{name: a, securityContext: {seccompProfile: {type: Unconfined}, seLinuxOptions: {type: spc_t}}}]}`,
+		"Sysctls":      `{securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}, containers: [{name: a}]}`,
 	}
 	for needed, spec := range parts {
 		for allowed := range parts {

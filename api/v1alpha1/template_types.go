@@ -19,7 +19,7 @@ type SandboxTemplate struct {
 }
 
 // NodeAccess is a way from a pod to its node.
-// +kubebuilder:validation:Enum=HostPath;Privileged;Capabilities;ProcMount;Unconfined
+// +kubebuilder:validation:Enum=HostPath;Privileged;Capabilities;ProcMount;Unconfined;Sysctls
 type NodeAccess string
 
 // The ways from a pod to its node that can be allowed.
@@ -34,8 +34,10 @@ const (
 	// runtime hides of it (procMount: Unmasked).
 	AllowProcMount NodeAccess = "ProcMount"
 	// AllowUnconfined allows containers without the runtime's profile of system calls
-	// (seccomp) or of AppArmor.
+	// (seccomp) or of AppArmor, or with other SELinux types than those of containers.
 	AllowUnconfined NodeAccess = "Unconfined"
+	// AllowSysctls allows kernel settings besides those that Kubernetes calls safe.
+	AllowSysctls NodeAccess = "Sysctls"
 )
 
 // SandboxTemplateSpec describes the pods of a pool.
@@ -50,10 +52,14 @@ const (
 // +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.spec) || !has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, !has(c.securityContext) || ((!has(c.securityContext.seccompProfile) || c.securityContext.seccompProfile.type != 'Unconfined') && (!has(c.securityContext.appArmorProfile) || c.securityContext.appArmorProfile.type != 'Unconfined')))",message="Unconfined is refused, also in initContainers: a sandbox without a profile of system calls or AppArmor reaches more of its node's kernel; a SandboxTemplate may allow Unconfined"
 // +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.spec) || !has(self.template.spec.securityContext) || ((!has(self.template.spec.securityContext.seccompProfile) || self.template.spec.securityContext.seccompProfile.type != 'Unconfined') && (!has(self.template.spec.securityContext.appArmorProfile) || self.template.spec.securityContext.appArmorProfile.type != 'Unconfined'))",message="Unconfined is refused for the pod: sandboxes without a profile of system calls or AppArmor reach more of their node's kernel; a SandboxTemplate may allow Unconfined"
 // +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.metadata) || !has(self.template.metadata.annotations) || self.template.metadata.annotations.all(k, !k.startsWith('container.apparmor.security.beta.kubernetes.io/'))",message="annotations for AppArmor are refused: use appArmorProfile; a SandboxTemplate may allow Unconfined"
+// +kubebuilder:validation:XValidation:rule=`(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.spec) || self.template.spec.containers.all(c, c.?securityContext.?seLinuxOptions.?type.orValue("") in ["", 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t'] && c.?securityContext.?seLinuxOptions.?user.orValue("") == "" && c.?securityContext.?seLinuxOptions.?role.orValue("") == "")`,message="SELinux users, roles and types besides those of containers are refused: spc_t and others open the node to a sandbox; a SandboxTemplate may allow Unconfined"
+// +kubebuilder:validation:XValidation:rule=`(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.spec) || !has(self.template.spec.initContainers) || self.template.spec.initContainers.all(c, c.?securityContext.?seLinuxOptions.?type.orValue("") in ["", 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t'] && c.?securityContext.?seLinuxOptions.?user.orValue("") == "" && c.?securityContext.?seLinuxOptions.?role.orValue("") == "")`,message="SELinux users, roles and types besides those of containers are refused, also in initContainers: spc_t and others open the node to a sandbox; a SandboxTemplate may allow Unconfined"
+// +kubebuilder:validation:XValidation:rule=`(has(self.allow) && 'Unconfined' in self.allow) || !has(self.template.spec) || (self.template.spec.?securityContext.?seLinuxOptions.?type.orValue("") in ["", 'container_t', 'container_init_t', 'container_kvm_t', 'container_engine_t'] && self.template.spec.?securityContext.?seLinuxOptions.?user.orValue("") == "" && self.template.spec.?securityContext.?seLinuxOptions.?role.orValue("") == "")`,message="SELinux users, roles and types besides those of containers are refused for the pod: spc_t and others open the node to a sandbox; a SandboxTemplate may allow Unconfined"
+// +kubebuilder:validation:XValidation:rule="(has(self.allow) && 'Sysctls' in self.allow) || !has(self.template.spec) || !has(self.template.spec.securityContext) || !has(self.template.spec.securityContext.sysctls) || self.template.spec.securityContext.sysctls.all(s, s.name in ['kernel.shm_rmid_forced', 'net.ipv4.ip_local_port_range', 'net.ipv4.ip_unprivileged_port_start', 'net.ipv4.tcp_syncookies', 'net.ipv4.ping_group_range', 'net.ipv4.ip_local_reserved_ports', 'net.ipv4.tcp_keepalive_time', 'net.ipv4.tcp_fin_timeout', 'net.ipv4.tcp_keepalive_intvl', 'net.ipv4.tcp_keepalive_probes', 'net.ipv4.tcp_rmem', 'net.ipv4.tcp_wmem'])",message="sysctls besides those that Kubernetes calls safe are refused: a sandbox would change its node; a SandboxTemplate may allow Sysctls"
 type SandboxTemplateSpec struct {
-	// Template is the pod to run. hostNetwork, hostPID, hostIPC, hostPort and
-	// shareProcessNamespace are refused: each would let a sandbox reach its
-	// neighbours.
+	// Template is the pod to run. hostNetwork, hostPID, hostIPC, hostPort,
+	// shareProcessNamespace, hostProcess, and the host of probes and lifecycle hooks are
+	// refused: each would let a sandbox reach its neighbours.
 	// +kubebuilder:validation:XValidation:rule="has(self.spec) && size(self.spec.containers) > 0",message="a template needs at least one container"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.hostNetwork) || !self.spec.hostNetwork",message="hostNetwork is refused: a sandbox must not share its node's network"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.hostPID) || !self.spec.hostPID",message="hostPID is refused: a sandbox must not see its node's processes"
@@ -61,13 +67,20 @@ type SandboxTemplateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.shareProcessNamespace) || !self.spec.shareProcessNamespace",message="shareProcessNamespace is refused: every process that can answer on a pod's address must end with its container"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || self.spec.containers.all(c, !has(c.ports) || c.ports.all(p, !has(p.hostPort) || p.hostPort == 0))",message="hostPort is refused: a sandbox is reached through the gateway alone"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.initContainers) || self.spec.initContainers.all(c, !has(c.ports) || c.ports.all(p, !has(p.hostPort) || p.hostPort == 0))",message="hostPort is refused, also in initContainers: a sandbox is reached through the gateway alone"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !self.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false)",message="hostProcess is refused for the pod: a sandbox would own its Windows node"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || self.spec.containers.all(c, !c.?securityContext.?windowsOptions.?hostProcess.orValue(false))",message="hostProcess is refused: a sandbox would own its Windows node"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.initContainers) || self.spec.initContainers.all(c, !c.?securityContext.?windowsOptions.?hostProcess.orValue(false))",message="hostProcess is refused, also in initContainers: a sandbox would own its Windows node"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.spec) || self.spec.containers.all(c, c.?livenessProbe.?httpGet.?host.orValue("") == "" && c.?livenessProbe.?tcpSocket.?host.orValue("") == "" && c.?readinessProbe.?httpGet.?host.orValue("") == "" && c.?readinessProbe.?tcpSocket.?host.orValue("") == "" && c.?startupProbe.?httpGet.?host.orValue("") == "" && c.?startupProbe.?tcpSocket.?host.orValue("") == "")`,message="the host of a probe is refused: a node would ask other addresses than the sandbox's"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.spec) || !has(self.spec.initContainers) || self.spec.initContainers.all(c, c.?livenessProbe.?httpGet.?host.orValue("") == "" && c.?livenessProbe.?tcpSocket.?host.orValue("") == "" && c.?readinessProbe.?httpGet.?host.orValue("") == "" && c.?readinessProbe.?tcpSocket.?host.orValue("") == "" && c.?startupProbe.?httpGet.?host.orValue("") == "" && c.?startupProbe.?tcpSocket.?host.orValue("") == "")`,message="the host of a probe is refused, also in initContainers: a node would ask other addresses than the sandbox's"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.spec) || self.spec.containers.all(c, c.?lifecycle.?postStart.?httpGet.?host.orValue("") == "" && c.?lifecycle.?postStart.?tcpSocket.?host.orValue("") == "" && c.?lifecycle.?preStop.?httpGet.?host.orValue("") == "" && c.?lifecycle.?preStop.?tcpSocket.?host.orValue("") == "")`,message="the host of a lifecycle hook is refused: a node would ask other addresses than the sandbox's"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.spec) || !has(self.spec.initContainers) || self.spec.initContainers.all(c, c.?lifecycle.?postStart.?httpGet.?host.orValue("") == "" && c.?lifecycle.?postStart.?tcpSocket.?host.orValue("") == "" && c.?lifecycle.?preStop.?httpGet.?host.orValue("") == "" && c.?lifecycle.?preStop.?tcpSocket.?host.orValue("") == "")`,message="the host of a lifecycle hook is refused, also in initContainers: a node would ask other addresses than the sandbox's"
 	Template corev1.PodTemplateSpec `json:"template"`
 	// Allow names what the pod template may have that is refused otherwise, because
 	// it opens the node to the sandbox. Only a SandboxTemplate, which operators make
 	// for the cluster, can say so: a template embedded in a pool cannot.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:MaxItems=6
 	Allow []NodeAccess `json:"allow,omitempty"`
 	// IdleImage is what the first container runs until it is claimed, in pools whose
 	// podCreationImagePolicy is IdleImage. A claim changes it to the template's image,

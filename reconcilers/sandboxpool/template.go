@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,8 +89,16 @@ func refused(p *corev1.PodSpec) string {
 		return "hostIPC"
 	case ptr.Deref(p.ShareProcessNamespace, false):
 		return "shareProcessNamespace"
+	case p.SecurityContext != nil && hostProcess(p.SecurityContext.WindowsOptions):
+		return "hostProcess"
 	}
 	for _, c := range append(append([]corev1.Container(nil), p.InitContainers...), p.Containers...) {
+		if c.SecurityContext != nil && hostProcess(c.SecurityContext.WindowsOptions) {
+			return "hostProcess"
+		}
+		if asksAnotherHost(&c) {
+			return "the host of a probe or a lifecycle hook"
+		}
 		for _, port := range c.Ports {
 			if port.HostPort != 0 {
 				return "hostPort"
@@ -97,6 +106,31 @@ func refused(p *corev1.PodSpec) string {
 		}
 	}
 	return ""
+}
+
+func hostProcess(o *corev1.WindowsSecurityContextOptions) bool {
+	return o != nil && ptr.Deref(o.HostProcess, false)
+}
+
+// asksAnotherHost reports whether the kubelet would send a probe or a hook of the
+// container to an address that the template names, instead of to the pod.
+func asksAnotherHost(c *corev1.Container) bool {
+	var http []*corev1.HTTPGetAction
+	var tcp []*corev1.TCPSocketAction
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if p != nil {
+			http, tcp = append(http, p.HTTPGet), append(tcp, p.TCPSocket)
+		}
+	}
+	if c.Lifecycle != nil {
+		for _, h := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if h != nil {
+				http, tcp = append(http, h.HTTPGet), append(tcp, h.TCPSocket)
+			}
+		}
+	}
+	return slices.ContainsFunc(http, func(a *corev1.HTTPGetAction) bool { return a != nil && a.Host != "" }) ||
+		slices.ContainsFunc(tcp, func(a *corev1.TCPSocketAction) bool { return a != nil && a.Host != "" })
 }
 
 // render applies the defaults of pool pods: a claim's end waits for no grace

@@ -99,3 +99,47 @@ func TestIdleContainerImages(t *testing.T) {
 		t.Errorf("%v, %v", images, err)
 	}
 }
+
+// The reconciler refuses what lets a sandbox reach its neighbours also where the API server
+// has no rule against it, as with the definitions of an earlier version.
+func TestTemplatesThatReachNeighbours(t *testing.T) {
+	yes := true
+	windows := &corev1.WindowsSecurityContextOptions{HostProcess: &yes}
+	http := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}
+	tcp := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "169.254.169.254"}}
+	container := func(c corev1.Container) corev1.PodSpec {
+		return corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, c}}
+	}
+	const host = "the host of a probe or a lifecycle hook"
+	for want, specs := range map[string][]corev1.PodSpec{
+		"hostNetwork":           {{HostNetwork: true}},
+		"hostPID":               {{HostPID: true}},
+		"hostIPC":               {{HostIPC: true}},
+		"shareProcessNamespace": {{ShareProcessNamespace: &yes}},
+		"hostPort":              {container(corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 1}}})},
+		"hostProcess": {
+			{SecurityContext: &corev1.PodSecurityContext{WindowsOptions: windows}},
+			container(corev1.Container{SecurityContext: &corev1.SecurityContext{WindowsOptions: windows}}),
+			{InitContainers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{WindowsOptions: windows}}}},
+		},
+		host: {
+			container(corev1.Container{LivenessProbe: &corev1.Probe{ProbeHandler: http}}),
+			container(corev1.Container{ReadinessProbe: &corev1.Probe{ProbeHandler: tcp}}),
+			container(corev1.Container{StartupProbe: &corev1.Probe{ProbeHandler: http}}),
+			container(corev1.Container{Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{TCPSocket: tcp.TCPSocket}}}),
+			container(corev1.Container{Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: http.HTTPGet}}}),
+			{InitContainers: []corev1.Container{{Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: http.HTTPGet}}}}},
+		},
+		"": {container(corev1.Container{
+			LivenessProbe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{}}},
+			Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{}}},
+			SecurityContext: &corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{}},
+		})},
+	} {
+		for i := range specs {
+			if got := refused(&specs[i]); got != want {
+				t.Errorf("%+v: refused for %q, want %q", specs[i], got, want)
+			}
+		}
+	}
+}
