@@ -84,7 +84,7 @@ func TestSnapshotOfAnAdoptedPool(t *testing.T) {
 	if err := json.Unmarshal(answer.Body.Bytes(), &made); err != nil || answer.Code != http.StatusCreated {
 		t.Fatalf("the create: %d %s", answer.Code, answer.Body)
 	}
-	if s := w.sandbox(made.SandboxID); s.Spec.Pool != "resting" || made.TemplateID != "resting" || d.filesCalls.restored != "the files" {
+	if s := w.sandbox(made.SandboxID); s.Spec.Pool != "resting" || made.TemplateID+":default" != kept.SnapshotID || d.filesCalls.restored != "the files" {
 		t.Errorf("template %s, pool %s, restored %q", made.TemplateID, s.Spec.Pool, d.filesCalls.restored)
 	}
 }

@@ -98,6 +98,9 @@ const (
 // API key that asked for it. It is never the key.
 const AnnotationOwner = "sandlane.dev/owner"
 
+// AnnotationSnapshot is on Sandboxes that began with the files of a snapshot: its ID.
+const AnnotationSnapshot = "sandlane.dev/snapshot"
+
 // Labels and annotations on gateway Leases.
 const (
 	// LabelGateway marks a Lease as a gateway's; its value is the gateway's name.

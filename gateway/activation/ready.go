@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strconv"
 	"sync/atomic"
@@ -44,6 +45,8 @@ type Make struct {
 	Network  v1alpha1.SandboxNetwork
 	// Owner is the ID of the API key that asked for the sandbox; empty if none is known.
 	Owner string
+	// Snapshot is the ID of the snapshot that the sandbox begins with; empty: none.
+	Snapshot string
 	// Ready is called in place of Options.Ready, and only by this request's activation.
 	Ready Ready
 
@@ -57,6 +60,13 @@ func (m *Make) timeouts(pool string) v1alpha1.SandboxTimeouts {
 		t.Idle = m.Idle(pool)
 	}
 	return t
+}
+
+// annotations returns those of the sandbox.
+func (m *Make) annotations() map[string]string {
+	all := map[string]string{v1alpha1.AnnotationOwner: m.Owner, v1alpha1.AnnotationSnapshot: m.Snapshot}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all
 }
 
 // Tried reports whether a create was sent, so that the sandbox may have been made.

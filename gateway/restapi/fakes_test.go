@@ -76,7 +76,7 @@ func (f *fake) Create(ctx context.Context, n NewSandbox) (Sandbox, error) {
 	sandbox := Sandbox{
 		ID: n.ID, UID: types.UID("uid-of-" + n.ID), Namespace: n.Namespace, Team: n.Team, Pool: n.Pool, StartedAt: time.Now(), EndAt: n.EndAt,
 		Metadata: n.Metadata, Private: n.Private, Secure: n.Secure, CPUCount: 1, MemoryMB: 128,
-		AutoPause: n.AutoPause, AutoResume: n.AutoResume,
+		AutoPause: n.AutoPause, AutoResume: n.AutoResume, Snapshot: n.Snapshot,
 	}
 	f.sandboxes[n.ID] = sandbox
 	return sandbox, nil

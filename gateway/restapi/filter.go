@@ -16,6 +16,7 @@ type filter struct {
 	metadata     map[string]string
 	startedAfter *time.Time
 	from         []origin           // nil leaves all
+	snapshot     string             // leaves also those that began with it
 	states       []api.SandboxState // nil leaves all
 }
 
@@ -72,5 +73,5 @@ func (f *filter) matches(sandbox Sandbox) bool {
 	if f.states != nil && !slices.Contains(f.states, stateOf(sandbox)) {
 		return false
 	}
-	return f.from == nil || slices.Contains(f.from, originOf(sandbox.SandboxEnv, sandbox.Pool))
+	return f.from == nil || f.snapshot != "" && f.snapshot == sandbox.Snapshot || slices.Contains(f.from, originOf(sandbox.SandboxEnv, sandbox.Pool))
 }

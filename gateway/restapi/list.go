@@ -44,7 +44,7 @@ func (s *Server) listPage(w http.ResponseWriter, r *http.Request, params api.Lis
 		f.states = *params.State
 	}
 	if params.Template != nil && *params.Template != "" {
-		if f.from, err = s.originFilter(callOf(r).owner, *params.Template); err != nil {
+		if f.from, f.snapshot, err = s.originFilter(callOf(r).owner, *params.Template); err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,14 @@ func (ref reference) String() string {
 
 const defaultTag = "default"
 
+// withTag is an ID or a name as E2B shows those of snapshots, always with a tag.
+func withTag(name string) string {
+	if strings.Contains(name, ":") {
+		return name
+	}
+	return name + ":" + defaultTag
+}
+
 func parseReference(text string) (reference, error) {
 	identifier, tag, tagged := strings.Cut(text, ":")
 	team, name, inTeam := strings.Cut(identifier, "/")
@@ -96,9 +104,10 @@ func (s *Server) templateOf(caller KeyOwner, text string) (Template, error) {
 	return Template{}, refuse(http.StatusNotFound, fmt.Sprintf("Template %q doesn't exist or you don't have access to it", text))
 }
 
-// originFilter returns the envs and pools whose sandboxes a list's template names. They may
-// be gone, and an empty one says that there can be none.
-func (s *Server) originFilter(caller KeyOwner, text string) (from []origin, err error) {
+// originFilter returns the envs and pools whose sandboxes a list's template names, and the
+// snapshot whose ID that may be. They may be gone, and an empty origin says that there can be
+// none.
+func (s *Server) originFilter(caller KeyOwner, text string) (from []origin, snapshot string, err error) {
 	if strings.Contains(text, ":") {
 		err = errors.New("tags are not supported here because sandboxes are not tag-scoped")
 	}
@@ -107,13 +116,13 @@ func (s *Server) originFilter(caller KeyOwner, text string) (from []origin, err 
 		ref, err = parseReference(text)
 	}
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "Invalid template: "+err.Error())
+		return nil, "", refuse(http.StatusBadRequest, "Invalid template: "+err.Error())
 	}
 	if !ref.ofTeam(caller.Team) {
-		return []origin{{}}, nil
+		return []origin{{}}, "", nil
 	}
 	if t, found := s.o.Templates.Template(caller.Namespace, ref.name); found {
-		return t.origins(), nil
+		return t.origins(), "", nil
 	}
-	return []origin{{pool: ref.name}}, nil
+	return []origin{{pool: ref.name}}, ref.name, nil
 }

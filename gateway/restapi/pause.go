@@ -17,7 +17,8 @@ const transitionTimeout = 20 * time.Second
 // ErrNoStore says that the gateway has no folder for what is kept of sandboxes.
 var ErrNoStore = errors.New("there is no folder for the files of sandboxes")
 
-// PauseSandbox is POST /sandboxes/{sandboxID}/pause.
+// PauseSandbox is POST /sandboxes/{sandboxID}/pause. Calls of one moment are one pause, whose
+// outcome all get; at another gateway they find a paused sandbox.
 func (s *Server) PauseSandbox(w http.ResponseWriter, r *http.Request, _ string) {
 	var body api.SandboxPause
 	err := decode(r, &body)
@@ -29,7 +30,10 @@ func (s *Server) PauseSandbox(w http.ResponseWriter, r *http.Request, _ string) 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), limit)
 		defer cancel()
 		c := callOf(r)
-		err = s.o.Sandboxes.Pause(ctx, c.owner.Namespace, c.sandboxID, !is(body.Memory, false))
+		memory := !is(body.Memory, false)
+		_, err, _ = s.pauses.Do(fmt.Sprint(c.owner.Namespace, "/", c.sandboxID, "/", memory), func() (any, error) {
+			return nil, s.o.Sandboxes.Pause(ctx, c.owner.Namespace, c.sandboxID, memory)
+		})
 	}
 	s.done(w, r, err)
 }
@@ -48,12 +52,15 @@ func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string)
 	if err == nil && is(body.AutoPause, true) && !sandbox.AutoPause {
 		err = refuse(http.StatusBadRequest, "autoPause: is for the create; leave it out or set it to false")
 	}
-	was := false
-	if err == nil {
-		sandbox, was, err = s.resume(r, sandbox, template, d, nil)
-	}
-	if err == nil && !was {
-		err = refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is already running", sandbox.ID))
+	switch {
+	case err != nil:
+	case sandbox.Paused: // if others resume it at the same time, it gets the timeout all the same
+		sandbox, _, err = s.resumeOrExtend(r, sandbox, template, d, nil)
+	default: // a resume may be under way
+		var was bool
+		if sandbox, was, err = s.resume(r, sandbox, template, d, nil); err == nil && !was {
+			err = refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is already running", sandbox.ID))
+		}
 	}
 	if err != nil {
 		s.fail(w, r, err)
@@ -73,7 +80,7 @@ func (s *Server) resume(r *http.Request, sandbox Sandbox, template Template, tim
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), createDeadline)
 	defer cancel()
 	begun := time.Now()
-	resumed, was, err = s.o.Sandboxes.Resume(ctx, sandbox.Namespace, sandbox.ID, timeout)
+	resumed, was, err = s.resumeOnce(ctx, sandbox, timeout)
 	if err != nil || !was || !resumed.EndAt.Before(earlier(begun.Add(timeout), latestEnd(resumed, template))) {
 		return resumed, was, err
 	}
@@ -82,4 +89,18 @@ func (s *Server) resume(r *http.Request, sandbox Sandbox, template Template, tim
 		return resumed, true, nil
 	}
 	return extended, true, err
+}
+
+// resumeOnce makes one resume of those of one moment, with the timeout of the first.
+func (s *Server) resumeOnce(ctx context.Context, sandbox Sandbox, timeout time.Duration) (Sandbox, bool, error) {
+	type outcome struct {
+		sandbox Sandbox
+		was     bool
+	}
+	v, err, _ := s.resumes.Do(sandbox.Namespace+"/"+sandbox.ID, func() (any, error) {
+		resumed, was, err := s.o.Sandboxes.Resume(ctx, sandbox.Namespace, sandbox.ID, timeout)
+		return outcome{resumed, was}, err
+	})
+	o := v.(outcome)
+	return o.sandbox, o.was, err
 }

@@ -1,9 +1,13 @@
 package restapi
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
@@ -34,7 +38,7 @@ func TestPauseAnswers(t *testing.T) {
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":70}`, 200, `"sandboxID":"{id}"`},
 		{"GET", "/sandboxes/{id}", ``, 200, `"state":"running"`},
 		{"GET", "/v2/sandboxes?state=paused", ``, 200, "[]\n"},
-		{"POST", "/sandboxes/{id}/pause", `{"memory":true}`, 204, ""},
+		{"POST", "/sandboxes/{id}/pause", `{"memory":true,"requireHealthyGuest":true}`, 204, ""},
 		{"POST", "/v2/sandboxes/{id}/connect", `{}`, 201, `"sandboxID":"{id}"`},
 		{"POST", "/sandboxes/{id}/pause", `{}`, 204, ""},
 		{"POST", "/sandboxes/{id}/resume", `{"timeout":60,"autoPause":true}`, 400, "autoPause"},
@@ -161,6 +165,98 @@ func TestResumesThatMeet(t *testing.T) {
 			}
 		}
 	}
+}
+
+// slow has calls wait until go on is closed, and counts them.
+type slow struct {
+	*fake
+	goOn  chan struct{}
+	calls *atomic.Int32
+}
+
+func (f slow) Pause(ctx context.Context, namespace, id string, memory bool) error {
+	f.calls.Add(1)
+	<-f.goOn
+	return f.fake.Pause(ctx, namespace, id, memory)
+}
+
+func (f slow) Resume(ctx context.Context, namespace, id string, timeout time.Duration) (Sandbox, bool, error) {
+	f.calls.Add(1)
+	<-f.goOn
+	return f.fake.Resume(ctx, namespace, id, timeout)
+}
+
+// Pauses of one moment are one pause, and resumes one resume, for all who asked; the longest
+// timeout counts. Another team's call is not one of them.
+func TestPausesAndResumesAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		call, body string
+		paused     bool
+		status     int
+	}{
+		{"pause", `{}`, false, 204}, {"pause", `{"memory":false}`, false, 204}, {"resume", `{"timeout":%d}`, true, 201},
+		{"connect", `{"timeout":%d}`, true, 201},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := slow{newFake(), make(chan struct{}), &atomic.Int32{}}
+			sandbox := f.sandboxes[idA]
+			sandbox.Paused, sandbox.EndAt = c.paused, time.Now()
+			f.sandboxes[idA] = sandbox
+			s := newServer(t, f.fake, func(o *Options) { o.Sandboxes = f })
+			var asking sync.WaitGroup
+			for i := range 8 {
+				asking.Go(func() {
+					body := c.body
+					if c.paused {
+						body = fmt.Sprintf(c.body, 60+i)
+					}
+					if w := ask(t, s, "POST", "/sandboxes/"+idA+"/"+c.call, keyA, body); w.Code != c.status {
+						t.Errorf("%s: %d %s", c.call, w.Code, w.Body)
+					}
+				})
+			}
+			synctest.Wait()
+			close(f.goOn)
+			asking.Wait()
+			if f.calls.Load() != 1 {
+				t.Errorf("%s: %d calls", c.call, f.calls.Load())
+			}
+			if left := time.Until(f.sandboxes[idA].EndAt); c.paused && left < 67*time.Second {
+				t.Errorf("%s: it ends in %s", c.call, left)
+			}
+			if w := ask(t, s, "POST", "/sandboxes/"+idA+"/pause", keyB, `{}`); w.Code != 404 {
+				t.Errorf("of another team: %d %s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+// A resume that finds the sandbox paused is 201 also if another has resumed it before.
+func TestResumeOfWhatIsResumedMeanwhile(t *testing.T) {
+	f := newFake()
+	s := newServer(t, f, func(o *Options) { o.Sandboxes = resumedMeanwhile{f} })
+	sandbox := f.sandboxes[idA]
+	sandbox.Paused = true
+	f.sandboxes[idA] = sandbox
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/resume", keyA, `{"timeout":600}`); w.Code != 201 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if left := time.Until(f.sandboxes[idA].EndAt); left < 590*time.Second {
+		t.Errorf("it ends in %s", left)
+	}
+	if w := ask(t, s, "POST", "/sandboxes/"+idA+"/resume", keyA, `{"timeout":600}`); w.Code != 409 {
+		t.Errorf("of one that runs: %d %s", w.Code, w.Body)
+	}
+}
+
+// resumedMeanwhile has another request resume a sandbox right before Resume does.
+type resumedMeanwhile struct{ *fake }
+
+func (f resumedMeanwhile) Resume(ctx context.Context, namespace, id string, timeout time.Duration) (Sandbox, bool, error) {
+	if _, _, err := f.fake.Resume(ctx, namespace, id, time.Second); err != nil {
+		return Sandbox{}, false, err
+	}
+	return f.fake.Resume(ctx, namespace, id, timeout)
 }
 
 // Pages of a state are whole, in order, and without those of the other.

@@ -87,6 +87,8 @@ type Sandbox struct {
 	Namespace, Team, Pool string
 	// SandboxEnv is the env that it was made from; empty for one of a pool alone.
 	SandboxEnv string
+	// Snapshot is the ID of the snapshot that it began with; empty: none.
+	Snapshot string
 	// EndAt of a paused one is when it was paused.
 	StartedAt, EndAt time.Time
 	// ResumedAt is when it was last resumed, zero if it never was: its longest life

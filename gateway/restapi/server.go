@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
@@ -27,6 +28,8 @@ type Server struct {
 	keys    *limiters // by identity
 	badKeys *limiters // by source
 	answers *answers
+	pauses  singleflight.Group // by namespace, ID and mode
+	resumes singleflight.Group // by namespace and ID
 	// logLimit is for warnings that a client can cause in numbers.
 	logLimit rate.Sometimes
 	timeouts

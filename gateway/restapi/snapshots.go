@@ -1,11 +1,13 @@
 package restapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
@@ -158,15 +160,38 @@ func (s *Server) snapshotPage(r *http.Request, params api.ListSnapshotsParams) (
 	if err != nil {
 		return nil, "", err
 	}
-	page = slices.DeleteFunc(all, func(one Snapshot) bool {
-		return !match(one) || after != nil && compare(one.At, one.ID, after.started, after.id, false) <= 0
+	page = slices.DeleteFunc(namesMoved(all), func(one Snapshot) bool {
+		return !match(one) || after != nil && newestFirst(one, Snapshot{At: after.started, ID: after.id}) <= 0
 	})
-	slices.SortFunc(page, func(a, b Snapshot) int { return compare(a.At, a.ID, b.At, b.ID, false) })
 	if len(page) > limit {
 		page = page[:limit]
 		next = cursor{started: page[limit-1].At, id: page[limit-1].ID}.token(false)
 	}
 	return page, next, nil
+}
+
+// newestFirst orders snapshots by their age. Of those of one second the last ID is the
+// newest: IDs grow with time.
+func newestFirst(a, b Snapshot) int {
+	return cmp.Or(b.At.Compare(a.At), strings.Compare(b.ID, a.ID))
+}
+
+// namesMoved sorts snapshots, the newest first, and leaves each name to the newest that was
+// given it, as E2B moves a name to the last build.
+func namesMoved(all []Snapshot) []Snapshot {
+	slices.SortFunc(all, newestFirst)
+	taken := map[string]bool{}
+	for i := range all {
+		var names []string
+		for _, name := range all[i].Names {
+			if !taken[name] {
+				names = append(names, name)
+			}
+			taken[name] = true
+		}
+		all[i].Names = names
+	}
+	return all
 }
 
 func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snapshot) bool, error) {
@@ -188,7 +213,7 @@ func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snaps
 		name = ref.String()
 	}
 	return func(one Snapshot) bool {
-		return (id == "" || one.SandboxID == id) && (name == "" || slices.Contains(one.Names, name))
+		return (id == "" || one.SandboxID == id) && (name == "" || one.ID == name || slices.Contains(one.Names, name))
 	}, nil
 }
 
@@ -207,36 +232,40 @@ func (s *Server) DeleteTemplate(w http.ResponseWriter, r *http.Request, text str
 		s.fail(w, r, noStore())
 		return
 	}
-	snapshot, err := s.snapshotOf(r.Context(), caller, text)
-	if err == nil {
-		err = s.o.Snapshots.Delete(r.Context(), caller.Namespace, snapshot.ID)
+	found, err := s.snapshotsOf(r.Context(), caller, text)
+	for _, one := range slices.Backward(found) { // the newest last: until then the name is its
+		if err == nil {
+			err = s.o.Snapshots.Delete(r.Context(), caller.Namespace, one.ID)
+		}
 	}
 	s.done(w, r, err)
 }
 
-// snapshotOf finds the snapshot that a client names, by its ID or its name; of several of
-// one name the newest.
-func (s *Server) snapshotOf(ctx context.Context, caller KeyOwner, text string) (Snapshot, error) {
+// snapshotsOf finds what a client names: the snapshot of that ID, or all that were given that
+// name, the newest first. Only the newest has the name. The others go with it, as builds of one
+// template do: if they stayed, the name would be back, and with it older files.
+func (s *Server) snapshotsOf(ctx context.Context, caller KeyOwner, text string) ([]Snapshot, error) {
 	ref, err := parseReference(text)
 	if err != nil || !ref.ofTeam(caller.Team) {
-		return Snapshot{}, ErrNoSnapshot
+		return nil, ErrNoSnapshot
 	}
 	if ref.tag == "" && idPattern.MatchString(ref.name) {
 		snapshot, err := s.o.Snapshots.Get(ctx, caller.Namespace, ref.name)
 		if !errors.Is(err, ErrNoSnapshot) {
-			return snapshot, err
+			return []Snapshot{snapshot}, err
 		}
 	}
 	all, err := s.o.Snapshots.List(ctx, caller.Namespace)
 	if err != nil {
-		return Snapshot{}, err
+		return nil, err
 	}
 	name := ref.String()
 	all = slices.DeleteFunc(all, func(one Snapshot) bool { return !slices.Contains(one.Names, name) })
 	if len(all) == 0 {
-		return Snapshot{}, ErrNoSnapshot
+		return nil, ErrNoSnapshot
 	}
-	return slices.MinFunc(all, func(a, b Snapshot) int { return compare(a.At, a.ID, b.At, b.ID, false) }), nil
+	slices.SortFunc(all, newestFirst)
+	return all, nil
 }
 
 // beginning finds what a create begins with: a template, or a snapshot and the template
@@ -247,13 +276,14 @@ func (s *Server) beginning(ctx context.Context, caller KeyOwner, text string) (T
 	if err == nil || s.o.Snapshots == nil || !errors.As(err, &refused) || refused.status != http.StatusNotFound {
 		return template, "", err
 	}
-	snapshot, found := s.snapshotOf(ctx, caller, text)
+	named, missing := s.snapshotsOf(ctx, caller, text)
 	switch {
-	case errors.Is(found, ErrNoSnapshot):
+	case errors.Is(missing, ErrNoSnapshot):
 		return Template{}, "", err
-	case found != nil:
-		return Template{}, "", found
+	case missing != nil:
+		return Template{}, "", missing
 	}
+	snapshot := named[0]
 	template, there := s.o.Templates.OfPool(caller.Namespace, snapshot.Pool)
 	if !there {
 		return Template{}, "", refuse(http.StatusBadRequest, fmt.Sprintf("templateID: the pool %q of the snapshot is gone", snapshot.Pool))
@@ -261,10 +291,15 @@ func (s *Server) beginning(ctx context.Context, caller KeyOwner, text string) (T
 	return template, snapshot.ID, nil
 }
 
+// snapshotView shows a snapshot by its name, if it has one, and by its ID else. E2B has the
+// team before the name too; without it the name can be a part of every path.
 func snapshotView(s Snapshot) api.Snapshot {
-	names := s.Names
-	if names == nil {
-		names = []string{}
+	view := api.Snapshot{SnapshotID: withTag(s.ID), Names: []string{}}
+	for _, name := range s.Names {
+		view.Names = append(view.Names, withTag(name))
 	}
-	return api.Snapshot{SnapshotID: s.ID, Names: names}
+	if len(view.Names) > 0 {
+		view.SnapshotID = view.Names[0]
+	}
+	return view
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,11 +69,11 @@ func TestSnapshotAnswers(t *testing.T) {
 		status                  int
 		text                    string
 	}{
-		{"POST", "/sandboxes/{id}/snapshots", ``, keyA, 201, `{"names":[],"snapshotID":"s0"}`},
+		{"POST", "/sandboxes/{id}/snapshots", ``, keyA, 201, `{"names":[],"snapshotID":"s0:default"}`},
 		{"POST", "/sandboxes/{id}/snapshots", `{"name":null}`, keyA, 201, `s1`},
-		{"POST", "/sandboxes/{id}/snapshots", `{"name":"Mine"}`, keyA, 201, `{"names":["mine"],"snapshotID":"s2"}`},
-		{"POST", "/sandboxes/{id}/snapshots", `{"name":"a/mine:default"}`, keyA, 201, `{"names":["mine"],"snapshotID":"s3"}`},
-		{"POST", "/sandboxes/{id}/snapshots", `{"name":"mine:v2"}`, keyA, 201, `{"names":["mine:v2"],"snapshotID":"s4"}`},
+		{"POST", "/sandboxes/{id}/snapshots", `{"name":"Mine"}`, keyA, 201, `{"names":["mine:default"],"snapshotID":"mine:default"}`},
+		{"POST", "/sandboxes/{id}/snapshots", `{"name":"a/mine:default"}`, keyA, 201, `{"names":["mine:default"],"snapshotID":"mine:default"}`},
+		{"POST", "/sandboxes/{id}/snapshots", `{"name":"mine:v2"}`, keyA, 201, `{"names":["mine:v2"],"snapshotID":"mine:v2"}`},
 		{"POST", "/sandboxes/{id}/snapshots", `{"memory":true}`, keyA, 400, `memory`},
 		{"POST", "/sandboxes/{id}/snapshots", `{"name":"b/mine"}`, keyA, 400, `another team`},
 		{"POST", "/sandboxes/{id}/snapshots", `{"name":"no name"}`, keyA, 400, `name`},
@@ -80,17 +81,19 @@ func TestSnapshotAnswers(t *testing.T) {
 		{"POST", "/sandboxes/{id}/snapshots", `{"name":"base"}`, keyA, 400, `no snapshot`},
 		{"POST", "/sandboxes/{id}/snapshots", `{"name":"` + strings.Repeat("x", 129) + `"}`, keyA, 400, `128`},
 		{"POST", "/sandboxes/nosuch/snapshots", `{}`, keyA, 404, `doesn't exist`},
-		{"GET", "/snapshots", ``, keyA, 200, `[{"names":["mine:v2"],"snapshotID":"s4"},{"names":["mine"],"snapshotID":"s3"}`},
-		{"GET", "/snapshots?name=mine", ``, keyA, 200, `[{"names":["mine"],"snapshotID":"s3"},{"names":["mine"],"snapshotID":"s2"}]`},
+		{"GET", "/snapshots", ``, keyA, 200, `[{"names":["mine:v2"],"snapshotID":"mine:v2"},{"names":["mine:default"],"snapshotID":"mine:default"},{"names":[],"snapshotID":"s2:default"}`},
+		{"GET", "/snapshots?name=mine", ``, keyA, 200, `[{"names":["mine:default"],"snapshotID":"mine:default"}]`},
+		{"GET", "/snapshots?name=mine:default", ``, keyA, 200, `[{"names":["mine:default"],"snapshotID":"mine:default"}]`},
+		{"GET", "/snapshots?name=s2:default", ``, keyA, 200, `[{"names":[],"snapshotID":"s2:default"}]`},
 		{"GET", "/snapshots?name=b/mine", ``, keyA, 200, `[]`},
 		{"GET", "/snapshots?name=%20", ``, keyA, 400, `name`},
-		{"GET", "/snapshots?sandboxID={id}-client&limit=1", ``, keyA, 200, `[{"names":["mine:v2"],"snapshotID":"s4"}]`},
+		{"GET", "/snapshots?sandboxID={id}-client&limit=1", ``, keyA, 200, `[{"names":["mine:v2"],"snapshotID":"mine:v2"}]`},
 		{"GET", "/snapshots?sandboxID=other", ``, keyA, 200, `[]`},
 		{"GET", "/snapshots?sandboxID=..", ``, keyA, 400, `sandboxID`},
 		{"GET", "/snapshots?limit=0", ``, keyA, 400, `limit`},
 		{"GET", "/snapshots?nextToken=x", ``, keyA, 400, `nextToken`},
 		{"GET", "/snapshots", ``, keyB, 200, `[]`},
-		{"POST", "/v2/sandboxes", `{"templateID":"s0"}`, keyA, 201, `"templateID":"base"`},
+		{"POST", "/v2/sandboxes", `{"templateID":"s0:default"}`, keyA, 201, `"templateID":"s0"`},
 		{"POST", "/v2/sandboxes", `{"templateID":"s0"}`, keyB, 404, `s0`},
 		{"DELETE", "/templates/s0", ``, keyB, 404, `snapshot`},
 		{"DELETE", "/templates/s0", ``, keyA, 204, ``},
@@ -129,6 +132,50 @@ func TestCreateBySnapshotName(t *testing.T) {
 	}
 }
 
+// A name is the newest snapshot's, also of two in one second, and goes with it: a delete by
+// name, repeated, does not reach what had the name before.
+func TestNameMovesToTheNewest(t *testing.T) {
+	s, f, kept := snapshotServer(t)
+	at := time.Unix(1000, 0)
+	kept.all = []Snapshot{
+		{ID: "s2", Names: []string{"mine"}, Pool: "base", At: at}, {ID: "s1", Names: []string{"mine", "other:v1"}, Pool: "base", At: at},
+		{ID: "s3", Names: []string{"mine"}, Pool: "base", At: at.Add(-time.Second)}, {ID: "s4", Pool: "base", At: at},
+	}
+	views := read[[]api.Snapshot](t, ask(t, s, "GET", "/snapshots", keyA, ""))
+	if got := fmt.Sprint(views); got != "[{[] s4:default} {[mine:default] mine:default} {[other:v1] other:v1} {[] s3:default}]" {
+		t.Errorf("listed as %s", got)
+	}
+	if w := ask(t, s, "POST", "/sandboxes", keyA, `{"templateID":"mine:default"}`); w.Code != 201 || f.made[0].Snapshot != "s2" {
+		t.Errorf("%d %s, made %+v", w.Code, w.Body, f.made)
+	}
+	for i, want := range []int{204, 404} {
+		if w := ask(t, s, "DELETE", "/templates/mine:default", keyA, ""); w.Code != want {
+			t.Errorf("delete %d: %d %s", i, w.Code, w.Body)
+		}
+	}
+	if len(kept.all) != 1 || kept.all[0].ID != "s4" {
+		t.Errorf("what is left is %+v", kept.all)
+	}
+}
+
+// A sandbox that began with a snapshot is of the snapshot's template, in all answers, and
+// lists find it by that.
+func TestTemplateOfASnapshotsSandbox(t *testing.T) {
+	s, f, _ := snapshotServer(t)
+	ask(t, s, "POST", "/sandboxes/"+idA+"/snapshots", keyA, `{}`)
+	ask(t, s, "POST", "/v2/sandboxes", keyA, `{"templateID":"s0:default"}`)
+	id := f.made[0].ID
+	if got := read[api.SandboxDetail](t, ask(t, s, "GET", "/sandboxes/"+id, keyA, "")); got.TemplateID != "s0" {
+		t.Errorf("get: template %q", got.TemplateID)
+	}
+	for template, want := range map[string]string{"s0": id, "s1": "", "base": ""} {
+		got := ids(read[[]api.ListedSandbox](t, ask(t, s, "GET", "/v2/sandboxes?template="+template, keyA, "")))
+		if found := slices.Contains(got, id); want != "" && (!found || len(got) != 1) || template == "s1" && len(got) > 0 {
+			t.Errorf("sandboxes of %s: %v", template, got)
+		}
+	}
+}
+
 // A snapshot is restored in its own pool, also where an env has that pool's name, as one
 // that was made for the pool has, or where another template has it as an alias.
 func TestCreateBySnapshotOfAnEnvsPool(t *testing.T) {
@@ -163,7 +210,7 @@ func TestSnapshotPages(t *testing.T) {
 			break
 		}
 	}
-	if fmt.Sprint(got) != "[s6 s3 s4 s5 s0 s1 s2]" {
+	if fmt.Sprint(got) != "[s6:default s5:default s4:default s3:default s2:default s1:default s0:default]" {
 		t.Errorf("pages have %v", got)
 	}
 }

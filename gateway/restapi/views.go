@@ -24,7 +24,7 @@ var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 func (s *Server) sandboxView(sandbox Sandbox, template Template) api.Sandbox {
 	envd, traffic := s.tokensOf(sandbox)
 	return api.Sandbox{
-		TemplateID: template.ID, Alias: aliasOf(template),
+		TemplateID: templateIDOf(sandbox, template), Alias: aliasOf(template),
 		SandboxID: sandbox.ID, ClientID: clientID, EnvdVersion: envdVersion,
 		EnvdAccessToken: envd, TrafficAccessToken: traffic, Domain: &s.o.Domain,
 	}
@@ -51,7 +51,7 @@ func (s *Server) detailView(sandbox Sandbox, template Template) api.SandboxDetai
 // listedView is what lists have of a sandbox: no token.
 func listedView(sandbox Sandbox, template Template) api.ListedSandbox {
 	l := api.ListedSandbox{
-		TemplateID: template.ID, Alias: aliasOf(template),
+		TemplateID: templateIDOf(sandbox, template), Alias: aliasOf(template),
 		SandboxID: sandbox.ID, ClientID: clientID, EnvdVersion: envdVersion,
 		StartedAt: sandbox.StartedAt.UTC(), EndAt: sandbox.EndAt.UTC(),
 		CpuCount: sandbox.CPUCount, MemoryMB: sandbox.MemoryMB, DiskSizeMB: sandbox.DiskMB,
@@ -96,6 +96,14 @@ func (s *Server) tokensOf(sandbox Sandbox) (envd, traffic *string) {
 		traffic = new(s.o.Tokens.Traffic(sandbox.ID, sandbox.UID))
 	}
 	return envd, traffic
+}
+
+// templateIDOf is what a sandbox was made from: a snapshot is a template of its own.
+func templateIDOf(sandbox Sandbox, template Template) string {
+	if sandbox.Snapshot != "" {
+		return sandbox.Snapshot
+	}
+	return template.ID
 }
 
 // aliasOf is the name that people know a template by.

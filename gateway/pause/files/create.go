@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,8 +89,13 @@ func (x *Snapshots) createError(err error) error {
 	return err
 }
 
-// newID makes a name like a generated sandbox ID, but begins it with "s".
-func newID() string { return "s" + strings.ToLower(rand.Text()[:20]) }
+// newID makes a name like a generated sandbox ID, but begins it with "s" and the time in
+// microseconds: objects tell their age in seconds, and of two in one second the later ID is
+// the newer.
+func newID() string {
+	at := strconv.FormatInt(time.Now().UnixMicro(), 36) // 10 digits until 2085
+	return "s" + at + strings.ToLower(rand.Text()[:20-len(at)])
+}
 
 // running reads a sandbox of the caller's namespace and its pod. It is an error if the
 // sandbox does not run, or its pod may not be called.

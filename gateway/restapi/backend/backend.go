@@ -131,7 +131,7 @@ func hasEnded(s *v1alpha1.Sandbox) bool {
 // made: pages of a list are in the order of that time, which must not change.
 func (x *Backend) describe(s *v1alpha1.Sandbox) restapi.Sandbox {
 	d := restapi.Sandbox{
-		ID: s.Name, UID: s.UID, Namespace: s.Spec.Namespace, Team: s.Spec.Team, SandboxEnv: s.Spec.Env, Pool: s.Spec.Pool,
+		ID: s.Name, UID: s.UID, Namespace: s.Spec.Namespace, Team: s.Spec.Team, SandboxEnv: s.Spec.Env, Pool: s.Spec.Pool, Snapshot: s.Annotations[v1alpha1.AnnotationSnapshot],
 		StartedAt: v1alpha1.SandboxCreatedAt(s), Metadata: s.Spec.Metadata,
 		Private: s.Spec.Network.Private, Secure: !s.Spec.Network.Unsecured,
 	}
