@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -122,12 +123,16 @@ func TestEnvoyValidates(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 		for _, line := range strings.Split(string(out), "\n") {
-			if strings.Contains(line, "[warning]") {
+			if strings.Contains(line, "[warning]") && !unfinished.MatchString(line) {
 				t.Errorf("%s: Envoy warns: %s", name, line)
 			}
 		}
 	}
 }
+
+// unfinished matches the warnings of what Envoy calls work in progress and is used all the
+// same (docs/design/decisions/envoy-settings.md).
+var unfinished = regexp.MustCompile(`'envoy\.config\.core\.v3\.Http1ProtocolOptions\.allow_custom_methods'.* work-in-progress`)
 
 func mustBootstrap(t testing.TB, o Options) *bootstrapv3.Bootstrap {
 	t.Helper()
