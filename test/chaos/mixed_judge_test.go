@@ -38,7 +38,7 @@ func (m *mixture) served(all *users) {
 		var not []string
 		for _, u := range all.all {
 			if u.servedBy() < len(shared.Up.Gateways) {
-				not = append(not, u.current())
+				not = append(not, u.current()+u.unserved())
 			}
 		}
 		return len(not) == 0, strings.Join(not, " ")

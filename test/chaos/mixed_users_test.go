@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -43,9 +44,10 @@ type user struct {
 	prefix string
 
 	mu       sync.Mutex
-	id, last string         // the sandbox and the former one; empty: no requests for it
-	answers  map[string]int // of id, by gateway
-	left     []string       // left alone, not seen ended
+	id, last string            // the sandbox and the former one; empty: no requests for it
+	answers  map[string]int    // of id, by gateway
+	refused  map[string]string // what a gateway said last that was no answer of id
+	left     []string          // left alone, not seen ended
 }
 
 // use starts all clients. They make no more sandboxes when ctx ends; the load goes on until
@@ -55,7 +57,7 @@ func (m *mixture) use(ctx context.Context, seed uint64) *users {
 	add := func(kind string, i int, every time.Duration, life func(*user, context.Context)) {
 		u := &user{
 			m: m, later: &all.later, rng: rand.New(rand.NewPCG(seed, uint64(100+len(all.all)))),
-			prefix: fmt.Sprintf("%s-%s-%d", m.ns, kind, i), answers: map[string]int{},
+			prefix: fmt.Sprintf("%s-%s-%d", m.ns, kind, i), answers: map[string]int{}, refused: map[string]string{},
 		}
 		all.all = append(all.all, u)
 		for _, g := range shared.Up.Gateways {
@@ -88,9 +90,26 @@ func (u *user) former() string { u.mu.Lock(); defer u.mu.Unlock(); return u.last
 func (u *user) seen(g stack.Gateway, id string, a stack.Answer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if a.Echo != nil && id == u.id {
-		u.answers[g.Name]++
+	if id != u.id {
+		return
 	}
+	if a.Echo != nil {
+		u.answers[g.Name]++
+	} else {
+		u.refused[g.Name] = fmt.Sprintf("%.80s at %s", a, time.Now().Format(time.TimeOnly))
+	}
+}
+
+// unserved says what the gateways that have not answered for the present sandbox said last.
+func (u *user) unserved() (text string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, g := range shared.Up.Gateways {
+		if u.answers[g.Name] == 0 {
+			text += fmt.Sprintf(" (%s: %s)", g.Name, cmp.Or(u.refused[g.Name], "no answer at all"))
+		}
+	}
+	return text
 }
 
 func (u *user) answered() (n int) {
@@ -109,7 +128,7 @@ func (u *user) servedBy() int { u.mu.Lock(); defer u.mu.Unlock(); return len(u.a
 func (u *user) asks(id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.id, u.answers = id, map[string]int{}
+	u.id, u.answers, u.refused = id, map[string]int{}, map[string]string{}
 }
 
 // life makes, uses and ends sandboxes until ctx ends. Afterwards there are still requests for
