@@ -24,15 +24,20 @@ func TestUnreadClientIsCut(t *testing.T) {
 		t.Fatal(err, healthy.Err())
 	}
 	must(t, os.WriteFile(gate, []byte("go\n"), 0o600))
-	r := &result{}
+	r, told := &result{}, make(chan *result, 1)
 	for healthy.Receive() {
-		r.take(healthy.Msg().GetEvent())
+		// The process has written more than the way to the other client holds, so that client
+		// is cut. It reads why at once: its connection is closed some seconds later.
+		before := r.stdout.Len()
+		if r.take(healthy.Msg().GetEvent()); before < plenty/2 && r.stdout.Len() >= plenty/2 {
+			go func() { told <- unread.wait() }()
+		}
 	}
 	_ = healthy.Close()
 	if r.stdout.Len() != plenty || r.end.GetExitCode() != 3 {
-		t.Errorf("the client that read got %d bytes and %v", r.stdout.Len(), r.end)
+		t.Fatalf("the client that read got %d bytes and %v", r.stdout.Len(), r.end)
 	}
-	got := unread.wait()
+	got := <-told
 	wantCode(t, "the client that did not read", unread.Err(), connect.CodeAborted)
 	if err := unread.Err(); err == nil || !strings.Contains(err.Error(), "had not read the process's output for 2s") || got.end != nil || got.stdout.Len() == 0 {
 		t.Errorf("%v after %d bytes, end %v", err, got.stdout.Len(), got.end)
