@@ -146,10 +146,14 @@ func TestSpoofing(t *testing.T) {
 func TestControlPathsAreBlocked(t *testing.T) {
 	shared.Touch(t, "control", "")
 	for _, path := range []string{"/init", "/freeze", "/upgrade", "//init", "/x/../init", "/%69nit", "/init/", "/fsthaw",
-		"/%2569nit", `\init`, `/x\..\init`, "/x/..%5Cinit", "/x/..%255cinit", "/x%2f%2e%2e%2Finit", "/.//init?x"} {
+		"/%2569nit", `/\init`, `/x\..\init`, "/x/..%5Cinit", "/x/..%255cinit", "/x%2f%2e%2e%2Finit", "/.//init?x"} {
 		status, body := raw(t, "POST "+path+" HTTP/1.1\nHost: 49983-control.localhost\nContent-Length: 0\nConnection: close\n\n")
 		if status != 404 || !strings.Contains(body, "reserved") {
 			t.Errorf("POST %s: %d %s", path, status, body)
 		}
+	}
+	// Envoy itself refuses a target that does not begin with a slash.
+	if status, body := raw(t, "POST \\init HTTP/1.1\nHost: 49983-control.localhost\nContent-Length: 0\nConnection: close\n\n"); status != 400 {
+		t.Errorf(`POST \init: %d %s`, status, body)
 	}
 }
