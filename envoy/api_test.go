@@ -79,6 +79,7 @@ func TestAPIRoutes(t *testing.T) {
 		{"localhost", "/templates/aliases/base", "", api},
 		{"localhost", "/templates/a%2Fb%3Ac", "", api},
 		{"localhost", "/snapshots", "", api},
+		{"localhost", "/default-templates", "", api},
 		{"localhost", "/volumes/x", "", api},
 		{"localhost", "/secrets", "", api},
 		{"localhost", "/health", "", api},

@@ -33,7 +33,7 @@ const (
 // nothing; ExtProc takes all else there for a port (extproc, parsePath).
 const (
 	apiSandboxes = `/sandboxes(/[^/]*(/[A-Za-z]*(/.*)?)?)?`
-	apiOthers    = `/(v2|v3|templates|snapshots|volumes|volumecontent|secrets)(/.*)?|/health`
+	apiOthers    = `/(v2|v3|(default-)?templates|snapshots|volumes|volumecontent|secrets)(/.*)?|/health`
 	apiPaths     = apiSandboxes + `|` + apiOthers
 )
 

@@ -12,7 +12,15 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	// unsupported has no field of a client's making: what no schema knows is otherField.
+	unsupported *prometheus.CounterVec
 }
+
+// Values of the label field beside names of fields.
+const (
+	otherField = "other" // one that openapi.yaml does not name, and that is ignored
+	allOfIt    = "all"   // the operation is not supported
+)
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
@@ -25,11 +33,15 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help:    "How long requests to the REST API took, by route template.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 50},
 		}, []string{"route"}),
+		unsupported: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "sandlane", Subsystem: "e2b", Name: "unsupported_total",
+			Help: "Requests that asked the REST API for what it does not do, by operation and field: refused, or, as other, ignored.",
+		}, []string{"operation", "field"}),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.unsupported} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

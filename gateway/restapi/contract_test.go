@@ -126,7 +126,7 @@ func TestContract(t *testing.T) {
 		{"GET /sandboxes/{id}/metrics?start=2&end=1", ``, 400, `end`},
 		{"GET /sandboxes/metrics?sandbox_ids={id},nosuch", ``, 200, `{"sandboxes":{"{id}":{ && "memTotal":8 && !nosuch`},
 		{"GET /sandboxes/metrics", ``, 400, `sandbox_ids`},
-		{"GET /sandboxes/{id}/logs", ``, 200, `"line":"one" && "message":"three" && "level":"info"`},
+		{"GET /sandboxes/{id}/logs", ``, 200, `"line":"{\"level\":\"info\",\"logger\":\"process\",\"message\":\"one\"}" && "message":"three" && "level":"info"`},
 		{"GET /sandboxes/{id}/logs?limit=1", ``, 200, `three && !one`},
 		{"GET /sandboxes/{id}/logs?start=1&limit=1", ``, 200, `one && !three`},
 		{"GET /sandboxes/{id}/logs?start=99999999999999", ``, 200, `{"logEntries":[],"logs":[]}`},
@@ -138,6 +138,9 @@ func TestContract(t *testing.T) {
 
 		// Templates.
 		{"GET /templates", ``, 200, `"templateID":"base" && "names":["base","default"] && "aliases":[] && "buildStatus":"ready" && "createdBy":null && "lastSpawnedAt":null`},
+		{"GET /templates?teamID=A", ``, 200, `"templateID":"base"`},
+		{"GET /templates?teamID=b", ``, 403, `teamID && !base`},
+		{"GET /default-templates", ``, 200, `[]`},
 		{"GET /templates/aliases/default", ``, 200, `{"public":false,"templateID":"base"}`},
 		{"GET /templates/aliases/nosuch", ``, 404, `nosuch`},
 

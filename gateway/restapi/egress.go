@@ -67,7 +67,7 @@ func prefixes(list *[]string, field string) ([]netip.Prefix, error) {
 			}
 		}
 		if err != nil || !p.IsValid() || p.Addr().Is4In6() {
-			return nil, refuse(http.StatusBadRequest, fmt.Sprintf("%s: %q is not supported, only IP addresses and CIDR blocks are", field, text))
+			return nil, unsupportedField(field, fmt.Sprintf("%q is not supported, only IP addresses and CIDR blocks are", text))
 		}
 		read = append(read, p.Masked())
 	}

@@ -23,11 +23,18 @@ type refusal struct {
 	retryAfter time.Duration // 0 says nothing
 	// noRetry tells SDKs not to repeat this by themselves.
 	noRetry bool
+	// unsupported names the field that asks for what Sandlane does not do; empty: none does.
+	unsupported string
 }
 
 func (e *refusal) Error() string { return e.message }
 
 func refuse(status int, message string) *refusal { return &refusal{status: status, message: message} }
+
+// unsupportedField refuses a field by its name.
+func unsupportedField(field, why string) *refusal {
+	return &refusal{status: http.StatusBadRequest, message: field + ": " + why, unsupported: field}
+}
 
 func internal(id string) *refusal {
 	return refuse(http.StatusInternalServerError, "Internal error; its ID in the log is "+id)
@@ -54,6 +61,9 @@ func notFound(sandboxID string) *refusal {
 // fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.refusalOf(r, err)
+	if e.unsupported != "" {
+		s.metrics.unsupported.WithLabelValues(callOf(r).route.name(), e.unsupported).Inc()
+	}
 	if e.retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(e.retryAfter))
 	}

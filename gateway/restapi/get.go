@@ -45,6 +45,7 @@ func (s *Server) unsupported(message string) http.HandlerFunc {
 				return
 			}
 		}
+		s.metrics.unsupported.WithLabelValues(callOf(r).route.name(), allOfIt).Inc()
 		s.fail(w, r, refuse(http.StatusNotImplemented, message))
 	}
 }

@@ -32,9 +32,15 @@ func (s *Server) GetSandboxLogs(w http.ResponseWriter, r *http.Request, _ string
 	}
 	views := api.SandboxLogs{Logs: []api.SandboxLog{}, LogEntries: logEntries(lines)}
 	for _, l := range lines {
-		views.Logs = append(views.Logs, api.SandboxLog{Timestamp: l.At.UTC(), Line: l.Text})
+		views.Logs = append(views.Logs, api.SandboxLog{Timestamp: l.At.UTC(), Line: structured(l.Text)})
 	}
 	writeJSON(w, http.StatusOK, views)
+}
+
+// structured is a line as E2B's command-line client reads it: JSON, whose logger is one of
+// those that it shows by default.
+func structured(text string) string {
+	return strings.TrimSpace(string(encode(map[string]string{"level": string(api.LogLevelInfo), "logger": "process", "message": text})))
 }
 
 // GetSandboxLogsV2 is GET /v2/sandboxes/{sandboxID}/logs.

@@ -55,10 +55,10 @@ func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string)
 	switch {
 	case err != nil:
 	case sandbox.Paused: // if others resume it at the same time, it gets the timeout all the same
-		sandbox, _, err = s.resumeOrExtend(r, sandbox, template, d, nil)
+		sandbox, _, err = s.resumeOrExtend(r, sandbox, template, d, body.Memory)
 	default: // a resume may be under way
 		var was bool
-		if sandbox, was, err = s.resume(r, sandbox, template, d, nil); err == nil && !was {
+		if sandbox, was, err = s.resume(r, sandbox, template, d, body.Memory); err == nil && !was {
 			err = refuse(http.StatusConflict, fmt.Sprintf("Sandbox %s is already running", sandbox.ID))
 		}
 	}
@@ -74,7 +74,7 @@ func (s *Server) ResumeSandbox(w http.ResponseWriter, r *http.Request, _ string)
 // more, and nothing was done.
 func (s *Server) resume(r *http.Request, sandbox Sandbox, template Template, timeout time.Duration, memory *bool) (resumed Sandbox, was bool, err error) {
 	if is(memory, false) && sandbox.Frozen {
-		return Sandbox{}, false, refuse(http.StatusBadRequest, "memory: the sandbox was paused with its memory; leave it out or set it to true")
+		return Sandbox{}, false, unsupportedField("memory", "the sandbox was paused with its memory; leave it out or set it to true")
 	}
 	// One that has no pod may wait for one, as a create does.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), createDeadline)

@@ -34,6 +34,7 @@ func TestPauseAnswers(t *testing.T) {
 		{"GET", "/v2/sandboxes?state=paused", ``, 200, `"state":"paused"`},
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":60,"memory":false}`, 400, "memory"},
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":-1}`, 400, ""},
+		{"POST", "/sandboxes/{id}/resume", `{"memory":false}`, 400, "memory"},
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":60}`, 201, `"sandboxID":"{id}"`},
 		{"POST", "/sandboxes/{id}/connect", `{"timeout":70}`, 200, `"sandboxID":"{id}"`},
 		{"GET", "/sandboxes/{id}", ``, 200, `"state":"running"`},

@@ -78,7 +78,7 @@ func (s *Server) createSnapshot(r *http.Request) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	if is(body.Memory, true) {
-		return Snapshot{}, refuse(http.StatusBadRequest, "memory: a snapshot with the memory is not supported; leave it out or set it to false")
+		return Snapshot{}, unsupportedField("memory", "a snapshot with the memory is not supported; leave it out or set it to false")
 	}
 	c := callOf(r)
 	var names []string

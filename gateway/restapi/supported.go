@@ -20,18 +20,22 @@ const maxEnvVar = 128 << 10
 // what happens anyway is accepted: SDKs send many of their defaults.
 func supported(n *api.NewSandbox) error {
 	for _, f := range []struct {
-		asked bool
-		what  string
+		asked       bool
+		field, what string
 	}{
-		{is(n.AutoPauseMemory, false) && autoResumes(n), "autoPauseMemory: without the memory no request resumes the sandbox; leave autoResume out"},
-		{autoResumes(n) && !is(n.AutoPause, true), "autoResume: needs autoPause"},
-		{filled(n.VolumeMounts), "volumeMounts: volumes are not supported"},
-		{n.Mcp != nil && len(*n.Mcp) > 0, "mcp: MCP servers are not supported"},
-		{n.Iam != nil && n.Iam.Tokens != nil && len(*n.Iam.Tokens) > 0, "iam: workload identities are not supported"},
+		{filled(n.VolumeMounts), "volumeMounts", "volumes are not supported"},
+		{n.Mcp != nil && len(*n.Mcp) > 0, "mcp", "MCP servers are not supported"},
+		{n.Iam != nil && n.Iam.Tokens != nil && len(*n.Iam.Tokens) > 0, "iam", "workload identities are not supported"},
 	} {
 		if f.asked {
-			return refuse(http.StatusBadRequest, f.what)
+			return unsupportedField(f.field, f.what)
 		}
+	}
+	switch {
+	case is(n.AutoPauseMemory, false) && autoResumes(n):
+		return refuse(http.StatusBadRequest, "autoPauseMemory: without the memory no request resumes the sandbox; leave autoResume out")
+	case autoResumes(n) && !is(n.AutoPause, true):
+		return refuse(http.StatusBadRequest, "autoResume: needs autoPause")
 	}
 	if n.Network != nil {
 		if err := supportedNetwork(*n.Network, "network."); err != nil {
@@ -63,7 +67,7 @@ func supportedNetwork(n api.SandboxNetwork, prefix string) error {
 		{n.Rules != nil && len(*n.Rules) > 0, "rules"},
 	} {
 		if f.asked {
-			return refuse(http.StatusBadRequest, fmt.Sprintf("%s%s: this network rule is not supported", prefix, f.name))
+			return unsupportedField(prefix+f.name, "this network rule is not supported")
 		}
 	}
 	return nil

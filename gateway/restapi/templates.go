@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
 )
@@ -12,7 +13,11 @@ import (
 const noBuild = "00000000-0000-0000-0000-000000000000"
 
 // ListTemplates is GET /templates.
-func (s *Server) ListTemplates(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ListTemplates(w http.ResponseWriter, r *http.Request, params api.ListTemplatesParams) {
+	if team := params.TeamID; team != nil && *team != "" && !strings.EqualFold(*team, callOf(r).owner.Team) {
+		s.fail(w, r, refuse(http.StatusForbidden, "teamID: is not the team of the API key"))
+		return
+	}
 	all := slices.Clone(s.o.Templates.Templates(callOf(r).owner.Namespace))
 	slices.SortFunc(all, func(a, b Template) int { return cmp.Compare(a.ID, b.ID) })
 	views := make([]api.Template, 0, len(all))
@@ -29,6 +34,11 @@ func (s *Server) ListTemplates(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	writeJSON(w, http.StatusOK, views)
+}
+
+// ListDefaultTemplates is GET /default-templates.
+func (s *Server) ListDefaultTemplates(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, []api.Template{})
 }
 
 // ResolveTemplateAlias is GET /templates/aliases/{alias}.

@@ -1,7 +1,11 @@
 package restapi
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -35,7 +39,60 @@ func (s *Server) validate(r *http.Request, c *call) error {
 	if err != nil {
 		return refuse(http.StatusBadRequest, describe(err))
 	}
+	if asksForMore(r, c.route.operation) {
+		s.metrics.unsupported.WithLabelValues(c.route.name(), otherField).Inc()
+	}
 	return nil
+}
+
+// asksForMore reports whether the request has a field or a query parameter that openapi.yaml
+// does not name. It reads the validated body, and leaves it there.
+func asksForMore(r *http.Request, op *openapi3.Operation) bool {
+	for name := range r.URL.Query() {
+		if op.Parameters.GetByInAndName(openapi3.ParameterInQuery, name) == nil {
+			return true
+		}
+	}
+	if op.RequestBody == nil {
+		return false
+	}
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return false // the handler meets the same error
+	}
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	var body any
+	if json.Unmarshal(data, &body) != nil {
+		return false
+	}
+	return hasMore(op.RequestBody.Value.Content.Get("application/json").Schema.Value, body)
+}
+
+// hasMore reports whether value has a field that the schema does not name, at any depth.
+func hasMore(schema *openapi3.Schema, value any) bool {
+	fields, ok := value.(map[string]any)
+	named := properties(schema)
+	if !ok || len(named) == 0 { // no object, or one of free names
+		return false
+	}
+	for name, value := range fields {
+		if property, ok := named[name]; !ok || hasMore(property.Value, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// properties are those of a schema and of all that it is made of.
+func properties(schema *openapi3.Schema) openapi3.Schemas {
+	all := maps.Clone(schema.Properties)
+	for _, part := range schema.AllOf {
+		if all == nil {
+			all = openapi3.Schemas{}
+		}
+		maps.Copy(all, properties(part.Value))
+	}
+	return all
 }
 
 // validateQuery refuses a query of which net/http would leave out a part. Without its filter

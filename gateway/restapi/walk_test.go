@@ -24,6 +24,7 @@ var others = map[string]int{
 	"GET /v2/sandboxes":              200,
 	"GET /sandboxes/metrics":         200,
 	"GET /templates":                 200,
+	"GET /default-templates":         200,
 	"GET /templates/aliases/{alias}": 404,
 	"GET /snapshots":                 200,
 	"DELETE /templates/{templateID}": 404, // a snapshot of team a's

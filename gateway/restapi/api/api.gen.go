@@ -254,6 +254,9 @@ type ResumedSandbox struct {
 	// AutoPause What the create said.
 	AutoPause *bool `json:"autoPause,omitempty"`
 
+	// Memory How to resume it. False is refused for one that was paused with its memory.
+	Memory *bool `json:"memory,omitempty"`
+
 	// Timeout In how many seconds the sandbox ends.
 	Timeout *int64 `json:"timeout,omitempty"`
 }
@@ -406,6 +409,9 @@ type SandboxNetworkUpdate struct {
 type SandboxPause struct {
 	// Memory Whether the memory is kept. Without it only files stay; the sandbox's pool must allow that.
 	Memory *bool `json:"memory,omitempty"`
+
+	// RequireHealthyGuest Whether a sandbox whose agent does not answer is refused. It always is (503), and goes on.
+	RequireHealthyGuest *bool `json:"requireHealthyGuest,omitempty"`
 }
 
 // SandboxRefresh defines model for SandboxRefresh.
@@ -538,6 +544,12 @@ type ListSnapshotsParams struct {
 	Limit     *int    `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// ListTemplatesParams defines parameters for ListTemplates.
+type ListTemplatesParams struct {
+	// TeamID The API key's team; another is a 403.
+	TeamID *string `form:"teamID,omitempty" json:"teamID,omitempty"`
+}
+
 // ListSandboxesV2Params defines parameters for ListSandboxesV2.
 type ListSandboxesV2Params struct {
 	// Metadata Only sandboxes with all of these pairs, in the form of a query whose keys and values are escaped once more.
@@ -616,6 +628,9 @@ type ConnectSandboxV2JSONRequestBody = ConnectSandboxV2
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 
+	// (GET /default-templates)
+	ListDefaultTemplates(w http.ResponseWriter, r *http.Request)
+
 	// (GET /health)
 	Health(w http.ResponseWriter, r *http.Request)
 
@@ -665,7 +680,7 @@ type ServerInterface interface {
 	ListSnapshots(w http.ResponseWriter, r *http.Request, params ListSnapshotsParams)
 
 	// (GET /templates)
-	ListTemplates(w http.ResponseWriter, r *http.Request)
+	ListTemplates(w http.ResponseWriter, r *http.Request, params ListTemplatesParams)
 
 	// (GET /templates/aliases/{alias})
 	ResolveTemplateAlias(w http.ResponseWriter, r *http.Request, alias string)
@@ -694,6 +709,20 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// ListDefaultTemplates operation middleware
+func (siw *ServerInterfaceWrapper) ListDefaultTemplates(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDefaultTemplates(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // Health operation middleware
 func (siw *ServerInterfaceWrapper) Health(w http.ResponseWriter, r *http.Request) {
@@ -1235,8 +1264,27 @@ func (siw *ServerInterfaceWrapper) ListSnapshots(w http.ResponseWriter, r *http.
 // ListTemplates operation middleware
 func (siw *ServerInterfaceWrapper) ListTemplates(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTemplatesParams
+
+	// ------------- Optional query parameter "teamID" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "teamID", r.URL.Query(), &params.TeamID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "teamID"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "teamID", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListTemplates(w, r)
+		siw.Handler.ListTemplates(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1707,6 +1755,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/sandboxes/{sandboxID}/logs", wrapper.GetSandboxLogs)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v2/sandboxes/{sandboxID}/logs", wrapper.GetSandboxLogsV2)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates", wrapper.ListTemplates)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/default-templates", wrapper.ListDefaultTemplates)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/aliases/{alias}", wrapper.ResolveTemplateAlias)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sandboxes/{sandboxID}/pause", wrapper.PauseSandbox)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sandboxes/{sandboxID}/resume", wrapper.ResumeSandbox)
