@@ -106,7 +106,7 @@ func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod, o sandbox
 // stopPod adds phase stopping to p, whose tests must hold, and sends it.
 func stopPod(ctx context.Context, c client.Client, pod *corev1.Pod, p writes.Patch) (uint64, error) {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err := c.Patch(ctx, out, p.Set(writes.Phase, v1alpha1.PodStopping).Build())
+	err := c.Patch(ctx, out, sandboxpool.Stop(p, pod).Build())
 	if writes.Moved(err) {
 		return 0, writes.ErrStale
 	}

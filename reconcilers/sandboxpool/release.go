@@ -59,7 +59,7 @@ func ReleaseSandboxPod(ctx context.Context, c client.Client, pod *corev1.Pod, o 
 	if o.ExpectedCurrentSandboxPhase != "" {
 		p = p.Test(writes.Phase, o.ExpectedCurrentSandboxPhase)
 	}
-	p = p.Set(writes.Phase, v1alpha1.PodStopping).
+	p = Stop(p, pod).
 		Set(writes.Annotation(v1alpha1.AnnotationStop), o.encode(pod))
 	if o.LetGo {
 		p = p.RemoveFinalizer(pod.Finalizers, FinalizerName)
@@ -83,6 +83,16 @@ func ReleaseSandboxPod(ctx context.Context, c client.Client, pod *corev1.Pod, o 
 	default:
 		return nil, fmt.Errorf("stopping pod %s: %w", pod.Name, err)
 	}
+}
+
+// Stop adds phase stopping to p. It gives the pod back the label of the pool that owns it: without
+// it no watch of the controller shows the pod, and nothing deletes it.
+func Stop(p writes.Patch, pod *corev1.Pod) writes.Patch {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner != nil && owner.Kind == "SandboxPool" && pod.Labels[v1alpha1.LabelPool] == "" {
+		p = p.Set(writes.Label(v1alpha1.LabelPool), owner.Name)
+	}
+	return p.Set(writes.Phase, v1alpha1.PodStopping)
 }
 
 // encode is the value of AnnotationStop.
