@@ -83,7 +83,8 @@ const (
 	// for a sandbox, a few seconds late.
 	AnnotationLastCreate = "sandlane.dev/last-create"
 	// AnnotationDraining is on the pool of a member that its env has no more: no claim
-	// goes there, and it is deleted with its last pod.
+	// goes there, and it is deleted with its last pod. It says since when, in RFC 3339; no two
+	// marks of a pool are the same.
 	AnnotationDraining = "sandlane.dev/draining"
 	// AnnotationCluster is the cluster ID whose entry in the env the pool is of.
 	AnnotationCluster = "sandlane.dev/cluster-id"

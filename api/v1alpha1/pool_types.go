@@ -206,6 +206,10 @@ type SandboxPoolStatus struct {
 	// Paused counts the paused sandboxes that keep their pods. These pods count as running.
 	// +optional
 	Paused int32 `json:"paused"`
+	// Drained is the value of the annotation sandlane.dev/draining for which the pool has no
+	// pods and makes none; empty while it may have some.
+	// +optional
+	Drained string `json:"drained,omitempty"`
 	// AutoScaling is what the autoscaler remembers of a pool that is a member of an
 	// env.
 	// +optional

@@ -3,9 +3,9 @@ package sandboxenv
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,8 +19,8 @@ import (
 // pods. Gateways claim nothing from a pool with the mark. A claim that was on its way
 // lands on a pod that exists, or not at all, since the pool with the mark makes none. Only
 // the pool's own reconciler knows which pods it has made and not seen yet. So it says when
-// it has seen the mark and has no pods left: the condition Available has the reason
-// Drained, for the pool's generation.
+// it has seen this mark and has no pods left, in status.drained. What it said of an earlier
+// mark or an earlier spec does not count: the pool may have made pods since.
 //
 // Deleting an env deletes its own pools by garbage collection, and with them their
 // sandboxes, as deleting a pool does. An env that is being deleted gets no pools.
@@ -34,15 +34,15 @@ func (r *SandboxEnvReconciler) drain(ctx context.Context, env *v1alpha1.SandboxE
 		s.message = "the pool is being deleted"
 		return s, nil
 	}
-	if _, marked := pool.Annotations[v1alpha1.AnnotationDraining]; !marked || pool.Spec.Replicas != 0 {
+	if mark := pool.Annotations[v1alpha1.AnnotationDraining]; mark == "" || pool.Spec.Replicas != 0 {
 		next := pool.DeepCopy()
 		next.Spec.Replicas = 0
-		metav1.SetMetaDataAnnotation(&next.ObjectMeta, v1alpha1.AnnotationDraining, "true")
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, v1alpha1.AnnotationDraining, r.now().UTC().Format(time.RFC3339Nano))
 		if err := r.patch(ctx, pool, next); err != nil {
 			return s, err
 		}
 		s.pool = next
-		if !marked {
+		if mark == "" {
 			r.event(env, pool.Name, corev1.EventTypeNormal, "PoolDraining", "pool %s is no member any more: it takes no claims, and goes with its last sandbox", pool.Name)
 		}
 		return s, nil
@@ -61,8 +61,8 @@ func (r *SandboxEnvReconciler) drain(ctx context.Context, env *v1alpha1.SandboxE
 	return s, nil
 }
 
-// drained: the pool's own reconciler has seen the mark, and the pool has no pods.
+// drained: the pool's own reconciler has seen the mark and the spec, and the pool has no pods.
 func drained(pool *v1alpha1.SandboxPool) bool {
-	c := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.PoolConditionAvailable)
-	return c != nil && c.Reason == v1alpha1.PoolReasonDrained && c.ObservedGeneration == pool.Generation && pool.Status.ObservedGeneration == pool.Generation
+	s := &pool.Status
+	return s.Drained != "" && s.Drained == pool.Annotations[v1alpha1.AnnotationDraining] && s.ObservedGeneration == pool.Generation
 }

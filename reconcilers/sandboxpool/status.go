@@ -44,10 +44,20 @@ func fillStatus(pool *v1alpha1.SandboxPool, c counts, out outcome) {
 	}
 	s.Selector = labels.Set{v1alpha1.LabelPool: pool.Name, v1alpha1.LabelPhase: string(v1alpha1.PodIdle)}.String()
 	s.Phase = phase(pool, c, out)
+	s.Drained = drained(pool, c, out)
 	for _, condition := range conditions(pool, c, out) {
 		condition.ObservedGeneration = pool.Generation
 		meta.SetStatusCondition(&s.Conditions, condition)
 	}
+}
+
+// drained returns the mark for which the pool has no pods and makes none; empty if it may have
+// some, or has no mark.
+func drained(pool *v1alpha1.SandboxPool, c counts, out outcome) string {
+	if !out.shown || c.total != 0 || pool.Spec.Replicas != 0 {
+		return ""
+	}
+	return pool.Annotations[v1alpha1.AnnotationDraining]
 }
 
 // phase picks the first that applies, in the order of the constants.
@@ -73,7 +83,7 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	available := condition.Of(v1alpha1.PoolConditionAvailable, c.idle > c.unavailableIdle, "PodsIdle", "a claim is served at once")
 	_, draining := pool.Annotations[v1alpha1.AnnotationDraining]
 	switch {
-	case draining && out.shown && c.total == 0 && pool.Spec.Replicas == 0:
+	case drained(pool, c, out) != "":
 		available = condition.Of(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDrained, "the pool's env has it no more, and it has no pods")
 	case draining:
 		available = condition.Of(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDraining, "the pool's env has it no more: it takes no claims")
