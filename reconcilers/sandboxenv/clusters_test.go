@@ -1,6 +1,7 @@
 package sandboxenv
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,6 +59,39 @@ func TestChangedClusterID(t *testing.T) {
 	var p v1alpha1.SandboxPool
 	if b.get("m", &p); p.Annotations[v1alpha1.AnnotationDraining] == "" {
 		t.Error("the pool of a cluster that there is no more is not drained")
+	}
+}
+
+// Which of the two comes first, an entry's new name or the controller's, makes no difference: a
+// controller without an entry drains nothing, and says so.
+func TestRenamedEntryDrainsNothing(t *testing.T) {
+	b := newBench(t, template(), env(two))
+	b.reconcile()
+	rename := func(to string) (e v1alpha1.SandboxEnv) {
+		t.Helper()
+		b.get("e", &e)
+		e.Spec.Clusters[0].ClusterID = to
+		if err := b.c.Update(t.Context(), &e); err != nil {
+			t.Fatal(err)
+		}
+		b.reconcile()
+		b.get("e", &e)
+		return e
+	}
+	e := rename("renamed")
+	var p v1alpha1.SandboxPool
+	if b.get("m", &p); clusterOf(&p) != "local" || p.Annotations[v1alpha1.AnnotationDraining] != "" || p.Spec.Replicas != 2 {
+		t.Errorf("the pool is of cluster %q; annotations %v, %d replicas", clusterOf(&p), p.Annotations, p.Spec.Replicas)
+	}
+	c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.EnvConditionTemplateConsistent)
+	if m := membersIn(&e, "local"); len(m) != 1 || m[0].State != v1alpha1.MemberInconsistent || c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "no entry for local") {
+		t.Errorf("members %+v, condition %+v", m, c)
+	}
+	b.r.LocalClusterID = "renamed"
+	b.reconcile()
+	b.get("e", &e)
+	if b.get("m", &p); clusterOf(&p) != "renamed" || p.Spec.Replicas != 2 || !meta.IsStatusConditionTrue(e.Status.Conditions, v1alpha1.EnvConditionTemplateConsistent) {
+		t.Errorf("the controller has its new name: the pool is of cluster %q, %d replicas; %+v", clusterOf(&p), p.Spec.Replicas, e.Status.Conditions)
 	}
 }
 

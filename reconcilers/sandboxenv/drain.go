@@ -22,8 +22,15 @@ import (
 // it has seen this mark and has no pods left, in status.drained. What it said of an earlier
 // mark or an earlier spec does not count: the pool may have made pods since.
 //
+// A controller whose cluster the env does not name drains nothing: its entry may have been
+// renamed before the controller has got its new ID. TemplateConsistent says so.
+//
 // Deleting an env deletes its own pools by garbage collection, and with them their
 // sandboxes, as deleting a pool does. An env that is being deleted gets no pools.
+
+func noEntry(clusterID string) string {
+	return fmt.Sprintf("spec.clusters has no entry for %s, the cluster of this pool: it stays as it is", clusterID)
+}
 
 // drain takes a pool that is no member any more one step further: no claims and no
 // idle pods, then, when it has no pod left, its end. Deleting it at once would end its

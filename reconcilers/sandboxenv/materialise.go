@@ -27,6 +27,8 @@ import (
 //	              of none
 //	draining      own, and the env has no such member     gives it no replicas and the mark draining;
 //	                                                      deletes it once it has no pod at all
+//	unlisted      own, and the env has no entry for this  nothing; the member is Inconsistent
+//	              cluster
 //
 // The UID and resourceVersion of the pool that was read are preconditions of every
 // write. A conflict means that the cache was behind: the env is looked at again, and

@@ -136,6 +136,7 @@ func (r *SandboxEnvReconciler) members(ctx context.Context, env *v1alpha1.Sandbo
 		}
 	}
 	known := map[string]bool{}
+	listed := env.Spec.HasCluster(r.LocalClusterID)
 	for _, m := range MembersOf(env, r.LocalClusterID) {
 		known[m.Name] = true
 		add(r.materialise(ctx, env, m, template))
@@ -146,8 +147,12 @@ func (r *SandboxEnvReconciler) members(ctx context.Context, env *v1alpha1.Sandbo
 		return seen, behind, errors.Join(append(errs, fmt.Errorf("listing the env's pools: %w", err))...)
 	}
 	for i := range pools.Items {
-		if p := &pools.Items[i]; !known[p.Name] && metav1.IsControlledBy(p, env) && r.isOurs(p, env) {
+		switch p := &pools.Items[i]; {
+		case known[p.Name] || !metav1.IsControlledBy(p, env) || !r.isOurs(p, env):
+		case listed:
 			add(r.drain(ctx, env, p))
+		case clusterOf(p) == r.LocalClusterID: // its entry may have been renamed
+			add(memberView{name: p.Name, state: v1alpha1.MemberInconsistent, pool: p, message: noEntry(r.LocalClusterID)}, nil)
 		}
 	}
 	return seen, behind, errors.Join(errs...)

@@ -22,7 +22,8 @@ import (
 // An env names pools by cluster ID. A controller writes the entry of its own ID, in the
 // spec and in the status, and leaves the others as they are. Conditions and totals
 // follow from the spec and from the entries of the clusters that it names alone, so that two
-// controllers that see the same env write the same.
+// controllers that see the same env write the same. Only a controller that the env does not
+// name says beside that what it leaves as it is.
 
 // writeStatus patches what has changed, and nothing if nothing has. It tests the
 // env's version, since a merge patch replaces the whole list of clusters: of two
@@ -61,7 +62,7 @@ func (r *SandboxEnvReconciler) fillStatus(env *v1alpha1.SandboxEnv, template *v1
 		slices.SortFunc(s.Clusters, func(a, b v1alpha1.EnvClusterStatus) int { return cmp.Compare(a.ClusterID, b.ClusterID) })
 	}
 	total(env)
-	for _, c := range conditions(env, template) {
+	for _, c := range r.conditions(env, template) {
 		c.ObservedGeneration = env.Generation
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
@@ -138,12 +139,15 @@ func total(env *v1alpha1.SandboxEnv) {
 	slices.SortFunc(s.ScalingGroups, func(a, b v1alpha1.ScalingGroupStatus) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-func conditions(env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate) []metav1.Condition {
+func (r *SandboxEnvReconciler) conditions(env *v1alpha1.SandboxEnv, template *v1alpha1.SandboxTemplate) []metav1.Condition {
 	consistent := condition.Of(v1alpha1.EnvConditionTemplateConsistent, true, "AsExpected", "the template is there, and every pool is as the env says")
 	if template == nil {
 		consistent = condition.Of(v1alpha1.EnvConditionTemplateConsistent, false, "TemplateNotFound", noTemplate(env))
 	}
-	for _, c := range current(env) {
+	for _, c := range env.Status.Clusters {
+		if !env.Spec.HasCluster(c.ClusterID) && c.ClusterID != r.LocalClusterID {
+			continue
+		}
 		for _, m := range c.ObservedMembers {
 			wrong := m.State == v1alpha1.MemberInconsistent || m.State == v1alpha1.MemberMissing
 			if wrong && consistent.Status == metav1.ConditionTrue {
