@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +21,8 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
-const (
-	// forgetAfter is how long the archive of a restore stays open after the last call of
-	// Ready for it.
-	forgetAfter = time.Minute
-	// giveUpTimeout bounds the write that takes a resume back.
-	giveUpTimeout = 5 * time.Second
-)
+// giveUpTimeout bounds the write that takes a resume back.
+const giveUpTimeout = 5 * time.Second
 
 var (
 	// ErrSaveMismatch says that the sandbox's new pod runs other images than the pod whose
@@ -40,59 +33,6 @@ var (
 	// errUnderWay: another request at this gateway is restoring the sandbox.
 	errUnderWay = errors.New("the sandbox is being restored")
 )
-
-// restores are the restores under way at this gateway, by claim.
-type restores struct {
-	mu      sync.Mutex
-	byClaim map[string]*restoring // guarded by mu
-}
-
-// restoring is the restore for one claim. A try holds its mutex, which guards all fields
-// but used and begun; meanwhile other requests for the sandbox get errUnderWay and try again.
-type restoring struct {
-	mu      sync.Mutex
-	used    time.Time // guarded by restores.mu
-	begun   time.Time // set when it is made
-	archive io.Closer // nil until it is open
-	env     map[string]string
-	parts   *sandboxdclient.Restoring
-	done    bool // all files are restored
-}
-
-// get returns the restore for a claim, and makes it if there is none. It also closes and
-// forgets the restores for which Ready was not called within forgetAfter.
-func (x *restores) get(claim string) *restoring {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	now := time.Now()
-	for other, old := range x.byClaim {
-		if now.Sub(old.used) > forgetAfter && old.mu.TryLock() {
-			old.close()
-			old.mu.Unlock()
-			delete(x.byClaim, other)
-		}
-	}
-	t := x.byClaim[claim]
-	if t == nil {
-		t = &restoring{begun: now}
-		x.byClaim[claim] = t
-	}
-	t.used = now
-	return t
-}
-
-func (x *restores) forget(claim string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.byClaim, claim)
-}
-
-func (t *restoring) close() {
-	if t.archive != nil {
-		_ = t.archive.Close() // it was only read
-	}
-	t.archive, t.env, t.parts, t.done = nil, nil, nil, false
-}
 
 // Ready restores the files of a resumed sandbox into its new pod, initialises sandboxd with
 // the environment that was kept, and writes that the sandbox is restored. It is one try of
@@ -108,7 +48,7 @@ func (t *restoring) close() {
 func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (restored *v1alpha1.Sandbox, written bool, err error) {
 	claim := s.Spec.Binding.ClaimID
 	t := p.restores.get(claim)
-	if !t.mu.TryLock() {
+	if t == nil {
 		return nil, false, errUnderWay
 	}
 	defer t.mu.Unlock()
