@@ -148,6 +148,9 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 	if keyErr == nil && owner.Namespace != from.Namespace { // it could not see what it made
 		return none, forbidsFirstRequest(from)
 	}
+	if !ok && keyErr != nil && !from.env && from.NamespacedName == s.o.FirstRequestPool { // no secret: such requests need not name it
+		return none, &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: "The gateway's pool for first requests was not found. Make it, or name another in the header X-Sandbox-Pool."}
+	}
 	if keyErr != nil && access != v1alpha1.AccessPublic {
 		return none, keyErr // the same whether there is such a pool or not
 	}

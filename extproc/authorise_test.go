@@ -23,12 +23,16 @@ func TestFirstRequestRules(t *testing.T) {
 	tests := []struct {
 		name      string
 		noDefault bool
-		headers   []string
-		status    int
-		message   string // part of it
-		want      *ActivationRequest
+		// defaultPool is that of the fixture if empty.
+		defaultPool string
+		headers     []string
+		status      int
+		message     string // part of it
+		want        *ActivationRequest
 	}{
 		{name: "default pool", headers: host("new"), want: made("default", "echo", "")},
+		{name: "the default pool is gone", defaultPool: "gone", headers: host("new"), status: 404, message: "pool for first requests was not found"},
+		{name: "the default pool is gone, another is named", defaultPool: "gone", headers: named("new", "x-sandbox-pool", "default/nope"), status: 401, message: "API key"},
 		{name: "no default pool", noDefault: true, headers: host("new"), status: 502, message: "The sandbox was not found"},
 		{name: "named pool", noDefault: true, headers: named("new", "x-sandbox-pool", "default/echo"), want: made("default", "echo", "")},
 		{name: "named in the path form", noDefault: true, headers: path("x-sandbox-pool", "default/echo"), want: made("default", "echo", "")},
@@ -88,6 +92,9 @@ func TestFirstRequestRules(t *testing.T) {
 			var change []func(*Options)
 			if !tt.noDefault {
 				change = append(change, withDefaultPool)
+			}
+			if tt.defaultPool != "" {
+				change = append(change, func(o *Options) { o.FirstRequestPool.Name = tt.defaultPool })
 			}
 			f := newFixture(t, change...)
 			f.act.do = func(_ context.Context, r ActivationRequest) error {

@@ -19,6 +19,8 @@ var (
 	ErrExists = errors.New("the sandbox exists")
 	// ErrPoolNotFound: the sandbox's pool does not exist.
 	ErrPoolNotFound = errors.New("pool not found")
+	// ErrNoMember: the env exists, and no pool of it does yet.
+	ErrNoMember = errors.New("the env has no pool")
 	// ErrForbidden: the caller may not do this.
 	ErrForbidden = errors.New("forbidden")
 	// ErrBadKey: the API key is not valid.
@@ -84,6 +86,8 @@ func rejectionOf(err error) *rejection {
 		return rejectNotFound()
 	case errors.Is(err, ErrPoolNotFound):
 		return &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: "The sandbox's pool was not found. Make it, or name another in the header X-Sandbox-Pool."}
+	case errors.Is(err, ErrNoMember):
+		return unavailable(reasonNoCapacity, "The sandbox's env has no pool yet. Try again in a moment; if that lasts, the conditions of the SandboxEnv say why.", err)
 	case errors.Is(err, ErrForbidden):
 		return &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: messageResumeDenied}
 	case errors.Is(err, ErrBadKey):

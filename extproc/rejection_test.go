@@ -99,6 +99,7 @@ func TestErrorsToAnswers(t *testing.T) {
 		{ErrNoTarget, 404, reasonNoTarget, ""},
 		{ErrNotFound, 502, reasonNotFound, ""},
 		{ErrPoolNotFound, 404, reasonPoolNotFound, ""},
+		{ErrNoMember, 503, reasonNoCapacity, "1"},
 		{ErrForbidden, 403, reasonForbidden, ""},
 		{ErrBadKey, 401, reasonBadKey, ""},
 		{&InvalidError{"spec.pool: too long"}, 400, reasonInvalid, ""},
@@ -141,7 +142,7 @@ func TestAnswersOfActivationsAsDocumented(t *testing.T) {
 	errs := map[string]error{
 		"ErrNoCapacity": ErrNoCapacity, "ErrParkingFull": ErrParkingFull, "InvalidError": &InvalidError{"x"},
 		"ErrNotPermitted": ErrNotPermitted, "ErrSandboxLimit": ErrSandboxLimit, "ErrPoolNotFound": ErrPoolNotFound,
-		"ErrDraining": ErrDraining, "DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": ErrNotFound,
+		"ErrNoMember": ErrNoMember, "ErrDraining": ErrDraining, "DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": ErrNotFound,
 		"ErrNotRestorable": ErrNotRestorable,
 		pages.None:         errors.New("a failure of ours"),
 	}

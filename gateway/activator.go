@@ -78,6 +78,7 @@ var activationErrors = []struct{ from, to error }{
 	{activation.ErrUnusable, extproc.ErrNotFound}, // it was ended
 	{activation.ErrNotRestorable, extproc.ErrNotRestorable},
 	{activation.ErrPoolNotFound, extproc.ErrPoolNotFound},
+	{activation.ErrNoMember, extproc.ErrNoMember},
 	{activation.ErrNoCapacity, extproc.ErrNoCapacity},
 	{activation.ErrShutdown, extproc.ErrDraining},
 }

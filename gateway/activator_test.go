@@ -27,13 +27,13 @@ func TestActivationErrorsAreTranslated(t *testing.T) {
 		"quota":           fmt.Errorf("%w: %w", activation.ErrForbidden, quota),
 		"ErrPoolNotFound": activation.ErrPoolNotFound, "ErrShutdown": activation.ErrShutdown, "ErrNotReady": activation.ErrNotReady,
 		"ErrUnusable": activation.ErrUnusable, "ErrEnded": activation.ErrEnded, "ErrExists": activation.ErrOtherTenant,
-		"ErrNotRestorable": activation.ErrNotRestorable,
+		"ErrNotRestorable": activation.ErrNotRestorable, "ErrNoMember": activation.ErrNoMember,
 	}
 	to := map[string]error{
 		"ErrNoCapacity": extproc.ErrNoCapacity, "ErrNotPermitted": extproc.ErrNotPermitted,
 		"ErrSandboxLimit": extproc.ErrSandboxLimit, "ErrPoolNotFound": extproc.ErrPoolNotFound, "ErrDraining": extproc.ErrDraining,
 		"DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": extproc.ErrNotFound, "ErrExists": extproc.ErrExists,
-		"ErrNotRestorable": extproc.ErrNotRestorable,
+		"ErrNotRestorable": extproc.ErrNotRestorable, "ErrNoMember": extproc.ErrNoMember,
 	}
 	named := map[string]bool{}
 	for _, row := range pages.NoPod(t) {

@@ -14,6 +14,7 @@ import (
 // to read the sandbox again:
 //
 //	no such pool                        ErrPoolNotFound
+//	no pool of the env                  ErrNoMember
 //	scheduler's queue full, deadline    ErrNoCapacity
 //	sandbox has ended, or is ending     ErrEnded
 //	sandbox is paused                   nil: resolve again; if it hibernates and the
@@ -55,6 +56,8 @@ import (
 var (
 	// ErrPoolNotFound: the pool does not exist, or was deleted meanwhile.
 	ErrPoolNotFound = errors.New("pool not found")
+	// ErrNoMember: no pool of the env exists yet.
+	ErrNoMember = errors.New("the env has no pool")
 	// ErrNoCapacity: no idle pod before the deadline, or no room in the queue.
 	ErrNoCapacity = errors.New("no idle pod")
 	// ErrEnded: the sandbox has ended, or is ending.
@@ -88,7 +91,7 @@ var (
 // errGone: a sandbox that existed does not exist any more; the caller resolves again.
 var errGone = errors.New("the sandbox is gone")
 
-// RetryError wraps an error after which the client may try again: ErrNoCapacity,
+// RetryError wraps an error after which the client may try again: ErrNoCapacity, ErrNoMember,
 // ErrParkingFull, ErrUnavailable or ErrShutdown.
 type RetryError struct {
 	Err   error

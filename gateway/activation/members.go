@@ -48,16 +48,18 @@ func sortMembers(all []candidate) []candidate {
 var errLeftQueue = errors.New("another member of the env is to serve")
 
 // claimOfEnv gets a pod for a sandbox of an env. The request waits in the queue of one
-// member, and tries the next one when that member is gone or its queue is full. While it has
-// no claim it moves to a member that has a pod for it, and from a saturated member to one
-// that is not. It leaves its queue first, takes the answer of a claim that has begun
-// meanwhile, and only then joins another queue. So there is one claim for an ID at a time.
+// member, and tries the next one when that member is gone. If the member's queue is full, it
+// tries only members that have a pod for it: each member whose queue it joined would order
+// pods for the same requests. While it has no claim it moves to a member that has a pod for
+// it, and from a saturated member to one that is not. It leaves its queue first, takes the
+// answer of a claim that has begun meanwhile, and only then joins another queue. So there is
+// one claim for an ID at a time.
 //
 // Once the request has written a binding, which other processes may act on, it reads the
 // sandbox before it joins another queue.
 func (act *activation) claimOfEnv(b *binder, env string) error {
 	tried := map[string]bool{}
-	last := ErrPoolNotFound
+	last := retry(ErrNoMember)
 	next, joined := act.nextMember(env, tried), func() {}
 	for next != "" {
 		to, arrived := "", func() {}
@@ -82,7 +84,11 @@ func (act *activation) claimOfEnv(b *binder, env string) error {
 			return err
 		}
 		tried[next], last = true, err
-		next, joined = act.nextMember(env, tried), func() {}
+		if errors.Is(err, errQueueFull) {
+			next, joined = act.stockedMember(env, tried)
+		} else {
+			next, joined = act.nextMember(env, tried), func() {}
+		}
 	}
 	return last
 }
@@ -99,22 +105,27 @@ func (act *activation) nextMember(env string, tried map[string]bool) string {
 // empty if it is to stay. If it moves because that member has an idle pod, one pod is kept
 // for it until arrived is called.
 func (act *activation) betterMember(env string, tried map[string]bool, pool string) (to string, arrived func()) {
-	none := func() {}
 	all := sortMembers(act.candidates(env, tried))
 	if !isBetter(all, pool) {
-		return "", none
+		return "", func() {}
 	}
 	if first := all[0]; !first.stocked {
-		return first.Pool, none
+		return first.Pool, func() {}
 	}
-	s, ok := act.a.o.Schedulers(act.Namespace, all[0].Pool)
-	if !ok {
-		return "", none
+	return act.stockedMember(env, tried)
+}
+
+// stockedMember returns a member that has an idle pod for the request; empty if there is none.
+// That pod is kept for it until arrived is called.
+func (act *activation) stockedMember(env string, tried map[string]bool) (to string, arrived func()) {
+	if all := sortMembers(act.candidates(env, tried)); len(all) > 0 && all[0].stocked {
+		if s, ok := act.a.o.Schedulers(act.Namespace, all[0].Pool); ok {
+			if arrived, ok = s.Expect(); ok { // else other requests were faster
+				return all[0].Pool, arrived
+			}
+		}
 	}
-	if arrived, ok = s.Expect(); !ok {
-		return "", none // other requests were faster
-	}
-	return all[0].Pool, arrived
+	return "", func() {}
 }
 
 // isBetter reports whether a request that waits at the pool is to move to the first of the

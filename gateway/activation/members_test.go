@@ -228,26 +228,57 @@ func TestNextMember(t *testing.T) {
 		}
 	}
 	full("a")
-	id := kubetest.Name("s")
-	done := make(chan error, 1)
-	go func() { done <- g.Activate(t.Context(), w.byEnv(id, 20*time.Second)) }()
-	kubetest.Eventually(t, 5*time.Second, "it to wait at the other member", func() error {
-		for key := range g.set.Waiting() {
-			if key.Name == "b" {
-				return nil
-			}
+	g.fails(t, w.byEnv(kubetest.Name("s"), 20*time.Second), errQueueFull) // b would order pods for what a has ordered them for
+	w.idleOf("b", 1)
+	kubetest.Eventually(t, 5*time.Second, "b's pod to be known", func() error {
+		if s, _ := g.set.Get(w.ns, "b"); !s.Spare() {
+			return errors.New("no spare pod")
 		}
-		return errors.New("it does not")
+		return nil
 	})
-	g.set.PoolChanged(w.ns, "b", false) // its pool goes while it waits, and the other's queue is full
-	if err := <-done; !errors.Is(err, ErrNoCapacity) && !errors.Is(err, ErrPoolNotFound) {
+	id := kubetest.Name("s")
+	g.activates(t, w.byEnv(id, 20*time.Second)) // it needs none
+	w.from(id, "b")
+
+	g.set.PoolChanged(w.ns, "a", false)
+	done := make(chan error, 1)
+	go func() { done <- g.Activate(t.Context(), w.byEnv(kubetest.Name("s"), 20*time.Second)) }()
+	kubetest.Eventually(t, 5*time.Second, "it to wait at the member that is left", func() error {
+		if n := len(g.set.Waiting()); n != 1 {
+			return fmt.Errorf("%d pools have waiting requests", n)
+		}
+		return nil
+	})
+	g.set.PoolChanged(w.ns, "b", false) // it goes while the request waits
+	if err := <-done; !errors.Is(err, ErrPoolNotFound) {
 		t.Errorf("no member is left: %v", err)
 	}
-	g.set.PoolChanged(w.ns, "a", false)
-	g.fails(t, w.byEnv(kubetest.Name("s"), time.Second), ErrPoolNotFound)
+	g.fails(t, w.byEnv(kubetest.Name("s"), time.Second), ErrNoMember)
 	r := w.byEnv(kubetest.Name("s"), time.Second)
 	r.Env = "none"
-	g.fails(t, r, ErrPoolNotFound)
+	g.fails(t, r, ErrNoMember)
+}
+
+// However many first requests an env gets at once, they wait in the queue of one member: each
+// member would order pods for those in its own.
+func TestFloodFillsOneMember(t *testing.T) {
+	w := newWorld(t)
+	g := w.envGateway(schedule.WithQueueSize(8))
+	errs := make(chan error, 40)
+	for range cap(errs) {
+		r := w.byEnv(kubetest.Name("s"), 2*time.Second)
+		go func() { errs <- g.Activate(t.Context(), r) }()
+	}
+	for range cap(errs) {
+		if err := <-errs; !errors.Is(err, ErrNoCapacity) {
+			t.Errorf("answered with %v", err)
+		}
+		for key := range g.set.Waiting() {
+			if key.Name != "a" {
+				t.Fatalf("requests wait at pool %s too", key.Name)
+			}
+		}
+	}
 }
 
 // A request that names another env, or a pool, does not get the sandbox of this env.
@@ -267,7 +298,7 @@ func TestSandboxOfAnotherEnv(t *testing.T) {
 	} {
 		r := w.byEnv(id, 5*time.Second)
 		change(&r)
-		if err := g.Activate(t.Context(), r); !errors.Is(err, ErrExists) && !errors.Is(err, ErrPoolNotFound) {
+		if err := g.Activate(t.Context(), r); !errors.Is(err, ErrExists) && !errors.Is(err, ErrPoolNotFound) && !errors.Is(err, ErrNoMember) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

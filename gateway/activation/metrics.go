@@ -93,6 +93,7 @@ func outcomeOf(err error) string {
 	}{
 		{nil, outcomeSuccess},
 		{ErrNoCapacity, "no_capacity"},
+		{ErrNoMember, "no_member"},
 		{ErrEnded, "ended"},
 		{ErrOtherTenant, "other_tenant"},
 		{ErrExists, "exists"},

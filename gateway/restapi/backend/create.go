@@ -169,6 +169,7 @@ func (x *Backend) makeOf(n restapi.NewSandbox) (*activation.Make, error) {
 func (x *Backend) createError(err error) error {
 	for _, m := range []struct{ from, to error }{
 		{activation.ErrNoCapacity, restapi.ErrNoCapacity},
+		{activation.ErrNoMember, restapi.ErrNoCapacity},
 		{activation.ErrShutdown, restapi.ErrNoCapacity}, // not here, nothing was made, try again
 	} {
 		if errors.Is(err, m.from) {

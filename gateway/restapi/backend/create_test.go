@@ -26,7 +26,7 @@ func TestCreateErrorsAsDocumented(t *testing.T) {
 		"quota":           fmt.Errorf("%w: %w", activation.ErrForbidden, errQuota),
 		"ErrPoolNotFound": activation.ErrPoolNotFound, "ErrShutdown": activation.ErrShutdown, "ErrNotReady": activation.ErrNotReady,
 		"ErrUnusable": activation.ErrUnusable, "ErrEnded": activation.ErrEnded, "ErrExists": activation.ErrExists,
-		"ErrNotRestorable": activation.ErrNotRestorable,
+		"ErrNotRestorable": activation.ErrNotRestorable, "ErrNoMember": activation.ErrNoMember,
 	}
 	to := map[string]error{"ErrNoCapacity": restapi.ErrNoCapacity, "ErrInvalid": restapi.ErrInvalid, "ErrQuota": restapi.ErrQuota}
 	x := &Backend{quota: fakeQuota{}}
