@@ -90,7 +90,7 @@ func gatewayRights() []Right {
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list"}, For: "the index", When: separateLists},
 		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"watch"}, For: "whether an API key's namespace is still there"},
 		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"list"}, For: "whether an API key's namespace is still there", When: separateLists},
-		{Scope: Cluster, Resource: "nodes", Verbs: []string{"list"}, For: "the size of sandboxes without limits"},
+		{Scope: Cluster, Resource: "nodes", Verbs: []string{"list"}, For: "the size of sandboxes without limits; cordoned nodes, whose pods are claimed last"},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "noting that claims wait for a pod, and when the last one was asked for"},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"get"}, For: "live reads"},
 		{Scope: Pools, Resource: "pods", Verbs: []string{"patch"}, For: "claiming, marking and stopping pods"},

@@ -45,6 +45,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 	seed := fnv.New64a()
 	_, _ = seed.Write([]byte(g.o.Name))
 	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)), schedule.WithSeed(seed.Sum64()), schedule.WithLogger(g.o.Log))
+	g.cordons = cordons{api: c, tell: g.set.SetCordoned, log: g.o.Log}
 	g.creates = lastcreate.NewTracker(c, 0)
 	g.creates.OnFailure(func(pools int, err error) {
 		g.o.Log.Warn("when pools were last asked for a sandbox could not be noted", "pools", pools, "error", err)

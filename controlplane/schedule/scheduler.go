@@ -133,6 +133,13 @@ func (s *PoolScheduler) setRank(index, of int) {
 	s.stock.start = rankStart(index, of)
 }
 
+// setCordoned tells which nodes are cordoned; the caller does not change the map any more.
+func (s *PoolScheduler) setCordoned(nodes map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stock.setCordoned(nodes)
+}
+
 func rankStart(index, of int) float64 {
 	if of < 2 {
 		return 0

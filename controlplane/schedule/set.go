@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ type Set struct {
 	index  int // this gateway is number index, from 0,
 	of     int // of that many; 0 until the controller has told it
 	pools  map[types.NamespacedName]*member
+	// cordoned are the nodes that are, by name; it is not changed, but replaced.
+	cordoned map[string]bool
 }
 
 type member struct {
@@ -67,6 +70,20 @@ func (s *Set) SetRank(index, of int) {
 	}
 }
 
+// SetCordoned tells the set which nodes are cordoned, by name: claims take their pods last. The
+// caller does not change the map any more.
+func (s *Set) SetCordoned(nodes map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if maps.Equal(s.cordoned, nodes) {
+		return
+	}
+	s.cordoned = nodes
+	for _, m := range s.pools {
+		m.setCordoned(nodes)
+	}
+}
+
 // PoolChanged tells that a pool exists, or no longer does: then its waiting
 // requests are answered with ErrPoolGone.
 func (s *Set) PoolChanged(namespace, name string, exists bool) {
@@ -100,6 +117,7 @@ func (s *Set) member(key types.NamespacedName) *member {
 		if s.of > 0 {
 			m.setRank(s.index, s.of)
 		}
+		m.setCordoned(s.cordoned)
 		ctx, cancel := context.WithCancel(s.ctx)
 		m.cancel = cancel
 		s.pools[key] = m

@@ -13,6 +13,7 @@ import (
 type shape struct {
 	containers []container
 	hooks      bool // they have post-start hooks, so a claim leaves them starting
+	cordoned   bool // their node is cordoned
 	pods       int  // of this shape, in whatever state
 	ready      int  // of them in the queue
 	fit        fit  // what the last bestFit found
@@ -22,19 +23,32 @@ type shape struct {
 type fit int
 
 const (
-	fitsNot     fit = iota // it lacks a container that is to get an image
-	fitsChanged            // some container's image has to change
-	fitsAsIs               // it has the images already
+	fitsNot             fit = iota // it lacks a container that is to get an image
+	fitsChangedCordoned            // fitsChanged, on a cordoned node, whose pods are evicted soon
+	fitsAsIsCordoned               // fitsAsIs, on a cordoned node
+	fitsChanged                    // some container's image has to change
+	fitsAsIs                       // it has the images already
 )
 
+func (f fit) onCordonedNode() fit {
+	switch f {
+	case fitsChanged:
+		return fitsChangedCordoned
+	case fitsAsIs:
+		return fitsAsIsCordoned
+	default:
+		return f
+	}
+}
+
 // shapeOf returns the pod's shape, as one of no pods.
-func shapeOf(pod *corev1.Pod) *shape {
-	return &shape{containers: containersOf(pod), hooks: v1alpha1.HasPostStartHooks(pod)}
+func (s *stock) shapeOf(pod *corev1.Pod) *shape {
+	return &shape{containers: containersOf(pod), hooks: v1alpha1.HasPostStartHooks(pod), cordoned: s.cordoned[pod.Spec.NodeName]}
 }
 
 // equal reports whether a claim needs to know the same of both.
 func (a *shape) equal(b *shape) bool {
-	return a.hooks == b.hooks && slices.Equal(a.containers, b.containers)
+	return a.hooks == b.hooks && a.cordoned == b.cordoned && slices.Equal(a.containers, b.containers)
 }
 
 // join counts a pod of this shape in and returns the shape to keep: a known one that
@@ -58,7 +72,17 @@ func (s *stock) leave(old *shape) {
 	}
 }
 
-// reshape gives a pod whose images were changed its new shape.
+// setCordoned tells which nodes are cordoned.
+func (s *stock) setCordoned(nodes map[string]bool) {
+	s.cordoned = nodes
+	for _, rec := range s.pods {
+		if old := rec.shape; old.cordoned != nodes[rec.node] {
+			s.reshape(rec, &shape{containers: old.containers, hooks: old.hooks, cordoned: !old.cordoned})
+		}
+	}
+}
+
+// reshape gives a pod that has changed its new shape.
 func (s *stock) reshape(rec *podRecord, now *shape) {
 	old := rec.shape
 	rec.shape = s.join(now)
@@ -81,6 +105,9 @@ func (s *stock) bestFit(images map[string]string) fit {
 			one.fit = fitsChanged
 		default:
 			one.fit = fitsAsIs
+		}
+		if one.cordoned {
+			one.fit = one.fit.onCordonedNode()
 		}
 		if one.ready > 0 {
 			best = max(best, one.fit)

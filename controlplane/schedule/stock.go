@@ -23,6 +23,7 @@ import (
 type podRecord struct {
 	name   string
 	uid    types.UID
+	node   string
 	shape  *shape
 	state  podState
 	listed bool          // the feed's last call for it was Offer
@@ -48,6 +49,8 @@ type stock struct {
 	shapes []*shape     // of pods; a pool has one, or two while its template changes
 	queue  []*podRecord // ready, in order of arrival
 	cools  []coolOff    // in order of expiry
+	// cordoned are the nodes that are, by name; it is not changed, but replaced.
+	cordoned map[string]bool
 }
 
 // coolOff is a planned end of a reservation. It is void if the record has since
@@ -66,10 +69,10 @@ func (s *stock) offer(pod *corev1.Pod) bool {
 	rec := s.pods[pod.UID]
 	isNew := rec == nil
 	if isNew {
-		rec = &podRecord{name: pod.Name, uid: pod.UID, shape: s.join(shapeOf(pod))}
+		rec = &podRecord{name: pod.Name, uid: pod.UID, node: pod.Spec.NodeName, shape: s.join(s.shapeOf(pod))}
 		s.pods[pod.UID] = rec
 		s.enqueue(rec, len(s.queue))
-	} else if now := shapeOf(pod); !rec.shape.equal(now) {
+	} else if now := s.shapeOf(pod); !rec.shape.equal(now) {
 		s.reshape(rec, now)
 	}
 	rec.listed = true
@@ -98,7 +101,8 @@ func (s *stock) forget(uid types.UID) (dropped, evicted bool) {
 // pick reserves a ready pod; nil if there is none. Each gateway picks at a
 // place of its own, so that several do not all try the same pod. From there on,
 // the first pod is taken that has the images already; if none has, the first that
-// can be given them; if none can, the one where it starts, whose claim then says why.
+// can be given them; if none can, the one where it starts, whose claim then says why. Pods of
+// cordoned nodes come after all others that fit.
 // While a template is rolled out, pods that lack a container stand beside pods that
 // have it.
 func (s *stock) pick(images map[string]string) *podRecord {
