@@ -84,7 +84,7 @@ func TestFenceWaitsForASilentGatewayUntilItsLeaseEnds(t *testing.T) {
 		if n := a.fences.asked(); n != 1 {
 			t.Errorf("the other gateway was asked %d times", n)
 		}
-		after(20 * time.Second)
+		s.poll(30 * time.Second) // its loss is remembered elsewhere
 		if s.api.get("g2") != nil {
 			t.Error("the dead gateway's lease is still there")
 		}
@@ -260,7 +260,7 @@ func TestFenceSettledByACleanStop(t *testing.T) {
 		g := s.run("g1", "a")
 		g.fences.setHang(true)
 		s.wantUnanswered(s.fence(7), "g1", "hanging")
-		if err := g.Leave(t.Context()); err != nil {
+		if err := g.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Millisecond) // the watch tells a clean stop from a vanished lease

@@ -203,7 +203,7 @@ func TestDemandOfAGatewayThatLeaves(t *testing.T) {
 		var c changeLog
 		d := NewDemands(s.client, c.changed)
 		s.wantUnanswered(d.Poll(t.Context()), "", "a poll")
-		if err := a.Leave(t.Context()); err != nil {
+		if err := a.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		a.cancel = nil

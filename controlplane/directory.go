@@ -57,6 +57,8 @@ type Gateway struct {
 	// Expired is true when the lease is over and the pod is not: it cannot route
 	// any more and owes no fence, but its Envoy may have streams open.
 	Expired bool
+	// First is true when no process held its lease before this one.
+	First bool
 }
 
 // Directory is the controller's knowledge of gateways. It learns from live
@@ -152,6 +154,9 @@ type Directory struct {
 	endedPods map[types.UID]time.Time
 	// lost is when a gateway's memory was last lost; guarded by mu.
 	lost time.Time
+	// remembered: what was lost or handed over before this moment outlasts this process.
+	// Guarded by mu.
+	remembered time.Time
 }
 
 // leaseEnd is when the end of a lease was noted, by the clock and by Directory.steps.
@@ -172,6 +177,8 @@ type entry struct {
 	handed  bool
 	expired bool // sealed, and its time is over by a live list, or its pod: it owes no fence
 	ended   bool // expired, and its pod is over or gone; asked no more, to be deleted
+	// over is since when its lease is to be deleted.
+	over time.Time
 }
 
 // NewDirectory returns a Directory that knows no gateway yet.
@@ -261,6 +268,14 @@ func (d *Directory) LastLoss() time.Time {
 	return d.lost
 }
 
+// noteRemembered notes that a gateway remembers all that was lost or handed over before a
+// moment, or that there is none: the next controller need not see it by a lease.
+func (d *Directory) noteRemembered(before time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remembered = before
+}
+
 // Revoke overwrites the lease's holder, unless it changed since g was listed.
 // The renew time stays: this is no renewal.
 func (d *Directory) Revoke(ctx context.Context, g Gateway) error {
@@ -285,6 +300,8 @@ func (d *Directory) view() []Gateway {
 		if !e.ended && e.Holder.Mark != MarkLeft {
 			g := e.Gateway
 			g.Expired = e.expired
+			transitions := e.lease.Spec.LeaseTransitions
+			g.First = !e.Gone && transitions != nil && *transitions == 0
 			out = append(out, g)
 		}
 	}

@@ -122,6 +122,7 @@ func TestExpiredGatewayIsWaitedForAsLongAsItsPod(t *testing.T) {
 				if since := time.Since(s.client.Floor()); since > 2*DefaultRefreshEvery {
 					t.Errorf("idle time counts from %v ago: what it knew is lost", since)
 				}
+				after(DefaultRefreshEvery) // what it knew is remembered as lost
 				if s.api.get("g1") != nil {
 					t.Error("its lease is still there")
 				}

@@ -23,8 +23,8 @@ const listTimeout = 5 * time.Second
 const rememberOver = time.Hour
 
 // Start watches leases and pods, lists the leases every RefreshEvery, and deletes those
-// whose gateway is over or left, until the context ends; then it returns
-// nil. One Directory may do so at a time. List works without it, but without
+// whose gateway is over or left once Client.Poll has had that remembered, until the context
+// ends; then it returns nil. One Directory may do so at a time. List works without it, but without
 // the watch a clean stop looks like a lease that vanished.
 func (d *Directory) Start(ctx context.Context) error {
 	d.mu.Lock()
@@ -106,7 +106,8 @@ func (d *Directory) refresh(ctx context.Context) {
 	}
 }
 
-// ended returns the leases to delete, and forgets UIDs of long ago.
+// ended returns the leases to delete, and forgets UIDs of long ago. A lease stays until the
+// loss of what its gateway knew is remembered elsewhere.
 func (d *Directory) ended() []*coordinationv1.Lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,7 +119,14 @@ func (d *Directory) ended() []*coordinationv1.Lease {
 	forget(d.endedPods)
 	var out []*coordinationv1.Lease
 	for _, e := range d.entries {
-		if !e.Gone && (e.ended || e.Holder.Mark == MarkLeft) {
+		switch {
+		case e.Gone || !e.ended && e.Holder.Mark != MarkLeft:
+			e.over = time.Time{}
+			continue
+		case e.over.IsZero():
+			e.over = time.Now()
+		}
+		if e.over.Before(d.remembered) {
 			out = append(out, e.lease)
 		}
 	}

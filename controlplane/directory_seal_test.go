@@ -139,7 +139,7 @@ func TestDirectorySurvivesARestore(t *testing.T) {
 		early, rv := s.api.get("g1"), s.api.version()
 		after(time.Hour)
 		stopped := s.run("g2", "b")
-		if err := stopped.Leave(t.Context()); err != nil {
+		if err := stopped.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		stopped.cancel = nil

@@ -12,5 +12,5 @@
 //
 // The states, and what happens when a step fails, stand with the types: a gateway's own
 // view of its lease with Membership, a controller's with Directory, how a fence is settled
-// with Client.Fence, which peers may call with MutualTLS.
+// with Client.Fence, what outlasts a controller in docs/design/last-use.md, which peers may call with MutualTLS.
 package controlplane

@@ -137,7 +137,7 @@ func TestRealLeaseLifecycle(t *testing.T) {
 		eventually(t, "the gateway rejoins", func() bool { return a.Holder() == "a/3" && a.Held() })
 	})
 	t.Run("left", func(t *testing.T) {
-		if err := a.Leave(t.Context()); err != nil {
+		if err := a.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := leases.Get(t.Context(), "gw", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -173,7 +173,7 @@ func TestRealLeaseConflicts(t *testing.T) {
 		return true
 	})
 	for _, m := range members[1:] {
-		if err := m.Leave(t.Context()); err != nil {
+		if err := m.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		m.wantHeld(t, false, "left")
@@ -209,6 +209,9 @@ func TestRealLeaseExpires(t *testing.T) {
 		t.Error("the controller counted the lease as over before the gateway did")
 	}
 	eventually(t, "the lease is deleted", func() bool {
+		if err := client.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		_, err := leases.Get(t.Context(), "gw", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})

@@ -15,8 +15,8 @@ import (
 //	acknowledged  a controller has asked with the cursor of a final answer, so it has it
 //
 // A final answer that is lost, or one that no controller asks for, leaves it telling:
-// the gateway gives up, and its stop raises the floor of idle time. So does a new
-// controller, which has not heard the answer: its floor is its first poll.
+// the gateway gives up, and its stop raises the floor of idle time. A new controller is
+// told the answer by the gateway that remembers it (remember.go).
 type handOver struct {
 	mu           *sync.Mutex
 	telling      bool            // guarded by mu

@@ -37,7 +37,7 @@ func (s *simulation) leave(g *gateway, handOver bool) {
 			s.t.Fatal(err)
 		}
 	}
-	if err := g.Leave(s.t.Context()); err != nil {
+	if err := g.Leave(s.t.Context(), handOver); err != nil {
 		s.t.Fatal(err)
 	}
 	g.cancel = nil

@@ -18,9 +18,16 @@ type activity struct {
 	// latest is when each claim was last in use, by this process's clock. An age
 	// counts from when the answer arrived, so that a time is rather too late.
 	latest map[activityKey]time.Time // guarded by mu
+	// seen is since when this controller, or one before it, has seen each claim run;
+	// guarded by mu.
+	seen map[activityKey]sight
 	// cursors says where the next poll of a gateway begins, by lease name.
 	cursors map[string]cursor // guarded by mu
-	began   time.Time         // first poll, or a source was replaced; guarded by mu
+	// began is the first poll, or the floor of the controller before this one; guarded by mu.
+	began time.Time
+	// lost is when a source was replaced that had not told all; guarded by mu.
+	lost time.Time
+	memory
 }
 
 type activityKey struct{ id, claim string }
@@ -32,7 +39,8 @@ type cursor struct {
 }
 
 func (a *activity) init() {
-	a.latest, a.cursors = map[activityKey]time.Time{}, map[string]cursor{}
+	a.latest, a.seen, a.cursors = map[activityKey]time.Time{}, map[activityKey]sight{}, map[string]cursor{}
+	a.heard, a.untold = map[string]heard{}, map[activityKey]struct{}{}
 }
 
 // Poll asks every gateway what was in use since it was last asked; LastActive tells
@@ -67,6 +75,10 @@ func (c *Client) Poll(ctx context.Context) error {
 			unanswered = append(unanswered, gateways[i].Name)
 		}
 	}
+	if len(unanswered) == 0 {
+		a.settle(gateways)
+	}
+	c.remember(ctx, gateways)
 	if len(unanswered) > 0 {
 		sort.Strings(unanswered)
 		return fmt.Errorf("asking what is in use: %w", &UnansweredError{Gateways: unanswered})
@@ -88,18 +100,20 @@ func (c *Client) LastActive(id, claim string) (time.Time, bool) {
 	return at, ok
 }
 
-// Floor is a time before which nothing is known about use: the first call of
-// Poll, or when a gateway's process was last seen to have been
-// replaced, stopped or lost, with what it knew. Read it after Poll.
-// The zero time means that nothing was asked yet.
+// Floor is a time before which nothing is known about use: when a gateway's process was
+// last seen to have been replaced, stopped or lost, with what it knew; or the first call of
+// Poll, unless what the controller before this one knew is known (see remember). Read it
+// after Poll. The zero time means that nothing was asked yet.
 func (c *Client) Floor() time.Time {
 	c.activity.mu.Lock()
-	began := c.activity.began
+	floor, lost := c.activity.began, c.activity.lost
 	c.activity.mu.Unlock()
-	if lost := c.o.Directory.LastLoss(); lost.After(began) {
-		return lost
+	for _, t := range []time.Time{lost, c.o.Directory.LastLoss()} {
+		if t.After(floor) {
+			floor = t
+		}
 	}
-	return began
+	return floor
 }
 
 // Retain forgets the claims that keep refuses. Call it now and then with the
@@ -112,6 +126,12 @@ func (c *Client) Retain(keep func(id, claim string) bool) {
 	for k := range a.latest {
 		if !keep(k.id, k.claim) {
 			delete(a.latest, k)
+		}
+	}
+	for k := range a.seen {
+		if !keep(k.id, k.claim) {
+			delete(a.seen, k)
+			delete(a.untold, k)
 		}
 	}
 }
@@ -127,6 +147,9 @@ func (c *Client) pollOne(ctx context.Context, g Gateway, index, of int) error {
 	defer cancel()
 	c.activity.mu.Lock()
 	from := c.activity.cursors[g.Name]
+	if from.final && c.activity.all {
+		from = cursor{} // no acknowledgement yet: what it told is known to this process alone
+	}
 	c.activity.mu.Unlock()
 	r, err := stub.LastActive(ctx, &controlplanepb.LastActiveRequest{
 		Source: from.source, Cursor: from.value, Place: uint32(index), Gateways: uint32(of),
@@ -137,7 +160,7 @@ func (c *Client) pollOne(ctx context.Context, g Gateway, index, of int) error {
 	if err := g.answered(r.GetHolder()); err != nil {
 		return err
 	}
-	c.activity.merge(g.Name, r, time.Now())
+	c.activity.merge(g, r, time.Now())
 	if r.GetFinal() {
 		c.o.Directory.handedOver(g)
 	}
@@ -148,7 +171,7 @@ func (c *Client) pollOne(ctx context.Context, g Gateway, index, of int) error {
 }
 
 // merge takes in an answer that arrived at a time.
-func (a *activity) merge(gateway string, r *controlplanepb.LastActiveResponse, arrived time.Time) {
+func (a *activity) merge(g Gateway, r *controlplanepb.LastActiveResponse, arrived time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range r.GetActivities() {
@@ -158,10 +181,18 @@ func (a *activity) merge(gateway string, r *controlplanepb.LastActiveResponse, a
 			a.latest[k] = at
 		}
 	}
-	if old, ok := a.cursors[gateway]; ok && old.source != r.GetSource() && !old.final {
-		a.began = arrived // what the old source had not told yet is lost
+	for _, e := range r.GetSeen() {
+		a.see(activityKey{e.GetSandboxId(), e.GetClaimId()}, sight{arrived.Add(-max(time.Duration(e.GetAgeNanos()), 0)), e.GetGeneration()})
 	}
-	a.cursors[gateway] = cursor{r.GetSource(), r.GetCursor(), r.GetFinal()}
+	old, ok := a.cursors[g.Name]
+	if ok && old.source != r.GetSource() && !old.final {
+		a.lost = arrived // what the old source had not told yet is lost
+	}
+	if r.GetFinal() && (!old.final || old.source != r.GetSource()) {
+		a.all = true // it goes with all that it had
+	}
+	a.hear(g, r.GetTold(), arrived)
+	a.cursors[g.Name] = cursor{r.GetSource(), r.GetCursor(), r.GetFinal()}
 }
 
 // forgetCursors drops those of gateways that are over.

@@ -128,7 +128,7 @@ func TestFloorRisesWhenAGatewayIsLost(t *testing.T) {
 			t.Errorf("%s: floor moved by %v though the process lives", rejoin.Holder(), s.client.Floor().Sub(first))
 		}
 		left := time.Now()
-		if err := clean.Leave(t.Context()); err != nil {
+		if err := clean.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		clean.cancel = nil

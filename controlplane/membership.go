@@ -103,7 +103,7 @@ func (o *MembershipOptions) complete() error {
 //	          resourceVersion is older than the one before: Held is false;
 //	          OnJoin is stopped, OnLost drops all routes and waits for the
 //	          handlers in flight; then the epoch is raised → joining
-//	left      Leave was called: Held stays false; OnLost, then the lease is deleted,
+//	left      Leave was called: Held stays false; OnLost, then the lease is marked,
 //	          which says that neither routes nor streams are left here
 //	abandoned Abandon was called, since streams may be left: Held stays false; OnLost,
 //	          and the lease counts its time out

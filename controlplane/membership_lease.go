@@ -134,17 +134,18 @@ func (m *Membership) counts(l *coordinationv1.Lease) error {
 	return nil
 }
 
-// Leave is the clean stop: it does what Abandon does and deletes the lease after
-// marking it, so that controllers ask this gateway for nothing any more. Nothing may be
-// open at its Envoy then. It tries until the context ends; then it returns an error and
-// the lease counts its time out. A lease that another process holds is left alone. It
-// may be called again.
-func (m *Membership) Leave(ctx context.Context) error {
+// Leave is the clean stop: it does what Abandon does and marks the lease as left, so that
+// controllers ask this gateway for nothing any more. Nothing may be open at its Envoy then.
+// If a controller was told the last uses it deletes the lease; else a controller does that,
+// once it has noted that they are lost. It tries until the context ends; then it returns an
+// error and the lease counts its time out. A lease that another process holds is left alone.
+// It may be called again.
+func (m *Membership) Leave(ctx context.Context, told bool) error {
 	if err := m.Abandon(ctx); err != nil {
 		return err
 	}
 	for delays := backoff.Doubling(firstRetry, m.o.RenewEvery); ; {
-		err := m.deleteLease(ctx)
+		err := m.giveUpLease(ctx, told)
 		if err == nil {
 			return nil
 		}
@@ -179,9 +180,9 @@ func (m *Membership) Abandon(ctx context.Context) error {
 	return nil
 }
 
-// deleteLease marks the lease as left and deletes it. The mark goes first: a
+// giveUpLease marks the lease as left, and deletes it if it is to. The mark goes first: a
 // controller that sees the deletion sees it in the object's last state.
-func (m *Membership) deleteLease(ctx context.Context) error {
+func (m *Membership) giveUpLease(ctx context.Context, deletes bool) error {
 	l, err := m.o.Leases.Get(ctx, m.o.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -198,6 +199,9 @@ func (m *Membership) deleteLease(ctx context.Context) error {
 		if l, err = m.o.Leases.Patch(ctx, m.o.Name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("marking the lease as left: %w", err)
 		}
+	}
+	if !deletes {
+		return nil
 	}
 	if err := m.o.Leases.Delete(ctx, m.o.Name, onlyThis(l)); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the lease: %w", err)

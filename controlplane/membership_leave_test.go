@@ -22,7 +22,7 @@ func TestMembershipLeaves(t *testing.T) {
 		})
 		g.start(t)
 		after(time.Minute)
-		if err := g.Leave(t.Context()); err != nil {
+		if err := g.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		g.wantHeld(t, false, "after Leave")
@@ -36,7 +36,7 @@ func TestMembershipLeaves(t *testing.T) {
 		if err := <-g.ended; err != nil {
 			t.Errorf("Start returned %v", err)
 		}
-		if err := g.Leave(t.Context()); err != nil {
+		if err := g.Leave(t.Context(), true); err != nil {
 			t.Errorf("leaving again: %v", err)
 		}
 		if err := g.Start(t.Context()); err == nil {
@@ -51,7 +51,7 @@ func TestMembershipLeavesARevokedLease(t *testing.T) {
 		g := newMember(t, api, nil)
 		g.start(t)
 		revoke(t, api, "gw")
-		if err := g.Leave(t.Context()); err != nil {
+		if err := g.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if api.get("gw") != nil {
@@ -68,7 +68,7 @@ func TestMembershipLeavesAnothersLeaseAlone(t *testing.T) {
 		api.mu.Lock()
 		api.put("test", lease("gw", "b/1", 600, time.Now()))
 		api.mu.Unlock()
-		if err := g.Leave(t.Context()); err != nil {
+		if err := g.Leave(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if l := api.get("gw"); l == nil || holderOf(l) != "b/1" {
@@ -85,7 +85,7 @@ func TestMembershipLeaveGivesUpWithItsContext(t *testing.T) {
 		api.setAway(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		if err := g.Leave(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := g.Leave(ctx, true); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Leave returned %v", err)
 		}
 		g.wantHeld(t, false, "after Leave")

@@ -89,7 +89,7 @@ func TestPrepareReleaseUnanswered(t *testing.T) {
 func TestPrepareReleaseSeesAGatewayGo(t *testing.T) {
 	for name, goes := range map[string]func(*simulation, *gateway){
 		"stopped": func(s *simulation, g *gateway) {
-			if err := g.Leave(s.t.Context()); err != nil {
+			if err := g.Leave(s.t.Context(), true); err != nil {
 				s.t.Error(err)
 			}
 		},

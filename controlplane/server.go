@@ -30,6 +30,9 @@ type ActivitySource interface {
 	// LastActive reports what was stamped after the cursor of an earlier report
 	// of this source; 0 asks for all.
 	LastActive(cursor uint64) ActivityReport
+	// Remember takes in what a controller knows of claims, to report it as of its own. It
+	// keeps of a claim all that it is given, or nothing.
+	Remember(seen []Sighting, used []Activity)
 }
 
 // ActivityReport is what a gateway saw in use.
@@ -42,12 +45,22 @@ type ActivityReport struct {
 	// Known is false while the gateway cannot tell what is in use.
 	Known   bool
 	Entries []Activity
+	// Seen is what was remembered of claims that run, for a cursor of 0.
+	Seen []Sighting
 }
 
 // Activity is how long ago a claim was last in use.
 type Activity struct {
 	SandboxID, ClaimID string
 	Age                time.Duration
+}
+
+// Sighting is how long a controller has seen a claim run, and the Sandbox's generation for
+// which that held.
+type Sighting struct {
+	SandboxID, ClaimID string
+	Age                time.Duration
+	Generation         int64
 }
 
 // Member is the gateway's lease as the server needs it; *Membership is one.
@@ -84,6 +97,7 @@ type Server struct {
 	o    ServerOptions
 	grpc *grpc.Server
 	last handOver
+	told told
 }
 
 // NewServer returns a Server that serves once Start is called.
@@ -163,9 +177,11 @@ func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveReque
 	}
 	s.last.received(r.GetSource(), r.GetCursor())
 	final := s.last.begun() // before the look: what a final answer lacks is told by none
-	report := s.o.Activity.LastActive(r.GetCursor())
-	if r.GetCursor() != 0 && report.Source != r.GetSource() {
-		report = s.o.Activity.LastActive(0) // the cursor was another source's
+	cursor := r.GetCursor()
+	report := s.o.Activity.LastActive(cursor)
+	if cursor != 0 && report.Source != r.GetSource() {
+		cursor = 0 // it was another source's
+		report = s.o.Activity.LastActive(cursor)
 	}
 	out := &controlplanepb.LastActiveResponse{
 		Holder: s.o.Member.Holder(), Source: report.Source, Cursor: report.Cursor, Known: report.Known || final, Final: final,
@@ -175,6 +191,9 @@ func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveReque
 		out.Activities = append(out.Activities, &controlplanepb.Activity{
 			SandboxId: e.SandboxID, ClaimId: e.ClaimID, AgeNanos: int64(e.Age),
 		})
+	}
+	if cursor == 0 {
+		out.Seen, out.Told = sightingsProto(report.Seen), s.told.answer(out.GetHolder())
 	}
 	if final {
 		s.last.answered(report.Source, report.Cursor)

@@ -31,6 +31,7 @@ type simulation struct {
 	pods      *fakePods
 	directory *Directory
 	client    *Client
+	unwatch   func()        // stops the directory's watch
 	gateways  ServerOptions // of each gateway's server: TLS and Log
 
 	mu        sync.Mutex
@@ -52,7 +53,8 @@ func simulateWith(t *testing.T, gateways ServerOptions, controller ClientOptions
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulation{t: t, api: newFakeAPI(), pods: &fakePods{}, gateways: gateways, listeners: map[string]*bufconn.Listener{}, cut: map[string]bool{}}
 		s.directory = s.newDirectory()
-		s.closers = append(s.closers, s.directory.watch(t))
+		s.unwatch = s.directory.watch(t)
+		s.closers = append(s.closers, func() { s.unwatch() })
 		controller.Directory, controller.Dial = s.directory, append(controller.Dial, grpc.WithContextDialer(s.dial))
 		client, err := NewClient(controller)
 		if err != nil {
@@ -314,38 +316,6 @@ func (f *fakeDemand) polls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked
-}
-
-type fakeActivity struct {
-	mu      sync.Mutex
-	report  ActivityReport
-	cursors []uint64
-	place   [2]int // the last: index, of
-}
-
-func (f *fakeActivity) placedAt(index, of int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.place = [2]int{index, of}
-}
-
-func (f *fakeActivity) placed() [2]int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.place
-}
-
-func (f *fakeActivity) LastActive(cursor uint64) ActivityReport {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.cursors = append(f.cursors, cursor)
-	return f.report
-}
-
-func (f *fakeActivity) set(change func(*ActivityReport)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change(&f.report)
 }
 
 var addr1 = netip.MustParseAddr("198.18.0.7")

@@ -32,7 +32,7 @@ const quitTimeout = 5 * time.Second
 //	settling  the REST API takes no more requests; activations are refused and
 //	          those under way settle; then ExtProc answers what it holds and stops,
 //	          and what failed creates have left is undone
-//	leaving   the lease is deleted, which says that no route is left and nothing
+//	leaving   the lease is marked as left, which says that no route is left and nothing
 //	          open, so Envoy must be known to be gone, also just before the deletion;
 //	          if it is not, the lease stays. Before it is deleted a controller is told
 //	          the last uses, if Envoy was looked at just before requests were refused.
@@ -43,7 +43,7 @@ const quitTimeout = 5 * time.Second
 //	Envoy is not there, or ends      nothing to wait for: settling. So it is when
 //	                                 all of a machine is stopped, Envoy first
 //	another Envoy is started         every request is answered with 503. One that is
-//	                                 there before the lease is deleted keeps the lease
+//	                                 there before the lease is left keeps the lease
 //	Envoy refuses a step             logged; the other steps follow, within the
 //	                                 grace. New connections that could not be turned
 //	                                 away may be reset when it stops listening

@@ -174,8 +174,8 @@ func (g *gateway) run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// leave gives the lease up. It deletes the lease only if no Envoy is there, since a deleted
-// lease says that nothing is open here. An Envoy that lives may have streams, and then
+// leave gives the lease up. It does that only if no Envoy is there, since a lease that was left
+// says that nothing is open here. An Envoy that lives may have streams, and then
 // their sandboxes are in use: the lease counts its time out, so that controllers ask this
 // gateway's next process, or wait. Requests are refused before the last look at Envoy, so
 // that one which is started after it has nothing open.
@@ -186,10 +186,12 @@ func (g *gateway) leave(ctx context.Context, envoyGone bool) {
 		g.o.Log.Warn("dropping routes failed; the lease is waited for until its end", "error", err)
 		return
 	}
+	told := false
 	if envoyGone && g.drain.openStamped {
 		telling, stop := context.WithTimeout(ctx, handOverTimeout)
 		defer stop()
-		if err := g.control.HandOver(telling); err != nil {
+		err := g.control.HandOver(telling)
+		if told = err == nil; !told {
 			g.o.Log.Info("no controller has asked for the last uses: idle time counts anew", "error", err)
 		}
 	}
@@ -197,7 +199,7 @@ func (g *gateway) leave(ctx context.Context, envoyGone bool) {
 		g.o.Log.Warn("Envoy may run, so the lease is left to the next process, or to its end: what is open is in use")
 		return
 	}
-	if err := g.member.Leave(ctx); err != nil {
+	if err := g.member.Leave(ctx, told); err != nil {
 		g.o.Log.Warn("the lease could not be deleted; it is waited for until its end", "error", err)
 	}
 }

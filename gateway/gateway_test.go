@@ -7,20 +7,22 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// A gateway becomes ready, and when it is told to stop it deletes its lease,
-// which says that no route is left, and takes its sockets away.
+// A gateway becomes ready, and when it is told to stop it marks its lease as left,
+// which says that no route is left, and takes its sockets away. No controller was told its
+// last uses, so the lease stays for the next one to see.
 func TestStartAndStop(t *testing.T) {
 	c, ns := kubetest.Client(t), kubetest.Namespace(t)
 	seed(t, kubetest.Client(t), ns)
@@ -68,7 +70,7 @@ func TestStartAndStop(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the gateway did not stop")
 	}
-	if err := c.Get(t.Context(), key, &lease); !apierrors.IsNotFound(err) {
+	if err := c.Get(t.Context(), key, &lease); err != nil || !left(&lease) {
 		t.Errorf("the lease after a clean stop: %v, %v", err, lease.Spec)
 	}
 	for _, socket := range []string{ExtProcSocket, ControlSocket, APISocket} {
@@ -78,19 +80,24 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-// The lease is deleted only when Envoy is gone. A gateway whose part has failed, or
+// left reports whether a lease is marked as left.
+func left(l *coordinationv1.Lease) bool {
+	return strings.HasPrefix(*l.Spec.HolderIdentity, string(controlplane.MarkLeft)+":")
+}
+
+// The lease is marked as left only when Envoy is gone. A gateway whose part has failed, or
 // whose Envoy does not quit, leaves an Envoy with streams, which are in use.
 func TestLeaseStaysWithEnvoy(t *testing.T) {
 	failPart := func(g *gateway, _ context.CancelFunc) { _ = g.metrics.Close() }
 	stop := func(_ *gateway, stop context.CancelFunc) { stop() }
 	for name, tc := range map[string]struct {
-		envoy, stays, fails, deleted bool
-		end                          func(*gateway, context.CancelFunc)
+		envoy, stays, fails, left bool
+		end                       func(*gateway, context.CancelFunc)
 	}{
 		"a part fails beside an Envoy": {envoy: true, fails: true, end: failPart},
-		"a part fails without one":     {fails: true, deleted: true, end: failPart},
+		"a part fails without one":     {fails: true, left: true, end: failPart},
 		"Envoy does not quit":          {envoy: true, stays: true, end: stop},
-		"Envoy quits":                  {envoy: true, deleted: true, end: stop},
+		"Envoy quits":                  {envoy: true, left: true, end: stop},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, ns := kubetest.Client(t), kubetest.Namespace(t)
@@ -124,7 +131,7 @@ func TestLeaseStaysWithEnvoy(t *testing.T) {
 			}
 			var lease coordinationv1.Lease
 			err = c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "one"}, &lease)
-			if tc.deleted != apierrors.IsNotFound(err) || !tc.deleted && (err != nil || *lease.Spec.HolderIdentity != g.member.Holder()) {
+			if err != nil || left(&lease) != tc.left || !tc.left && *lease.Spec.HolderIdentity != g.member.Holder() {
 				t.Errorf("the lease: %v, %v", err, lease.Spec)
 			}
 		})

@@ -57,5 +57,23 @@ func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 	for i, e := range r.Entries {
 		out.Entries[i] = controlplane.Activity{SandboxID: e.ID, ClaimID: e.Claim, Age: e.Age}
 	}
+	for _, s := range r.Seen {
+		out.Seen = append(out.Seen, controlplane.Sighting{SandboxID: s.ID, ClaimID: s.Claim, Age: s.Age, Generation: s.Generation})
+	}
 	return out
+}
+
+// Remember implements controlplane.ActivitySource. It drops a claim only if the index shows its
+// sandbox as ended: one that the index does not show yet may be in use.
+func (u usage) Remember(seen []controlplane.Sighting, used []controlplane.Activity) {
+	for _, s := range seen {
+		if u.index.Resolve(s.SandboxID).State != index.Ended {
+			u.RememberSeen(inuse.Sighting{ID: s.SandboxID, Claim: s.ClaimID, Age: s.Age, Generation: s.Generation})
+		}
+	}
+	for _, a := range used {
+		if u.index.Resolve(a.SandboxID).State != index.Ended {
+			u.Stamp(a.SandboxID, a.ClaimID).Touch(u.Now() - max(a.Age, 0).Nanoseconds())
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
 )
@@ -56,5 +57,46 @@ func TestStreamOfTheProcessBefore(t *testing.T) {
 				t.Errorf("entries %+v, want one that is a minute old", entries)
 			}
 		})
+	}
+}
+
+// What a controller has a gateway remember is reported to the next one as it is by then, also
+// of a claim that the index does not show yet: its use at a gateway that is gone is known here
+// alone. Not so of sandboxes that have ended.
+func TestRememberedForTheNextController(t *testing.T) {
+	u := usage{inuse.NewRegistry(nil), fakeClaims{true, map[string]index.Answer{
+		"s": {State: index.Running, ClaimID: "c"}, "over": {State: index.Ended, ClaimID: "c"},
+	}}}
+	var seen []controlplane.Sighting
+	var used []controlplane.Activity
+	for _, id := range []string{"s", "over", "late"} {
+		seen = append(seen, controlplane.Sighting{SandboxID: id, ClaimID: "c", Age: time.Hour, Generation: 3})
+		used = append(used, controlplane.Activity{SandboxID: id, ClaimID: "c", Age: time.Minute})
+	}
+	u.Remember(seen, nil)
+	if r := u.LastActive(0); len(r.Entries) != 0 {
+		t.Errorf("a claim that was only seen is reported as used: %+v", r.Entries)
+	}
+	u.Remember([]controlplane.Sighting{{SandboxID: "s", ClaimID: "c", Generation: 2}}, used) // an older one
+	r := u.LastActive(0)
+	if len(r.Seen) != 2 || len(r.Entries) != 2 {
+		t.Fatalf("seen %+v, used %+v", r.Seen, r.Entries)
+	}
+	for i, id := range []string{"s", "late"} {
+		if s := r.Seen[i]; s.SandboxID != id || s.Generation != 3 || s.Age < time.Hour {
+			t.Errorf("seen %+v", s)
+		}
+		if e := r.Entries[i]; e.SandboxID != id || e.Age < time.Minute || e.Age > time.Hour {
+			t.Errorf("used %+v", e)
+		}
+	}
+	if r := u.LastActive(r.Cursor); len(r.Seen)+len(r.Entries) != 0 {
+		t.Errorf("reported again: %+v", r)
+	}
+	u.ClaimEnded("s", "c")
+	u.ClaimEnded("late", "c")
+	u.Remember(seen, used)
+	if r := u.LastActive(0); len(r.Seen)+len(r.Entries) != 0 {
+		t.Errorf("reported of a claim that has ended: %+v", r)
 	}
 }

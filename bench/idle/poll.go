@@ -79,6 +79,8 @@ func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 	return out
 }
 
+func (usage) Remember([]controlplane.Sighting, []controlplane.Activity) {}
+
 // member is a gateway's lease, which this benchmark does not use.
 type member struct{}
 

@@ -318,7 +318,11 @@ type LastActiveResponse struct {
 	Activities []*Activity `protobuf:"bytes,5,rep,name=activities,proto3" json:"activities,omitempty"`
 	// True when the gateway stops and its Envoy is gone: this source tells no more
 	// after this answer, and nothing is open.
-	Final         bool `protobuf:"varint,6,opt,name=final,proto3" json:"final,omitempty"`
+	Final bool `protobuf:"varint,6,opt,name=final,proto3" json:"final,omitempty"`
+	// What was remembered here. Only in answers to a cursor of 0, as is told.
+	Seen []*Sighting `protobuf:"bytes,7,rep,name=seen,proto3" json:"seen,omitempty"`
+	// What the last controller told this gateway, if it did and the lease is the same.
+	Told          *Memory `protobuf:"bytes,8,opt,name=told,proto3" json:"told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +399,250 @@ func (x *LastActiveResponse) GetFinal() bool {
 	return false
 }
 
+func (x *LastActiveResponse) GetSeen() []*Sighting {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *LastActiveResponse) GetTold() *Memory {
+	if x != nil {
+		return x.Told
+	}
+	return nil
+}
+
+// Sighting is since when a controller has seen a claim run.
+type Sighting struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	ClaimId   string                 `protobuf:"bytes,2,opt,name=claim_id,json=claimId,proto3" json:"claim_id,omitempty"`
+	AgeNanos  int64                  `protobuf:"varint,3,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
+	// The Sandbox's generation for which that still held.
+	Generation    int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sighting) Reset() {
+	*x = Sighting{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sighting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sighting) ProtoMessage() {}
+
+func (x *Sighting) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sighting.ProtoReflect.Descriptor instead.
+func (*Sighting) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Sighting) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *Sighting) GetClaimId() string {
+	if x != nil {
+		return x.ClaimId
+	}
+	return ""
+}
+
+func (x *Sighting) GetAgeNanos() int64 {
+	if x != nil {
+		return x.AgeNanos
+	}
+	return 0
+}
+
+func (x *Sighting) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// Memory says how far back a controller knew of use.
+type Memory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All use later than so long ago is known to the gateways below, or was remembered.
+	FloorAgeNanos int64 `protobuf:"varint,1,opt,name=floor_age_nanos,json=floorAgeNanos,proto3" json:"floor_age_nanos,omitempty"`
+	// The processes that the controller counts on: lease name, "/", instance.
+	Gateways      []string `protobuf:"bytes,2,rep,name=gateways,proto3" json:"gateways,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Memory) Reset() {
+	*x = Memory{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Memory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Memory) ProtoMessage() {}
+
+func (x *Memory) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
+func (*Memory) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Memory) GetFloorAgeNanos() int64 {
+	if x != nil {
+		return x.FloorAgeNanos
+	}
+	return 0
+}
+
+func (x *Memory) GetGateways() []string {
+	if x != nil {
+		return x.Gateways
+	}
+	return nil
+}
+
+type RememberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Used  []*Activity            `protobuf:"bytes,1,rep,name=used,proto3" json:"used,omitempty"`
+	Seen  []*Sighting            `protobuf:"bytes,2,rep,name=seen,proto3" json:"seen,omitempty"`
+	// Set in the last message of a telling.
+	Told          *Memory `protobuf:"bytes,3,opt,name=told,proto3" json:"told,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberRequest) Reset() {
+	*x = RememberRequest{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberRequest) ProtoMessage() {}
+
+func (x *RememberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberRequest.ProtoReflect.Descriptor instead.
+func (*RememberRequest) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RememberRequest) GetUsed() []*Activity {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *RememberRequest) GetSeen() []*Sighting {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *RememberRequest) GetTold() *Memory {
+	if x != nil {
+		return x.Told
+	}
+	return nil
+}
+
+type RememberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Holder        string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberResponse) Reset() {
+	*x = RememberResponse{}
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberResponse) ProtoMessage() {}
+
+func (x *RememberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberResponse.ProtoReflect.Descriptor instead.
+func (*RememberResponse) Descriptor() ([]byte, []int) {
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RememberResponse) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
 // Activity is when a claim was last in use.
 type Activity struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -408,7 +656,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[5]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +668,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[5]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +681,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{5}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Activity) GetSandboxId() string {
@@ -465,7 +713,7 @@ type PoolDemandRequest struct {
 
 func (x *PoolDemandRequest) Reset() {
 	*x = PoolDemandRequest{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +725,7 @@ func (x *PoolDemandRequest) String() string {
 func (*PoolDemandRequest) ProtoMessage() {}
 
 func (x *PoolDemandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[6]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +738,7 @@ func (x *PoolDemandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolDemandRequest.ProtoReflect.Descriptor instead.
 func (*PoolDemandRequest) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{6}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{10}
 }
 
 type PoolDemandResponse struct {
@@ -504,7 +752,7 @@ type PoolDemandResponse struct {
 
 func (x *PoolDemandResponse) Reset() {
 	*x = PoolDemandResponse{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -516,7 +764,7 @@ func (x *PoolDemandResponse) String() string {
 func (*PoolDemandResponse) ProtoMessage() {}
 
 func (x *PoolDemandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[7]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -529,7 +777,7 @@ func (x *PoolDemandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolDemandResponse.ProtoReflect.Descriptor instead.
 func (*PoolDemandResponse) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{7}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PoolDemandResponse) GetHolder() string {
@@ -565,7 +813,7 @@ type PoolDemand struct {
 
 func (x *PoolDemand) Reset() {
 	*x = PoolDemand{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +825,7 @@ func (x *PoolDemand) String() string {
 func (*PoolDemand) ProtoMessage() {}
 
 func (x *PoolDemand) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[8]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +838,7 @@ func (x *PoolDemand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolDemand.ProtoReflect.Descriptor instead.
 func (*PoolDemand) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{8}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PoolDemand) GetNamespace() string {
@@ -637,7 +885,7 @@ type PrepareReleaseRequest struct {
 
 func (x *PrepareReleaseRequest) Reset() {
 	*x = PrepareReleaseRequest{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +897,7 @@ func (x *PrepareReleaseRequest) String() string {
 func (*PrepareReleaseRequest) ProtoMessage() {}
 
 func (x *PrepareReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[9]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +910,7 @@ func (x *PrepareReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareReleaseRequest.ProtoReflect.Descriptor instead.
 func (*PrepareReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{9}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PrepareReleaseRequest) GetReleases() []*Release {
@@ -686,7 +934,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +946,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[10]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +959,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{10}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Release) GetSandboxId() string {
@@ -755,7 +1003,7 @@ type PrepareReleaseResponse struct {
 
 func (x *PrepareReleaseResponse) Reset() {
 	*x = PrepareReleaseResponse{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[11]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +1015,7 @@ func (x *PrepareReleaseResponse) String() string {
 func (*PrepareReleaseResponse) ProtoMessage() {}
 
 func (x *PrepareReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[11]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +1028,7 @@ func (x *PrepareReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareReleaseResponse.ProtoReflect.Descriptor instead.
 func (*PrepareReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{11}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PrepareReleaseResponse) GetHolder() string {
@@ -817,7 +1065,7 @@ type QuiesceRequest struct {
 
 func (x *QuiesceRequest) Reset() {
 	*x = QuiesceRequest{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +1077,7 @@ func (x *QuiesceRequest) String() string {
 func (*QuiesceRequest) ProtoMessage() {}
 
 func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[12]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +1090,7 @@ func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
 func (*QuiesceRequest) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{12}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *QuiesceRequest) GetSandboxId() string {
@@ -885,7 +1133,7 @@ type QuiesceResponse struct {
 
 func (x *QuiesceResponse) Reset() {
 	*x = QuiesceResponse{}
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1145,7 @@ func (x *QuiesceResponse) String() string {
 func (*QuiesceResponse) ProtoMessage() {}
 
 func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[13]
+	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1158,7 @@ func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
 func (*QuiesceResponse) Descriptor() ([]byte, []int) {
-	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{13}
+	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *QuiesceResponse) GetHolder() string {
@@ -950,7 +1198,7 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x04R\x06cursor\x12\x14\n" +
 	"\x05place\x18\x03 \x01(\rR\x05place\x12\x1a\n" +
-	"\bgateways\x18\x04 \x01(\rR\bgateways\"\xcc\x01\n" +
+	"\bgateways\x18\x04 \x01(\rR\bgateways\"\xba\x02\n" +
 	"\x12LastActiveResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
@@ -959,7 +1207,26 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\n" +
 	"activities\x18\x05 \x03(\v2\".sandlane.controlplane.v1.ActivityR\n" +
 	"activities\x12\x14\n" +
-	"\x05final\x18\x06 \x01(\bR\x05final\"a\n" +
+	"\x05final\x18\x06 \x01(\bR\x05final\x126\n" +
+	"\x04seen\x18\a \x03(\v2\".sandlane.controlplane.v1.SightingR\x04seen\x124\n" +
+	"\x04told\x18\b \x01(\v2 .sandlane.controlplane.v1.MemoryR\x04told\"\x81\x01\n" +
+	"\bSighting\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
+	"\bclaim_id\x18\x02 \x01(\tR\aclaimId\x12\x1b\n" +
+	"\tage_nanos\x18\x03 \x01(\x03R\bageNanos\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\x03R\n" +
+	"generation\"L\n" +
+	"\x06Memory\x12&\n" +
+	"\x0ffloor_age_nanos\x18\x01 \x01(\x03R\rfloorAgeNanos\x12\x1a\n" +
+	"\bgateways\x18\x02 \x03(\tR\bgateways\"\xb7\x01\n" +
+	"\x0fRememberRequest\x126\n" +
+	"\x04used\x18\x01 \x03(\v2\".sandlane.controlplane.v1.ActivityR\x04used\x126\n" +
+	"\x04seen\x18\x02 \x03(\v2\".sandlane.controlplane.v1.SightingR\x04seen\x124\n" +
+	"\x04told\x18\x03 \x01(\v2 .sandlane.controlplane.v1.MemoryR\x04told\"*\n" +
+	"\x10RememberResponse\x12\x16\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder\"a\n" +
 	"\bActivity\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
@@ -1008,11 +1275,12 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x1aQUIESCE_OUTCOME_NO_FREEZER\x10\x03\x12\x1b\n" +
 	"\x17QUIESCE_OUTCOME_REFUSED\x10\x04\x12\x1e\n" +
 	"\x1aQUIESCE_OUTCOME_UNANSWERED\x10\x05\x12\x1d\n" +
-	"\x19QUIESCE_OUTCOME_NOT_SAVED\x10\x062\x8a\x04\n" +
+	"\x19QUIESCE_OUTCOME_NOT_SAVED\x10\x062\xed\x04\n" +
 	"\aGateway\x12X\n" +
 	"\x05Fence\x12&.sandlane.controlplane.v1.FenceRequest\x1a'.sandlane.controlplane.v1.FenceResponse\x12g\n" +
 	"\n" +
-	"LastActive\x12+.sandlane.controlplane.v1.LastActiveRequest\x1a,.sandlane.controlplane.v1.LastActiveResponse\x12g\n" +
+	"LastActive\x12+.sandlane.controlplane.v1.LastActiveRequest\x1a,.sandlane.controlplane.v1.LastActiveResponse\x12a\n" +
+	"\bRemember\x12).sandlane.controlplane.v1.RememberRequest\x1a*.sandlane.controlplane.v1.RememberResponse\x12g\n" +
 	"\n" +
 	"PoolDemand\x12+.sandlane.controlplane.v1.PoolDemandRequest\x1a,.sandlane.controlplane.v1.PoolDemandResponse\x12s\n" +
 	"\x0ePrepareRelease\x12/.sandlane.controlplane.v1.PrepareReleaseRequest\x1a0.sandlane.controlplane.v1.PrepareReleaseResponse\x12^\n" +
@@ -1031,7 +1299,7 @@ func file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP() []byte {
 }
 
 var file_sandlane_controlplane_v1_controlplane_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
 	(QuiesceOutcome)(0),            // 0: sandlane.controlplane.v1.QuiesceOutcome
 	(*FenceRequest)(nil),           // 1: sandlane.controlplane.v1.FenceRequest
@@ -1039,37 +1307,48 @@ var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
 	(*FenceResponse)(nil),          // 3: sandlane.controlplane.v1.FenceResponse
 	(*LastActiveRequest)(nil),      // 4: sandlane.controlplane.v1.LastActiveRequest
 	(*LastActiveResponse)(nil),     // 5: sandlane.controlplane.v1.LastActiveResponse
-	(*Activity)(nil),               // 6: sandlane.controlplane.v1.Activity
-	(*PoolDemandRequest)(nil),      // 7: sandlane.controlplane.v1.PoolDemandRequest
-	(*PoolDemandResponse)(nil),     // 8: sandlane.controlplane.v1.PoolDemandResponse
-	(*PoolDemand)(nil),             // 9: sandlane.controlplane.v1.PoolDemand
-	(*PrepareReleaseRequest)(nil),  // 10: sandlane.controlplane.v1.PrepareReleaseRequest
-	(*Release)(nil),                // 11: sandlane.controlplane.v1.Release
-	(*PrepareReleaseResponse)(nil), // 12: sandlane.controlplane.v1.PrepareReleaseResponse
-	(*QuiesceRequest)(nil),         // 13: sandlane.controlplane.v1.QuiesceRequest
-	(*QuiesceResponse)(nil),        // 14: sandlane.controlplane.v1.QuiesceResponse
+	(*Sighting)(nil),               // 6: sandlane.controlplane.v1.Sighting
+	(*Memory)(nil),                 // 7: sandlane.controlplane.v1.Memory
+	(*RememberRequest)(nil),        // 8: sandlane.controlplane.v1.RememberRequest
+	(*RememberResponse)(nil),       // 9: sandlane.controlplane.v1.RememberResponse
+	(*Activity)(nil),               // 10: sandlane.controlplane.v1.Activity
+	(*PoolDemandRequest)(nil),      // 11: sandlane.controlplane.v1.PoolDemandRequest
+	(*PoolDemandResponse)(nil),     // 12: sandlane.controlplane.v1.PoolDemandResponse
+	(*PoolDemand)(nil),             // 13: sandlane.controlplane.v1.PoolDemand
+	(*PrepareReleaseRequest)(nil),  // 14: sandlane.controlplane.v1.PrepareReleaseRequest
+	(*Release)(nil),                // 15: sandlane.controlplane.v1.Release
+	(*PrepareReleaseResponse)(nil), // 16: sandlane.controlplane.v1.PrepareReleaseResponse
+	(*QuiesceRequest)(nil),         // 17: sandlane.controlplane.v1.QuiesceRequest
+	(*QuiesceResponse)(nil),        // 18: sandlane.controlplane.v1.QuiesceResponse
 }
 var file_sandlane_controlplane_v1_controlplane_proto_depIdxs = []int32{
 	2,  // 0: sandlane.controlplane.v1.FenceRequest.fences:type_name -> sandlane.controlplane.v1.Fence
-	6,  // 1: sandlane.controlplane.v1.LastActiveResponse.activities:type_name -> sandlane.controlplane.v1.Activity
-	9,  // 2: sandlane.controlplane.v1.PoolDemandResponse.pools:type_name -> sandlane.controlplane.v1.PoolDemand
-	11, // 3: sandlane.controlplane.v1.PrepareReleaseRequest.releases:type_name -> sandlane.controlplane.v1.Release
-	0,  // 4: sandlane.controlplane.v1.QuiesceResponse.outcome:type_name -> sandlane.controlplane.v1.QuiesceOutcome
-	1,  // 5: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
-	4,  // 6: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
-	7,  // 7: sandlane.controlplane.v1.Gateway.PoolDemand:input_type -> sandlane.controlplane.v1.PoolDemandRequest
-	10, // 8: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
-	13, // 9: sandlane.controlplane.v1.Gateway.Quiesce:input_type -> sandlane.controlplane.v1.QuiesceRequest
-	3,  // 10: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
-	5,  // 11: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
-	8,  // 12: sandlane.controlplane.v1.Gateway.PoolDemand:output_type -> sandlane.controlplane.v1.PoolDemandResponse
-	12, // 13: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
-	14, // 14: sandlane.controlplane.v1.Gateway.Quiesce:output_type -> sandlane.controlplane.v1.QuiesceResponse
-	10, // [10:15] is the sub-list for method output_type
-	5,  // [5:10] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	10, // 1: sandlane.controlplane.v1.LastActiveResponse.activities:type_name -> sandlane.controlplane.v1.Activity
+	6,  // 2: sandlane.controlplane.v1.LastActiveResponse.seen:type_name -> sandlane.controlplane.v1.Sighting
+	7,  // 3: sandlane.controlplane.v1.LastActiveResponse.told:type_name -> sandlane.controlplane.v1.Memory
+	10, // 4: sandlane.controlplane.v1.RememberRequest.used:type_name -> sandlane.controlplane.v1.Activity
+	6,  // 5: sandlane.controlplane.v1.RememberRequest.seen:type_name -> sandlane.controlplane.v1.Sighting
+	7,  // 6: sandlane.controlplane.v1.RememberRequest.told:type_name -> sandlane.controlplane.v1.Memory
+	13, // 7: sandlane.controlplane.v1.PoolDemandResponse.pools:type_name -> sandlane.controlplane.v1.PoolDemand
+	15, // 8: sandlane.controlplane.v1.PrepareReleaseRequest.releases:type_name -> sandlane.controlplane.v1.Release
+	0,  // 9: sandlane.controlplane.v1.QuiesceResponse.outcome:type_name -> sandlane.controlplane.v1.QuiesceOutcome
+	1,  // 10: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
+	4,  // 11: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
+	8,  // 12: sandlane.controlplane.v1.Gateway.Remember:input_type -> sandlane.controlplane.v1.RememberRequest
+	11, // 13: sandlane.controlplane.v1.Gateway.PoolDemand:input_type -> sandlane.controlplane.v1.PoolDemandRequest
+	14, // 14: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
+	17, // 15: sandlane.controlplane.v1.Gateway.Quiesce:input_type -> sandlane.controlplane.v1.QuiesceRequest
+	3,  // 16: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
+	5,  // 17: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
+	9,  // 18: sandlane.controlplane.v1.Gateway.Remember:output_type -> sandlane.controlplane.v1.RememberResponse
+	12, // 19: sandlane.controlplane.v1.Gateway.PoolDemand:output_type -> sandlane.controlplane.v1.PoolDemandResponse
+	16, // 20: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
+	18, // 21: sandlane.controlplane.v1.Gateway.Quiesce:output_type -> sandlane.controlplane.v1.QuiesceResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_sandlane_controlplane_v1_controlplane_proto_init() }
@@ -1083,7 +1362,7 @@ func file_sandlane_controlplane_v1_controlplane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandlane_controlplane_v1_controlplane_proto_rawDesc), len(file_sandlane_controlplane_v1_controlplane_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

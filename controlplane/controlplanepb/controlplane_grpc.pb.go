@@ -25,6 +25,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Gateway_Fence_FullMethodName          = "/sandlane.controlplane.v1.Gateway/Fence"
 	Gateway_LastActive_FullMethodName     = "/sandlane.controlplane.v1.Gateway/LastActive"
+	Gateway_Remember_FullMethodName       = "/sandlane.controlplane.v1.Gateway/Remember"
 	Gateway_PoolDemand_FullMethodName     = "/sandlane.controlplane.v1.Gateway/PoolDemand"
 	Gateway_PrepareRelease_FullMethodName = "/sandlane.controlplane.v1.Gateway/PrepareRelease"
 	Gateway_Quiesce_FullMethodName        = "/sandlane.controlplane.v1.Gateway/Quiesce"
@@ -42,6 +43,9 @@ type GatewayClient interface {
 	Fence(ctx context.Context, in *FenceRequest, opts ...grpc.CallOption) (*FenceResponse, error)
 	// LastActive returns what was in use since the cursor.
 	LastActive(ctx context.Context, in *LastActiveRequest, opts ...grpc.CallOption) (*LastActiveResponse, error)
+	// Remember gives a gateway what the controller knows of use and no other gateway that
+	// stays knows, for the next controller to ask for.
+	Remember(ctx context.Context, in *RememberRequest, opts ...grpc.CallOption) (*RememberResponse, error)
 	// PoolDemand returns what waits for pods now, and when pools were last asked for
 	// sandboxes.
 	PoolDemand(ctx context.Context, in *PoolDemandRequest, opts ...grpc.CallOption) (*PoolDemandResponse, error)
@@ -75,6 +79,16 @@ func (c *gatewayClient) LastActive(ctx context.Context, in *LastActiveRequest, o
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LastActiveResponse)
 	err := c.cc.Invoke(ctx, Gateway_LastActive_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *gatewayClient) Remember(ctx context.Context, in *RememberRequest, opts ...grpc.CallOption) (*RememberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RememberResponse)
+	err := c.cc.Invoke(ctx, Gateway_Remember_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +137,9 @@ type GatewayServer interface {
 	Fence(context.Context, *FenceRequest) (*FenceResponse, error)
 	// LastActive returns what was in use since the cursor.
 	LastActive(context.Context, *LastActiveRequest) (*LastActiveResponse, error)
+	// Remember gives a gateway what the controller knows of use and no other gateway that
+	// stays knows, for the next controller to ask for.
+	Remember(context.Context, *RememberRequest) (*RememberResponse, error)
 	// PoolDemand returns what waits for pods now, and when pools were last asked for
 	// sandboxes.
 	PoolDemand(context.Context, *PoolDemandRequest) (*PoolDemandResponse, error)
@@ -147,6 +164,9 @@ func (UnimplementedGatewayServer) Fence(context.Context, *FenceRequest) (*FenceR
 }
 func (UnimplementedGatewayServer) LastActive(context.Context, *LastActiveRequest) (*LastActiveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LastActive not implemented")
+}
+func (UnimplementedGatewayServer) Remember(context.Context, *RememberRequest) (*RememberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Remember not implemented")
 }
 func (UnimplementedGatewayServer) PoolDemand(context.Context, *PoolDemandRequest) (*PoolDemandResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PoolDemand not implemented")
@@ -210,6 +230,24 @@ func _Gateway_LastActive_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(GatewayServer).LastActive(ctx, req.(*LastActiveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Gateway_Remember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RememberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).Remember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_Remember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).Remember(ctx, req.(*RememberRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -282,6 +320,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LastActive",
 			Handler:    _Gateway_LastActive_Handler,
+		},
+		{
+			MethodName: "Remember",
+			Handler:    _Gateway_Remember_Handler,
 		},
 		{
 			MethodName: "PoolDemand",

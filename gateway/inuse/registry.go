@@ -60,6 +60,14 @@ type entry struct {
 	reported int64
 	changed  uint64
 	hold     *hold // nil: the claim's requests are not held
+	seen     sighting
+}
+
+// sighting is since when a controller has seen a claim run, and the Sandbox's generation for
+// which that held; zero if none has told.
+type sighting struct {
+	at         int64
+	generation int64
 }
 
 // Monotonic returns a clock that begins at the present time and then follows the

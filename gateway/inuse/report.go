@@ -20,6 +20,16 @@ type Report struct {
 	Known bool
 	// Entries are the claims touched since the cursor, and what is parked.
 	Entries []Entry
+	// Seen is what was remembered of claims that run, for a cursor of 0.
+	Seen []Sighting
+}
+
+// Sighting is how long a controller has seen a claim run, and the Sandbox's generation for
+// which that held.
+type Sighting struct {
+	ID, Claim  string
+	Age        time.Duration
+	Generation int64
 }
 
 // Entry is one sandbox's use.
@@ -56,6 +66,9 @@ func (r *Registry) Since(cursor uint64) Report {
 		case e.changed > cursor:
 			report.Entries = append(report.Entries, Entry{ID: e.id, Claim: e.claim, Age: time.Duration(max(nanos-last, 0))})
 		}
+	}
+	if cursor == 0 {
+		report.Seen = r.sightings(nanos)
 	}
 	for id := range r.parked {
 		if r.entries[id] == nil {

@@ -21,6 +21,9 @@ type tracked struct {
 
 	// seen is when the claim was first seen running, zero before.
 	seen time.Time
+	// first: it is seen running since this process first looked, which it may have done for
+	// longer.
+	first bool
 	// judge is when the claim is to be judged next: before that it cannot have been idle
 	// for its timeout, whatever gateways report of it.
 	judge time.Time
@@ -39,6 +42,8 @@ type claims struct {
 	starting map[*tracked]struct{}
 	// releasing are the Sandboxes that have a token and no end.
 	releasing map[string]*v1alpha1.Sandbox
+	// news are the claims to note as running (Memory.SeenRunning).
+	news []*tracked
 	// pools are those of the claims.
 	pools map[types.NamespacedName]*pooled
 }
@@ -63,7 +68,11 @@ func (r *IdleTimeoutReconciler) takeChanges() {
 	now := r.Clock.Now()
 	for name, s := range r.feed.Changed() {
 		r.claims.take(name, s, now)
+		if t := r.claims.byID[name]; t != nil && !r.looked && t.running {
+			t.first = v1alpha1.Awake(s)
+		}
 	}
+	r.looked = true
 }
 
 // take takes in one Sandbox; nil is one that is gone.
@@ -96,11 +105,14 @@ func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
 	// The status may be older than a resume that is to restore its files.
 	t.sandbox, t.running = s, s.Status.Phase == v1alpha1.SandboxRunning && !s.Spec.Paused && s.Spec.Restore == nil
 	if v1alpha1.EverPaused(s) && !t.running || resumed {
-		t.seen = time.Time{} // idle time counts anew from when it runs again
+		t.seen, t.first = time.Time{}, false // idle time counts anew from when it runs again
 	}
 	t.judge = time.Time{} // its timeout may be another
 	if t.running && t.seen.IsZero() {
 		t.seen = now
+		c.news = append(c.news, t)
+	} else if t.running && v1alpha1.EverPaused(s) {
+		c.news = append(c.news, t) // the same time holds for another generation
 	}
 	if s.Status.Phase == v1alpha1.SandboxStarting {
 		c.starting[t] = struct{}{}
@@ -136,6 +148,30 @@ func (c *claims) remove(t *tracked) {
 func (c *claims) live(id, claim string) bool {
 	t := c.byID[id]
 	return t != nil && (claim == "" || claim == t.key.claim)
+}
+
+// inherit takes over, at the first look, since when the leader before this one has seen the
+// claims run, if they have not been paused since; and notes what is new for the next one.
+func (r *IdleTimeoutReconciler) inherit() {
+	m, ok := r.source.(Memory)
+	if !ok {
+		return
+	}
+	if !r.inherited {
+		r.inherited = true
+		for _, t := range r.claims.all {
+			at, generation, ok := m.RunningSince(t.key.id, t.key.claim)
+			if t.first && ok && at.Before(t.seen) && (!v1alpha1.EverPaused(t.sandbox) || generation == t.sandbox.Generation) {
+				t.seen = at
+			}
+		}
+	}
+	for _, t := range r.claims.news {
+		if r.claims.byID[t.key.id] == t && t.running {
+			m.SeenRunning(t.key.id, t.key.claim, t.seen, t.sandbox.Generation)
+		}
+	}
+	r.claims.news = nil
 }
 
 // retain calls Memory.Retain once per retainEvery.

@@ -29,6 +29,10 @@ func (s *rememberedUses) LastActive(id, claim string) (time.Time, bool) {
 	at, ok := s.last[claimKey{id, claim}]
 	return at, ok
 }
+func (*rememberedUses) SeenRunning(string, string, time.Time, int64) {}
+func (*rememberedUses) RunningSince(string, string) (at time.Time, generation int64, ok bool) {
+	return at, 0, false
+}
 func (*rememberedUses) Floor() time.Time { return time.Time{} }
 func (s *rememberedUses) Retain(keep func(id, claim string) bool) {
 	s.mu.Lock()

@@ -26,9 +26,15 @@ type gateways struct {
 	used  map[string]time.Time
 	floor time.Time
 	kept  func(id, claim string) bool
+	since map[string]seenRunning // what the leader before noted
 	// prepared are the batches asked for; prepare answers, if set.
 	prepared [][]controlplane.Release
 	prepare  func([]controlplane.Release) (map[string]bool, error)
+}
+
+type seenRunning struct {
+	at         time.Time
+	generation int64
 }
 
 func (g *gateways) PrepareRelease(_ context.Context, releases []controlplane.Release) (map[string]bool, error) {
@@ -49,9 +55,14 @@ func (g *gateways) LastActive(id, _ string) (time.Time, bool) {
 	at, ok := g.used[id]
 	return at, ok
 }
-func (g *gateways) Floor() time.Time                        { return g.floor }
-func (g *gateways) Retain(keep func(id, claim string) bool) { g.kept = keep }
-func nobody(int) (map[string]time.Time, error)              { return nil, nil }
+func (g *gateways) Floor() time.Time                           { return g.floor }
+func (g *gateways) Retain(keep func(id, claim string) bool)    { g.kept = keep }
+func (*gateways) SeenRunning(string, string, time.Time, int64) {}
+func (g *gateways) RunningSince(id, _ string) (time.Time, int64, bool) {
+	s, ok := g.since[id]
+	return s.at, s.generation, ok
+}
+func nobody(int) (map[string]time.Time, error) { return nil, nil }
 
 type store map[string]time.Time
 

@@ -29,8 +29,8 @@ type LastActiveSource interface {
 	LastActive(id, claim string) (time.Time, bool)
 }
 
-// Memory is what a source may add: how far back it remembers, and what it need
-// no longer remember.
+// Memory is what a source may add: how far back it remembers, what it need no longer
+// remember, and what outlasts this process.
 type Memory interface {
 	// Floor is the time before which some use may be forgotten; read after
 	// Poll.
@@ -38,6 +38,12 @@ type Memory interface {
 	// Retain forgets the claims that keep refuses. The claim is empty for an ID that
 	// was in use before its claim was known.
 	Retain(keep func(id, claim string) bool)
+	// SeenRunning notes since when this process has seen a claim run, for the next leader:
+	// it holds for this generation of the Sandbox.
+	SeenRunning(id, claim string, at time.Time, generation int64)
+	// RunningSince returns what this leader or the one before it has noted, as far as that
+	// is known; read after Poll.
+	RunningSince(id, claim string) (at time.Time, generation int64, ok bool)
 }
 
 // SandboxStore keeps what people see of a sandbox's use.
@@ -71,6 +77,10 @@ type IdleTimeoutReconciler struct {
 	dealt  map[string]struct{} // tokens of releases that are over, while the cache may show them
 	saving *throttle
 	turn   int // whose lastActive is looked at next: an index in claims.all
+	// looked: Sandboxes were taken in once.
+	looked bool
+	// inherited: the times of the leader before this one were asked for.
+	inherited bool
 	// retained is when the source was last told what it may forget.
 	retained time.Time
 }
@@ -103,7 +113,7 @@ func (r *IdleTimeoutReconciler) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// NeedLeaderElection is true: idle time counts from the start of a leadership.
+// NeedLeaderElection is true: one process decides.
 func (r *IdleTimeoutReconciler) NeedLeaderElection() bool { return true }
 
 // Start checks until ctx is done.
@@ -168,10 +178,9 @@ func (r *IdleTimeoutReconciler) checkStarts(ctx context.Context) {
 //
 //  1. Ask every gateway what was in use. If one does not answer or does not
 //     know, anything may be in use, and nothing is released for idleness.
-//  2. Idle time counts from the latest of: when this process first saw the claim
-//     running (so never from before this leadership), its last use, and Floor,
-//     before which some gateway's memory is lost. Only this process's monotonic
-//     clock is asked.
+//  2. Idle time counts from the latest of: when this process, or the leader before it,
+//     first saw the claim running, its last use, and Floor, before which some memory is
+//     lost. Only monotonic clocks are asked (docs/design/last-use.md).
 //  3. A claim that is idle for longer than its timeout is a candidate. A timeout of
 //     less than 4 s counts as 4 s (0 still means never): what the gateways know
 //     of an open but silent connection can be almost that old.
@@ -195,6 +204,7 @@ func (r *IdleTimeoutReconciler) releaseIdle(ctx context.Context) error {
 	if err := r.source.Poll(ctx); err != nil {
 		return fmt.Errorf("asking the gateways what is in use: %w", err)
 	}
+	r.inherit()
 	timeouts := newTimeouts(r.client)
 	r.persist(ctx, timeouts)
 	if err := r.lookAtPools(ctx, timeouts); err != nil {
