@@ -31,6 +31,7 @@ const startError = 128
 type container struct {
 	pod   *pod
 	index int
+	init  bool          // it runs to its end before the others start
 	image chan struct{} // capacity 1: the image may have changed
 	retry restarts
 
@@ -43,7 +44,19 @@ type container struct {
 // desired is the container as the API has it now.
 func (c *container) desired() (*corev1.Pod, *corev1.Container) {
 	spec := c.pod.current()
+	if c.init {
+		return spec, &spec.Spec.InitContainers[c.index]
+	}
 	return spec, &spec.Spec.Containers[c.index]
+}
+
+// mayRestart says whether the container is started again after an end with this code.
+func (c *container) mayRestart(code int32) bool {
+	policy := c.pod.current().Spec.RestartPolicy
+	if c.init {
+		policy = status.InitPolicy(policy)
+	}
+	return status.MayRestart(policy, code)
 }
 
 // run keeps the container running until the pod stops or the restart policy
@@ -89,7 +102,6 @@ func (e *waitingError) Error() string { return e.err.Error() }
 // failed records why start did not start; it returns the pause before the next
 // try, negative when there is none.
 func (c *container) failed(err error) time.Duration {
-	spec, _ := c.desired()
 	pause := c.retry.after(0)
 	if pause == 0 {
 		pause = restartPause / 4
@@ -101,7 +113,7 @@ func (c *container) failed(err error) time.Duration {
 		ended := &corev1.ContainerStateTerminated{
 			ExitCode: startError, Reason: "StartError", Message: err.Error(), StartedAt: now, FinishedAt: now,
 		}
-		if !status.MayRestart(spec.Spec.RestartPolicy, startError) {
+		if !c.mayRestart(startError) {
 			c.set(func(s *corev1.ContainerStatus) { s.State = corev1.ContainerState{Terminated: ended} })
 			return -1
 		}
@@ -139,14 +151,15 @@ func (c *container) start() (*process.Process, error) {
 	if full && ps.Dir == "" { // without a root of its own the folder would be one of this machine
 		ps.Dir = image.WorkingDir
 	}
-	if ps.Mounts, err = volumes.Mounts(filepath.Join(p.rt.dir, "pods", string(spec.UID)), spec, want, full); err != nil {
+	references := environment.References{Client: p.client, Pod: spec, PodIP: p.net.Addr().String()}
+	if ps.Mounts, err = volumes.Mounts(p.stop, filepath.Join(p.rt.dir, "pods", string(spec.UID)), references, want, full); err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}
 	path := environment.DefaultPath
 	if full && image.Root == "" {
 		path = rootfs.CommandsDir + ":" + path
 	}
-	env, err := environment.Resolve(p.stop, p.client, spec, want, image.Env, p.net.Addr().String(), path)
+	env, err := environment.Resolve(p.stop, references, want, image.Env, path)
 	if err != nil {
 		return nil, &waitingError{"CreateContainerConfigError", err}
 	}
@@ -313,7 +326,6 @@ func (c *container) terminate(t process.Target, grace time.Duration) {
 
 // ended records the end of proc and decides what comes next.
 func (c *container) ended(proc *process.Process, changed bool) (pause time.Duration, again bool) {
-	spec, _ := c.desired()
 	terminated := &corev1.ContainerStateTerminated{
 		ExitCode: int32(proc.Code), Reason: "Completed",
 		StartedAt: metav1.NewTime(proc.Started), FinishedAt: metav1.NewTime(proc.Finished),
@@ -327,7 +339,7 @@ func (c *container) ended(proc *process.Process, changed bool) (pause time.Durat
 	if proc.Code > 128 {
 		terminated.Signal = int32(proc.Code - 128)
 	}
-	again = c.pod.stop.Err() == nil && (changed || status.MayRestart(spec.Spec.RestartPolicy, terminated.ExitCode))
+	again = c.pod.stop.Err() == nil && (changed || c.mayRestart(terminated.ExitCode))
 	if again && !changed {
 		pause = c.retry.after(proc.Finished.Sub(proc.Started))
 	}
@@ -336,7 +348,7 @@ func (c *container) ended(proc *process.Process, changed bool) (pause time.Durat
 	terminated.ContainerID = c.status.ContainerID
 	c.pod.mu.Unlock()
 	c.set(func(s *corev1.ContainerStatus) {
-		s.Ready, s.Started = false, new(bool)
+		s.Ready, s.Started = c.init && terminated.ExitCode == 0, new(bool)
 		s.State = corev1.ContainerState{Terminated: terminated}
 		if again {
 			s.LastTerminationState = s.State

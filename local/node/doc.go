@@ -1,7 +1,7 @@
 // Package node is the node of the cluster on one machine: it runs pods as
 // processes of this machine. It is a development node, no boundary against
-// hostile code, and no kubelet: no init containers, no volumes
-// but emptyDir, no service account tokens, no connections from pods to the
+// hostile code, and no kubelet: no sidecars,
+// no volumes of a disk of their own, no service account tokens, no connections from pods to the
 // machine or the internet.
 //
 // `sandlane node` (a process under `sandlane up`) calls Run; `up` and `down`

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -20,11 +21,13 @@ import (
 
 // pod is the record of one pod, by UID.
 //
-// It has one goroutine (pod.run) that opens the network, runs a goroutine per
-// container (container.run) and closes the network when all have returned:
+// It has one goroutine (pod.run) that opens the network, runs the init containers one
+// after the other, then a goroutine per container (container.run), and closes the network
+// when all have returned:
 //
-//	opening ─▶ running ─▶ dead ─▶ (deleted in the API) ─▶ forgotten
-//	   └─ delete, node stop ──▲
+//	opening ─▶ initializing ─▶ running ─▶ dead ─▶ (deleted in the API) ─▶ forgotten
+//	   │            └─ failed, and may not be repeated ─▲
+//	   └─ delete, node stop ────────────────────────────▲
 //
 // A container's goroutine alone starts and stops its process, and writes its
 // state under the pod's mutex. Other goroutines only signal it: a changed image by a
@@ -54,6 +57,7 @@ type pod struct {
 	dead           chan struct{} // closed when no process and no network is left
 	gone           chan struct{} // closed when the record is forgotten
 	net            network.Pod   // set before containers run
+	inits          []*container  // run one after the other, each to its end, before the others
 	containers     []*container
 
 	reach      sync.Mutex // orders applyReach; taken before mu
@@ -83,6 +87,10 @@ func newPod(ctx context.Context, rt *podRuntime, client kubernetes.Interface, sp
 	if t := spec.Status.StartTime; t != nil {
 		p.startTime = *t
 	}
+	for i := range spec.Spec.InitContainers {
+		c := &container{pod: p, index: i, init: true, image: make(chan struct{}, 1), status: status.FirstInit(spec, i)}
+		p.inits = append(p.inits, c)
+	}
 	for i := range spec.Spec.Containers {
 		c := &container{pod: p, index: i, image: make(chan struct{}, 1), status: status.First(spec, i)}
 		p.containers = append(p.containers, c)
@@ -97,27 +105,48 @@ func (p *pod) run() {
 		p.finish()
 		return
 	}
-	var all sync.WaitGroup
-	for _, c := range p.containers {
-		if c.status.State.Terminated == nil {
-			all.Go(c.run)
+	if p.initialize() {
+		var all sync.WaitGroup
+		for _, c := range p.containers {
+			if c.status.State.Terminated == nil {
+				all.Go(c.run)
+			}
 		}
+		all.Wait()
 	}
-	all.Wait()
 	if err := p.net.Close(); err != nil {
 		p.rt.opts.Log.Error("close a pod's network", "pod", p.current().Name, "error", err)
 	}
 	p.finish()
 }
 
+// initialize runs the init containers; false if one failed for good or the pod stops. After
+// a restart of the node they run again, as a kubelet has them after a reboot.
+func (p *pod) initialize() bool {
+	for _, c := range p.inits {
+		if c.status.State.Terminated == nil {
+			c.run()
+		}
+		p.mu.Lock()
+		end := c.status.State.Terminated
+		p.mu.Unlock()
+		if p.stop.Err() != nil || end == nil || end.ExitCode != 0 {
+			return false
+		}
+	}
+	return p.stop.Err() == nil
+}
+
 // open gets the pod its network, trying until it has one or the pod stops.
 func (p *pod) open() bool {
 	spec := p.current()
-	if len(spec.Spec.InitContainers) > 0 {
-		p.mu.Lock()
-		p.reason, p.message = "InitContainersNotSupported", "the local node runs no init containers"
-		p.mu.Unlock()
-		return false
+	for _, c := range spec.Spec.InitContainers {
+		if c.RestartPolicy != nil {
+			p.mu.Lock()
+			p.reason, p.message = "SidecarsNotSupported", fmt.Sprintf("the local node runs init containers to their end, and %s has a restart policy of its own", c.Name)
+			p.mu.Unlock()
+			return false
+		}
 	}
 	for r := (restarts{}); p.stop.Err() == nil; {
 		net, err := p.rt.openNetwork(spec.UID)
@@ -276,6 +305,9 @@ func (p *pod) status() corev1.PodStatus {
 		Finished: p.finished, Now: metav1.Now(),
 		Pooled: p.spec.Labels[v1alpha1.LabelPool] != "", Reached: p.reached,
 		Previous: append(append([]corev1.PodCondition{}, p.conditions...), status.Foreign(p.spec.Status.Conditions)...),
+	}
+	for _, c := range p.inits {
+		s.InitContainers = append(s.InitContainers, *c.status.DeepCopy())
 	}
 	for _, c := range p.containers {
 		s.Containers = append(s.Containers, *c.status.DeepCopy())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -139,7 +140,7 @@ func (v *provider) findContainer(namespace, name, container string) (*pod, *cont
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, c := range p.containers {
+	for _, c := range slices.Concat(p.inits, p.containers) {
 		if c.name() == container {
 			return p, c, nil
 		}

@@ -20,11 +20,16 @@ import (
 // DefaultPath is PATH where neither image nor container sets one.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// References follows what a pod's variables and volumes refer to, by live reads.
+type References struct {
+	Client kubernetes.Interface
+	Pod    *corev1.Pod
+	PodIP  string
+}
+
 // Variables are those of a container while they are put together.
 type Variables struct {
-	client kubernetes.Interface
-	pod    *corev1.Pod
-	podIP  string
+	references References
 	// Values are the variables by name; Set changes them.
 	Values map[string]string
 	order  []string
@@ -50,10 +55,10 @@ func (e *Variables) List() []string {
 // Resolve puts together what a container's process gets: defaults (path is PATH's),
 // then the image's variables, envFrom, and env, each over the one before. A reference
 // that cannot be followed is an error, unless it is optional.
-func Resolve(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, c *corev1.Container, image map[string]string, podIP, path string) (*Variables, error) {
-	e := &Variables{client: client, pod: pod, podIP: podIP, Values: map[string]string{}}
+func Resolve(ctx context.Context, references References, c *corev1.Container, image map[string]string, path string) (*Variables, error) {
+	e := &Variables{references: references, Values: map[string]string{}}
 	e.Set("PATH", path)
-	e.Set("HOSTNAME", pod.Name)
+	e.Set("HOSTNAME", references.Pod.Name)
 	for _, name := range slices.Sorted(mapKeys(image)) {
 		e.Set(name, image[name])
 	}
@@ -92,9 +97,9 @@ func (e *Variables) setFrom(ctx context.Context, from corev1.EnvFromSource) erro
 	var err error
 	switch {
 	case from.ConfigMapRef != nil:
-		data, err = e.configMap(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+		data, err = e.references.text(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 	case from.SecretRef != nil:
-		data, err = e.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
+		data, err = e.references.Secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
 	}
 	if err != nil {
 		return err
@@ -108,15 +113,15 @@ func (e *Variables) setFrom(ctx context.Context, from corev1.EnvFromSource) erro
 func (e *Variables) follow(ctx context.Context, src *corev1.EnvVarSource) (value string, ok bool, err error) {
 	switch {
 	case src.FieldRef != nil:
-		value, err = e.field(src.FieldRef.FieldPath)
+		value, err = e.references.Field(src.FieldRef.FieldPath)
 		return value, true, err
 	case src.ConfigMapKeyRef != nil:
 		ref := src.ConfigMapKeyRef
-		data, err := e.configMap(ctx, ref.Name, ref.Optional)
+		data, err := e.references.text(ctx, ref.Name, ref.Optional)
 		return pick(data, ref.Key, ref.Optional, err)
 	case src.SecretKeyRef != nil:
 		ref := src.SecretKeyRef
-		data, err := e.secret(ctx, ref.Name, ref.Optional)
+		data, err := e.references.Secret(ctx, ref.Name, ref.Optional)
 		return pick(data, ref.Key, ref.Optional, err)
 	}
 	return "", false, fmt.Errorf("this kind of reference is not supported by the local node")
@@ -130,42 +135,58 @@ func pick(data map[string]string, key string, optional *bool, err error) (string
 	return value, ok, err
 }
 
-// field follows a downward-API reference.
-func (e *Variables) field(path string) (string, error) {
-	for prefix, m := range map[string]map[string]string{"metadata.labels['": e.pod.Labels, "metadata.annotations['": e.pod.Annotations} {
+// Field follows a downward-API reference.
+func (r References) Field(path string) (string, error) {
+	for prefix, m := range map[string]map[string]string{"metadata.labels": r.Pod.Labels, "metadata.annotations": r.Pod.Annotations} {
+		if path == prefix { // as a file has them
+			var lines []string
+			for _, key := range slices.Sorted(mapKeys(m)) {
+				lines = append(lines, fmt.Sprintf("%s=%q", key, m[key]))
+			}
+			return strings.Join(lines, "\n"), nil
+		}
+		prefix += "['"
 		if rest, ok := strings.CutPrefix(path, prefix); ok {
 			return m[strings.TrimSuffix(rest, "']")], nil
 		}
 	}
 	switch path {
 	case "metadata.name":
-		return e.pod.Name, nil
+		return r.Pod.Name, nil
 	case "metadata.namespace":
-		return e.pod.Namespace, nil
+		return r.Pod.Namespace, nil
 	case "metadata.uid":
-		return string(e.pod.UID), nil
+		return string(r.Pod.UID), nil
 	case "spec.nodeName":
-		return e.pod.Spec.NodeName, nil
+		return r.Pod.Spec.NodeName, nil
 	case "spec.serviceAccountName":
-		return e.pod.Spec.ServiceAccountName, nil
+		return r.Pod.Spec.ServiceAccountName, nil
 	case "status.podIP", "status.podIPs":
-		return e.podIP, nil
-	case "status.status.HostIP", "status.status.HostIPs":
+		return r.PodIP, nil
+	case "status.hostIP", "status.hostIPs":
 		return status.HostIP, nil
 	}
 	return "", fmt.Errorf("field %q is not supported by the local node", path)
 }
 
-func (e *Variables) configMap(ctx context.Context, name string, optional *bool) (map[string]string, error) {
-	m, err := e.client.CoreV1().ConfigMaps(e.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+// ConfigMap returns a config map of the pod's namespace; an empty one for one that is optional and missing.
+func (r References) ConfigMap(ctx context.Context, name string, optional *bool) (*corev1.ConfigMap, error) {
+	m, err := r.Client.CoreV1().ConfigMaps(r.Pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, missing("config map", name, optional, err)
+		return &corev1.ConfigMap{}, missing("config map", name, optional, err)
 	}
-	return m.Data, nil
+	return m, nil
 }
 
-func (e *Variables) secret(ctx context.Context, name string, optional *bool) (map[string]string, error) {
-	s, err := e.client.CoreV1().Secrets(e.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+// text is what variables can have of a config map.
+func (r References) text(ctx context.Context, name string, optional *bool) (map[string]string, error) {
+	m, err := r.ConfigMap(ctx, name, optional)
+	return m.Data, err
+}
+
+// Secret returns the data of a Secret of the pod's namespace; nothing for one that is optional and missing.
+func (r References) Secret(ctx context.Context, name string, optional *bool) (map[string]string, error) {
+	s, err := r.Client.CoreV1().Secrets(r.Pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, missing("secret", name, optional, err)
 	}

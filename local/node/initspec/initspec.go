@@ -79,6 +79,9 @@ type Root struct {
 // what Source is. Mounts are nosuid, and nodev unless Device is set.
 type Bind struct {
 	Source, Target string
-	ReadOnly       bool
-	Device         bool
+	// SubPath is a path below Source, which containers may have written to: none of its parts may
+	// be a link when it is mounted. Empty: Source itself.
+	SubPath  string
+	ReadOnly bool
+	Device   bool
 }

@@ -110,7 +110,12 @@ func bind(root string, b initspec.Bind) error {
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(b.Source)
+	source, done, err := sourceOf(b)
+	if err != nil {
+		return err
+	}
+	defer done()
+	info, err := os.Stat(source)
 	if err != nil {
 		return err
 	}
@@ -124,7 +129,7 @@ func bind(root string, b initspec.Bind) error {
 			return err
 		}
 	}
-	if err := unix.Mount(b.Source, target, "", unix.MS_BIND, ""); err != nil {
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
 	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_NOSUID)
@@ -135,6 +140,26 @@ func bind(root string, b initspec.Bind) error {
 		flags |= unix.MS_NODEV
 	}
 	return unix.Mount("", target, "", flags, "")
+}
+
+// sourceOf returns a path of what a bind shows. Below a volume it is the descriptor's, so that
+// a container of the pod cannot put a link in its place between the look and the mount.
+func sourceOf(b initspec.Bind) (path string, done func(), err error) {
+	if b.SubPath == "" {
+		return b.Source, func() {}, nil
+	}
+	dir, err := unix.Open(b.Source, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	fd, err := unix.Openat2(dir, b.SubPath, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return "", nil, fmt.Errorf("open %s in its volume: %w", b.SubPath, err)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", fd), func() { _ = unix.Close(fd) }, nil
 }
 
 // mountDev makes the folder /dev with its two file systems and links; the

@@ -6,6 +6,7 @@ package status
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,24 +19,30 @@ const HostIP = "127.0.0.1"
 
 // Snapshot is what the status of a pod is made from.
 type Snapshot struct {
-	Spec       *corev1.PodSpec
-	PodIP      string
-	StartTime  metav1.Time
-	Containers []corev1.ContainerStatus
-	Reason     string // why the pod cannot start or has failed
-	Message    string
-	Finished   bool // no container will run again
-	Pooled     bool // of a pool: reached says whether gateways can connect
-	Reached    bool
-	Previous   []corev1.PodCondition
-	Now        metav1.Time
+	Spec      *corev1.PodSpec
+	PodIP     string
+	StartTime metav1.Time
+	// InitContainers and Containers are in the order of the spec.
+	InitContainers, Containers []corev1.ContainerStatus
+
+	Reason   string // why the pod cannot start or has failed
+	Message  string
+	Finished bool // no container will run again
+	Pooled   bool // of a pool: reached says whether gateways can connect
+	Reached  bool
+	Previous []corev1.PodCondition
+	Now      metav1.Time
 }
 
 // Build makes the pod's status. It is a pure function.
 func Build(s Snapshot) corev1.PodStatus {
 	st := corev1.PodStatus{
 		HostIP: HostIP, HostIPs: []corev1.HostIP{{IP: HostIP}}, StartTime: &s.StartTime,
-		ContainerStatuses: s.Containers, Reason: s.Reason, Message: s.Message,
+		InitContainerStatuses: s.InitContainers, ContainerStatuses: s.Containers, Reason: s.Reason, Message: s.Message,
+	}
+	initializing := uninitialized(s.InitContainers)
+	if initializing != "" {
+		st.ContainerStatuses = waiting(s.Containers)
 	}
 	if s.PodIP != "" {
 		st.PodIP, st.PodIPs = s.PodIP, []corev1.PodIP{{IP: s.PodIP}}
@@ -66,7 +73,7 @@ func Build(s Snapshot) corev1.PodStatus {
 		}
 	}
 	set(corev1.PodReadyToStartContainers, s.PodIP != "" && !ended, "", "")
-	set(corev1.PodInitialized, true, "", "")
+	set(corev1.PodInitialized, initializing == "", "ContainersNotInitialized", "containers with incomplete status: ["+initializing+"]")
 	set(corev1.PodScheduled, true, "", "")
 	set(corev1.ContainersReady, unready == "" && !ended, reason, message)
 	gates := missingGate(s)
@@ -99,9 +106,31 @@ func missingGate(s Snapshot) string {
 	return ""
 }
 
+// uninitialized are the names of init containers that have not ended well yet.
+func uninitialized(inits []corev1.ContainerStatus) string {
+	var names []string
+	for _, c := range inits {
+		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 0 {
+			names = append(names, c.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// waiting are the containers of a pod whose init containers still run.
+func waiting(containers []corev1.ContainerStatus) []corev1.ContainerStatus {
+	shown := slices.Clone(containers)
+	for i := range shown {
+		if shown[i].State.Waiting != nil {
+			shown[i].State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
+		}
+	}
+	return shown
+}
+
 func phaseOf(s Snapshot) corev1.PodPhase {
-	started, failed := true, s.Reason != "" && s.Finished
-	for _, c := range s.Containers {
+	started, failed := uninitialized(s.InitContainers) == "", s.Reason != "" && s.Finished
+	for _, c := range slices.Concat(s.InitContainers, s.Containers) {
 		if c.State.Terminated != nil && c.State.Terminated.ExitCode != 0 {
 			failed = true
 		}
@@ -133,13 +162,34 @@ func MayRestart(policy corev1.RestartPolicy, exitCode int32) bool {
 	return true
 }
 
+// InitPolicy is what a pod's policy means for its init containers, which run to one good end.
+func InitPolicy(policy corev1.RestartPolicy) corev1.RestartPolicy {
+	if policy == corev1.RestartPolicyNever {
+		return policy
+	}
+	return corev1.RestartPolicyOnFailure
+}
+
 // First is a container's status before this node touched it: empty, or
 // what another life of this node left, whose process is dead.
 func First(spec *corev1.Pod, i int) corev1.ContainerStatus {
-	c := &spec.Spec.Containers[i]
+	return first(&spec.Spec.Containers[i], spec.Status.ContainerStatuses, spec.Spec.RestartPolicy)
+}
+
+// FirstInit is First for an init container. One that ended well in another life of the node
+// runs again, since what it made may be gone.
+func FirstInit(spec *corev1.Pod, i int) corev1.ContainerStatus {
+	st := first(&spec.Spec.InitContainers[i], spec.Status.InitContainerStatuses, InitPolicy(spec.Spec.RestartPolicy))
+	if end := st.State.Terminated; end != nil && end.ExitCode == 0 {
+		st.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
+	}
+	return st
+}
+
+func first(c *corev1.Container, known []corev1.ContainerStatus, policy corev1.RestartPolicy) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: new(bool)}
 	st.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	for _, old := range spec.Status.ContainerStatuses {
+	for _, old := range known {
 		if old.Name != c.Name || old.ContainerID == "" {
 			continue
 		}
@@ -154,7 +204,7 @@ func First(spec *corev1.Pod, i int) corev1.ContainerStatus {
 		case old.State.Terminated != nil:
 			st.LastTerminationState = old.State
 		}
-		if last := st.LastTerminationState.Terminated; last != nil && !MayRestart(spec.Spec.RestartPolicy, last.ExitCode) {
+		if last := st.LastTerminationState.Terminated; last != nil && !MayRestart(policy, last.ExitCode) {
 			st.State = corev1.ContainerState{Terminated: last}
 		}
 	}
