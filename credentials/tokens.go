@@ -118,12 +118,12 @@ func anySandboxd(ctx context.Context, c client.Client) (bool, error) {
 		return false, err
 	}
 	for i := range pools.Items {
-		if t := pools.Items[i].Spec.Template; t != nil && v1alpha1.RunsSandboxd(&t.Template.Spec) {
+		if t := pools.Items[i].Spec.Template; t != nil && t.RunsSandboxd() {
 			return true, nil
 		}
 	}
 	for i := range templates.Items {
-		if v1alpha1.RunsSandboxd(&templates.Items[i].Spec.Template.Spec) {
+		if templates.Items[i].Spec.RunsSandboxd() {
 			return true, nil
 		}
 	}

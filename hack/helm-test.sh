@@ -39,7 +39,7 @@ variables() {
 
 images() {
 	go run -C hack/image . -root "$PWD" -version test -tag test -envoy "$ENVOY_BIN" -out "$SANDLANE_IMAGES" \
-		-images sandlane-gateway,sandlane-controller,sandlane-test-envoy,sandlane-test-base,sandlane-test-echo,sandlane-test-idle,sandlane-test-pause
+		-images sandlane-gateway,sandlane-controller,sandlane-base,sandlane-test-envoy,sandlane-test-base,sandlane-test-echo,sandlane-test-idle,sandlane-test-pause
 }
 
 : "${PROMTOOL:?it is set by make: run make helm-test}" "${CONTROLLER_GEN:?it is set by make: run make helm-test}"

@@ -62,7 +62,7 @@ func (d *dataPlane) node(api client.Client) supervise.Spec {
 
 func (d *dataPlane) controller() supervise.Spec {
 	spec := d.ours("controller", "--metrics-address", loopback(d.controllerPort), "--system-namespace", SystemNamespace,
-		"--cluster-id", "local", "--checkpoint-dir", d.checkpoints(),
+		"--cluster-id", "local", "--checkpoint-dir", d.checkpoints(), "--sandboxd-image", baseImage,
 		"--recycle-after", "0s", // the local node restarts changed containers at once
 		"--leader-elect=false") // there is one, and after a crash the next need not wait for its lease
 	spec.Args = append(spec.Args, d.controlArgs("controller")...)

@@ -71,6 +71,8 @@ type Options struct {
 	DemandChanged <-chan event.GenericEvent
 	// InitKey: see sandboxpool.SandboxPoolReconciler.
 	InitKey func(context.Context) (sandboxpool.InitKey, error)
+	// SandboxdImage: see sandboxpool.SandboxPoolReconciler.
+	SandboxdImage string
 	// ClusterID is the entry of each env's spec.clusters that is this controller's.
 	// Needed.
 	ClusterID string
@@ -130,6 +132,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Demand:           o.Demand,
 		DemandChanged:    o.DemandChanged,
 		InitKey:          o.InitKey,
+		SandboxdImage:    o.SandboxdImage,
 
 		Metrics: poolMetrics,
 	}

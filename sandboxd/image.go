@@ -2,6 +2,7 @@ package sandboxd
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,8 +16,11 @@ const (
 	// imageEnv is the variable that names the variables of sandboxd's own environment which
 	// commands get, besides PATH. An image sets it to the names of its own variables, because
 	// sandboxd cannot tell these from the variables that the pod adds
-	// (KUBERNETES_SERVICE_HOST, the addresses of services).
-	imageEnv = ownPrefix + "ENV"
+	// (KUBERNETES_SERVICE_HOST, the addresses of services). allVariables names all but the
+	// cluster's and sandboxd's own: it is for an image whose variables nobody has listed.
+	imageEnv      = ownPrefix + "ENV"
+	allVariables  = "*"
+	clusterPrefix = "KUBERNETES_"
 
 	// imageUser is the variable that holds the image's USER: sandboxd itself runs as
 	// root, so that it can act for every user.
@@ -38,7 +42,12 @@ func commandEnv(environ []string) map[string]string {
 		env["PATH"] = all["PATH"]
 	}
 	separator := func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }
-	for _, name := range strings.FieldsFunc(all[imageEnv], separator) {
+	names := strings.FieldsFunc(all[imageEnv], separator)
+	if slices.Contains(names, allVariables) {
+		names = slices.Collect(maps.Keys(all))
+		names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, clusterPrefix) })
+	}
+	for _, name := range names {
 		if value, set := all[name]; set && !strings.HasPrefix(name, ownPrefix) {
 			env[name] = value
 		}

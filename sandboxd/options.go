@@ -55,8 +55,8 @@ type Options struct {
 	Relay bool
 	// RunDir is the folder of the files that name the sandbox; empty writes none.
 	RunDir string
-	// SudoSocket is the socket at which this process serves the command sudo; it must then
-	// run as root. If it is empty, the command sudo does not work.
+	// SudoSocket is the socket at which this process serves the command sudo, if it runs as
+	// root. If it is empty, the command sudo does not work.
 	SudoSocket string
 	// FileServer is the program, this one, that does file calls as root (package rootfiles), if
 	// this process is root and the default user may become root. If it is empty, file calls have
@@ -143,8 +143,15 @@ func layer(mounted string) *archive.Tree {
 
 var errHelp = flag.ErrHelp
 
-func parse(args []string, stderr io.Writer) (Options, bool, error) {
+// errand is what a command line asks for in place of a server.
+type errand struct {
+	version bool   // print it
+	install string // the folder to copy the program to
+}
+
+func parse(args []string, stderr io.Writer) (Options, errand, error) {
 	var o Options
+	var do errand
 	flags := flag.NewFlagSet("sandboxd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
@@ -158,14 +165,15 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	flags.BoolVar(&o.SetClock, "set-clock", false, "let /init set the clock of the machine")
 	flags.DurationVar(&o.Grace, "grace", 0, "time for processes to end at shutdown (default 5s)")
 	flags.BoolVar(&o.Relay, "relay-loopback", true, "make servers that listen on 127.0.0.1 or ::1 alone reachable; never with --home")
-	asRoot := flags.Bool("sudo", false, "serve the command sudo, by which root and the default user run commands as root")
-	version := flags.Bool("version", false, "print the version and exit")
+	asRoot := flags.Bool("sudo", false, "serve the command sudo, by which root and the default user run commands as root, if sandboxd is root")
+	flags.BoolVar(&do.version, "version", false, "print the version and exit")
+	flags.StringVar(&do.install, "install", "", "copy sandboxd and its sudo into the folder bin below this one, for another container, and exit")
 	if err := flags.Parse(args); err != nil {
-		return o, false, err
+		return o, do, err
 	}
 	o.Command = flags.Args()
 	if len(o.Command) > 0 && !slices.Contains(args, "--") {
-		return o, false, fmt.Errorf("unexpected argument %q: a start command stands behind --", flags.Arg(0))
+		return o, do, fmt.Errorf("unexpected argument %q: a start command stands behind --", flags.Arg(0))
 	}
 	if *asRoot {
 		o.SudoSocket = sudo.Socket
@@ -173,7 +181,7 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 	if *home != "" {
 		var err error
 		if o.Home, err = filepath.Abs(*home); err != nil {
-			return o, false, fmt.Errorf("--home %s: %w", *home, err)
+			return o, do, fmt.Errorf("--home %s: %w", *home, err)
 		}
 		o.Relay = false // the network belongs to the machine, and so do the servers on loopback
 	} else {
@@ -187,17 +195,17 @@ func parse(args []string, stderr io.Writer) (Options, bool, error) {
 			o.FileServer = "/proc/self/exe"
 		case userRights:
 		default:
-			return o, false, fmt.Errorf("%s: %q: it may be %s, or not set", fileRightsEnv, rights, userRights)
+			return o, do, fmt.Errorf("%s: %q: it may be %s, or not set", fileRightsEnv, rights, userRights)
 		}
 	}
 	if text := os.Getenv(initKeyEnv); text != "" {
 		var err error
 		if o.InitKey, err = access.ParseInitKey(text); err != nil {
-			return o, false, fmt.Errorf("%s: %w", initKeyEnv, err)
+			return o, do, fmt.Errorf("%s: %w", initKeyEnv, err)
 		}
 		if o.PodUID = os.Getenv(podUIDEnv); o.PodUID == "" {
-			return o, false, fmt.Errorf("%s is set and %s, which goes with it, is not", initKeyEnv, podUIDEnv)
+			return o, do, fmt.Errorf("%s is set and %s, which goes with it, is not", initKeyEnv, podUIDEnv)
 		}
 	}
-	return o, *version, nil
+	return o, do, nil
 }

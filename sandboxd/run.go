@@ -21,15 +21,21 @@ import (
 // exit code. As the first process of a container it becomes a reaper (package reap), which
 // runs sandboxd as its child.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	options, version, err := parse(args, stderr)
+	options, do, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, errHelp):
 		return 0
 	case err != nil:
 		_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
 		return 2
-	case version:
+	case do.version:
 		_, _ = fmt.Fprintln(stdout, Version)
+		return 0
+	case do.install != "":
+		if err := install("/proc/self/exe", do.install); err != nil {
+			_, _ = fmt.Fprintf(stderr, "sandboxd: copying sandboxd to %s: %v\n", do.install, err)
+			return 1
+		}
 		return 0
 	}
 	// Before PR_SET_DUMPABLE below, which makes root the owner of the file; this process may

@@ -187,7 +187,16 @@ func Freezable(spec *corev1.PodSpec) bool {
 	shared := spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace
 	return len(spec.Containers) == 1 && RunsSandboxd(spec) && spec.Containers[0].LivenessProbe == nil &&
 		!shared && !spec.HostPID &&
-		!slices.ContainsFunc(slices.Concat(spec.Containers[0].Command, spec.Containers[0].Args), setsHome)
+		!slices.ContainsFunc(ownArgs(&spec.Containers[0]), setsHome)
+}
+
+// ownArgs are sandboxd's arguments, without those of a start command.
+func ownArgs(c *corev1.Container) []string {
+	args := slices.Concat(c.Command, c.Args)
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return args
 }
 
 // setsHome reports whether an argument is sandboxd's option --home.

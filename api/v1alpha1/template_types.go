@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -88,11 +90,12 @@ type SandboxTemplateSpec struct {
 	// template's image.
 	// +optional
 	IdleImage string `json:"idleImage,omitempty"`
-	// Runtimes lists the images a sandbox may ask for, by name. Nothing uses it yet.
+	// Runtimes are what the controller adds to the first container. With sandboxd any image of
+	// Linux is a sandbox: an init container brings sandboxd, which runs as the container's first
+	// process and starts the command that the template names.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1
 	Runtimes []Runtime `json:"runtimes,omitempty"`
 	// PostStartHooks run in this order once a claimed pod runs its images, before
 	// its sandbox counts as running. They may run more than once for a claim.
@@ -180,13 +183,17 @@ const (
 	HookIgnore HookFailurePolicy = "Ignore"
 )
 
-// Runtime is an image that a sandbox may ask for by name.
-type Runtime struct {
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Name string `json:"name"`
-	// +kubebuilder:validation:MinLength=1
-	Image string `json:"image"`
+// Runtime is something that the controller adds to pods.
+// +kubebuilder:validation:Enum=sandboxd
+type Runtime string
+
+// RuntimeSandboxd is sandboxd.
+const RuntimeSandboxd Runtime = "sandboxd"
+
+// RunsSandboxd reports whether the pods of a template run sandboxd: it asks for that, or one of
+// its containers names sandboxd's port.
+func (t *SandboxTemplateSpec) RunsSandboxd() bool {
+	return slices.Contains(t.Runtimes, RuntimeSandboxd) || RunsSandboxd(&t.Template.Spec)
 }
 
 // SandboxTemplateList is a list of SandboxTemplates.

@@ -77,6 +77,7 @@ type controllerOptions struct {
 	clusterID       string
 	adoptPools      bool
 	checkpointDir   string
+	sandboxdImage   string
 	log             *slog.Logger
 	logLevel        *slog.LevelVar
 }
@@ -111,6 +112,7 @@ func newController() *cobra.Command {
 	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
 	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
 	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the gateways; without it Checkpoint objects are left alone")
+	flags.StringVar(&o.sandboxdImage, "sandboxd-image", "", "image whose entry point is sandboxd (sandlane-base), from which pods of templates with runtimes: [sandboxd] get it; without it such templates are refused")
 	controlTLSFlags(cmd, &o.controlTLS, controlplane.GatewayIdentity)
 	logs.flags(flags)
 	takeFolders(cmd, "checkpoint-dir")
@@ -233,6 +235,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 			key, err := credentials.ReadInitKey(ctx, live, o.systemNamespace)
 			return sandboxpool.InitKey(key), err
 		},
+		SandboxdImage:      o.sandboxdImage,
 		RecordTTL:          o.recordTTL,
 		RecordCap:          o.recordCap,
 		RecordNameHold:     o.recordNameHold,

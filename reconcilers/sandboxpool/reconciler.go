@@ -60,6 +60,9 @@ type SandboxPoolReconciler struct {
 	PluginManager PluginManager
 	// InitKey returns the key that new pods with sandboxd get; nil makes none of them.
 	InitKey func(context.Context) (InitKey, error)
+	// SandboxdImage is the image whose entry point is sandboxd, from which pods with that runtime
+	// get it; empty: templates that ask for it are refused.
+	SandboxdImage string
 	// SandboxReadyHook and IdleNotifier may be nil.
 	SandboxReadyHook SandboxReadyHook
 	IdleNotifier     IdleNotifier

@@ -75,6 +75,10 @@ func (r *SandboxPoolReconciler) template(ctx context.Context, pool *v1alpha1.San
 	if len(spec.Template.Spec.Containers) == 0 {
 		return nil, &templateError{"TemplateRefused", "the pod template has no containers"}
 	}
+	spec, err := withRuntimes(spec, r.SandboxdImage)
+	if err != nil {
+		return nil, err
+	}
 	return render(spec, pool.Spec.PodCreationImagePolicy)
 }
 

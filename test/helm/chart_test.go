@@ -24,7 +24,7 @@ func TestChart(t *testing.T) {
 		{"static checks", c.static},
 		{"install", c.install},
 		{"team", c.team},
-		{"page", c.page},
+		{"page", func(t *testing.T) { c.page(t, python) }},
 		{"helm test", c.helmTest},
 		{"SDK", func(t *testing.T) { c.sdk(t, python) }},
 		{"first request", func(t *testing.T) { c.firstRequest(t) }},

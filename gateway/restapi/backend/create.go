@@ -130,7 +130,7 @@ func (x *Backend) makeOf(n restapi.NewSandbox) (*activation.Make, error) {
 		return nil, restapi.Invalidf("there is no pool for template %s", cmp.Or(n.SandboxEnv, n.Pool))
 	}
 	pool := pools[0]
-	if t := x.index.Template(pool); t == nil || !v1alpha1.RunsSandboxd(&t.Template.Spec) {
+	if t := x.index.Template(pool); t == nil || !t.RunsSandboxd() {
 		return nil, restapi.Invalidf("pool %s does not run sandboxd: no container of its template has the port %d",
 			pool.Name, v1alpha1.SandboxdPort)
 	}

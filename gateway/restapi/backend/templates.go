@@ -56,7 +56,7 @@ func (t *Templates) Templates(namespace string) []restapi.Template {
 		for _, m := range t.index.Members(namespace, env.Name) {
 			members[m.Name] = true
 		}
-		if spec := t.templateOf(env); spec != nil && v1alpha1.RunsSandboxd(&spec.Template.Spec) {
+		if spec := t.templateOf(env); spec != nil && spec.RunsSandboxd() {
 			all = append(all, t.describeEnv(env))
 		}
 	}
@@ -64,7 +64,7 @@ func (t *Templates) Templates(namespace string) []restapi.Template {
 		if members[pool.Name] {
 			continue
 		}
-		if spec := t.index.Template(pool); spec != nil && v1alpha1.RunsSandboxd(&spec.Template.Spec) {
+		if spec := t.index.Template(pool); spec != nil && spec.RunsSandboxd() {
 			all = append(all, t.describe(pool))
 		}
 	}
