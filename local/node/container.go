@@ -36,6 +36,7 @@ type container struct {
 	retry restarts
 
 	status corev1.ContainerStatus
+	pulled *images.Image    // which is held while the container may run; nil for none of a registry
 	proc   *process.Process // of the current run; nil when none is running
 	log    string           // file of the current or last run
 	oldLog string           // file of the run before
@@ -62,6 +63,7 @@ func (c *container) mayRestart(code int32) bool {
 // run keeps the container running until the pod stops or the restart policy
 // says that it is over. No process of it lives when run returns.
 func (c *container) run() {
+	defer func() { c.pulled.Release() }()
 	for c.pod.stop.Err() == nil {
 		proc, err := c.start()
 		var pause time.Duration

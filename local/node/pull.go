@@ -76,5 +76,7 @@ func (c *container) pull(ctx context.Context, want *corev1.Container) (*images.I
 	if err != nil {
 		return nil, err
 	}
+	c.pulled.Release()
+	c.pulled = pulled
 	return pulled, nil
 }

@@ -2,8 +2,9 @@
 // registry, with the credentials that `docker login` left, and unpacked once for each digest
 // into a folder of the user's cache.
 //
-//	image, err := store.Ensure(ctx, "python:3.13-slim", progress)
+//	image, err := store.Ensure(ctx, "python:3.13-slim", images.IfNotPresent, progress)
 //	// image.Root is the lower layer of an overlay; it is never written again
+//	image.Release()
 //
 // It runs nothing and mounts nothing; package node does both. An image is not trusted: package
 // layer of umoci keeps what it unpacks below the folder, device files are left out, and the
@@ -14,6 +15,9 @@
 //	absent --Ensure--> unpacking (a folder that ends in .new, under the image's lock)
 //	unpacking --complete--> unpacked, by one rename
 //	unpacking --error, or the process is killed--> absent; the next Ensure removes the folder
+//	unpacked --Ensure--> held, by a shared lock that ends with Release or the process
+//	held --the last Release--> unpacked
+//	unpacked --too many bytes, and the longest unused--> absent (collect.go)
 package images
 
 import (
@@ -44,6 +48,8 @@ type Image struct {
 	Root string
 	// Config has the entry point, the variables, the user and the working directory.
 	Config v1.Config
+
+	held *os.File
 }
 
 // record is what the cache knows of a reference that was pulled before.
@@ -60,6 +66,8 @@ type Options struct {
 	// MaxBytes and MaxFiles bound one unpacked image; zero means 16 GiB and 500,000.
 	MaxBytes int64
 	MaxFiles int
+	// Keep is how many bytes of images are kept that nobody holds; zero means 20 GiB.
+	Keep int64
 	// Remote are more options of each call to a registry. For tests.
 	Remote []remote.Option
 }
@@ -83,6 +91,9 @@ func New(o Options) (*Store, error) {
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 16 << 30
+	}
+	if o.Keep == 0 {
+		o.Keep = 20 << 30
 	}
 	if o.MaxFiles == 0 {
 		o.MaxFiles = 500_000
@@ -109,7 +120,7 @@ var ErrNotHere = errors.New("the image is not on this node, and may not be pulle
 // ErrReference is returned by Ensure for a name that is no reference of an image.
 var ErrReference = errors.New("not a reference of an image")
 
-// Ensure returns an image, unpacked. progress, which may be nil, is told how many bytes of the
+// Ensure returns an image, unpacked, which stays until Release. progress, which may be nil, is told how many bytes of the
 // layers have been read, of how many; it is called often, by one goroutine. An error means that
 // nothing of the image is there.
 func (s *Store) Ensure(ctx context.Context, reference string, policy Policy, progress func(done, total int64)) (*Image, error) {
@@ -118,8 +129,9 @@ func (s *Store) Ensure(ctx context.Context, reference string, policy Policy, pro
 		return nil, fmt.Errorf("%w: %w", ErrReference, err)
 	}
 	if policy != Always {
-		if image := s.known(ref); image != nil {
-			return image, nil
+		image, err := s.known(ref)
+		if image != nil || err != nil {
+			return image, err
 		}
 	}
 	if policy == Never {
@@ -155,28 +167,32 @@ func (s *Store) Ensure(ctx context.Context, reference string, policy Policy, pro
 	if err != nil {
 		return nil, fmt.Errorf("pull %s: %w", reference, err)
 	}
-	root, err := s.unpacked(ctx, image, digest, progress)
+	held, err := s.unpacked(ctx, image, digest, progress)
 	if err != nil {
 		return nil, fmt.Errorf("unpack %s: %w", reference, err)
 	}
 	if err := s.note(ref, record{described.Digest.String(), digest, config.Config}); err != nil {
-		return nil, fmt.Errorf("note what %s is: %w", reference, err)
+		return nil, errors.Join(fmt.Errorf("note what %s is: %w", reference, err), held.Close())
 	}
-	return &Image{Digest: described.Digest.String(), Root: root, Config: config.Config}, nil
+	return &Image{Digest: described.Digest.String(), Root: s.root(digest), Config: config.Config, held: held}, nil
 }
 
 // known returns the image that a reference named when it was last pulled; nil if it is not
 // there.
-func (s *Store) known(ref name.Reference) *Image {
+func (s *Store) known(ref name.Reference) (*Image, error) {
 	b, err := os.ReadFile(s.recordFile(ref))
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	var r record
-	if json.Unmarshal(b, &r) != nil || r.Manifest.Hex == "" || !s.isComplete(r.Manifest) {
-		return nil
+	if json.Unmarshal(b, &r) != nil || r.Manifest.Hex == "" {
+		return nil, nil
 	}
-	return &Image{Digest: r.Digest, Root: filepath.Join(s.folder(r.Manifest), "root"), Config: r.Config}
+	held, err := s.hold(r.Manifest)
+	if held == nil || err != nil {
+		return nil, err
+	}
+	return &Image{Digest: r.Digest, Root: s.root(r.Manifest), Config: r.Config, held: held}, nil
 }
 
 // note writes a record in one step.
@@ -205,39 +221,44 @@ func (s *Store) folder(digest v1.Hash) string {
 	return filepath.Join(s.o.Dir, digest.Algorithm+"-"+digest.Hex)
 }
 
-func (s *Store) isComplete(digest v1.Hash) bool {
-	_, err := os.Stat(filepath.Join(s.folder(digest), "complete"))
-	return err == nil
-}
+func (s *Store) root(digest v1.Hash) string { return filepath.Join(s.folder(digest), "root") }
 
-// unpacked returns the folder of an image's files, which it makes unless it is there.
-func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, progress func(done, total int64)) (string, error) {
+// unpacked makes the folder of an image's files unless it is there, and holds it.
+func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, progress func(done, total int64)) (held *os.File, err error) {
 	dir := s.folder(digest)
 	unlock, err := lock(ctx, dir+".lock")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer unlock()
-	root := filepath.Join(dir, "root")
-	if s.isComplete(digest) {
-		return root, nil
+	if held, err := s.hold(digest); held != nil || err != nil {
+		return held, err
 	}
 	unfinished := dir + ".new"
 	if err := errors.Join(os.RemoveAll(unfinished), os.RemoveAll(dir), os.MkdirAll(filepath.Join(unfinished, "root"), 0o755)); err != nil {
-		return "", err
+		return nil, err
 	}
 	u := unpacker{root: filepath.Join(unfinished, "root"), bytes: s.o.MaxBytes, files: s.o.MaxFiles, folders: map[string]bool{}, progress: progress}
 	err = u.unpack(ctx, image)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(unfinished, "complete"), nil, 0o644)
+		err = writeSize(unfinished, s.o.MaxBytes-u.bytes+int64(s.o.MaxFiles-u.files)*bytesOfFile)
 	}
 	if err == nil {
 		err = os.Rename(unfinished, dir)
 	}
 	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(unfinished))
+		return nil, errors.Join(err, os.RemoveAll(unfinished))
 	}
-	return root, nil
+	if held, err = s.hold(digest); err == nil && held == nil {
+		err = errors.New("it was removed at once") // only by somebody who is no Store
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.collect(); err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	return held, nil
 }
 
 // lockPoll is the time between two looks at the lock of another process that unpacks.

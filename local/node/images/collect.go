@@ -1,0 +1,145 @@
+package images
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// complete is the file of an unpacked image that has its size in bytes; it was last changed
+	// when the image was last asked for.
+	complete = "complete"
+	// bytesOfFile is what a file takes on the disk beside its content.
+	bytesOfFile = 4 << 10
+	// removed ends the name of a folder that is being removed.
+	removed = ".old"
+)
+
+// Release lets the image be removed when there are too many. Call it once nothing uses Root
+// any more; a process that ends releases what it holds.
+func (pulled *Image) Release() {
+	if pulled != nil && pulled.held != nil {
+		_ = pulled.held.Close()
+		pulled.held = nil
+	}
+}
+
+// hold keeps an unpacked image from being removed until the file is closed; nil if it is not
+// there.
+func (s *Store) hold(digest v1.Hash) (*os.File, error) {
+	f, err := os.OpenFile(s.folder(digest)+".held", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	// Who removes has the other lock for one rename.
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil { //nolint:gosec // a file descriptor
+		return nil, errors.Join(err, f.Close())
+	}
+	now := time.Now()
+	if err := os.Chtimes(filepath.Join(s.folder(digest), complete), now, now); err != nil {
+		_ = f.Close()
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+func writeSize(dir string, bytes int64) error {
+	return os.WriteFile(filepath.Join(dir, complete), []byte(strconv.FormatInt(bytes, 10)), 0o644)
+}
+
+// unpackedImage is what collect knows of a folder.
+type unpackedImage struct {
+	dir   string
+	bytes int64
+	used  time.Time
+}
+
+// collect removes images that nobody holds, the longest unused first, until what is kept has
+// at most Keep bytes. It is safe beside other calls and processes.
+func (s *Store) collect() error {
+	all, err := s.list()
+	if err != nil {
+		return fmt.Errorf("look for images that are not used: %w", err)
+	}
+	var total int64
+	for _, image := range all {
+		total += image.bytes
+	}
+	slices.SortFunc(all, func(a, b unpackedImage) int { return cmp.Compare(a.used.UnixNano(), b.used.UnixNano()) })
+	for _, image := range all {
+		if total <= s.o.Keep {
+			return nil
+		}
+		gone, err := remove(image.dir)
+		if err != nil {
+			return fmt.Errorf("remove an image that is not used: %w", err)
+		}
+		if gone {
+			total -= image.bytes
+		}
+	}
+	return nil
+}
+
+// list returns the unpacked images, and removes what an earlier removal left.
+func (s *Store) list() (all []unpackedImage, err error) {
+	entries, err := os.ReadDir(s.o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		dir := filepath.Join(s.o.Dir, entry.Name())
+		if strings.HasSuffix(dir, removed) {
+			if err := os.RemoveAll(dir); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		info, err := os.Stat(filepath.Join(dir, complete))
+		if err != nil {
+			continue // a record, a lock, or an image that is being unpacked
+		}
+		text, err := os.ReadFile(filepath.Join(dir, complete))
+		if err != nil {
+			continue // removed just now
+		}
+		bytes, _ := strconv.ParseInt(string(text), 10, 64)
+		all = append(all, unpackedImage{dir, bytes, info.ModTime()})
+	}
+	return all, nil
+}
+
+// remove removes the folder of an image unless somebody holds it.
+func remove(dir string) (gone bool, err error) {
+	f, err := os.OpenFile(dir+".held", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return false, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor
+	if err == nil {
+		err = os.Rename(dir, dir+removed)
+	}
+	_ = f.Close()
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return false, nil
+	case errors.Is(err, os.ErrNotExist): // another process has removed it
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return true, os.RemoveAll(dir + removed)
+}
