@@ -108,9 +108,13 @@ func mixed(t *testing.T, length time.Duration, lanes [][]string, least enough) {
 		return n == len(users.all), fmt.Sprintf("%d of %d, %s", n, len(users.all), counts(m.load.statuses()))
 	})
 
-	harming, over := context.WithTimeout(m.ctx, length)
+	harming, over := context.WithTimeout(m.ctx, 2*length)
 	defer over()
 	var running sync.WaitGroup
+	running.Go(func() {
+		defer over()
+		m.untilEnough(harming, length, least)
+	})
 	for i, deck := range lanes {
 		running.Go(func() {
 			if err := m.faults.lane(harming, rand.New(rand.NewPCG(seed, uint64(i))), slices.Clone(deck)); err != nil {
@@ -129,6 +133,35 @@ func mixed(t *testing.T, length time.Duration, lanes [][]string, least enough) {
 	m.allEnded()
 	m.onlyStock()
 	m.judge(took, lanes, least)
+}
+
+// untilEnough returns after the length of a run, or later once the users have done as much as
+// the run must have to prove anything: a busy machine takes longer for it.
+func (m *mixture) untilEnough(ctx context.Context, length time.Duration, least enough) {
+	end := time.NewTimer(length)
+	defer end.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-end.C:
+	}
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for !m.didEnough(least) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// didEnough reports whether the users' actions suffice.
+func (m *mixture) didEnough(least enough) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.count["ended"] >= least.ended && m.count["killed"] >= least.killed && m.count["deleted"] >= least.deleted &&
+		m.count["created"] >= least.created && m.count["paused"] >= least.paused && m.count["hibernated"] >= least.hibernated
 }
 
 // newMixture makes the pools and a key.
