@@ -1,9 +1,13 @@
 package extproc
 
 import (
+	"bufio"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,9 +15,10 @@ import (
 	"github.com/sandlane/sandlane/test/cmodule"
 )
 
-// Envoy's module must never see another target in a request than ParseTarget does:
-// both are asked for the same random requests, most of which are nearly right. What the
-// module is unsure of it may leave alone.
+// Envoy's module must never see another target in a request than ParseTarget does, and
+// sandboxd's parser never a control path in one that ExtProc lets through: all three are asked
+// for the same random requests, most of which are nearly right. What the module is unsure of
+// it may leave alone.
 func TestModuleSeesTheSameTarget(t *testing.T) {
 	total := 100_000
 	if os.Getenv("SANDLANE_FUZZ") == "full" {
@@ -39,6 +44,9 @@ func TestModuleSeesTheSameTarget(t *testing.T) {
 			module.Send(t, all)
 		}()
 		for _, pairs := range requests {
+			if err := sandboxdAgrees(pairs); err != nil {
+				t.Fatalf("seed %d: %q: %v", seed, pairs, err)
+			}
 			if module.Byte(t) == 0 {
 				continue
 			}
@@ -81,6 +89,41 @@ func agrees(pairs []string, id, port string) error {
 	}
 	return nil
 }
+
+// sandboxdAgrees reads the path that a request reaches sandboxd with as sandboxd does, by
+// net/http and a ServeMux, whose redirects count too.
+func sandboxdAgrees(pairs []string) error {
+	target, err := ParseTarget(request(pairs...))
+	if err != nil || target.Port != sandboxdPort {
+		return nil
+	}
+	if reserved, err := controlPath(target.Path); err != nil || reserved != "" {
+		return nil
+	}
+	for _, method := range []string{http.MethodPost, http.MethodGet, "X"} {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target.Path + " HTTP/1.1\r\nHost: x\r\n\r\n")))
+		if err != nil {
+			continue // sandboxd answers 400
+		}
+		if _, pattern := sandboxdPaths.Handler(r); pattern != "" {
+			return fmt.Errorf("sandboxd takes %q for %s", target.Path, pattern)
+		}
+		if clean := path.Clean(strings.ReplaceAll(r.URL.Path, `\`, "/")); slices.Contains(controlPaths, clean) {
+			return fmt.Errorf("sandboxd may take %q for %s", target.Path, clean)
+		}
+	}
+	return nil
+}
+
+var controlPaths = []string{"/archive", "/collapse", "/freeze", "/fsfreeze", "/fsthaw", "/init", "/restore", "/unfreeze", "/upgrade"}
+
+var sandboxdPaths = func() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, p := range controlPaths {
+		mux.HandleFunc(p, http.NotFound)
+	}
+	return mux
+}()
 
 // generator makes requests out of fragments, and changes a byte now and then.
 type generator struct{ *rand.Rand }
@@ -154,8 +197,8 @@ func (g *generator) path() string {
 	}
 	var p strings.Builder
 	for range g.IntN(4) {
-		p.WriteString(g.one("/", "/", "/", "//", "/.", "/..", `\`, "/%2e", "/%2F", "%", "/./", ""))
-		p.WriteString(g.one("init", "freeze", "collapse", "upgrade", "archive", "restore", "files", "health", "process.Process", "Start", "a", "in%69t", "", "INIT", "fsthaw"))
+		p.WriteString(g.one("/", "/", "/", "//", "/.", "/..", `\`, "/%2e", "/%2F", "%", "/./", "/%5c", "/%252e%252E", "/..%255C", ""))
+		p.WriteString(g.one("init", "freeze", "collapse", "upgrade", "archive", "restore", "files", "health", "process.Process", "Start", "a", "in%69t", "", "INIT", "fsthaw", "%2569nit", "..", "%2E."))
 	}
 	if p.Len() == 0 || g.IntN(8) == 0 {
 		p.WriteString("/")
