@@ -236,3 +236,24 @@ func TestLargeHeaders(t *testing.T) {
 		}
 	}
 }
+
+// The scheme that a trusted front was asked by reaches the pod; without one, what clients
+// say does not count.
+func TestForwardedProto(t *testing.T) {
+	t.Parallel()
+	for hops, want := range map[int]string{0: "http", 1: "https"} {
+		at, heads := recorder(t)
+		w := startWorld(t, Options{TrustedHops: hops}, true)
+		w.gateway.answer = func(string) *extprocv3.ProcessingResponse { return to(at.String()) }
+		w.get(t, "/", "X-Forwarded-Proto", "https", "X-Forwarded-For", "192.0.2.1")
+		if head := <-heads; !strings.Contains(head, "\r\nx-forwarded-proto: "+want+"\r\n") || !strings.Contains(head, "\r\nx-forwarded-for: 192.0.2.1,") {
+			t.Errorf("%d hops: %q", hops, head)
+		}
+		if hops > 0 {
+			w.get(t, "/") // a front that says nothing
+			if head := <-heads; !strings.Contains(head, "\r\nx-forwarded-proto: http\r\n") {
+				t.Errorf("without the header: %q", head)
+			}
+		}
+	}
+}

@@ -16,7 +16,9 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
@@ -27,7 +29,11 @@ const burstTimeout = 2 * time.Minute
 
 // unknownSandbox is ExtProc's immediate answer for an ID that it does not know.
 func unknownSandbox() *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
+	final, err := structpb.NewStruct(map[string]any{extproc.MetadataNamespace: map[string]any{extproc.MetadataFinal: true}})
+	if err != nil {
+		panic(err)
+	}
+	return &extprocv3.ProcessingResponse{DynamicMetadata: final, Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode_NotFound}, Body: []byte("unknown")},
 	}}
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // clientRateFilter refuses with 429 what an address sends beyond the rate, before the
-// gateway hears of it. The address is that of the connection: no header counts.
+// gateway hears of it. The address is that of the connection, or what trusted hops saw (Options.TrustedHops).
 // Envoy makes one bucket for each address from a descriptor without a value.
 func clientRateFilter(perSecond int) *hcmv3.HttpFilter {
 	all := &corev3.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: 100}}

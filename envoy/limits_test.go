@@ -154,8 +154,8 @@ func TestHealthListener(t *testing.T) {
 			t.Errorf("without a gateway: %s", got)
 		}
 		w.serveHealth(t)
-		for path, want := range map[string]string{"/health": "200 health", "/": "404 ", "/healthz": "404 ", "/sandboxes": "404 ", "/health/../sandboxes": "404 "} {
-			if got := fetchURL(t, health+path); got != want {
+		for path, want := range map[string]string{"/health": "200 health", "/": "404 {", "/healthz": "404 {", "/sandboxes": "404 {", "/health/../sandboxes": "404 {"} {
+			if got := fetchURL(t, health+path); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %s, want %s", path, got, want)
 			}
 		}

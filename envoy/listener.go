@@ -99,6 +99,7 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 
 		// Every client is at the edge: none is internal, whatever its address.
 		UseRemoteAddress:              wrapperspb.Bool(true),
+		XffNumTrustedHops:             uint32(o.TrustedHops),
 		InternalAddressConfig:         &hcmv3.HttpConnectionManager_InternalAddressConfig{},
 		EarlyHeaderMutationExtensions: earlyMutations(o),
 
@@ -139,7 +140,7 @@ func connectionManager(o *Options) *hcmv3.HttpConnectionManager {
 }
 
 func httpFilters(o *Options) []*hcmv3.HttpFilter {
-	filters := append(routingFilters(o), routerFilter())
+	filters := append(routingFilters(o), badStatusFilter(), routerFilter())
 	if o.ClientRate > 0 {
 		filters = append([]*hcmv3.HttpFilter{clientRateFilter(o.ClientRate)}, filters...)
 	}

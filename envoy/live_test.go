@@ -4,9 +4,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
-	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -120,7 +121,7 @@ func TestPortClosed(t *testing.T) {
 			t.Errorf("%s: %d", name, resp.StatusCode)
 		}
 		if tc.html {
-			if resp.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(body, "<html") || !strings.HasSuffix(body, "</html>") || !strings.Contains(body, "<code>abc</code>") || !strings.Contains(body, "<h1>Closed Port Error</h1>") {
+			if resp.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(body, "<html") || !strings.HasSuffix(body, "</html>") || !strings.Contains(body, "<code>abc</code>") || !strings.Contains(body, "<h1>Closed Port Error</h1>") || !strings.Contains(body, "no service running on port 8000") {
 				t.Errorf("%s: %s %q, want a page", name, resp.Header.Get("Content-Type"), body)
 			}
 			continue
@@ -142,30 +143,79 @@ func TestPortClosed(t *testing.T) {
 	}
 }
 
-// A pod that closes the connection instead of answering is 502 as well.
-func TestPodDiesBeforeItAnswers(t *testing.T) {
+// What a server does to HTTP is 502 and not called a closed port: that text is for refused
+// connections alone.
+func TestServersThatBreakHTTP(t *testing.T) {
+	t.Parallel()
+	var answer atomic.Value
+	at := rawPod(t, func(_ int, c net.Conn, r *bufio.Reader) {
+		_ = readHead(r)
+		_, _ = io.WriteString(c, answer.Load().(string))
+	})
+	w := startWorld(t, Options{}, true)
+	w.gateway.answer = func(string) *extprocv3.ProcessingResponse { return to(at.String()) }
+	for name, text := range map[string]string{
+		"nothing":                "",
+		"no HTTP":                "SSH-2.0-OpenSSH\r\n",
+		"half a head":            "HTTP/1.1 200 OK\r\nX: a",
+		"two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+		"length and chunks":      "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nok",
+		"a space before a colon": "HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok",
+		"too many headers":       "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: a\r\n", maxAnswerHeaders+1) + "\r\n",
+		"too large headers":      "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("a", answerHeadersKB<<10) + "\r\n\r\n",
+		"status 99":              "HTTP/1.1 99 X\r\nContent-Length: 2\r\n\r\nok",
+		"status 099":             "HTTP/1.1 099 X\r\nContent-Length: 2\r\n\r\nok",
+		"status 1000":            "HTTP/1.1 1000 X\r\nContent-Length: 2\r\n\r\nok",
+		"status 199":             "HTTP/1.1 199 X\r\n\r\n",
+	} {
+		answer.Store(text)
+		resp, body := w.get(t, "/")
+		var got map[string]any
+		if err := json.Unmarshal([]byte(body), &got); err != nil || resp.StatusCode != 502 || fmt.Sprint(got) != "map[code:502 message:"+noHTTPMessage+" port:8000 sandboxId:abc]" {
+			t.Errorf("%s: %d %q", name, resp.StatusCode, body)
+		}
+		if resp, body := w.get(t, "/", "sec-fetch-mode", "navigate"); resp.StatusCode != 502 || !strings.Contains(body, "<h1>No valid answer</h1>") {
+			t.Errorf("%s, for a browser: %d %q", name, resp.StatusCode, body)
+		}
+	}
+	for _, status := range []int{200, 204, 404, 599, 600, 999} {
+		answer.Store(fmt.Sprintf("HTTP/1.1 %d X\r\nX: a\r\nConnection: close\r\n\r\n", status))
+		if resp, body := w.get(t, "/"); resp.StatusCode != status || body != "" || resp.Header.Get("X") != "a" {
+			t.Errorf("%d: %d %q", status, resp.StatusCode, body)
+		}
+	}
+}
+
+// What Envoy refuses by itself is told in E2B's form.
+func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, Options{}, true)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = http.ReadRequest(bufio.NewReader(c))
-			c.Close()
+	for name, tc := range map[string]struct {
+		request string
+		status  int
+	}{
+		"CONNECT":          {"CONNECT 8000-abc.localhost:80 HTTP/1.1\nHost: 8000-abc.localhost:80", 404},
+		"a fragment":       {"GET /a#b HTTP/1.1\nHost: localhost", 400},
+		"no host":          {"GET /a HTTP/1.0\nX: a", 400},
+		"bytes of no URL":  {"GET /\xff HTTP/1.1\nHost: localhost", 400},
+		"two lengths":      {"POST / HTTP/1.1\nHost: localhost\nContent-Length: 1\nContent-Length: 2", 400},
+		"a bad header":     {"GET / HTTP/1.1\nHost: localhost\nX : a", 400},
+		"too large":        {"GET / HTTP/1.1\nHost: localhost\nX: " + strings.Repeat("a", requestHeadersKB<<10), 431},
+		"too many headers": {"GET / HTTP/1.1\nHost: localhost\n" + strings.Repeat("X: a\n", maxHeaders) + "X: a", 431},
+	} {
+		resp, body := w.raw(t, tc.request)
+		var got struct {
+			Code    int
+			Message string
 		}
-	}()
-	defer func() { l.Close(); <-done }()
-	w.gateway.answer = func(string) *extprocv3.ProcessingResponse { return to(l.Addr().String()) }
-	if resp, body := w.get(t, "/"); resp.StatusCode != 502 || !strings.Contains(body, portClosedMessage) {
-		t.Errorf("%d %q, want the port-closed 502", resp.StatusCode, body)
+		err := json.Unmarshal([]byte(body), &got)
+		if before, _, _ := strings.Cut(refusedMessage, "%"); err != nil || resp.StatusCode != tc.status || got.Code != tc.status || !strings.HasPrefix(got.Message, before) || strings.HasSuffix(got.Message, " ") {
+			t.Errorf("%s: %d %q, want %d", name, resp.StatusCode, body, tc.status)
+		}
+	}
+	// ExtProc is asked for CONNECT, which has no path, and refuses it; here it would not.
+	if n := w.gateway.forget(); n > 1 || len(w.podSaw) > 0 {
+		t.Errorf("ExtProc was asked %d times, the pod %d times", n, len(w.podSaw))
 	}
 }
 

@@ -1,9 +1,12 @@
 package envoy
 
 import (
+	"fmt"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	celv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -15,6 +18,8 @@ import (
 // What Envoy says by itself, in E2B's words where E2B has some.
 const (
 	portClosedMessage = "The sandbox is running but port is not open"
+	noHTTPMessage     = "The sandbox is running but its server gave no valid answer: it closed the connection, answered too late to connect, or broke the rules of HTTP"
+	refusedMessage    = "The request breaks the rules of HTTP, or a limit of the sandbox gateway: %RESPONSE_CODE_DETAILS%"
 	noAnswerMessage   = "The sandbox gateway could not answer. Try again in a moment."
 	tooOftenMessage   = "Too many requests from this address. Try again in a moment."
 	unknownMessage    = "The sandbox gateway did not finish. What was asked for may have been done."
@@ -24,28 +29,29 @@ const (
 )
 
 // localReplies shapes the answers that Envoy makes itself. The first match wins:
-// a pod that does not answer; then a REST API that broke off, or took too long, in
-// the middle of a request, which no client may repeat by itself; then the answers of
-// ExtProc, which are final; then what a client address sent beyond its rate; then
-// every other failure, which is a gateway without an answer. Only a request that
-// ExtProc sent to a pod has metadata of one.
+// a port that refuses connections; then another failure of a pod's server; then a REST
+// API that broke off, or took too long, in the middle of a request, which no client may
+// repeat by itself; then the answers of ExtProc, which are final; then what a client
+// address sent beyond its rate; then every other failure, which is a gateway without an
+// answer; then requests that Envoy refuses. Only a request that ExtProc sent to a pod has
+// metadata of one.
 func localReplies() *hcmv3.LocalReplyConfig {
-	upstream := allOf(responseFlags("UF", "UC", "UR", "URX", "UPE"), hasMetadata(extproc.MetadataSandboxID, anyValue))
+	routed := hasMetadata(extproc.MetadataSandboxID, anyValue)
+	refusedByPod := allOf(responseFlags("UF"), routed, detailsContain("Connection_refused"))
+	// badStatusFilter answers 502, without a flag.
+	upstream := allOf(anyOf(responseFlags("UF", "UC", "UR", "URX", "UPE"), statusIs(502, "sandlane.local_reply_upstream")), routed)
 	tooLate, brokeOff := responseFlags("UT"), responseFlags("UC", "UR", "UPE")
 	ours := hasMetadata(extproc.MetadataFinal, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: true}})
-	failed := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
-		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: atLeast(500, "sandlane.local_reply_min")},
-	}}
+	failed := statusFrom(500)
 	// The filter of clientRateFilter sets its flag too late for a mapper to see it.
-	refused := &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
-		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
-			Op:    accesslogv3.ComparisonFilter_EQ,
-			Value: &corev3.RuntimeUInt32{DefaultValue: 429, RuntimeKey: "sandlane.local_reply_rate"},
-		}},
-	}}
+	refused := statusIs(429, "sandlane.local_reply_rate")
 	closed := jsonBody(map[string]any{
 		"sandboxId": metadataSandboxID, "message": portClosedMessage, "port": metadataPort, "code": 502,
 	})
+	noHTTP := jsonBody(map[string]any{
+		"sandboxId": metadataSandboxID, "message": noHTTPMessage, "port": metadataPort, "code": 502,
+	})
+	invalid := jsonBody(map[string]any{"message": refusedMessage, "code": "%RESPONSE_CODE%"})
 	noAnswer := jsonBody(map[string]any{"message": noAnswerMessage, "code": 503})
 	unknown := func(code int) *corev3.SubstitutionFormatString {
 		return jsonBody(map[string]any{"message": unknownMessage, "code": code})
@@ -54,9 +60,12 @@ func localReplies() *hcmv3.LocalReplyConfig {
 	retry := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "retry-after", Value: "1"}}}
 	tooOften := jsonBody(map[string]any{"message": tooOftenMessage, "code": 429})
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{
+		{Filter: allOf(refusedByPod, browser()), StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: htmlBody("502",
+			"Closed Port Error", "The sandbox <code>"+metadataSandboxID+"</code> is running but there's no service running on port "+metadataPort+".")},
+		{Filter: refusedByPod, StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: closed},
 		{Filter: allOf(upstream, browser()), StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: htmlBody("502",
-			"Closed Port Error", "The sandbox <code>"+metadataSandboxID+"</code> is running but nothing answers on its port "+metadataPort+".")},
-		{Filter: upstream, StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: closed},
+			"No valid answer", "The server on port "+metadataPort+" of the sandbox <code>"+metadataSandboxID+"</code> gave no valid answer.")},
+		{Filter: upstream, StatusCode: wrapperspb.UInt32(502), BodyFormatOverride: noHTTP},
 		{Filter: tooLate, StatusCode: wrapperspb.UInt32(504), HeadersToAdd: noRepeat, BodyFormatOverride: unknown(504)},
 		{Filter: brokeOff, StatusCode: wrapperspb.UInt32(500), HeadersToAdd: noRepeat, BodyFormatOverride: unknown(500)},
 		{Filter: ours},
@@ -64,6 +73,34 @@ func localReplies() *hcmv3.LocalReplyConfig {
 		{Filter: allOf(failed, browser()), StatusCode: wrapperspb.UInt32(503), HeadersToAdd: retry,
 			BodyFormatOverride: htmlBody("503", "No answer from the gateway", noAnswerMessage)},
 		{Filter: failed, StatusCode: wrapperspb.UInt32(503), HeadersToAdd: retry, BodyFormatOverride: noAnswer},
+		{Filter: statusFrom(400), BodyFormatOverride: invalid},
+	}}
+}
+
+func statusFrom(status uint32) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
+		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: atLeast(status, fmt.Sprintf("sandlane.local_reply_from_%d", status))},
+	}}
+}
+
+func statusIs(status uint32, runtimeKey string) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
+		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
+			Op:    accesslogv3.ComparisonFilter_EQ,
+			Value: &corev3.RuntimeUInt32{DefaultValue: status, RuntimeKey: runtimeKey},
+		}},
+	}}
+}
+
+// detailsContain matches requests whose %RESPONSE_CODE_DETAILS% contain the text.
+func detailsContain(text string) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ExtensionFilter{
+		ExtensionFilter: &accesslogv3.ExtensionFilter{
+			Name: "envoy.access_loggers.extension_filters.cel",
+			ConfigType: &accesslogv3.ExtensionFilter_TypedConfig{TypedConfig: mustAny(&celv3.ExpressionFilter{
+				Expression: fmt.Sprintf("response.code_details.contains(%q)", text),
+			})},
+		},
 	}}
 }
 

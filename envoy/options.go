@@ -133,9 +133,15 @@ type Options struct {
 	ConnectionIdleTimeout time.Duration
 
 	// ClientRate bounds the requests a second of one client address (of one /64 of
-	// IPv6), as the connection has it; 0 bounds none. Behind a balancer that hides
-	// addresses all clients have one.
+	// IPv6), as the connection has it, or as the TrustedHops saw it; 0 bounds none. Behind a
+	// balancer that hides addresses all clients have one.
 	ClientRate int
+
+	// TrustedHops is how many proxies in front of Envoy are believed: X-Forwarded-Proto is
+	// kept as the last of them sent it, and a client's address is the one that they
+	// saw, by X-Forwarded-For. Every connection must come through all of them. 0 believes
+	// no header.
+	TrustedHops int
 
 	// FastPath answers hits inside Envoy. The zero value asks ExtProc for each request.
 	FastPath FastPath
@@ -185,6 +191,8 @@ func set[T comparable](field *T, value T) {
 		*field = value
 	}
 }
+
+const maxTrustedHops = 10
 
 // Longest path of a unix socket on Linux, without its closing zero byte.
 const maxSocketPath = 107
@@ -240,6 +248,9 @@ func (o *Options) Validate() error {
 	}
 	if o.ClientRate < 0 || o.ClientRate > math.MaxInt32 {
 		bad("client rate %d must be 0 or a positive number of requests a second", o.ClientRate)
+	}
+	if o.TrustedHops < 0 || o.TrustedHops > maxTrustedHops {
+		bad("trusted hops %d must lie between 0 and %d", o.TrustedHops, maxTrustedHops)
 	}
 	if o.StreamIdleTimeout < 0 {
 		bad("stream idle timeout %v must not be negative", o.StreamIdleTimeout)

@@ -32,6 +32,8 @@ func TestOptionsValidate(t *testing.T) {
 		"negative headers":  {func(o *Options) { o.HeadersTimeout = -1 }, "headers timeout -1ns"},
 		"health port alone": {func(o *Options) { o.HealthAddress = ":8081" }, `health address ":8081"`},
 		"health":            {func(o *Options) { o.HealthAddress = "[::]:8081" }, ""},
+		"negative hops":     {func(o *Options) { o.TrustedHops = -1 }, "trusted hops -1"},
+		"many hops":         {func(o *Options) { o.TrustedHops = 11 }, "trusted hops 11"},
 		"two seconds":       {func(o *Options) { o.RetransmitMax = DefaultRetransmitMax }, ""},
 		"short pauses":      {func(o *Options) { o.RetransmitMax = time.Millisecond }, "retransmit max 1ms"},
 	} {

@@ -74,7 +74,7 @@ func TestVanishedPod(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), portClosedMessage) {
+	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), noHTTPMessage) {
 		t.Errorf("%d %s, want the 502 of a pod that does not answer", resp.StatusCode, body)
 	}
 	t.Logf("answered after %v", time.Since(begun).Round(time.Millisecond))

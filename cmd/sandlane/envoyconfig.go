@@ -41,6 +41,7 @@ kernel which this runs on, so run it where Envoy will run, or set them.`,
 	flags.DurationVar(&o.ConnectionIdleTimeout, "connection-idle-timeout", envoy.DefaultConnectionIdleTimeout,
 		"how long a client's connection without an open request is kept; longer than a balancer before it keeps unused connections")
 	flags.IntVar(&o.ClientRate, "client-rate", 0, "requests a second of one client address (IPv6: one /64) beyond which it gets 429; 0 is no limit, for clients behind one balancer share its address")
+	flags.IntVar(&o.TrustedHops, "trusted-hops", 0, "proxies in front, through which all connections come: their X-Forwarded-Proto is kept, and --client-rate counts the addresses that they saw")
 	flags.IntVar(&o.MaxStreams, "max-streams", envoy.DefaultMaxStreams, "client connections, and separately open requests, at once")
 	flags.Int64Var(&o.MaxHeapBytes, "max-heap", 0, "bytes of memory from which Envoy refuses requests; 0 is what --max-streams requests need while their other ends read nothing")
 	flags.DurationVar(&o.RetransmitMax, "retransmit-max", envoy.KernelRetransmitMax(),
