@@ -158,8 +158,10 @@ func (a *attempt) land() (*corev1.Pod, error) {
 			return nil, err
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+		sent := time.Now()
 		pod, v, err := apply(ctx, a.s.client, a.claim)
 		cancel()
+		a.s.learn(sent, v)
 		switch v {
 		case writes.Ambiguous:
 			a.s.series.outcome(outcomeAmbiguous)

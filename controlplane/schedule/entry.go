@@ -20,7 +20,7 @@ import (
 //	claiming ──deadline──▶ answered with ErrDeadline; the claim settles by itself
 //
 // Tenants take turns in the queue; within one it is first come, first served. At
-// most maxClaims requests are claiming at a time, the others wait. A pod whose
+// most as many requests as room has are claiming at a time, the others wait. A pod whose
 // images fit already is picked before one that has to be changed.
 //
 // Whether a request is still wanted is asked when it is picked, and once more

@@ -293,7 +293,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 // way; a request that waits for its turn can leave, and all others are served.
 func TestClaimsUnderWayAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		const n = 3 * maxClaims
+		const n = 3 * firstClaims
 		proceed := make(chan struct{})
 		r.api.answers(func(_ string, apply func() error) error { <-proceed; return apply() })
 		for i := range n {
@@ -306,8 +306,8 @@ func TestClaimsUnderWayAreBounded(t *testing.T) {
 		}
 		left := r.ask(t, "left", time.Minute, func(q *ClaimRequest) { q.Ctx = ctx })
 		synctest.Wait()
-		if got := r.api.count("claim"); got != maxClaims {
-			t.Errorf("%d claims are under way, want %d", got, maxClaims)
+		if got := r.api.count("claim"); got != firstClaims {
+			t.Errorf("%d claims are under way, want %d", got, firstClaims)
 		}
 		cancel()
 		fails(t, left, context.Canceled)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 // Defaults of a PoolScheduler.
@@ -18,13 +19,6 @@ const (
 	DefaultQueueSize      = 1024
 	DefaultReservationTTL = 30 * time.Second
 )
-
-// maxClaims bounds the claims under way in one scheduler. More at once would
-// not be served sooner, but wait inside the client or the API server while
-// their timeouts run, and a claim that times out costs its pod. A request
-// that waits for its turn here can still leave. Each claim under way also has a pod that
-// other gateways do not see taken yet: at the end of a pool's stock they try it too.
-const maxClaims = 12
 
 // PoolScheduler claims the idle pods of one pool for this gateway. Make it with
 // NewPoolScheduler, feed it with Offer and Forget, and call Run once. All
@@ -45,7 +39,7 @@ type PoolScheduler struct {
 	waiting      *waiting
 	stock        *stock
 	poolNotified bool // the pool has the note that claims wait
-	running      int  // claims under way, at most maxClaims
+	running      int  // claims under way, as many as room has
 	// expected counts requests that are about to be enqueued for a pod to spare (Expect).
 	expected int
 
@@ -59,6 +53,7 @@ type settings struct {
 	seed      uint64
 	metrics   *Metrics
 	log       *slog.Logger
+	room      *room // shared by the schedulers of a Set
 }
 
 // Option changes a default of NewPoolScheduler and NewSet.
@@ -106,6 +101,9 @@ func NewPoolScheduler(ns, name, team, user string, c client.Client, opts ...Opti
 	s.series = s.metrics.of(ns, name)
 	if s.log == nil {
 		s.log = slog.Default()
+	}
+	if s.room == nil {
+		s.room = newRoom()
 	}
 	s.log = s.log.With("pool", s.String())
 	if user != "" {
@@ -300,7 +298,7 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 	now := time.Now()
 	expired, next := s.stock.expire(now)
 	s.series.expired.Add(float64(expired))
-	for e := s.waiting.first(); e != nil && s.running < maxClaims; e = s.waiting.first() {
+	for e := s.waiting.first(); e != nil && s.room.has(s.running, now); e = s.waiting.first() {
 		if err := e.tooLate(now); err != nil { // perhaps before its timer fires
 			e.answer(ClaimResult{Err: err})
 			continue
@@ -315,7 +313,7 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 			e.dispatched = true
 			s.series.dispatch.Observe(now.Sub(e.EnqueuedAt).Seconds())
 		}
-		s.running++
+		s.setRunning(s.running + 1)
 		s.claims.Go(func() {
 			defer s.claimDone()
 			(&attempt{entry: e, rec: rec}).run()
@@ -332,8 +330,22 @@ func (s *PoolScheduler) dispatch() (next time.Time) {
 func (s *PoolScheduler) claimDone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running--
+	s.setRunning(s.running - 1)
 	s.notify()
+}
+
+// setRunning notes how many claims are under way. The mutex is held.
+func (s *PoolScheduler) setRunning(n int) {
+	s.room.change(s.running, n)
+	s.running = n
+}
+
+// learn takes in how the write of a claim went that was sent then.
+func (s *PoolScheduler) learn(sent time.Time, v writes.Verdict) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room.learn(write{sent, now, v, s.waiting.len() > 0 && len(s.stock.queue) > 0})
 }
 
 // measure sets the gauges. The mutex is held.

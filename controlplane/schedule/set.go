@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,8 @@ type member struct {
 // NewSet returns an empty set whose schedulers get the client and options.
 func NewSet(c client.Client, opts ...Option) *Set {
 	ctx, cancel := context.WithCancel(context.Background())
+	shared := newRoom()
+	opts = append(slices.Clone(opts), func(s *settings) { s.room = shared })
 	return &Set{client: c, opts: opts, ctx: ctx, cancel: cancel, pools: make(map[types.NamespacedName]*member)}
 }
 
