@@ -2,6 +2,8 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The public key of the publisher of bundles, which a release is built with.
+BUNDLE_KEY ?=
 ARGS    ?=
 
 # All that make compiles shares one build cache, also of another checkout: without cgo,
@@ -46,11 +48,15 @@ build: ## build bin/sandlane with the programs that it embeds, and bin/sandboxd
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
 	@hack/fastpath.sh
-	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/sandlane ./cmd/sandlane
+	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION) -X main.bundleKey=$(BUNDLE_KEY)' -o bin/sandlane ./cmd/sandlane
 
 .PHONY: build-failpoints
 build-failpoints: build ## build bin/sandlane-failpoints, which chaos tests can kill, hold and delay at named places
 	$(BUILD) -tags failpoints -ldflags '-s -w -X main.version=$(VERSION)-failpoints' -o bin/sandlane-failpoints ./cmd/sandlane
+
+.PHONY: release
+release: ## write sandlane and the signed bundle of this machine's platform into DIR (KEY=file of a minisign key, with KEY.pub beside it)
+	@hack/release.sh "$(DIR)" "$(KEY)" "$(VERSION)"
 
 .PHONY: image
 image: ## build container images as tarballs in bin/images (PUSH=registry/prefix BASE=image ENVOY=image TAG=… PLATFORMS=linux/amd64,linux/arm64)

@@ -24,6 +24,7 @@ var commands = []func() *cobra.Command{
 	newEnd,
 	newAPIKey,
 	newInitKeys,
+	newBundle,
 	newToken,
 	newGateway,
 	newController,

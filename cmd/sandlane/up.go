@@ -33,13 +33,14 @@ func newUp() *cobra.Command {
 		Short: "Run a whole cluster on this machine",
 		Long: `Run a whole cluster on this machine: API server, etcd, a node that runs pods as
 processes, Sandlane's controller and gateway, and Envoy. What is missing is
-downloaded or built first. Ctrl-C stops everything. Each run begins with an
+downloaded or built first, or taken from a bundle. Ctrl-C stops everything. Each run begins with an
 empty cluster.
 
 This is for development: it is no boundary against hostile code.`,
 		Args: cobra.NoArgs,
 	}
 	state := stateFlag(cmd)
+	takeBundle := bundleFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&detach, "detach", "d", false, "return when everything is ready, and go on in the background")
 	flags.IntVar(&o.Port, "port", envoy.DefaultPort, "port that clients connect to on 127.0.0.1; 0 is any free one")
@@ -73,6 +74,9 @@ This is for development: it is no boundary against hostile code.`,
 			return err
 		}
 		if err := o.Validate(); err != nil {
+			return err
+		}
+		if err := takeBundle(); err != nil {
 			return err
 		}
 		if detach {

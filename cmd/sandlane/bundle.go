@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandlane/sandlane/local/bundle"
+)
+
+// bundleKey is the public key of the release's publisher, set at link time; without it
+// --bundle-key names one.
+var bundleKey = ""
+
+const (
+	bundleEnv = "SANDLANE_BUNDLE"
+	keyFlag   = "bundle-key"
+)
+
+// bundleFlags adds the flags of a bundle to a command, and returns what takes the bundle that
+// they name, if they do.
+func bundleFlags(cmd *cobra.Command) (take func() error) {
+	flags := cmd.Flags()
+	from := flags.String("bundle", os.Getenv(bundleEnv), "take API server, etcd, Envoy and kubectl from the signed bundle of this release in place of building them: its file, or the folder or URL that has it (default $"+bundleEnv+")")
+	keyFile := flags.String(keyFlag, "", "file with the public key of the bundle's publisher (default the one compiled in, if any)")
+	return func() error {
+		if *from == "" {
+			if *keyFile != "" {
+				return fmt.Errorf("--%s without --bundle", keyFlag)
+			}
+			return nil
+		}
+		text := []byte(bundleKey)
+		if *keyFile != "" {
+			var err error
+			if text, err = os.ReadFile(*keyFile); err != nil {
+				return fmt.Errorf("--%s: %w", keyFlag, err)
+			}
+		}
+		if len(text) == 0 {
+			return errors.New("this sandlane is no release and knows no publisher: name the file with the bundle's public key in --" + keyFlag)
+		}
+		key, err := bundle.ParseKey(text)
+		if err != nil {
+			return err
+		}
+		return bundle.Fill(cmd.Context(), bundle.Options{
+			From: *from, Key: key, Build: bundle.Build{Version: ownVersion(), OS: runtime.GOOS, Arch: runtime.GOARCH},
+			Progress: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) },
+		})
+	}
+}
