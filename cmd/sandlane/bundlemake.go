@@ -25,9 +25,10 @@ const passwordEnv = "SANDLANE_BUNDLE_PASSWORD"
 
 func newBundle() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bundle",
-		Short: "Make the signed bundle with which `up` needs no compiler and no network",
-		Args:  cobra.NoArgs,
+		Use:     "bundle",
+		Example: `  sandlane bundle key release.key && sandlane bundle make release --key release.key`,
+		Short:   "Make the signed bundle with which `up` needs no compiler and no network",
+		Args:    cobra.NoArgs,
 	}
 	cmd.AddCommand(newBundleKey(), newBundleMake(), newBundleSign())
 	return cmd
