@@ -19,7 +19,7 @@ type inLine struct {
 // write a new resourceVersion, also those of two objects of one name.
 type versions struct {
 	env, pool string
-	template  bool
+	template  string // empty without one
 }
 
 // has reports whether the member's pool was in line when all was as it is now.

@@ -10,7 +10,7 @@ import (
 // and envs that are gone are not kept.
 func TestInLine(t *testing.T) {
 	var l inLine
-	env, v := types.NamespacedName{Namespace: "ns", Name: "e"}, versions{env: "1", pool: "2", template: true}
+	env, v := types.NamespacedName{Namespace: "ns", Name: "e"}, versions{env: "1", pool: "2", template: "4"}
 	if l.has(env, "m", v) {
 		t.Error("known before it was kept")
 	}
@@ -19,8 +19,8 @@ func TestInLine(t *testing.T) {
 		t.Error("forgotten at once")
 	}
 	for name, other := range map[string]versions{
-		"the env has changed": {env: "3", pool: "2", template: true}, "the pool has changed": {env: "1", pool: "3", template: true},
-		"the template has gone": {env: "1", pool: "2"},
+		"the env has changed": {env: "3", pool: "2", template: "4"}, "the pool has changed": {env: "1", pool: "3", template: "4"},
+		"the template has gone": {env: "1", pool: "2"}, "the template has changed": {env: "1", pool: "2", template: "5"},
 	} {
 		if l.has(env, "m", other) {
 			t.Error(name + ", and it is taken for settled")

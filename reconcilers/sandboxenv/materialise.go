@@ -158,7 +158,10 @@ func (r *SandboxEnvReconciler) create(ctx context.Context, env *v1alpha1.Sandbox
 // update writes what differs between the pool and what env and member say, and
 // nothing if nothing does. It returns the pool as it is then; nil with an error.
 func (r *SandboxEnvReconciler) update(ctx context.Context, env *v1alpha1.SandboxEnv, pool *v1alpha1.SandboxPool, member v1alpha1.EnvMember, template *v1alpha1.SandboxTemplate) (*v1alpha1.SandboxPool, error) {
-	key, seen := client.ObjectKeyFromObject(env), versions{env: env.ResourceVersion, pool: pool.ResourceVersion, template: template != nil}
+	key, seen := client.ObjectKeyFromObject(env), versions{env: env.ResourceVersion, pool: pool.ResourceVersion}
+	if template != nil {
+		seen.template = template.ResourceVersion
+	}
 	if r.settled.has(key, member.Name, seen) {
 		return pool, nil
 	}

@@ -159,7 +159,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	found.paused = resting
 	again, tidyErr := r.tidyNote(ctx, pool, found.asked)
 	recheck = resync.Sooner(resync.Sooner(recheck, found.recheck), again)
-	return after(recheck, errors.Join(stepErr, r.writeStatus(ctx, pool, found), tidyErr))
+	return after(recheck, errors.Join(stepErr, r.writeStatus(ctx, pool, found), tidyErr, r.syncMetadata(ctx, pool)))
 }
 
 func (r *SandboxPoolReconciler) now() time.Time {

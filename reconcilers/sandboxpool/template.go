@@ -182,14 +182,13 @@ func newPod(pool *v1alpha1.SandboxPool, t *poolTemplate) *corev1.Pod {
 			GenerateName: base + "-",
 			Namespace:    pool.Namespace,
 			Finalizers:   []string{FinalizerName},
+			Labels:       map[string]string{v1alpha1.LabelPool: pool.Name, v1alpha1.LabelPhase: string(v1alpha1.PodWarming)},
+			Annotations:  map[string]string{v1alpha1.AnnotationTemplateHash: t.hash},
 		},
 		Spec: *t.pod.Spec.DeepCopy(),
 	}
-	SyncLabelsFromTemplate(pod, &t.pod)
-	SyncAnnotationsFromTemplate(pod, &t.pod)
-	pod.Labels[v1alpha1.LabelPool] = pool.Name
-	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodWarming)
-	pod.Annotations[v1alpha1.AnnotationTemplateHash] = t.hash
+	copyKeys(&pod.Labels, t.pod.Labels, ofPods)
+	copyKeys(&pod.Annotations, t.pod.Annotations, ofPods)
 	if len(t.spec.PostStartHooks) > 0 {
 		pod.Annotations[v1alpha1.AnnotationPostStartHooks] = encodeHooks(t.spec.PostStartHooks)
 	}

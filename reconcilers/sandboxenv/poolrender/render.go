@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
 // ErrNoTemplate says that the env's template is not there, so that no pool is made.
@@ -37,7 +38,7 @@ func Render(env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, template *v1alp
 		},
 		Spec: spec(env, member, initialReplicas(member.Config)),
 	}
-	setKeys(pool, env, member)
+	setKeys(pool, env, member, template)
 	return pool, nil
 }
 
@@ -56,7 +57,7 @@ func Stamp(pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv, member v1alpha1
 	if template == nil {
 		next.Spec.TemplateRef, next.Spec.Template = had.TemplateRef, had.Template
 	}
-	setKeys(next, env, member)
+	setKeys(next, env, member, template)
 	delete(next.Annotations, v1alpha1.AnnotationDraining) // it is a member again
 	return next
 }
@@ -94,8 +95,9 @@ func initialReplicas(c v1alpha1.EnvMemberConfig) int32 {
 	return n
 }
 
-// setKeys sets the labels and annotations of env and member on the pool.
-func setKeys(pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember) {
+// setKeys sets the labels and annotations of env, member and template on the pool. The
+// template's win, as on a pool without an env.
+func setKeys(pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, template *v1alpha1.SandboxTemplate) {
 	if pool.Labels == nil {
 		pool.Labels = map[string]string{}
 	}
@@ -105,4 +107,8 @@ func setKeys(pool *v1alpha1.SandboxPool, env *v1alpha1.SandboxEnv, member v1alph
 		pool.Annotations = map[string]string{}
 	}
 	maps.Copy(pool.Annotations, member.Annotations)
+	if template != nil {
+		sandboxpool.SyncLabelsFromTemplate(pool, template)
+		sandboxpool.SyncAnnotationsFromTemplate(pool, template)
+	}
 }
