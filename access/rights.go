@@ -134,6 +134,8 @@ func controllerRights() []Right {
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs/status", Verbs: []string{"patch"}, For: "what is known of an env", When: envs},
 		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"patch", "delete"}, For: "ending checkpoints", When: checkpoints},
 		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "what became of a checkpoint", When: checkpoints},
+		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"watch"}, For: "which pools' idPrefix binds other namespaces"},
+		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"list"}, For: "which pools' idPrefix binds other namespaces", When: separateLists},
 		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"get"}, For: "whether a checkpoint that is deleted goes with its namespace", When: checkpoints},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"get"}, For: "live reads"},
 		{Scope: Pools, Resource: "pods", Verbs: []string{"create", "patch", "delete"}, For: "making, stopping, recycling and deleting pods"},

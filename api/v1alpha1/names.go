@@ -121,6 +121,11 @@ const (
 	PoolsAllowed = "allowed"
 )
 
+// AnnotationIDPrefixes is on a namespace: the prefixes, separated by commas, that its pools may
+// reserve in the whole cluster (firstRequest.idPrefix), also longer ones that begin with one of
+// them. The platform's administrator sets it; docs/operations.md, "Rights".
+const AnnotationIDPrefixes = "sandlane.dev/id-prefixes"
+
 // Finalizers.
 const (
 	// FinalizerPod keeps a deleted pool pod that was claimed until its claim is fenced, or

@@ -129,9 +129,11 @@ type FirstRequest struct {
 	// +optional
 	Reach FirstRequestReach `json:"reach,omitempty"`
 	// IDPrefix reserves the IDs that begin with it: no first request makes a
-	// sandbox of such an ID from another pool. If the prefixes of several pools fit an ID,
-	// the longest counts. If several pools have that one, the ID belongs to the oldest of
-	// them, and to those of them in its namespace.
+	// sandbox of such an ID from another pool of the namespace. If the prefixes of several
+	// pools fit an ID, those that have the longest share it. Pools of other namespaces are
+	// bound too if the platform's administrator allows the prefix for this namespace: then
+	// the namespace of the oldest pool that fits an ID has it. The condition IDPrefix says
+	// whether they are.
 	// +optional
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]*$`
@@ -214,10 +216,13 @@ type SandboxPoolStatus struct {
 	// env.
 	// +optional
 	AutoScaling *PoolAutoScaling `json:"autoScaling,omitempty"`
+	// IDPrefix is the idPrefix of the spec if it binds other namespaces.
+	// +optional
+	IDPrefix string `json:"idPrefix,omitempty"`
 	// Selector selects the pool's idle pods, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// Conditions are Available, Scaling and Degraded.
+	// Conditions are Available, Scaling and Degraded, and IDPrefix for a pool that has one.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -268,6 +273,8 @@ const (
 	PoolConditionAvailable = "Available"
 	PoolConditionScaling   = "Scaling"
 	PoolConditionDegraded  = "Degraded"
+	// PoolConditionIDPrefix: the pool's idPrefix binds other namespaces.
+	PoolConditionIDPrefix = "IDPrefix"
 )
 
 // PoolReasonMaxPods is the reason of conditions that are as they are because of maxPods.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
@@ -13,8 +15,11 @@ import (
 // may reach them, and which pool has reserved which IDs. It is immutable, and replaced
 // when a pool's rules change, so that every request can read it without a lock.
 type poolNames struct {
-	reach    map[poolKey]v1alpha1.FirstRequestReach
-	prefixes []idPrefix // longest first; of equal length by text, then oldest first
+	reach map[poolKey]v1alpha1.FirstRequestReach
+	// own are the prefixes of each namespace, longest first, and of equal length by text.
+	own map[string][]idPrefix
+	// binding are those that bind other namespaces, oldest first.
+	binding []idPrefix
 }
 
 // idPrefix is the prefix of one pool.
@@ -22,37 +27,49 @@ type idPrefix struct {
 	prefix  string
 	pool    poolKey
 	created time.Time
+	uid     types.UID
 }
 
 // nameRules is the part of a pool that poolNames is made of.
 type nameRules struct {
 	reach   v1alpha1.FirstRequestReach
 	prefix  string
+	binding bool
 	created int64
+	uid     types.UID
 }
 
 func namesOf(p PoolInfo) nameRules {
-	r := nameRules{reach: v1alpha1.ReachOf(p.Spec), created: p.CreatedAt.UnixNano()}
+	r := nameRules{reach: v1alpha1.ReachOf(p.Spec), created: p.CreatedAt.UnixNano(), uid: p.UID}
 	if p.Spec != nil && p.Spec.FirstRequest != nil {
 		r.prefix = p.Spec.FirstRequest.IDPrefix
+		// The status may be of an earlier spec.
+		r.binding = r.prefix != "" && p.BindingPrefix == r.prefix
 	}
 	return r
 }
 
 func newPoolNames(pools map[poolKey]PoolInfo) *poolNames {
-	n := &poolNames{reach: make(map[poolKey]v1alpha1.FirstRequestReach, len(pools))}
+	n := &poolNames{reach: make(map[poolKey]v1alpha1.FirstRequestReach, len(pools)), own: map[string][]idPrefix{}}
 	for key, p := range pools {
 		r := namesOf(p)
 		n.reach[key] = r.reach
-		if r.prefix != "" {
-			n.prefixes = append(n.prefixes, idPrefix{r.prefix, key, p.CreatedAt})
+		if r.prefix == "" {
+			continue
+		}
+		one := idPrefix{r.prefix, key, p.CreatedAt, p.UID}
+		n.own[key.namespace] = append(n.own[key.namespace], one)
+		if r.binding {
+			n.binding = append(n.binding, one)
 		}
 	}
-	slices.SortFunc(n.prefixes, func(a, b idPrefix) int {
-		return cmp.Or(
-			cmp.Compare(len(b.prefix), len(a.prefix)), cmp.Compare(a.prefix, b.prefix), a.created.Compare(b.created),
-			cmp.Compare(a.pool.namespace, b.pool.namespace), cmp.Compare(a.pool.name, b.pool.name),
-		)
+	for _, own := range n.own {
+		slices.SortFunc(own, func(a, b idPrefix) int {
+			return cmp.Or(cmp.Compare(len(b.prefix), len(a.prefix)), cmp.Compare(a.prefix, b.prefix))
+		})
+	}
+	slices.SortFunc(n.binding, func(a, b idPrefix) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.uid, b.uid))
 	})
 	return n
 }
@@ -67,17 +84,18 @@ func (x *Index) Reach(namespace, pool string) v1alpha1.FirstRequestReach {
 }
 
 // MayMake reports whether a first request may make a sandbox of that ID from the
-// pool: no pool's prefix fits the ID, or the longest prefix that fits is this pool's.
-// If pools of several namespaces have that prefix, only those of the oldest pool's
-// namespace may.
+// pool. Of the prefixes that bind other namespaces and fit the ID, that of the oldest pool
+// says which namespace has the ID. In the pool's own namespace, the longest prefix that fits
+// must be the pool's, if one fits.
 func (x *Index) MayMake(namespace, pool, id string) bool {
-	prefixes := x.names.Load().prefixes
-	i := slices.IndexFunc(prefixes, func(p idPrefix) bool { return strings.HasPrefix(id, p.prefix) })
-	if i < 0 || prefixes[i].pool == (poolKey{namespace, pool}) {
-		return true
+	names := x.names.Load()
+	fits := func(p idPrefix) bool { return strings.HasPrefix(id, p.prefix) }
+	if i := slices.IndexFunc(names.binding, fits); i >= 0 && names.binding[i].pool.namespace != namespace {
+		return false
 	}
-	owner := prefixes[i]
-	return owner.pool.namespace == namespace && slices.ContainsFunc(prefixes, func(p idPrefix) bool {
-		return p.prefix == owner.prefix && p.pool == poolKey{namespace, pool}
+	own := names.own[namespace]
+	i := slices.IndexFunc(own, fits)
+	return i < 0 || slices.ContainsFunc(own[i:], func(p idPrefix) bool {
+		return p.prefix == own[i].prefix && p.pool.name == pool
 	})
 }

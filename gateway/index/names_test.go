@@ -19,13 +19,24 @@ func namingPool(namespace, name, prefix string, at int64, reach v1alpha1.FirstRe
 	}
 }
 
+// binding makes the pool's prefix one that binds other namespaces.
+func binding(p *v1alpha1.SandboxPool) *v1alpha1.SandboxPool {
+	p.Status.IDPrefix = p.Spec.FirstRequest.IDPrefix
+	return p
+}
+
 func TestMayMake(t *testing.T) {
 	var j journal
 	x, _, _, pools := unstarted(j.hooks())
+	stale := binding(namingPool("grey", "stale", "w", 1, ""))
+	stale.Status.IDPrefix = "grey-"
+	later := binding(namingPool("blue", "inner", "red-blue-", 5, ""))
+	first, second := binding(namingPool("pink", "a", "same-", 9, "")), binding(namingPool("cyan", "b", "same-", 9, ""))
+	first.UID, second.UID = "1", "2"
 	for _, p := range []*v1alpha1.SandboxPool{
-		namingPool("red", "p", "red-", 2, ""), namingPool("red", "twin", "red-", 3, ""),
-		namingPool("blue", "late", "red-", 4, ""), namingPool("blue", "inner", "red-blue-", 5, ""),
-		namingPool("green", "none", "", 1, ""),
+		binding(namingPool("red", "p", "red-", 2, "")), namingPool("red", "twin", "red-", 3, ""), namingPool("red", "longer", "red-x-", 8, ""),
+		namingPool("blue", "late", "red-", 1, ""), later, namingPool("blue", "own", "w", 1, ""),
+		namingPool("green", "none", "", 1, ""), stale, first, second,
 	} {
 		must(t, pools.Add(p))
 	}
@@ -34,14 +45,21 @@ func TestMayMake(t *testing.T) {
 		want                bool
 	}{
 		{"red", "p", "red-1", true},
-		{"red", "twin", "red-1", true}, // shares the prefix of an older pool of its namespace
-		{"blue", "late", "red-1", false},
-		{"green", "none", "red-1", false},
+		{"red", "twin", "red-1", true}, // shares the prefix within its namespace
+		{"red", "p", "red-x-1", false}, // a longer one of its namespace fits
+		{"red", "longer", "red-x-1", true},
 		{"red", "other", "red-1", false},
-		{"red", "p", "red-blue-1", false},
-		{"blue", "inner", "red-blue-1", true},
-		{"blue", "inner", "red-1", false},
+		{"blue", "late", "red-1", false},       // older, but not allowed to bind others
+		{"blue", "inner", "red-blue-1", false}, // longer, but younger than the other's
+		{"red", "p", "red-blue-1", true},
+		{"green", "none", "red-1", false},
 		{"green", "none", "red", true},
+		{"green", "none", "web", true}, // prefixes that are not allowed bind nobody else
+		{"blue", "late", "web", false}, // but their own namespace
+		{"blue", "own", "web", true},
+		{"green", "none", "grey-1", true}, // the status is of an earlier prefix
+		{"pink", "a", "same-1", true},
+		{"cyan", "b", "same-1", false}, // of equal age, with the greater UID
 		{"red", "p", "green-1", true},
 	} {
 		if got := x.MayMake(c.namespace, c.pool, c.id); got != c.want {
@@ -49,9 +67,15 @@ func TestMayMake(t *testing.T) {
 		}
 	}
 	must(t, pools.Delete(namingPool("red", "p", "red-", 2, "")))
-	must(t, pools.Delete(namingPool("red", "twin", "red-", 3, "")))
-	if !x.MayMake("blue", "late", "red-1") {
+	if !x.MayMake("blue", "inner", "red-blue-1") || !x.MayMake("green", "none", "red-1") {
 		t.Error("a prefix outlives its pool")
+	}
+	must(t, pools.Update(edit(later, func(p *v1alpha1.SandboxPool) { p.Status.IDPrefix = "" })))
+	if !x.MayMake("red", "twin", "red-blue-1") {
+		t.Error("a prefix binds others though it is allowed no more")
+	}
+	if n := testing.AllocsPerRun(100, func() { x.MayMake("red", "p", "green-1") }); n != 0 {
+		t.Errorf("it allocates %v times", n)
 	}
 }
 

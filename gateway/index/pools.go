@@ -34,6 +34,8 @@ type PoolInfo struct {
 	// Full: it has all pods that maxPods allows, and none is idle or will be soon; or it
 	// has no idle pod, and more are refused.
 	Full bool
+	// BindingPrefix is the idPrefix that binds other namespaces, by the pool's status.
+	BindingPrefix string
 	// Spec is shared: do not change it.
 	Spec *v1alpha1.SandboxPoolSpec
 }
@@ -103,7 +105,7 @@ func (x *Index) setPool(o *v1alpha1.SandboxPool) {
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, CreatedAt: o.CreationTimestamp.Time,
 		Aliases: aliases(o.Annotations[v1alpha1.AnnotationAliases]), Spec: &o.Spec,
 		Deleting:   o.DeletionTimestamp != nil || o.Annotations[v1alpha1.AnnotationDraining] != "",
-		LastCreate: o.Annotations[v1alpha1.AnnotationLastCreate],
+		LastCreate: o.Annotations[v1alpha1.AnnotationLastCreate], BindingPrefix: o.Status.IDPrefix,
 	}
 	info.Owner, info.Cluster = ownerOf(o), o.Annotations[v1alpha1.AnnotationCluster]
 	if a := o.Status.AutoScaling; a != nil && a.SaturatedUntil != nil {

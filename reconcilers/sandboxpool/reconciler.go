@@ -157,6 +157,9 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	}
 	r.Metrics.scaled(pool, found)
 	found.paused = resting
+	if found.reservation, err = r.reservation(ctx, pool); err != nil {
+		return ctrl.Result{}, err
+	}
 	again, tidyErr := r.tidyNote(ctx, pool, found.asked)
 	recheck = resync.Sooner(resync.Sooner(recheck, found.recheck), again)
 	return after(recheck, errors.Join(stepErr, r.writeStatus(ctx, pool, found), tidyErr, r.syncMetadata(ctx, pool)))

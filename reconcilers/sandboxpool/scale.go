@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,6 +24,8 @@ type outcome struct {
 	shown bool
 	// paused is how many of the pool's sandboxes are paused and keep their pods.
 	paused int
+	// reservation is what reservation returns.
+	reservation *metav1.Condition
 	asked
 }
 

@@ -50,6 +50,9 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 	}); err != nil {
 		return fmt.Errorf("indexing pools by template: %w", err)
 	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.SandboxPool{}, indexPrefix, prefixesOf); err != nil {
+		return fmt.Errorf("indexing pools by idPrefix: %w", err)
+	}
 	if opts.MaxConcurrentReconciles == 0 {
 		opts.MaxConcurrentReconciles = 4
 	}
@@ -60,6 +63,7 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 		Watches(&corev1.Pod{}, r.podHandler()).
 		Watches(&v1alpha1.Sandbox{}, handler.EnqueueRequestsFromMapFunc(poolOfSandbox), builder.WithPredicates(predicate.Or(endMoved(), pauseMoved()))).
 		Watches(&v1alpha1.SandboxTemplate{}, handler.EnqueueRequestsFromMapFunc(r.poolsOfTemplate)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.poolsOfNamespace), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		WithOptions(opts)
 	if r.DemandChanged != nil {
 		build = build.WatchesRawSource(source.Channel(r.DemandChanged, &handler.EnqueueRequestForObject{}))
@@ -169,6 +173,21 @@ func pauseMoved() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool { return is(e.ObjectOld) != is(e.ObjectNew) },
 		DeleteFunc: func(e event.DeleteEvent) bool { return is(e.Object) },
 	}
+}
+
+// poolsOfNamespace asks for the pools whose prefixes a namespace may allow.
+func (r *SandboxPoolReconciler) poolsOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	var pools v1alpha1.SandboxPoolList
+	if err := r.Client.List(ctx, &pools, client.InNamespace(o.GetName()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the pools' resync finds it
+	}
+	var requests []reconcile.Request
+	for i := range pools.Items {
+		if prefixOf(&pools.Items[i]) != "" {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
+		}
+	}
+	return requests
 }
 
 func (r *SandboxPoolReconciler) poolsOfTemplate(ctx context.Context, o client.Object) []reconcile.Request {

@@ -45,6 +45,11 @@ func fillStatus(pool *v1alpha1.SandboxPool, c counts, out outcome) {
 	s.Selector = labels.Set{v1alpha1.LabelPool: pool.Name, v1alpha1.LabelPhase: string(v1alpha1.PodIdle)}.String()
 	s.Phase = phase(pool, c, out)
 	s.Drained = drained(pool, c, out)
+	if s.IDPrefix = ""; out.reservation == nil {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.PoolConditionIDPrefix)
+	} else if out.reservation.Status == metav1.ConditionTrue {
+		s.IDPrefix = prefixOf(pool)
+	}
 	for _, condition := range conditions(pool, c, out) {
 		condition.ObservedGeneration = pool.Generation
 		meta.SetStatusCondition(&s.Conditions, condition)
@@ -126,7 +131,11 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	case c.unavailableIdle > 0:
 		degraded = condition.Of(v1alpha1.PoolConditionDegraded, true, "UnavailableIdle", fmt.Sprintf("%d idle pods are not Ready", c.unavailableIdle))
 	}
-	return []metav1.Condition{available, scaling, degraded}
+	all := []metav1.Condition{available, scaling, degraded}
+	if out.reservation != nil {
+		all = append(all, *out.reservation)
+	}
+	return all
 }
 
 // steady gives states between which a kubelet alternates one name.
