@@ -22,7 +22,6 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/checkpoints"
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
-	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv/autoscaler"
@@ -107,9 +106,6 @@ func CacheByObject() map[client.Object]cache.ByObject {
 // Setup registers all reconcilers with the manager. Call it once per manager,
 // before the manager starts.
 func Setup(mgr ctrl.Manager, o Options) error {
-	if err := pausecount.AddIndex(context.Background(), mgr.GetFieldIndexer()); err != nil { // registering needs no context
-		return err
-	}
 	ledger := address.NewLedger(nil, o.AddressRest)
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {

@@ -321,6 +321,9 @@ type StopRecord struct {
 	PodName string `json:"podName,omitempty"`
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
+	// Images are those that the pod's containers ran, by container.
+	// +optional
+	Images map[string]string `json:"images,omitempty"`
 }
 
 // SandboxList is a list of Sandboxes.

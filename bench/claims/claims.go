@@ -113,11 +113,11 @@ func (b *bench) scheduler(ctx context.Context) error {
 	defer done.Wait()
 	defer stop()
 	ask := func(context.Context, int) error {
-		q := &schedule.ClaimRequest{SandboxID: "s" + string(uuid.NewUUID()), ResultCh: make(chan schedule.ClaimResult, 1)}
-		if !s.Enqueue(q) {
+		results := make(chan schedule.ClaimResult, 1)
+		if !s.Enqueue(&schedule.ClaimRequest{SandboxID: "s" + string(uuid.NewUUID()), ResultCh: results}) {
 			return fmt.Errorf("the scheduler's queue is full")
 		}
-		return (<-q.ResultCh).Err
+		return (<-results).Err
 	}
 	for _, n := range append([]int{1}, b.Bursts...) {
 		rounds := b.Judged

@@ -53,12 +53,13 @@ func (r *benchRig) bare(b *testing.B, pod *corev1.Pod) {
 }
 
 func (r *benchRig) claimOne(b *testing.B) {
-	q := &ClaimRequest{SandboxID: "s", ResultCh: make(chan ClaimResult, 1)}
+	results := make(chan ClaimResult, 1)
+	q := &ClaimRequest{SandboxID: "s", ResultCh: results}
 	if !r.Enqueue(q) {
 		b.Error("queue full")
 		return
 	}
-	if res := <-q.ResultCh; res.Err != nil {
+	if res := <-results; res.Err != nil {
 		b.Error(res.Err)
 	}
 }

@@ -29,7 +29,7 @@ func TestSetSaysWhatWaits(t *testing.T) {
 		set.PoolChanged("ns", "other", true)
 		s, _ := set.Get("ns", "pool")
 		ask := func(id, tenant string) *ClaimRequest {
-			q := &ClaimRequest{SandboxID: id, Tenant: tenant, Deadline: time.Now().Add(time.Hour), ResultCh: make(chan ClaimResult, 1)}
+			q := &ClaimRequest{SandboxID: id, Tenant: tenant, Deadline: time.Now().Add(time.Hour), ResultCh: newResults(1)}
 			if !s.Enqueue(q) {
 				t.Fatal("not accepted")
 			}

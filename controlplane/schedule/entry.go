@@ -129,12 +129,17 @@ func (e *entry) answer(result ClaimResult) bool {
 			e.s.claims.Go(e.undo)
 		}
 	}
-	select {
-	case e.ResultCh <- result:
-	default:
-		go func() { e.ResultCh <- result }()
-	}
+	send(e.ResultCh, result)
 	return true
+}
+
+// send does not wait for room in the channel.
+func send(to chan<- ClaimResult, result ClaimResult) {
+	select {
+	case to <- result:
+	default:
+		go func() { to <- result }()
+	}
 }
 
 // fail undoes what the entry bound and answers it. It belongs to the caller, an

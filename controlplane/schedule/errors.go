@@ -10,6 +10,8 @@ import (
 var (
 	// ErrShutdown: the scheduler is stopping. Ask another gateway.
 	ErrShutdown = errors.New("claim scheduler shut down: ask again, another gateway answers")
+	// ErrNoClient: the scheduler was made without a client.
+	ErrNoClient = errors.New("the claim scheduler was made without a client")
 	// ErrPoolGone: the pool was deleted while the request waited.
 	ErrPoolGone = errors.New("the pool is gone: ask for a sandbox of a pool that exists")
 	// ErrDeadline: the request's deadline passed. With ErrUnavailable or

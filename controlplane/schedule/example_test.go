@@ -43,8 +43,9 @@ func Example() {
 		fmt.Println("no such pool")
 		return
 	}
+	results := make(chan schedule.ClaimResult, 1)
 	request := &schedule.ClaimRequest{
-		SandboxID: "hello", Deadline: time.Now().Add(30 * time.Second), ResultCh: make(chan schedule.ClaimResult, 1),
+		SandboxID: "hello", Deadline: time.Now().Add(30 * time.Second), ResultCh: results,
 		Bind: func(_ context.Context, pod *corev1.Pod) error {
 			fmt.Println("bind hello to", schedule.BindingOf(pod).PodName)
 			return nil
@@ -54,7 +55,7 @@ func Example() {
 		fmt.Println("the queue is full: come back later")
 		return
 	}
-	result := <-request.ResultCh
+	result := <-results
 	fmt.Println("claimed", result.Pod.Name, result.Err)
 	// Output:
 	// bind hello to echo-1

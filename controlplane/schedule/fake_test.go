@@ -219,11 +219,26 @@ func (r *rig) stockUp(names ...string) {
 	}
 }
 
+// results has the receiving side of each channel of newResults.
+var results sync.Map
+
+// newResults makes a channel for a request's results, which resultsOf receives.
+func newResults(room int) chan<- ClaimResult {
+	both := make(chan ClaimResult, room)
+	results.Store((chan<- ClaimResult)(both), (<-chan ClaimResult)(both))
+	return both
+}
+
+func resultsOf(q *ClaimRequest) <-chan ClaimResult {
+	c, _ := results.Load(q.ResultCh)
+	return c.(<-chan ClaimResult)
+}
+
 // ask enqueues a request that has patience.
 func (r *rig) ask(t *testing.T, id string, patience time.Duration, more ...func(*ClaimRequest)) *ClaimRequest {
 	t.Helper()
 	q := &ClaimRequest{
-		SandboxID: id, Deadline: time.Now().Add(patience), ResultCh: make(chan ClaimResult, 2),
+		SandboxID: id, Deadline: time.Now().Add(patience), ResultCh: newResults(2),
 	}
 	for _, m := range more {
 		m(q)

@@ -160,7 +160,7 @@ func (f *fleet) ask(n int, gateways ...int) []*ClaimRequest {
 	all := make([]*ClaimRequest, n)
 	for i := range all {
 		all[i] = &ClaimRequest{
-			SandboxID: fmt.Sprint("s", i), Deadline: time.Now().Add(2 * time.Minute), ResultCh: make(chan ClaimResult, 2),
+			SandboxID: fmt.Sprint("s", i), Deadline: time.Now().Add(2 * time.Minute), ResultCh: newResults(2),
 		}
 		if !f.gateway(gateways[i%len(gateways)]).Enqueue(all[i]) {
 			f.t.Fatalf("request %d was refused", i)
@@ -182,7 +182,7 @@ func (f *fleet) take(requests []*ClaimRequest, n int, served map[string]string) 
 	for _, q := range requests {
 		readers.Go(func() {
 			select {
-			case res := <-q.ResultCh:
+			case res := <-resultsOf(q):
 				select {
 				case answers <- answer{q, res}:
 				case <-enough:

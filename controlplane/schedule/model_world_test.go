@@ -308,7 +308,7 @@ func (m *model) claim(s *crashable, n int) {
 	q.ClaimRequest = &ClaimRequest{
 		Ctx: ctx, SandboxID: fmt.Sprint("s", len(m.all)), Tenant: fmt.Sprint(n % 3),
 		Deadline: time.Now().Add(m.pace.deadlines[n%len(m.pace.deadlines)]),
-		ResultCh: make(chan ClaimResult, 4),
+		ResultCh: newResults(4),
 		Bind:     func(_ context.Context, pod *corev1.Pod) error { return m.bind(q, pod) },
 		Unbind:   func(_ context.Context, pod *corev1.Pod) error { return m.unbind(q, pod) },
 	}
@@ -328,7 +328,7 @@ func (m *model) claim(s *crashable, n int) {
 
 // await notes when the answer comes. A crashed scheduler's goes nowhere.
 func (m *model) await(q *asked) {
-	res := <-q.ResultCh
+	res := <-resultsOf(q.ClaimRequest)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !q.of.dead.Load() {

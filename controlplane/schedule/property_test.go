@@ -74,7 +74,7 @@ func manyRequests(t *testing.T, seed uint64) {
 			q.Bind = func(context.Context, *corev1.Pod) error { <-time.After(time.Millisecond); return nil }
 		})}
 		all = append(all, q)
-		readers.Go(func() { q.res = <-q.ResultCh; q.answeredAt = time.Now() })
+		readers.Go(func() { q.res = <-resultsOf(q.ClaimRequest); q.answeredAt = time.Now() })
 		if i%2 == 0 {
 			pod := r.api.idle(fmt.Sprint("p", i))
 			go func() { <-time.After(patience / 2); r.Offer(pod) }()

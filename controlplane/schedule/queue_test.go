@@ -144,7 +144,7 @@ func TestPastDeadlineTakesNoPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		s := NewPoolScheduler("ns", "pool", "", "", api) // not running
-		q := &ClaimRequest{SandboxID: "a", Deadline: time.Now().Add(time.Second), ResultCh: make(chan ClaimResult, 1)}
+		q := &ClaimRequest{SandboxID: "a", Deadline: time.Now().Add(time.Second), ResultCh: newResults(1)}
 		s.Enqueue(q)
 		s.Offer(api.idle("p1"))
 		s.mu.Lock() // keeps its timer from answering
@@ -281,7 +281,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		s := NewSet(newFakeAPI())
 		s.PoolChanged("ns", "pool", true)
 		one, _ := s.Get("ns", "pool")
-		q := &ClaimRequest{SandboxID: "a", ResultCh: make(chan ClaimResult, 1)}
+		q := &ClaimRequest{SandboxID: "a", ResultCh: newResults(1)}
 		one.Enqueue(q)
 		s.PoolChanged("ns", "pool", false)
 		fails(t, q, ErrPoolGone)

@@ -22,7 +22,7 @@ type ClaimRequest struct {
 	Deadline time.Time
 	// ResultCh gets exactly one result. It should have room for one; without
 	// room a goroutine waits until the result is read.
-	ResultCh chan ClaimResult
+	ResultCh chan<- ClaimResult
 	// EnqueuedAt is what dispatch latency counts from. Zero means now.
 	EnqueuedAt time.Time
 	// Tenant is the tenant whose share of the queue the request takes. Empty means

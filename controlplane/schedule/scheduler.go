@@ -80,12 +80,10 @@ func WithLogger(l *slog.Logger) Option { return func(s *settings) { s.log = l } 
 
 // NewPoolScheduler returns the scheduler of pool ns/name. team owns the pool's
 // claims where a request names no tenant; user, if any, is named in logs. c must
-// not be nil, answer reads live, and not throttle by itself (rest.Config QPS
-// -1): a write held back in the client counts as one that may have been sent.
+// answer reads live, and not throttle by itself (rest.Config QPS
+// -1): a write held back in the client counts as one that may have been sent. With a nil c
+// every request is answered by ErrNoClient.
 func NewPoolScheduler(ns, name, team, user string, c client.Client, opts ...Option) *PoolScheduler {
-	if c == nil {
-		panic("schedule: NewPoolScheduler needs a client")
-	}
 	s := &PoolScheduler{
 		namespace: ns, pool: name, team: team, client: c,
 		settings: settings{queueSize: DefaultQueueSize, ttl: DefaultReservationTTL},
@@ -149,11 +147,16 @@ func rankStart(index, of int) float64 {
 func (s *PoolScheduler) String() string { return s.namespace + "/" + s.pool }
 
 // Enqueue accepts a request, or returns false, and writes nothing to ResultCh,
-// when the queue or its tenant's share of it is full or the scheduler is shut
-// down. Requests are accepted before Run is called, and wait for it.
+// when the queue or its tenant's share of it is full, the scheduler is shut
+// down, or there is no ResultCh. Requests are accepted before Run is called, and wait for it.
 func (s *PoolScheduler) Enqueue(r *ClaimRequest) bool {
 	if r.ResultCh == nil {
-		panic("schedule: a ClaimRequest needs a ResultCh")
+		s.log.Error("a ClaimRequest without a ResultCh is not accepted", "sandbox", r.SandboxID)
+		return false
+	}
+	if s.client == nil {
+		send(r.ResultCh, ClaimResult{Err: ErrNoClient})
+		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,7 @@ func result(t *testing.T, q *ClaimRequest) ClaimResult {
 	t.Helper()
 	synctest.Wait()
 	select {
-	case res := <-q.ResultCh:
+	case res := <-resultsOf(q):
 		return res
 	default:
 		t.Fatalf("request %s has no result", q.SandboxID)
@@ -42,7 +42,7 @@ func waits(t *testing.T, q *ClaimRequest) {
 	t.Helper()
 	synctest.Wait()
 	select {
-	case res := <-q.ResultCh:
+	case res := <-resultsOf(q):
 		t.Fatalf("request %s has a result: %+v", q.SandboxID, res)
 	default:
 	}
@@ -255,10 +255,10 @@ func TestShutdownAnswersEveryone(t *testing.T) {
 
 func TestShutdownWithoutRun(t *testing.T) {
 	s := NewPoolScheduler("ns", "pool", "", "", newFakeAPI())
-	q := &ClaimRequest{ResultCh: make(chan ClaimResult, 1)}
+	q := &ClaimRequest{ResultCh: newResults(1)}
 	s.Enqueue(q)
 	s.Shutdown()
-	if res := <-q.ResultCh; !errors.Is(res.Err, ErrShutdown) {
+	if res := <-resultsOf(q); !errors.Is(res.Err, ErrShutdown) {
 		t.Errorf("got %v", res.Err)
 	}
 }
@@ -285,10 +285,27 @@ func TestPoolIsToldOnce(t *testing.T) {
 
 func TestUnbufferedResultIsDelivered(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		q := r.ask(t, "a", time.Second, func(q *ClaimRequest) { q.ResultCh = make(chan ClaimResult) })
+		q := r.ask(t, "a", time.Second, func(q *ClaimRequest) { q.ResultCh = newResults(0) })
 		pass(time.Minute)
-		if res := <-q.ResultCh; !errors.Is(res.Err, ErrDeadline) {
+		if res := <-resultsOf(q); !errors.Is(res.Err, ErrDeadline) {
 			t.Errorf("got %v", res.Err)
 		}
 	})
+}
+
+// A program that makes a slip gets an error, not a panic: a scheduler without a client, and
+// a request without a channel.
+func TestSlipsOfPrograms(t *testing.T) {
+	results := make(chan ClaimResult, 1)
+	s := NewPoolScheduler("ns", "pool", "", "", nil)
+	if !s.Enqueue(&ClaimRequest{SandboxID: "a", ResultCh: results}) {
+		t.Error("a request is not accepted")
+	}
+	if res := <-results; !errors.Is(res.Err, ErrNoClient) {
+		t.Errorf("without a client: %v", res.Err)
+	}
+	s.Shutdown()
+	if NewPoolScheduler("ns", "pool", "", "", newFakeAPI()).Enqueue(&ClaimRequest{SandboxID: "a"}) {
+		t.Error("a request that nobody can be told the result of is accepted")
+	}
 }

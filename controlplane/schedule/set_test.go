@@ -29,7 +29,7 @@ func TestSet(t *testing.T) {
 			t.Fatal("no scheduler for the pool")
 		}
 		ask := func() *ClaimRequest {
-			q := &ClaimRequest{SandboxID: "a", Deadline: time.Now().Add(time.Hour), ResultCh: make(chan ClaimResult, 1)}
+			q := &ClaimRequest{SandboxID: "a", Deadline: time.Now().Add(time.Hour), ResultCh: newResults(1)}
 			if !s.Enqueue(q) {
 				t.Fatal("not accepted")
 			}

@@ -245,8 +245,9 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLe
 	until, _ := act.ctx.Deadline()
 	queued, leave := context.WithCancel(act.ctx)
 	defer leave()
+	results := make(chan schedule.ClaimResult, 1)
 	request := &schedule.ClaimRequest{
-		Ctx: queued, Deadline: until, ResultCh: make(chan schedule.ClaimResult, 1),
+		Ctx: queued, Deadline: until, ResultCh: results,
 		Tenant: act.Team, SandboxID: act.ID, Env: act.Env, Bind: b.bind, Lost: b.lost, Unbind: b.unbind,
 	}
 	b.pool = pool
@@ -269,7 +270,7 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLe
 	if joined != nil {
 		joined()
 	}
-	result, moves := act.awaitClaim(scheduler, request, leave, shouldLeave)
+	result, moves := act.awaitClaim(scheduler, results, leave, shouldLeave)
 	switch {
 	case moves && errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil: // the request left the queue before a claim had begun
 		return errLeftQueue
@@ -326,12 +327,12 @@ func (act *activation) finishResumed(claimID string, pod *corev1.Pod) error {
 // shouldLeave while the activation has no pod, also after it has lost one: the scheduler
 // removes the binding to the lost pod when the request leaves. If a claim has begun
 // meanwhile, the result is the result of that claim.
-func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, request *schedule.ClaimRequest, leave func(), shouldLeave func() bool) (result schedule.ClaimResult, moves bool) {
+func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, results <-chan schedule.ClaimResult, leave func(), shouldLeave func() bool) (result schedule.ClaimResult, moves bool) {
 	tick := time.NewTicker(followAfter)
 	defer tick.Stop()
 	for unseen := true; ; {
 		select {
-		case result := <-request.ResultCh:
+		case result := <-results:
 			return result, false
 		case <-act.changed:
 			unseen = true
@@ -343,7 +344,7 @@ func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, request *sc
 		replaces := act.waiting.Load()
 		if replaces != nil && shouldLeave != nil && shouldLeave() {
 			leave()
-			return <-request.ResultCh, true
+			return <-results, true
 		}
 		if !unseen || replaces == nil {
 			continue
@@ -358,7 +359,7 @@ func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, request *sc
 		}
 		if settled {
 			leave()
-			return <-request.ResultCh, false // if a claim has begun meanwhile, its result
+			return <-results, false // if a claim has begun meanwhile, its result
 		}
 		unseen = false
 	}

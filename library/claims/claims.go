@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,7 +23,7 @@ import (
 // ErrSandboxNotFound means that no pod backs a sandbox of this ID.
 var ErrSandboxNotFound = errors.New("no pod backs this sandbox")
 
-// SandboxBase is what a claimed pod alone says of its sandbox.
+// SandboxBase is what a claimed pod, and its Sandbox, say of a sandbox.
 type SandboxBase struct {
 	ID, ClaimID          string
 	Namespace, Pool, Env string
@@ -32,6 +34,15 @@ type SandboxBase struct {
 	Phase   v1alpha1.PodPhase
 	// ClaimedAt and StartedAt are zero if they are not noted.
 	ClaimedAt, StartedAt time.Time
+	// Images are those of the pod's containers, by container.
+	Images map[string]string
+	// CPU and Memory are the sums of the containers' limits; zero if one has none.
+	CPU, Memory resource.Quantity
+
+	// Team, User and Metadata only the Sandbox says: SandboxBaseOf. User is the
+	// metadata's value of the key "user".
+	Team, User string
+	Metadata   map[string]string
 }
 
 // SandboxBaseFromPod reads a pod; false if it is not claimed. Whether a sandbox
@@ -46,20 +57,46 @@ func SandboxBaseFromPod(pod *corev1.Pod) (SandboxBase, bool) {
 		Namespace: pod.Namespace, Pool: pod.Labels[v1alpha1.LabelPool], Env: pod.Labels[v1alpha1.LabelEnv],
 		PodName: pod.Name, PodUID: pod.UID, Address: v1alpha1.RoutableAddress(pod), Phase: v1alpha1.PhaseOf(pod),
 		ClaimedAt: noted(v1alpha1.AnnotationClaimedAt), StartedAt: noted(v1alpha1.AnnotationStartedAt),
+		Images: map[string]string{}, CPU: limit(pod, corev1.ResourceCPU), Memory: limit(pod, corev1.ResourceMemory),
+	}
+	for i := range pod.Spec.Containers {
+		b.Images[pod.Spec.Containers[i].Name] = pod.Spec.Containers[i].Image
 	}
 	return b, b.ClaimID != "" && b.ID != ""
 }
 
+// SandboxBaseOf reads a pod and its Sandbox; false unless both name each other.
+func SandboxBaseOf(pod *corev1.Pod, s *v1alpha1.Sandbox) (SandboxBase, bool) {
+	b, claimed := SandboxBaseFromPod(pod)
+	if !claimed || !v1alpha1.Backs(pod, s) {
+		return SandboxBase{}, false
+	}
+	b.Team, b.User, b.Metadata = s.Spec.Team, s.Spec.Metadata["user"], maps.Clone(s.Spec.Metadata)
+	return b, true
+}
+
+// limit is the sum of the containers' limits; zero if one has none.
+func limit(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity) {
+	for i := range pod.Spec.Containers {
+		q, ok := pod.Spec.Containers[i].Resources.Limits[name]
+		if !ok {
+			return resource.Quantity{}
+		}
+		sum.Add(q)
+	}
+	return sum
+}
+
 // FindClaimedPodBySandboxID returns the pod that backs the sandbox: both name each
-// other. ErrSandboxNotFound if there is none.
-func FindClaimedPodBySandboxID(ctx context.Context, reader client.Reader, id string) (*corev1.Pod, error) {
+// other. ErrSandboxNotFound if there is none in the namespace; an empty one means any.
+func FindClaimedPodBySandboxID(ctx context.Context, reader client.Reader, namespace, id string) (*corev1.Pod, error) {
 	s := &v1alpha1.Sandbox{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: id}, s); apierrors.IsNotFound(err) {
 		return nil, ErrSandboxNotFound
 	} else if err != nil {
 		return nil, fmt.Errorf("reading sandbox %s: %w", id, err)
 	}
-	if s.Spec.Binding == nil {
+	if s.Spec.Binding == nil || namespace != "" && s.Spec.Namespace != namespace {
 		return nil, ErrSandboxNotFound
 	}
 	pod := &corev1.Pod{}

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -30,6 +32,9 @@ func TestLookups(t *testing.T) {
 				Labels:      map[string]string{v1alpha1.LabelPool: "p", v1alpha1.LabelSandboxID: name, v1alpha1.LabelPhase: string(phase)},
 				Annotations: map[string]string{v1alpha1.AnnotationClaim: "c", v1alpha1.AnnotationClaimedAt: "2026-01-02T03:04:05Z", v1alpha1.AnnotationAddress: "10.0.0.1"},
 			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image", Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+			}}}},
 			Status: corev1.PodStatus{PodIP: "10.0.0.1"},
 		}
 		s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.SandboxSpec{
@@ -62,7 +67,7 @@ func TestLookups(t *testing.T) {
 			t.Errorf("%v: %q, want %q", filter, got, want)
 		}
 	}
-	pod, err := FindClaimedPodBySandboxID(t.Context(), c, "a")
+	pod, err := FindClaimedPodBySandboxID(t.Context(), c, "n", "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +75,24 @@ func TestLookups(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	for _, id := range []string{"stray", "nobody"} {
-		if _, err := FindClaimedPodBySandboxID(t.Context(), c, id); !errors.Is(err, ErrSandboxNotFound) {
+		if _, err := FindClaimedPodBySandboxID(t.Context(), c, "", id); !errors.Is(err, ErrSandboxNotFound) {
 			t.Errorf("%s: %v", id, err)
 		}
+	}
+	if _, err := FindClaimedPodBySandboxID(t.Context(), c, "another", "a"); !errors.Is(err, ErrSandboxNotFound) {
+		t.Errorf("in another namespace: %v", err)
+	}
+	s := &v1alpha1.Sandbox{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, s); err != nil {
+		t.Fatal(err)
+	}
+	if b, ok := SandboxBaseOf(pod, s); !ok || b.Team != "red" || b.User != "u-a" || b.Metadata["user"] != "u-a" || b.Images["main"] != "image" ||
+		b.CPU.String() != "500m" || b.Memory.String() != "1Gi" {
+		t.Errorf("%+v", b)
+	}
+	s.Spec.Binding.ClaimID = "another"
+	if _, ok := SandboxBaseOf(pod, s); ok {
+		t.Error("a pod is taken for that of a sandbox with another claim")
 	}
 	delete(pod.Annotations, v1alpha1.AnnotationClaim)
 	if _, ok := SandboxBaseFromPod(pod); ok {

@@ -7,8 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 // pageSize bounds one page of a live list.
@@ -49,6 +51,31 @@ func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
 	l.loaded = true
 	return nil
 }
+
+// Loader is a Runnable that loads a ledger when its process becomes leader, and tries until
+// it succeeds. What it reads must be newer than the election.
+type Loader struct {
+	Ledger *Ledger
+	// Live reads from the API server.
+	Live client.Reader
+}
+
+// Start returns once the ledger is loaded.
+func (l *Loader) Start(ctx context.Context) error {
+	for delays := backoff.Doubling(100*time.Millisecond, 5*time.Second); ; {
+		err := l.Ledger.Load(ctx, l.Live)
+		if err == nil {
+			return nil
+		}
+		log.FromContext(ctx).Error(err, "loading the ledger of addresses: no pod turns idle until this succeeds")
+		if !backoff.Sleep(ctx, delays.Step()) {
+			return nil
+		}
+	}
+}
+
+// NeedLeaderElection returns true.
+func (l *Loader) NeedLeaderElection() bool { return true }
 
 // EachPod calls f with every pool pod of the cluster, in pages. f must not keep
 // the pod.

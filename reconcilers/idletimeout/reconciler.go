@@ -118,6 +118,9 @@ func (r *IdleTimeoutReconciler) NeedLeaderElection() bool { return true }
 
 // Start checks until ctx is done.
 func (r *IdleTimeoutReconciler) Start(ctx context.Context) error {
+	if r.feed == nil {
+		return errors.New("the idle timeout follows the manager's watch of Sandboxes: add it by SetupWithManager, not by mgr.Add")
+	}
 	if r.source == nil {
 		log.FromContext(ctx).Info("warning: no source of activity: no sandbox is released for idleness")
 	}

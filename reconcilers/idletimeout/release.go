@@ -24,7 +24,9 @@ const (
 	releaseWriters = 16
 )
 
-// Preparer is what a source must add for anything to be released for idleness.
+// Preparer is what a source may add. A source without it is polled once more when the token
+// of a release is on the Sandbox: Sandlane's gateways hold what comes after that, and other
+// ways to a sandbox must do so too, or a use in the moment before the end is not seen.
 type Preparer interface {
 	// PrepareRelease asks every gateway to hold new requests of the claims, and
 	// returns the IDs of the sandboxes that are in use. An error means that some
@@ -32,7 +34,13 @@ type Preparer interface {
 	PrepareRelease(ctx context.Context, releases []controlplane.Release) (inUse map[string]bool, err error)
 }
 
-var errNoPreparer = errors.New("the source of activity cannot prepare releases")
+// polling is the Preparer of a source that has none: what it hears is judged afterwards, by
+// LastActive.
+type polling struct{ LastActiveSource }
+
+func (p polling) PrepareRelease(ctx context.Context, _ []controlplane.Release) (map[string]bool, error) {
+	return nil, p.Poll(ctx)
+}
 
 // pending is a release whose token is on the Sandbox, once begun.
 type pending struct {
@@ -63,7 +71,7 @@ type pending struct {
 func (r *IdleTimeoutReconciler) release(ctx context.Context, candidates []*tracked, timeouts *timeouts) error {
 	preparer, ok := r.source.(Preparer)
 	if !ok {
-		return errNoPreparer
+		preparer = polling{r.source}
 	}
 	for batch := range slices.Chunk(candidates, releaseBatch) {
 		if err := r.releaseBatch(ctx, preparer, batch, timeouts); err != nil {

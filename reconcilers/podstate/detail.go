@@ -20,6 +20,7 @@ const (
 	ReasonPreempted      = "Preempted"
 	ReasonUnschedulable  = "Unschedulable"
 	ReasonHookFailed     = "PostStartHookFailed"
+	ReasonPulling        = "Pulling"
 )
 
 // PodStatusDetail says what is wrong with a pod, for people.
@@ -31,7 +32,7 @@ type PodStatusDetail struct {
 	Reason string
 	// Message is one sentence.
 	Message string
-	// Events are the pod's latest warnings, the latest first; only
+	// Events are the pod's latest, the latest first; only
 	// BuildPodStatusDetailWithEvents reads them.
 	Events []PodDiagnosticEvent
 	// ExitCode is that of the container that ended, if one did.
@@ -40,7 +41,7 @@ type PodStatusDetail struct {
 	FinishedAt time.Time
 }
 
-// PodDiagnosticEvent is one warning Event of a pod.
+// PodDiagnosticEvent is one Event of a pod.
 type PodDiagnosticEvent struct {
 	Reason, Message string
 	// LastTimestamp is when it last happened, in RFC 3339; empty if unknown.

@@ -11,19 +11,28 @@ import (
 )
 
 // CaptureSandboxStopRecord takes what is to be kept of a pod whose claim is
-// over, before the pod changes any more. end says why it is over. It is pure.
+// over, before the pod changes any more. end says why it is over; nil if nothing does: then
+// the sandbox failed if its pod did, and else completed. It is pure.
 func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.StopRecord {
 	if written := WrittenRecord(pod); written != nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodStopping {
 		return written // by the process that stopped it; what the pod shows by now came after
 	}
-	at := end.At
+	if end == nil {
+		end = &v1alpha1.End{Reason: v1alpha1.EndCompleted}
+		if _, noted := pod.Annotations[v1alpha1.AnnotationFailureReason]; noted || Failure(pod) != nil || v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed {
+			end.Reason = v1alpha1.EndFailed
+		}
+	}
 	record := &v1alpha1.StopRecord{
 		StopReason:     stopReason(end.Reason),
-		TerminatedAt:   &at,
+		Images:         ImagesThatRan(pod),
 		FailureReason:  pod.Annotations[v1alpha1.AnnotationFailureReason],
 		FailureMessage: pod.Annotations[v1alpha1.AnnotationFailureMessage],
 		PodName:        pod.Name,
 		NodeName:       pod.Spec.NodeName,
+	}
+	if at := end.At; !at.IsZero() {
+		record.TerminatedAt = &at
 	}
 	d := Failure(pod)
 	if _, ran := pod.Annotations[v1alpha1.AnnotationStartedAt]; d == nil && ran && v1alpha1.PhaseOf(pod) == v1alpha1.PodFailed {
@@ -47,6 +56,22 @@ func CaptureSandboxStopRecord(pod *corev1.Pod, end *v1alpha1.End) *v1alpha1.Stop
 	}
 	record.FailureReason, record.FailureMessage = d.Reason, d.Message
 	return record
+}
+
+// ImagesThatRan returns the image of each container of a claimed pod: those of its spec once
+// its sandbox has started, and before that what ran when the pod turned idle.
+func ImagesThatRan(pod *corev1.Pod) map[string]string {
+	images := map[string]string{}
+	if _, started := pod.Annotations[v1alpha1.AnnotationStartedAt]; started {
+		for i := range pod.Spec.Containers {
+			images[pod.Spec.Containers[i].Name] = pod.Spec.Containers[i].Image
+		}
+		return images
+	}
+	for name, c := range OnRecord(pod) {
+		images[name] = c.Image
+	}
+	return images
 }
 
 // RecordWithoutPod is the record of a sandbox whose pod is gone without a trace.

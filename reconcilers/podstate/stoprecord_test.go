@@ -90,3 +90,30 @@ func TestStopRecords(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// Without a reason for the end the pod itself tells whether its sandbox failed; nothing panics.
+func TestStopRecordWithoutAnEnd(t *testing.T) {
+	pod := newTestPod(v1alpha1.PodRunning)
+	if r := CaptureSandboxStopRecord(pod, nil); r.StopReason != v1alpha1.StopCompleted || r.TerminatedAt != nil || r.PodName != pod.Name {
+		t.Errorf("of a pod that runs: %+v", r)
+	}
+	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: 3, Reason: "Error", FinishedAt: metav1.NewTime(now)}}
+	if r := CaptureSandboxStopRecord(pod, nil); r.StopReason != v1alpha1.StopFailed || r.FailureReason != "Crashed" || r.TerminatedAt == nil {
+		t.Errorf("of a pod that crashed: %+v", r)
+	}
+}
+
+// The record has the images that the sandbox ran: those of a claim once it has started.
+func TestImagesThatRan(t *testing.T) {
+	pod := newTestPod(v1alpha1.PodStarting)
+	pod.Annotations[v1alpha1.AnnotationContainers] = EncodeContainers(map[string]Container{"main": {Image: "idle"}})
+	pod.Spec.Containers[0].Image = "asked-for"
+	if got := CaptureSandboxStopRecord(pod, nil).Images["main"]; got != "idle" {
+		t.Errorf("before its start: %q", got)
+	}
+	pod.Annotations[v1alpha1.AnnotationStartedAt] = now.Format(time.RFC3339Nano)
+	if got := CaptureSandboxStopRecord(pod, nil).Images["main"]; got != "asked-for" {
+		t.Errorf("after its start: %q", got)
+	}
+}

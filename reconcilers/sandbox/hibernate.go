@@ -193,7 +193,7 @@ func (r *Reconciler) endFormerClaim(ctx context.Context, s *v1alpha1.Sandbox, cl
 		rv, err = parseRV(f.pod.ResourceVersion)
 	default:
 		failpoint.Hit("sandbox/giving-up") // the files are kept, the pod runs
-		rv, err = releasePod(ctx, r.Client, f.pod, sandboxpool.ReleaseSandboxPodOptions{DisableRetry: true})
+		rv, err = releasePod(ctx, r.Client, f.pod, sandboxpool.ReleaseSandboxPodOptions{StopReason: v1alpha1.StopReleased, DisableRetry: true})
 	}
 	if err != nil || f.address == "" {
 		return 0, err

@@ -13,12 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
@@ -67,7 +65,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options)
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, indexSandboxID, sandboxIDOf); err != nil {
 		return fmt.Errorf("indexing pods by sandbox: %w", err)
 	}
-	if err := mgr.Add(&loader{r.Ledger, r.APIReader}); err != nil {
+	if err := mgr.Add(&address.Loader{Ledger: r.Ledger, Live: r.APIReader}); err != nil {
 		return fmt.Errorf("adding the ledger's loader: %w", err)
 	}
 	if err := mgr.Add(&sweeper{r: r}); err != nil {
@@ -133,26 +131,3 @@ func (r *Reconciler) sandboxesOfPod(ctx context.Context, o client.Object) []reco
 	}
 	return requests
 }
-
-// loader loads the ledger when this process becomes leader, and tries until it succeeds.
-type loader struct {
-	ledger *address.Ledger
-	live   client.Reader
-}
-
-// Start returns once the ledger is loaded.
-func (l *loader) Start(ctx context.Context) error {
-	for delays := backoff.Doubling(100*time.Millisecond, 5*time.Second); ; {
-		err := l.ledger.Load(ctx, l.live)
-		if err == nil {
-			return nil
-		}
-		log.FromContext(ctx).Error(err, "loading the ledger of addresses: no pod turns idle until this succeeds")
-		if !backoff.Sleep(ctx, delays.Step()) {
-			return nil
-		}
-	}
-}
-
-// NeedLeaderElection returns true: what the loader reads must be newer than the election.
-func (l *loader) NeedLeaderElection() bool { return true }

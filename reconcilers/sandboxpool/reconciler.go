@@ -43,7 +43,8 @@ const (
 // SandboxPoolReconciler reconciles SandboxPools. Set the fields, then call
 // SetupWithManager once.
 type SandboxPoolReconciler struct {
-	// Client reads from the manager's cache and writes to the API server.
+	// Client reads from the manager's cache and writes to the API server; nil is the
+	// manager's, and a nil Scheme the manager's too.
 	Client client.Client
 	Scheme *runtime.Scheme
 	// Recorder is nil for no Events.
@@ -74,7 +75,8 @@ type SandboxPoolReconciler struct {
 	// RecycleAfter is how long ago a sandbox must have started for its pod to be used
 	// again: see rested. 0 is at once.
 	RecycleAfter time.Duration
-	// Ledger is shared with reconcilers/sandbox.
+	// Ledger is shared with reconcilers/sandbox, which loads it. Nil: this reconciler makes
+	// and loads one of its own, and pods that were claimed are never used again.
 	Ledger *address.Ledger
 	// Clock is nil for the real one.
 	Clock clock.PassiveClock

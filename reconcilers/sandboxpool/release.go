@@ -12,14 +12,15 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 // ReleaseSandboxPodOptions say why a claim is over. The zero value releases a
-// sandbox that was not wanted any more.
+// sandbox that has completed now.
 type ReleaseSandboxPodOptions struct {
-	// StopReason is StopReleased if empty.
+	// StopReason is StopCompleted if empty.
 	StopReason v1alpha1.StopReason
-	// TerminatedAt is when the sandbox stopped; nil leaves it out.
+	// TerminatedAt is when the sandbox stopped; nil is now.
 	TerminatedAt *metav1.Time
 	// FailureReason and FailureMessage say what went wrong, ExitCode how the
 	// container ended.
@@ -39,7 +40,7 @@ type ReleaseSandboxPodOptions struct {
 // OptionsOf returns the options for a claim whose record was captured.
 func OptionsOf(record *v1alpha1.StopRecord) ReleaseSandboxPodOptions {
 	if record == nil {
-		return ReleaseSandboxPodOptions{}
+		return ReleaseSandboxPodOptions{StopReason: v1alpha1.StopReleased}
 	}
 	return ReleaseSandboxPodOptions{
 		StopReason: record.StopReason, TerminatedAt: record.TerminatedAt, ExitCode: record.ExitCode,
@@ -100,10 +101,13 @@ func (o ReleaseSandboxPodOptions) encode(pod *corev1.Pod) string {
 	record := v1alpha1.StopRecord{
 		StopReason: o.StopReason, TerminatedAt: o.TerminatedAt, ExitCode: o.ExitCode,
 		FailureReason: o.FailureReason, FailureMessage: short(o.FailureMessage),
-		PodName: pod.Name, NodeName: pod.Spec.NodeName,
+		PodName: pod.Name, NodeName: pod.Spec.NodeName, Images: podstate.ImagesThatRan(pod),
 	}
 	if record.StopReason == "" {
-		record.StopReason = v1alpha1.StopReleased
+		record.StopReason = v1alpha1.StopCompleted
+	}
+	if record.TerminatedAt == nil {
+		record.TerminatedAt = new(metav1.Now())
 	}
 	raw, err := json.Marshal(record)
 	if err != nil {

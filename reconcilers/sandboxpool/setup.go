@@ -30,16 +30,28 @@ const (
 	indexTemplate = "template"
 )
 
-// SetupWithManager registers the reconciler, its indexes and those of package
-// address. Call it once per manager, before the manager starts. The pods in the
+// SetupWithManager registers the reconciler, its indexes, those of package address and that
+// of paused sandboxes. Call it once per manager, before the manager starts. The pods in the
 // manager's cache must be all pool pods of the cluster.
 func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.Scheme == nil {
+		r.Scheme = mgr.GetScheme()
+	}
+	if r.Ledger == nil {
+		r.Ledger = address.NewLedger(r.Clock, 0)
+		if err := mgr.Add(&address.Loader{Ledger: r.Ledger, Live: mgr.GetAPIReader()}); err != nil {
+			return fmt.Errorf("adding the ledger's loader: %w", err)
+		}
+	}
 	r.expectations = NewPoolExpectations(r.Clock)
 	r.backoff = newCreationBackoff(r.now)
 	r.running.runs = map[types.UID]*hookRun{}
 	r.rule = &address.Rule{Cache: mgr.GetCache(), Ledger: r.Ledger, Clock: r.Clock}
 	ctx := context.Background() // registering an index needs none
-	if err := address.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := errors.Join(address.AddIndexes(ctx, mgr.GetFieldIndexer()), pausecount.AddIndex(ctx, mgr.GetFieldIndexer())); err != nil {
 		return err
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.SandboxPool{}, indexTemplate, func(o client.Object) []string {

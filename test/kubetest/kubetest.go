@@ -112,6 +112,14 @@ func Config(t testing.TB) *rest.Config {
 	return rest.CopyConfig(shared.Config)
 }
 
+// KubeConfig returns the text of an administrator's kubeconfig, for programs. It starts the
+// control plane if need be, and ends the test if that fails.
+func KubeConfig(t testing.TB) []byte {
+	t.Helper()
+	start(t)
+	return shared.KubeConfig
+}
+
 // Client returns an uncached client that knows Kubernetes' and Sandlane's kinds.
 // It is safe for concurrent use.
 func Client(t testing.TB) client.WithWatch {

@@ -1,7 +1,7 @@
-// Command example is a Go program of your own, in a module of its own, that uses Sandlane's
+// Command pause is a Go program of your own, in a module of its own, that uses Sandlane's
 // library: it pauses a running sandbox, waits until nothing of it runs, and prints its pod.
 //
-//	example NAMESPACE SANDBOX
+//	pause NAMESPACE SANDBOX
 //
 // It needs a kubeconfig with the rights that package cache names, and to get pods and patch
 // sandboxes.
@@ -26,7 +26,7 @@ const patience = 30 * time.Second
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: example NAMESPACE SANDBOX")
+		fmt.Fprintln(os.Stderr, "usage: pause NAMESPACE SANDBOX")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -71,7 +71,7 @@ func pause(ctx context.Context, namespace, id string) error {
 	if _, err := task.Wait(patience); err != nil {
 		return fmt.Errorf("wait until sandbox %s is paused: %w", id, err)
 	}
-	pod, err := claims.FindClaimedPodBySandboxID(ctx, c.GetAPIReader(), id)
+	pod, err := claims.FindClaimedPodBySandboxID(ctx, c.GetAPIReader(), namespace, id)
 	if err != nil {
 		return fmt.Errorf("find the pod of sandbox %s: %w", id, err)
 	}
