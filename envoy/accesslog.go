@@ -7,6 +7,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	grpclogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/grpc/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sandlane/sandlane/extproc"
 )
 
 // longStream is the duration in milliseconds from which the end of a stream is
@@ -22,6 +24,7 @@ func accessLogs() []*accesslogv3.AccessLog {
 		Name: "envoy.access_loggers.http_grpc",
 		Filter: anyOf(
 			responseFlags("UF", "UC", "UH"),
+			hasMetadata(extproc.MetadataBroken, anyValue),
 			&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_DurationFilter{
 				DurationFilter: &accesslogv3.DurationFilter{Comparison: atLeast(longStream, "sandlane.long_stream_ms")},
 			}},

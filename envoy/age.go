@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modulefilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
+	headerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
 	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	codecv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/upstream_codec/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -18,21 +20,44 @@ import (
 //go:embed age.lua
 var ageScript string
 
-// ageName is the module's filter; it is not moduleName, which routes without hits switch off.
-const ageName = "sandlane.age"
+const (
+	// ageName is the module's filter; it is not moduleName, which routes without hits switch off.
+	ageName = "sandlane.age"
+	// attemptHeader tells the age filter of an attempt (ATTEMPT in fastpath/module). Its
+	// prefix is one that clients' headers never keep, and the age filter takes it away.
+	attemptHeader = "x-envoy-sandlane-attempt"
+	// attemptFormat is the number of the open connection that the attempt has got, 0 if it
+	// waits for one; then how many bytes earlier attempts sent to the pod, and got from it;
+	// then how many bytes the client's body has, and how long it took to come, no number
+	// until it is there as a whole. The script has no other way to see that there is none:
+	// its body() may say so of one that came between two attempts.
+	attemptFormat = "%UPSTREAM_CONNECTION_ID% %UPSTREAM_WIRE_BYTES_SENT% %UPSTREAM_WIRE_BYTES_RECEIVED% %BYTES_RECEIVED% %REQUEST_DURATION%"
+)
 
 // ageFilters are run at each attempt to send a request to a pod, after Envoy has begun the
 // connection and before it sends a byte: they refuse an answer that is older than MaxAge
-// (docs/design/design.md 4.2). The module does it where it is loaded, since it knows when it
-// answered; without it a script does.
+// (docs/design/design.md 4.2), and to send a request twice that may not be repeated
+// (docs/design/decisions/repeats.md). The module does it where it is loaded, since it knows
+// when it answered; without it a script does.
 func ageFilters(o *Options) []*hcmv3.HttpFilter {
 	age := httpFilter("envoy.filters.http.lua", &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{
-		InlineString: fmt.Sprintf("local namespace, key, longest = %q, %q, %d\n", extproc.MetadataNamespace, extproc.MetadataAnswered, MaxAge/time.Millisecond) + ageScript,
+		InlineString: fmt.Sprintf("local namespace, key, longest, repeats, attempt, broken = %q, %q, %d, %d, %q, %q\n",
+			extproc.MetadataNamespace, extproc.MetadataAnswered, MaxAge/time.Millisecond, RepeatAge/time.Millisecond, attemptHeader, extproc.MetadataBroken) + ageScript,
 	}}})
 	if o.FastPath.given() {
 		age = httpFilter(ageName, &modulefilterv3.DynamicModuleFilter{DynamicModuleConfig: o.FastPath.module(), FilterName: "age"})
 	}
-	return []*hcmv3.HttpFilter{age, httpFilter("envoy.filters.http.upstream_codec", &codecv3.UpstreamCodec{})}
+	return []*hcmv3.HttpFilter{attemptFilter(), age, httpFilter("envoy.filters.http.upstream_codec", &codecv3.UpstreamCodec{})}
+}
+
+// attemptFilter writes attemptHeader, which only the next filter sees.
+func attemptFilter() *hcmv3.HttpFilter {
+	return httpFilter("envoy.filters.http.header_mutation", &headerv3.HeaderMutation{Mutations: &headerv3.Mutations{
+		RequestMutations: []*mutationv3.HeaderMutation{{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: attemptHeader, Value: attemptFormat},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		}}}},
+	}})
 }
 
 // shortConnect has the kernel give a connection up 3 s after its first SYN, also while Envoy

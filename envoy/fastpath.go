@@ -84,7 +84,7 @@ func (f FastPath) module() *modulesv3.DynamicModuleConfig {
 	}
 }
 
-// withHits puts the route of hits before all others. It may come before the API's: the
+// withHits puts the routes of hits before all others. They may come before the API's: the
 // module answers nothing that is the API's (TestModuleSeesTheSameTarget).
 func withHits(others []*routev3.Route) []*routev3.Route {
 	for _, r := range others {
@@ -93,13 +93,15 @@ func withHits(others []*routev3.Route) []*routev3.Route {
 		}
 		r.TypedPerFilterConfig[moduleName] = filterOff()
 	}
-	hits := sandboxRoute()
-	hits.Match.Headers = []*routev3.HeaderMatcher{{
-		Name: hitHeader, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
-	}}
-	hits.RequestHeadersToRemove = []string{hitHeader}
-	hits.TypedPerFilterConfig = map[string]*anypb.Any{extProcName: filterOff()}
-	return append([]*routev3.Route{hits}, others...)
+	hits := []*routev3.Route{repeatableRoute(), sandboxRoute()}
+	for _, r := range hits {
+		r.Match.Headers = append(r.Match.Headers, &routev3.HeaderMatcher{
+			Name: hitHeader, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
+		})
+		r.RequestHeadersToRemove = []string{hitHeader}
+		r.TypedPerFilterConfig = map[string]*anypb.Any{extProcName: filterOff()}
+	}
+	return append(hits, others...)
 }
 
 // filterOff keeps a filter away from a route: it is not even made.

@@ -178,6 +178,11 @@ func TestServersThatBreakHTTP(t *testing.T) {
 			t.Errorf("%s, for a browser: %d %q", name, resp.StatusCode, body)
 		}
 	}
+	// The gateway hears of each: the pod may be gone.
+	log := (<-w.gateway.logs).GetHttpLogs().GetLogEntry()[0].GetCommonProperties().GetMetadata().GetFilterMetadata()[extproc.MetadataNamespace].GetFields()
+	if log[extproc.MetadataBroken] == nil || log[extproc.MetadataSandboxID].GetStringValue() != "abc" {
+		t.Errorf("the access log has %v", log)
+	}
 	for _, status := range []int{200, 204, 404, 599, 600, 999} {
 		answer.Store(fmt.Sprintf("HTTP/1.1 %d X\r\nX: a\r\nConnection: close\r\n\r\n", status))
 		if resp, body := w.get(t, "/"); resp.StatusCode != status || body != "" || resp.Header.Get("X") != "a" {

@@ -16,10 +16,13 @@ import (
 const (
 	// ConnectTimeout bounds one attempt to connect to a pod.
 	ConnectTimeout = time.Second
-	// Retries is how often a request is tried again that was never sent.
+	// Retries is how often a request is tried again: one that was never sent, or one that may
+	// be repeated (docs/design/decisions/repeats.md).
 	Retries = 1
 	// MaxRetryBackOff bounds the pause before such a retry.
 	MaxRetryBackOff = 100 * time.Millisecond
+	// RepeatAge is how old an answer may be when the attempt to repeat a request has begun.
+	RepeatAge = time.Second
 	// MaxAge is how old an answer may be when an attempt to connect has begun; the last one
 	// begins 1.1 s after the answer if the first times out. The rest is for a worker without
 	// processor time: thousands of requests that waited for one sandbox are answered at once.

@@ -58,7 +58,7 @@ func routes(o *Options) *routev3.RouteConfiguration {
 	for _, host := range []string{sharedName, sharedIPv4, sharedIPv6} {
 		all = append(all, apiRoute(append(notAddressed(), hostMatches(host))...))
 	}
-	all = append(all, sandboxRoute())
+	all = append(all, repeatableRoute(), sandboxRoute())
 	if o.FastPath.given() {
 		all = withHits(all)
 	}
@@ -71,6 +71,18 @@ func routes(o *Options) *routev3.RouteConfiguration {
 			Routes:                 all,
 		}},
 	}
+}
+
+// repeatableRoute is sandboxRoute for requests that may be sent again. The filters of the
+// cluster of pods know more of each attempt, and refuse most (ageFilters).
+func repeatableRoute() *routev3.Route {
+	r := sandboxRoute()
+	r.Match.Headers = []*routev3.HeaderMatcher{matches(":method", "GET|HEAD")}
+	for _, name := range []string{"content-length", "transfer-encoding", "upgrade"} {
+		r.Match.Headers = append(r.Match.Headers, without(name))
+	}
+	r.GetRoute().RetryPolicy.RetryOn = "reset-before-request,reset"
+	return r
 }
 
 // sandboxRoute sends everything to the pods, without a time limit. Only a request
@@ -119,11 +131,15 @@ func retryUnsent() *routev3.RetryPolicy {
 func notAddressed() []*routev3.HeaderMatcher {
 	var all []*routev3.HeaderMatcher
 	for _, name := range targetHeaders {
-		all = append(all, &routev3.HeaderMatcher{
-			Name: name, InvertMatch: true, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
-		})
+		all = append(all, without(name))
 	}
 	return all
+}
+
+func without(header string) *routev3.HeaderMatcher {
+	return &routev3.HeaderMatcher{
+		Name: header, InvertMatch: true, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true},
+	}
 }
 
 func hasOneReading() *routev3.HeaderMatcher {

@@ -50,7 +50,7 @@ func (s *Server) logEntry(p *dataaccesslogv3.AccessLogCommon, now time.Time) {
 		return
 	}
 	flags := p.GetResponseFlags()
-	if flags.GetUpstreamConnectionFailure() || flags.GetUpstreamConnectionTermination() || flags.GetNoHealthyUpstream() {
+	if flags.GetUpstreamConnectionFailure() || flags.GetUpstreamConnectionTermination() || flags.GetNoHealthyUpstream() || fields[MetadataBroken] != nil {
 		s.metrics.dropped.Inc()
 		switch r := s.o.Cache.Get(id); {
 		case r == nil: // dropped already, or evicted

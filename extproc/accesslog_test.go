@@ -57,6 +57,11 @@ func TestUpstreamFailureDropsTheRoute(t *testing.T) {
 	if f.cache.Get("hello") == nil {
 		t.Error("dropped although the upstream did not fail")
 	}
+	broken := entry("hello", r.ClaimID, nil)
+	broken.Metadata.FilterMetadata[MetadataNamespace].Fields[MetadataBroken] = structpb.NewNumberValue(1)
+	if f.logEntry(broken, time.Now()); f.cache.Get("hello") != nil {
+		t.Error("not dropped for a request that the pod broke off")
+	}
 }
 
 // After a failure the next request reads live, whatever the index says.

@@ -23,6 +23,8 @@ const (
 	MetadataFinal       = "final"
 	// MetadataAnswered is when ExtProc answered, in milliseconds of CLOCK_BOOTTIME.
 	MetadataAnswered = "answered"
+	// MetadataBroken is there if a pod broke a request off that Envoy did not repeat.
+	MetadataBroken = "broken"
 )
 
 // Field numbers of ProcessingResponse and of google.protobuf.Struct and Value.

@@ -33,6 +33,7 @@ bool CALL(early_header_mutation_set_header)(void *request, text key, text value)
 
 // The filter.
 bool CALL(http_get_header)(void *stream, int kind, text key, text *value, size_t index, size_t *count);
+bool CALL(http_set_header)(void *stream, int kind, text key, text value); // {NULL, 0} takes it away
 bool CALL(http_set_filter_state_typed)(void *stream, text key, text value);
 bool CALL(http_set_filter_state_bytes)(void *stream, text key, text value);
 bool CALL(http_get_filter_state_bytes)(void *stream, text key, text *value);

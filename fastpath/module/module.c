@@ -10,7 +10,8 @@
 // others, so what the mutation saw is no answer.
 //
 // A third extension is a filter of the cluster of pods: at each attempt to send a request it
-// refuses an answer that is too old, be it the module's or ExtProc's.
+// refuses an answer that is too old, be it the module's or ExtProc's, and to send a request
+// twice that may not be repeated (docs/design/decisions/repeats.md).
 //
 // It has no threads. After its start it allocates one hit for each request that it may
 // answer, until that request's end.
@@ -39,6 +40,16 @@ enum { RETRY_SECONDS = 1 };
 #define ANSWERED TEXT("sandlane.answered")
 // MAX_AGE is how old an answer may be when an attempt to connect has begun (MaxAge in envoy).
 #define MAX_AGE 4000000000ull
+// REPEAT_AGE is the same of an attempt to repeat a request (RepeatAge in envoy).
+#define REPEAT_AGE 1000000000ull
+// ATTEMPT is what Envoy says of an attempt (attemptHeader in envoy): the connection that it has
+// got, 0 for none yet, and how many bytes earlier attempts sent and received.
+#define ATTEMPT TEXT("x-envoy-sandlane-attempt")
+// OPENED is there if the attempt that sent the request opened a connection for it.
+#define OPENED TEXT("sandlane.opened")
+// BROKEN is the metadata of a request that a pod broke off and that is not repeated
+// (MetadataBroken in extproc).
+#define BROKEN TEXT("broken")
 // LONG_STREAM is half of what makes Envoy report the end of a stream (longStream in
 // envoy/accesslog.go), since Envoy's clock of a request starts before the filter's.
 #define LONG_STREAM 500000000ull
@@ -286,9 +297,9 @@ bool HOOK(early_header_mutation_mutate)(const void *config, void *request) {
 // age_filter is what all requests' filters of the cluster of pods are.
 static hit age_filter;
 
-// too_old says whether the answer by which the request goes to a pod is older than MAX_AGE,
+// too_old says whether the answer by which the request goes to a pod is older than `longest`,
 // or has no time.
-static bool too_old(void *stream) {
+static bool too_old(void *stream, uint64_t longest) {
   uint64_t answered, now = nanos(CLOCK_BOOTTIME);
   text kept;
   double millis;
@@ -300,16 +311,41 @@ static bool too_old(void *stream) {
   } else {
     return true;
   }
-  return answered > now || now - answered > MAX_AGE;
+  return answered > now || now - answered > longest;
+}
+
+// next_word takes the next word of s, which spaces part.
+static text next_word(text *s) {
+  const char *space = s->size ? memchr(s->data, ' ', s->size) : NULL;
+  text word = {s->data, space ? (size_t)(space - s->data) : s->size};
+  size_t taken = word.size + (space != NULL);
+  s->data += taken, s->size -= taken;
+  return word;
+}
+
+static bool zero(text s) { return s.size == 1 && s.data[0] == '0'; }
+
+// judge returns the status with which an attempt is refused, 0 to let it go on. Without the
+// header, an attempt counts as one to repeat a request, after bytes of an answer.
+static uint32_t judge(void *stream, bool end) {
+  text attempt = {NULL, 0}, none;
+  CALL(http_get_header)(stream, REQUEST_HEADERS, ATTEMPT, &attempt, 0, NULL);
+  bool has_connection = !zero(next_word(&attempt)), unsent = zero(next_word(&attempt)), unanswered = zero(next_word(&attempt));
+  if (!CALL(http_set_header)(stream, REQUEST_HEADERS, ATTEMPT, (text){NULL, 0})) return 502;
+  bool opened = CALL(http_get_filter_state_bytes)(stream, OPENED, &none);
+  if (!unsent) return unanswered && end && !opened && !too_old(stream, REPEAT_AGE) ? 0 : 502;
+  if (!has_connection && !opened && !CALL(http_set_filter_state_bytes)(stream, OPENED, TEXT("1"))) return 502;
+  return too_old(stream, MAX_AGE) ? 503 : 0;
 }
 
 // The filter of hits runs on their route alone, in the thread that the mutation ran in. It
 // answers, or leaves the request without an address: Envoy answers 503 to that.
 int HOOK(http_filter_request_headers)(void *stream, const void *filter, bool end) {
-  (void)end;
   if (filter == &age_filter) {
-    if (!too_old(stream)) return CONTINUE;
-    CALL(http_send_response)(stream, 503, NULL, 0, TEXT(""), TEXT("answer_too_old"));
+    uint32_t refusal = judge(stream, end);
+    if (!refusal) return CONTINUE;
+    if (refusal == 502) CALL(http_set_dynamic_metadata_number)(stream, TEXT("sandlane"), BROKEN, 1);
+    CALL(http_send_response)(stream, refusal, NULL, 0, TEXT(""), refusal == 502 ? TEXT("not_repeated") : TEXT("answer_too_old"));
     return STOP;
   }
   text asked;

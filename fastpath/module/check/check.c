@@ -32,6 +32,7 @@ static void wait_for_a_byte(void) {
   if (getchar() == EOF) exit(0);
 }
 
+bool CALL(http_set_header)(void *stream, int kind, text key, text value) { return (void)stream, (void)kind, (void)key, (void)value, true; }
 bool CALL(http_set_filter_state_bytes)(void *stream, text key, text value) { return (void)stream, (void)key, (void)value, true; }
 bool CALL(http_get_filter_state_bytes)(void *stream, text key, text *value) { return (void)stream, (void)key, (void)value, false; }
 bool CALL(http_get_metadata_number)(void *stream, int source, text space, text key, double *value) {
