@@ -29,13 +29,16 @@ func TestStartCommandIsStartedAgain(t *testing.T) {
 
 // The end of sandboxd ends the start command: by SIGTERM, and by SIGKILL after the grace.
 func TestStartCommandEndsWithSandboxd(t *testing.T) {
-	for name, script := range map[string]string{
-		"terminated": `trap 'touch $0/ended; exit 0' TERM; touch $0/runs; while :; do sleep 0.01; done`,
-		"killed":     `trap '' TERM; touch $0/runs; while :; do sleep 0.01; done`,
+	for name, c := range map[string]struct {
+		script string
+		grace  time.Duration
+	}{
+		"terminated": {`trap 'touch $0/ended; exit 0' TERM; touch $0/runs; while :; do sleep 0.01; done`, patience},
+		"killed":     {`trap '' TERM; touch $0/runs; while :; do sleep 0.01; done`, 200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			a := newAgent(t, Options{Command: []string{"/bin/sh", "-c", script, dir}, Grace: 200 * time.Millisecond})
+			a := newAgent(t, Options{Command: []string{"/bin/sh", "-c", c.script, dir}, Grace: c.grace})
 			awaitFile(t, filepath.Join(dir, "runs"))
 			a.stop()
 			if _, err := os.Stat(filepath.Join(dir, "ended")); (err == nil) != (name == "terminated") {

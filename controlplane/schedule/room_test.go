@@ -53,7 +53,7 @@ func (r *rig) claimAll(t *testing.T, name string, n int) time.Duration {
 		all = append(all, r.ask(t, fmt.Sprint(name, i), time.Minute))
 	}
 	for _, q := range all {
-		res := <-q.ResultCh
+		res := <-resultsOf(q)
 		if res.Err != nil {
 			t.Fatal(res.Err)
 		}
@@ -116,7 +116,7 @@ func TestClaimsOfAllPoolsAreBounded(t *testing.T) {
 			one, _ := set.Get("ns", pool)
 			for i := range claims {
 				one.Offer(api.idle(fmt.Sprint(pool, "-", i)))
-				q := &ClaimRequest{SandboxID: fmt.Sprint(pool, i), Deadline: time.Now().Add(time.Minute), ResultCh: make(chan ClaimResult, 1)}
+				q := &ClaimRequest{SandboxID: fmt.Sprint(pool, i), Deadline: time.Now().Add(time.Minute), ResultCh: newResults(1)}
 				if !one.Enqueue(q) {
 					t.Fatal("refused")
 				}
@@ -124,7 +124,7 @@ func TestClaimsOfAllPoolsAreBounded(t *testing.T) {
 			}
 		}
 		for _, q := range all {
-			if res := <-q.ResultCh; res.Err != nil {
+			if res := <-resultsOf(q); res.Err != nil {
 				t.Fatal(res.Err)
 			}
 		}

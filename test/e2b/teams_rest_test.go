@@ -43,6 +43,7 @@ var operations = map[string]operation{
 	"POST /sandboxes/{sandboxID}/fork":         {beta: 404, alpha: 501},
 	"POST /sandboxes/{sandboxID}/snapshots":    {beta: 404, alpha: 201},
 	"DELETE /sandboxes/{sandboxID}":            {beta: 404, alpha: 204},
+	"GET /default-templates":                   {beta: 200, alpha: 200},
 	"GET /templates":                           {beta: 200, alpha: 200},
 	"GET /templates/aliases/{alias}":           {beta: 404, alpha: 200},
 	"POST /templates":                          {beta: 501, alpha: 501},
