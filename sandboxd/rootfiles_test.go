@@ -197,6 +197,28 @@ func TestRacesOfLinksGiveNothingAway(t *testing.T) {
 	owned(t, w.etc+"/made", 0)
 }
 
+// The child's answer to a watch goes on after its first bytes, also if these come before sandboxd
+// has seen the end of the request: about one of a hundred watches was cut.
+func TestWatchesAreNotCut(t *testing.T) {
+	w := newRootWorker(t)
+	for i := range 150 {
+		dir := fmt.Sprint(w.private, "/", i)
+		_, err := w.filesystem.MakeDir(t.Context(), connect.NewRequest(&filesystempb.MakeDirRequest{Path: dir}))
+		must(t, err)
+		stream, err := w.filesystem.WatchDir(t.Context(), connect.NewRequest(&filesystempb.WatchDirRequest{Path: dir}))
+		must(t, err)
+		if !stream.Receive() {
+			t.Fatal(stream.Err())
+		}
+		_, err = w.filesystem.MakeDir(t.Context(), connect.NewRequest(&filesystempb.MakeDirRequest{Path: dir + "/made"}))
+		must(t, err)
+		if !stream.Receive() {
+			t.Fatalf("watch %d: %v", i, stream.Err())
+		}
+		_ = stream.Close()
+	}
+}
+
 // After the child's death its calls fail, with an error that says so, and the next one starts
 // another.
 func TestDeathOfTheChild(t *testing.T) {

@@ -59,6 +59,9 @@ func (c *Client) ServeFilesystem(w http.ResponseWriter, r *http.Request, u users
 	if err != nil {
 		panic(err) // of strings and numbers
 	}
+	// Without this the server closes the request's body with the first bytes of the answer. If the
+	// transport has not seen the end of the body by then, it cuts the answer, as of a watch.
+	_ = http.NewResponseController(w).EnableFullDuplex() // an error: HTTP/2, which is so anyway
 	//nolint:staticcheck,revive // a key of this package's own
 	c.http.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), onBehalfHeader, []string{string(text)})))
 }
