@@ -17,7 +17,7 @@ const (
 	// commands get, besides PATH. An image sets it to the names of its own variables, because
 	// sandboxd cannot tell these from the variables that the pod adds
 	// (KUBERNETES_SERVICE_HOST, the addresses of services). allVariables names all but the
-	// cluster's and sandboxd's own: it is for an image whose variables nobody has listed.
+	// cluster's and sandboxd's own: it is for an image whose variables are not listed.
 	imageEnv      = ownPrefix + "ENV"
 	allVariables  = "*"
 	clusterPrefix = "KUBERNETES_"

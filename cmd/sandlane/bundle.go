@@ -47,9 +47,15 @@ func bundleFlags(cmd *cobra.Command) (take func() error) {
 		if err != nil {
 			return err
 		}
-		return bundle.Fill(cmd.Context(), bundle.Options{
+		err = bundle.Fill(cmd.Context(), bundle.Options{
 			From: *from, Key: key, Build: bundle.Build{Version: ownVersion(), OS: runtime.GOOS, Arch: runtime.GOARCH},
 			Progress: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) },
 		})
+		if err != nil {
+			return err
+		}
+		// `up --detach` runs this program once more, which finds the programs in the cache and is
+		// not told the key.
+		return os.Unsetenv(bundleEnv)
 	}
 }

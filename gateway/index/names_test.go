@@ -54,7 +54,7 @@ func TestMayMake(t *testing.T) {
 		{"red", "p", "red-blue-1", true},
 		{"green", "none", "red-1", false},
 		{"green", "none", "red", true},
-		{"green", "none", "web", true}, // prefixes that are not allowed bind nobody else
+		{"green", "none", "web", true}, // prefixes that are not allowed bind no other namespace
 		{"blue", "late", "web", false}, // but their own namespace
 		{"blue", "own", "web", true},
 		{"green", "none", "grey-1", true}, // the status is of an earlier prefix

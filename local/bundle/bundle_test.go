@@ -193,7 +193,7 @@ func TestFlippedBytes(t *testing.T) {
 				t.Fatalf("byte %d: %s has other content (%v)", at, rel, err)
 			}
 		}
-		if err != nil { // else it was padding, or an attribute of an entry that nobody reads
+		if err != nil { // else it was padding, or an attribute that is not read
 			noticed++
 		}
 	}

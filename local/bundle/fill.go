@@ -173,7 +173,9 @@ func open(ctx context.Context, o *Options) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the bundle's URL: %w", err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = answerWithin
+	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("download the bundle: %w", err)
 	}
@@ -184,6 +186,9 @@ func open(ctx context.Context, o *Options) (io.ReadCloser, error) {
 	o.Progress(fmt.Sprintf("downloading the bundle %s (%d MB)", o.From, resp.ContentLength>>20))
 	return &told{ReadCloser: resp.Body, total: resp.ContentLength, at: time.Now(), progress: o.Progress}, nil
 }
+
+// answerWithin is how long a server may take until its answer begins.
+const answerWithin = 30 * time.Second
 
 // tellEvery is the time between two lines about a download.
 const tellEvery = 5 * time.Second

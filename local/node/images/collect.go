@@ -23,6 +23,8 @@ const (
 	bytesOfFile = 4 << 10
 	// removed ends the name of a folder that is being removed.
 	removed = ".old"
+	// unfinishedEnd ends the name of a folder that an image is unpacked into.
+	unfinishedEnd = ".new"
 )
 
 // Release lets the image be removed when there are too many. Call it once nothing uses Root
@@ -41,7 +43,7 @@ func (s *Store) hold(digest v1.Hash) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Who removes has the other lock for one rename.
+	// A removal has the exclusive lock for one rename.
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil { //nolint:gosec // a file descriptor
 		return nil, errors.Join(err, f.Close())
 	}
@@ -67,7 +69,7 @@ type unpackedImage struct {
 	used  time.Time
 }
 
-// collect removes images that nobody holds, the longest unused first, until what is kept has
+// collect removes images that are not held, the longest unused first, until what is kept has
 // at most Keep bytes. It is safe beside other calls and processes.
 func (s *Store) collect() error {
 	all, err := s.list()
@@ -108,9 +110,12 @@ func (s *Store) list() (all []unpackedImage, err error) {
 			}
 			continue
 		}
+		if strings.HasSuffix(dir, unfinishedEnd) {
+			continue // another pull is about to give it its name
+		}
 		info, err := os.Stat(filepath.Join(dir, complete))
 		if err != nil {
-			continue // a record, a lock, or an image that is being unpacked
+			continue // a record or a lock
 		}
 		text, err := os.ReadFile(filepath.Join(dir, complete))
 		if err != nil {
@@ -122,7 +127,7 @@ func (s *Store) list() (all []unpackedImage, err error) {
 	return all, nil
 }
 
-// remove removes the folder of an image unless somebody holds it.
+// remove removes the folder of an image unless it is held.
 func remove(dir string) (gone bool, err error) {
 	f, err := os.OpenFile(dir+".held", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -1,12 +1,13 @@
 package images
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"testing"
 )
 
-// Images that nobody holds go once there are too many bytes, the longest unused first; one that
+// Images that are not held go once there are too many bytes, the longest unused first; one that
 // is held stays, also for another process, and one that is gone is pulled again.
 func TestCollect(t *testing.T) {
 	s := newShop(t, Options{Keep: 3 * (bytesOfFile + 1)})
@@ -50,6 +51,14 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.nothingLeft()
+	// What another process is about to name is left to it.
+	unfinished := s.dir + "/sha256-other" + unfinishedEnd
+	if err := errors.Join(os.Mkdir(unfinished, 0o755), writeSize(unfinished, 1<<40), other.collect()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(unfinished); err != nil {
+		t.Error("an image that is being unpacked was removed:", err)
+	}
 	image := ensure(one("a"))
 	s.want(image.Root+"/v", "a")
 	image.Release()

@@ -66,7 +66,7 @@ type Options struct {
 	// MaxBytes and MaxFiles bound one unpacked image; zero means 16 GiB and 500,000.
 	MaxBytes int64
 	MaxFiles int
-	// Keep is how many bytes of images are kept that nobody holds; zero means 20 GiB.
+	// Keep bounds the bytes of all images, as far as those that are not held can go; zero means 20 GiB.
 	Keep int64
 	// Remote are more options of each call to a registry. For tests.
 	Remote []remote.Option
@@ -234,7 +234,7 @@ func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, pr
 	if held, err := s.hold(digest); held != nil || err != nil {
 		return held, err
 	}
-	unfinished := dir + ".new"
+	unfinished := dir + unfinishedEnd
 	if err := errors.Join(os.RemoveAll(unfinished), os.RemoveAll(dir), os.MkdirAll(filepath.Join(unfinished, "root"), 0o755)); err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, pr
 		return nil, errors.Join(err, os.RemoveAll(unfinished))
 	}
 	if held, err = s.hold(digest); err == nil && held == nil {
-		err = errors.New("it was removed at once") // only by somebody who is no Store
+		err = errors.New("it was removed at once") // by a program that takes no locks
 	}
 	if err != nil {
 		return nil, err
