@@ -27,6 +27,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv/autoscaler"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv/poolmigration"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
@@ -69,7 +70,7 @@ type Options struct {
 	Demand        sandboxpool.Demand
 	DemandChanged <-chan event.GenericEvent
 	// InitKey: see sandboxpool.SandboxPoolReconciler.
-	InitKey func(context.Context) (sandboxpool.InitKey, error)
+	InitKey func(context.Context) (podtemplate.InitKey, error)
 	// SandboxdImage: see sandboxpool.SandboxPoolReconciler.
 	SandboxdImage string
 	// ClusterID is the entry of each env's spec.clusters that is this controller's.

@@ -37,6 +37,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 // Leader election outlives short absences of the API server: controller-runtime's
@@ -231,9 +232,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
 		},
-		InitKey: func(ctx context.Context) (sandboxpool.InitKey, error) {
+		InitKey: func(ctx context.Context) (podtemplate.InitKey, error) {
 			key, err := credentials.ReadInitKey(ctx, live, o.systemNamespace)
-			return sandboxpool.InitKey(key), err
+			return podtemplate.InitKey(key), err
 		},
 		SandboxdImage:      o.sandboxdImage,
 		RecordTTL:          o.recordTTL,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 // mostAtOnce bounds one batch of creations.
@@ -20,7 +21,7 @@ const mostAtOnce = 64
 // create makes n pods in batches of 1, 2, 4, …, and stops at the first batch
 // with an error: a template that the API server refuses costs one request. The first
 // ordered ones of them are marked as made for claims that wait.
-func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, n, ordered int) (created int, err error) {
+func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, n, ordered int) (created int, err error) {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	initKey, err := r.initKey(ctx, tpl)
 	if err != nil {
@@ -35,11 +36,11 @@ func (r *SandboxPoolReconciler) create(ctx context.Context, pool *v1alpha1.Sandb
 		group.SetLimit(parallel)
 		for i := range size {
 			group.Go(func() error {
-				pod := newPod(pool, tpl)
+				pod := tpl.NewPod(pool)
 				if first+i < ordered {
 					pod.Annotations[v1alpha1.AnnotationOrdered] = "true"
 				}
-				giveInitKey(pod, initKey)
+				initKey.Give(pod)
 				if errs[i] = controllerutil.SetControllerReference(pool, pod, r.Scheme); errs[i] == nil {
 					errs[i] = r.Client.Create(ctx, pod)
 				}

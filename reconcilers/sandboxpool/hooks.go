@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
@@ -75,8 +76,8 @@ func (h *hookRuns) forget(uid types.UID) {
 
 // hooks runs the pod's post-start hooks beside the reconciler, and turns the pod
 // running, or failed, once they are done.
-func (r *SandboxPoolReconciler) hooks(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod, left time.Duration) (time.Duration, error) {
-	list, err := hooksOf(pod)
+func (r *SandboxPoolReconciler) hooks(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, pod *corev1.Pod, left time.Duration) (time.Duration, error) {
+	list, err := podtemplate.HooksOf(pod)
 	if err == nil && r.HookRunner == nil {
 		err = errors.New("this controller cannot run post-start hooks")
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 // pluginAnswers remembers what the plugins last said of each pool. It is safe for concurrent use.
@@ -24,7 +25,7 @@ type pluginAnswers struct {
 type pluginAnswer struct {
 	uid        types.UID
 	generation int64
-	refusal    *templateError
+	refusal    *podtemplate.Error
 	accepted   *v1alpha1.SandboxPool
 }
 
@@ -55,7 +56,7 @@ func (p *pluginAnswers) forget(key types.NamespacedName) {
 // askPlugins asks the plugins about a generation that they have not judged. A refusal
 // is a templateError. What they change is written to pool and to the API; a pool
 // that was changed meanwhile is an error, and judged anew.
-func (r *SandboxPoolReconciler) askPlugins(ctx context.Context, pool *v1alpha1.SandboxPool) (*templateError, error) {
+func (r *SandboxPoolReconciler) askPlugins(ctx context.Context, pool *v1alpha1.SandboxPool) (*podtemplate.Error, error) {
 	if r.PluginManager == nil || pool == nil || pool.DeletionTimestamp != nil {
 		return nil, nil
 	}
@@ -72,7 +73,7 @@ func (r *SandboxPoolReconciler) askPlugins(ctx context.Context, pool *v1alpha1.S
 		err = r.PluginManager.PreUpdatePool(ctx, v.accepted, next)
 	}
 	if err != nil {
-		v.generation, v.refusal = pool.Generation, &templateError{"RefusedByPlugin", err.Error()}
+		v.generation, v.refusal = pool.Generation, &podtemplate.Error{Reason: "RefusedByPlugin", Message: err.Error()}
 		r.pluginAnswers.set(key, v)
 		return v.refusal, nil
 	}

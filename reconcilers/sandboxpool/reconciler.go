@@ -20,6 +20,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool/poststarthooks"
 )
 
@@ -60,7 +61,7 @@ type SandboxPoolReconciler struct {
 	// PluginManager judges pools before they are worked on; nil lets all pass.
 	PluginManager PluginManager
 	// InitKey returns the key that new pods with sandboxd get; nil makes none of them.
-	InitKey func(context.Context) (InitKey, error)
+	InitKey func(context.Context) (podtemplate.InitKey, error)
 	// SandboxdImage is the image whose entry point is sandboxd, from which pods with that runtime
 	// get it; empty: templates that ask for it are refused.
 	SandboxdImage string
@@ -130,7 +131,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	tpl, err := r.template(ctx, pool)
-	var templateErr *templateError
+	var templateErr *podtemplate.Error
 	if refusal != nil {
 		tpl, err = nil, refusal
 	}
@@ -139,7 +140,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	}
 	// One pod that cannot be moved delays neither the others nor the stock.
 	// The demand is read after the pods: a claim on one of them has its sandbox served.
-	found := outcome{census: census(pods, settled, tpl.hashOrEmpty(), pool, nil, r.now()), asked: r.demandOf(req.NamespacedName)}
+	found := outcome{census: census(pods, settled, tpl.HashOrEmpty(), pool, nil, r.now()), asked: r.demandOf(req.NamespacedName)}
 	lacking := pool != nil && found.census.coming() < limitsOf(pool, troubles{}, found.asked).wanted()
 	waited := r.firstSeen.update(req.NamespacedName, pods, r.now())
 	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods, waited, lacking)
@@ -147,7 +148,7 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return after(recheck, stepErr)
 	}
 	if len(waiting) > 0 {
-		found.census = census(pods, settled, tpl.hashOrEmpty(), pool, waiting, r.now())
+		found.census = census(pods, settled, tpl.HashOrEmpty(), pool, waiting, r.now())
 	}
 	resting, err := pausecount.Count(ctx, r.Client, pool.Namespace, pool.Name)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 // fencePatience is how long a pod that could be recycled waits for its fence, beside the
@@ -118,14 +119,14 @@ func (r *SandboxPoolReconciler) restartsAtOnce(pod *corev1.Pod) bool {
 }
 
 // recycle gives a stopped pod its own images back, and notes what ran until now.
-func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *poolTemplate, pod *corev1.Pod) error {
+func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *podtemplate.Template, pod *corev1.Pod) error {
 	p := writes.For(pod.UID).
 		Test(writes.Phase, v1alpha1.PodStopping).
 		Test(writes.Claim, pod.Annotations[v1alpha1.AnnotationClaim]).
 		Test(pathDeleted, nil).
 		Set(pathContainers, podstate.EncodeContainers(podstate.ContainersOf(pod))).
 		Set(writes.Annotation(v1alpha1.AnnotationRecycling), r.now().UTC().Format(time.RFC3339Nano))
-	for i, own := range tpl.pod.Spec.Containers {
+	for i, own := range tpl.Pod.Spec.Containers {
 		at := fmt.Sprintf("/spec/containers/%d", i)
 		p = p.Test(at+"/name", own.Name).Set(at+"/image", own.Image)
 	}
@@ -135,8 +136,8 @@ func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *poolTemplate, 
 // rewarm makes a proved pod what it was when it was made: nothing of the claim is
 // left on it. The resourceVersion is tested, since all labels and annotations are
 // replaced.
-func (r *SandboxPoolReconciler) rewarm(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) error {
-	renewed := newPod(pool, tpl)
+func (r *SandboxPoolReconciler) rewarm(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, pod *corev1.Pod) error {
+	renewed := tpl.NewPod(pool)
 	renewed.Annotations[v1alpha1.AnnotationRecycled] = r.now().UTC().Format(time.RFC3339Nano)
 	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodWarming, writes.For(pod.UID).
 		Test("/metadata/resourceVersion", pod.ResourceVersion).

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 // changedPod is a pod whose only container a claim gave another image, and which
@@ -160,7 +161,7 @@ func TestHooksRunBesideTheReconciler(t *testing.T) {
 		l.HookRunner = runner(func() error { <-gate; return outcome })
 		v := claimedPod(v1alpha1.PodStarting)
 		v.pod.Labels[v1alpha1.LabelPool] = "p"
-		v.pod.Annotations[v1alpha1.AnnotationPostStartHooks] = encodeHooks([]v1alpha1.PostStartHook{{Name: "h", Exec: &v1alpha1.ExecHook{Command: []string{"x"}}}})
+		v.pod.Annotations[v1alpha1.AnnotationPostStartHooks] = podtemplate.EncodeHooks([]v1alpha1.PostStartHook{{Name: "h", Exec: &v1alpha1.ExecHook{Command: []string{"x"}}}})
 		if d := decide(v, now); d.step != stepHooks {
 			t.Fatalf("%+v, want the hooks run", d)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 // cached answers as a manager's client does, whose cache holds one pool and its
@@ -62,7 +63,7 @@ func large(tb testing.TB, claimed int) (podEvent func()) {
 	pool.Spec.Template = &v1alpha1.SandboxTemplateSpec{Template: corev1.PodTemplateSpec{
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i"}}},
 	}}
-	tpl, err := render(pool.Spec.Template, "")
+	tpl, err := podtemplate.Render(pool.Spec.Template, "")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func large(tb testing.TB, claimed int) (podEvent func()) {
 	r.running.runs = map[types.UID]*hookRun{}
 	handler, q := r.podHandler(), newQueue(tb)
 	for i := range claimed + 100 {
-		p := servingPod(pool, tpl.hash, i)
+		p := servingPod(pool, tpl.Hash, i)
 		if i >= claimed {
 			p.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodIdle)
 			delete(p.Labels, v1alpha1.LabelSandboxID)
@@ -79,7 +80,7 @@ func large(tb testing.TB, claimed int) (podEvent func()) {
 		}
 		handler.Create(tb.Context(), event.CreateEvent{Object: p}, q)
 	}
-	p := servingPod(pool, tpl.hash, 1)
+	p := servingPod(pool, tpl.Hash, 1)
 	return func() {
 		handler.Update(tb.Context(), event.UpdateEvent{ObjectOld: p, ObjectNew: p}, q)
 		if _, err := r.Reconcile(tb.Context(), ctrl.Request{NamespacedName: key}); err != nil {

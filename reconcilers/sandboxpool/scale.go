@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 // outcome is what scaling found and did, for the status.
@@ -56,11 +57,11 @@ type asked struct {
 // scale creates or deletes unclaimed pods; shown: the pods that were counted
 // show all that this process wrote. Errors of the API server become
 // trouble, shown in the status and waited out.
-func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, templateErr *templateError, c counts, a asked, shown bool) outcome {
+func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, templateErr *podtemplate.Error, c counts, a asked, shown bool) outcome {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	out := outcome{census: c, asked: a, shown: shown}
-	r.backoff.noteReady(key, tpl.hashOrEmpty(), c.proven)
-	troubles := r.backoff.state(key, tpl.hashOrEmpty())
+	r.backoff.noteReady(key, tpl.HashOrEmpty(), c.proven)
+	troubles := r.backoff.state(key, tpl.HashOrEmpty())
 	limits := limitsOf(pool, troubles, a)
 	r.Metrics.demanded(key, limits.wanted(), a.waiting)
 	out.scaling = decideScale(c, limits)
@@ -68,7 +69,7 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 		out.recheck = unknownRecheck
 	}
 	if out.trouble = troubles.worst(); templateErr != nil {
-		out.trouble = &trouble{reason: templateErr.reason, message: templateErr.message}
+		out.trouble = &trouble{reason: templateErr.Reason, message: templateErr.Message}
 	}
 	if !shown {
 		// What was looked at lagged behind this process's own writes. Their events ask again;
@@ -117,11 +118,11 @@ func firstOutdated(c counts, n int) []*corev1.Pod {
 }
 
 // grow creates pods, unless a wait runs.
-func (r *SandboxPoolReconciler) grow(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, out *outcome, wait time.Duration) {
+func (r *SandboxPoolReconciler) grow(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, out *outcome, wait time.Duration) {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
 	switch s := out.scaling; {
 	case s.create == 0 && !s.short:
-		r.backoff.accepted(key, tpl.hash, true)
+		r.backoff.accepted(key, tpl.Hash, true)
 		return
 	case s.create == 0:
 		return // a pod that turns idle or fails asks again
@@ -131,13 +132,13 @@ func (r *SandboxPoolReconciler) grow(ctx context.Context, pool *v1alpha1.Sandbox
 	}
 	created, err := r.create(ctx, pool, tpl, out.scaling.create, out.scaling.ordered)
 	if err == nil {
-		r.backoff.accepted(key, tpl.hash, !out.scaling.short)
+		r.backoff.accepted(key, tpl.Hash, !out.scaling.short)
 		return
 	}
 	reason, message := explain(err)
-	r.backoff.refused(key, tpl.hash, reason, message)
+	r.backoff.refused(key, tpl.Hash, reason, message)
 	r.event(pool, corev1.EventTypeWarning, "CreateFailed", "Create", "creating a pod failed: %s", message)
 	log.FromContext(ctx).Info("creating pods failed", "created", created, "wanted", out.scaling.create, "reason", reason)
-	known := r.backoff.state(key, tpl.hash)
+	known := r.backoff.state(key, tpl.Hash)
 	out.trouble, out.recheck = known.worst(), resync.Sooner(out.recheck, known.wait)
 }

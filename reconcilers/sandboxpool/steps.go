@@ -20,6 +20,7 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 // parallel bounds the writes that one pool has on their way at once.
@@ -29,7 +30,7 @@ const parallel = 8
 // the next one possible, and which pods have waited for their address for too
 // long. One pod's failed write does not stop the others. waited is from firstSeen;
 // lacking: the pool has less stock than it should.
-func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pods []openPod, waited map[types.UID]time.Duration, lacking bool) (time.Duration, map[types.UID]bool, error) {
+func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, pods []openPod, waited map[types.UID]time.Duration, lacking bool) (time.Duration, map[types.UID]bool, error) {
 	type work struct {
 		view
 		decision
@@ -77,17 +78,17 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 	return recheck, waiting, err
 }
 
-func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod, lacking bool) (view, error) {
+func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, pod *corev1.Pod, lacking bool) (view, error) {
 	v := view{
 		pod:    pod,
 		fenced: claimed(pod) && r.Ledger.SafelyFenced(pod.Annotations[v1alpha1.AnnotationClaim]),
 		rest:   r.Ledger.Rest(),
 		drain:  pool == nil || pool.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, pool),
 	}
-	v.outdated = tpl != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] != tpl.hash
+	v.outdated = tpl != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] != tpl.Hash
 	_, begun := pod.Annotations[v1alpha1.AnnotationRecycling]
 	v.recycle = pool != nil && pool.Spec.RecyclePolicy == v1alpha1.RecycleInPlace && tpl != nil && !v.outdated && !v.drain &&
-		(begun || lacking && r.restartsAtOnce(pod) && recyclable(pod, tpl.pod.Spec.Containers))
+		(begun || lacking && r.restartsAtOnce(pod) && recyclable(pod, tpl.Pod.Spec.Containers))
 	var s *v1alpha1.Sandbox
 	if id := pod.Labels[v1alpha1.LabelSandboxID]; id != "" {
 		s = &v1alpha1.Sandbox{}
@@ -102,13 +103,13 @@ func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.Sandbox
 	if s == nil {
 		s = &v1alpha1.Sandbox{}
 	}
-	v.startup, _ = v1alpha1.Timeouts(s, pool, tpl.specOrNil())
+	v.startup, _ = v1alpha1.Timeouts(s, pool, tpl.SpecOrNil())
 	return v, nil
 }
 
 // apply writes a decision. A refused write is no error: the pod has moved on,
 // and its event asks for the next decision.
-func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, v view, d decision) (time.Duration, error) {
+func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, v view, d decision) (time.Duration, error) {
 	pod := v.pod
 	switch d.step {
 	case stepIdle:

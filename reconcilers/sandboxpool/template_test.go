@@ -1,94 +1,43 @@
 package sandboxpool
 
 import (
-	"strings"
+	"context"
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
-func TestRender(t *testing.T) {
-	grace, yes := int64(30), true
-	spec := &v1alpha1.SandboxTemplateSpec{IdleImage: "idle", Template: corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{
-			Labels:      map[string]string{"team": "a", v1alpha1.LabelPhase: "running", v1alpha1.LabelSandboxID: "x", v1alpha1.LabelRules: v1alpha1.RulesOwn},
-			Annotations: map[string]string{"note": "b", v1alpha1.AnnotationClaim: "forged", v1alpha1.AnnotationAddress: "10.0.0.9", v1alpha1.AnnotationImage: "forged"},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "real"}}},
-	}}
-	own, err := render(spec, v1alpha1.ImagePolicyPoolDefault)
+func templateWith(t *testing.T, containers ...corev1.Container) *podtemplate.Template {
+	t.Helper()
+	spec := &v1alpha1.SandboxTemplateSpec{}
+	spec.Template.Spec.Containers = containers
+	tpl, err := podtemplate.New(spec, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	idle, err := render(spec, v1alpha1.ImagePolicyIdle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if own.pod.Spec.Containers[0].Image != "real" || idle.pod.Spec.Containers[0].Image != "idle" || own.hash == idle.hash {
-		t.Errorf("images %q and %q, hashes %s and %s", own.pod.Spec.Containers[0].Image, idle.pod.Spec.Containers[0].Image, own.hash, idle.hash)
-	}
-	if again, _ := render(spec, v1alpha1.ImagePolicyPoolDefault); again.hash != own.hash {
-		t.Error("the hash of the same template differs")
-	}
-	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("p", 63)}}
-	pod := newPod(pool, own)
-	if pod.Labels["team"] != "a" || pod.Annotations["note"] != "b" {
-		t.Errorf("the template's labels and annotations are lost: %+v", pod.ObjectMeta)
-	}
-	if v1alpha1.PhaseOf(pod) != v1alpha1.PodWarming || claimed(pod) || pod.Annotations[v1alpha1.AnnotationAddress] != "" || pod.Annotations[v1alpha1.AnnotationImage] != "" || pod.Labels[v1alpha1.LabelSandboxID] != "" || pod.Labels[v1alpha1.LabelRules] != "" {
-		t.Errorf("a template forges a claim: %+v", pod.ObjectMeta)
-	}
-	if len(pod.GenerateName) != maxNameBase {
-		t.Errorf("generateName of %d characters", len(pod.GenerateName))
-	}
-	spec.Template.Spec.TerminationGracePeriodSeconds, spec.Template.Spec.AutomountServiceAccountToken = &grace, &yes
-	if own, _ = render(spec, ""); *own.pod.Spec.TerminationGracePeriodSeconds != 30 || !*own.pod.Spec.AutomountServiceAccountToken {
-		t.Error("what the template sets is overwritten")
-	}
+	return tpl
 }
 
-// A pod that is made with an idle image says which one a claim gives it, and is another
-// pod once that is another.
-func TestImageOfAClaim(t *testing.T) {
-	made := func(image, idle string) (*poolTemplate, string) {
-		t.Helper()
-		spec := &v1alpha1.SandboxTemplateSpec{IdleImage: idle, Template: corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: image}}},
-		}}
-		tpl, err := render(spec, v1alpha1.ImagePolicyIdle)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tpl, newPod(&v1alpha1.SandboxPool{}, tpl).Annotations[v1alpha1.AnnotationImage]
+// Pods with sandboxd are not made without a key; others need none.
+func TestInitKeyIsNeeded(t *testing.T) {
+	away := errors.New("away")
+	with := templateWith(t, corev1.Container{Name: "envd", Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}})
+	without := templateWith(t, corev1.Container{Name: "main"})
+	asked := 0
+	r := &SandboxPoolReconciler{}
+	if _, err := r.initKey(t.Context(), with); !errors.Is(err, errNoInitKeys) {
+		t.Errorf("without keys: %v", err)
 	}
-	first, image := made("real", "idle")
-	second, next := made("next", "idle")
-	if image != "real" || next != "next" || first.hash == second.hash {
-		t.Errorf("a claim gives %q and %q, hashes %s and %s", image, next, first.hash, second.hash)
+	r.InitKey = func(context.Context) (podtemplate.InitKey, error) { asked++; return podtemplate.InitKey{}, away }
+	if _, err := r.initKey(t.Context(), with); !errors.Is(err, away) {
+		t.Errorf("while the keys are away: %v", err)
 	}
-	for _, idle := range []string{"", "real"} {
-		if _, image := made("real", idle); image != "" {
-			t.Errorf("with the idle image %q a claim gives %q", idle, image)
-		}
-	}
-}
-
-func TestRefusedFields(t *testing.T) {
-	yes := true
-	for want, p := range map[string]corev1.PodSpec{
-		"":                      {},
-		"hostNetwork":           {HostNetwork: true},
-		"hostPID":               {HostPID: true},
-		"hostIPC":               {HostIPC: true},
-		"shareProcessNamespace": {ShareProcessNamespace: &yes},
-		"hostPort":              {InitContainers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}},
-	} {
-		if got := refused(&p); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+	if key, err := r.initKey(t.Context(), without); err != nil || key != (podtemplate.InitKey{}) || asked != 1 {
+		t.Errorf("a pod without sandboxd: %v, %v, asked %d times", key, err, asked)
 	}
 }
 
@@ -97,49 +46,5 @@ func TestIdleContainerImages(t *testing.T) {
 	pool.Spec.Template.IdleImage, pool.Spec.PodCreationImagePolicy = "pause", v1alpha1.ImagePolicyIdle
 	if images, err := IdleContainerImages(pool, nil); err != nil || images["main"] != "pause" {
 		t.Errorf("%v, %v", images, err)
-	}
-}
-
-// The reconciler refuses what lets a sandbox reach its neighbours also where the API server
-// has no rule against it, as with the definitions of an earlier version.
-func TestTemplatesThatReachNeighbours(t *testing.T) {
-	yes := true
-	windows := &corev1.WindowsSecurityContextOptions{HostProcess: &yes}
-	http := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}
-	tcp := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "169.254.169.254"}}
-	container := func(c corev1.Container) corev1.PodSpec {
-		return corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}, c}}
-	}
-	const host = "the host of a probe or a lifecycle hook"
-	for want, specs := range map[string][]corev1.PodSpec{
-		"hostNetwork":           {{HostNetwork: true}},
-		"hostPID":               {{HostPID: true}},
-		"hostIPC":               {{HostIPC: true}},
-		"shareProcessNamespace": {{ShareProcessNamespace: &yes}},
-		"hostPort":              {container(corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 1}}})},
-		"hostProcess": {
-			{SecurityContext: &corev1.PodSecurityContext{WindowsOptions: windows}},
-			container(corev1.Container{SecurityContext: &corev1.SecurityContext{WindowsOptions: windows}}),
-			{InitContainers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{WindowsOptions: windows}}}},
-		},
-		host: {
-			container(corev1.Container{LivenessProbe: &corev1.Probe{ProbeHandler: http}}),
-			container(corev1.Container{ReadinessProbe: &corev1.Probe{ProbeHandler: tcp}}),
-			container(corev1.Container{StartupProbe: &corev1.Probe{ProbeHandler: http}}),
-			container(corev1.Container{Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{TCPSocket: tcp.TCPSocket}}}),
-			container(corev1.Container{Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: http.HTTPGet}}}),
-			{InitContainers: []corev1.Container{{Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: http.HTTPGet}}}}},
-		},
-		"": {container(corev1.Container{
-			LivenessProbe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{}}},
-			Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{}}},
-			SecurityContext: &corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{}},
-		})},
-	} {
-		for i := range specs {
-			if got := refused(&specs[i]); got != want {
-				t.Errorf("%+v: refused for %q, want %q", specs[i], got, want)
-			}
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 	"github.com/sandlane/sandlane/reconcilers/podstate"
+	"github.com/sandlane/sandlane/reconcilers/sandboxpool/podtemplate"
 )
 
 const (
@@ -31,7 +32,7 @@ var pathContainers = writes.Annotation(v1alpha1.AnnotationContainers)
 // toIdle offers the pod for claims, once its address is free. If the address is not free in
 // time, it returns errAddressBusy and when to ask again; the pod then does not count as
 // stock until its address is free.
-func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod) (time.Duration, error) {
+func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, pod *corev1.Pod) (time.Duration, error) {
 	verdict, err := r.rule.Check(ctx, pod)
 	if err != nil {
 		return 0, err
@@ -58,7 +59,7 @@ func (r *SandboxPoolReconciler) toIdle(ctx context.Context, pool *v1alpha1.Sandb
 		r.Metrics.turnedIdle(poolOfPod(pod), r.now().Sub(pod.CreationTimestamp.Time))
 	}
 	if err == nil && pool != nil {
-		r.backoff.idle(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty())
+		r.backoff.idle(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.HashOrEmpty())
 	}
 	return 0, err
 }
@@ -96,7 +97,7 @@ func (r *SandboxPoolReconciler) putOnRecord(ctx context.Context, pod *corev1.Pod
 
 // toFailed takes the pod out of use. Its sandbox, if it has one, is ended by
 // reconcilers/sandbox when it sees the phase.
-func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *poolTemplate, pod *corev1.Pod, d decision) error {
+func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, pod *corev1.Pod, d decision) error {
 	phase := v1alpha1.PhaseOf(pod)
 	message := short(d.message + r.quoteEvents(ctx, pod, d.reason))
 	p := writes.For(pod.UID).Test(writes.Phase, phase)
@@ -113,8 +114,8 @@ func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.San
 		return err
 	}
 	r.event(pool, corev1.EventTypeWarning, d.reason, "Fail", "pod %s failed while %s: %s", pod.Name, phase, message)
-	if phase == v1alpha1.PodWarming && pool != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] == tpl.hashOrEmpty() {
-		r.backoff.unready(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.hashOrEmpty(), d.reason, "pod "+pod.Name+": "+message)
+	if phase == v1alpha1.PodWarming && pool != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] == tpl.HashOrEmpty() {
+		r.backoff.unready(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.HashOrEmpty(), d.reason, "pod "+pod.Name+": "+message)
 	}
 	return nil
 }

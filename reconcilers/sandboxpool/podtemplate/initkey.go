@@ -1,8 +1,6 @@
-package sandboxpool
+package podtemplate
 
 import (
-	"context"
-	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +9,7 @@ import (
 )
 
 // InitKey is the public key with which sandboxd checks that a request to /init is signed by
-// a gateway.
+// a gateway. The zero value is none.
 type InitKey struct {
 	// ID names the key to gateways, Public is the key in base64.
 	ID, Public string
@@ -23,25 +21,10 @@ const (
 	envPodUID  = "SANDBOXD_POD_UID"
 )
 
-var errNoInitKeys = errors.New("this controller has no init keys, which pods with sandboxd need")
-
-// initKey returns the key for new pods of a template; the zero value if they do not
-// run sandboxd. It is asked for by each batch of pods, and not kept: a rotation counts
-// for the next one.
-func (r *SandboxPoolReconciler) initKey(ctx context.Context, tpl *poolTemplate) (InitKey, error) {
-	if !v1alpha1.RunsSandboxd(&tpl.pod.Spec) {
-		return InitKey{}, nil
-	}
-	if r.InitKey == nil {
-		return InitKey{}, errNoInitKeys
-	}
-	return r.InitKey(ctx)
-}
-
-// giveInitKey puts the key into a pod that is not created yet: the public part and the
+// Give puts the key into a pod that is not created yet: the public part and the
 // pod's UID into the environment of sandboxd, the ID into a label. None of it is a
 // secret. It is no part of the template's hash, so that a rotation replaces no pods.
-func giveInitKey(pod *corev1.Pod, key InitKey) {
+func (key InitKey) Give(pod *corev1.Pod) {
 	if key == (InitKey{}) {
 		return
 	}

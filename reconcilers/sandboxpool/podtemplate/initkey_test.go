@@ -1,8 +1,6 @@
-package sandboxpool
+package podtemplate
 
 import (
-	"context"
-	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,11 +8,11 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-func templateWith(t *testing.T, containers ...corev1.Container) *poolTemplate {
+func templateWith(t *testing.T, containers ...corev1.Container) *Template {
 	t.Helper()
 	spec := &v1alpha1.SandboxTemplateSpec{}
 	spec.Template.Spec.Containers = containers
-	tpl, err := render(spec, "")
+	tpl, err := Render(spec, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +30,8 @@ func TestGiveInitKey(t *testing.T) {
 			Name: "envd", Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}},
 			Env: []corev1.EnvVar{{Name: envInitKey, Value: "mine"}, {Name: "B", Value: "2"}, {Name: envPodUID, Value: "another"}},
 		})
-	plain, pod := newPod(pool, tpl), newPod(pool, tpl)
-	giveInitKey(pod, InitKey{ID: "id", Public: "public"})
+	plain, pod := tpl.NewPod(pool), tpl.NewPod(pool)
+	InitKey{ID: "id", Public: "public"}.Give(pod)
 	if pod.Labels[v1alpha1.LabelInitKey] != "id" || len(pod.Labels) != len(plain.Labels)+1 ||
 		pod.Annotations[v1alpha1.AnnotationTemplateHash] != plain.Annotations[v1alpha1.AnnotationTemplateHash] {
 		t.Errorf("labels %v, annotations %v", pod.Labels, pod.Annotations)
@@ -46,26 +44,7 @@ func TestGiveInitKey(t *testing.T) {
 		env[2].Name != envPodUID || env[2].Value != "" || env[2].ValueFrom.FieldRef.FieldPath != "metadata.uid" {
 		t.Errorf("the container with sandboxd has %v", env)
 	}
-	if len(tpl.pod.Spec.Containers[1].Env) != 3 || tpl.pod.Spec.Containers[1].Env[0].Value != "mine" {
+	if len(tpl.Pod.Spec.Containers[1].Env) != 3 || tpl.Pod.Spec.Containers[1].Env[0].Value != "mine" {
 		t.Error("the template was changed")
-	}
-}
-
-// Pods with sandboxd are not made without a key; others need none.
-func TestInitKeyIsNeeded(t *testing.T) {
-	away := errors.New("away")
-	with := templateWith(t, corev1.Container{Name: "envd", Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}})
-	without := templateWith(t, corev1.Container{Name: "main"})
-	asked := 0
-	r := &SandboxPoolReconciler{}
-	if _, err := r.initKey(t.Context(), with); !errors.Is(err, errNoInitKeys) {
-		t.Errorf("without keys: %v", err)
-	}
-	r.InitKey = func(context.Context) (InitKey, error) { asked++; return InitKey{}, away }
-	if _, err := r.initKey(t.Context(), with); !errors.Is(err, away) {
-		t.Errorf("while the keys are away: %v", err)
-	}
-	if key, err := r.initKey(t.Context(), without); err != nil || key != (InitKey{}) || asked != 1 {
-		t.Errorf("a pod without sandboxd: %v, %v, asked %d times", key, err, asked)
 	}
 }

@@ -1,4 +1,4 @@
-package sandboxpool
+package podtemplate
 
 import (
 	"errors"
@@ -31,12 +31,12 @@ func TestRuntimeSandboxd(t *testing.T) {
 	if len(spec.Template.Spec.InitContainers) != 0 || len(spec.Template.Spec.Containers[0].Ports) != 0 {
 		t.Error("the template itself was changed")
 	}
-	tpl, err := render(rendered, "")
+	tpl, err := Render(rendered, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := newPod(&v1alpha1.SandboxPool{}, tpl)
-	giveInitKey(pod, InitKey{ID: "1", Public: "key"})
+	pod := tpl.NewPod(&v1alpha1.SandboxPool{})
+	InitKey{ID: "1", Public: "key"}.Give(pod)
 	first := pod.Spec.Containers[0]
 	if got := strings.Join(append(first.Command, first.Args...), " "); got != "/sandlane/bin/sandboxd --sudo -- python3 server.py --home=/data" || first.Image != image.Image {
 		t.Errorf("it runs %q of %s", got, first.Image)
@@ -51,7 +51,7 @@ func TestRuntimeSandboxd(t *testing.T) {
 	if init.Image != "base:1" || !slices.Equal(init.Args, []string{"--install=/sandlane"}) || *init.SecurityContext.RunAsUser == 0 || len(init.SecurityContext.Capabilities.Drop) != 1 {
 		t.Errorf("its init container: %+v", init)
 	}
-	if other, _ := withRuntimes(spec, "base:2"); func() string { o, _ := render(other, ""); return o.hash }() == tpl.hash {
+	if other, _ := withRuntimes(spec, "base:2"); func() string { o, _ := Render(other, ""); return o.Hash }() == tpl.Hash {
 		t.Error("another sandboxd makes no other template")
 	}
 	if plain, err := withRuntimes(&v1alpha1.SandboxTemplateSpec{Template: spec.Template}, ""); err != nil || len(plain.Template.Spec.InitContainers) != 0 {
@@ -94,8 +94,8 @@ func TestRuntimeRefused(t *testing.T) {
 		{withSandboxd(corev1.Container{Name: "main"}), "", "RuntimeMissing", "--sandboxd-image"},
 	} {
 		_, err := withRuntimes(c.spec, c.image)
-		var refused *templateError
-		if !errors.As(err, &refused) || refused.reason != c.reason || !strings.Contains(refused.message, c.says) {
+		var refused *Error
+		if !errors.As(err, &refused) || refused.Reason != c.reason || !strings.Contains(refused.Message, c.says) {
 			t.Errorf("%+v: %v, want %s with %q", c.spec.Template.Spec, err, c.reason, c.says)
 		}
 	}

@@ -1,4 +1,4 @@
-package sandboxpool
+package podtemplate
 
 import (
 	"fmt"
@@ -41,19 +41,19 @@ func withRuntimes(spec *v1alpha1.SandboxTemplateSpec, image string) (*v1alpha1.S
 		return spec, nil
 	}
 	if image == "" {
-		return nil, &templateError{"RuntimeMissing", "the template has the runtime sandboxd, and the controller was started without --sandboxd-image"}
+		return nil, &Error{Reason: "RuntimeMissing", Message: "the template has the runtime sandboxd, and the controller was started without --sandboxd-image"}
 	}
 	spec = spec.DeepCopy()
 	pod := &spec.Template.Spec
 	first := &pod.Containers[0]
 	if len(first.Command) == 0 && len(first.Args) > 0 {
-		return nil, &templateError{"TemplateRefused", fmt.Sprintf(
+		return nil, &Error{Reason: "TemplateRefused", Message: fmt.Sprintf(
 			"container %s has args and no command: with the runtime sandboxd name the image's entry point as command, since Kubernetes does not tell it", first.Name)}
 	}
 	if slices.ContainsFunc(pod.InitContainers, func(c corev1.Container) bool { return c.Name == runtimeName }) ||
 		slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == runtimeName }) ||
 		slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == runtimeName }) {
-		return nil, &templateError{"TemplateRefused", "the name " + runtimeName + " belongs to the runtime"}
+		return nil, &Error{Reason: "TemplateRefused", Message: "the name " + runtimeName + " belongs to the runtime"}
 	}
 	size := resource.MustParse(runtimeSize)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: runtimeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}})
