@@ -9,6 +9,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/limits"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
@@ -33,6 +34,7 @@ func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *sandboxdcl
 	}
 	return &snapshotStore{folder, files.New(files.Options{
 		API: c, Live: live, Pods: sandboxdclient.NewPods(c, g.cache), Agent: a, Store: folder, Exceeded: quota{}.Exceeded,
+		Place: limits.NewArchives(g.limits).Wait,
 		Limits: func(namespace string) (all, byKey int) {
 			l := g.limits.Of(namespace)
 			return l.Snapshots, l.SnapshotsOfKey

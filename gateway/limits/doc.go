@@ -1,5 +1,6 @@
 // Package limits bounds what one namespace takes from the others at one gateway: places to
-// wait for a pod, open requests, snapshots. Reader has the numbers, Room counts requests.
+// wait for a pod, open requests, snapshots and the places to write them. Reader has the numbers,
+// Waiting, OpenRequests and Archives count.
 // Package gateway makes both; extproc, the REST API and the poll of Envoy ask them.
 //
 // # Shares

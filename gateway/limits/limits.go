@@ -13,6 +13,8 @@ type Limits struct {
 	Open int
 	// OpenOfSandbox is how many requests one sandbox may have open; 0 is no limit.
 	OpenOfSandbox int
+	// Archives is the factor of archives that are taken at once.
+	Archives int
 	// Snapshots is how many snapshots the namespace keeps, SnapshotsOfKey how many of them
 	// one API key has made; 0 is no limit.
 	Snapshots, SnapshotsOfKey int
@@ -32,6 +34,7 @@ const (
 	factorWaiting           = 4
 	factorWaitingWithoutKey = 1
 	factorOpen              = 8
+	factorArchives          = 4
 )
 
 // waitingRoom is how many requests may wait in all. The rest of what Envoy may ask ExtProc at
@@ -45,7 +48,7 @@ type Reader struct{ all Limits }
 func NewReader(o Options) Reader {
 	return Reader{Limits{
 		Waiting: factorWaiting, WaitingWithoutKey: factorWaitingWithoutKey, WaitingForName: max(1, waitingRoom(o.MaxStreams)/4),
-		Open: factorOpen, OpenOfSandbox: o.OpenOfSandbox, Snapshots: o.Snapshots, SnapshotsOfKey: o.SnapshotsOfKey,
+		Open: factorOpen, OpenOfSandbox: o.OpenOfSandbox, Archives: factorArchives, Snapshots: o.Snapshots, SnapshotsOfKey: o.SnapshotsOfKey,
 	}}
 }
 

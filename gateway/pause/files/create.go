@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,11 @@ func (x *Snapshots) create(ctx context.Context, caller restapi.KeyOwner, sandbox
 	if err != nil {
 		return restapi.Snapshot{}, err
 	}
+	end, err := x.begin(ctx, caller.Namespace, s.Spec.Binding.ClaimID)
+	if err != nil {
+		return restapi.Snapshot{}, fmt.Errorf("snapshot sandbox %s: %w", sandboxID, publicError(err))
+	}
+	defer end()
 	cp := &v1alpha1.Checkpoint{}
 	cp.Namespace, cp.Name = caller.Namespace, newID()
 	cp.Finalizers = []string{v1alpha1.FinalizerCheckpoint}
@@ -145,15 +151,14 @@ func (x *Snapshots) save(ctx context.Context, caller restapi.KeyOwner, cp *v1alp
 	if err != nil {
 		return err
 	}
-	archive, err := x.o.Agent.Archive(ctx, s.Name, pod)
+	archive, err := x.open(ctx, func(ctx context.Context) (io.ReadCloser, error) { return x.o.Agent.Archive(ctx, s.Name, pod) })
 	if err != nil {
 		return err
 	}
-	info, err := x.o.Store.Put(ctx, string(cp.UID), archive)
-	if err = errors.Join(err, archive.Close()); err != nil {
+	info, err := x.put(ctx, cp, archive)
+	if err != nil {
 		return err
 	}
-	x.o.Metrics.bytes.Add(float64(info.Bytes))
 	failpoint.Hit("snapshots/kept") // the data is in the store, and the object does not say so yet
 	return x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
 		Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),

@@ -68,12 +68,21 @@ func (p *Hibernator) Keepable(pod *corev1.Pod) error {
 // and returns its name. After an error nothing is kept, or the controller deletes it.
 //
 // It opens the archive before it creates the Checkpoint: sandboxdclient.ErrBusy, which another
-// gateway causes for as long as it reads the files, then costs no object.
+// gateway causes for as long as it reads the files, then costs no object. ErrBusy also says
+// that there is no place for another archive at this gateway.
 func (p *Hibernator) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error) {
 	if err := p.Keepable(pod); err != nil {
 		return "", err
 	}
-	archive, err := p.agent.ArchiveAll(ctx, s.Name, pod)
+	end, err := p.x.begin(ctx, s.Spec.Namespace, claimOf(s))
+	if errors.Is(err, errNoPlace) {
+		err = fmt.Errorf("%w: %w", sandboxdclient.ErrBusy, err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, publicError(err))
+	}
+	defer end()
+	archive, err := p.x.open(ctx, func(ctx context.Context) (io.ReadCloser, error) { return p.agent.ArchiveAll(ctx, s.Name, pod) })
 	if err != nil {
 		return "", fmt.Errorf("keep the files of sandbox %s: %w", s.Name, publicError(err))
 	}
@@ -102,16 +111,15 @@ func (p *Hibernator) Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.
 }
 
 // save takes a Checkpoint from its creation to Succeeded.
-func (p *Hibernator) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod, archive io.ReadCloser) error {
+func (p *Hibernator) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alpha1.Sandbox, pod *corev1.Pod, archive *steady) error {
 	err := p.x.setStatus(ctx, cp, "", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating})
 	if err != nil {
 		return err
 	}
-	info, err := p.x.o.Store.Put(ctx, string(cp.UID), archive)
-	if err = errors.Join(err, archive.Close()); err != nil {
+	info, err := p.x.put(ctx, cp, archive)
+	if err != nil {
 		return err
 	}
-	p.x.o.Metrics.bytes.Add(float64(info.Bytes))
 	if err := p.verify(ctx, cp, info.Digest); err != nil {
 		return err
 	}

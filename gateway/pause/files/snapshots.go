@@ -45,6 +45,9 @@ type Options struct {
 	Pods  sandboxdclient.Pods
 	Agent Agent
 	Store Store
+	// Place waits for one of the places for archives, within the namespace's share. Nil: they
+	// are not bounded.
+	Place func(ctx context.Context, namespace string) (leave func(), err error)
 	// Exceeded reports whether a ResourceQuota forbade a write.
 	Exceeded func(error) bool
 	// Limits returns how many snapshots a namespace keeps, and how many of them one API key
@@ -58,6 +61,7 @@ type Options struct {
 type Snapshots struct {
 	o        Options
 	reserved reservations
+	taking   taking
 }
 
 var _ restapi.Snapshots = (*Snapshots)(nil)
@@ -142,6 +146,8 @@ func publicError(err error) error {
 	for _, m := range []struct{ from, to error }{
 		{checkpoint.ErrTooLarge, restapi.ErrSnapshotTooLarge},
 		{checkpoint.ErrFull, restapi.ErrSnapshotStoreFull},
+		{errNoPlace, restapi.ErrBusy},
+		{errSlow, restapi.ErrUnanswered},
 		{sandboxdclient.ErrBusy, restapi.ErrSnapshotting},
 		{sandboxdclient.ErrNotInitialised, restapi.ErrNotRunning},
 	} {
