@@ -35,9 +35,12 @@ func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *sandboxdcl
 	return &snapshotStore{folder, files.New(files.Options{
 		API: c, Live: live, Pods: sandboxdclient.NewPods(c, g.cache), Agent: a, Store: folder, Exceeded: quota{}.Exceeded,
 		Place: limits.NewArchives(g.limits).Wait,
-		Limits: func(namespace string) (all, byKey int) {
+		Limits: func(namespace string) files.Limits {
 			l := g.limits.Of(namespace)
-			return l.Snapshots, l.SnapshotsOfKey
+			return files.Limits{
+				Snapshots: l.Snapshots, SnapshotsOfKey: l.SnapshotsOfKey,
+				SnapshotBytes: l.SnapshotBytes, SnapshotBytesOfKey: l.SnapshotBytesOfKey, PauseBytes: l.PauseBytes,
+			}
 		},
 		Metrics: metrics, Log: g.o.Log,
 	})}, nil

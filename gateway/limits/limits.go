@@ -18,6 +18,10 @@ type Limits struct {
 	// Snapshots is how many snapshots the namespace keeps, SnapshotsOfKey how many of them
 	// one API key has made; 0 is no limit.
 	Snapshots, SnapshotsOfKey int
+	// SnapshotBytes is the factor of bytes that the namespace keeps in the store when it makes
+	// a snapshot, of those that are free for snapshots; SnapshotBytesOfKey that of one API key.
+	// PauseBytes is the factor, of all that are free, when a sandbox hibernates.
+	SnapshotBytes, SnapshotBytesOfKey, PauseBytes int
 }
 
 // Options are what an operator sets.
@@ -35,6 +39,10 @@ const (
 	factorWaitingWithoutKey = 1
 	factorOpen              = 8
 	factorArchives          = 4
+
+	factorSnapshotBytes      = 2
+	factorSnapshotBytesOfKey = 1
+	factorPauseBytes         = 8
 )
 
 // waitingRoom is how many requests may wait in all. The rest of what Envoy may ask ExtProc at
@@ -49,6 +57,7 @@ func NewReader(o Options) Reader {
 	return Reader{Limits{
 		Waiting: factorWaiting, WaitingWithoutKey: factorWaitingWithoutKey, WaitingForName: max(1, waitingRoom(o.MaxStreams)/4),
 		Open: factorOpen, OpenOfSandbox: o.OpenOfSandbox, Archives: factorArchives, Snapshots: o.Snapshots, SnapshotsOfKey: o.SnapshotsOfKey,
+		SnapshotBytes: factorSnapshotBytes, SnapshotBytesOfKey: factorSnapshotBytesOfKey, PauseBytes: factorPauseBytes,
 	}}
 }
 

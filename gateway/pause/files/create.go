@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
@@ -155,14 +156,12 @@ func (x *Snapshots) save(ctx context.Context, caller restapi.KeyOwner, cp *v1alp
 	if err != nil {
 		return err
 	}
-	info, err := x.put(ctx, cp, archive)
-	if err != nil {
-		return err
-	}
-	failpoint.Hit("snapshots/kept") // the data is in the store, and the object does not say so yet
-	return x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
-		Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),
-		Pool: s.Spec.Pool, Images: v1alpha1.ImageDigests(pod), TemplateHash: pod.Annotations[v1alpha1.AnnotationTemplateHash],
+	return x.put(ctx, cp, archive, func(info checkpoint.Info) error {
+		failpoint.Hit("snapshots/kept") // the data is in the store, and the object does not say so yet
+		return x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
+			Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),
+			Pool: s.Spec.Pool, Images: v1alpha1.ImageDigests(pod), TemplateHash: pod.Annotations[v1alpha1.AnnotationTemplateHash],
+		})
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 )
@@ -116,16 +117,14 @@ func (p *Hibernator) save(ctx context.Context, cp *v1alpha1.Checkpoint, s *v1alp
 	if err != nil {
 		return err
 	}
-	info, err := p.x.put(ctx, cp, archive)
-	if err != nil {
-		return err
-	}
-	if err := p.verify(ctx, cp, info.Digest); err != nil {
-		return err
-	}
-	return p.x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
-		Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),
-		Pool: s.Spec.Pool, Images: v1alpha1.ImageDigests(pod), TemplateHash: pod.Annotations[v1alpha1.AnnotationTemplateHash],
+	return p.x.put(ctx, cp, archive, func(info checkpoint.Info) error {
+		if err := p.verify(ctx, cp, info.Digest); err != nil {
+			return err
+		}
+		return p.x.setStatus(ctx, cp, v1alpha1.CheckpointCreating, v1alpha1.CheckpointStatus{
+			Phase: v1alpha1.CheckpointSucceeded, CheckpointID: cp.Name, Bytes: info.Bytes, Digest: info.Digest, CompletedAt: new(metav1.Now()),
+			Pool: s.Spec.Pool, Images: v1alpha1.ImageDigests(pod), TemplateHash: pod.Annotations[v1alpha1.AnnotationTemplateHash],
+		})
 	})
 }
 

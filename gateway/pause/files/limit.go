@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,15 +100,15 @@ func (m *reservations) add(owners ...owner) (counts map[owner]int, giveBack func
 // none. Call giveBack once the Checkpoint is created, or will not be.
 func (x *Snapshots) reserve(ctx context.Context, caller restapi.KeyOwner) (giveBack func(), err error) {
 	limits := map[owner]int{}
-	var most, byKey int
+	var l Limits
 	if x.o.Limits != nil {
-		most, byKey = x.o.Limits(caller.Namespace)
+		l = x.o.Limits(caller.Namespace)
 	}
-	if most > 0 {
-		limits[owner{namespace: caller.Namespace}] = most
+	if l.Snapshots > 0 {
+		limits[owner{namespace: caller.Namespace}] = l.Snapshots
 	}
-	if byKey > 0 && caller.KeyID != "" {
-		limits[owner{caller.Namespace, caller.KeyID}] = byKey
+	if l.SnapshotsOfKey > 0 && caller.KeyID != "" {
+		limits[owner{caller.Namespace, caller.KeyID}] = l.SnapshotsOfKey
 	}
 	if len(limits) == 0 {
 		return func() {}, nil
@@ -122,13 +123,13 @@ func (x *Snapshots) reserve(ctx context.Context, caller restapi.KeyOwner) (giveB
 			takeBack()
 		}
 	}()
-	var all v1alpha1.CheckpointList
-	if err := x.o.API.List(ctx, &all, client.InNamespace(caller.Namespace)); err != nil {
+	all, err := x.list(ctx, caller.Namespace)
+	if err != nil {
 		return nil, fmt.Errorf("count snapshots: %w", err)
 	}
-	for i := range all.Items {
-		cp := &all.Items[i]
-		if cp.DeletionTimestamp != nil || cp.Status.Phase == v1alpha1.CheckpointFailed {
+	for i := range all {
+		cp := &all[i]
+		if !counts(cp) {
 			continue
 		}
 		count[owner{namespace: caller.Namespace}]++
@@ -142,4 +143,20 @@ func (x *Snapshots) reserve(ctx context.Context, caller restapi.KeyOwner) (giveB
 		}
 	}
 	return takeBack, nil
+}
+
+// list lists a namespace's Checkpoints, and notes the bytes that they keep.
+func (x *Snapshots) list(ctx context.Context, namespace string) ([]v1alpha1.Checkpoint, error) {
+	begun := time.Now()
+	var all v1alpha1.CheckpointList
+	if err := x.o.API.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	x.ledger.listed(namespace, begun, all.Items)
+	return all.Items, nil
+}
+
+// counts reports whether a Checkpoint counts for its namespace and API key.
+func counts(cp *v1alpha1.Checkpoint) bool {
+	return cp.DeletionTimestamp == nil && cp.Status.Phase != v1alpha1.CheckpointFailed
 }

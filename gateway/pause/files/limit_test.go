@@ -283,6 +283,6 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-func limits(all, byKey int) func(string) (int, int) {
-	return func(string) (int, int) { return all, byKey }
+func limits(all, byKey int) func(string) Limits {
+	return func(string) Limits { return Limits{Snapshots: all, SnapshotsOfKey: byKey} }
 }

@@ -23,6 +23,17 @@ import (
 type Store interface {
 	Put(ctx context.Context, id string, r io.Reader) (checkpoint.Info, error)
 	Get(ctx context.Context, id string) (checkpoint.Archive, checkpoint.Info, error)
+	Room(ctx context.Context) (checkpoint.Room, error)
+}
+
+// Limits are those of a namespace; 0 is no limit.
+type Limits struct {
+	// Snapshots is how many are kept, SnapshotsOfKey how many of them one API key has made.
+	Snapshots, SnapshotsOfKey int
+	// SnapshotBytes is how many times the bytes that the store has free for snapshots a
+	// namespace may keep when it makes one, SnapshotBytesOfKey those of one API key, and
+	// PauseBytes how many times all free bytes when a sandbox hibernates.
+	SnapshotBytes, SnapshotBytesOfKey, PauseBytes int
 }
 
 // Agent reads and restores the files of a pod. *sandboxdclient.Agent implements it.
@@ -50,9 +61,8 @@ type Options struct {
 	Place func(ctx context.Context, namespace string) (leave func(), err error)
 	// Exceeded reports whether a ResourceQuota forbade a write.
 	Exceeded func(error) bool
-	// Limits returns how many snapshots a namespace keeps, and how many of them one API key
-	// has made; 0 is no limit, and so is nil.
-	Limits  func(namespace string) (all, byKey int)
+	// Limits returns a namespace's limits; nil is none.
+	Limits  func(namespace string) Limits
 	Metrics *Metrics
 	Log     *slog.Logger
 }
@@ -62,6 +72,7 @@ type Snapshots struct {
 	o        Options
 	reserved reservations
 	taking   taking
+	ledger   ledger
 }
 
 var _ restapi.Snapshots = (*Snapshots)(nil)

@@ -84,6 +84,7 @@ type steady struct {
 
 	left time.Duration // until leastBytes must have come
 	got  int           // of them
+	room *budget       // nil before put
 }
 
 // open opens an archive. The caller closes it.
@@ -110,6 +111,11 @@ func (r *steady) Read(p []byte) (int, error) {
 	if r.got += n; r.got >= leastBytes {
 		r.left, r.got = leastWait, 0
 	}
+	if n > 0 && r.room != nil {
+		if err := r.room.take(n); err != nil {
+			return 0, err
+		}
+	}
 	return n, err
 }
 
@@ -120,12 +126,19 @@ func (r *steady) Close() error {
 	return err
 }
 
-// put puts an archive into the store, and closes it.
-func (x *Snapshots) put(ctx context.Context, cp *v1alpha1.Checkpoint, archive *steady) (checkpoint.Info, error) {
-	info, err := x.o.Store.Put(ctx, string(cp.UID), archive)
-	if err = errors.Join(err, archive.Close()); err != nil {
-		return checkpoint.Info{}, err
+// put puts an archive into the store within what its namespace may keep, and closes it. Then
+// keep writes that the archive is kept.
+func (x *Snapshots) put(ctx context.Context, cp *v1alpha1.Checkpoint, archive *steady, keep func(checkpoint.Info) error) error {
+	room, err := x.newBudget(ctx, cp)
+	if err != nil {
+		return errors.Join(err, archive.Close())
 	}
-	x.o.Metrics.bytes.Add(float64(info.Bytes))
-	return info, nil
+	archive.room = room
+	info, err := x.o.Store.Put(ctx, string(cp.UID), archive)
+	if err = errors.Join(err, archive.Close()); err == nil {
+		x.o.Metrics.bytes.Add(float64(info.Bytes))
+		err = keep(info)
+	}
+	room.end(err)
+	return err
 }

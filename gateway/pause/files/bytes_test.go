@@ -1,0 +1,105 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/gateway/restapi"
+)
+
+const gib = 1 << 30
+
+// What a namespace and an API key may keep follows what is free, and a part of the store is for
+// sandboxes that hibernate alone.
+func TestMayKeep(t *testing.T) {
+	l := Limits{SnapshotBytes: 2, SnapshotBytesOfKey: 1, PauseBytes: 8}
+	for name, tc := range map[string]struct {
+		free, all, ofKey int64
+		pause            bool
+		want             error
+	}{
+		"little is kept":                    {free: 80, all: 10, ofKey: 10},
+		"a key alone has its share":         {free: 44, all: 33, ofKey: 33, want: restapi.ErrSnapshotLimit},
+		"another key of the namespace":      {free: 44, all: 33, ofKey: 1},
+		"the namespace has its share":       {free: 40, all: 60, ofKey: 1, want: restapi.ErrSnapshotLimit},
+		"a pause of that namespace":         {free: 40, all: 60, ofKey: 60, pause: true},
+		"another namespace":                 {free: 40, all: 1, ofKey: 1},
+		"all are greedy":                    {free: 12, all: 1, ofKey: 1, want: checkpoint.ErrFull},
+		"a pause then":                      {free: 12, all: 60, ofKey: 60, pause: true},
+		"a namespace whose pauses fill all": {free: 8, all: 80, ofKey: 1, pause: true, want: restapi.ErrSnapshotLimit},
+		"a pause of another namespace then": {free: 8, all: 1, ofKey: 1, pause: true},
+	} {
+		room := checkpoint.Room{Free: tc.free * gib, All: 100 * gib}
+		if err := mayKeep(l, room, tc.pause, tc.all*gib, tc.ofKey*gib); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+	if err := mayKeep(Limits{}, checkpoint.Room{Free: gib, All: 2 * gib}, false, 100*gib, 100*gib); err != nil {
+		t.Errorf("without a limit: %v", err)
+	}
+	if err := mayKeep(l, checkpoint.Room{}, false, gib, gib); err != nil {
+		t.Errorf("a file system that does not tell its size: %v", err)
+	}
+}
+
+// roomy is a store of a size of its own.
+type roomy struct {
+	Store
+	room checkpoint.Room
+}
+
+func (r roomy) Room(context.Context) (checkpoint.Room, error) { return r.room, nil }
+
+// One key that fills what it may keep is refused, and leaves no object; other keys, and
+// sandboxes that hibernate, still fit. What is written at the same moment counts.
+func TestBytesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.x.o.Store = roomy{w.folder, checkpoint.Room{Free: 80, All: 160}} // 60 are free for snapshots
+	w.x.o.Limits = func(string) Limits { return Limits{SnapshotBytes: 2, SnapshotBytesOfKey: 1, PauseBytes: 8} }
+	take := func(key string, bytes int) error {
+		w.files = strings.NewReader(strings.Repeat("x", bytes))
+		_, err := w.x.Create(t.Context(), restapi.KeyOwner{Namespace: "ns", KeyID: key}, "i0", nil)
+		return err
+	}
+	for i, step := range []struct {
+		key   string
+		bytes int
+		want  error
+	}{{"k1", 30, nil}, {"k1", 40, restapi.ErrSnapshotLimit}, {"k1", 30, nil}, {"k1", 1, restapi.ErrSnapshotLimit}, {"k2", 60, nil}, {"k3", 1, restapi.ErrSnapshotLimit}} {
+		if err := take(step.key, step.bytes); !errors.Is(err, step.want) {
+			t.Errorf("%d: %d bytes by %s: %v, want %v", i, step.bytes, step.key, err, step.want)
+		}
+	}
+	if n := len(w.objects()); n != 3 {
+		t.Errorf("%d objects, want 3", n)
+	}
+	w.files = strings.NewReader("{}\nfiles")
+	if _, err := NewHibernator(w.x, pauseAgent{w}, nil).Keep(t.Context(), w.sandbox, w.pod); err != nil {
+		t.Errorf("a pause: %v", err)
+	}
+
+	writing := &budget{x: w.x, namespace: "other", key: "k1", bytes: 50}
+	w.x.ledger.budgets[writing] = struct{}{}
+	cp := &v1alpha1.Checkpoint{}
+	cp.Namespace, cp.Annotations = "other", map[string]string{v1alpha1.AnnotationOwner: "k1"}
+	for i, want := range []error{nil, restapi.ErrSnapshotLimit} {
+		b, err := w.x.newBudget(t.Context(), cp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.take(10 + i); !errors.Is(err, want) {
+			t.Errorf("%d bytes beside 50 that are written: %v, want %v", 10+i, err, want)
+		}
+		b.end(errors.New("given up"))
+	}
+	writing.end(nil)
+	w.x.ledger.listed("other", time.Now().Add(time.Second), nil) // it was deleted
+	if len(w.x.ledger.budgets) != 4 {                            // those of "ns" wait for a list
+		t.Errorf("%d budgets count", len(w.x.ledger.budgets))
+	}
+}
