@@ -27,5 +27,9 @@ func (f *Folder) room() (Room, error) {
 	if err := unix.Fstatfs(int(dir.Fd()), &s); err != nil {
 		return Room{}, fmt.Errorf("look for room in the folder of checkpoints: %w", err)
 	}
-	return Room{Free: int64(s.Bavail) * s.Bsize, All: int64(s.Blocks) * s.Bsize}, nil
+	block := s.Frsize // what a FUSE file system counts in; Bsize is then only its best size of a write
+	if block == 0 {
+		block = s.Bsize
+	}
+	return Room{Free: int64(s.Bavail) * block, All: int64(s.Blocks) * block}, nil //nolint:gosec // sizes of a file system
 }

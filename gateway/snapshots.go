@@ -39,7 +39,7 @@ func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *sandboxdcl
 			l := g.limits.Of(namespace)
 			return files.Limits{
 				Snapshots: l.Snapshots, SnapshotsOfKey: l.SnapshotsOfKey,
-				SnapshotBytes: l.SnapshotBytes, SnapshotBytesOfKey: l.SnapshotBytesOfKey, PauseBytes: l.PauseBytes,
+				SnapshotBytes: l.SnapshotBytes, SnapshotBytesOfKey: l.SnapshotBytesOfKey, PauseBytes: l.PauseBytes, PauseBytesOfKey: l.PauseBytesOfKey,
 			}
 		},
 		Metrics: metrics, Log: g.o.Log,

@@ -20,8 +20,9 @@ type Limits struct {
 	Snapshots, SnapshotsOfKey int
 	// SnapshotBytes is the factor of bytes that the namespace keeps in the store when it makes
 	// a snapshot, of those that are free for snapshots; SnapshotBytesOfKey that of one API key.
-	// PauseBytes is the factor, of all that are free, when a sandbox hibernates.
-	SnapshotBytes, SnapshotBytesOfKey, PauseBytes int
+	// PauseBytes and PauseBytesOfKey are the factors, of all that are free, when a sandbox
+	// hibernates.
+	SnapshotBytes, SnapshotBytesOfKey, PauseBytes, PauseBytesOfKey int
 }
 
 // Options are what an operator sets.
@@ -43,6 +44,7 @@ const (
 	factorSnapshotBytes      = 2
 	factorSnapshotBytesOfKey = 1
 	factorPauseBytes         = 8
+	factorPauseBytesOfKey    = 4
 )
 
 // waitingRoom is how many requests may wait in all. The rest of what Envoy may ask ExtProc at
@@ -57,7 +59,7 @@ func NewReader(o Options) Reader {
 	return Reader{Limits{
 		Waiting: factorWaiting, WaitingWithoutKey: factorWaitingWithoutKey, WaitingForName: max(1, waitingRoom(o.MaxStreams)/4),
 		Open: factorOpen, OpenOfSandbox: o.OpenOfSandbox, Archives: factorArchives, Snapshots: o.Snapshots, SnapshotsOfKey: o.SnapshotsOfKey,
-		SnapshotBytes: factorSnapshotBytes, SnapshotBytesOfKey: factorSnapshotBytesOfKey, PauseBytes: factorPauseBytes,
+		SnapshotBytes: factorSnapshotBytes, SnapshotBytesOfKey: factorSnapshotBytesOfKey, PauseBytes: factorPauseBytes, PauseBytesOfKey: factorPauseBytesOfKey,
 	}}
 }
 

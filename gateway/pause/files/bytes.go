@@ -42,10 +42,9 @@ type kept struct {
 func (m *ledger) listed(namespace string, begun time.Time, all []v1alpha1.Checkpoint) {
 	now := kept{begun: begun, byKey: map[string]int64{}}
 	for i := range all {
-		if cp := &all[i]; counts(cp) {
-			now.all += cp.Status.Bytes
-			now.byKey[cp.Annotations[v1alpha1.AnnotationOwner]] += cp.Status.Bytes
-		}
+		cp := &all[i] // one that is being deleted has its bytes until it is gone
+		now.all += cp.Status.Bytes
+		now.byKey[cp.Annotations[v1alpha1.AnnotationOwner]] += cp.Status.Bytes
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,6 +116,11 @@ func (b *budget) take(n int) error {
 	m := &b.x.ledger
 	m.mu.Lock()
 	b.bytes += int64(n)
+	if b.bytes-b.looked < roomEvery {
+		m.mu.Unlock()
+		return nil
+	}
+	b.looked = b.bytes
 	all, ofKey := m.kept[b.namespace].all, m.kept[b.namespace].byKey[b.key]
 	for other := range m.budgets {
 		if other.namespace == b.namespace {
@@ -126,12 +130,7 @@ func (b *budget) take(n int) error {
 			}
 		}
 	}
-	bytes := b.bytes
 	m.mu.Unlock()
-	if bytes-b.looked < roomEvery {
-		return nil
-	}
-	b.looked = bytes
 	room, err := b.x.o.Store.Room(b.ctx)
 	if err != nil {
 		return err
@@ -157,7 +156,7 @@ func mayKeep(l Limits, room checkpoint.Room, pause bool, all, ofKey int64) error
 	case room.All <= 0: // a file system that does not say
 		return nil
 	case pause:
-		if over(all, l.PauseBytes, free) {
+		if over(all, l.PauseBytes, free) || over(ofKey, l.PauseBytesOfKey, free) {
 			return restapi.ErrSnapshotLimit
 		}
 		return nil

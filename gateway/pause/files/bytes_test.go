@@ -3,9 +3,13 @@ package files
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
@@ -17,7 +21,7 @@ const gib = 1 << 30
 // What a namespace and an API key may keep follows what is free, and a part of the store is for
 // sandboxes that hibernate alone.
 func TestMayKeep(t *testing.T) {
-	l := Limits{SnapshotBytes: 2, SnapshotBytesOfKey: 1, PauseBytes: 8}
+	l := Limits{SnapshotBytes: 2, SnapshotBytesOfKey: 1, PauseBytes: 8, PauseBytesOfKey: 4}
 	for name, tc := range map[string]struct {
 		free, all, ofKey int64
 		pause            bool
@@ -30,7 +34,8 @@ func TestMayKeep(t *testing.T) {
 		"a pause of that namespace":         {free: 40, all: 60, ofKey: 60, pause: true},
 		"another namespace":                 {free: 40, all: 1, ofKey: 1},
 		"all are greedy":                    {free: 12, all: 1, ofKey: 1, want: checkpoint.ErrFull},
-		"a pause then":                      {free: 12, all: 60, ofKey: 60, pause: true},
+		"a pause then":                      {free: 12, all: 60, ofKey: 40, pause: true},
+		"a key whose pauses fill all":       {free: 12, all: 60, ofKey: 60, pause: true, want: restapi.ErrSnapshotLimit},
 		"a namespace whose pauses fill all": {free: 8, all: 80, ofKey: 1, pause: true, want: restapi.ErrSnapshotLimit},
 		"a pause of another namespace then": {free: 8, all: 1, ofKey: 1, pause: true},
 	} {
@@ -83,6 +88,14 @@ func TestBytesAreBounded(t *testing.T) {
 		t.Errorf("a pause: %v", err)
 	}
 
+	deleted := w.objects()[0]
+	if err := w.client.Delete(t.Context(), &deleted); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.x.list(t.Context(), "ns"); err != nil || w.x.ledger.kept["ns"].all != 30+30+60+8 {
+		t.Errorf("%v; %d bytes are kept while one is deleted and its data is there", err, w.x.ledger.kept["ns"].all)
+	}
+
 	writing := &budget{x: w.x, namespace: "other", key: "k1", bytes: 50}
 	w.x.ledger.budgets[writing] = struct{}{}
 	cp := &v1alpha1.Checkpoint{}
@@ -99,7 +112,88 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 	writing.end(nil)
 	w.x.ledger.listed("other", time.Now().Add(time.Second), nil) // it was deleted
-	if len(w.x.ledger.budgets) != 4 {                            // those of "ns" wait for a list
+	if len(w.x.ledger.budgets) != 0 {
 		t.Errorf("%d budgets count", len(w.x.ledger.budgets))
+	}
+}
+
+// On a volume that really fills, keys that take what they can leave a part to sandboxes that
+// hibernate, whose own bytes are bounded too; what is refused leaves nothing on it.
+func TestAVolumeThatFills(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); errors.Is(err, unix.EPERM) {
+		t.Skip("this container may not mount")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+	w := newWorld(t)
+	store, err := checkpoint.OpenFolder(dir, gib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	w.x.o.Store, w.folder = store, store
+	w.x.o.Limits = func(string) Limits {
+		return Limits{Snapshots: 1000, SnapshotBytes: 2, SnapshotBytesOfKey: 1, PauseBytes: 8, PauseBytesOfKey: 4}
+	}
+	archive := func() io.Reader { return strings.NewReader("{}\n" + strings.Repeat("x", 3<<20)) }
+	fill := func(take func() error) (n int, err error) {
+		for range 100 {
+			w.files = archive()
+			if err = take(); err != nil {
+				break
+			}
+			n++
+		}
+		return n, err
+	}
+	snapshots := func(key string) error {
+		_, err := fill(func() error {
+			_, err := w.x.Create(t.Context(), restapi.KeyOwner{Namespace: "ns", KeyID: key}, "i0", nil)
+			return err
+		})
+		return err
+	}
+	room := func() (percent int64) {
+		r, err := store.Room(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return 100 * r.Free / r.All
+	}
+	err = snapshots("k1")
+	if free := room(); !errors.Is(err, restapi.ErrSnapshotLimit) || free < 50 {
+		t.Errorf("one key: %v, and leaves %d%%", err, free)
+	}
+	err = snapshots("k2")
+	if free := room(); !errors.Is(err, restapi.ErrSnapshotLimit) || free < 35 {
+		t.Errorf("another key of its namespace: %v, and leaves %d%%", err, free)
+	}
+	w.x.o.Limits = nil // as many namespaces that are greedy
+	err = snapshots("k3")
+	if free := room(); !errors.Is(err, restapi.ErrSnapshotStoreFull) || free < 5 {
+		t.Errorf("all: %v, and leave %d%%", err, free)
+	}
+	p := NewHibernator(w.x, pauseAgent{w}, nil)
+	pauses, err := fill(func() error { _, err := p.Keep(t.Context(), w.sandbox, w.pod); return err })
+	if free := room(); !errors.Is(err, restapi.ErrSnapshotStoreFull) || pauses == 0 || free > 5 {
+		t.Errorf("after %d pauses: %v, %d%% are free", pauses, err, free)
+	}
+	kept, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	succeeded := 0
+	for _, cp := range w.objects() {
+		if cp.Status.Phase == v1alpha1.CheckpointSucceeded {
+			succeeded++
+		}
+	}
+	if len(kept) != succeeded {
+		t.Errorf("%d files for %d Checkpoints that succeeded", len(kept), succeeded)
 	}
 }

@@ -32,8 +32,8 @@ type Limits struct {
 	Snapshots, SnapshotsOfKey int
 	// SnapshotBytes is how many times the bytes that the store has free for snapshots a
 	// namespace may keep when it makes one, SnapshotBytesOfKey those of one API key, and
-	// PauseBytes how many times all free bytes when a sandbox hibernates.
-	SnapshotBytes, SnapshotBytesOfKey, PauseBytes int
+	// PauseBytes and PauseBytesOfKey how many times all free bytes when a sandbox hibernates.
+	SnapshotBytes, SnapshotBytesOfKey, PauseBytes, PauseBytesOfKey int
 }
 
 // Agent reads and restores the files of a pod. *sandboxdclient.Agent implements it.

@@ -17,10 +17,11 @@ const (
 	// placeWait is how long an archive waits for a place. A sandbox that is to be snapshotted
 	// runs meanwhile.
 	placeWait = 10 * time.Second
-	// Of an archive leastBytes must come within each leastWait that is spent waiting for it.
-	// sandboxd ends one that a snapshot takes after 30 s.
+	// Of an archive leastBytes must come within each leastWait that is spent waiting for it:
+	// as long as sandboxd holds a sandbox still for a snapshot, since a walk through many
+	// files that did not change sends nothing.
 	leastBytes = 256 << 10
-	leastWait  = 15 * time.Second
+	leastWait  = 30 * time.Second
 )
 
 var (

@@ -103,7 +103,7 @@ func TestAnArchiveThatDripsIsCut(t *testing.T) {
 		"drips":          {archive: drips{bytes: 1, every: time.Second, left: 1000}, cut: leastWait},
 		"sends nothing":  {archive: drips{every: time.Hour, left: 1}, cut: leastWait},
 		"slow":           {archive: drips{bytes: 32 << 10, every: 1500 * time.Millisecond, left: 80}},
-		"short and late": {archive: drips{bytes: 1, every: 14 * time.Second, left: 1}},
+		"short and late": {archive: drips{bytes: 1, every: leastWait - time.Second, left: 1}},
 		"a slow store":   {archive: drips{bytes: 32 << 10, every: time.Second, left: 20}, store: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
