@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/sandlane/sandlane/bench/result"
 )
@@ -73,20 +74,33 @@ func Judge(r *result.Result) {
 	}
 }
 
-// verdict says whether a budget holds, or that the run does not decide it.
-func verdict(row *result.Row) string {
-	s := row.Summary()
-	word := "missed"
-	if row.Budget.Holds(s.Median) {
-		word = "holds"
-	}
+// What a row can say of its budget.
+const holds, missed, notDecided = "holds", "missed", "undecided"
+
+// verdictWord says whether a budget holds, or that the run does not decide it.
+func verdictWord(row *result.Row) string {
 	switch {
 	case undecided(row):
-		return row.Budget.String() + " undecided (its median " + word + ")"
-	case !s.Known:
-		return fmt.Sprintf("%s %s (no interval)", row.Budget, word)
+		return notDecided
+	case row.Budget.Holds(row.Summary().Median):
+		return holds
 	}
-	return row.Budget.String() + " " + word
+	return missed
+}
+
+// verdict is the budget with what a row says of it, and how sure that is.
+func verdict(row *result.Row) string {
+	s := row.Summary()
+	text := fmt.Sprintf("%s %s", row.Budget, verdictWord(row))
+	switch {
+	case undecided(row) && row.Budget.Holds(s.Median):
+		return text + " (its median holds)"
+	case undecided(row):
+		return text + " (its median missed)"
+	case !s.Known:
+		return text + " (no interval)"
+	}
+	return text
 }
 
 // undecided reports whether the budget lies within the interval of the median.
@@ -95,15 +109,52 @@ func undecided(row *result.Row) bool {
 	return s.Known && row.Budget.Holds(s.Low) != row.Budget.Holds(s.High)
 }
 
-// budgetTable has a line for each budget.
-func budgetTable(r *result.Result) string {
-	text := tableHead
+// budgetList has a line for each budget: first what does not hold, is not decided or was not
+// measured, with the medians of the rows that explain it and how to read these, then the rest.
+func budgetList(r *result.Result) string {
+	var open, held strings.Builder
+	notes, seen := []string{}, map[string]int{} // by sentence: its number
 	for _, b := range budgets {
-		if row := r.Row(b.row); row != nil && len(row.Samples) > 0 {
-			text += line(row)
+		row := r.Row(b.row)
+		if row == nil || len(row.Samples) == 0 {
+			fmt.Fprintf(&open, "- `%s`, %s: not measured\n", b.row, &result.Budget{More: b.more, Value: b.than})
 			continue
 		}
-		text += fmt.Sprintf("| %s | | | 0 | | %s not measured |\n", b.row, &result.Budget{More: b.more, Value: b.than})
+		s := row.Summary()
+		measured := number(s.Median)
+		if row.Unit != "ratio" {
+			measured += " " + row.Unit
+		}
+		if s.Known {
+			measured += fmt.Sprintf(" (%s–%s)", number(s.Low), number(s.High))
+		}
+		word := verdictWord(row)
+		if word == holds {
+			fmt.Fprintf(&held, "- `%s`, %s: %s\n", row.Name, row.Budget, measured)
+			continue
+		}
+		beside, says := why(r, row.Name)
+		if says != "" {
+			if seen[says] == 0 {
+				notes = append(notes, says)
+				seen[says] = len(notes)
+			}
+			beside += fmt.Sprintf(" [%d]", seen[says])
+		}
+		fmt.Fprintf(&open, "- `%s`, %s: %s %s; %s\n", row.Name, row.Budget, word, measured, beside)
+	}
+	text := "Medians with their 95 % intervals; ratios have no unit.\n"
+	if open.Len() > 0 {
+		text += "Missed, or undecided where the budget lies within the interval, with the rows that explain it:\n\n" + open.String()
+	}
+	for i, n := range notes {
+		if i == 0 {
+			text += "\n"
+		}
+		text += fmt.Sprintf("%d. %s\n", i+1, n)
+	}
+	if held.Len() > 0 {
+		text += "\nHeld:\n\n" + held.String()
 	}
 	return text
 }

@@ -10,16 +10,13 @@ import (
 
 // costs are the measured unit costs from which docs/scale.md is computed.
 type costs struct {
-	podBytes, sandboxBytes, claimBytes, routeBytes float64 // in a gateway's memory
-	informerBytes, strippedBytes                   float64 // of a pod in client-go's informer, with and without managedFields
-	podWire, sandboxWire                           float64 // of a watch event
-	writeRate                                      float64 // bare writes a second, burst at once
-	burst                                          int
-	pollMillis                                     float64 // CPU of a poll of polled sandboxes
-	polled                                         float64
-	requests                                       []requestCost
-	base, known, whole, wholeRoutes                float64 // MB of a gateway: with one sandbox, with many, with their routes too
-	inUseMillis, inUseAddresses                    float64 // CPU of a poll of Envoy for open requests, with so many addresses
+	informerBytes                   float64 // of a pod in client-go's informer, as controllers keep it
+	podWire, sandboxWire            float64 // of a watch event
+	writeRate                       float64 // bare writes a second, burst at once
+	burst                           int
+	requests                        []requestCost
+	base, known, whole, wholeRoutes float64 // MB of a gateway: with one sandbox, with many, with their routes too
+	inUseMillis, inUseAddresses     float64 // CPU of a poll of Envoy for open requests, with so many addresses
 }
 
 // requestCost is the CPU of Envoy and gateway for a hit when they know that many sandboxes.
@@ -57,15 +54,9 @@ func unitCosts(r *result.Result) (costs, error) {
 		return 0
 	}
 	c.burst = largest("claims/burst-%d/bare/rate")
-	polled, whole, addresses := largest("idle/poll-%d/sandlane/cpu"), largest("socket/gateway-%d/sandlane/memory"), largest("dataplane/in-use-%d/sandlane/cpu")
-	c.polled, c.wholeRoutes, c.inUseAddresses = float64(polled), float64(whole), float64(addresses)
-	find(&c.podBytes, "idle/index/sandlane/pod")
-	find(&c.sandboxBytes, "idle/index/sandlane/sandbox")
+	whole, addresses := largest("socket/gateway-%d/sandlane/memory"), largest("dataplane/in-use-%d/sandlane/cpu")
+	c.wholeRoutes, c.inUseAddresses = float64(whole), float64(addresses)
 	find(&c.informerBytes, "idle/index/informer/pod")
-	find(&c.strippedBytes, "idle/index/informer-stripped/pod")
-	find(&c.claimBytes, fmt.Sprintf("idle/registry-%d/sandlane/memory", polled))
-	find(&c.pollMillis, fmt.Sprintf("idle/poll-%d/sandlane/cpu", polled))
-	find(&c.routeBytes, "routes/100000/sandlane/memory")
 	find(&c.podWire, "idle/wire/sandlane/pod")
 	find(&c.sandboxWire, "idle/wire/sandlane/sandbox")
 	find(&c.writeRate, fmt.Sprintf("claims/burst-%d/bare/rate", c.burst))
@@ -109,19 +100,13 @@ func (c costs) request(sandboxes float64) requestCost {
 // table returns the costs as lines of a table.
 func (c costs) table() []unit {
 	all := []unit{
-		{"index, a pod", c.podBytes, "bytes"},
-		{"index, a sandbox", c.sandboxBytes, "bytes"},
-		{"for comparison: client-go's informer, a pod", c.informerBytes, "bytes"},
-		{"the same without managedFields and what else is not read", c.strippedBytes, "bytes"},
-		{"route cache, a route", c.routeBytes, "bytes"},
-		{"activity registry, a claim", c.claimBytes, "bytes"},
+		{"a controller's cache, a pod", c.informerBytes, "bytes"},
 		{"a whole gateway that knows one sandbox", c.base, "MB"},
 		{fmt.Sprintf("one that knows %.0f", c.wholeRoutes), c.known, "MB"},
 		{"the same with a route to each", c.whole, "MB"},
 		{"watch event, a pod", c.podWire, "bytes"},
 		{"watch event, a sandbox", c.sandboxWire, "bytes"},
-		{fmt.Sprintf("bare writes of pods, %d at once, with an etcd that does not wait for its disk", c.burst), c.writeRate, "a second"},
-		{fmt.Sprintf("poll of %.0f claims, 1 %% used", c.polled), c.pollMillis, "ms of CPU"},
+		{fmt.Sprintf("bare writes of pods, %d at once; etcd does not wait for its disk", c.burst), c.writeRate, "a second"},
 		{fmt.Sprintf("look at Envoy with %.0f addresses, gateway and Envoy", c.inUseAddresses), c.inUseMillis, "ms of CPU"},
 	}
 	for _, r := range c.requests {

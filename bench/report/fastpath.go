@@ -31,6 +31,6 @@ func fastPath(r *result.Result) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return "\n## With and without the module\n\n`design/fastpath.md`. Medians; CPU is µs a request, of Envoy and of the server behind it.\n\n" +
+	return "\n## With and without the module\n\n`design/fastpath.md`. Medians; the last two columns are µs of CPU a request.\n\n" +
 		"| | requests/s | p50 µs | p99 µs | Envoy | server |\n|---|---|---|---|---|---|\n" + b.String()
 }

@@ -24,18 +24,18 @@ func onNode(r, node *result.Result) string {
 	}
 	var b strings.Builder
 	m := node.Machine
-	fmt.Fprintf(&b, "\n## On a real node\n\n`SANDLANE_NODE_RESULT=… make node-test` times this on one node with the Helm chart: kubelet, containerd, runc, a readiness probe each second, two gateways with Envoy, two controllers; one sandbox after the other. "+
-		"Its API server, and the client, share the machine with it: %s, %d cores, %s. %s. Load average at the start: %s%s.\n\n"+
-		"| what | median | 95 %% interval | longest | samples | without a node |\n|---|---|---|---|---|---|\n",
+	fmt.Fprintf(&b, "\n## On a real node\n\n`SANDLANE_NODE_RESULT=… make node-test` times this on one node with the Helm chart (kubelet, containerd, runc, two gateways, two controllers), one sandbox after the other; API server and client share its machine: "+
+		"%s, %d cores, %s. %s. Load average at the start: %s%s.\n\n"+
+		"| what | median | longest | samples | without a node |\n|---|---|---|---|---|\n",
 		m.CPU, m.Cores, node.Started.Format("2006-01-02"), node.Version, m.LoadAverage, crowded(m))
 	for _, of := range nodeRows {
 		row := node.Row(of.row)
 		if row == nil || len(row.Samples) == 0 {
 			continue
 		}
-		s, interval, without := row.Summary(), "", "no kubelet, no pod that starts"
+		s, interval, without := row.Summary(), "", "–"
 		if s.Known {
-			interval = number(s.Low) + " – " + number(s.High)
+			interval = fmt.Sprintf(" (%s–%s)", number(s.Low), number(s.High))
 		}
 		if of.without != "" {
 			without = "not measured"
@@ -43,7 +43,7 @@ func onNode(r, node *result.Result) string {
 				without = fmt.Sprintf("%s %s (`%s`)", number(w.Summary().Median), w.Unit, w.Name)
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s %s | %s | %s | %d | %s |\n", of.what, number(s.Median), row.Unit, interval, number(slices.Max(row.Samples)), len(row.Samples), without)
+		fmt.Fprintf(&b, "| %s | %s %s%s | %s | %d | %s |\n", of.what, number(s.Median), row.Unit, interval, number(slices.Max(row.Samples)), len(row.Samples), without)
 	}
 	return b.String()
 }

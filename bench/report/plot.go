@@ -47,20 +47,43 @@ func figures() []bars {
 func Plots(r *result.Result, dir, prefix string) ([]string, error) {
 	var files []string
 	for _, f := range figures() {
-		p, err := draw(r, f)
+		name, err := save(r, f, dir, prefix)
 		if err != nil {
-			return nil, fmt.Errorf("draw %s: %w", f.file, err)
+			return nil, err
 		}
-		if p == nil {
-			continue
+		if name != "" {
+			files = append(files, name)
 		}
-		name := prefix + "-" + f.file + ".svg"
-		if err := p.Save(16*vg.Centimeter, 9*vg.Centimeter, filepath.Join(dir, name)); err != nil {
-			return nil, fmt.Errorf("draw %s: %w", f.file, err)
-		}
-		files = append(files, name)
 	}
 	return files, nil
+}
+
+// Picture draws the one plot that says most: all sides where the module was measured, else
+// those without it. It returns the file's name; empty if neither was measured.
+func Picture(r *result.Result, dir, prefix string) (string, error) {
+	all := figures()
+	for _, f := range []bars{all[1], all[0]} {
+		if name, err := save(r, f, dir, prefix); name != "" || err != nil {
+			return name, err
+		}
+	}
+	return "", nil
+}
+
+// save writes one plot and returns the file's name; empty if a row is missing.
+func save(r *result.Result, f bars, dir, prefix string) (string, error) {
+	p, err := draw(r, f)
+	if err != nil {
+		return "", fmt.Errorf("draw %s: %w", f.file, err)
+	}
+	if p == nil {
+		return "", nil
+	}
+	name := prefix + "-" + f.file + ".svg"
+	if err := p.Save(16*vg.Centimeter, 9*vg.Centimeter, filepath.Join(dir, name)); err != nil {
+		return "", fmt.Errorf("draw %s: %w", f.file, err)
+	}
+	return name, nil
 }
 
 // draw returns nil if a row is missing.

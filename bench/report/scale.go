@@ -46,7 +46,7 @@ func writesOfLife() (pod, sandbox float64) {
 
 // load is the load of a fleet.
 type load struct {
-	perSecond, writes, gateways, memory, watch, poll, cores float64
+	perSecond, writes, gateways, memory, watch, cores float64
 }
 
 func (c costs) of(sandboxes float64) load {
@@ -59,7 +59,6 @@ func (c costs) of(sandboxes float64) load {
 	// Every gateway knows all sandboxes, and may have to route to all active ones.
 	l.memory = c.base + sandboxes*(c.known-c.base)/c.wholeRoutes + active*(c.whole-c.known)/c.wholeRoutes
 	l.watch = l.perSecond * (pod*c.podWire + sandbox*c.sandboxWire)
-	l.poll = c.pollMillis * active / c.polled
 	l.cores = active*rate*c.request(active/l.gateways).micros/1e6 + l.gateways*c.inUseMillis/1000*math.Min(1, active/l.gateways/c.inUseAddresses)
 	return l
 }
@@ -76,41 +75,57 @@ func scale(r *result.Result, c costs) string {
 	pod, sandbox := writesOfLife()
 	b.WriteString("# Scale, on paper\n\n" + generated)
 	fmt.Fprintf(&b, "Computed from unit costs measured on %s, %d cores; no such fleet has been run.\n\n", r.Machine.CPU, r.Machine.Cores)
-	fmt.Fprintf(&b, "Assumed: a sandbox lives %.0f minutes and ends because it is idle; %.0f %% get requests at a time, %.0f a second each; a gateway serves\n"+
-		"%.0f of those (`design/envoy.md`), and there are at least %.0f. The API server sees %.0f writes in a sandbox's life, and a gateway's\n"+
-		"watch as many events (%.0f of pods, %.0f of Sandboxes; `design/design.md`, 4), besides at most %.0f writes a second of last uses:\n\n",
-		life/60, 100*activeShare, rate, activePods, minGateways, pod+sandbox, pod, sandbox, useWrites)
-	for _, s := range steps {
-		fmt.Fprintf(&b, "- %s: %.0f\n", s.what, s.pod+s.sandbox)
+	fmt.Fprintf(&b, "Assumed: a sandbox lives %.0f minutes and ends because it is idle; %.0f %% get requests at a time, %.0f a second each; a gateway serves "+
+		"%.0f of those (`design/envoy.md`), and there are at least %.0f.\n\n", life/60, 100*activeShare, rate, activePods, minGateways)
+	b.WriteString("## Fleets\n\n" +
+		"| sandboxes | come and go, a second | API writes a second | of the measured API server | gateways | cores of each, with its Envoy | memory of each gateway " +
+		"| watch bytes a second, each |\n|---|---|---|---|---|---|---|---|\n")
+	for _, n := range []float64{10_000, 100_000, 1_000_000} {
+		l := c.of(n)
+		fmt.Fprintf(&b, "| %.0f | %s | %s | %s | %.0f | %s | %s MB | %s kB |\n", n, number(l.perSecond), number(l.writes), percent(l.writes/c.writeRate),
+			l.gateways, number(l.cores/l.gateways), number(l.memory), number(l.watch/1000))
 	}
+	b.WriteString(limits(c))
+	b.WriteString(controllers(r, c))
 	b.WriteString("\n## Unit costs\n\n| what | measured |\n|---|---|\n")
 	for _, u := range c.table() {
 		fmt.Fprintf(&b, "| %s | %s %s |\n", u.name, number(u.value), u.unit)
 	}
-	b.WriteString("\n## Fleets\n\nMemory is of the whole process, computed from that with one sandbox and with many.\n\n" +
-		"| sandboxes | come and go, a second | API writes a second | of the measured API server | gateways | cores for requests, with their Envoys | of each | memory of each gateway " +
-		"| watch bytes a second, each | all | a poll of each |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, n := range []float64{10_000, 100_000, 1_000_000} {
-		l := c.of(n)
-		fmt.Fprintf(&b, "| %.0f | %s | %s | %s | %.0f | %s | %s | %s MB | %s kB | %s kB | %s ms |\n", n, number(l.perSecond), number(l.writes), percent(l.writes/c.writeRate),
-			l.gateways, number(l.cores), number(l.cores/l.gateways), number(l.memory), number(l.watch/1000), number(l.gateways*l.watch/1000), number(l.poll))
+	fmt.Fprintf(&b, "\n## Writes of a life\n\n%.0f of pods and %.0f of Sandboxes, each also an event of every gateway's watch (`design/design.md`, 4); "+
+		"besides at most %.0f a second of last uses.\n\n", pod, sandbox, useWrites)
+	for _, s := range steps {
+		fmt.Fprintf(&b, "- %s: %.0f\n", s.what, s.pod+s.sandbox)
 	}
-	b.WriteString(limits(c))
+	return b.String()
+}
+
+// controllers returns the section about the controllers, whose unit costs a run may lack.
+func controllers(r *result.Result, c costs) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## Controllers\n\n"+
+		"One controller works for the whole fleet; the others keep the same cache and wait, so more of them make nothing faster. "+
+		"The cache has every pod of the pools as client-go keeps it: %s MB for 100,000, and their Sandboxes besides; set `controller.resources` by that.\n\n",
+		number(c.informerBytes*100_000/1e6))
+	for _, of := range []struct{ row, what string }{
+		{"control/pod-event-10000/sandlane/time", "an event of a pod, in a pool of 10,000"},
+		{"control/idle-check-100000/sandlane/time", "the check for idleness each second, of 100,000 sandboxes"},
+	} {
+		if took, unit, ok := measured(r, of.row); ok {
+			fmt.Fprintf(&b, "- %s: %s %s\n", of.what, number(took), unit)
+		}
+	}
 	return b.String()
 }
 
 // limits returns text about which limit is reached first, and what to do then.
 func limits(c costs) string {
-	l := c.of(1_000_000)
 	full := c.request(activePods)
 	return fmt.Sprintf("\n## Where it ends\n\n"+
 		"1. **Writes to the API server.** One like the measured, which shares its cores with everything else, is full at about %.0f such sandboxes; longer lives move that in proportion.\n"+
-		"   Beyond it a fleet is several clusters, each with gateways of its own. An ID does not say where it lives: what hands IDs out must remember it.\n"+
-		"2. **Envoy's CPU with many upstream hosts.** A request costs %s µs of CPU with %d of them, so %.0f active sandboxes at one gateway need %s cores\n"+
-		"   for a request a second each. More gateways with fewer active sandboxes cost less, if requests for a sandbox keep to one of them.\n"+
-		"3. **Every gateway watches everything.** Its memory (%s MB at 1,000,000) and watch bytes grow with the fleet, though a pod takes %s bytes\n"+
-		"   (%s in client-go's informer, %s stripped).\n"+
+		"   Beyond it a fleet is several clusters. An ID does not say where it lives: what hands IDs out must remember it.\n"+
+		"2. **Envoy's CPU with many upstream hosts.** %.0f active sandboxes at one gateway need %s cores for a request a second each. "+
+		"More gateways cost less, if requests for a sandbox keep to one of them.\n"+
+		"3. **Every gateway watches everything**: its memory and watch bytes grow with the fleet.\n"+
 		"4. **The fence waits for all gateways**: the slowest decides when a released address may serve again. No request waits for it.\n",
-		math.Floor(c.limit()/100)*100, number(full.micros), full.sandboxes, activePods, number(activePods*rate*full.micros/1e6),
-		number(l.memory), number(c.podBytes), number(c.informerBytes), number(c.strippedBytes))
+		math.Floor(c.limit()/100)*100, activePods, number(activePods*rate*full.micros/1e6))
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/sandlane/sandlane/bench/result"
@@ -45,7 +44,7 @@ var reasons = []struct {
 	},
 	{
 		"/ratio/vs-do-nothing",
-		[]string{"-/sandlane/envoy-cpu", "-/do-nothing/envoy-cpu", "-/sandlane/server-cpu", "-/do-nothing/server-cpu", "-/sandlane/rps", "-/do-nothing/rps", "-/sandlane-fast/rps", "-/sandlane-fast/envoy-cpu"},
+		[]string{"-/sandlane/envoy-cpu", "-/do-nothing/envoy-cpu", "-/sandlane/server-cpu", "-/do-nothing/server-cpu", "-/sandlane/rps", "-/do-nothing/rps"},
 		"Where Envoy's CPU a request times its requests/s is close to a core, Envoy decides the rate.",
 	},
 	{
@@ -80,50 +79,9 @@ var reasons = []struct {
 	},
 	{
 		"/ratio/vs-bare",
-		[]string{"-/sandlane/cpu-*", "-/bare/cpu-*", "-/sandlane/tries"},
-		"CPU of all programs: the ratio of both sides is what CPU alone would give. Tries above 1 are gateways that reached for one pod.",
+		[]string{"-/sandlane/cpu-*", "-/bare/cpu-*"},
+		"CPU of all programs: the ratio of both sides is what CPU alone would give.",
 	},
-}
-
-// missed returns a table of the budgets that do not hold or that a run does not decide, with
-// the medians of the rows that explain them, and below it how to read these.
-func missed(r *result.Result) string {
-	var table strings.Builder
-	notes, seen := []string{}, map[string]int{} // by sentence: its number
-	for _, of := range budgets {
-		row := r.Row(of.row)
-		if row == nil || len(row.Samples) == 0 || row.Budget == nil {
-			continue
-		}
-		verdict := "missed"
-		if undecided(row) {
-			verdict = "undecided"
-		} else if row.Budget.Holds(row.Summary().Median) {
-			continue
-		}
-		figures, says := why(r, row.Name)
-		note := ""
-		if says != "" {
-			if seen[says] == 0 {
-				notes = append(notes, says)
-				seen[says] = len(notes)
-			}
-			note = fmt.Sprint(seen[says])
-		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", row.Name, verdict, figures, note)
-	}
-	if table.Len() == 0 {
-		return ""
-	}
-	text := "\nMissed, or not decided by this run, with the medians of rows beside them:\n\n" +
-		"| budget | verdict | beside it | read |\n|---|---|---|---|\n" + table.String()
-	for i, n := range notes {
-		if i == 0 {
-			text += "\n"
-		}
-		text += fmt.Sprintf("%d. %s\n", i+1, n)
-	}
-	return text
 }
 
 // figure is the median of a row, and its unit.
