@@ -44,14 +44,14 @@ func checkTable(t *testing.T, name string, features []feature, worked map[string
 	}
 }
 
-// table has a line for each feature with the SDKs that it works with.
+// table has a line for each feature, with the SDKs that it works with where those are not all.
 func table(features []feature, worked map[string]map[string]bool) string {
 	var b strings.Builder
 	names := make([]string, len(sdks))
 	for i, s := range sdks {
 		names[i] = s.name
 	}
-	b.WriteString("\"All\" are " + strings.Join(names, ", ") + ".\n\n| feature | works with |\n|---|---|\n")
+	b.WriteString("With " + strings.Join(names, ", ") + ":\n\n")
 	for _, f := range features {
 		var with []string
 		for _, name := range names {
@@ -59,14 +59,15 @@ func table(features []feature, worked map[string]map[string]bool) string {
 				with = append(with, name)
 			}
 		}
-		list := strings.Join(with, ", ")
+		b.WriteString("- " + f.text)
 		switch len(with) {
 		case 0:
-			list = "none"
+			b.WriteString(" (with none)")
 		case len(names):
-			list = "all"
+		default:
+			b.WriteString(" (with " + strings.Join(with, ", ") + " alone)")
 		}
-		b.WriteString("| " + f.text + " | " + list + " |\n")
+		b.WriteString("\n")
 	}
 	return b.String()
 }

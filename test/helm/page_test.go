@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+var yamlBlock = regexp.MustCompile("(?s)```yaml[^\n]*\n(.*?)```")
 
 // page: the objects that docs/install.md tells users to apply are accepted, and their pool
 // gets its warm pods, whose image has nothing but a static program: what a sandbox needs comes
