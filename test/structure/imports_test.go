@@ -8,57 +8,41 @@ import (
 	"testing"
 )
 
-// roomsPage holds the import table of the architecture: which folders of this
-// module a folder may import.
-const roomsPage = root + "/docs/design/rooms.md"
+// importsFile says which folders of this module a folder may import.
+const importsFile = "imports.txt"
 
-// readRooms returns that table: folder → folders that it may import.
-func readRooms(t *testing.T) map[string][]string {
+// readImports returns that list: folder → folders that it may import.
+func readImports(t *testing.T) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile(roomsPage)
+	text, err := os.ReadFile(importsFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rooms := map[string][]string{}
-	for line := range strings.Lines(string(page)) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		folder := quoted(cells[0])
-		if !strings.HasPrefix(line, "|") || len(folder) == 0 {
+	rows := map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		if len(cells) != 3 || len(folder) != 1 {
-			t.Fatalf("%s: a row is | one folder | job | folders it may import |, not %q", roomsPage, line)
+		folder, list, ok := strings.Cut(line, ":")
+		if _, twice := rows[folder]; !ok || twice {
+			t.Fatalf("%s: a line is \"folder: folders that it may import\", one for a folder, not %q", importsFile, line)
 		}
-		if _, twice := rooms[folder[0]]; twice {
-			t.Fatalf("%s: two rows for %s", roomsPage, folder[0])
-		}
-		rooms[folder[0]] = quoted(cells[2])
+		rows[folder] = strings.Fields(list)
 	}
-	if len(rooms) < 20 {
-		t.Fatalf("%s: found %d rows only", roomsPage, len(rooms))
+	if len(rows) < 20 {
+		t.Fatalf("%s: found %d lines only", importsFile, len(rows))
 	}
-	return rooms
-}
-
-// quoted returns what stands between backquotes.
-func quoted(cell string) []string {
-	found := []string{}
-	for i, part := range strings.Split(cell, "`") {
-		if i%2 == 1 {
-			found = append(found, part)
-		}
-	}
-	return found
+	return rows
 }
 
 var testsMayImport = []string{"test", "library", "api"}
 
 func TestImports(t *testing.T) {
-	mayImport := readRooms(t)
+	mayImport := readImports(t)
 	for _, p := range packages(t) {
 		row, found := rowOf(mayImport, p.dir)
 		if !found {
-			t.Errorf("%s: no row in docs/design/rooms.md: add one", p.dir)
+			t.Errorf("%s: no line in test/structure/%s: add one", p.dir, importsFile)
 			continue
 		}
 		allowed := append([]string{p.dir, "failpoint"}, mayImport[row]...)
@@ -76,10 +60,10 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// The rows are there for a reason: each names a folder that exists, and lets import what
+// The lines are there for a reason: each names a folder that exists, and lets import what
 // is imported, be it by tests alone.
 func TestImportTableIsCurrent(t *testing.T) {
-	mayImport, dirs, imports := readRooms(t), []string{}, map[string][]string{}
+	mayImport, dirs, imports := readImports(t), []string{}, map[string][]string{}
 	for _, p := range packages(t) {
 		dirs = append(dirs, p.dir)
 		row, _ := rowOf(mayImport, p.dir)
@@ -90,12 +74,12 @@ func TestImportTableIsCurrent(t *testing.T) {
 	for row, list := range mayImport {
 		for _, folder := range list {
 			if !slices.ContainsFunc(imports[row], func(imported string) bool { return covers(folder, imported) }) {
-				t.Errorf("row %s: nothing imports %s: take it out", row, folder)
+				t.Errorf("%s, %s: nothing imports %s: take it out", importsFile, row, folder)
 			}
 		}
 		for _, folder := range append([]string{row}, list...) {
 			if !slices.ContainsFunc(dirs, func(dir string) bool { return covers(folder, dir) }) {
-				t.Errorf("row %s: there is no package in %s", row, folder)
+				t.Errorf("%s, %s: there is no package in %s", importsFile, row, folder)
 			}
 		}
 	}
