@@ -13,7 +13,19 @@ import (
 const rememberAtOnce = 10_000
 
 // memory is what outlasts a controller of its knowledge of use: it is kept by one gateway,
-// the keeper. docs/design/last-use.md has the states and failures. Guarded by activity.mu.
+// the keeper. docs/design/last-use.md says what is kept where, and what a failure costs.
+// Guarded by activity.mu. Its states:
+//
+//	new      no gateway was asked; the floor is the first poll
+//	asking   some gateways have answered, with what they were told; nothing is released
+//	settled  all have: the floor is the former controller's, or the first poll
+//
+// The former controller's floor counts if a gateway was told it and holds its lease as it did
+// then, every process that was counted on is among those that answer, and every other that
+// answers is the first process under its lease. Then nothing that knew of use has gone unseen:
+// a process that was killed is missing, or its lease is there or another process has it; one
+// that stopped cleanly and told no controller leaves its lease, marked. Of several floors the
+// latest counts.
 type memory struct {
 	// heard is what gateways were told by the controller before this one, by lease name;
 	// nil once it is settled whether that counts.

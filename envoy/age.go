@@ -39,6 +39,27 @@ const (
 // (docs/design/design.md 4.2), and to send a request twice that may not be repeated
 // (docs/design/decisions/repeats.md). The module does it where it is loaded, since it knows
 // when it answered; without it a script does.
+//
+// An attempt, as the filter sees it:
+//
+//	unsent, new connection   0 bytes sent, number 0: noted as opened; sent if the answer is
+//	                         at most MaxAge old, else 503
+//	unsent, kept connection  0 bytes sent, a number: the same, not noted
+//	sent                     bytes sent: repeated if every condition of repeats.md holds,
+//	                         else 502; there is no third attempt
+//
+// What was sent reaches no other sandbox when it is repeated:
+//
+//	the kept connection is to a former pod   the second attempt calls connect within
+//	of the address, whose next pod resets    RepeatAge of the answer, or takes another kept
+//	it                                       connection, which that pod resets too
+//	Envoy stands still between the attempts  the check is after connect and sees the time:
+//	or between connect and the check         502
+//	the sandbox ends between the attempts    as between answer and first attempt
+//	the header is missing or unexpected, or  counts as sent and partly answered: 502
+//	metadata cannot be noted
+//	a connection opened for a request that   counts as kept: what closes it was no answer to
+//	left is used first by another            either
 func ageFilters(o *Options) []*hcmv3.HttpFilter {
 	age := httpFilter("envoy.filters.http.lua", &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{
 		InlineString: fmt.Sprintf("local namespace, key, longest, repeats, attempt, broken = %q, %q, %d, %d, %q, %q\n",

@@ -163,8 +163,22 @@ func (c *control) envoyLives() bool {
 
 // waitWorkers returns nil once every reading that was under way at the call is over, or the
 // context's error. A reading is over when its worker's seq has changed, or when no Envoy
-// holds the lock, since an Envoy holds it throughout its readings. docs/design/fastpath.md,
-// "Why a fence holds", has the argument.
+// holds the lock, since an Envoy holds it throughout its readings.
+//
+// # Why a fence holds
+//
+//	reader   seq odd; full fence; generation, trust and claim; word, entry (copied,
+//	         checked by its keyed checksum, ID compared); answer; mark; seq even (release)
+//	writer   to take a route out: word = 0 (sequentially consistent); then this wait
+//
+// Let a worker have seen, in a reading, a word that was removed. Its fence and the removal
+// stand in the one order of sequentially consistent operations; had the removal come first,
+// the reader would have seen 0. So the odd seq comes before the removal, and the writer's
+// look after it sees that value, and waits until the answer was written, or a later one: the
+// reading is over.
+//
+// Only the second look at the table is a reading. The first decides nothing but the route,
+// and requests may wait between the two (http.max_requests_per_io_cycle).
 func (c *control) waitWorkers(ctx context.Context) error {
 	const spins = 100
 	for w := range workers {

@@ -5,6 +5,64 @@
 // for the controller.
 //
 // The freezer itself is sandboxd's. This package authorises no caller, and writes no status
-// (reconcilers/sandbox does). docs/design/pause.md has the states and what happens when a
-// step fails.
+// (reconcilers/sandbox does). docs/design/pause.md has the states and the order of the steps.
+//
+// # When a step of a pause or a resume fails
+//
+//	the probe                                     nothing is written: 400 without a
+//	                                              freezer, 409 before /init, 503 if it
+//	                                              fails or has no answer in three tries of
+//	                                              2 s
+//	the PATCH's test                              read again; after five times 500
+//	the PATCH's answer is lost                    500; if it was applied, the controller
+//	                                              finishes it
+//	the freeze, or it has no answer in three      the gateway removes spec.paused, with the
+//	tries                                         time that was left as endAt, orders the
+//	                                              unfreeze, and answers 500
+//	that too, or the gateway dies between two     the controller finishes what the spec
+//	steps                                         says
+//	a snapshot begins between probe and freeze    the freeze is tried again for two
+//	                                              seconds; then the pause is undone: 409
+//	this gateway's watch shows its own write      the pod is read again
+//	before the order
+//	the unfreeze at a resume, also as the pod's   500; no gateway routes to it before the
+//	init key is gone                              freezer has answered; it stays Resuming,
+//	                                              and the controller asks again
+//	the pod goes while it is paused, or its       the sandbox ends as Failed, PausedPodLost
+//	files are saved
+//	etcd is restored to an older state            orders of older generations are refused
+//	                                              until the spec has changed often enough:
+//	                                              kill such a sandbox
+//
+// # When a step of a hibernation fails
+//
+//	no store                                      nothing is written: 501
+//	the pool does not allow it; no freezer; no    nothing is written: 400
+//	digests of the pod's images
+//	the files are too many; they cannot be kept   a pause that was asked for is undone, and
+//	or read back                                  the sandbox runs: 507; 500
+//	a ResourceQuota forbids the Checkpoint        as above: 429
+//	the same, or no store, where the controller   it stays frozen, and is tried again;
+//	has a gateway try                             SaveFailed after a minute
+//	the freeze itself, likewise                   as without files to keep: with onTimeout
+//	                                              Pause it ends once the freezer has
+//	                                              refused for a minute (FreezeFailed)
+//	the gateway dies while it saves, or the       the controller has another gateway do it,
+//	answer to GiveUpPod's write is lost           and deletes what no sandbox names
+//	the images' digests differ                    SaveMismatch, 400: a pod that is known to
+//	                                              run others is not taken; one that turns
+//	                                              out to is given up, and the resume taken
+//	                                              back
+//	the archive is gone                           no pod is taken: it hibernates on; 500
+//	the archive is damaged, or the pod refuses    the resume is taken back, and the next
+//	it                                            one gets another pod; 500. After the
+//	                                              second this gateway takes no pod for it
+//	                                              for a while (files/refusals.go)
+//	the pod goes, or its container restarts,      the resume is taken back, or the next
+//	meanwhile                                     request takes another pod
+//	the gateway dies while it restores            the next request goes on, at any gateway;
+//	                                              after five minutes the resume is taken
+//	                                              back
+//	the pool is deleted                           its sandboxes hibernate on until a pool
+//	                                              of that name is there
 package pause
