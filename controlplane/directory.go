@@ -25,6 +25,8 @@ const (
 
 // DirectoryOptions configure a Directory. Leases is required.
 type DirectoryOptions struct {
+	// Kind is that of the leases that count; the zero value is Gateways.
+	Kind Kind
 	// Leases are the leases of the system namespace.
 	Leases DirectoryLeases
 	// Pods are the pods of the system namespace. A gateway whose pod has ended is over
@@ -219,7 +221,7 @@ func (d *Directory) List(ctx context.Context) ([]Gateway, error) {
 	var leases []*coordinationv1.Lease
 	wentBack := older(list.ResourceVersion, before)
 	for i := range list.Items {
-		if l := &list.Items[i]; isGateway(l) {
+		if l := &list.Items[i]; d.o.Kind.has(l) {
 			leases = append(leases, l)
 			wentBack = wentBack || older(l.ResourceVersion, known[l.Name])
 		}

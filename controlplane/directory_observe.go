@@ -110,7 +110,8 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 	e.lease, e.sealed = l, h.Mark == MarkRevoked
 	e.Gateway = Gateway{Name: l.Name, Address: e.Address, Holder: h, Duration: e.Duration}
 	// What was taken off is as before: its gateway joins anew for that.
-	if a := l.Annotations[v1alpha1.AnnotationGatewayAddress]; a != "" {
+	_, address := d.o.Kind.keys()
+	if a := l.Annotations[address]; a != "" {
 		e.Address = a
 	}
 	if uid := l.Annotations[v1alpha1.AnnotationGatewayPod]; uid != "" {

@@ -63,7 +63,7 @@ type leaseStore struct{ d *Directory }
 
 func (s leaseStore) Add(obj any) error { return s.Update(obj) }
 func (s leaseStore) Update(obj any) error {
-	if l := obj.(*coordinationv1.Lease); isGateway(l) {
+	if l := obj.(*coordinationv1.Lease); s.d.o.Kind.has(l) {
 		s.d.upsert(l)
 	}
 	return nil
@@ -73,7 +73,7 @@ func (s leaseStore) Resync() error        { return nil }
 func (s leaseStore) Replace(objs []any, rv string) error {
 	leases := make([]*coordinationv1.Lease, 0, len(objs))
 	for _, o := range objs {
-		if l := o.(*coordinationv1.Lease); isGateway(l) {
+		if l := o.(*coordinationv1.Lease); s.d.o.Kind.has(l) {
 			leases = append(leases, l)
 		}
 	}

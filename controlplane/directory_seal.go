@@ -97,10 +97,11 @@ func (d *Directory) missing(g Gateway) (*coordinationv1.Lease, *entry) {
 	if e == nil || !e.Gone || e.Holder != g.Holder || e.lease.UID == "" {
 		return nil, nil
 	}
+	label, address := d.o.Kind.keys()
 	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   g.Name,
-			Labels: map[string]string{v1alpha1.LabelGateway: gatewayLabel(g.Name)}, Annotations: map[string]string{v1alpha1.AnnotationGatewayAddress: e.Address},
+			Labels: map[string]string{label: gatewayLabel(g.Name)}, Annotations: map[string]string{address: e.Address},
 		},
 		Spec: *e.lease.Spec.DeepCopy(),
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
@@ -65,7 +64,7 @@ func onlyThis(l *coordinationv1.Lease) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}}
 }
 
-// gatewayLabel is the value of LabelGateway. A label holds 63 characters, a
+// gatewayLabel is the value of a lease's label. A label holds 63 characters, a
 // name may be longer; its end, with the pod's UID, tells gateways apart.
 func gatewayLabel(name string) string {
 	const limit = 63
@@ -73,10 +72,4 @@ func gatewayLabel(name string) string {
 		name = name[len(name)-limit:]
 	}
 	return strings.TrimLeft(name, "-.")
-}
-
-// isGateway reports whether a lease is a gateway's: by its label or, if that was taken
-// off, by the address that it tells controllers.
-func isGateway(l *coordinationv1.Lease) bool {
-	return l.Labels[v1alpha1.LabelGateway] != "" || l.Annotations[v1alpha1.AnnotationGatewayAddress] != ""
 }

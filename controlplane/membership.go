@@ -21,6 +21,8 @@ const (
 // MembershipOptions configure a Membership. Leases, Name and Address are
 // required.
 type MembershipOptions struct {
+	// Kind is what this process is; the zero value is one of Gateways.
+	Kind Kind
 	// Leases are the leases of the system namespace.
 	Leases MemberLeases
 	// Name is the lease's name: pod name and pod UID. A second process may use it only

@@ -60,8 +60,9 @@ func (m *Membership) fill(l *coordinationv1.Lease, holder string) {
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}
 	}
-	l.Labels[v1alpha1.LabelGateway] = gatewayLabel(m.o.Name)
-	l.Annotations[v1alpha1.AnnotationGatewayAddress] = m.o.Address
+	label, address := m.o.Kind.keys()
+	l.Labels[label] = gatewayLabel(m.o.Name)
+	l.Annotations[address] = m.o.Address
 	delete(l.Annotations, v1alpha1.AnnotationGatewayPod)
 	if m.o.PodUID != "" {
 		l.Annotations[v1alpha1.AnnotationGatewayPod] = m.o.PodUID
@@ -121,11 +122,12 @@ func (m *Membership) renew(ctx context.Context, limit time.Duration) error {
 func (m *Membership) counts(l *coordinationv1.Lease) error {
 	want := &coordinationv1.Lease{}
 	m.fill(want, m.Holder())
+	label, address := m.o.Kind.keys()
 	switch {
-	case l.Labels[v1alpha1.LabelGateway] != want.Labels[v1alpha1.LabelGateway]:
-		return fmt.Errorf("%w: its label %s is %q", errLost, v1alpha1.LabelGateway, l.Labels[v1alpha1.LabelGateway])
-	case l.Annotations[v1alpha1.AnnotationGatewayAddress] != want.Annotations[v1alpha1.AnnotationGatewayAddress]:
-		return fmt.Errorf("%w: its address is %q", errLost, l.Annotations[v1alpha1.AnnotationGatewayAddress])
+	case l.Labels[label] != want.Labels[label]:
+		return fmt.Errorf("%w: its label %s is %q", errLost, label, l.Labels[label])
+	case l.Annotations[address] != want.Annotations[address]:
+		return fmt.Errorf("%w: its address is %q", errLost, l.Annotations[address])
 	case l.Annotations[v1alpha1.AnnotationGatewayPod] != want.Annotations[v1alpha1.AnnotationGatewayPod]:
 		return fmt.Errorf("%w: its pod is %q", errLost, l.Annotations[v1alpha1.AnnotationGatewayPod])
 	case l.Spec.LeaseDurationSeconds == nil || *l.Spec.LeaseDurationSeconds != *want.Spec.LeaseDurationSeconds:

@@ -71,7 +71,9 @@ type Member interface {
 	Reached()
 }
 
-// ServerOptions configure a Server. All but TLS, Ranked and Log are required.
+// ServerOptions configure a Server. All but TLS, Ranked and Log are required of a gateway; a
+// process of another kind is asked for fences alone, and has none of Activity, Demand,
+// Releaser and Quiescer.
 type ServerOptions struct {
 	// Listener is where controllers connect; the Server closes it. It listens
 	// already, so that the lease may be written. TCP requires TLS.
@@ -102,7 +104,8 @@ type Server struct {
 
 // NewServer returns a Server that serves once Start is called.
 func NewServer(o ServerOptions) (*Server, error) {
-	if o.Listener == nil || o.Member == nil || o.Fencer == nil || o.Activity == nil || o.Demand == nil || o.Releaser == nil || o.Quiescer == nil {
+	fencesAlone := o.Activity == nil && o.Demand == nil && o.Releaser == nil && o.Quiescer == nil
+	if o.Listener == nil || o.Member == nil || o.Fencer == nil || !fencesAlone && (o.Activity == nil || o.Demand == nil || o.Releaser == nil || o.Quiescer == nil) {
 		return nil, errors.New("control-plane server: a listener, member, fencer, activity source, demand source, releaser and quiescer are required")
 	}
 	if o.Log == nil {
@@ -119,8 +122,23 @@ func NewServer(o ServerOptions) (*Server, error) {
 	// Clients notice a dead connection by pings; allow them as often as they do.
 	enforce := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true})
 	s.grpc = grpc.NewServer(append(options, enforce)...)
-	controlplanepb.RegisterGatewayServer(s.grpc, s)
+	if fencesAlone {
+		controlplanepb.RegisterGatewayServer(s.grpc, fenceServer{s: s})
+	} else {
+		controlplanepb.RegisterGatewayServer(s.grpc, s)
+	}
 	return s, nil
+}
+
+// fenceServer answers calls for fences alone.
+type fenceServer struct {
+	controlplanepb.UnimplementedGatewayServer
+	s *Server
+}
+
+// Fence implements the gRPC service.
+func (f fenceServer) Fence(ctx context.Context, r *controlplanepb.FenceRequest) (*controlplanepb.FenceResponse, error) {
+	return f.s.Fence(ctx, r)
 }
 
 // stopGrace is how long calls in progress may take after the context ended.

@@ -114,6 +114,12 @@ const (
 	AnnotationGatewayPod = "sandlane.dev/gateway-pod"
 )
 
+// The same on the Leases of egress processes.
+const (
+	LabelEgressLease        = "sandlane.dev/egress-process"
+	AnnotationEgressAddress = "sandlane.dev/egress-control-plane-address"
+)
+
 // A namespace with this label may have pools: Sandlane makes pods, pools and Checkpoints
 // in no other. The platform's administrator sets it; docs/operations.md, "Rights".
 const (

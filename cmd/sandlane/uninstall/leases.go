@@ -59,7 +59,8 @@ func Leases(ctx context.Context, o Options) error {
 	for i := range leases.Items {
 		lease := &leases.Items[i]
 		gateway := lease.Labels[v1alpha1.LabelGateway] != "" || lease.Annotations[v1alpha1.AnnotationGatewayAddress] != ""
-		if !gateway && lease.Name != ControllerLease {
+		egress := lease.Labels[v1alpha1.LabelEgressLease] != "" || lease.Annotations[v1alpha1.AnnotationEgressAddress] != ""
+		if !gateway && !egress && lease.Name != ControllerLease {
 			continue
 		}
 		if err := o.remove(ctx, lease); err != nil {
