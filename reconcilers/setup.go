@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,10 @@ import (
 type Options struct {
 	// Fencer reaches all gateways.
 	Fencer sandbox.Fencer
+	// EgressFencer reaches all egress processes, and EgressAddress is the address of pods'
+	// name server in pools with egress ByName; such pools get no pods without it.
+	EgressFencer  sandbox.Fencer
+	EgressAddress netip.Addr
 	// Quiescer reaches the freezers of sandboxes' pods. Nil: none can be paused.
 	Quiescer sandbox.Quiescer
 	// LastActive tells what is in use. Nil: nothing is released for idleness.
@@ -130,6 +135,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		DemandChanged:    o.DemandChanged,
 		InitKey:          o.InitKey,
 		SandboxdImage:    o.SandboxdImage,
+		EgressAddress:    o.EgressAddress,
 
 		Metrics: poolMetrics,
 	}
@@ -139,6 +145,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		APIReader:     mgr.GetAPIReader(),
 		Recorder:      mgr.GetEventRecorder("sandbox"),
 		Fencer:        o.Fencer,
+		Egress:        o.EgressFencer,
 		Ledger:        ledger,
 		ApplyClaim:    o.ApplyClaim,
 		Quiescer:      o.Quiescer,

@@ -115,6 +115,8 @@ type EnvMemberSpec struct {
 	// +optional
 	// +kubebuilder:default=Replace
 	RecyclePolicy RecyclePolicy `json:"recyclePolicy,omitempty"`
+	// +optional
+	Egress EgressMode `json:"egress,omitempty"`
 	// StartupTimeout is how long a new pod may take to become Ready, and a claimed one
 	// until its sandbox runs; one that takes longer fails. Unset means the template's, then
 	// one minute.

@@ -14,6 +14,8 @@ const (
 	// LabelRules is RulesOwn on a pod whose sandbox has a NetworkPolicy of its own,
 	// which the namespace's base policy then leaves alone. Absent on others.
 	LabelRules = "sandlane.dev/rules"
+	// LabelEgress is the EgressMode of the pool that the pod was made for. Absent on others.
+	LabelEgress = "sandlane.dev/egress"
 )
 
 // RulesOwn is the value of LabelRules.

@@ -89,7 +89,20 @@ type SandboxPoolSpec struct {
 	// Pause says how the pool's sandboxes are paused.
 	// +optional
 	Pause *PoolPause `json:"pause,omitempty"`
+	// Egress says how the pool's sandboxes reach hosts of the internet. Unset leaves that to
+	// the cluster.
+	// +optional
+	Egress EgressMode `json:"egress,omitempty"`
 }
+
+// EgressMode says how sandboxes reach hosts of the internet.
+// +kubebuilder:validation:Enum=ByName
+// +kubebuilder:validation:MaxLength=16
+type EgressMode string
+
+// EgressByName means that pods have `sandlane egress` as their only name server, so that a sandbox may
+// be allowed hosts by name.
+const EgressByName EgressMode = "ByName"
 
 // TemplateRef names a SandboxTemplate.
 type TemplateRef struct {

@@ -90,6 +90,10 @@ type SandboxSpec struct {
 	// Network says who may reach the sandbox.
 	// +optional
 	Network SandboxNetwork `json:"network,omitempty"`
+	// Egress says which hosts the sandbox may connect to by name, in a pool with egress
+	// ByName. Absent means all.
+	// +optional
+	Egress *SandboxEgress `json:"egress,omitempty"`
 	// FirstRequest marks a sandbox that a request made by naming it.
 	// +optional
 	FirstRequest bool `json:"firstRequest,omitempty"`
@@ -173,6 +177,22 @@ type SandboxNetwork struct {
 	// everyone who may reach its port.
 	// +optional
 	Unsecured bool `json:"unsecured,omitempty"`
+}
+
+// SandboxEgress says which hosts a sandbox may connect to by name.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.allowNames) || has(self.denyAll) && self.denyAll",message="allowNames needs denyAll: all names are allowed without it"
+type SandboxEgress struct {
+	// DenyAll denies all names but those of AllowNames.
+	// +optional
+	DenyAll bool `json:"denyAll,omitempty"`
+	// AllowNames are names of hosts, wildcards such as *.example.com, or *.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=200
+	// +kubebuilder:validation:items:MaxLength=255
+	AllowNames []string `json:"allowNames,omitempty"`
 }
 
 // Binding is the claim that ties a sandbox to a pod.
@@ -266,6 +286,10 @@ type SandboxStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	AddressClaim string `json:"addressClaim,omitempty"`
+	// AddressByName: it is the address of a pod with egress ByName, so its fences are
+	// egress's too.
+	// +optional
+	AddressByName bool `json:"addressByName,omitempty"`
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,6 +75,7 @@ type controllerOptions struct {
 	unansweredPause time.Duration
 	recycleAfter    time.Duration
 	leaseGrace      time.Duration
+	egressAddress   netip.Addr
 	controlTLS      controlplane.TLSFiles
 	clusterID       string
 	adoptPools      bool
@@ -85,7 +87,7 @@ type controllerOptions struct {
 
 func newController() *cobra.Command {
 	var o controllerOptions
-	var kubeconfig string
+	var kubeconfig, egressAddress string
 	var logs logOptions
 	cmd := &cobra.Command{
 		Use:     "controller",
@@ -110,6 +112,7 @@ func newController() *cobra.Command {
 	flags.DurationVar(&o.unansweredPause, "unanswered-pause-for", sandbox.DefaultUnknownFor, "how long a sandbox that its timeout pauses may wait for an answer of its pod; then it ends, with its files")
 	flags.DurationVar(&o.recycleAfter, "recycle-after", sandboxpool.DefaultRecycleAfter, "how long ago a sandbox must have started for an InPlace pool to use its pod again; 0s where kubelets restart changed containers without a pause")
 	flags.DurationVar(&o.leaseGrace, "lease-grace", controlplane.DefaultLeaseGrace, "how long to go on waiting for a gateway that does not answer after its lease has ended")
+	flags.StringVar(&egressAddress, "egress-address", "", "IPv4 address of egress processes, the name server of pods of pools with egress ByName; such pools get no pods without it")
 	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
 	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
 	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the gateways; without it Checkpoint objects are left alone")
@@ -129,6 +132,11 @@ func newController() *cobra.Command {
 		}
 		if o.recycleAfter < 0 {
 			return errors.New("--recycle-after must not be less than 0")
+		}
+		if egressAddress != "" {
+			if o.egressAddress, err = netip.ParseAddr(egressAddress); err != nil || !o.egressAddress.Is4() {
+				return fmt.Errorf("--egress-address %q: must be an IPv4 address", egressAddress)
+			}
 		}
 		if problems := validation.IsDNS1123Label(o.clusterID); len(problems) > 0 {
 			return fmt.Errorf("--cluster-id %q: %s", o.clusterID, problems[0])
@@ -200,6 +208,11 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return err
 	}
 	defer gateways.Close()
+	egress, stopEgress, err := o.egress(mgr, clientset, tls)
+	if err != nil {
+		return err
+	}
+	defer stopEgress()
 	live, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: kubeclient.RESTMapper(scheme)})
 	if err != nil {
 		return fmt.Errorf("make an API client: %w", err)
@@ -228,7 +241,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	err = reconcilers.Setup(mgr, reconcilers.Options{
 		Checkpoints: kept,
-		Fencer:      gateways, LastActive: gateways, Quiescer: gateways, Demand: demands, Sizing: demands, DemandChanged: woken,
+		Fencer:      gateways, EgressFencer: egress, EgressAddress: o.egressAddress, LastActive: gateways, Quiescer: gateways, Demand: demands, Sizing: demands, DemandChanged: woken,
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
 		},

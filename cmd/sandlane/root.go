@@ -28,6 +28,7 @@ var commands = []func() *cobra.Command{
 	newToken,
 	newGateway,
 	newController,
+	newEgress,
 	newPrepare,
 	newEnvoyConfig,
 	newControlCerts,

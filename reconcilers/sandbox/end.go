@@ -118,7 +118,7 @@ func (r *Reconciler) stopAndFence(ctx context.Context, s *v1alpha1.Sandbox) (ctr
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("the sandbox's address: %w", err)
 	}
-	r.fences.begin(fenceKey{id: s.Name}, openFence{of: s.UID, addr: addr, rv: rv, record: rec})
+	r.fences.begin(fenceKey{id: s.Name}, openFence{of: s.UID, addr: addr, rv: rv, byName: rec.byName, record: rec})
 	return ctrl.Result{RequeueAfter: quickFence}, nil
 }
 
@@ -126,19 +126,20 @@ func (r *Reconciler) stopAndFence(ctx context.Context, s *v1alpha1.Sandbox) (ctr
 type record struct {
 	// address is to be fenced, and claim is the claim that has or had it.
 	address, claim string
+	byName         bool // of address
 	stop           *v1alpha1.StopRecord
 }
 
 // capture returns the record of the sandbox and its pod, which may be nil, and tells the
 // ledger the pod's address.
 func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
-	rec := record{address: s.Status.Address, claim: s.Status.AddressClaim, stop: s.Status.Stop}
+	rec := record{address: s.Status.Address, claim: s.Status.AddressClaim, byName: s.Status.AddressByName, stop: s.Status.Stop}
 	if pod != nil && v1alpha1.Backs(pod, s) {
 		addr := pod.Annotations[v1alpha1.AnnotationAddress]
 		r.Ledger.NoteClaim(s.Spec.Binding.ClaimID, s.Name, addr)
 		// Also if the pod's address has changed since: it may have served at this one before.
 		if addr != "" {
-			rec.address, rec.claim = addr, s.Spec.Binding.ClaimID
+			rec.address, rec.claim, rec.byName = addr, s.Spec.Binding.ClaimID, isByName(pod)
 		}
 		if rec.stop == nil {
 			rec.stop = podstate.CaptureSandboxStopRecord(pod, s.Spec.End)
@@ -155,7 +156,7 @@ func (r *Reconciler) capture(s *v1alpha1.Sandbox, pod *corev1.Pod) record {
 func (rec record) with(s *v1alpha1.Sandbox, phase v1alpha1.SandboxPhase) *v1alpha1.Sandbox {
 	next := s.DeepCopy()
 	next.Status.Phase, next.Status.Reason = phase, string(s.Spec.End.Reason)
-	setAddress(next, rec.address, rec.claim)
+	setAddress(next, rec.address, rec.claim, rec.byName)
 	next.Status.Stop = rec.stop
 	if next.Status.EndedAt == nil {
 		at := s.Spec.End.At

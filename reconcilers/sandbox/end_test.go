@@ -183,7 +183,7 @@ func TestASlowFenceIsEndingMeanwhile(t *testing.T) {
 	s, pod := runningOne()
 	g := newRig(t, s, pod)
 	answer := make(chan error)
-	g.fences.attempt = func(context.Context, netip.Addr, uint64) error { return <-answer }
+	g.fences.attempt = func(context.Context, netip.Addr, uint64, bool) error { return <-answer }
 	if wait := g.look(t); wait != quickFence || len(g.written) != 0 {
 		t.Errorf("again after %v, written %v", wait, g.written)
 	}
@@ -247,7 +247,7 @@ func TestTheNextControllerFinishesAnEnd(t *testing.T) {
 			s, pod := runningOne()
 			pod.Finalizers = []string{v1alpha1.FinalizerPod}
 			g := newRig(t, s, pod)
-			g.fences.attempt = func(context.Context, netip.Addr, uint64) error { return errors.New("it died first") }
+			g.fences.attempt = func(context.Context, netip.Addr, uint64, bool) error { return errors.New("it died first") }
 			g.look(t)
 			g.fences.asks.Wait()
 			if gone {

@@ -2,12 +2,14 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jitter "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
@@ -15,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
@@ -31,14 +34,27 @@ const (
 	noRoomWait = time.Second
 )
 
-// attempt asks all gateways once to acknowledge a fence.
-func (r *Reconciler) attempt(ctx context.Context, addr netip.Addr, rv uint64) error {
+// attempt asks all gateways once to acknowledge a fence; byName: and all egress processes.
+func (r *Reconciler) attempt(ctx context.Context, addr netip.Addr, rv uint64, byName bool) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.FenceTimeout)
 	defer cancel()
+	var egress error
+	var asking sync.WaitGroup
+	if byName && r.Egress != nil {
+		asking.Go(func() { egress = r.Egress.Fence(ctx, addr, rv) })
+	}
 	err := r.Fencer.Fence(ctx, addr, rv)
+	asking.Wait()
+	err = errors.Join(err, egress)
 	r.Metrics.fenced(time.Since(start), err)
 	return err
+}
+
+// isByName reports whether a pod's address is to be fenced at egress too. A pod that is not
+// known may be one.
+func isByName(pod *corev1.Pod) bool {
+	return pod == nil || pod.Labels[v1alpha1.LabelEgress] != ""
 }
 
 // fences are the fences of ends, and of claims that a pause gave up. Each attempt is a
@@ -52,7 +68,7 @@ func (r *Reconciler) attempt(ctx context.Context, addr netip.Addr, rv uint64) er
 //	               waiting
 type fences struct {
 	clock   clock.PassiveClock
-	attempt func(ctx context.Context, addr netip.Addr, rv uint64) error
+	attempt func(ctx context.Context, addr netip.Addr, rv uint64, byName bool) error
 	asks    sync.WaitGroup // attempts
 
 	mu      sync.Mutex
@@ -75,6 +91,7 @@ type openFence struct {
 	// but the gateways would take it for a new fence.
 	addr   netip.Addr
 	rv     uint64
+	byName bool // egress processes are asked too
 	record record
 	onDone func() // nil, or called once all gateways have acknowledged it
 	begun  time.Time
@@ -84,7 +101,7 @@ type openFence struct {
 	done   bool // all gateways have acknowledged it
 }
 
-func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64) error) *fences {
+func newFences(c clock.PassiveClock, attempt func(context.Context, netip.Addr, uint64, bool) error) *fences {
 	return &fences{clock: c, attempt: attempt, ctx: context.Background(), requeue: func(string) {}, open: map[fenceKey]*openFence{}, claims: map[string]map[string]struct{}{}}
 }
 
@@ -156,7 +173,7 @@ func (f *fences) ask(key fenceKey, o *openFence) {
 	o.asking = true
 	ctx := f.ctx
 	f.asks.Go(func() {
-		err := f.attempt(ctx, o.addr, o.rv)
+		err := f.attempt(ctx, o.addr, o.rv, o.byName)
 		f.mu.Lock()
 		requeue := f.requeue
 		f.asking--

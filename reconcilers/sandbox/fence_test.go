@@ -20,7 +20,7 @@ func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
 		var versions []uint64
 		var woken int
 		answer := errors.New("a gateway is away")
-		f := newFences(clock.RealClock{}, func(_ context.Context, _ netip.Addr, rv uint64) error {
+		f := newFences(clock.RealClock{}, func(_ context.Context, _ netip.Addr, rv uint64, _ bool) error {
 			versions = append(versions, rv)
 			return answer
 		})

@@ -202,7 +202,7 @@ func (r *Reconciler) endFormerClaim(ctx context.Context, s *v1alpha1.Sandbox, cl
 	if err != nil {
 		return 0, fmt.Errorf("the claim's address: %w", err)
 	}
-	r.fences.begin(key, openFence{of: s.UID, addr: addr, rv: rv, onDone: func() {
+	r.fences.begin(key, openFence{of: s.UID, addr: addr, rv: rv, byName: isByName(f.pod), onDone: func() {
 		r.Ledger.NoteFenced(claim, f.address)
 		r.fences.forget(key)
 	}})

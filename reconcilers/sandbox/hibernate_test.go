@@ -273,7 +273,7 @@ func TestDecideRestoring(t *testing.T) {
 func TestAFenceOutlivesTheNextBinding(t *testing.T) {
 	g, _ := pausable(t)
 	answer := make(chan error)
-	g.fences.attempt = func(context.Context, netip.Addr, uint64) error { return <-answer }
+	g.fences.attempt = func(context.Context, netip.Addr, uint64, bool) error { return <-answer }
 	g.spec(t, hibernated)
 	if _, err := g.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "s"}}); err != nil {
 		t.Fatal(err)

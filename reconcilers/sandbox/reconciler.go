@@ -49,6 +49,9 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Fencer reaches all gateways.
 	Fencer Fencer
+	// Egress reaches all egress processes, for the addresses of pods with egress ByName.
+	// Nil: there are none.
+	Egress Fencer
 	// Ledger is shared with reconcilers/sandboxpool.
 	Ledger *address.Ledger
 	// ApplyClaim sends the claim PATCH of a binding in place of its owner, which did not. If

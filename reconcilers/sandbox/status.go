@@ -42,7 +42,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		// its finalizer until the sweep has fenced it.
 		r.Ledger.NoteClaim(s.Spec.Binding.ClaimID, s.Name, pod.Annotations[v1alpha1.AnnotationAddress])
 		if addr := v1alpha1.RoutableAddress(pod); addr != "" {
-			setAddress(next, addr, s.Spec.Binding.ClaimID)
+			setAddress(next, addr, s.Spec.Binding.ClaimID, isByName(pod))
 		}
 		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && next.Status.StartedAt == nil {
 			next.Status.StartedAt = r.startedAt(pod)
@@ -60,13 +60,14 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 	return recheck, next, nil
 }
 
-// setAddress sets the address in the status and the claim that it belongs to. With another
+// setAddress sets the address in the status, the claim that it belongs to, and whether
+// egress is asked for its fences. With another
 // claim it removes fencedAt, which was about the claim before.
-func setAddress(s *v1alpha1.Sandbox, addr, claim string) {
+func setAddress(s *v1alpha1.Sandbox, addr, claim string, byName bool) {
 	if s.Status.AddressClaim != claim {
 		s.Status.FencedAt = nil
 	}
-	s.Status.Address, s.Status.AddressClaim = addr, claim
+	s.Status.Address, s.Status.AddressClaim, s.Status.AddressByName = addr, claim, byName
 }
 
 // writeStatus writes the status of next, if it differs from that of was. The patch carries

@@ -277,9 +277,7 @@ func (w *sweeper) end(ctx context.Context, s stray) error {
 	if err != nil {
 		return fmt.Errorf("the claim's address: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.r.FenceTimeout)
-	defer cancel()
-	if err := w.r.Fencer.Fence(ctx, addr, rv); err != nil {
+	if err := w.r.attempt(ctx, addr, rv, isByName(s.pod)); err != nil {
 		return fmt.Errorf("fencing %s: %w", addr, err)
 	}
 	w.r.Ledger.NoteFenced(s.claim, s.address)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,6 +66,9 @@ type SandboxPoolReconciler struct {
 	// SandboxdImage is the image whose entry point is sandboxd, from which pods with that runtime
 	// get it; empty: templates that ask for it are refused.
 	SandboxdImage string
+	// EgressAddress is the name server of pods with egress ByName. A pool of such pods gets
+	// none without it.
+	EgressAddress netip.Addr
 	// SandboxReadyHook and IdleNotifier may be nil.
 	SandboxReadyHook SandboxReadyHook
 	IdleNotifier     IdleNotifier

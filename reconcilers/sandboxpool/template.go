@@ -33,6 +33,12 @@ func (r *SandboxPoolReconciler) template(ctx context.Context, pool *v1alpha1.San
 	if spec == nil {
 		return nil, &podtemplate.Error{Reason: "TemplateMissing", Message: "the pool has neither template nor templateRef"}
 	}
+	if pool.Spec.Egress == v1alpha1.EgressByName {
+		var err error
+		if spec, err = podtemplate.ByName(spec, r.EgressAddress); err != nil {
+			return nil, err
+		}
+	}
 	return podtemplate.New(spec, pool.Spec.PodCreationImagePolicy, r.SandboxdImage)
 }
 

@@ -158,7 +158,7 @@ func reflectPool(env *v1alpha1.SandboxEnv, pool *v1alpha1.SandboxPool, clusterID
 		}
 	}
 	member.Spec = v1alpha1.EnvMemberSpec{
-		Replicas: ptr.To(s.Replicas), MaxPods: s.MaxPods, PodCreationImagePolicy: s.PodCreationImagePolicy, RecyclePolicy: s.RecyclePolicy,
+		Replicas: ptr.To(s.Replicas), MaxPods: s.MaxPods, PodCreationImagePolicy: s.PodCreationImagePolicy, RecyclePolicy: s.RecyclePolicy, Egress: s.Egress,
 		StartupTimeout: s.StartupTimeout, IdleTimeout: s.IdleTimeout, ScaleDownProtection: s.ScaleDownProtection,
 		Pause: s.Pause,
 	}

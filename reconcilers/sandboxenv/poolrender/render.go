@@ -79,6 +79,7 @@ func spec(env *v1alpha1.SandboxEnv, member v1alpha1.EnvMember, replicas int32) v
 		IdleTimeout:            m.IdleTimeout,
 		ScaleDownProtection:    m.ScaleDownProtection,
 		Pause:                  m.Pause,
+		Egress:                 m.Egress,
 		FirstRequest:           env.Spec.FirstRequest.DeepCopy(),
 	}
 }

@@ -173,6 +173,9 @@ func (t *Template) NewPod(pool *v1alpha1.SandboxPool) *corev1.Pod {
 	}
 	CopyKeys(&pod.Labels, t.Pod.Labels, ofPods)
 	CopyKeys(&pod.Annotations, t.Pod.Annotations, ofPods)
+	if pool.Spec.Egress != "" {
+		pod.Labels[v1alpha1.LabelEgress] = string(pool.Spec.Egress)
+	}
 	if len(t.Spec.PostStartHooks) > 0 {
 		pod.Annotations[v1alpha1.AnnotationPostStartHooks] = EncodeHooks(t.Spec.PostStartHooks)
 	}
