@@ -107,7 +107,8 @@ func (d *Directory) refresh(ctx context.Context) {
 }
 
 // ended returns the leases to delete, and forgets UIDs of long ago. A lease stays until the
-// loss of what its gateway knew is remembered elsewhere.
+// loss of what its gateway knew is remembered elsewhere; an egress process knows nothing that
+// is of use after it.
 func (d *Directory) ended() []*coordinationv1.Lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +127,7 @@ func (d *Directory) ended() []*coordinationv1.Lease {
 		case e.over.IsZero():
 			e.over = time.Now()
 		}
-		if e.over.Before(d.remembered) {
+		if d.o.Kind == Egress || e.over.Before(d.remembered) {
 			out = append(out, e.lease)
 		}
 	}
