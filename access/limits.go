@@ -183,8 +183,9 @@ func checkpointPolicy() policy {
 	}
 }
 
-// leasePolicy keeps the lease of the one controller that works, which has no label,
-// out of a gateway's hands. A gateway whose lease has lost its label may write to
+// leasePolicy keeps the lease of the one controller that works, which has no label, and
+// those of egress processes, without which no fence would be asked of them, out of a
+// gateway's hands. A gateway whose lease has lost its label may write to
 // it, to take it up again.
 func leasePolicy() policy {
 	return policy{
@@ -192,6 +193,10 @@ func leasePolicy() policy {
 		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
 		rules: []rule{
 			{"request.name != " + quote(leaderLease) + " && (object == null || object.metadata.name != " + quote(leaderLease) + ")", "leaves the controller's lease alone"},
+			{
+				"[object, oldObject].all(l, l == null || !" + hasLabel("l", v1alpha1.LabelEgressLease) + " && !" + hasAnnotation("l", v1alpha1.AnnotationEgressAddress) + ")",
+				"leaves the leases of egress processes alone",
+			},
 			{
 				"object == null || " + hasLabel("object", v1alpha1.LabelGateway) + " || oldObject != null && !" + hasLabel("oldObject", v1alpha1.LabelGateway),
 				"labels its lease",
@@ -227,6 +232,11 @@ func configMapPolicy() policy {
 	}
 }
 
-func hasLabel(of, label string) string {
-	return "(has(" + of + ".metadata.labels) && " + quote(label) + " in " + of + ".metadata.labels)"
+func hasLabel(of, label string) string { return hasKey(of, "labels", label) }
+
+func hasAnnotation(of, annotation string) string { return hasKey(of, "annotations", annotation) }
+
+// hasKey is a CEL expression: whether labels or annotations of an object have a key.
+func hasKey(of, field, key string) string {
+	return "(has(" + of + ".metadata." + field + ") && " + quote(key) + " in " + of + ".metadata." + field + ")"
 }

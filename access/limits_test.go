@@ -200,6 +200,22 @@ func TestGatewayWritesLeases(t *testing.T) {
 		check(t, gateway.Create(t.Context(), lease(kubetest.Name("g"), nil)), false)
 		check(t, merge(t, gateway, lease(kubetest.Name("g"), ours), `{"metadata":{"labels":{"sandlane.dev/gateway":null}}}`), false)
 	})
+	t.Run("an egress process's", func(t *testing.T) {
+		both := map[string]string{v1alpha1.LabelGateway: "g", v1alpha1.LabelEgressLease: "e"}
+		check(t, gateway.Create(t.Context(), lease(kubetest.Name("g"), both)), false)
+		check(t, merge(t, gateway, lease(kubetest.Name("g"), ours), `{"metadata":{"annotations":{"sandlane.dev/egress-control-plane-address":"x"}}}`), false)
+		l := lease(kubetest.Name("e"), map[string]string{v1alpha1.LabelEgressLease: "e"})
+		l.Annotations = map[string]string{v1alpha1.AnnotationEgressAddress: "x"}
+		for _, patch := range []string{
+			`{"metadata":{"labels":{"sandlane.dev/gateway":"g","sandlane.dev/egress-process":null},"annotations":null}}`,
+			`{"spec":{"holderIdentity":"g"}}`,
+		} {
+			check(t, merge(t, gateway, l.DeepCopy(), patch), false)
+			l.Name = kubetest.Name("e")
+		}
+		create(t, kubetest.Client(t), l)
+		check(t, gateway.Delete(t.Context(), l), false)
+	})
 	t.Run("the controller's", func(t *testing.T) {
 		check(t, gateway.Create(t.Context(), lease("sandlane-controller", ours)), false)
 		l := lease("sandlane-controller", nil)
