@@ -4,23 +4,57 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 )
+
+// maxQuiet is how long a link may have no byte from or to an upstream, beyond the time until
+// that is noticed. It is longer than services take to answer.
+const maxQuiet = time.Hour
 
 // link is a sandbox's connection with those that are made for it, which end together.
 type link struct {
 	ctx    context.Context // ends with the link
 	cancel context.CancelFunc
 
+	// quiet bounds the time without a byte, begun is when the link was made, and moved how
+	// long after that a byte was last seen to pass.
+	quiet time.Duration
+	begun time.Time
+	moved atomic.Int64
+
 	mu     sync.Mutex
+	timer  *time.Timer // of look
 	over   bool
 	others map[net.Conn]struct{}
 	client net.Conn
 }
 
-func newLink(ctx context.Context, client net.Conn) *link {
-	l := &link{client: client, others: map[net.Conn]struct{}{}}
+func newLink(ctx context.Context, client net.Conn, quiet time.Duration) *link {
+	l := &link{client: client, others: map[net.Conn]struct{}{}, quiet: quiet, begun: time.Now()}
 	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(quiet, l.look)
 	return l
+}
+
+// move notes that bytes pass.
+func (l *link) move() { l.moved.Store(int64(time.Since(l.begun))) }
+
+// look ends the link if it has been quiet for too long, else looks again when it would have
+// been.
+func (l *link) look() {
+	left := l.quiet - (time.Since(l.begun) - time.Duration(l.moved.Load()))
+	if left <= 0 {
+		l.abort()
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.timer.Reset(left)
+	}
 }
 
 // add makes a connection end with the link. False: the link is over, and so is c.
@@ -51,6 +85,7 @@ func (l *link) end(each func(net.Conn)) {
 	l.cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.timer.Stop()
 	l.over = true
 	each(l.client)
 	for c := range l.others {
@@ -65,10 +100,29 @@ func abort(c net.Conn) {
 	_ = c.Close()
 }
 
-// linked is an upstream connection that its link forgets when it is closed.
+// linked is an upstream connection whose bytes its link notes, and which it forgets when it
+// is closed.
 type linked struct {
 	net.Conn
 	l *link
+}
+
+// Read implements net.Conn.
+func (c linked) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.l.move()
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c linked) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.l.move()
+	}
+	return n, err
 }
 
 // Close implements net.Conn.

@@ -65,6 +65,7 @@ type Server struct {
 	http, https, names *claims.Door
 	requests           *http.Server
 	handed             *handed
+	quiet              time.Duration // maxQuiet, but in tests
 
 	mu   sync.Mutex
 	open map[netip.Addr]int // connections of each address
@@ -79,7 +80,7 @@ func New(o Options) (*Server, error) {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	s := &Server{o: o, open: map[netip.Addr]int{}, handed: newHanded()}
+	s := &Server{o: o, open: map[netip.Addr]int{}, handed: newHanded(), quiet: maxQuiet}
 	s.table = claims.NewTable(claims.Options{Held: o.Held, Barrier: s.barrier, Log: o.Log})
 	s.http, s.https, s.names = claims.NewDoor(in.HTTP, s.table), claims.NewDoor(in.HTTPS, s.table), claims.NewDoor(in.NameStreams, s.table)
 	s.requests = s.newRequests()
@@ -190,7 +191,7 @@ func (s *Server) leave(from netip.Addr) {
 // serve serves a connection for the claim that it belongs to. What it says by Done is true:
 // serve returns when nothing is done for the connection any more.
 func (s *Server) serve(ctx context.Context, c net.Conn, arrival claims.Arrival, serve func(*link, *claims.Use, net.Conn)) {
-	l := newLink(ctx, c)
+	l := newLink(ctx, c, s.quiet)
 	use, err := arrival.Wait(ctx, l.abort)
 	if err != nil {
 		s.o.Metrics.connections.WithLabelValues(verdictUnknown).Inc()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -98,7 +99,7 @@ func (s *Server) pass(l *link, use *claims.Use, host string, c net.Conn, taken [
 	for _, way := range [][2]net.Conn{{up, c}, {c, up}} {
 		copying.Go(func() {
 			to, from := way[0], way[1]
-			if _, err := io.Copy(to, from); err != nil { // splice(2), as both are TCP
+			if err := l.copy(to, from); err != nil {
 				l.abort()
 				return
 			}
@@ -108,6 +109,23 @@ func (s *Server) pass(l *link, use *claims.Use, host string, c net.Conn, taken [
 		})
 	}
 	copying.Wait()
+}
+
+// copy copies until the end of from. That is splice(2), as both are TCP, which tells of bytes
+// when it returns: now and then it is interrupted, for the link to know that they pass.
+func (l *link) copy(to, from net.Conn) error {
+	for {
+		if err := from.SetReadDeadline(time.Now().Add(l.quiet / 4)); err != nil {
+			return err
+		}
+		n, err := io.Copy(to, from)
+		if n > 0 {
+			l.move()
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
 }
 
 // intercept ends a TLS connection here, with a certificate for the host, and serves its
