@@ -77,7 +77,7 @@ func TestRealLeaseLifecycle(t *testing.T) {
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: a.Membership, Fencer: cache,
 		Activity: &fakeActivity{report: ActivityReport{Source: "s", Known: true, Entries: []Activity{{"x", "c", time.Second}}}},
-		Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{}, Demand: &fakeDemand{},
+		Releaser: &fakeReleaser{}, PauseEnforcer: &fakePauseEnforcer{}, Demand: &fakeDemand{},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func TestServerForFencesAlone(t *testing.T) {
 	for what, call := range map[string]func() error{
 		"use":      func() error { _, err := stub.LastActive(t.Context(), &controlplanepb.LastActiveRequest{}); return err },
 		"demand":   func() error { _, err := stub.PoolDemand(t.Context(), &controlplanepb.PoolDemandRequest{}); return err },
-		"quiesces": func() error { _, err := stub.Quiesce(t.Context(), &controlplanepb.QuiesceRequest{}); return err },
+		"enforcePauses": func() error { _, err := stub.EnforcePause(t.Context(), &controlplanepb.EnforcePauseRequest{}); return err },
 	} {
 		if err := call(); status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: %v", what, err)

@@ -137,8 +137,8 @@ func (s *simulation) wantRefused(g *gateway) {
 	s.wantUnanswered(err, "g1", "what is in use")
 	_, err = s.client.PrepareRelease(s.t.Context(), []Release{{SandboxID: "x"}})
 	s.wantUnanswered(err, "g1", "a release for idleness")
-	if err := s.client.Quiesce(s.t.Context(), Quiesce{SandboxID: "x"}); err == nil {
-		s.t.Error("quiesced")
+	if err := s.client.EnforcePause(s.t.Context(), EnforcePause{SandboxID: "x"}); err == nil {
+		s.t.Error("enforced")
 	}
 	after(time.Minute)
 	s.wantUnanswered(s.fence(7), "g1", "a fence, later")
@@ -238,7 +238,7 @@ func TestNoPlainTextBetweenPods(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	client, _ := realClient(t, l.Addr().String(), nil)
-	if err := client.Quiesce(ctx, Quiesce{SandboxID: "x"}); err == nil || !strings.Contains(err.Error(), "TLS files are required") {
+	if err := client.EnforcePause(ctx, EnforcePause{SandboxID: "x"}); err == nil || !strings.Contains(err.Error(), "TLS files are required") {
 		t.Errorf("a client of TCP without TLS: %v", err)
 	}
 	select {

@@ -33,7 +33,7 @@ func realServer(t *testing.T, l net.Listener, c *MutualTLS) ServerOptions {
 	t.Helper()
 	return ServerOptions{
 		Listener: l, TLS: c, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{},
-		Quiescer: &fakeQuiescer{}, Demand: &fakeDemand{},
+		PauseEnforcer: &fakePauseEnforcer{}, Demand: &fakeDemand{},
 	}
 }
 
@@ -182,7 +182,7 @@ func TestRotation(t *testing.T) {
 	old, _ := realClient(t, address, stale)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := old.Quiesce(ctx, Quiesce{SandboxID: "x"}); err == nil {
+	if err := old.EnforcePause(ctx, EnforcePause{SandboxID: "x"}); err == nil {
 		t.Error("a controller of the old authority was heard")
 	}
 	t.Logf("%d fences, each over a connection of its own", fences.Load())

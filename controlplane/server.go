@@ -73,17 +73,17 @@ type Member interface {
 
 // ServerOptions configure a Server. All but TLS, Ranked and Log are required of a gateway; a
 // process of another kind is asked for fences alone, and has none of Activity, Demand,
-// Releaser and Quiescer.
+// Releaser and PauseEnforcer.
 type ServerOptions struct {
 	// Listener is where controllers connect; the Server closes it. It listens
 	// already, so that the lease may be written. TCP requires TLS.
-	Listener net.Listener
-	Member   Member
-	Fencer   Fencer
-	Activity ActivitySource
-	Demand   DemandSource
-	Releaser Releaser
-	Quiescer Quiescer
+	Listener      net.Listener
+	Member        Member
+	Fencer        Fencer
+	Activity      ActivitySource
+	Demand        DemandSource
+	Releaser      Releaser
+	PauseEnforcer PauseEnforcer
 	// Ranked is called at each poll: this gateway is number index, from 0, of `of` gateways.
 	// It must not block. Nil: not called.
 	Ranked func(index, of int)
@@ -104,9 +104,9 @@ type Server struct {
 
 // NewServer returns a Server that serves once Start is called.
 func NewServer(o ServerOptions) (*Server, error) {
-	fencesAlone := o.Activity == nil && o.Demand == nil && o.Releaser == nil && o.Quiescer == nil
-	if o.Listener == nil || o.Member == nil || o.Fencer == nil || !fencesAlone && (o.Activity == nil || o.Demand == nil || o.Releaser == nil || o.Quiescer == nil) {
-		return nil, errors.New("control-plane server: a listener, member, fencer, activity source, demand source, releaser and quiescer are required")
+	fencesAlone := o.Activity == nil && o.Demand == nil && o.Releaser == nil && o.PauseEnforcer == nil
+	if o.Listener == nil || o.Member == nil || o.Fencer == nil || !fencesAlone && (o.Activity == nil || o.Demand == nil || o.Releaser == nil || o.PauseEnforcer == nil) {
+		return nil, errors.New("control-plane server: a listener, member, fencer, activity source, demand source, releaser and pause enforcer are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

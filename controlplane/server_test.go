@@ -34,7 +34,7 @@ func TestServer(t *testing.T) {
 	demand := &fakeDemand{pools: []PoolDemand{{Namespace: "ns", Pool: "p", Waiting: []uint64{7}, Oldest: time.Minute, Created: -5}}}
 	member, fences, use := &fixedMember{}, &fakeFencer{}, &fakeActivity{report: ActivityReport{Source: "now", Cursor: 9}}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{err: errors.New("the API server is away")}, Demand: demand,
+		Listener: l, Member: member, Fencer: fences, Activity: use, Releaser: &fakeReleaser{}, PauseEnforcer: &fakePauseEnforcer{err: errors.New("the API server is away")}, Demand: demand,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +62,8 @@ func TestServer(t *testing.T) {
 	if _, err := stub.Fence(ctx, &controlplanepb.FenceRequest{}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a fence that hangs: %v", err)
 	}
-	if _, err := stub.Quiesce(t.Context(), &controlplanepb.QuiesceRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("a quiesce that the gateway cannot carry out: %v", err)
+	if _, err := stub.EnforcePause(t.Context(), &controlplanepb.EnforcePauseRequest{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("a enforcePause that the gateway cannot carry out: %v", err)
 	}
 	a, err := stub.LastActive(t.Context(), &controlplanepb.LastActiveRequest{Source: "before", Cursor: 4})
 	if err != nil || a.GetSource() != "now" || a.GetCursor() != 9 || a.GetKnown() {
@@ -91,7 +91,7 @@ func TestServerReportsAFailedListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{}, Quiescer: &fakeQuiescer{}, Demand: &fakeDemand{},
+		Listener: l, Member: &fixedMember{}, Fencer: &fakeFencer{}, Activity: &fakeActivity{}, Releaser: &fakeReleaser{}, PauseEnforcer: &fakePauseEnforcer{}, Demand: &fakeDemand{},
 	})
 	if err != nil {
 		t.Fatal(err)

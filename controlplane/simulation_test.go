@@ -159,7 +159,7 @@ type gateway struct {
 	use      *fakeActivity
 	demand   fakeDemand
 	releases fakeReleaser
-	quiets   fakeQuiescer
+	quiets   fakePauseEnforcer
 	service  *Server
 	server   context.CancelFunc
 	serving  chan error
@@ -183,7 +183,7 @@ func (s *simulation) listen(name, instance string) *gateway {
 	})
 	l := bufconn.Listen(1 << 20)
 	server, err := NewServer(ServerOptions{
-		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, Quiescer: &g.quiets, Demand: &g.demand, Releaser: &g.releases,
+		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, PauseEnforcer: &g.quiets, Demand: &g.demand, Releaser: &g.releases,
 		Ranked: func(index, of int) { g.use.placedAt(index, of) },
 		TLS:    s.gateways.TLS, Log: s.gateways.Log,
 	})

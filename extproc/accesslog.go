@@ -54,9 +54,9 @@ func (s *Server) logEntry(p *dataaccesslogv3.AccessLogCommon, now time.Time) {
 		s.metrics.dropped.Inc()
 		switch r := s.o.Cache.Get(id); {
 		case r == nil: // dropped already, or evicted
-			s.suspects.mark(id, now)
+			s.failedUpstreams.mark(id, now)
 		case r.ClaimID == claim:
-			s.suspects.mark(id, now) // before Drop: the next miss must see it
+			s.failedUpstreams.mark(id, now) // before Drop: the next miss must see it
 			s.o.Cache.Drop(r)
 		}
 	}

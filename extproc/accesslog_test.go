@@ -160,12 +160,12 @@ func TestStreamEndsAreStamped(t *testing.T) {
 }
 
 func TestSuspectsAreBounded(t *testing.T) {
-	s, now := newSuspects(), time.Now()
+	s, now := newFailedUpstreams(), time.Now()
 	for i := range maxSuspects + 100 {
 		s.mark(strconv.Itoa(i), now)
 	}
 	if s.lru.Len() != maxSuspects {
-		t.Errorf("%d suspects", s.lru.Len())
+		t.Errorf("%d failed upstreams", s.lru.Len())
 	}
 	if s.take("0", now) || !s.take("200", now) || s.take("200", now) {
 		t.Error("the oldest is forgotten, and a doubt is taken once")
@@ -174,7 +174,7 @@ func TestSuspectsAreBounded(t *testing.T) {
 
 func TestSuspectWithoutIndexEntry(t *testing.T) {
 	f := newFixture(t)
-	f.suspects.mark("hello", time.Now())
+	f.failedUpstreams.mark("hello", time.Now())
 	f.resolver.liveErr = ErrLimited
 	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable {
 		t.Errorf("answer %+v: unknown is not 'not found' while live reads are limited", a)

@@ -25,7 +25,7 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 	// Cloned, so that a map that keeps the ID does not keep the whole message in memory.
 	id := strings.Clone(c.target.ID)
 	c.target.ID = id
-	m := &missState{suspect: s.suspects.take(id, time.Now())}
+	m := &missState{failed: s.failedUpstreams.take(id, time.Now())}
 	defer m.leave()
 	c.outcome = outcomeResolved
 	for range maxRounds {
@@ -86,8 +86,8 @@ func (s *Server) awaitRelease(ctx context.Context, c *call, m *missState) (answe
 
 // missState is what a request has learnt on its way.
 type missState struct {
-	// suspect: an upstream failure was reported, so the index may be behind.
-	suspect bool
+	// failed: an upstream failure was reported, so the index may be behind.
+	failed bool
 	// indexBehind: the index has been found behind; believe it only if it names a
 	// pod other than the refused one.
 	indexBehind bool
@@ -142,7 +142,7 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	res := s.o.Resolver.Lookup(c.target.ID)
 	s.metrics.resolved(sourceIndex, start)
 	running := res.Availability == IDReachable && !sameRoute(res.Route, m.refused)
-	if !m.suspect && (running || !m.indexBehind) {
+	if !m.failed && (running || !m.indexBehind) {
 		return res, nil
 	}
 	caller, namespace := "", ""
@@ -163,12 +163,12 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	start = time.Now()
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
 	s.metrics.resolved(sourceLive, start)
-	if err != nil && ctx.Err() == nil && m.suspect && running {
+	if err != nil && ctx.Err() == nil && m.failed && running {
 		// The failed upstream does not prove the index's route wrong, and no read did. The
 		// route is as safe as that of any request while the API server is away.
 		live, err = res, nil
 	}
-	m.suspect = false
+	m.failed = false
 	return live, err
 }
 

@@ -25,12 +25,12 @@ type Server struct {
 	accesslogv3.UnimplementedAccessLogServiceServer
 	healthv1.UnimplementedHealthServer
 
-	o        Options
-	metrics  *Metrics
-	suspects *suspects
-	draining atomic.Bool
-	stop     chan struct{}  // closed when Start's context is done: ends access log streams
-	logLimit rate.Sometimes // for errors that a client could cause in numbers
+	o               Options
+	metrics         *Metrics
+	failedUpstreams *failedUpstreams
+	draining        atomic.Bool
+	stop            chan struct{}  // closed when Start's context is done: ends access log streams
+	logLimit        rate.Sometimes // for errors that a client could cause in numbers
 }
 
 // NewServer returns a server that is not listening yet. It fails if the options
@@ -41,11 +41,11 @@ func NewServer(o Options) (*Server, error) {
 		return nil, fmt.Errorf("extproc options: %w", err)
 	}
 	return &Server{
-		o:        o,
-		metrics:  NewMetrics(o.Registerer),
-		suspects: newSuspects(),
-		stop:     make(chan struct{}),
-		logLimit: rate.Sometimes{Interval: time.Second},
+		o:               o,
+		metrics:         NewMetrics(o.Registerer),
+		failedUpstreams: newFailedUpstreams(),
+		stop:            make(chan struct{}),
+		logLimit:        rate.Sometimes{Interval: time.Second},
 	}, nil
 }
 

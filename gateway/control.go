@@ -41,11 +41,11 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 	}
 	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
 		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: usage{g.usage, g.index},
-		Demand:   demand{g.set, g.creates},
-		Releaser: releaser{g.usage, g.poller, g.cache},
-		Quiescer: quiescer{g.own.pauser},
-		Ranked:   g.set.SetRank,
-		Log:      g.o.Log,
+		Demand:        demand{g.set, g.creates},
+		Releaser:      releaser{g.usage, g.poller, g.cache},
+		PauseEnforcer: pauseEnforcer{g.own.pauser},
+		Ranked:        g.set.SetRank,
+		Log:           g.o.Log,
 	})
 	return err
 }

@@ -24,7 +24,7 @@ const quitTimeout = 5 * time.Second
 //	          requests too. Envoy closes each connection with its next answer and
 //	          takes new ones for DrainDelay more; then it stops listening. It ends
 //	          when nothing is open any more, when DrainGrace is over, when
-//	          told to hurry, or when Envoy is gone. Then what Envoy has open is
+//	          told to stop at once, or when Envoy is gone. Then what Envoy has open is
 //	          stamped, every request is refused from here on, and Envoy is told to
 //	          quit, with what is still open: after the lease is deleted no gateway
 //	          could say that it is in use. Another Envoy that is started
@@ -68,7 +68,7 @@ const quitTimeout = 5 * time.Second
 type drain struct {
 	admin        envoy.Admin
 	delay, grace time.Duration
-	hurry        <-chan struct{}
+	forceStop    <-chan struct{}
 	log          *slog.Logger
 	// stampOpen stamps the sandboxes that have requests open at Envoy. If it is nil, that
 	// use is not known once Envoy is gone.
@@ -86,7 +86,7 @@ type drain struct {
 func newDrain(o Options) *drain {
 	return &drain{
 		admin: envoy.Admin{Socket: o.path(EnvoyAdminSocket)},
-		delay: o.DrainDelay, grace: o.DrainGrace, hurry: o.Hurry, log: o.Log,
+		delay: o.DrainDelay, grace: o.DrainGrace, forceStop: o.ForceStop, log: o.Log,
 		refuse: func(context.Context) error { return nil },
 	}
 }
@@ -120,7 +120,7 @@ func (d *drain) sendAway(failed context.Context) (stamped bool) {
 	defer close(done)
 	go func() {
 		select {
-		case <-d.hurry:
+		case <-d.forceStop:
 			cancel()
 		case <-done:
 		}

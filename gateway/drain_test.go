@@ -75,14 +75,14 @@ func (f *adminFake) want(t *testing.T, told ...string) {
 	}
 }
 
-func testDrain(t *testing.T, hurry <-chan struct{}, grace time.Duration) (*drain, string) {
+func testDrain(t *testing.T, forceStop <-chan struct{}, grace time.Duration) (*drain, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gw") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return newDrain(Options{RunDir: dir, DrainGrace: grace, Hurry: hurry, Log: slog.New(slog.DiscardHandler)}), dir
+	return newDrain(Options{RunDir: dir, DrainGrace: grace, ForceStop: forceStop, Log: slog.New(slog.DiscardHandler)}), dir
 }
 
 // wantGone checks what a drain says of Envoy afterwards.
@@ -138,12 +138,12 @@ func TestDrainEndsEnvoy(t *testing.T) {
 			t.Error("an open request was not given its time")
 		}
 	})
-	t.Run("told to hurry", func(t *testing.T) {
-		hurry := make(chan struct{})
-		d, dir := testDrain(t, hurry, time.Hour)
+	t.Run("told to forceStop", func(t *testing.T) {
+		forceStop := make(chan struct{})
+		d, dir := testDrain(t, forceStop, time.Hour)
 		f := startAdmin(t, dir)
 		f.open = 1
-		close(hurry)
+		close(forceStop)
 		wantGone(t, d.envoy(t.Context()), true)
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -323,7 +323,7 @@ func TestResumeWhileSaving(t *testing.T) {
 
 // The controller has a gateway finish what another began: it freezes, keeps the files, and
 // gives the pod up.
-func TestQuiesceHibernates(t *testing.T) {
+func TestEnforcePauseHibernates(t *testing.T) {
 	w := newResting(t, 1, nil)
 	s := w.sandbox(w.id)
 	base := s.DeepCopy()
@@ -331,10 +331,10 @@ func TestQuiesceHibernates(t *testing.T) {
 	if err := w.c.Patch(t.Context(), s, client.MergeFrom(base)); err != nil {
 		t.Fatal(err)
 	}
-	q := controlplane.Quiesce{SandboxID: w.id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Generation: s.Generation}
-	wantError(t, "the order", quiescer{w.gateways[0].own.pauser}.Quiesce(t.Context(), q), nil)
+	q := controlplane.EnforcePause{SandboxID: w.id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Generation: s.Generation}
+	wantError(t, "the order", pauseEnforcer{w.gateways[0].own.pauser}.EnforcePause(t.Context(), q), nil)
 	w.hibernates("after it")
-	wantError(t, "again", quiescer{w.gateways[0].own.pauser}.Quiesce(t.Context(), q), writes.ErrStale)
+	wantError(t, "again", pauseEnforcer{w.gateways[0].own.pauser}.EnforcePause(t.Context(), q), writes.ErrStale)
 }
 
 // Requests resume what hibernates if its record says Always, many of them once; one that

@@ -109,8 +109,8 @@ type Options struct {
 	// MaxSnapshots is how many snapshots a namespace keeps, MaxSnapshotsPerKey how many of
 	// them one API key has made; another one is refused with 429. 0 is no limit.
 	MaxSnapshots, MaxSnapshotsPerKey int
-	// Hurry ends the grace when it is closed. Nil never does.
-	Hurry <-chan struct{}
+	// ForceStop ends the grace when it is closed. Nil never does.
+	ForceStop <-chan struct{}
 	// Log is slog.Default() if nil.
 	Log *slog.Logger
 }

@@ -224,28 +224,28 @@ func TestPauseAsksFirst(t *testing.T) {
 }
 
 // An order of the controller is carried out only for the sandbox that it is about.
-func TestQuiesce(t *testing.T) {
+func TestEnforcePause(t *testing.T) {
 	w, d, g, _, id := made(t)
 	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id, true); err != nil {
 		t.Fatal(err)
 	}
-	s, q := w.sandbox(id), quiescer{g.own.pauser}
-	right := controlplane.Quiesce{SandboxID: id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
-	for what, change := range map[string]func(*controlplane.Quiesce){
-		"another sandbox":    func(q *controlplane.Quiesce) { q.SandboxID = newID() },
-		"another claim":      func(q *controlplane.Quiesce) { q.ClaimID = "c" },
-		"the opposite":       func(q *controlplane.Quiesce) { q.Freeze = false },
-		"another generation": func(q *controlplane.Quiesce) { q.Generation-- },
+	s, q := w.sandbox(id), pauseEnforcer{g.own.pauser}
+	right := controlplane.EnforcePause{SandboxID: id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+	for what, change := range map[string]func(*controlplane.EnforcePause){
+		"another sandbox":    func(q *controlplane.EnforcePause) { q.SandboxID = newID() },
+		"another claim":      func(q *controlplane.EnforcePause) { q.ClaimID = "c" },
+		"the opposite":       func(q *controlplane.EnforcePause) { q.Freeze = false },
+		"another generation": func(q *controlplane.EnforcePause) { q.Generation-- },
 	} {
 		wrong := right
 		change(&wrong)
-		wantError(t, what, q.Quiesce(t.Context(), wrong), writes.ErrStale)
+		wantError(t, what, q.EnforcePause(t.Context(), wrong), writes.ErrStale)
 	}
 	before := len(d.carriedOut())
 	if before != 2 {
 		t.Errorf("the freezer was asked to %v", d.carriedOut())
 	}
-	wantError(t, "the right one", q.Quiesce(t.Context(), right), nil)
+	wantError(t, "the right one", q.EnforcePause(t.Context(), right), nil)
 	if n := len(d.carriedOut()); n != before+1 {
 		t.Errorf("the freezer was asked to %v", d.carriedOut())
 	}

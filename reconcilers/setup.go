@@ -41,8 +41,8 @@ type Options struct {
 	// name server in pools with egress ByName; such pools get no pods without it.
 	EgressFencer  sandbox.Fencer
 	EgressAddress netip.Addr
-	// Quiescer reaches the freezers of sandboxes' pods. Nil: none can be paused.
-	Quiescer sandbox.Quiescer
+	// PauseEnforcer reaches the freezers of sandboxes' pods. Nil: none can be paused.
+	PauseEnforcer sandbox.PauseEnforcer
 	// LastActive tells what is in use. Nil: nothing is released for idleness.
 	LastActive idletimeout.LastActiveSource
 	// ApplyClaim: see sandbox.Reconciler.
@@ -148,7 +148,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Egress:        o.EgressFencer,
 		Ledger:        ledger,
 		ApplyClaim:    o.ApplyClaim,
-		Quiescer:      o.Quiescer,
+		PauseEnforcer: o.PauseEnforcer,
 		Hibernates:    o.Checkpoints != nil,
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,

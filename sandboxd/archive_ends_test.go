@@ -118,11 +118,11 @@ func TestArchiveOfAFrozenSandboxAwaitsRequests(t *testing.T) {
 		}
 		read := false
 		reads := func(context.Context) error { read = true; return nil }
-		if err := x.holdStill(t.Context(), reads); !errors.Is(err, errStill) || read {
+		if err := x.stopForSnapshot(t.Context(), reads); !errors.Is(err, errStill) || read {
 			t.Errorf("while a request is carried out: %v, read %v", err, read)
 		}
 		time.AfterFunc(requestsWait/2, func() { close(done) })
-		if err := x.holdStill(t.Context(), reads); err != nil || !read {
+		if err := x.stopForSnapshot(t.Context(), reads); err != nil || !read {
 			t.Errorf("once it is over: %v, read %v", err, read)
 		}
 		answer := httptest.NewRecorder()

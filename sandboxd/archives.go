@@ -91,7 +91,7 @@ func (s *Server) writeArchive(ctx context.Context, caller *caller, w *statusWrit
 	if err := controller.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
-	hold := s.suspender.holdStill
+	hold := s.suspender.stopForSnapshot
 	if order.Frozen {
 		hold = s.suspender.holdFrozen
 	}

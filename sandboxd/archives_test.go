@@ -239,7 +239,7 @@ func TestArchiveOfAFrozenSandbox(t *testing.T) {
 // its files read: it may go on from these in another pod. An unfreeze ends that.
 func TestEndOfAFrozenSandbox(t *testing.T) {
 	read := func(x *suspender) {
-		if err := x.holdStill(t.Context(), func(context.Context) error { return nil }); err != nil {
+		if err := x.stopForSnapshot(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -284,8 +284,8 @@ func TestUnfreezeEndsAnArchive(t *testing.T) {
 	if err := x.freeze(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	err := x.holdStill(t.Context(), func(ctx context.Context) error {
-		if err := x.holdStill(ctx, nil); !errors.Is(err, errStill) {
+	err := x.stopForSnapshot(t.Context(), func(ctx context.Context) error {
+		if err := x.stopForSnapshot(ctx, nil); !errors.Is(err, errStill) {
 			t.Errorf("a second reader: %v", err)
 		}
 		if err := x.freeze(ctx, 1); err != nil || ctx.Err() != nil {
@@ -308,14 +308,14 @@ func TestUnfreezeEndsAnArchive(t *testing.T) {
 func TestStillExcludes(t *testing.T) {
 	f := &stubFreezer{}
 	x := New(Options{Freezer: f}).suspender
-	err := x.holdStill(t.Context(), func(ctx context.Context) error {
+	err := x.stopForSnapshot(t.Context(), func(ctx context.Context) error {
 		if err := x.freeze(ctx, 1); !errors.Is(err, errStill) {
 			t.Errorf("a freeze: %v", err)
 		}
 		if err := x.unfreeze(ctx, 1); !errors.Is(err, errStill) {
 			t.Errorf("an unfreeze: %v", err)
 		}
-		if err := x.holdStill(ctx, nil); !errors.Is(err, errStill) {
+		if err := x.stopForSnapshot(ctx, nil); !errors.Is(err, errStill) {
 			t.Errorf("again: %v", err)
 		}
 		return nil

@@ -34,7 +34,7 @@ func (w leftoverWorld) asked(what, want string) {
 // archive holds the sandbox still, and cannot continue it.
 func (w leftoverWorld) archive() {
 	w.t.Helper()
-	err := w.x.holdStill(w.t.Context(), func(context.Context) error {
+	err := w.x.stopForSnapshot(w.t.Context(), func(context.Context) error {
 		w.f.fail(errors.New("no"))
 		return nil
 	})
@@ -60,7 +60,7 @@ func TestThawIsTriedAgain(t *testing.T) {
 		if err := w.x.freeze(t.Context(), 1); err == nil {
 			t.Error("the freeze did not fail")
 		}
-		if err := w.x.holdStill(t.Context(), nil); err == nil {
+		if err := w.x.stopForSnapshot(t.Context(), nil); err == nil {
 			t.Error("the archive did not fail")
 		}
 		w.asked("failures", "freeze freeze")

@@ -10,25 +10,25 @@ import (
 // errStill: the sandbox is held still at the moment.
 var errStill = errors.New("the sandbox's files are being read")
 
-// holdStill runs a function while all processes of the sandbox are stopped and new requests
+// stopForSnapshot runs a function while all processes of the sandbox are stopped and new requests
 // wait:
 //
 //	running ─▶ held: requests wait, no process starts, no command's deadline passes
 //	        ─▶ still: every process is stopped; the function runs
 //
 // and back, also when the function fails or panics. continueLater tries again to continue
-// the processes that could not be continued. Unlike a freeze holdStill closes no connection,
+// the processes that could not be continued. Unlike a freeze stopForSnapshot closes no connection,
 // since it is short; a request that had begun before may go on writing. Orders are refused
-// meanwhile, and so is a second call of holdStill.
+// meanwhile, and so is a second call of stopForSnapshot.
 //
 // A frozen sandbox is still already, and stays so. Then the function runs only once no
 // request that had begun before the freeze is being served, because the pod may be given up
 // afterwards; and an unfreeze cancels the function's context, so that it need not wait.
-func (x *suspender) holdStill(ctx context.Context, do func(context.Context) error) error {
+func (x *suspender) stopForSnapshot(ctx context.Context, do func(context.Context) error) error {
 	return x.hold(ctx, false, do)
 }
 
-// holdFrozen is holdStill of a frozen sandbox alone; errOlder if it runs: it was resumed
+// holdFrozen is stopForSnapshot of a frozen sandbox alone; errOlder if it runs: it was resumed
 // before the call came, and must not be stopped again.
 func (x *suspender) holdFrozen(ctx context.Context, do func(context.Context) error) error {
 	return x.hold(ctx, true, do)

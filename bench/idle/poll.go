@@ -35,7 +35,7 @@ func poll(ctx context.Context, e *suite.Env) error {
 	defer l.Close()
 	s, err := controlplane.NewServer(controlplane.ServerOptions{
 		Listener: l, Activity: usage{r}, Member: member{}, Fencer: struct{ controlplane.Fencer }{}, Releaser: struct{ controlplane.Releaser }{},
-		Demand: struct{ controlplane.DemandSource }{}, Quiescer: struct{ controlplane.Quiescer }{},
+		Demand: struct{ controlplane.DemandSource }{}, PauseEnforcer: struct{ controlplane.PauseEnforcer }{},
 	})
 	if err != nil {
 		return err

@@ -241,7 +241,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	err = reconcilers.Setup(mgr, reconcilers.Options{
 		Checkpoints: kept,
-		Fencer:      gateways, EgressFencer: egress, EgressAddress: o.egressAddress, LastActive: gateways, Quiescer: gateways, Demand: demands, Sizing: demands, DemandChanged: woken,
+		Fencer:      gateways, EgressFencer: egress, EgressAddress: o.egressAddress, LastActive: gateways, PauseEnforcer: gateways, Demand: demands, Sizing: demands, DemandChanged: woken,
 		ApplyClaim: func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 			return applyClaim(ctx, live, s, pod)
 		},

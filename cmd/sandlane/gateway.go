@@ -91,7 +91,7 @@ cluster; /readyz on the metrics address says when.`,
 			return errors.New("--drain-grace must be more than 0 and no less than --drain-delay")
 		}
 		var stop func()
-		o.Hurry, stop = secondSignal()
+		o.ForceStop, stop = secondSignal()
 		defer stop()
 		shareProcessors()
 		defer growHeap(heapGrowth)()

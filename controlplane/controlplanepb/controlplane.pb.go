@@ -25,70 +25,70 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type QuiesceOutcome int32
+type EnforcePauseOutcome int32
 
 const (
-	QuiesceOutcome_QUIESCE_OUTCOME_UNSPECIFIED QuiesceOutcome = 0
+	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_UNSPECIFIED EnforcePauseOutcome = 0
 	// The freezer has carried it out.
-	QuiesceOutcome_QUIESCE_OUTCOME_DONE QuiesceOutcome = 1
+	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_DONE EnforcePauseOutcome = 1
 	// The sandbox has another claim or generation, or has ended: look again.
-	QuiesceOutcome_QUIESCE_OUTCOME_MOVED QuiesceOutcome = 2
+	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_MOVED EnforcePauseOutcome = 2
 	// Its pod cannot be frozen.
-	QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER QuiesceOutcome = 3
+	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_NO_FREEZER EnforcePauseOutcome = 3
 	// The freezer has answered that it did not carry it out.
-	QuiesceOutcome_QUIESCE_OUTCOME_REFUSED QuiesceOutcome = 4
+	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_REFUSED EnforcePauseOutcome = 4
 	// The freezer did not answer this gateway. It may answer another one.
-	QuiesceOutcome_QUIESCE_OUTCOME_UNANSWERED QuiesceOutcome = 5
+	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_UNANSWERED EnforcePauseOutcome = 5
 	// The sandbox is frozen, and its files could not be kept.
-	QuiesceOutcome_QUIESCE_OUTCOME_NOT_SAVED QuiesceOutcome = 6
+	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_NOT_SAVED EnforcePauseOutcome = 6
 )
 
-// Enum value maps for QuiesceOutcome.
+// Enum value maps for EnforcePauseOutcome.
 var (
-	QuiesceOutcome_name = map[int32]string{
-		0: "QUIESCE_OUTCOME_UNSPECIFIED",
-		1: "QUIESCE_OUTCOME_DONE",
-		2: "QUIESCE_OUTCOME_MOVED",
-		3: "QUIESCE_OUTCOME_NO_FREEZER",
-		4: "QUIESCE_OUTCOME_REFUSED",
-		5: "QUIESCE_OUTCOME_UNANSWERED",
-		6: "QUIESCE_OUTCOME_NOT_SAVED",
+	EnforcePauseOutcome_name = map[int32]string{
+		0: "ENFORCE_PAUSE_OUTCOME_UNSPECIFIED",
+		1: "ENFORCE_PAUSE_OUTCOME_DONE",
+		2: "ENFORCE_PAUSE_OUTCOME_MOVED",
+		3: "ENFORCE_PAUSE_OUTCOME_NO_FREEZER",
+		4: "ENFORCE_PAUSE_OUTCOME_REFUSED",
+		5: "ENFORCE_PAUSE_OUTCOME_UNANSWERED",
+		6: "ENFORCE_PAUSE_OUTCOME_NOT_SAVED",
 	}
-	QuiesceOutcome_value = map[string]int32{
-		"QUIESCE_OUTCOME_UNSPECIFIED": 0,
-		"QUIESCE_OUTCOME_DONE":        1,
-		"QUIESCE_OUTCOME_MOVED":       2,
-		"QUIESCE_OUTCOME_NO_FREEZER":  3,
-		"QUIESCE_OUTCOME_REFUSED":     4,
-		"QUIESCE_OUTCOME_UNANSWERED":  5,
-		"QUIESCE_OUTCOME_NOT_SAVED":   6,
+	EnforcePauseOutcome_value = map[string]int32{
+		"ENFORCE_PAUSE_OUTCOME_UNSPECIFIED": 0,
+		"ENFORCE_PAUSE_OUTCOME_DONE":        1,
+		"ENFORCE_PAUSE_OUTCOME_MOVED":       2,
+		"ENFORCE_PAUSE_OUTCOME_NO_FREEZER":  3,
+		"ENFORCE_PAUSE_OUTCOME_REFUSED":     4,
+		"ENFORCE_PAUSE_OUTCOME_UNANSWERED":  5,
+		"ENFORCE_PAUSE_OUTCOME_NOT_SAVED":   6,
 	}
 )
 
-func (x QuiesceOutcome) Enum() *QuiesceOutcome {
-	p := new(QuiesceOutcome)
+func (x EnforcePauseOutcome) Enum() *EnforcePauseOutcome {
+	p := new(EnforcePauseOutcome)
 	*p = x
 	return p
 }
 
-func (x QuiesceOutcome) String() string {
+func (x EnforcePauseOutcome) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (QuiesceOutcome) Descriptor() protoreflect.EnumDescriptor {
+func (EnforcePauseOutcome) Descriptor() protoreflect.EnumDescriptor {
 	return file_sandlane_controlplane_v1_controlplane_proto_enumTypes[0].Descriptor()
 }
 
-func (QuiesceOutcome) Type() protoreflect.EnumType {
+func (EnforcePauseOutcome) Type() protoreflect.EnumType {
 	return &file_sandlane_controlplane_v1_controlplane_proto_enumTypes[0]
 }
 
-func (x QuiesceOutcome) Number() protoreflect.EnumNumber {
+func (x EnforcePauseOutcome) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use QuiesceOutcome.Descriptor instead.
-func (QuiesceOutcome) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use EnforcePauseOutcome.Descriptor instead.
+func (EnforcePauseOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{0}
 }
 
@@ -1052,7 +1052,7 @@ func (x *PrepareReleaseResponse) GetInUse() []string {
 	return nil
 }
 
-type QuiesceRequest struct {
+type EnforcePauseRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	ClaimId   string                 `protobuf:"bytes,2,opt,name=claim_id,json=claimId,proto3" json:"claim_id,omitempty"`
@@ -1063,20 +1063,20 @@ type QuiesceRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *QuiesceRequest) Reset() {
-	*x = QuiesceRequest{}
+func (x *EnforcePauseRequest) Reset() {
+	*x = EnforcePauseRequest{}
 	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *QuiesceRequest) String() string {
+func (x *EnforcePauseRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*QuiesceRequest) ProtoMessage() {}
+func (*EnforcePauseRequest) ProtoMessage() {}
 
-func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
+func (x *EnforcePauseRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1088,63 +1088,63 @@ func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
-func (*QuiesceRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use EnforcePauseRequest.ProtoReflect.Descriptor instead.
+func (*EnforcePauseRequest) Descriptor() ([]byte, []int) {
 	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *QuiesceRequest) GetSandboxId() string {
+func (x *EnforcePauseRequest) GetSandboxId() string {
 	if x != nil {
 		return x.SandboxId
 	}
 	return ""
 }
 
-func (x *QuiesceRequest) GetClaimId() string {
+func (x *EnforcePauseRequest) GetClaimId() string {
 	if x != nil {
 		return x.ClaimId
 	}
 	return ""
 }
 
-func (x *QuiesceRequest) GetFreeze() bool {
+func (x *EnforcePauseRequest) GetFreeze() bool {
 	if x != nil {
 		return x.Freeze
 	}
 	return false
 }
 
-func (x *QuiesceRequest) GetGeneration() int64 {
+func (x *EnforcePauseRequest) GetGeneration() int64 {
 	if x != nil {
 		return x.Generation
 	}
 	return 0
 }
 
-type QuiesceResponse struct {
+type EnforcePauseResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Holder  string                 `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
-	Outcome QuiesceOutcome         `protobuf:"varint,2,opt,name=outcome,proto3,enum=sandlane.controlplane.v1.QuiesceOutcome" json:"outcome,omitempty"`
+	Outcome EnforcePauseOutcome    `protobuf:"varint,2,opt,name=outcome,proto3,enum=sandlane.controlplane.v1.EnforcePauseOutcome" json:"outcome,omitempty"`
 	// Of a failed one, for people.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *QuiesceResponse) Reset() {
-	*x = QuiesceResponse{}
+func (x *EnforcePauseResponse) Reset() {
+	*x = EnforcePauseResponse{}
 	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *QuiesceResponse) String() string {
+func (x *EnforcePauseResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*QuiesceResponse) ProtoMessage() {}
+func (*EnforcePauseResponse) ProtoMessage() {}
 
-func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
+func (x *EnforcePauseResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_sandlane_controlplane_v1_controlplane_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1156,26 +1156,26 @@ func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
-func (*QuiesceResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use EnforcePauseResponse.ProtoReflect.Descriptor instead.
+func (*EnforcePauseResponse) Descriptor() ([]byte, []int) {
 	return file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *QuiesceResponse) GetHolder() string {
+func (x *EnforcePauseResponse) GetHolder() string {
 	if x != nil {
 		return x.Holder
 	}
 	return ""
 }
 
-func (x *QuiesceResponse) GetOutcome() QuiesceOutcome {
+func (x *EnforcePauseResponse) GetOutcome() EnforcePauseOutcome {
 	if x != nil {
 		return x.Outcome
 	}
-	return QuiesceOutcome_QUIESCE_OUTCOME_UNSPECIFIED
+	return EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_UNSPECIFIED
 }
 
-func (x *QuiesceResponse) GetMessage() string {
+func (x *EnforcePauseResponse) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
@@ -1255,27 +1255,27 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x16PrepareReleaseResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\bR\x05known\x12\x15\n" +
-	"\x06in_use\x18\x03 \x03(\tR\x05inUse\"\x82\x01\n" +
-	"\x0eQuiesceRequest\x12\x1d\n" +
+	"\x06in_use\x18\x03 \x03(\tR\x05inUse\"\x87\x01\n" +
+	"\x13EnforcePauseRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
 	"\bclaim_id\x18\x02 \x01(\tR\aclaimId\x12\x16\n" +
 	"\x06freeze\x18\x03 \x01(\bR\x06freeze\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x03R\n" +
-	"generation\"\x87\x01\n" +
-	"\x0fQuiesceResponse\x12\x16\n" +
-	"\x06holder\x18\x01 \x01(\tR\x06holder\x12B\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2(.sandlane.controlplane.v1.QuiesceOutcomeR\aoutcome\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*\xe2\x01\n" +
-	"\x0eQuiesceOutcome\x12\x1f\n" +
-	"\x1bQUIESCE_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14QUIESCE_OUTCOME_DONE\x10\x01\x12\x19\n" +
-	"\x15QUIESCE_OUTCOME_MOVED\x10\x02\x12\x1e\n" +
-	"\x1aQUIESCE_OUTCOME_NO_FREEZER\x10\x03\x12\x1b\n" +
-	"\x17QUIESCE_OUTCOME_REFUSED\x10\x04\x12\x1e\n" +
-	"\x1aQUIESCE_OUTCOME_UNANSWERED\x10\x05\x12\x1d\n" +
-	"\x19QUIESCE_OUTCOME_NOT_SAVED\x10\x062\xed\x04\n" +
+	"generation\"\x91\x01\n" +
+	"\x14EnforcePauseResponse\x12\x16\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder\x12G\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2-.sandlane.controlplane.v1.EnforcePauseOutcomeR\aoutcome\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage*\x91\x02\n" +
+	"\x13EnforcePauseOutcome\x12%\n" +
+	"!ENFORCE_PAUSE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aENFORCE_PAUSE_OUTCOME_DONE\x10\x01\x12\x1f\n" +
+	"\x1bENFORCE_PAUSE_OUTCOME_MOVED\x10\x02\x12$\n" +
+	" ENFORCE_PAUSE_OUTCOME_NO_FREEZER\x10\x03\x12!\n" +
+	"\x1dENFORCE_PAUSE_OUTCOME_REFUSED\x10\x04\x12$\n" +
+	" ENFORCE_PAUSE_OUTCOME_UNANSWERED\x10\x05\x12#\n" +
+	"\x1fENFORCE_PAUSE_OUTCOME_NOT_SAVED\x10\x062\xfc\x04\n" +
 	"\aGateway\x12X\n" +
 	"\x05Fence\x12&.sandlane.controlplane.v1.FenceRequest\x1a'.sandlane.controlplane.v1.FenceResponse\x12g\n" +
 	"\n" +
@@ -1283,8 +1283,8 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\bRemember\x12).sandlane.controlplane.v1.RememberRequest\x1a*.sandlane.controlplane.v1.RememberResponse\x12g\n" +
 	"\n" +
 	"PoolDemand\x12+.sandlane.controlplane.v1.PoolDemandRequest\x1a,.sandlane.controlplane.v1.PoolDemandResponse\x12s\n" +
-	"\x0ePrepareRelease\x12/.sandlane.controlplane.v1.PrepareReleaseRequest\x1a0.sandlane.controlplane.v1.PrepareReleaseResponse\x12^\n" +
-	"\aQuiesce\x12(.sandlane.controlplane.v1.QuiesceRequest\x1a).sandlane.controlplane.v1.QuiesceResponseB:Z8github.com/sandlane/sandlane/controlplane/controlplanepbb\x06proto3"
+	"\x0ePrepareRelease\x12/.sandlane.controlplane.v1.PrepareReleaseRequest\x1a0.sandlane.controlplane.v1.PrepareReleaseResponse\x12m\n" +
+	"\fEnforcePause\x12-.sandlane.controlplane.v1.EnforcePauseRequest\x1a..sandlane.controlplane.v1.EnforcePauseResponseB:Z8github.com/sandlane/sandlane/controlplane/controlplanepbb\x06proto3"
 
 var (
 	file_sandlane_controlplane_v1_controlplane_proto_rawDescOnce sync.Once
@@ -1301,7 +1301,7 @@ func file_sandlane_controlplane_v1_controlplane_proto_rawDescGZIP() []byte {
 var file_sandlane_controlplane_v1_controlplane_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_sandlane_controlplane_v1_controlplane_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
-	(QuiesceOutcome)(0),            // 0: sandlane.controlplane.v1.QuiesceOutcome
+	(EnforcePauseOutcome)(0),       // 0: sandlane.controlplane.v1.EnforcePauseOutcome
 	(*FenceRequest)(nil),           // 1: sandlane.controlplane.v1.FenceRequest
 	(*Fence)(nil),                  // 2: sandlane.controlplane.v1.Fence
 	(*FenceResponse)(nil),          // 3: sandlane.controlplane.v1.FenceResponse
@@ -1318,8 +1318,8 @@ var file_sandlane_controlplane_v1_controlplane_proto_goTypes = []any{
 	(*PrepareReleaseRequest)(nil),  // 14: sandlane.controlplane.v1.PrepareReleaseRequest
 	(*Release)(nil),                // 15: sandlane.controlplane.v1.Release
 	(*PrepareReleaseResponse)(nil), // 16: sandlane.controlplane.v1.PrepareReleaseResponse
-	(*QuiesceRequest)(nil),         // 17: sandlane.controlplane.v1.QuiesceRequest
-	(*QuiesceResponse)(nil),        // 18: sandlane.controlplane.v1.QuiesceResponse
+	(*EnforcePauseRequest)(nil),    // 17: sandlane.controlplane.v1.EnforcePauseRequest
+	(*EnforcePauseResponse)(nil),   // 18: sandlane.controlplane.v1.EnforcePauseResponse
 }
 var file_sandlane_controlplane_v1_controlplane_proto_depIdxs = []int32{
 	2,  // 0: sandlane.controlplane.v1.FenceRequest.fences:type_name -> sandlane.controlplane.v1.Fence
@@ -1331,19 +1331,19 @@ var file_sandlane_controlplane_v1_controlplane_proto_depIdxs = []int32{
 	7,  // 6: sandlane.controlplane.v1.RememberRequest.told:type_name -> sandlane.controlplane.v1.Memory
 	13, // 7: sandlane.controlplane.v1.PoolDemandResponse.pools:type_name -> sandlane.controlplane.v1.PoolDemand
 	15, // 8: sandlane.controlplane.v1.PrepareReleaseRequest.releases:type_name -> sandlane.controlplane.v1.Release
-	0,  // 9: sandlane.controlplane.v1.QuiesceResponse.outcome:type_name -> sandlane.controlplane.v1.QuiesceOutcome
+	0,  // 9: sandlane.controlplane.v1.EnforcePauseResponse.outcome:type_name -> sandlane.controlplane.v1.EnforcePauseOutcome
 	1,  // 10: sandlane.controlplane.v1.Gateway.Fence:input_type -> sandlane.controlplane.v1.FenceRequest
 	4,  // 11: sandlane.controlplane.v1.Gateway.LastActive:input_type -> sandlane.controlplane.v1.LastActiveRequest
 	8,  // 12: sandlane.controlplane.v1.Gateway.Remember:input_type -> sandlane.controlplane.v1.RememberRequest
 	11, // 13: sandlane.controlplane.v1.Gateway.PoolDemand:input_type -> sandlane.controlplane.v1.PoolDemandRequest
 	14, // 14: sandlane.controlplane.v1.Gateway.PrepareRelease:input_type -> sandlane.controlplane.v1.PrepareReleaseRequest
-	17, // 15: sandlane.controlplane.v1.Gateway.Quiesce:input_type -> sandlane.controlplane.v1.QuiesceRequest
+	17, // 15: sandlane.controlplane.v1.Gateway.EnforcePause:input_type -> sandlane.controlplane.v1.EnforcePauseRequest
 	3,  // 16: sandlane.controlplane.v1.Gateway.Fence:output_type -> sandlane.controlplane.v1.FenceResponse
 	5,  // 17: sandlane.controlplane.v1.Gateway.LastActive:output_type -> sandlane.controlplane.v1.LastActiveResponse
 	9,  // 18: sandlane.controlplane.v1.Gateway.Remember:output_type -> sandlane.controlplane.v1.RememberResponse
 	12, // 19: sandlane.controlplane.v1.Gateway.PoolDemand:output_type -> sandlane.controlplane.v1.PoolDemandResponse
 	16, // 20: sandlane.controlplane.v1.Gateway.PrepareRelease:output_type -> sandlane.controlplane.v1.PrepareReleaseResponse
-	18, // 21: sandlane.controlplane.v1.Gateway.Quiesce:output_type -> sandlane.controlplane.v1.QuiesceResponse
+	18, // 21: sandlane.controlplane.v1.Gateway.EnforcePause:output_type -> sandlane.controlplane.v1.EnforcePauseResponse
 	16, // [16:22] is the sub-list for method output_type
 	10, // [10:16] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name

@@ -28,7 +28,7 @@ const (
 	Gateway_Remember_FullMethodName       = "/sandlane.controlplane.v1.Gateway/Remember"
 	Gateway_PoolDemand_FullMethodName     = "/sandlane.controlplane.v1.Gateway/PoolDemand"
 	Gateway_PrepareRelease_FullMethodName = "/sandlane.controlplane.v1.Gateway/PrepareRelease"
-	Gateway_Quiesce_FullMethodName        = "/sandlane.controlplane.v1.Gateway/Quiesce"
+	Gateway_EnforcePause_FullMethodName   = "/sandlane.controlplane.v1.Gateway/EnforcePause"
 )
 
 // GatewayClient is the client API for Gateway service.
@@ -53,8 +53,8 @@ type GatewayClient interface {
 	// in use. What is held stays so until its token is off the Sandbox, or the
 	// sandbox has ended.
 	PrepareRelease(ctx context.Context, in *PrepareReleaseRequest, opts ...grpc.CallOption) (*PrepareReleaseResponse, error)
-	// Quiesce has the freezer of a sandbox's pod carry out what its spec asks for, again.
-	Quiesce(ctx context.Context, in *QuiesceRequest, opts ...grpc.CallOption) (*QuiesceResponse, error)
+	// EnforcePause has the freezer of a sandbox's pod carry out what its spec asks for, again.
+	EnforcePause(ctx context.Context, in *EnforcePauseRequest, opts ...grpc.CallOption) (*EnforcePauseResponse, error)
 }
 
 type gatewayClient struct {
@@ -115,10 +115,10 @@ func (c *gatewayClient) PrepareRelease(ctx context.Context, in *PrepareReleaseRe
 	return out, nil
 }
 
-func (c *gatewayClient) Quiesce(ctx context.Context, in *QuiesceRequest, opts ...grpc.CallOption) (*QuiesceResponse, error) {
+func (c *gatewayClient) EnforcePause(ctx context.Context, in *EnforcePauseRequest, opts ...grpc.CallOption) (*EnforcePauseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(QuiesceResponse)
-	err := c.cc.Invoke(ctx, Gateway_Quiesce_FullMethodName, in, out, cOpts...)
+	out := new(EnforcePauseResponse)
+	err := c.cc.Invoke(ctx, Gateway_EnforcePause_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ type GatewayServer interface {
 	// in use. What is held stays so until its token is off the Sandbox, or the
 	// sandbox has ended.
 	PrepareRelease(context.Context, *PrepareReleaseRequest) (*PrepareReleaseResponse, error)
-	// Quiesce has the freezer of a sandbox's pod carry out what its spec asks for, again.
-	Quiesce(context.Context, *QuiesceRequest) (*QuiesceResponse, error)
+	// EnforcePause has the freezer of a sandbox's pod carry out what its spec asks for, again.
+	EnforcePause(context.Context, *EnforcePauseRequest) (*EnforcePauseResponse, error)
 	mustEmbedUnimplementedGatewayServer()
 }
 
@@ -174,8 +174,8 @@ func (UnimplementedGatewayServer) PoolDemand(context.Context, *PoolDemandRequest
 func (UnimplementedGatewayServer) PrepareRelease(context.Context, *PrepareReleaseRequest) (*PrepareReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PrepareRelease not implemented")
 }
-func (UnimplementedGatewayServer) Quiesce(context.Context, *QuiesceRequest) (*QuiesceResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Quiesce not implemented")
+func (UnimplementedGatewayServer) EnforcePause(context.Context, *EnforcePauseRequest) (*EnforcePauseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnforcePause not implemented")
 }
 func (UnimplementedGatewayServer) mustEmbedUnimplementedGatewayServer() {}
 func (UnimplementedGatewayServer) testEmbeddedByValue()                 {}
@@ -288,20 +288,20 @@ func _Gateway_PrepareRelease_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Gateway_Quiesce_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(QuiesceRequest)
+func _Gateway_EnforcePause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnforcePauseRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(GatewayServer).Quiesce(ctx, in)
+		return srv.(GatewayServer).EnforcePause(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Gateway_Quiesce_FullMethodName,
+		FullMethod: Gateway_EnforcePause_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(GatewayServer).Quiesce(ctx, req.(*QuiesceRequest))
+		return srv.(GatewayServer).EnforcePause(ctx, req.(*EnforcePauseRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -334,8 +334,8 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Gateway_PrepareRelease_Handler,
 		},
 		{
-			MethodName: "Quiesce",
-			Handler:    _Gateway_Quiesce_Handler,
+			MethodName: "EnforcePause",
+			Handler:    _Gateway_EnforcePause_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

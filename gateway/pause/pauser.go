@@ -264,20 +264,20 @@ func neverFrozen(s *v1alpha1.Sandbox, err error) bool {
 	return errors.Is(err, sandboxdclient.ErrNoFreezer) && !v1alpha1.Stopped(s)
 }
 
-// Quiesce repeats for the controller the order that the sandbox's spec asks for: to freeze
+// EnforcePause repeats for the controller the order that the sandbox's spec asks for: to freeze
 // (and to hibernate), or to continue. ErrStale means that the sandbox has another claim
 // or generation by now, or that its spec asks for the opposite; ErrNotSaved, that it is
 // frozen and its files could not be kept. An error of package sandboxdclient about orders is what the
 // freezer has answered, or that it does not answer this gateway. Any other error
 // is no failure of the freezer's: this gateway could not ask it, or could not go on.
-func (p *Pauser) Quiesce(ctx context.Context, id, claim string, freeze bool, generation int64) error {
+func (p *Pauser) EnforcePause(ctx context.Context, id, claim string, freeze bool, generation int64) error {
 	begun, s := time.Now(), &v1alpha1.Sandbox{}
-	err := p.quiesce(ctx, s, id, claim, freeze, generation)
+	err := p.enforcePause(ctx, s, id, claim, freeze, generation)
 	p.metrics.observe(opRepeat, s.Spec.PauseMode, begun, err)
 	return err
 }
 
-func (p *Pauser) quiesce(ctx context.Context, s *v1alpha1.Sandbox, id, claim string, freeze bool, generation int64) error {
+func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, id, claim string, freeze bool, generation int64) error {
 	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -79,7 +79,7 @@ func (r *Reconciler) mayHaveFormerClaims(s *v1alpha1.Sandbox) bool {
 	if s.Spec.Binding == nil {
 		return s.Spec.Restore != nil
 	}
-	return r.suspects.has(s.Name)
+	return r.orphanCandidates.has(s.Name)
 }
 
 // endFormerClaims ends the former claims of a sandbox that hibernates or is bound anew. They

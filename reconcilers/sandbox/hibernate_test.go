@@ -122,8 +122,8 @@ func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
 			t.Errorf("the new pod is %s", phase)
 		}
 		g.clock.SetTime(now.Add(address.DefaultRest))
-		if g.look(t); g.suspects.has("s") {
-			t.Error("it is still suspected")
+		if g.look(t); g.orphanCandidates.has("s") {
+			t.Error("it is still a candidate")
 		}
 	}
 }
@@ -368,7 +368,7 @@ func TestTimeoutsModes(t *testing.T) {
 		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
 		pool.Spec.Pause = &v1alpha1.PoolPause{Modes: []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate}}
 		g := newRig(t, s, pod, pool)
-		g.orders.quiescer, g.Hibernates = &stubQuiescer{}, c.store
+		g.orders.pauseEnforcer, g.Hibernates = &stubPauseEnforcer{}, c.store
 		g.look(t)
 		if got := g.sandbox(t).Spec; got.PauseMode != c.want || got.Paused != (c.want != "") || (got.End == nil) != (c.want != "") {
 			t.Errorf("%s: %+v", what, got)

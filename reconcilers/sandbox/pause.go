@@ -32,10 +32,10 @@ func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
 	return v1alpha1.SandboxRunning
 }
 
-// quiesce makes a gateway order the sandbox's freezer to do what the spec asks for, and notes
+// enforcePause makes a gateway order the sandbox's freezer to do what the spec asks for, and notes
 // in next, the object to be written, how far that has come. It returns how long until it is
 // to be called again.
-func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) {
+func (r *Reconciler) enforcePause(s, next *v1alpha1.Sandbox) (recheck time.Duration) {
 	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) || s.Spec.Restore != nil {
 		return 0
 	}
@@ -50,7 +50,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 	case saves && o.done:
 		// A gateway has written that the pod is given up, and the cache does not show that yet.
 		r.orders.again(s.Name)
-		o.wait = quiesceWait
+		o.wait = enforcePauseWait
 	case saves && o.unanswered && stopped,
 		saves && o.late && (stopped || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause):
 		// The sandbox stays frozen and the order is repeated, so that its files are not lost.
@@ -60,7 +60,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
 	case s.Spec.Paused && o.noFreezer && stopped: // its freezer takes no order of ours any more: it is asked again
 		r.orders.again(s.Name)
-		o.wait = quiesceWait
+		o.wait = enforcePauseWait
 	case s.Spec.Paused && o.noFreezer:
 		reason, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // notFreezing decides what follows
 	case s.Spec.Paused && o.late && !stopped && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
@@ -72,7 +72,7 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 		reason = v1alpha1.ReasonResumed
 	case o.noFreezer: // its freezer takes no order of ours any more: it is asked again
 		r.orders.again(s.Name)
-		o.wait = quiesceWait
+		o.wait = enforcePauseWait
 		fallthrough
 	default:
 		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
@@ -101,8 +101,8 @@ func (r *Reconciler) quiesce(s, next *v1alpha1.Sandbox) (recheck time.Duration) 
 }
 
 // freezerOrderOf returns the order to do what the spec of a bound sandbox asks for.
-func freezerOrderOf(s *v1alpha1.Sandbox) controlplane.Quiesce {
-	return controlplane.Quiesce{
+func freezerOrderOf(s *v1alpha1.Sandbox) controlplane.EnforcePause {
+	return controlplane.EnforcePause{
 		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Generation: s.Generation,
 		Freeze: s.Spec.Paused, Saves: s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate,
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/sandlane/sandlane/controlplane"
 )
 
-// stubQuiescer answers what it is told to.
-type stubQuiescer struct {
+// stubPauseEnforcer answers what it is told to.
+type stubPauseEnforcer struct {
 	answer error
-	asked  []controlplane.Quiesce
+	asked  []controlplane.EnforcePause
 }
 
-func (q *stubQuiescer) Quiesce(_ context.Context, o controlplane.Quiesce) error {
+func (q *stubPauseEnforcer) EnforcePause(_ context.Context, o controlplane.EnforcePause) error {
 	q.asked = append(q.asked, o)
 	return q.answer
 }
@@ -39,13 +39,13 @@ func (g *rig) spec(t *testing.T, change func(*v1alpha1.SandboxSpec)) {
 }
 
 // pausable is a rig with a sandbox that runs, and its freezer.
-func pausable(t *testing.T) (*rig, *stubQuiescer) {
+func pausable(t *testing.T) (*rig, *stubPauseEnforcer) {
 	t.Helper()
 	s, pod := bound()
 	s.UID, s.Generation, s.Finalizers = "s-uid", 1, []string{v1alpha1.FinalizerSandbox}
 	had(s, "c")
-	g, q := newRig(t, s, pod), &stubQuiescer{}
-	g.orders.quiescer = q
+	g, q := newRig(t, s, pod), &stubPauseEnforcer{}
+	g.orders.pauseEnforcer = q
 	g.settle(t)
 	return g, q
 }
@@ -83,10 +83,10 @@ func TestPauseStatus(t *testing.T) {
 	g.spec(t, paused)
 	wait := g.settle(t)
 	s := g.want(t, "not answered", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonFreezing)
-	if len(q.asked) != 1 || wait != quiesceWait || s.Status.PausedAt == nil {
+	if len(q.asked) != 1 || wait != enforcePauseWait || s.Status.PausedAt == nil {
 		t.Errorf("asked %d times, look again in %s, paused at %v", len(q.asked), wait, s.Status.PausedAt)
 	}
-	g.clock.SetTime(now.Add(quiesceWait))
+	g.clock.SetTime(now.Add(enforcePauseWait))
 	q.answer = nil
 	g.settle(t)
 	s = g.want(t, "frozen", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
@@ -117,7 +117,7 @@ func TestPauseStatus(t *testing.T) {
 		t.Errorf("resumed at %v; the phases were %v", s.Status.ResumedAt, g.written[written:])
 	}
 	for i, o := range q.asked {
-		if want := (controlplane.Quiesce{SandboxID: "s", ClaimID: "c", Freeze: o.Generation == 2, Generation: o.Generation}); o != want {
+		if want := (controlplane.EnforcePause{SandboxID: "s", ClaimID: "c", Freeze: o.Generation == 2, Generation: o.Generation}); o != want {
 			t.Errorf("%d: asked %+v", i, o)
 		}
 	}
@@ -204,13 +204,13 @@ func TestPauseThatKeepsFailing(t *testing.T) {
 		q.answer = c.answer
 		g.spec(t, func(s *v1alpha1.SandboxSpec) { paused(s); s.Timeouts.OnTimeout = c.onTimeout })
 		g.settle(t)
-		for _, at := range []time.Duration{quiesceWait, quiescePatience - time.Second} {
+		for _, at := range []time.Duration{enforcePauseWait, enforcePausePatience - time.Second} {
 			g.clock.SetTime(now.Add(at))
 			g.settle(t)
 			g.want(t, what, v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonFreezing)
 		}
 		for range 2 {
-			g.clock.SetTime(g.clock.Now().Add(quiescePatience))
+			g.clock.SetTime(g.clock.Now().Add(enforcePausePatience))
 			g.settle(t)
 		}
 		g.look(t)
@@ -243,7 +243,7 @@ func TestPausedAtItsEndTime(t *testing.T) {
 		had(s, "c")
 		c.change(s, pod)
 		g := newRig(t, s, pod)
-		g.orders.quiescer = &stubQuiescer{}
+		g.orders.pauseEnforcer = &stubPauseEnforcer{}
 		g.look(t)
 		got := g.sandbox(t)
 		if got.Spec.Paused != c.paused || (got.Spec.End == nil) != c.paused || (got.Spec.Timeouts.EndAt == nil) != c.paused || (got.Spec.PauseMode != "") != c.paused {
@@ -387,7 +387,7 @@ func TestPoolWithoutRoomForPaused(t *testing.T) {
 		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
 		pool.Spec.Pause = &v1alpha1.PoolPause{MaxPaused: &c.most}
 		g := newRig(t, s, pod, pool, other, ended, elsewhere)
-		g.orders.quiescer = &stubQuiescer{}
+		g.orders.pauseEnforcer = &stubPauseEnforcer{}
 		g.look(t)
 		if got := g.sandbox(t).Spec; got.Paused != c.paused || (got.End == nil) != c.paused {
 			t.Errorf("%s: %+v", what, got)

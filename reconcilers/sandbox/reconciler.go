@@ -58,8 +58,8 @@ type Reconciler struct {
 	// it is nil, such a sandbox waits for the next request or its startup timeout. After an
 	// error the sandbox is reconciled again.
 	ApplyClaim func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
-	// Quiescer reaches freezers; nil: no sandbox can be paused.
-	Quiescer Quiescer
+	// PauseEnforcer reaches freezers; nil: no sandbox can be paused.
+	PauseEnforcer PauseEnforcer
 	// Hibernates: there is a store for the files of sandboxes, so that timeouts may make
 	// them hibernate.
 	Hibernates bool
@@ -88,15 +88,15 @@ type Reconciler struct {
 	// and whose files are not restored yet.
 	unbound, podless, restoring *firstSeen
 	written                     *ownWrites
-	// suspects are the IDs that the next sweep checks.
-	suspects *suspects
+	// orphanCandidates are the IDs that the next sweep checks.
+	orphanCandidates *orphanCandidates
 }
 
 // Reconcile brings the Sandbox as far as possible without waiting.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &v1alpha1.Sandbox{}
 	err := r.Client.Get(ctx, req.NamespacedName, s)
-	if err := r.noteSuspect(ctx, req.Name, s, err); err != nil {
+	if err := r.noteCandidate(ctx, req.Name, s, err); err != nil {
 		return ctrl.Result{}, err
 	}
 	if apierrors.IsNotFound(err) {

@@ -104,12 +104,12 @@ func (r *Reconciler) complete() {
 		c, r.Clock = clock.RealClock{}, steadyclock.New()
 	}
 	r.fences = newFences(c, r.attempt)
-	r.orders = newFreezerOrders(c, r.Quiescer)
+	r.orders = newFreezerOrders(c, r.PauseEnforcer)
 	r.unbound = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.podless = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.restoring = &firstSeen{clock: c, at: map[string]sighting{}}
 	r.written = newOwnWrites()
-	r.suspects = &suspects{ids: map[string]struct{}{}}
+	r.orphanCandidates = &orphanCandidates{ids: map[string]struct{}{}}
 }
 
 // sandboxesOfPod maps a pod to the sandbox that it names and the sandboxes that are bound to

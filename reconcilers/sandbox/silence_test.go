@@ -17,7 +17,7 @@ import (
 func TestSilenceIsNoEnd(t *testing.T) {
 	silent := fmt.Errorf("%w: no route to host", controlplane.ErrUnanswered)
 	refused := fmt.Errorf("%w: deaf", controlplane.ErrNotDone)
-	pausing := func(mode v1alpha1.PauseMode) (*rig, *stubQuiescer) {
+	pausing := func(mode v1alpha1.PauseMode) (*rig, *stubPauseEnforcer) {
 		g, q := pausable(t)
 		q.answer = silent
 		g.spec(t, func(s *v1alpha1.SandboxSpec) {
@@ -45,10 +45,10 @@ func TestSilenceIsNoEnd(t *testing.T) {
 		for range 4 { // refusals that are no row
 			q.answer = refused
 			for range lateRefusals - 1 {
-				later(g, maxQuiesceWait)
+				later(g, maxEnforcePauseWait)
 			}
 			q.answer = silent
-			if s := later(g, maxQuiesceWait); s.Spec.End != nil {
+			if s := later(g, maxEnforcePauseWait); s.Spec.End != nil {
 				t.Fatalf("%s: refusals with silence between them ended it: %+v", mode, s.Spec.End)
 			}
 		}
@@ -56,7 +56,7 @@ func TestSilenceIsNoEnd(t *testing.T) {
 			continue
 		}
 		q.answer = nil
-		later(g, quiesceWait)
+		later(g, enforcePauseWait)
 		g.want(t, "it answers", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
 		if s := later(g, 2*DefaultUnknownFor); s.Spec.End != nil {
 			t.Errorf("the bound ended one that is paused: %+v", s.Spec.End)
@@ -66,7 +66,7 @@ func TestSilenceIsNoEnd(t *testing.T) {
 	g, q := pausing(v1alpha1.PauseFreeze)
 	q.answer = refused
 	for range lateRefusals + 1 {
-		later(g, quiescePatience/2)
+		later(g, enforcePausePatience/2)
 	}
 	if s := later(g, time.Second); s.Spec.End == nil || s.Spec.End.Reason != v1alpha1.EndEndAt {
 		t.Errorf("a row of refusals: %+v", s.Spec)
@@ -76,7 +76,7 @@ func TestSilenceIsNoEnd(t *testing.T) {
 	if s := later(g, DefaultUnknownFor-time.Second); s.Spec.End != nil {
 		t.Errorf("before the bound: %+v", s.Spec.End)
 	}
-	if s := later(g, maxQuiesceWait); s.Spec.End == nil || s.Spec.End.Reason != v1alpha1.EndEndAt {
+	if s := later(g, maxEnforcePauseWait); s.Spec.End == nil || s.Spec.End.Reason != v1alpha1.EndEndAt {
 		t.Errorf("at the first try after the bound: %+v", s.Spec)
 	}
 
@@ -108,7 +108,7 @@ func TestTimeWithoutTriesIsNoSilence(t *testing.T) {
 		t.Errorf("it ended at the first look: %+v", s.Spec.End)
 	}
 	q.answer = nil
-	g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+	g.clock.SetTime(g.clock.Now().Add(enforcePauseWait))
 	g.settle(t)
 	g.want(t, "it answers", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
 }

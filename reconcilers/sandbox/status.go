@@ -48,7 +48,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 			next.Status.StartedAt = r.startedAt(pod)
 		}
 		if v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && d.step != stepEnd {
-			recheck = r.quiesce(s, next)
+			recheck = r.enforcePause(s, next)
 		}
 		setInplaceUpdated(next, pod)
 	}

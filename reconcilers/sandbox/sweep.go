@@ -27,9 +27,9 @@ import (
 // and Sandbox were both removed by force. Only then is the finalizer of such a pod removed.
 //
 // The sweeper reads from the API server only the IDs under which the cache shows such a
-// claim (suspects). Whether a claim has an owner depends on the pods that name an ID and on
+// claim (orphanCandidates). Whether a claim has an owner depends on the pods that name an ID and on
 // the Sandbox of that ID; each change of those makes the Reconciler check the ID in the
-// cache (noteSuspect), and a new leader reconciles all IDs once.
+// cache (noteCandidate), and a new leader reconciles all IDs once.
 type sweeper struct {
 	r *Reconciler
 	// begun: the claims with which the ledger was loaded were compared with the cache.
@@ -88,7 +88,7 @@ func (w *sweeper) sweep(ctx context.Context) error {
 	return nil
 }
 
-// begin adds to the suspects the claims with which the ledger was loaded and whose Sandbox
+// begin adds to the candidates the claims with which the ledger was loaded and whose Sandbox
 // does not exist: their Sandbox may have gone before the watches began, so that no event
 // queues it.
 func (w *sweeper) begin(ctx context.Context) error {
@@ -101,25 +101,25 @@ func (w *sweeper) begin(ctx context.Context) error {
 			return fmt.Errorf("reading sandbox %s: %w", held.SandboxID, err)
 		}
 		if err != nil {
-			w.r.suspects.set(held.SandboxID, true)
+			w.r.orphanCandidates.set(held.SandboxID, true)
 		}
 	}
 	w.begun = true
 	return nil
 }
 
-// find reads the suspects from the API server and returns their strays. IDs without a stray
-// are no suspects any more.
+// find reads the candidates from the API server and returns their strays. IDs without a stray
+// are no candidates any more.
 func (w *sweeper) find(ctx context.Context) ([]stray, error) {
 	var all []stray
-	for _, id := range w.r.suspects.list() {
+	for _, id := range w.r.orphanCandidates.list() {
 		s, pods, err := w.readClaim(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		strays := w.r.strays(id, s, pods)
 		if len(strays) == 0 {
-			w.r.suspects.set(id, false)
+			w.r.orphanCandidates.set(id, false)
 		}
 		all = append(all, strays...)
 	}
@@ -190,11 +190,11 @@ func (r *Reconciler) strays(id string, s *v1alpha1.Sandbox, pods []corev1.Pod) [
 	return strays
 }
 
-// noteSuspect notes whether the cache shows a stray under the ID; s and err are the result of
+// noteCandidate notes whether the cache shows a stray under the ID; s and err are the result of
 // reading its Sandbox. Reconcile calls it first, thus after each change of the Sandbox and of
 // a pod that names it: nothing else makes a stray. For a sandbox that is bound to
 // another claim endFormerClaims ends the strays too, until the status says Ended.
-func (r *Reconciler) noteSuspect(ctx context.Context, id string, s *v1alpha1.Sandbox, err error) error {
+func (r *Reconciler) noteCandidate(ctx context.Context, id string, s *v1alpha1.Sandbox, err error) error {
 	if err != nil {
 		s = nil
 	}
@@ -205,35 +205,35 @@ func (r *Reconciler) noteSuspect(ctx context.Context, id string, s *v1alpha1.San
 	if err := r.Client.List(ctx, &pods, client.MatchingFields{indexSandboxID: id}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the pods that name the sandbox: %w", err)
 	}
-	r.suspects.set(id, len(r.strays(id, s, pods.Items)) > 0)
+	r.orphanCandidates.set(id, len(r.strays(id, s, pods.Items)) > 0)
 	return nil
 }
 
-// suspects are the IDs under which the cache shows a claim that no sandbox owns.
+// orphanCandidates are the IDs under which the cache shows a claim that no sandbox owns.
 // It is safe for concurrent use.
-type suspects struct {
+type orphanCandidates struct {
 	mu  sync.Mutex
 	ids map[string]struct{}
 }
 
-func (s *suspects) set(id string, suspect bool) {
+func (s *orphanCandidates) set(id string, candidate bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if suspect {
+	if candidate {
 		s.ids[id] = struct{}{}
 	} else {
 		delete(s.ids, id)
 	}
 }
 
-func (s *suspects) has(id string) bool {
+func (s *orphanCandidates) has(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, is := s.ids[id]
 	return is
 }
 
-func (s *suspects) list() []string {
+func (s *orphanCandidates) list() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.ids))

@@ -19,7 +19,7 @@ func TestStrayIsSweptAtTheSecondLook(t *testing.T) {
 	w := &sweeper{r: g.Reconciler}
 	swept := func() bool {
 		t.Helper()
-		g.suspectNow(t, "s")
+		g.candidateNow(t, "s")
 		if err := w.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -52,11 +52,11 @@ func TestStrayIsSweptAtTheSecondLook(t *testing.T) {
 	}
 }
 
-// suspectNow is the part of a look at the ID that the sweep needs.
-func (g *rig) suspectNow(t *testing.T, id string) {
+// candidateNow is the part of a look at the ID that the sweep needs.
+func (g *rig) candidateNow(t *testing.T, id string) {
 	t.Helper()
 	s := &v1alpha1.Sandbox{}
-	if err := g.noteSuspect(t.Context(), id, s, g.Client.Get(t.Context(), client.ObjectKey{Name: id}, s)); err != nil {
+	if err := g.noteCandidate(t.Context(), id, s, g.Client.Get(t.Context(), client.ObjectKey{Name: id}, s)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -71,7 +71,7 @@ func TestAFencedStrayThatRunsIsStopped(t *testing.T) {
 	g.Ledger.NoteFenced("c", "10.0.0.1")
 	g.clock.SetTime(now.Add(address.DefaultRest))
 	for range 3 {
-		g.suspectNow(t, "s")
+		g.candidateNow(t, "s")
 		if err := w.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -109,12 +109,12 @@ func TestStraysThatLackMore(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, id := range sandboxIDOf(pod) {
-				g.suspectNow(t, id)
+				g.candidateNow(t, id)
 			}
 		},
 		"pod and sandbox went by force": func(t *testing.T, g *rig, _ *corev1.Pod) {
 			g.Ledger.NoteClaim("c", "s", "10.0.0.1")
-			g.suspectNow(t, "s")
+			g.candidateNow(t, "s")
 		},
 		"they went before this leader's watches began": func(t *testing.T, g *rig, pod *corev1.Pod) {
 			if err := g.Client.Create(t.Context(), pod); err != nil {

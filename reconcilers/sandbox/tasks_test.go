@@ -44,8 +44,8 @@ func TestStatusEndsTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Stop(ctx)
-	g, q := newRig(t), &stubQuiescer{}
-	g.Client, g.APIReader, g.orders.quiescer = listsByIndex{mgr.API(), mgr.GetCache()}, mgr.API(), q
+	g, q := newRig(t), &stubPauseEnforcer{}
+	g.Client, g.APIReader, g.orders.pauseEnforcer = listsByIndex{mgr.API(), mgr.GetCache()}, mgr.API(), q
 	done := func(what string, task *cache.WaitTask[*v1alpha1.Sandbox]) {
 		t.Helper()
 		if _, err := task.Wait(10 * time.Second); err != nil {
@@ -77,7 +77,7 @@ func TestStatusEndsTasks(t *testing.T) {
 			t.Errorf("paused before the freezer has answered: %v", err)
 		}
 		q.answer = nil
-		g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+		g.clock.SetTime(g.clock.Now().Add(enforcePauseWait))
 		g.settle(t)
 		done("paused", task)
 

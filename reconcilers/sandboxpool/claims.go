@@ -22,7 +22,7 @@ const servedKept = 10 * time.Second
 // its sandbox must stop counting as waiting at the same time. The zero value is
 // ready. It is safe for concurrent use.
 //
-// An event is noted here before the roster has it: a decision that sees a pod claimed
+// An event is noted here before the podIndex has it: a decision that sees a pod claimed
 // sees its sandbox served.
 type claims struct {
 	mu    sync.Mutex

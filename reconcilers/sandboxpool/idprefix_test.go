@@ -67,7 +67,7 @@ func TestReservation(t *testing.T) {
 		}
 		out := outcome{reservation: got}
 		pools[name].Status.IDPrefix = "stale"
-		fillStatus(pools[name], out.census, out)
+		fillStatus(pools[name], out.counts, out)
 		if bound := pools[name].Status.IDPrefix; (bound == prefixOf(pools[name]) && bound != "") != (want == "Reserved") {
 			t.Errorf("%s: the status says that %q binds others", name, bound)
 		}

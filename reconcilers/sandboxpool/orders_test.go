@@ -127,7 +127,7 @@ func (b *bursts) decide() {
 	}
 	ids, known := b.heard()
 	a := asked{waiting: b.claims.without(key, ids), known: known}
-	c := census(pods, nil, "h", b.pool, nil, b.at)
+	c := countPods(pods, nil, "h", b.pool, nil, b.at)
 	l := limitsOf(b.pool, troubles{proven: 1000}, a)
 	s := decideScale(c, l)
 	if s.remove > 0 && !known && (l.maxPods == 0 || c.total <= l.maxPods) {

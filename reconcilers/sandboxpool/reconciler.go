@@ -96,7 +96,7 @@ type SandboxPoolReconciler struct {
 	running       hookRuns
 	readyHooks    background // calls of SandboxReadyHook
 	firstSeen     firstSeen
-	pods          roster
+	pods          podIndex
 	claims        claims
 	notes         notes
 }
@@ -144,23 +144,23 @@ func (r *SandboxPoolReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	}
 	// One pod that cannot be moved delays neither the others nor the stock.
 	// The demand is read after the pods: a claim on one of them has its sandbox served.
-	found := outcome{census: census(pods, settled, tpl.HashOrEmpty(), pool, nil, r.now()), asked: r.demandOf(req.NamespacedName)}
-	lacking := pool != nil && found.census.coming() < limitsOf(pool, troubles{}, found.asked).wanted()
+	found := outcome{counts: countPods(pods, settled, tpl.HashOrEmpty(), pool, nil, r.now()), asked: r.demandOf(req.NamespacedName)}
+	lacking := pool != nil && found.counts.coming() < limitsOf(pool, troubles{}, found.asked).wanted()
 	waited := r.firstSeen.update(req.NamespacedName, pods, r.now())
 	recheck, waiting, stepErr := r.step(ctx, pool, tpl, pods, waited, lacking)
 	if pool == nil {
 		return after(recheck, stepErr)
 	}
 	if len(waiting) > 0 {
-		found.census = census(pods, settled, tpl.HashOrEmpty(), pool, waiting, r.now())
+		found.counts = countPods(pods, settled, tpl.HashOrEmpty(), pool, waiting, r.now())
 	}
 	resting, err := pausecount.Count(ctx, r.Client, pool.Namespace, pool.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.Metrics.seen(pool, found.census, resting)
+	r.Metrics.seen(pool, found.counts, resting)
 	if pool.DeletionTimestamp == nil {
-		found = r.scale(ctx, pool, tpl, templateErr, found.census, found.asked, shown)
+		found = r.scale(ctx, pool, tpl, templateErr, found.counts, found.asked, shown)
 	}
 	r.Metrics.scaled(pool, found)
 	found.paused = resting

@@ -18,7 +18,7 @@ func (f fleet) counts() counts {
 }
 
 // apply does what was decided; deletions are over at once. Surplus goes in the
-// order of census: warming, old, new.
+// order of countPods: warming, old, new.
 func (f *fleet) apply(s scaling) {
 	f.warming += s.create
 	f.oldIdle -= s.replace

@@ -17,7 +17,7 @@ import (
 
 // outcome is what scaling found and did, for the status.
 type outcome struct {
-	census  counts
+	counts  counts
 	scaling scaling
 	trouble *trouble
 	recheck time.Duration
@@ -40,7 +40,7 @@ func (o outcome) quotaBinds() bool {
 // allow. One that has unclaimed pods is not at its bound: that they do not serve the claims
 // is not the tenant's doing. Neither is one whose maxPods only pods that go away fill.
 func (o outcome) atBound() bool {
-	c := o.census
+	c := o.counts
 	if c.idle+c.warming+len(c.waiting) > 0 {
 		return false
 	}
@@ -59,7 +59,7 @@ type asked struct {
 // trouble, shown in the status and waited out.
 func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, templateErr *podtemplate.Error, c counts, a asked, shown bool) outcome {
 	key := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
-	out := outcome{census: c, asked: a, shown: shown}
+	out := outcome{counts: c, asked: a, shown: shown}
 	r.backoff.noteReady(key, tpl.HashOrEmpty(), c.proven)
 	troubles := r.backoff.state(key, tpl.HashOrEmpty())
 	limits := limitsOf(pool, troubles, a)
@@ -87,7 +87,7 @@ func (r *SandboxPoolReconciler) scale(ctx context.Context, pool *v1alpha1.Sandbo
 
 // deleteWaiting deletes pods that wait for their address where they are in the way.
 func (r *SandboxPoolReconciler) deleteWaiting(ctx context.Context, out *outcome) {
-	for _, pod := range out.census.waiting[:out.scaling.deleteWaiting] {
+	for _, pod := range out.counts.waiting[:out.scaling.deleteWaiting] {
 		if err := r.delete(ctx, pod, "AddressBusy"); err != nil {
 			log.FromContext(ctx).Error(err, "replacing a pod whose address is not free")
 			out.recheck = backoffFirst
@@ -98,7 +98,7 @@ func (r *SandboxPoolReconciler) deleteWaiting(ctx context.Context, out *outcome)
 // shrink takes the pods that are too many, or of an old template, one step
 // further.
 func (r *SandboxPoolReconciler) shrink(ctx context.Context, protection time.Duration, out *outcome) {
-	c, reason := out.census, "ScaleDown"
+	c, reason := out.counts, "ScaleDown"
 	victims := c.victims(out.scaling.remove)
 	if n := out.scaling.replace; n > 0 {
 		reason, victims = "Outdated", firstOutdated(c, n)

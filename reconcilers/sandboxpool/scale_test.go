@@ -170,7 +170,7 @@ func TestCensusNeverSparesAClaimedPod(t *testing.T) {
 	}
 	stranger := newTestPod(v1alpha1.PodIdle)
 	pods = append(pods, openPod{pod: stranger.pod}) // of an earlier pool of this name
-	c := census(pods, map[string]int{"h": 20, "old": 10}, "h", pool, map[types.UID]bool{"waiting-new": true, "waiting-old": true}, now)
+	c := countPods(pods, map[string]int{"h": 20, "old": 10}, "h", pool, map[types.UID]bool{"waiting-new": true, "waiting-old": true}, now)
 	var order []string
 	for _, p := range c.spare {
 		order = append(order, p.Name)
@@ -242,7 +242,7 @@ func TestBoundOfATenant(t *testing.T) {
 		{"pods that do not go fill maxPods", counts{stopping: 3, deleting: 2}, outcome{scaling: full}, "MaxPods", "MaxPods", false},
 		{"refused otherwise", counts{running: 3}, outcome{scaling: scaling{create: 1}, trouble: &trouble{reason: "Forbidden"}}, "NoIdlePod", "ScalingUp", false},
 	} {
-		tt.out.census = tt.c
+		tt.out.counts = tt.c
 		got := conditions(pool, tt.c, tt.out)
 		if got[0].Reason != tt.available || got[1].Reason != tt.scaling {
 			t.Errorf("%s: Available by %s, Scaling by %s; want %s and %s", tt.name, got[0].Reason, got[1].Reason, tt.available, tt.scaling)

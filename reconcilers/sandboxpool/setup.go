@@ -89,7 +89,7 @@ func (r *SandboxPoolReconciler) SetupWithManager(mgr ctrl.Manager, opts controll
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // podHandler takes the event in, meets the expectations, and asks for the pool.
-// The roster has the pod before the expectations are met: a reconcile that finds them met
+// The podIndex has the pod before the expectations are met: a reconcile that finds them met
 // finds the pod.
 func (r *SandboxPoolReconciler) podHandler() handler.EventHandler {
 	ask := func(pool types.NamespacedName, q queue) {
@@ -133,7 +133,7 @@ func (r *SandboxPoolReconciler) observe(pod *corev1.Pod) types.NamespacedName {
 		r.running.forget(pod.UID)
 	}
 	if pool.Name != "" {
-		r.claims.observe(pool, pod, r.now()) // before the roster: see claims
+		r.claims.observe(pool, pod, r.now()) // before the podIndex: see claims
 		r.pods.observe(pool, pod)
 	}
 	return pool

@@ -19,7 +19,7 @@ import (
 func (r *SandboxPoolReconciler) writeStatus(ctx context.Context, pool *v1alpha1.SandboxPool, out outcome) error {
 	filled := *pool // shares all but the status with pool
 	pool.Status.DeepCopyInto(&filled.Status)
-	fillStatus(&filled, out.census, out)
+	fillStatus(&filled, out.counts, out)
 	if equality.Semantic.DeepEqual(pool.Status, filled.Status) {
 		return nil
 	}

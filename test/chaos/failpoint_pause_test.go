@@ -36,7 +36,7 @@ func TestKilledAtEachStepOfAPause(t *testing.T) {
 		{"gateway", "pause/probed", pause, false}, {"gateway", "pause/written", pause, true}, {"gateway", "pause/frozen", pause, true},
 		{"gateway", "pause/resumed", resume, false}, {"gateway", "pause/thawed", resume, false},
 		{"gateway", "pause/resumed", byRequest, false}, {"gateway", "pause/thawed", byRequest, false},
-		{"controller", "sandbox/quiesced", pause, true}, {"controller", "sandbox/quiesced", resume, false},
+		{"controller", "sandbox/enforced", pause, true}, {"controller", "sandbox/enforced", resume, false},
 	} {
 		t.Run(fmt.Sprintf("%d-%s", n, strings.ReplaceAll(step.point, "/", "-")), func(t *testing.T) {
 			p.t = t

@@ -76,7 +76,7 @@ func TestTwoGatewaysKeepTheSameFiles(t *testing.T) {
 			}
 			p.SetSaver(NewHibernator(w.x, a, nil))
 			calls.Go(func() {
-				if err := p.Quiesce(t.Context(), "i0", "c1", true, 2); err != nil {
+				if err := p.EnforcePause(t.Context(), "i0", "c1", true, 2); err != nil {
 					t.Error(err)
 				}
 			})

@@ -19,5 +19,5 @@
 //	through                             more, then left to its end time
 //
 // "Ended" holds for a create whose answer was lost as well: it is settled by a
-// write, of spec.end or of an ended sandbox under that ID (see bury).
+// write, of spec.end or of an ended sandbox under that ID (see ensureEnded).
 package backend

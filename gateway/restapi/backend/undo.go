@@ -48,7 +48,7 @@ func (x *Backend) undo(n restapi.NewSandbox) bool {
 	x.undos.running.Go(func() {
 		ctx, cancel := context.WithTimeout(x.undos.ctx, undoTimeout)
 		defer cancel()
-		err := x.bury(ctx, n)
+		err := x.ensureEnded(ctx, n)
 		if err != nil {
 			x.log.Warn("a sandbox whose create failed may run until its end time", "sandbox", n.ID, "error", err)
 		}
@@ -64,10 +64,10 @@ func (x *Backend) undo(n restapi.NewSandbox) bool {
 	}
 }
 
-// bury makes sure that there is no sandbox of this ID but an ended one, now and later: a
+// ensureEnded makes sure that there is no sandbox of this ID but an ended one, now and later: a
 // create whose answer was lost may still be on its way, so where there is none an ended
 // one is put in its place.
-func (x *Backend) bury(ctx context.Context, n restapi.NewSandbox) error {
+func (x *Backend) ensureEnded(ctx context.Context, n restapi.NewSandbox) error {
 	for delays := backoff.Doubling(undoMin, undoMax); ; {
 		err := x.buryOnce(ctx, n)
 		if err == nil || refusedForGood(err) || !backoff.Sleep(ctx, delays.Step()) {

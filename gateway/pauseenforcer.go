@@ -11,12 +11,12 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
-// quiescer adapts the pauser to controlplane.Quiescer.
-type quiescer struct{ pauser *pause.Pauser }
+// pauseEnforcer adapts the pauser to controlplane.PauseEnforcer.
+type pauseEnforcer struct{ pauser *pause.Pauser }
 
-// Quiesce implements controlplane.Quiescer.
-func (q quiescer) Quiesce(ctx context.Context, o controlplane.Quiesce) error {
-	err := q.pauser.Quiesce(ctx, o.SandboxID, o.ClaimID, o.Freeze, o.Generation)
+// EnforcePause implements controlplane.PauseEnforcer.
+func (q pauseEnforcer) EnforcePause(ctx context.Context, o controlplane.EnforcePause) error {
+	err := q.pauser.EnforcePause(ctx, o.SandboxID, o.ClaimID, o.Freeze, o.Generation)
 	switch {
 	case errors.Is(err, writes.ErrStale): // whatever else it is
 	case errors.Is(err, pause.ErrNotSaved):

@@ -12,31 +12,31 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
-// fakeQuiescer answers what it is told to.
-type fakeQuiescer struct {
+// fakePauseEnforcer answers what it is told to.
+type fakePauseEnforcer struct {
 	mu    sync.Mutex
-	asked []Quiesce
+	asked []EnforcePause
 	err   error
 }
 
-func (f *fakeQuiescer) Quiesce(_ context.Context, q Quiesce) error {
+func (f *fakePauseEnforcer) EnforcePause(_ context.Context, q EnforcePause) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, q)
 	return f.err
 }
 
-func (f *fakeQuiescer) set(err error) {
+func (f *fakePauseEnforcer) set(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
 }
 
 // One gateway is enough; its word counts, and one that does not answer is passed over.
-func TestQuiesce(t *testing.T) {
+func TestEnforcePause(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
-		q := Quiesce{SandboxID: "i0", ClaimID: "c", Freeze: true, Generation: 7}
-		if err := s.client.Quiesce(t.Context(), q); err == nil {
+		q := EnforcePause{SandboxID: "i0", ClaimID: "c", Freeze: true, Generation: 7}
+		if err := s.client.EnforcePause(t.Context(), q); err == nil {
 			t.Error("without a gateway it is done")
 		}
 		one, two := s.run("g1", "a"), s.run("g2", "b")
@@ -45,12 +45,12 @@ func TestQuiesce(t *testing.T) {
 			{nil, nil}, {writes.ErrStale, writes.ErrStale}, {ErrNoFreezer, ErrNoFreezer}, {ErrNotSaved, ErrNotSaved},
 		} {
 			two.quiets.set(c.says)
-			if err := s.client.Quiesce(t.Context(), q); !errors.Is(err, c.want) {
+			if err := s.client.EnforcePause(t.Context(), q); !errors.Is(err, c.want) {
 				t.Errorf("%v: %v", c.says, err)
 			}
 		}
 		two.quiets.set(fmt.Errorf("%w: the pod is deaf", ErrNotDone))
-		err := s.client.Quiesce(t.Context(), q)
+		err := s.client.EnforcePause(t.Context(), q)
 		if !errors.Is(err, ErrNotDone) || errors.Is(err, writes.ErrStale) || errors.Is(err, ErrNoFreezer) || !strings.Contains(err.Error(), "deaf") {
 			t.Errorf("a failure: %v", err)
 		}
@@ -58,7 +58,7 @@ func TestQuiesce(t *testing.T) {
 			t.Errorf("asked: %+v and %+v", one.quiets.asked, two.quiets.asked)
 		}
 		s.cutOff("g2", true)
-		if err := s.client.Quiesce(t.Context(), q); err == nil || errors.Is(err, ErrNotDone) {
+		if err := s.client.EnforcePause(t.Context(), q); err == nil || errors.Is(err, ErrNotDone) {
 			t.Errorf("none has answered: %v", err)
 		}
 	})
@@ -67,7 +67,7 @@ func TestQuiesce(t *testing.T) {
 // A gateway's own trouble is not the freezer's failure, after which a sandbox may be ended:
 // the next gateway is asked. A freezer has failed only if it says so, also if it answers no
 // gateway.
-func TestQuiesceByGatewaysInTrouble(t *testing.T) {
+func TestEnforcePauseByGatewaysInTrouble(t *testing.T) {
 	away := errors.New("the API server is away")
 	for what, c := range map[string]struct {
 		one, two error
@@ -91,7 +91,7 @@ func TestQuiesceByGatewaysInTrouble(t *testing.T) {
 			most := 0
 			for range 20 { // they are asked in an order by chance
 				before := len(one.quiets.asked) + len(two.quiets.asked)
-				err := s.client.Quiesce(t.Context(), Quiesce{SandboxID: "i0", ClaimID: "c", Freeze: true, Generation: 7})
+				err := s.client.EnforcePause(t.Context(), EnforcePause{SandboxID: "i0", ClaimID: "c", Freeze: true, Generation: 7})
 				most = max(most, len(one.quiets.asked)+len(two.quiets.asked)-before)
 				told := errors.Is(err, ErrNotDone) || errors.Is(err, ErrNotSaved)
 				troubled := errors.Is(c.want, errInTrouble)
@@ -111,8 +111,8 @@ var errInTrouble = errors.New("no gateway could tell")
 
 // An outcome that is not known is not taken for the freezer's failure.
 func TestUnknownOutcomes(t *testing.T) {
-	for _, o := range []controlplanepb.QuiesceOutcome{controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_UNSPECIFIED, 1000} {
-		err := outcomeError(&controlplanepb.QuiesceResponse{Outcome: o, Message: "why"})
+	for _, o := range []controlplanepb.EnforcePauseOutcome{controlplanepb.EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_UNSPECIFIED, 1000} {
+		err := outcomeError(&controlplanepb.EnforcePauseResponse{Outcome: o, Message: "why"})
 		if err == nil || !strings.Contains(err.Error(), "why") {
 			t.Errorf("%s: %v", o, err)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// suspects remembers the sandboxes whose upstream failed: the next resolve of
+// failedUpstreams remembers the sandboxes whose upstream failed: the next resolve of
 // such an ID asks the API server, since the index may not have seen the pod die
 // yet. The read is for the client's sake; safety does not need it, so the index's
 // route is used if the API server does not answer. An ID that was just checked is
@@ -16,7 +16,7 @@ import (
 //
 // Safe for concurrent use. It is off the hot path: only failures and misses
 // come here.
-type suspects struct {
+type failedUpstreams struct {
 	mu  sync.Mutex
 	lru *simplelru.LRU[string, suspicion]
 }
@@ -31,16 +31,16 @@ const (
 	recheckAfter = time.Second
 )
 
-func newSuspects() *suspects {
+func newFailedUpstreams() *failedUpstreams {
 	lru, err := simplelru.NewLRU[string, suspicion](maxSuspects, nil)
 	if err != nil { // only for a size below 1
 		panic(err)
 	}
-	return &suspects{lru: lru}
+	return &failedUpstreams{lru: lru}
 }
 
 // mark makes the next resolve of the ID ask the API server.
-func (s *suspects) mark(id string, now time.Time) {
+func (s *failedUpstreams) mark(id string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, ok := s.lru.Get(id)
@@ -52,7 +52,7 @@ func (s *suspects) mark(id string, now time.Time) {
 }
 
 // take reports whether the ID is marked, and unmarks it.
-func (s *suspects) take(id string, now time.Time) bool {
+func (s *failedUpstreams) take(id string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, ok := s.lru.Peek(id)

@@ -16,49 +16,49 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
-// Quiescer makes a gateway order the freezer of a sandbox's pod to do what the sandbox's
+// PauseEnforcer makes a gateway order the freezer of a sandbox's pod to do what the sandbox's
 // spec asks for. Safe for concurrent use.
-type Quiescer interface {
-	// Quiesce returns nil when the order is carried out, writes.ErrStale if the sandbox
+type PauseEnforcer interface {
+	// EnforcePause returns nil when the order is carried out, writes.ErrStale if the sandbox
 	// has changed since, controlplane.ErrNoFreezer if its pod cannot be frozen,
 	// controlplane.ErrNotDone if the freezer has refused, and controlplane.ErrNotSaved if the
 	// sandbox is frozen and its files could not be kept. Any other error says nothing about
 	// the freezer.
-	Quiesce(ctx context.Context, q controlplane.Quiesce) error
+	EnforcePause(ctx context.Context, q controlplane.EnforcePause) error
 }
 
-// quiesceWait is the delay after a try that failed. After one that nothing answered it doubles
-// each time, up to maxQuiesceWait, since such a try asks gateway after gateway and takes long.
+// enforcePauseWait is the delay after a try that failed. After one that nothing answered it doubles
+// each time, up to maxEnforcePauseWait, since such a try asks gateway after gateway and takes long.
 // A try that keeps files transfers all of them, so its delay doubles too, with each failure;
 // and its first try has a delay, since the gateway that was asked for the pause is keeping them already. Without
 // files the first try is made at once: only its answer tells the controller that the
 // processes are stopped.
 const (
-	quiesceWait    = 2 * time.Second
-	maxQuiesceWait = 5 * time.Minute
+	enforcePauseWait    = 2 * time.Second
+	maxEnforcePauseWait = 5 * time.Minute
 )
 
-// quiescePatience is how long all tries must have failed, and lateRefusals how many, before an
+// enforcePausePatience is how long all tries must have failed, and lateRefusals how many, before an
 // order is late. A try of which it is not known whether the freezer has failed breaks the
-// row: the pod was silent, or no gateway could ask it. After quiescePatience of such tries
+// row: the pod was silent, or no gateway could ask it. After enforcePausePatience of such tries
 // alone an order is unanswered, which ends nothing.
 const (
-	quiescePatience = time.Minute
-	lateRefusals    = 3
+	enforcePausePatience = time.Minute
+	lateRefusals         = 3
 )
 
 const (
-	// maxQuiesces bounds the tries under way for all sandboxes together; maxSaves bounds
+	// maxPauseOrders bounds the tries under way for all sandboxes together; maxSaves bounds
 	// how many of these keep files, which takes long, and maxSilent how many are of orders
 	// whose last try nothing answered, so that these leave room for the others.
-	maxQuiesces = 64
-	maxSaves    = 16
-	maxSilent   = 16
+	maxPauseOrders = 64
+	maxSaves       = 16
+	maxSilent      = 16
 )
 
 // freezerOrders are the orders to freezers, at most one for each sandbox. Each try is a
 // goroutine of its own, so that it keeps no worker; after it the sandbox is queued again. At
-// most one try for a sandbox is under way, and at most maxQuiesces for all; further ones wait
+// most one try for a sandbox is under way, and at most maxPauseOrders for all; further ones wait
 // for their turn. It is safe for concurrent use.
 //
 //	none ─ensure─▶ queued ─its turn─▶ asking ─answered─▶ settled
@@ -70,8 +70,8 @@ const (
 // the order of a sandbox that ends or is gone. Both cancel the context of the try under way;
 // the sandbox's next try waits until that try is over.
 type freezerOrders struct {
-	clock    clock.PassiveClock
-	quiescer Quiescer // nil: nothing can be frozen
+	clock         clock.PassiveClock
+	pauseEnforcer PauseEnforcer // nil: nothing can be frozen
 
 	mu  sync.Mutex // guards the rest
 	ctx context.Context
@@ -87,7 +87,7 @@ type freezerOrders struct {
 
 // freezerOrder is one order and how far it has come. All is guarded by freezerOrders.mu.
 type freezerOrder struct {
-	of      controlplane.Quiesce
+	of      controlplane.EnforcePause
 	begun   bool          // a try is queued or under way
 	done    bool          // the freezer has answered, or there is none
 	settled error         // once done: nil or ErrNoFreezer
@@ -96,7 +96,7 @@ type freezerOrder struct {
 	refused row           // of the last tries, those that failed
 	unknown row           // of the last tries, those of which that is not known
 	failed  row           // of both kinds
-	late    bool          // tries failed lateRefusals times in a row, for quiescePatience
+	late    bool          // tries failed lateRefusals times in a row, for enforcePausePatience
 	frozen  bool          // the freezer has carried it out, and the files could not be kept
 }
 
@@ -115,21 +115,21 @@ func (r *row) add(now time.Time) {
 	r.last = now
 }
 
-// lasts reports whether the row is quiescePatience long.
-func (r *row) lasts() bool { return r.tries > 0 && r.last.Sub(r.since) >= quiescePatience }
+// lasts reports whether the row is enforcePausePatience long.
+func (r *row) lasts() bool { return r.tries > 0 && r.last.Sub(r.since) >= enforcePausePatience }
 
 // outcome is how far an order has come.
 type outcome struct {
 	done, noFreezer bool
-	late            bool          // the freezer has refused, in a row and for quiescePatience
-	unanswered      bool          // nothing is known of the freezer for quiescePatience
+	late            bool          // the freezer has refused, in a row and for enforcePausePatience
+	unanswered      bool          // nothing is known of the freezer for enforcePausePatience
 	frozen          bool          // of an order that keeps files: the freezer has carried its part out
 	wait            time.Duration // until ensure is to be called again, unless the sandbox is queued before
 }
 
-func newFreezerOrders(c clock.PassiveClock, q Quiescer) *freezerOrders {
+func newFreezerOrders(c clock.PassiveClock, q PauseEnforcer) *freezerOrders {
 	return &freezerOrders{
-		clock: c, quiescer: q, ctx: context.Background(), requeue: func(string) {},
+		clock: c, pauseEnforcer: q, ctx: context.Background(), requeue: func(string) {},
 		open: map[string]*freezerOrder{}, asking: map[string]context.CancelFunc{},
 	}
 }
@@ -146,8 +146,8 @@ func (x *freezerOrders) run(ctx context.Context, queue workqueue.TypedRateLimiti
 
 // ensure returns how far an order has come, and queues a try if the order is neither carried
 // out nor known to be impossible.
-func (x *freezerOrders) ensure(q controlplane.Quiesce) outcome {
-	if x.quiescer == nil {
+func (x *freezerOrders) ensure(q controlplane.EnforcePause) outcome {
+	if x.pauseEnforcer == nil {
 		return outcome{noFreezer: true}
 	}
 	x.mu.Lock()
@@ -157,7 +157,7 @@ func (x *freezerOrders) ensure(q controlplane.Quiesce) outcome {
 		x.cancel(q.SandboxID)
 		o = &freezerOrder{of: q}
 		if q.Saves {
-			o.next = x.clock.Now().Add(quiesceWait)
+			o.next = x.clock.Now().Add(enforcePauseWait)
 		}
 		x.open[q.SandboxID] = o
 	}
@@ -178,7 +178,7 @@ func (x *freezerOrders) ensure(q controlplane.Quiesce) outcome {
 
 // silentFor returns how long all tries of an order have failed, if nothing is known of the
 // freezer since the last one; 0 otherwise.
-func (x *freezerOrders) silentFor(q controlplane.Quiesce) time.Duration {
+func (x *freezerOrders) silentFor(q controlplane.EnforcePause) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	o := x.open[q.SandboxID]
@@ -191,7 +191,7 @@ func (x *freezerOrders) silentFor(q controlplane.Quiesce) time.Duration {
 // next begins the tries whose turn it is. mu is held.
 func (x *freezerOrders) next() {
 	var later []*freezerOrder
-	for len(x.queue) > 0 && len(x.asking) < maxQuiesces {
+	for len(x.queue) > 0 && len(x.asking) < maxPauseOrders {
 		o := x.queue[0]
 		x.queue = x.queue[1:]
 		switch {
@@ -218,9 +218,9 @@ func (x *freezerOrders) next() {
 
 // try sends the order once, and notes the answer. silent says that the last try was unanswered.
 func (x *freezerOrders) try(ctx context.Context, o *freezerOrder, silent bool) {
-	err := x.quiescer.Quiesce(ctx, o.of)
+	err := x.pauseEnforcer.EnforcePause(ctx, o.of)
 	if err == nil {
-		failpoint.Hit("sandbox/quiesced") // the freezer has answered, the status does not say so yet
+		failpoint.Hit("sandbox/enforced") // the freezer has answered, the status does not say so yet
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -260,7 +260,7 @@ func (o *freezerOrder) postpone(now time.Time) {
 	if !o.of.Saves && o.unknown.tries <= 1 {
 		o.wait = 0 // it was refused, or is unanswered for the first time
 	}
-	o.wait = backoff.Next(o.wait, quiesceWait, maxQuiesceWait)
+	o.wait = backoff.Next(o.wait, enforcePauseWait, maxEnforcePauseWait)
 	o.next = now.Add(o.wait)
 }
 
@@ -271,12 +271,12 @@ func (x *freezerOrders) cancel(id string) {
 	}
 }
 
-// again has an order that was settled begin anew, with its first try after quiesceWait.
+// again has an order that was settled begin anew, with its first try after enforcePauseWait.
 func (x *freezerOrders) again(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if o := x.open[id]; o != nil && o.done {
-		x.open[id] = &freezerOrder{of: o.of, next: x.clock.Now().Add(quiesceWait)}
+		x.open[id] = &freezerOrder{of: o.of, next: x.clock.Now().Add(enforcePauseWait)}
 	}
 }
 

@@ -52,11 +52,11 @@ func (c counts) available() int { return c.idle - c.unavailableIdle }
 // counts for maxPods: the kubelet of a lost node confirms nothing for hours.
 const goneFor = time.Minute
 
-// census counts the pool's pods. Pods that are being deleted count only towards
+// countPods counts the pool's pods. Pods that are being deleted count only towards
 // the total; those of an earlier pool of the same name too. waiting holds the UIDs
 // of pods that wait for their address for too long, settled counts further running
 // pods of the pool by the hash of their template. It is pure.
-func census(pods []openPod, settled map[string]int, hash string, pool *v1alpha1.SandboxPool, waiting map[types.UID]bool, now time.Time) counts {
+func countPods(pods []openPod, settled map[string]int, hash string, pool *v1alpha1.SandboxPool, waiting map[types.UID]bool, now time.Time) counts {
 	c := counts{total: len(pods)}
 	for made, n := range settled {
 		c.total, c.running = c.total+n, c.running+n

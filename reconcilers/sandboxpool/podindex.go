@@ -11,7 +11,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// roster holds each pool's pods as the watch has shown them, so that an event of
+// podIndex holds each pool's pods as the watch has shown them, so that an event of
 // one pod costs no look at the others. Its pods are those of the manager's cache:
 // they are read and never changed. The zero value is ready. It is safe for
 // concurrent use.
@@ -20,7 +20,7 @@ import (
 // before its next event. Settled pods are counted and not looked at, unless their
 // pool goes. A claimed pod that needs anything (it failed, stops, starts) is not
 // settled, so whatever becomes of a Sandbox concerns no settled pod.
-type roster struct {
+type podIndex struct {
 	mu    sync.Mutex
 	pools map[types.NamespacedName]*members // guarded by mu
 }
@@ -69,7 +69,7 @@ func isQuiet(pod *corev1.Pod) bool {
 }
 
 // observe takes in what the watch shows of a pod of the pool.
-func (r *roster) observe(pool types.NamespacedName, pod *corev1.Pod) {
+func (r *podIndex) observe(pool types.NamespacedName, pod *corev1.Pod) {
 	quiet := isQuiet(pod)
 	settled := quiet && pod.DeletionTimestamp == nil && v1alpha1.PhaseOf(pod) == v1alpha1.PodRunning && claimed(pod)
 	r.mu.Lock()
@@ -92,7 +92,7 @@ func (r *roster) observe(pool types.NamespacedName, pod *corev1.Pod) {
 }
 
 // gone takes in that the pool has no pod of the name any more.
-func (r *roster) gone(pool types.NamespacedName, name string) {
+func (r *podIndex) gone(pool types.NamespacedName, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.pools[pool]
@@ -120,7 +120,7 @@ func (m *members) remove(name string) {
 // the others there are by the hash of their template. owner is the pool object
 // that stays; empty if there is none: then all pods are looked at, and so are
 // those of another owner.
-func (r *roster) split(pool types.NamespacedName, owner types.UID) (open []openPod, settled map[string]int) {
+func (r *podIndex) split(pool types.NamespacedName, owner types.UID) (open []openPod, settled map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.pools[pool]

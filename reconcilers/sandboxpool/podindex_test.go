@@ -120,7 +120,7 @@ func BenchmarkPodEvent(b *testing.B) {
 
 func TestRoster(t *testing.T) {
 	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "pool"}}
-	var r roster
+	var r podIndex
 	look := func(what string, owner types.UID, settled map[string]int, open map[string]bool) {
 		t.Helper()
 		pods, counted := r.split(key, owner)

@@ -43,7 +43,7 @@ func (f forbidding) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // The controller hears that the freezer has failed only if the freezer has said so, and that
 // it does not answer only if it was asked: after the failure a sandbox may be ended.
-func TestQuiesceSaysWhatTheFreezerSaid(t *testing.T) {
+func TestEnforcePauseSaysWhatTheFreezerSaid(t *testing.T) {
 	w := newWorld(t)
 	d, api := w.ready(), &forbidden{}
 	g := w.gatewayWith(api.config(t))
@@ -55,11 +55,11 @@ func TestQuiesceSaysWhatTheFreezerSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := w.sandbox(n.ID)
-	order := controlplane.Quiesce{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+	order := controlplane.EnforcePause{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
 	told := []error{writes.ErrStale, controlplane.ErrNoFreezer, controlplane.ErrNotDone, controlplane.ErrNotSaved, controlplane.ErrUnanswered}
 	try := func(what string, want ...error) {
 		t.Helper()
-		err := quiescer{g.own.pauser}.Quiesce(t.Context(), order)
+		err := pauseEnforcer{g.own.pauser}.EnforcePause(t.Context(), order)
 		for _, one := range told {
 			if errors.Is(err, one) != slices.Contains(want, one) {
 				t.Errorf("%s: %v, want %v", what, err, want)

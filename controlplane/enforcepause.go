@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// quiesceTimeout is how long one gateway may take for a Quiesce: a few tries at a pod.
-	quiesceTimeout = 8 * time.Second
+	// enforcePauseTimeout is how long one gateway may take for an EnforcePause: a few tries at a pod.
+	enforcePauseTimeout = 8 * time.Second
 	// saveTimeout is the same for one that keeps files.
 	saveTimeout = time.Minute
 )
 
-// Errors of a Quiesce that a gateway has answered. A writes.ErrStale is one too: the sandbox is of
+// Errors of an EnforcePause that a gateway has answered. A writes.ErrStale is one too: the sandbox is of
 // another claim or generation, or has ended.
 var (
 	// ErrNoFreezer: the sandbox's pod cannot be frozen.
@@ -32,22 +32,22 @@ var (
 	ErrUnanswered = errors.New("the freezer does not answer this gateway")
 )
 
-// outcomes are the errors of a Quiescer that the gateway tells the controller as an outcome.
+// outcomes are the errors of a PauseEnforcer that the gateway tells the controller as an outcome.
 var outcomes = []struct {
 	err     error
-	outcome controlplanepb.QuiesceOutcome
+	outcome controlplanepb.EnforcePauseOutcome
 }{
-	{nil, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_DONE},
-	{writes.ErrStale, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_MOVED},
-	{ErrNoFreezer, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NO_FREEZER},
-	{ErrNotDone, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_REFUSED},
-	{ErrNotSaved, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_NOT_SAVED},
-	{ErrUnanswered, controlplanepb.QuiesceOutcome_QUIESCE_OUTCOME_UNANSWERED},
+	{nil, controlplanepb.EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_DONE},
+	{writes.ErrStale, controlplanepb.EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_MOVED},
+	{ErrNoFreezer, controlplanepb.EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_NO_FREEZER},
+	{ErrNotDone, controlplanepb.EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_REFUSED},
+	{ErrNotSaved, controlplanepb.EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_NOT_SAVED},
+	{ErrUnanswered, controlplanepb.EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_UNANSWERED},
 }
 
-// Quiesce says what the freezer of a sandbox's pod is to carry out again: what the spec of
+// EnforcePause says what the freezer of a sandbox's pod is to carry out again: what the spec of
 // that generation asks for.
-type Quiesce struct {
+type EnforcePause struct {
 	SandboxID, ClaimID string
 	Freeze             bool
 	// Saves: the sandbox is to hibernate, so that the gateway keeps its files as well and
@@ -56,50 +56,50 @@ type Quiesce struct {
 	Generation int64
 }
 
-// Quiescer carries it out at a gateway. It returns one of the errors above only by what the
+// PauseEnforcer carries it out at a gateway. It returns one of the errors above only by what the
 // freezer or the sandbox is; any other error means that this gateway could not ask.
-type Quiescer interface {
-	Quiesce(ctx context.Context, q Quiesce) error
+type PauseEnforcer interface {
+	EnforcePause(ctx context.Context, q EnforcePause) error
 }
 
-// Quiesce asks one gateway, and further ones while those before could not ask the freezer or
+// EnforcePause asks one gateway, and further ones while those before could not ask the freezer or
 // got no answer from it: their own network may be the cause. It returns nil when the freezer
 // has carried it out. ErrUnanswered, and an error that is none of the errors above, say
 // nothing about the freezer, however many gateways were asked: a pod may be silent because
 // its node, or the network of all gateways, stands still for a while.
-func (c *Client) Quiesce(ctx context.Context, q Quiesce) error {
+func (c *Client) EnforcePause(ctx context.Context, q EnforcePause) error {
 	gateways, err := c.list(ctx)
 	if err != nil {
-		return fmt.Errorf("quiescing sandbox %s: %w", q.SandboxID, err)
+		return fmt.Errorf("enforcing sandbox %s: %w", q.SandboxID, err)
 	}
 	err = errors.New("there is no gateway")
 	rand.Shuffle(len(gateways), func(i, j int) { gateways[i], gateways[j] = gateways[j], gateways[i] })
 	for _, g := range gateways {
 		var answered bool
-		answered, err = c.quiesceAt(ctx, g, q)
+		answered, err = c.enforcePauseAt(ctx, g, q)
 		switch {
 		case err == nil:
 			return nil
 		case answered && !errors.Is(err, ErrUnanswered):
-			return fmt.Errorf("quiescing sandbox %s: gateway %s: %w", q.SandboxID, g.Name, err)
+			return fmt.Errorf("enforcing sandbox %s: gateway %s: %w", q.SandboxID, g.Name, err)
 		}
 	}
-	return fmt.Errorf("quiescing sandbox %s: %w", q.SandboxID, err)
+	return fmt.Errorf("enforcing sandbox %s: %w", q.SandboxID, err)
 }
 
-// quiesceAt asks one gateway. Once that has answered, err is its outcomeError.
-func (c *Client) quiesceAt(ctx context.Context, g Gateway, q Quiesce) (answered bool, err error) {
+// enforcePauseAt asks one gateway. Once that has answered, err is its outcomeError.
+func (c *Client) enforcePauseAt(ctx context.Context, g Gateway, q EnforcePause) (answered bool, err error) {
 	stub, err := c.gateway(g)
 	if err != nil {
 		return false, err
 	}
-	limit := quiesceTimeout
+	limit := enforcePauseTimeout
 	if q.Saves {
 		limit = saveTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := stub.Quiesce(ctx, &controlplanepb.QuiesceRequest{
+	r, err := stub.EnforcePause(ctx, &controlplanepb.EnforcePauseRequest{
 		SandboxId: q.SandboxID, ClaimId: q.ClaimID, Freeze: q.Freeze, Generation: q.Generation,
 	})
 	if err == nil {
@@ -113,7 +113,7 @@ func (c *Client) quiesceAt(ctx context.Context, g Gateway, q Quiesce) (answered 
 
 // outcomeError returns what a gateway says: nil, an error of outcomes, or, for an outcome
 // that is not known here, an error that says nothing about the freezer.
-func outcomeError(r *controlplanepb.QuiesceResponse) error {
+func outcomeError(r *controlplanepb.EnforcePauseResponse) error {
 	for _, o := range outcomes {
 		switch {
 		case o.outcome != r.GetOutcome():
@@ -126,18 +126,18 @@ func outcomeError(r *controlplanepb.QuiesceResponse) error {
 	return fmt.Errorf("its outcome %s does not tell whether the freezer failed: %s", r.GetOutcome(), r.GetMessage())
 }
 
-// Quiesce implements the gRPC service.
-func (s *Server) Quiesce(ctx context.Context, r *controlplanepb.QuiesceRequest) (*controlplanepb.QuiesceResponse, error) {
+// EnforcePause implements the gRPC service.
+func (s *Server) EnforcePause(ctx context.Context, r *controlplanepb.EnforcePauseRequest) (*controlplanepb.EnforcePauseResponse, error) {
 	failpoint.Hit("controlplane/reached")
 	s.o.Member.Reached()
-	err := s.o.Quiescer.Quiesce(ctx, Quiesce{
+	err := s.o.PauseEnforcer.EnforcePause(ctx, EnforcePause{
 		SandboxID: r.GetSandboxId(), ClaimID: r.GetClaimId(), Freeze: r.GetFreeze(), Generation: r.GetGeneration(),
 	})
 	for _, o := range outcomes {
 		if !errors.Is(err, o.err) {
 			continue
 		}
-		out := &controlplanepb.QuiesceResponse{Holder: s.o.Member.Holder(), Outcome: o.outcome}
+		out := &controlplanepb.EnforcePauseResponse{Holder: s.o.Member.Holder(), Outcome: o.outcome}
 		if err != nil {
 			out.Message = err.Error()
 		}

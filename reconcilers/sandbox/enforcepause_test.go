@@ -17,16 +17,16 @@ import (
 	"github.com/sandlane/sandlane/controlplane"
 )
 
-// slowQuiescer answers when it is told to, and notes which orders it has in hand.
-type slowQuiescer struct {
+// slowPauseEnforcer answers when it is told to, and notes which orders it has in hand.
+type slowPauseEnforcer struct {
 	answer chan error
 
 	mu        sync.Mutex // guards the rest
-	inHand    map[controlplane.Quiesce]context.Context
+	inHand    map[controlplane.EnforcePause]context.Context
 	most, all int
 }
 
-func (q *slowQuiescer) Quiesce(ctx context.Context, o controlplane.Quiesce) error {
+func (q *slowPauseEnforcer) EnforcePause(ctx context.Context, o controlplane.EnforcePause) error {
 	q.mu.Lock()
 	q.inHand[o] = ctx
 	q.all++
@@ -40,7 +40,7 @@ func (q *slowQuiescer) Quiesce(ctx context.Context, o controlplane.Quiesce) erro
 }
 
 // cancelled reports whether the order is in hand, and whether its caller wants no answer.
-func (q *slowQuiescer) cancelled(o controlplane.Quiesce) (inHand, cancelled bool) {
+func (q *slowPauseEnforcer) cancelled(o controlplane.EnforcePause) (inHand, cancelled bool) {
 	synctest.Wait()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,19 +48,19 @@ func (q *slowQuiescer) cancelled(o controlplane.Quiesce) (inHand, cancelled bool
 	return ok, ok && ctx.Err() != nil
 }
 
-func orderOf(id string, generation int64) controlplane.Quiesce {
-	return controlplane.Quiesce{SandboxID: id, ClaimID: "c", Freeze: true, Generation: generation}
+func orderOf(id string, generation int64) controlplane.EnforcePause {
+	return controlplane.EnforcePause{SandboxID: id, ClaimID: "c", Freeze: true, Generation: generation}
 }
 
 // At most one try for a sandbox is under way: the next order cancels it and waits for its
 // end. For a sandbox that was forgotten no try begins.
 func TestOneTryASandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
+		q := &slowPauseEnforcer{answer: make(chan error), inHand: map[controlplane.EnforcePause]context.Context{}}
 		x := newFreezerOrders(clock.RealClock{}, q)
 		queued := 0
 		x.requeue = func(string) { queued++ }
-		want := func(what string, o controlplane.Quiesce, inHand, cancelled bool) {
+		want := func(what string, o controlplane.EnforcePause, inHand, cancelled bool) {
 			t.Helper()
 			if a, b := q.cancelled(o); a != inHand || b != cancelled {
 				t.Errorf("%s: generation %d is in hand %v, cancelled %v", what, o.Generation, a, b)
@@ -93,9 +93,9 @@ func TestOneTryASandbox(t *testing.T) {
 // way, and each has its turn.
 func TestTriesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
+		q := &slowPauseEnforcer{answer: make(chan error), inHand: map[controlplane.EnforcePause]context.Context{}}
 		x := newFreezerOrders(clock.RealClock{}, q)
-		const sandboxes = 3 * maxQuiesces
+		const sandboxes = 3 * maxPauseOrders
 		ensureAll := func() (done int) {
 			for i := range sandboxes {
 				if x.ensure(orderOf(fmt.Sprint(i), 1)).done {
@@ -110,7 +110,7 @@ func TestTriesAreBounded(t *testing.T) {
 			q.answer <- nil
 		}
 		synctest.Wait()
-		if done := ensureAll(); q.most != maxQuiesces || q.all != sandboxes || done != sandboxes {
+		if done := ensureAll(); q.most != maxPauseOrders || q.all != sandboxes || done != sandboxes {
 			t.Errorf("%d at once, %d in all, %d are done", q.most, q.all, done)
 		}
 	})
@@ -120,19 +120,19 @@ func TestTriesAreBounded(t *testing.T) {
 // is asked less and less often.
 func TestSilentPodsLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &slowQuiescer{answer: make(chan error), inHand: map[controlplane.Quiesce]context.Context{}}
+		q := &slowPauseEnforcer{answer: make(chan error), inHand: map[controlplane.EnforcePause]context.Context{}}
 		x := newFreezerOrders(clock.RealClock{}, q)
 		silence := errors.New("no answer")
-		for i := range maxQuiesces {
+		for i := range maxPauseOrders {
 			x.ensure(orderOf(fmt.Sprint(i), 1))
 		}
-		for range maxQuiesces {
+		for range maxPauseOrders {
 			synctest.Wait()
 			q.answer <- silence
 		}
 		synctest.Wait()
-		time.Sleep(quiesceWait)
-		for i := range maxQuiesces {
+		time.Sleep(enforcePauseWait)
+		for i := range maxPauseOrders {
 			x.ensure(orderOf(fmt.Sprint(i), 1))
 		}
 		other := orderOf("other", 1)
@@ -140,12 +140,12 @@ func TestSilentPodsLeaveRoom(t *testing.T) {
 		if inHand, _ := q.cancelled(other); !inHand || len(q.inHand) != maxSilent+1 {
 			t.Errorf("the other one is asked %v, %d tries are under way", inHand, len(q.inHand))
 		}
-		for range maxQuiesces + 1 {
+		for range maxPauseOrders + 1 {
 			synctest.Wait()
 			q.answer <- silence
 		}
 		synctest.Wait()
-		if wait := x.ensure(orderOf("0", 1)).wait; wait != 2*quiesceWait || x.silent != 0 {
+		if wait := x.ensure(orderOf("0", 1)).wait; wait != 2*enforcePauseWait || x.silent != 0 {
 			t.Errorf("a silent pod is asked again in %s; %d silent ones are under way", wait, x.silent)
 		}
 	})
@@ -161,14 +161,14 @@ func TestFrozenSandboxWithoutItsKey(t *testing.T) {
 	q.answer = controlplane.ErrNoFreezer
 	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false })
 	for i := range 3 {
-		g.clock.SetTime(now.Add(time.Duration(i) * quiesceWait))
-		if wait := g.settle(t); wait != quiesceWait {
+		g.clock.SetTime(now.Add(time.Duration(i) * enforcePauseWait))
+		if wait := g.settle(t); wait != enforcePauseWait {
 			t.Errorf("%d: look again in %s", i, wait)
 		}
 		g.want(t, "without its key", v1alpha1.SandboxResuming, metav1.ConditionUnknown, v1alpha1.ReasonResuming)
 	}
 	q.answer = nil
-	g.clock.SetTime(now.Add(3 * quiesceWait))
+	g.clock.SetTime(now.Add(3 * enforcePauseWait))
 	g.settle(t)
 	if s := g.want(t, "with its key", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed); v1alpha1.Stopped(s) {
 		t.Errorf("%+v", s.Status.Conditions)
@@ -193,7 +193,7 @@ func TestFrozenSandboxIsOrderedAnew(t *testing.T) {
 		q.answer = c.answer
 		g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
 		for range 3 {
-			g.clock.SetTime(g.clock.Now().Add(quiescePatience))
+			g.clock.SetTime(g.clock.Now().Add(enforcePausePatience))
 			g.settle(t)
 			g.look(t)
 			s := g.want(t, what, v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonFreezing)
@@ -202,7 +202,7 @@ func TestFrozenSandboxIsOrderedAnew(t *testing.T) {
 			}
 		}
 		q.answer = nil
-		g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+		g.clock.SetTime(g.clock.Now().Add(enforcePauseWait))
 		g.settle(t)
 		g.want(t, what+", and it answers", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
 	}
@@ -234,7 +234,7 @@ func TestSavingStatus(t *testing.T) {
 	q.answer = nil // of a gateway that freezes alone
 	asked := len(q.asked)
 	for i := range 3 {
-		g.clock.SetTime(g.clock.Now().Add(maxQuiesceWait))
+		g.clock.SetTime(g.clock.Now().Add(maxEnforcePauseWait))
 		g.settle(t)
 		g.want(t, "done, and the pod is not given up", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
 		if len(q.asked) < asked+i+1 {
@@ -249,10 +249,10 @@ func TestSavingStatus(t *testing.T) {
 	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotSaved)
 	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
 	for range 2 {
-		if wait := g.settle(t); wait != quiesceWait {
+		if wait := g.settle(t); wait != enforcePauseWait {
 			t.Errorf("of another generation it looks again in %s", wait)
 		}
-		g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+		g.clock.SetTime(g.clock.Now().Add(enforcePauseWait))
 	}
 }
 
@@ -281,7 +281,7 @@ func TestHibernationThatNeverFreezes(t *testing.T) {
 			s.PauseMode, s.Timeouts.OnTimeout = v1alpha1.PauseHibernate, c.onTimeout
 		})
 		g.settle(t)
-		g.clock.SetTime(g.clock.Now().Add(quiesceWait))
+		g.clock.SetTime(g.clock.Now().Add(enforcePauseWait))
 		g.settle(t)
 		g.want(t, what, v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonSaving)
 		if c.restarts {
@@ -290,7 +290,7 @@ func TestHibernationThatNeverFreezes(t *testing.T) {
 		}
 		q.answer = refused
 		for range lateRefusals {
-			g.clock.SetTime(g.clock.Now().Add(quiescePatience))
+			g.clock.SetTime(g.clock.Now().Add(enforcePausePatience))
 			g.settle(t)
 		}
 		if !c.ends {
