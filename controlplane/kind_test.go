@@ -69,9 +69,12 @@ func TestServerForFencesAlone(t *testing.T) {
 		t.Errorf("a fence: %v", err)
 	}
 	for what, call := range map[string]func() error{
-		"use":      func() error { _, err := stub.LastActive(t.Context(), &controlplanepb.LastActiveRequest{}); return err },
-		"demand":   func() error { _, err := stub.PoolDemand(t.Context(), &controlplanepb.PoolDemandRequest{}); return err },
-		"enforcePauses": func() error { _, err := stub.EnforcePause(t.Context(), &controlplanepb.EnforcePauseRequest{}); return err },
+		"use":    func() error { _, err := stub.LastActive(t.Context(), &controlplanepb.LastActiveRequest{}); return err },
+		"demand": func() error { _, err := stub.PoolDemand(t.Context(), &controlplanepb.PoolDemandRequest{}); return err },
+		"enforcePauses": func() error {
+			_, err := stub.EnforcePause(t.Context(), &controlplanepb.EnforcePauseRequest{})
+			return err
+		},
 	} {
 		if err := call(); status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: %v", what, err)
