@@ -41,6 +41,17 @@
 // for workers, clears every word, and only then writes its lease; also with the fast path
 // off, and with any layout.
 //
+// # Orders
+//
+//	fence, lost lease, join  routecache waits for ExtProc's handlers, then for workers
+//	hold                     the claim is marked held; its route is taken out under the
+//	                         shard's lock; workers are waited for; marks are folded; only
+//	                         then use is read. A publish looks at the hold under that lock
+//	use                      marks are folded at each heartbeat and before each report, into
+//	                         the present time
+//	eviction                 at most eight routes get a second chance for a mark since the
+//	                         last one
+//
 // # When something fails
 //
 //	gateway killed, stopped or stuck        trust ends within a second; then ExtProc is

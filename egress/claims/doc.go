@@ -4,8 +4,23 @@
 // [Use]. What serves the connection asks the Use before each thing it does for the claim,
 // and calls Done when it does nothing more.
 //
-// It reads no API server, no byte of a connection and holds no secret. The states of an
-// address stand in docs/design/egress.md.
+// It reads no API server, no byte of a connection and holds no secret.
+// docs/design/egress.md has a connection's whole way.
+//
+// # States of an address
+//
+//	            pod seen, barrier passed             claim seen
+//	unknown ─────────────────────────────▶ open ──────────────────▶ claimed
+//	   ▲                                    │ fence, pod gone           │ fence, pod gone, claim over
+//	   └────────────────────────────────────┴───────────────────────────┘
+//	any ──lease lost──▶ unknown
+//
+// The pod watch opens an address for a pod, gives it the pod's claim with its policy, and
+// closes it. A claim counts once the sandbox was seen that names the pod too; rules that
+// cannot be read deny everything. A fence {address, rv} closes an address, and refuses pod
+// objects older than rv from then on. While the lease is not held every address is unknown.
+// When a claim's policy changes, the connections that it now forbids are closed; the others
+// follow it from their next request on.
 //
 // # The end of a claim
 //

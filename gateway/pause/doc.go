@@ -7,6 +7,37 @@
 // The freezer itself is sandboxd's. This package authorises no caller, and writes no status
 // (reconcilers/sandbox does). docs/design/pause.md has the states and the order of the steps.
 //
+// # Why no request reaches a frozen or a foreign sandbox
+//
+//   - The index answers Paused for spec.paused before it looks at the pod, and drops the
+//     route; the Put of an earlier resolve is refused, as at an end.
+//   - A sandbox with pauseMode is routed to only if its status says Resumed for its present
+//     generation, or if this gateway has had the freezer let it run with that generation, or
+//     has itself written that generation as restored. Each change of its spec drops its
+//     route, so a pause and a resume between two looks cannot pass unseen.
+//   - An order goes to the pod that backs the sandbox by a live read, under the gateway's
+//     lease and the route cache's checks, within 2 s; another pod's sandboxd refuses the
+//     signature.
+//   - A request that a lagging watch lets through gets sandboxd's 502; on another port it
+//     waits until the sandbox runs again, as those under way do, and resumes nothing.
+//   - No gateway routes to a sandbox with spec.restore: each restores its files first, or
+//     finds that this is done.
+//
+// # While files are kept or restored
+//
+//   - No timeout ends a sandbox that is Restoring: its resume is taken back, by one PATCH
+//     (paused on, binding and endAt off), and its pod goes as after a hibernation. A request
+//     that fails takes back only a resume without a pod, since a bound one may be another
+//     request's.
+//   - Until the files are restored endAt cannot be moved (409); the write that removes
+//     restore moves it by the restore's time.
+//   - A timeout that is to hibernate the sandbox (onTimeoutMode) ends it without a store, or
+//     where the pool does not allow it.
+//   - A resume or an end during Saving comes first: the write of GiveUpPod is refused, and
+//     sandboxd breaks the archive off, or refuses it.
+//   - A sandboxd that is asked to stop continues what it stopped, but kills it once files
+//     were read for a hibernation (suspender.close).
+//
 // # When a step of a pause or a resume fails
 //
 //	the probe                                     nothing is written: 400 without a
