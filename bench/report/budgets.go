@@ -109,10 +109,11 @@ func undecided(row *result.Row) bool {
 	return s.Known && row.Budget.Holds(s.Low) != row.Budget.Holds(s.High)
 }
 
-// budgetList has a line for each budget: first what does not hold, is not decided or was not
-// measured, with the medians of the rows that explain it and how to read these, then the rest.
+// budgetList has a line for each budget that does not hold, is not decided or was not measured,
+// with the medians of the rows that explain it, then how to read these, and counts the rest.
 func budgetList(r *result.Result) string {
-	var open, held strings.Builder
+	var open strings.Builder
+	held := 0
 	notes, seen := []string{}, map[string]int{} // by sentence: its number
 	for _, b := range budgets {
 		row := r.Row(b.row)
@@ -130,7 +131,7 @@ func budgetList(r *result.Result) string {
 		}
 		word := verdictWord(row)
 		if word == holds {
-			fmt.Fprintf(&held, "- `%s`, %s: %s\n", row.Name, row.Budget, measured)
+			held++
 			continue
 		}
 		beside, says := why(r, row.Name)
@@ -153,8 +154,5 @@ func budgetList(r *result.Result) string {
 		}
 		text += fmt.Sprintf("%d. %s\n", i+1, n)
 	}
-	if held.Len() > 0 {
-		text += "\nHeld:\n\n" + held.String()
-	}
-	return text
+	return text + fmt.Sprintf("\nThe other %d hold; `bench/runs` has them.\n", held)
 }

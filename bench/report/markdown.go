@@ -28,6 +28,7 @@ func Markdown(r *result.Result, plots []string) string {
 		}
 		b.WriteString(line(row))
 	}
+	b.WriteString(published(r))
 	return b.String()
 }
 

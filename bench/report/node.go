@@ -24,7 +24,7 @@ func onNode(r, node *result.Result) string {
 	}
 	var b strings.Builder
 	m := node.Machine
-	fmt.Fprintf(&b, "\n## On a real node\n\n`SANDLANE_NODE_RESULT=… make node-test` times this on one node with the Helm chart (kubelet, containerd, runc, two gateways, two controllers), one sandbox after the other; API server and client share its machine: "+
+	fmt.Fprintf(&b, "\n## On a real node\n\n`SANDLANE_NODE_RESULT=… make node-test` times this on one node with the Helm chart (two gateways, two controllers), one sandbox after the other: "+
 		"%s, %d cores, %s. %s. Load average at the start: %s%s.\n\n"+
 		"| what | median | longest | samples | without a node |\n|---|---|---|---|---|\n",
 		m.CPU, m.Cores, node.Started.Format("2006-01-02"), node.Version, m.LoadAverage, crowded(m))

@@ -33,8 +33,8 @@ func Pages(r, node *result.Result, docs string) error {
 	return nil
 }
 
-// performance returns the summary page: three sentences, one plot, every row that has a budget,
-// the run on a node, and figures that other projects have published. Markdown has all rows.
+// performance returns the summary page: three sentences, one plot, what does not hold,
+// and the run on a node. Markdown has all rows, and what other projects have published.
 func performance(r, node *result.Result, picture string) string {
 	var b strings.Builder
 	b.WriteString("# Performance\n\n" + generated)
@@ -50,7 +50,6 @@ func performance(r, node *result.Result, picture string) string {
 	b.WriteString("\n## Budgets\n\n" + budgetList(r))
 	b.WriteString(fastPath(r))
 	b.WriteString(onNode(r, node))
-	b.WriteString(published(r))
 	return b.String()
 }
 

@@ -87,9 +87,9 @@ func scale(r *result.Result, c costs) string {
 	}
 	b.WriteString(limits(c))
 	b.WriteString(controllers(r, c))
-	b.WriteString("\n## Unit costs\n\n| what | measured |\n|---|---|\n")
+	b.WriteString("\n## Unit costs\n\n")
 	for _, u := range c.table() {
-		fmt.Fprintf(&b, "| %s | %s %s |\n", u.name, number(u.value), u.unit)
+		fmt.Fprintf(&b, "- %s: %s %s\n", u.name, number(u.value), u.unit)
 	}
 	fmt.Fprintf(&b, "\n## Writes of a life\n\n%.0f of pods and %.0f of Sandboxes, each also an event of every gateway's watch (`design/design.md`, 4); "+
 		"besides at most %.0f a second of last uses.\n\n", pod, sandbox, useWrites)
