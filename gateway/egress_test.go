@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func rules(allow, deny string) (e restapi.Egress) {
 		}
 		return blocks
 	}
-	return restapi.Egress{Allow: read(allow), Deny: read(deny)}
+	return restapi.Egress{Allow: read(allow), Deny: read(deny), Asked: restapi.AskedEgress{AllowOut: &[]string{allow}, DenyOut: &[]string{deny}}}
 }
 
 // closedTo4 and closedTo6 are closed to every sandbox of the world's gateways.
@@ -247,6 +248,13 @@ func TestSetEgress(t *testing.T) {
 	set := func(what string, e restapi.Egress, want string) {
 		t.Helper()
 		wantError(t, what, x.SetEgress(ctx, w.ns, n.ID, e), nil)
+		sandbox, err := x.Get(ctx, w.ns, n.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked, err := x.AskedEgress(ctx, sandbox); err != nil || w.policyOfSandbox(n.ID) != nil && !reflect.DeepEqual(asked, e.Asked) {
+			t.Errorf("%s: asked for %+v, %v", what, asked, err)
+		}
 		if got := said(w.policyOfSandbox(n.ID)); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}

@@ -104,6 +104,14 @@ const AnnotationOwner = "sandlane.dev/owner"
 // AnnotationSnapshot is on Sandboxes that began with the files of a snapshot: its ID.
 const AnnotationSnapshot = "sandlane.dev/snapshot"
 
+// AnnotationInternet is "true" on Sandboxes whose create asked for all outgoing connections by
+// name. Answers of the REST API repeat it.
+const AnnotationInternet = "sandlane.dev/internet"
+
+// AnnotationAsked is on the NetworkPolicies of sandboxes: the rules as a client asked for them,
+// in JSON. Answers of the REST API repeat it, and nothing else reads it.
+const AnnotationAsked = "sandlane.dev/asked"
+
 // Labels and annotations on gateway Leases.
 const (
 	// LabelGateway marks a Lease as a gateway's; its value is the gateway's name.

@@ -47,6 +47,8 @@ type Make struct {
 	Owner string
 	// Snapshot is the ID of the snapshot that the sandbox begins with; empty: none.
 	Snapshot string
+	// Internet: all outgoing connections were asked for by name.
+	Internet bool
 	// Ready is called in place of Options.Ready, and only by this request's activation.
 	Ready Ready
 
@@ -65,6 +67,9 @@ func (m *Make) timeouts(pool string) v1alpha1.SandboxTimeouts {
 // annotations returns those of the sandbox.
 func (m *Make) annotations() map[string]string {
 	all := map[string]string{v1alpha1.AnnotationOwner: m.Owner, v1alpha1.AnnotationSnapshot: m.Snapshot}
+	if m.Internet {
+		all[v1alpha1.AnnotationInternet] = "true"
+	}
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
 }

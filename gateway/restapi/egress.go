@@ -17,6 +17,15 @@ const maxRules = 200
 type Egress struct {
 	// Allow only matters beside Deny. No prefix has bits beyond its length.
 	Allow, Deny []netip.Prefix
+	// Asked is what the client wrote.
+	Asked AskedEgress
+}
+
+// AskedEgress is how a client asked for an Egress, which answers repeat. Nil: it did not.
+type AskedEgress struct {
+	Internet *bool     `json:"allowInternetAccess,omitempty"`
+	AllowOut *[]string `json:"allowOut,omitempty"`
+	DenyOut  *[]string `json:"denyOut,omitempty"`
 }
 
 // Restricted reports whether there is an address that it denies.
@@ -42,10 +51,11 @@ func egressOf(internet *bool, n api.SandboxNetwork, prefix string) (Egress, erro
 	if all {
 		deny = everything
 	}
+	asked := AskedEgress{Internet: internet, AllowOut: n.AllowOut, DenyOut: n.DenyOut}
 	if len(deny) == 0 {
-		return Egress{}, nil // what is allowed was never denied
+		return Egress{Asked: asked}, nil // what is allowed was never denied
 	}
-	return Egress{Allow: allow, Deny: deny}, nil
+	return Egress{Allow: allow, Deny: deny, Asked: asked}, nil
 }
 
 // prefixes reads addresses and blocks of them.

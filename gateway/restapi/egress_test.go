@@ -64,6 +64,20 @@ func TestEgressOfCalls(t *testing.T) {
 	if w := ask(t, s, "PUT", "/sandboxes/"+idA+"/network", keyB, `{}`); w.Code != 404 || !f.egress[idA].Restricted() {
 		t.Errorf("another team: %d, the rules are %+v", w.Code, f.egress[idA])
 	}
+	for _, c := range []struct{ put, want string }{
+		{`{"denyOut":["1.1.1.1"],"allowOut":[]}`, `"allowInternetAccess":null && "network":{"allowOut":[],"allowPublicTraffic":true,"denyOut":["1.1.1.1"]}`},
+		{`{"allow_internet_access":false}`, `"allowInternetAccess":false && "network":{"allowPublicTraffic":true}`},
+		{`{}`, `"allowInternetAccess":null && "network":{"allowPublicTraffic":true}`},
+	} {
+		ask(t, s, "PUT", "/sandboxes/"+idA+"/network", keyA, c.put)
+		w := ask(t, s, "GET", "/sandboxes/"+idA, keyA, "")
+		for part := range strings.SplitSeq(c.want, " && ") {
+			if !strings.Contains(w.Body.String(), part) {
+				t.Errorf("after %s GET has no %s:\n%s", c.put, part, w.Body)
+			}
+		}
+	}
+	f.egress[idA] = Egress{Deny: everything}
 	// The ID of a first request may be another sandbox's one day.
 	named := f.sandboxes[idA]
 	named.ID = "hello"

@@ -185,6 +185,12 @@ func (f *fake) SetEgress(ctx context.Context, namespace, id string, e Egress) er
 	return nil
 }
 
+func (f *fake) AskedEgress(_ context.Context, sandbox Sandbox) (AskedEgress, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.egress[sandbox.ID].Asked, nil
+}
+
 func (f *fake) Metrics(ctx context.Context, namespace, id string, history bool) ([]Metric, error) {
 	_, err := f.Get(ctx, namespace, id)
 	if !history {

@@ -18,7 +18,12 @@ func (s *Server) GetSandbox(w http.ResponseWriter, r *http.Request, _ string) {
 		s.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, s.detailView(sandbox, template))
+	asked, err := s.o.Sandboxes.AskedEgress(r.Context(), sandbox)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, s.detailView(sandbox, template, asked))
 }
 
 // KillSandbox is DELETE /sandboxes/{sandboxID}. The end is written also when the

@@ -103,6 +103,8 @@ type Sandbox struct {
 	Private, Secure       bool
 	// Keyed: its ports, sandboxd's apart, ask for an API key.
 	Keyed bool
+	// Internet: its create asked for all outgoing connections by name, as some SDKs do.
+	Internet bool
 	// CPUCount, MemoryMB and DiskMB are the pod's limits, or the node's size
 	// where it has none.
 	CPUCount, MemoryMB, DiskMB int
@@ -169,6 +171,8 @@ type Sandboxes interface {
 	// SetEgress replaces the rules for outgoing connections. They hold, as far as
 	// the cluster can hold them, when it returns nil.
 	SetEgress(ctx context.Context, namespace, id string, e Egress) error
+	// AskedEgress returns how the rules of a sandbox that Get returned were asked for last.
+	AskedEgress(ctx context.Context, sandbox Sandbox) (AskedEgress, error)
 	// Metrics returns a sandbox's use at the present moment, and with history before
 	// it what is kept of its use, oldest first.
 	Metrics(ctx context.Context, namespace, id string, history bool) ([]Metric, error)

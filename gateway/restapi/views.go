@@ -31,7 +31,7 @@ func (s *Server) sandboxView(sandbox Sandbox, template Template) api.Sandbox {
 }
 
 // detailView is what get answers.
-func (s *Server) detailView(sandbox Sandbox, template Template) api.SandboxDetail {
+func (s *Server) detailView(sandbox Sandbox, template Template, asked AskedEgress) api.SandboxDetail {
 	envd, traffic := s.tokensOf(sandbox)
 	l := listedView(sandbox, template)
 	d := api.SandboxDetail{
@@ -40,6 +40,7 @@ func (s *Server) detailView(sandbox Sandbox, template Template) api.SandboxDetai
 		State: l.State, PauseMode: pauseModeOf(sandbox), Metadata: l.Metadata, VolumeMounts: l.VolumeMounts,
 		EnvdAccessToken: envd, TrafficAccessToken: traffic, Domain: &s.o.Domain,
 	}
+	d.AllowInternetAccess, d.Network.AllowOut, d.Network.DenyOut = asked.Internet, asked.AllowOut, asked.DenyOut
 	d.Network.AllowPublicTraffic = !sandbox.Private && !sandbox.Keyed
 	d.Lifecycle.OnTimeout, d.Lifecycle.AutoResume = "kill", sandbox.AutoResume
 	if sandbox.AutoPause {

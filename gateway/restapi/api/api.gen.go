@@ -279,7 +279,9 @@ type Sandbox struct {
 
 // SandboxDetail defines model for SandboxDetail.
 type SandboxDetail struct {
-	Alias               string    `json:"alias"`
+	Alias string `json:"alias"`
+
+	// AllowInternetAccess As it was asked for last; null if it was not.
 	AllowInternetAccess *bool     `json:"allowInternetAccess"`
 	ClientID            string    `json:"clientID"`
 	CpuCount            int       `json:"cpuCount"`
@@ -295,7 +297,12 @@ type SandboxDetail struct {
 	MemoryMB int               `json:"memoryMB"`
 	Metadata map[string]string `json:"metadata"`
 	Network  struct {
-		AllowPublicTraffic bool `json:"allowPublicTraffic"`
+		// AllowOut As it was asked for last; absent if it was not.
+		AllowOut           *[]string `json:"allowOut,omitempty"`
+		AllowPublicTraffic bool      `json:"allowPublicTraffic"`
+
+		// DenyOut As it was asked for last; absent if it was not.
+		DenyOut *[]string `json:"denyOut,omitempty"`
 	} `json:"network"`
 
 	// PauseMode What is kept of a paused sandbox: all with its memory, or its files and variables alone. Absent while it runs, and while its files are being saved.

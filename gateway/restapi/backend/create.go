@@ -141,6 +141,7 @@ func (x *Backend) makeOf(n restapi.NewSandbox) (*activation.Make, error) {
 	m := &activation.Make{
 		Timeouts: v1alpha1.SandboxTimeouts{EndAt: &end}, Metadata: n.Metadata,
 		Network: v1alpha1.SandboxNetwork{Private: n.Private, Unsecured: !n.Secure}, Owner: n.KeyID, Snapshot: n.Snapshot,
+		Internet: n.Egress.Asked.Internet != nil && *n.Egress.Asked.Internet,
 	}
 	if n.AutoPause {
 		m.Timeouts.OnTimeout, m.Timeouts.Lifetime = v1alpha1.TimeoutPause, &metav1.Duration{Duration: n.Lifetime}

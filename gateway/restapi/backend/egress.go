@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,6 +66,31 @@ func (x *Backend) SetEgress(ctx context.Context, namespace, id string, e restapi
 		return fmt.Errorf("set the network rules of sandbox %s: %w", id, err)
 	}
 	return nil
+}
+
+// AskedEgress implements restapi.Sandboxes. It reads the policy from the API server: the last
+// rules may have been set by another gateway just now.
+func (x *Backend) AskedEgress(ctx context.Context, sandbox restapi.Sandbox) (restapi.AskedEgress, error) {
+	asked := restapi.AskedEgress{}
+	if sandbox.Internet {
+		asked.Internet = new(true)
+	}
+	if !v1alpha1.GeneratedID(sandbox.ID) {
+		return asked, nil
+	}
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: sandbox.ID, UID: sandbox.UID}}
+	s.Spec.Namespace = sandbox.Namespace
+	p, err := x.policy(ctx, s)
+	if err != nil || p == nil {
+		return asked, err
+	}
+	asked = restapi.AskedEgress{}
+	if text := p.Annotations[v1alpha1.AnnotationAsked]; text != "" {
+		if err := json.Unmarshal([]byte(text), &asked); err != nil {
+			return restapi.AskedEgress{}, fmt.Errorf("read what was asked of NetworkPolicy %s: %w", p.Name, err)
+		}
+	}
+	return asked, nil
 }
 
 func (x *Backend) setEgress(ctx context.Context, s *v1alpha1.Sandbox, e restapi.Egress) error {
@@ -186,6 +212,7 @@ func (x *Backend) write(ctx context.Context, s *v1alpha1.Sandbox, want *networki
 			continue // it went just now
 		}
 		is.Spec = want.Spec
+		metav1.SetMetaDataAnnotation(&is.ObjectMeta, v1alpha1.AnnotationAsked, want.Annotations[v1alpha1.AnnotationAsked])
 		if err = x.api.Update(ctx, is); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			break
 		}
@@ -259,6 +286,9 @@ func policyOf(s *v1alpha1.Sandbox, e restapi.Egress, closed egress.Closed) *netw
 	p.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Sandbox", Name: s.Name, UID: s.UID,
 	}}
+	if asked, err := json.Marshal(e.Asked); err == nil { // strings and a bool: it has no error
+		p.Annotations = map[string]string{v1alpha1.AnnotationAsked: string(asked)}
+	}
 	p.Spec.PodSelector.MatchLabels = map[string]string{v1alpha1.LabelSandboxID: s.Name}
 	p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
 	p.Spec.Egress = egress.Rules(e.Allow, e.Deny, closed)
