@@ -1,10 +1,13 @@
 package bundle
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"aead.dev/minisign"
 )
@@ -200,4 +205,93 @@ func TestFlippedBytes(t *testing.T) {
 	if noticed == 0 {
 		t.Error("no change was noticed")
 	}
+}
+
+// Every changed byte of the manifest and of what its signature says is refused. The signature's
+// first line is a comment that nobody signs, and its base64 has bits that say nothing.
+func TestFlippedBytesOfTheSignature(t *testing.T) {
+	r := newRelease(t)
+	zipped, err := gzip.NewReader(bytes.NewReader(r.make(r.sign)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := tar.NewReader(zipped)
+	text, err := small(entries, manifestFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := small(entries, signatureFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func(signature []byte) string {
+		var s minisign.Signature
+		if err := s.UnmarshalText(signature); err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(s.Algorithm, s.KeyID, s.TrustedComment, s.Signature, s.CommentSignature)
+	}
+	if _, err := read(text, signature, r.key, build); err != nil {
+		t.Fatal(err)
+	}
+	for at := range text {
+		changed := bytes.Clone(text)
+		changed[at] ^= 1
+		if _, err := read(changed, signature, r.key, build); !errors.Is(err, ErrSignature) {
+			t.Errorf("byte %d of the manifest: %v", at, err)
+		}
+	}
+	taken := 0
+	for at := range signature {
+		changed := bytes.Clone(signature)
+		changed[at] ^= 1
+		if _, err := read(text, changed, r.key, build); err == nil {
+			if taken++; said(changed) != said(signature) {
+				t.Errorf("byte %d of the signature (%q) was not noticed", at, changed)
+			}
+		} else if !errors.Is(err, ErrSignature) {
+			t.Errorf("byte %d of the signature: %v", at, err)
+		}
+	}
+	if firstLine := bytes.IndexByte(signature, '\n'); taken > firstLine+4 {
+		t.Errorf("%d changes of the signature were not noticed, its first line has %d bytes", taken, firstLine)
+	}
+}
+
+// What a killed unpacking left goes with a later one, and what another process writes stays.
+func TestUnpackingThatWasKilled(t *testing.T) {
+	r := newRelease(t)
+	dir := filepath.Join(r.cache, "kube", "v1")
+	left, writes := filepath.Join(dir, ".bundle-1"), filepath.Join(dir, ".bundle-2")
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(left, nil, 0o600), os.WriteFile(writes, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-2 * unfinishedFor)
+	if err := errors.Join(os.Chtimes(left, old, old), r.fill(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was left is there: %v", err)
+	}
+	if _, err := os.Stat(writes); err != nil {
+		t.Errorf("what another process writes: %v", err)
+	}
+}
+
+// stalls is a download that ends with its context.
+type stalls struct{ ctx context.Context }
+
+func (s stalls) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
+func (stalls) Close() error               { return nil }
+
+// A download that stands still in its middle is given up.
+func TestDownloadThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		begun := time.Now()
+		from := &told{ReadCloser: stalls{ctx}, ctx: ctx, cancel: cancel, at: begun, progress: func(string) {}}
+		if _, err := from.Read(make([]byte, 1)); !errors.Is(err, errStalled) || time.Since(begun) != answerWithin {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+	})
 }

@@ -125,12 +125,35 @@ func small(entries *tar.Reader, name string) ([]byte, error) {
 	return text, nil
 }
 
+const (
+	// unfinishedPrefix begins the name of a program that is being unpacked.
+	unfinishedPrefix = ".bundle-"
+	// unfinishedFor is how long such a file may be unchanged before a later unpacking takes it
+	// for that of a process that was killed; a download that stands still is given up sooner.
+	unfinishedFor = time.Hour
+)
+
+// removeLeft removes what killed processes left in a folder of the cache. What cannot be
+// removed stays: it is in nobody's way.
+func removeLeft(dir string) {
+	left, err := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, name := range left {
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > unfinishedFor {
+			_ = os.Remove(name)
+		}
+	}
+}
+
 // take writes a program and gives it its name once its digest is right.
 func take(from io.Reader, f file, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	unfinished, err := os.CreateTemp(filepath.Dir(to), ".bundle-")
+	removeLeft(filepath.Dir(to))
+	unfinished, err := os.CreateTemp(filepath.Dir(to), unfinishedPrefix)
 	if err != nil {
 		return err
 	}
@@ -169,46 +192,69 @@ func open(ctx context.Context, o *Options) (io.ReadCloser, error) {
 		at.Path = path.Join(at.Path, "/", o.Build.Name())
 	}
 	o.From = at.Redacted()
+	ctx, cancel := context.WithCancelCause(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
+		cancel(nil)
 		return nil, fmt.Errorf("the bundle's URL: %w", err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = answerWithin
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
+		cancel(nil)
 		return nil, fmt.Errorf("download the bundle: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
+		cancel(nil)
 		return nil, fmt.Errorf("download the bundle %s: %s", o.From, resp.Status)
 	}
 	o.Progress(fmt.Sprintf("downloading the bundle %s (%d MB)", o.From, resp.ContentLength>>20))
-	return &told{ReadCloser: resp.Body, total: resp.ContentLength, at: time.Now(), progress: o.Progress}, nil
+	return &told{ReadCloser: resp.Body, ctx: ctx, cancel: cancel, total: resp.ContentLength, at: time.Now(), progress: o.Progress}, nil
 }
 
-// answerWithin is how long a server may take until its answer begins.
+// answerWithin is how long a server may take until its answer begins, and each time until it
+// goes on.
 const answerWithin = 30 * time.Second
+
+var errStalled = fmt.Errorf("the server sent nothing for %v: try again, or name a file that you have downloaded", answerWithin)
 
 // tellEvery is the time between two lines about a download.
 const tellEvery = 5 * time.Second
 
-// told says how far a download is.
+// told says how far a download is, and ends one that stands still.
 type told struct {
 	io.ReadCloser
+	ctx    context.Context // of the request
+	cancel context.CancelCauseFunc
+
 	done, total int64
 	at          time.Time
 	progress    func(string)
 }
 
+// Read implements io.Reader.
 func (t *told) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(answerWithin, func() { t.cancel(errStalled) })
 	n, err := t.ReadCloser.Read(p)
+	timer.Stop()
+	if cause := context.Cause(t.ctx); errors.Is(cause, errStalled) {
+		return 0, cause
+	}
 	t.done += int64(n)
 	if time.Since(t.at) > tellEvery {
 		t.at = time.Now()
 		t.progress(fmt.Sprintf("downloaded %d of %d MB", t.done>>20, t.total>>20))
 	}
 	return n, err
+}
+
+// Close implements io.Closer.
+func (t *told) Close() error {
+	err := t.ReadCloser.Close()
+	t.cancel(nil)
+	return err
 }
 
 // ParseKey reads a publisher's public key: the file that minisign writes, or its second line.
