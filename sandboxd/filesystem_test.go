@@ -34,13 +34,13 @@ func TestStat(t *testing.T) {
 	_ = os.Symlink("gone", dir+"/broken")
 	e, err := a.stat(path)
 	if err != nil || e.GetName() != "f" || e.GetPath() != path || e.GetSize() != 5 || e.GetMode() != 0o640 || e.GetPermissions() != "-rw-r-----" ||
-		e.GetType() != filesystempb.FileType_FILE_TYPE_FILE || e.SymlinkTarget != nil || e.GetOwner() == "" || e.GetModifiedTime().AsTime().IsZero() {
+		e.GetType() != filesystempb.FileType_FILE_TYPE_FILE || e.SymlinkTarget != nil || e.GetIsSymlink() || e.GetOwner() == "" || e.GetModifiedTime().AsTime().IsZero() {
 		t.Errorf("file: %v %v", e, err)
 	}
 	// A link is described by itself; type and mode are those of what it leads to.
 	long := time.Now().Add(-time.Hour)
 	must(t, unix.Lutimes(dir+"/link", []unix.Timeval{unix.NsecToTimeval(long.UnixNano()), unix.NsecToTimeval(long.UnixNano())}))
-	if e, err := a.stat(dir + "/link"); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_FILE || e.GetMode() != 0o640 || e.GetSymlinkTarget() != path ||
+	if e, err := a.stat(dir + "/link"); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_FILE || e.GetMode() != 0o640 || e.GetSymlinkTarget() != path || !e.GetIsSymlink() ||
 		e.GetName() != "link" || e.GetSize() != int64(len(path)) || e.GetPermissions() != "Lrwxrwxrwx" || e.GetModifiedTime().AsTime().Unix() != long.Unix() {
 		t.Errorf("link: %v %v", e, err)
 	}
@@ -52,7 +52,7 @@ func TestStat(t *testing.T) {
 	}
 	_ = os.Symlink("circle", dir+"/circle")
 	for name, target := range map[string]string{"broken": "gone", "circle": "circle"} {
-		if e, err := a.stat(dir + "/" + name); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_UNSPECIFIED || e.GetMode() != 0 || e.GetSymlinkTarget() != target || e.GetPermissions() != "Lrwxrwxrwx" {
+		if e, err := a.stat(dir + "/" + name); err != nil || e.GetType() != filesystempb.FileType_FILE_TYPE_UNSPECIFIED || e.GetMode() != 0 || e.GetSymlinkTarget() != target || !e.GetIsSymlink() || e.GetPermissions() != "Lrwxrwxrwx" {
 			t.Errorf("%s link: %v %v", name, e, err)
 		}
 	}

@@ -39,6 +39,7 @@ func Describe(path string, namer Namer) (*filesystempb.EntryInfo, error) {
 		entry.Owner, entry.Group = namer.Names(stat.Uid, stat.Gid)
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
+		entry.IsSymlink = true
 		target, err := filepath.EvalSymlinks(path)
 		if err == nil {
 			info, err = os.Lstat(target)

@@ -148,6 +148,8 @@ type EntryInfo struct {
 	ModifiedTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
 	SymlinkTarget *string                `protobuf:"bytes,10,opt,name=symlink_target,json=symlinkTarget,proto3,oneof" json:"symlink_target,omitempty"`
 	Metadata      map[string]string      `protobuf:"bytes,11,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The entry is a symbolic link; type is that of what it leads to.
+	IsSymlink     bool `protobuf:"varint,12,opt,name=is_symlink,json=isSymlink,proto3" json:"is_symlink,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -257,6 +259,13 @@ func (x *EntryInfo) GetMetadata() map[string]string {
 		return x.Metadata
 	}
 	return nil
+}
+
+func (x *EntryInfo) GetIsSymlink() bool {
+	if x != nil {
+		return x.IsSymlink
+	}
+	return false
 }
 
 type StatRequest struct {
@@ -1290,7 +1299,7 @@ var File_filesystem_filesystem_proto protoreflect.FileDescriptor
 const file_filesystem_filesystem_proto_rawDesc = "" +
 	"\n" +
 	"\x1bfilesystem/filesystem.proto\x12\n" +
-	"filesystem\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x03\n" +
+	"filesystem\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x03\n" +
 	"\tEntryInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x14.filesystem.FileTypeR\x04type\x12\x12\n" +
@@ -1303,7 +1312,9 @@ const file_filesystem_filesystem_proto_rawDesc = "" +
 	"\rmodified_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fmodifiedTime\x12*\n" +
 	"\x0esymlink_target\x18\n" +
 	" \x01(\tH\x00R\rsymlinkTarget\x88\x01\x01\x12?\n" +
-	"\bmetadata\x18\v \x03(\v2#.filesystem.EntryInfo.MetadataEntryR\bmetadata\x1a;\n" +
+	"\bmetadata\x18\v \x03(\v2#.filesystem.EntryInfo.MetadataEntryR\bmetadata\x12\x1d\n" +
+	"\n" +
+	"is_symlink\x18\f \x01(\bR\tisSymlink\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
