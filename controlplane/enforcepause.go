@@ -70,7 +70,7 @@ type PauseEnforcer interface {
 func (c *Client) EnforcePause(ctx context.Context, q EnforcePause) error {
 	gateways, err := c.list(ctx)
 	if err != nil {
-		return fmt.Errorf("enforcing sandbox %s: %w", q.SandboxID, err)
+		return fmt.Errorf("having the freezer of sandbox %s carry out its order: %w", q.SandboxID, err)
 	}
 	err = errors.New("there is no gateway")
 	rand.Shuffle(len(gateways), func(i, j int) { gateways[i], gateways[j] = gateways[j], gateways[i] })
@@ -81,10 +81,10 @@ func (c *Client) EnforcePause(ctx context.Context, q EnforcePause) error {
 		case err == nil:
 			return nil
 		case answered && !errors.Is(err, ErrUnanswered):
-			return fmt.Errorf("enforcing sandbox %s: gateway %s: %w", q.SandboxID, g.Name, err)
+			return fmt.Errorf("having the freezer of sandbox %s carry out its order: gateway %s: %w", q.SandboxID, g.Name, err)
 		}
 	}
-	return fmt.Errorf("enforcing sandbox %s: %w", q.SandboxID, err)
+	return fmt.Errorf("having the freezer of sandbox %s carry out its order: %w", q.SandboxID, err)
 }
 
 // enforcePauseAt asks one gateway. Once that has answered, err is its outcomeError.
