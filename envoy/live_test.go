@@ -150,7 +150,9 @@ func TestServersThatBreakHTTP(t *testing.T) {
 	var answer atomic.Value
 	at := rawPod(t, func(_ int, c net.Conn, r *bufio.Reader) {
 		_ = readHead(r)
-		_, _ = io.WriteString(c, answer.Load().(string))
+		// A test that wants a closed port may have been given this one before it was taken.
+		text, _ := answer.Load().(string)
+		_, _ = io.WriteString(c, text)
 	})
 	w := startWorld(t, Options{}, true)
 	w.gateway.answer = func(string) *extprocv3.ProcessingResponse { return to(at.String()) }

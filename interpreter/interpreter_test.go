@@ -29,7 +29,8 @@ func TestServer(t *testing.T) {
 	if err := Unpack(modules); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	// Four minutes beside all other tests on two processors.
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-m", "unittest", "discover", "--start-directory", "tests")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+modules+":"+packages, "PYTHONDONTWRITEBYTECODE=1", "HOME="+t.TempDir())
