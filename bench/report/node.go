@@ -25,9 +25,9 @@ func onNode(r, node *result.Result) string {
 	var b strings.Builder
 	m := node.Machine
 	fmt.Fprintf(&b, "\n## On a real node\n\n`SANDLANE_NODE_RESULT=… make node-test` times this on one node with the Helm chart (two gateways, two controllers), one sandbox after the other: "+
-		"%s, %d cores, %s. %s. Load average at the start: %s%s.\n\n"+
+		"%s, %d cores, %s%s, %s.\n\n"+
 		"| what | median | longest | samples | without a node |\n|---|---|---|---|---|\n",
-		m.CPU, m.Cores, node.Started.Format("2006-01-02"), node.Version, m.LoadAverage, crowded(m))
+		m.CPU, m.Cores, node.Started.Format("2006-01-02"), crowded(m), node.Version)
 	for _, of := range nodeRows {
 		row := node.Row(of.row)
 		if row == nil || len(row.Samples) == 0 {

@@ -44,9 +44,8 @@ func performance(r, node *result.Result, picture string) string {
 	}
 	b.WriteString("**Do-nothing** is an ext_proc server that gives Envoy the same answer to every request and looks at nothing: the floor of any program behind ext_proc. " +
 		"**Bare** is a claim's writes to the API server without the rest; `bench/doc.go` has all floors.\n\n")
-	b.WriteString(facts(r))
-	b.WriteString("All programs share those cores, and etcd does not wait for its disk: read the ratios, whose sides were measured in turns. " +
-		"`bench/runs` has all rows with their samples; `make bench` measures your machine.\n")
+	fmt.Fprintf(&b, "%s, %d cores%s, %s. All programs share those cores, and etcd does not wait for its disk: read the ratios, whose sides were measured in turns. "+
+		"`bench/runs` has all rows and the rest of the machine; `make bench` measures yours.\n", r.Machine.CPU, r.Machine.Cores, crowded(r.Machine), r.Version)
 	b.WriteString("\n## Budgets\n\n" + budgetList(r))
 	b.WriteString(fastPath(r))
 	b.WriteString(onNode(r, node))

@@ -229,7 +229,7 @@ func TestOnNode(t *testing.T) {
 	node.Add(result.NodeCreatedToIdle, "ms", "less", 2000)
 	text := onNode(sample(), node)
 	for _, want := range []string{
-		"a processor, 2 cores, 2023-11-14. v. Load average at the start: 9 9 9 (not quiet, so less sure).",
+		"a processor, 2 cores, 2023-11-14 (not quiet, so less sure), v.",
 		"| 14.00 ms (11.00–17.00) | 17.00 | 7 | 4000 x (`claims/first-1-gateways-1/sandlane/latency`) |",
 		"| 2000 ms | 2000 | 1 | – |",
 	} {

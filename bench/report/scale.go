@@ -22,19 +22,18 @@ const (
 // is filled again. All but the scheduler's and one of the kubelet's, which the test
 // has no part for, are counted by TestWritesOfALife of reconcilers.
 var steps = []struct {
-	what         string
 	pod, sandbox float64 // writes of either kind of object
 }{
-	{"the Sandbox with its binding", 0, 1},
-	{"the claim, on the pod", 1, 0},
-	{"the sandbox runs", 0, 1},
-	{"its release is prepared, where it was idle", 0, 1},
-	{"its end", 0, 1},
-	{"the pod is stopped, and its finalizer goes", 1, 0},
-	{"the record of the end, and of the fence", 0, 1},
-	{"the pod's delete, and its kubelet's", 2, 0},
-	{"the next pod: made, bound to a node, two of its kubelet, idle", 5, 0},
-	{"the Sandbox's delete after its time on record, and its finalizer", 0, 2},
+	{0, 1}, // the Sandbox with its binding
+	{1, 0}, // the claim, on the pod
+	{0, 1}, // the sandbox runs
+	{0, 1}, // its release is prepared, where it was idle
+	{0, 1}, // its end
+	{1, 0}, // the pod is stopped, and its finalizer goes
+	{0, 1}, // the record of the end, and of the fence
+	{2, 0}, // the pod's delete, and its kubelet's
+	{5, 0}, // the next pod: made, bound to a node, two of its kubelet, idle
+	{0, 2}, // the Sandbox's delete after its time on record, and its finalizer
 }
 
 func writesOfLife() (pod, sandbox float64) {
@@ -91,11 +90,8 @@ func scale(r *result.Result, c costs) string {
 	for _, u := range c.table() {
 		fmt.Fprintf(&b, "- %s: %s %s\n", u.name, number(u.value), u.unit)
 	}
-	fmt.Fprintf(&b, "\n## Writes of a life\n\n%.0f of pods and %.0f of Sandboxes, each also an event of every gateway's watch (`design/design.md`, 4); "+
-		"besides at most %.0f a second of last uses.\n\n", pod, sandbox, useWrites)
-	for _, s := range steps {
-		fmt.Fprintf(&b, "- %s: %.0f\n", s.what, s.pod+s.sandbox)
-	}
+	fmt.Fprintf(&b, "\nA life has %.0f writes of pods and %.0f of Sandboxes (`bench/report/scale.go` lists them), each also an event of every gateway's watch; "+
+		"besides there are at most %.0f a second of last uses.\n", pod, sandbox, useWrites)
 	return b.String()
 }
 

@@ -44,14 +44,15 @@ func checkTable(t *testing.T, name string, features []feature, worked map[string
 	}
 }
 
-// table has a line for each feature, with the SDKs that it works with where those are not all.
+// table has a line for each feature, with the SDKs that it works with where those are not
+// all. Features of one kind that all have, such as "files: …", share a line.
 func table(features []feature, worked map[string]map[string]bool) string {
-	var b strings.Builder
 	names := make([]string, len(sdks))
 	for i, s := range sdks {
 		names[i] = s.name
 	}
-	b.WriteString("With " + strings.Join(names, ", ") + ":\n\n")
+	var lines []string
+	kinds := map[string]int{} // by kind: its line
 	for _, f := range features {
 		var with []string
 		for _, name := range names {
@@ -59,15 +60,21 @@ func table(features []feature, worked map[string]map[string]bool) string {
 				with = append(with, name)
 			}
 		}
-		b.WriteString("- " + f.text)
-		switch len(with) {
-		case 0:
-			b.WriteString(" (with none)")
-		case len(names):
+		kind, rest, kept := strings.Cut(f.text, ": ")
+		at, shared := kinds[kind]
+		switch {
+		case len(with) == 0:
+			lines = append(lines, f.text+" (with none)")
+		case len(with) < len(names):
+			lines = append(lines, f.text+" (with "+strings.Join(with, ", ")+" alone)")
+		case shared && kept:
+			lines[at] += "; " + rest
 		default:
-			b.WriteString(" (with " + strings.Join(with, ", ") + " alone)")
+			if kept {
+				kinds[kind] = len(lines)
+			}
+			lines = append(lines, f.text)
 		}
-		b.WriteString("\n")
 	}
-	return b.String()
+	return "With " + strings.Join(names, ", ") + ":\n\n- " + strings.Join(lines, "\n- ") + "\n"
 }
