@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,6 +31,8 @@ type Process struct {
 	spec    Spec
 	runner  *Runner
 	ns      []*os.File // namespaces to enter for an exec, as joinable; nil without isolation
+	nsMu    sync.Mutex // guards the files of ns
+	nsGone  bool       // they are closed; guarded by nsMu
 	cgroup  *cgroups.Group
 	dir     string // removed when the process is dead
 	Started time.Time
@@ -53,11 +56,40 @@ func (p *Process) watch() {
 	p.Finished = time.Now()
 	p.OOMKilled = p.cgroup.OOMKilled() && p.Code == 128+int(syscall.SIGKILL)
 	p.cgroup.Remove()
-	closeAll(p.ns...)
+	p.leaveNamespaces()
 	if p.dir != "" {
 		_ = os.RemoveAll(p.dir)
 	}
 	close(p.Exited)
+}
+
+var errNotRunning = errors.New("the container is not running")
+
+// namespaces returns the process's namespaces as files of the caller's, who closes them: a
+// number of the process's own may stand for another container's namespace as soon as it has
+// ended. nil without isolation; errNotRunning after the end.
+func (p *Process) namespaces() (files []*os.File, err error) {
+	p.nsMu.Lock()
+	defer p.nsMu.Unlock()
+	if p.nsGone {
+		return nil, errNotRunning
+	}
+	for _, f := range p.ns {
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			closeAll(files...)
+			return nil, fmt.Errorf("open a namespace of the container: %w", err)
+		}
+		files = append(files, os.NewFile(uintptr(fd), f.Name()))
+	}
+	return files, nil
+}
+
+func (p *Process) leaveNamespaces() {
+	p.nsMu.Lock()
+	defer p.nsMu.Unlock()
+	p.nsGone = true
+	closeAll(p.ns...)
 }
 
 // PID is the process's number on the machine.
@@ -116,13 +148,18 @@ type Streams struct {
 func (p *Process) Exec(ctx context.Context, args []string, s Streams) (int, error) {
 	select {
 	case <-p.Exited:
-		return 0, errors.New("the container is not running")
+		return 0, errNotRunning
 	default:
 	}
 	if len(args) == 0 {
 		return 0, errors.New("no command")
 	}
-	a := launch{helper: p.runner.helper, stdin: s.Stdin, stdout: s.Stdout, stderr: s.Stderr, files: p.ns}
+	entered, err := p.namespaces()
+	if err != nil {
+		return 0, err
+	}
+	defer closeAll(entered...)
+	a := launch{helper: p.runner.helper, stdin: s.Stdin, stdout: s.Stdout, stderr: s.Stderr, files: entered}
 	a.spec = initspec.Spec{
 		Args: args, Env: p.spec.Env, Dir: p.spec.Dir, UID: p.spec.UID, GID: p.spec.GID,
 		Cgroups: p.cgroup.Procs(), TTY: s.TTY, Child: true,
@@ -146,7 +183,7 @@ func (p *Process) Exec(ctx context.Context, args []string, s Streams) (int, erro
 		return 0, err
 	}
 	cmd, err := p.runner.launcher.run(ctx, a)
-	closeAll(a.resize, stdinR)
+	closeAll(append(entered, a.resize, stdinR)...)
 	if err != nil {
 		closeAll(stdin)
 		return 0, fmt.Errorf("run %q in the container: %w", args[0], err)
