@@ -62,8 +62,9 @@ func run(m *testing.M) (code int) {
 }
 
 const (
-	// leastShare is the share of SDKs' hits that Envoy must have answered by itself.
-	leastShare = 0.9
+	// leastShare is the share of SDKs' hits that Envoy must have answered by itself: a run has
+	// some 1,000, of which ExtProc answers 100 to 150 after the test's kills of Envoys and gateways.
+	leastShare = 0.8
 	// enoughHits is from how many hits on that is asked: ExtProc answers some of the first
 	// ones after each start of an Envoy, and a run of a single test has few others. The
 	// referee's are 220, many of them for sandboxes that are paused or have ended.
