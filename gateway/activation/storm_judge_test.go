@@ -197,8 +197,13 @@ func (s *storm) judgeFaults() {
 		for _, k := range kinds {
 			s.cell(w, f, string(k), counts[fmt.Sprint(f, k)], counted(string(k)))
 		}
+		met := 0
 		for _, fate := range fates {
 			s.cell(w, f, string(fate), counts[fmt.Sprint(f, fate)], canBe(f, fate))
+			met += counts[fmt.Sprint(f, fate)]
+		}
+		if met == 0 {
+			s.t.Errorf("%s: no write met it", f)
 		}
 		for _, o := range outcomes {
 			s.cell(w, f, o, counts[f.String()+o], counted(o))
