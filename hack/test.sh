@@ -154,7 +154,7 @@ sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip "$1" ./te
 stacks='TestRightsAreThoseThatAreUsed|TestFastPathByUp'
 slow='TestTLS|TestSchemathesis'
 older='TestSDKs$/^(Python_2\.45\.1|Python_2\.45\.1_async|JS_2\.30\.5|JS_2\.50\.0)'
-heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack'
+heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack|TestOneNamespaceTakesNoOthersStreams'
 
 if wants unit; then
 	beside vet
