@@ -126,7 +126,7 @@ of() {
 # calm are the tests of those, envoy's first, which take long.
 calm() {
 	mapfile -t packages < <(of '' ./envoy)
-	tests -ldflags='-s -w' -shuffle=on -p 2 -timeout 10m "${packages[@]}"
+	tests -ldflags='-s -w' -shuffle=on -p 2 -timeout 15m "${packages[@]}"
 }
 
 # images are the tests of the images, which compile the images' programs.
@@ -162,7 +162,7 @@ if wants unit; then
 	# The longest first, so that none is left alone at the end; five at once, for these
 	# wait more than they work.
 	mapfile -t packages < <(of -v ./reconcilers ./gateway/activation ./gateway ./local/node ./cmd/sandlane ./sandboxd ./controlplane ./controlplane/schedule ./local)
-	with_race -shuffle=on -p 5 -timeout 10m -skip "^($heavy)\$" "${packages[@]}"
+	with_race -shuffle=on -p 5 -timeout 15m -skip "^($heavy)\$" "${packages[@]}"
 	await calm
 	await vet
 fi
