@@ -1,5 +1,6 @@
 """Cases of files."""
 
+import importlib.metadata
 import os
 
 import e2b
@@ -24,6 +25,10 @@ async def files_basic(sbx):
     await a(sbx.files.write("/app/src/main.py", "x"))
     equal(((await a(sbx.files.get_info("/app"))).owner, (await a(sbx.files.get_info("/app/src/main.py"))).owner), ("user", "user"))
     assert await a(sbx.files.make_dir("/workspace"))
+    await a(sbx.commands.run("ln -s /app/src/main.py link"))
+    link = await a(sbx.files.get_info("link"))
+    marks = tuple(map(int, importlib.metadata.version("e2b").split("."))) >= (2, 63, 0)  # older SDKs tell a link by its target alone
+    equal((link.symlink_target, link.type), ("/app/src/main.py", e2b.FileType.SYMLINK if marks else e2b.FileType.FILE))
 
 
 @case
