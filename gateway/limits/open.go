@@ -16,9 +16,10 @@ const (
 	// hitsEvery is the time between two looks at how many requests Envoy has answered by
 	// itself.
 	hitsEvery = 10 * time.Millisecond
-	// restMin is the least rest between two looks. A look that took long is followed by
-	// restFactor times as long a rest, so that Envoy's main thread has time for other work.
+	// restMin and restMax bound the rest between two looks. A look that took long is followed
+	// by restFactor times as long a rest, so that Envoy's main thread has time for other work.
 	restMin    = 20 * time.Millisecond
+	restMax    = time.Second
 	restFactor = 4
 	// lookEvery is the time between two looks while little is admitted.
 	lookEvery = time.Second
@@ -27,6 +28,10 @@ const (
 	transitMax = 500 * time.Millisecond
 	// lookMax is how long Envoy may take to tell its total. A poll waits for a look.
 	lookMax = 500 * time.Millisecond
+	// lateMax is how long after Envoy's last answer the counts stay as they are if it answers
+	// late. Meanwhile they only grow: requests may be refused that Envoy would take, which is
+	// better than one namespace that takes what others need.
+	lateMax = 5 * time.Second
 	// betweenTries is longer than Envoy waits before it tries to connect again. Meanwhile the
 	// request has no connection.
 	betweenTries = 200 * time.Millisecond
@@ -68,7 +73,8 @@ func (l Load) taken() int { return l.Begun + l.Pending - l.Retried }
 // concurrent use.
 //
 // What Envoy answers by itself is counted in total alone until a look says whose it is.
-// While Envoy cannot be asked, only what was admitted since the last failure counts.
+// While Envoy is late, what was counted stays, for lateMax. Then, and at once if Envoy is away,
+// only what was admitted since the last failure counts.
 type OpenRequests struct {
 	o    OpenOptions
 	room int64
@@ -93,6 +99,8 @@ type OpenRequests struct {
 	looking sync.Mutex
 	hits    uint64 // that are in total. Only Start uses it.
 	transit transit
+	// heard is when the last look began that Envoy answered. Guarded by looking.
+	heard time.Time
 	// waiting is how many had no connection at the last look. Guarded by looking.
 	waiting int64
 	metrics *metrics
@@ -224,7 +232,7 @@ func (x *OpenRequests) Start(ctx context.Context) error {
 			began := time.Now()
 			x.look(ctx)
 			wanted, resting = false, true
-			rested.Reset(max(restMin, restFactor*time.Since(began)))
+			rested.Reset(min(max(restMin, restFactor*time.Since(began)), restMax))
 		}
 	}
 }
@@ -248,11 +256,17 @@ func (x *OpenRequests) look(ctx context.Context) {
 	total, at := x.total.Load(), time.Now()
 	asking, cancel := context.WithTimeout(ctx, lookMax)
 	load, err := x.o.Total(asking)
+	late := asking.Err() != nil
 	cancel()
 	var open int64
-	if err != nil {
+	switch {
+	case err != nil && late && at.Sub(x.heard) < lateMax:
+		x.looking.Unlock()
+		return
+	case err != nil:
 		x.waiting, x.transit = 0, transit{}
-	} else {
+	default:
+		x.heard = at
 		x.waiting = int64(load.Pending + x.transit.look(int(total), load, at))
 		open = int64(load.Active) + x.waiting
 	}

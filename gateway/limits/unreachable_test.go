@@ -83,3 +83,26 @@ func TestShareBindsWhileOnePollFails(t *testing.T) {
 		}
 	})
 }
+
+// A namespace with its share open gets no more because Envoy answers late, as on a machine
+// whose processors are busy. An Envoy that is late for long binds nobody.
+func TestLateEnvoyForgetsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newOpenWorld()
+		w.look()
+		w.sends("greedy", 2*streams)
+		w.o.Total = func(ctx context.Context) (Load, error) { <-ctx.Done(); return Load{}, ctx.Err() }
+		for began := time.Now(); time.Since(began)+lookMax < lateMax; {
+			w.OpenRequests.look(t.Context())
+			if n := w.sends("greedy", 1); n != 0 {
+				t.Fatalf("after %v a namespace with its share open gets more", time.Since(began))
+			}
+		}
+		w.OpenRequests.look(t.Context())
+		w.OpenRequests.look(t.Context())
+		if n := w.sends("greedy", 100); n != 100 {
+			t.Errorf("%d are admitted when Envoy was late for %v", n, lateMax)
+		}
+	})
+}
