@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -62,6 +63,20 @@ func (m *ledger) listed(namespace string, begun time.Time, all []v1alpha1.Checkp
 	}
 }
 
+// prune forgets namespaces in which nothing is written and whose list is old: they are listed
+// again before anything is, and may be gone. mu is held.
+func (m *ledger) prune() {
+	used := map[string]bool{}
+	for b := range m.budgets {
+		used[b.namespace] = used[b.namespace] || b.done.IsZero()
+	}
+	old := func(namespace string) bool {
+		return !used[namespace] && time.Since(m.kept[namespace].begun) >= listedFor
+	}
+	maps.DeleteFunc(m.budgets, func(b *budget, _ struct{}) bool { return old(b.namespace) })
+	maps.DeleteFunc(m.kept, func(namespace string, _ kept) bool { return old(namespace) })
+}
+
 // budget bounds the bytes of one archive, while it is written, by what its namespace and API
 // key keep and what the store has free. The states of its bytes:
 //
@@ -83,6 +98,7 @@ type budget struct {
 func (x *Snapshots) newBudget(ctx context.Context, cp *v1alpha1.Checkpoint) (*budget, error) {
 	b := &budget{x: x, ctx: ctx, namespace: cp.Namespace, key: cp.Annotations[v1alpha1.AnnotationOwner], pause: cp.Spec.Cause == v1alpha1.CheckpointPause, looked: -roomEvery}
 	x.ledger.mu.Lock()
+	x.ledger.prune()
 	fresh := time.Since(x.ledger.kept[b.namespace].begun) < listedFor
 	if x.ledger.budgets == nil {
 		x.ledger.budgets = map[*budget]struct{}{}

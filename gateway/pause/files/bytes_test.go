@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -115,6 +116,28 @@ func TestBytesAreBounded(t *testing.T) {
 	if len(w.x.ledger.budgets) != 0 {
 		t.Errorf("%d budgets count", len(w.x.ledger.budgets))
 	}
+}
+
+// Namespaces that nothing is written in are forgotten once their list is old; what is being
+// written counts beside what was kept before it.
+func TestNamespacesAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &ledger{budgets: map[*budget]struct{}{}}
+		for _, namespace := range []string{"gone", "busy"} {
+			m.listed(namespace, time.Now(), nil)
+			time.Sleep(time.Second)
+			m.budgets[&budget{namespace: namespace, done: time.Now()}] = struct{}{}
+		}
+		m.budgets[&budget{namespace: "busy"}] = struct{}{}
+		if m.prune(); len(m.kept) != 2 || len(m.budgets) != 3 {
+			t.Errorf("%d namespaces and %d budgets while their lists are new", len(m.kept), len(m.budgets))
+		}
+		time.Sleep(listedFor)
+		if m.prune(); len(m.kept) != 1 || len(m.budgets) != 2 {
+			t.Errorf("%d namespaces and %d budgets are kept, want one and its two", len(m.kept), len(m.budgets))
+		}
+	})
 }
 
 // On a volume that really fills, keys that take what they can leave a part to sandboxes that
