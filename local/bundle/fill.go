@@ -200,6 +200,7 @@ func open(ctx context.Context, o *Options) (io.ReadCloser, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = answerWithin
+	transport.DisableKeepAlives = true // there is one request
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		cancel(nil)
