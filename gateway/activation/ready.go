@@ -20,7 +20,7 @@ import (
 
 // readyTimeout bounds one call of a Ready. Just before the call the cache admits the route.
 // Both together keep the call away from the address's next pod: after its fence an address
-// serves no sandbox for at least three seconds (docs/design/design.md 4.2).
+// serves no sandbox for at least 8 s (docs/design/design.md 4.2).
 const readyTimeout = 2 * time.Second
 
 // Ready makes a claimed pod ready for its sandbox. A call is one try, which may be repeated,

@@ -46,7 +46,7 @@ var ErrNotSaved = errors.New("the files could not be kept")
 
 const (
 	// orderTimeout bounds one order, so that it never reaches the address's next pod: after
-	// a fence an address serves no sandbox for at least three seconds (docs/design/design.md 4.2).
+	// a fence an address serves no sandbox for at least 8 s (docs/design/design.md 4.2).
 	orderTimeout = 2 * time.Second
 	// orderTries is how many times an order is sent before order returns the error.
 	orderTries = 3
