@@ -41,7 +41,7 @@ func startFastWorld(t *testing.T) *fastWorld {
 		t.Fatal(err)
 	}
 	f.table = table
-	f.cache.SetObserver(table)
+	f.cache.SetMirror(table)
 	if err := table.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}

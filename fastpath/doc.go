@@ -2,7 +2,7 @@
 // shared memory, from which a module inside Envoy (folder module, in C) answers
 // requests that would hit the route cache, without asking this process.
 //
-// Open a Table, Settle it before the gateway's lease is written, make it the observer of
+// Open a Table, Settle it before the gateway's lease is written, make it the mirror of
 // the routecache.Cache, and run its heartbeat (Start); package gateway does that. The table
 // then holds some of the cache's routes. Requests that the module does not answer, because
 // they are unusual or their route is not in the table, are left to ExtProc, so that without
@@ -18,7 +18,7 @@
 //
 // # States
 //
-// An entry is free, published (Added), resting (Removed), and free again. Its bytes are
+// An entry is free, published, resting (retracted), and free again. Its bytes are
 // written while it is free, the word that names it after them. It is free again after a wait
 // for workers that began after its removal, once its mark is folded into the route's stamp:
 // all under Table.mu, inside the shard's lock.

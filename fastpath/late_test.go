@@ -20,7 +20,7 @@ func TestLateHitLooksAgain(t *testing.T) {
 		"the route is gone":   {func(w *world, r *routecache.Route) { w.cache.Drop(r) }, ""},
 		"trust is gone":       {func(w *world, _ *routecache.Route) { w.table.Distrust(true) }, ""},
 		"it lives elsewhere":  {func(w *world, _ *routecache.Route) { w.cache.DropAll(); w.put(t, route(generatedID, "10.0.0.9")) }, "10.0.0.9:80"},
-		"the route is closed": {func(w *world, _ *routecache.Route) { w.cache.Withdraw(generatedID) }, ""},
+		"the route is closed": {func(w *world, _ *routecache.Route) { w.cache.Retract(generatedID) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 100)

@@ -67,7 +67,7 @@ func (w *world) begin(t *testing.T, size int) {
 		t.Fatal(err)
 	}
 	w.table = table
-	w.cache.SetObserver(table)
+	w.cache.SetMirror(table)
 }
 
 func route(id, addr string) *routecache.Route {

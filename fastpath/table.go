@@ -44,7 +44,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Table holds the routes from which Envoy answers. It implements routecache.Observer. Safe
+// Table holds the routes from which Envoy answers. It implements routecache.Mirror. Safe
 // for concurrent use.
 type Table struct {
 	o       Options
@@ -163,7 +163,7 @@ func (t *Table) mapGeneration(generation uint64, create int) (inodes [2]uint64, 
 func (t *Table) Created() bool { return t.control.created }
 
 // Settle takes the table over from an earlier process: afterwards no worker answers from
-// routes which that process wrote, and Added publishes routes. It must have returned before
+// routes which that process wrote, and Publish publishes routes. It must have returned before
 // the gateway's lease is written. It waits as long as a worker is stuck in a reading.
 func (t *Table) Settle(ctx context.Context) error {
 	t.control.distrust()
@@ -178,9 +178,9 @@ func (t *Table) Settle(ctx context.Context) error {
 	return nil
 }
 
-// Added implements routecache.Observer: it publishes r, unless Envoy must not answer from
+// Publish implements routecache.Mirror: it publishes r, unless Envoy must not answer from
 // it or the table has no room for it. It is called under the lock of r's shard.
-func (t *Table) Added(r *routecache.Route) {
+func (t *Table) Publish(r *routecache.Route) {
 	flags := t.flags(r)
 	if flags == 0 || !t.settled.Load() || r.Stamp.Held() || r.Stamp.Full() {
 		return
@@ -207,19 +207,19 @@ func (t *Table) Added(r *routecache.Route) {
 	t.records[i] = record{stamp: r.Stamp, word: word, seen: r.Stamp.Load()}
 	writeEntry(t.entries[int(i)*entrySize:][:entrySize], t.key, uint64(i), flags, r.SandboxID, destination, r.PodUID, r.ClaimID)
 	atomic.StoreUint32(u32(t.marks, int(i)*4), 0)
-	r.SetShown(i + 1)
+	r.SetSlot(i + 1)
 	atomic.StoreUint64(u64(t.buckets, int(word)*8), h&^indexMask|uint64(i+1)) // published
 }
 
-// Removed implements routecache.Observer: it takes r out of the table. No reading that begins
+// Retract implements routecache.Mirror: it takes r out of the table. No reading that begins
 // afterwards finds r; Wait waits for the earlier ones. It is called under the lock of r's
 // shard.
-func (t *Table) Removed(r *routecache.Route) {
-	if r.Shown() == 0 {
+func (t *Table) Retract(r *routecache.Route) {
+	if r.Slot() == 0 {
 		return
 	}
-	i := r.Shown() - 1
-	r.SetShown(0)
+	i := r.Slot() - 1
+	r.SetSlot(0)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	word := t.records[i].word
@@ -229,15 +229,15 @@ func (t *Table) Removed(r *routecache.Route) {
 	t.resting = append(t.resting, resting{i, t.removals})
 }
 
-// Used implements routecache.Observer: it reports whether Envoy has answered from r since
+// Used implements routecache.Mirror: it reports whether Envoy has answered from r since
 // the last call of Used for r. It is called under the lock of r's shard.
 func (t *Table) Used(r *routecache.Route) bool {
-	if r.Shown() == 0 {
+	if r.Slot() == 0 {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := r.Shown() - 1
+	i := r.Slot() - 1
 	t.fold(i)
 	s := &t.records[i]
 	used := s.stamp.Load() != s.seen
@@ -245,7 +245,7 @@ func (t *Table) Used(r *routecache.Route) bool {
 	return used
 }
 
-// Wait implements routecache.Observer: it returns nil when no worker can still answer from
+// Wait implements routecache.Mirror: it returns nil when no worker can still answer from
 // a route that was removed before the call, or the context's error.
 func (t *Table) Wait(ctx context.Context) error {
 	start := time.Now()

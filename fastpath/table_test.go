@@ -37,7 +37,7 @@ func TestRemovedRouteIsNotAnswered(t *testing.T) {
 		"dropped":     w.cache.Drop,
 		"ended":       func(r *routecache.Route) { w.cache.Invalidate(r.SandboxID) },
 		"all dropped": func(*routecache.Route) { w.cache.DropAll() },
-		"withdrawn":   func(r *routecache.Route) { w.cache.Withdraw(r.SandboxID) },
+		"withdrawn":   func(r *routecache.Route) { w.cache.Retract(r.SandboxID) },
 		"replaced": func(r *routecache.Route) {
 			other := route(r.SandboxID, "10.0.0.6")
 			other.Private = true
@@ -84,7 +84,7 @@ func TestWhatIsPublished(t *testing.T) {
 	ask("80", true)
 
 	r.Stamp.SetHeld(true)
-	w.cache.Withdraw(generatedID)
+	w.cache.Retract(generatedID)
 	hit()
 	ask("80", false)
 	r.Stamp.SetHeld(false)
@@ -93,7 +93,7 @@ func TestWhatIsPublished(t *testing.T) {
 	ask("80", true)
 
 	r.Stamp.SetFull(true)
-	w.cache.Withdraw(generatedID)
+	w.cache.Retract(generatedID)
 	hit()
 	ask("80", false)
 	r.Stamp.SetFull(false)
@@ -101,7 +101,7 @@ func TestWhatIsPublished(t *testing.T) {
 	ask("80", true)
 
 	closed = true
-	w.cache.Withdraw(generatedID)
+	w.cache.Retract(generatedID)
 	hit()
 	ask("80", false)
 	closed = false

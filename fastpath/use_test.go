@@ -20,7 +20,7 @@ func TestUseIsNoted(t *testing.T) {
 	for name, fold := range map[string]func(*routecache.Route){
 		"fold":     func(*routecache.Route) { w.table.Fold() },
 		"removal":  func(r *routecache.Route) { w.cache.Drop(r); _ = w.table.Wait(t.Context()) },
-		"withdraw": func(r *routecache.Route) { w.cache.Withdraw(r.SandboxID); _ = w.table.Wait(t.Context()) },
+		"withdraw": func(r *routecache.Route) { w.cache.Retract(r.SandboxID); _ = w.table.Wait(t.Context()) },
 	} {
 		r := w.put(t, route(generatedID, "10.0.0.5"))
 		w.table.Fold()
@@ -46,7 +46,7 @@ func TestUseOfALateReadingIsNoted(t *testing.T) {
 	r := w.put(t, route(generatedID, "10.0.0.5"))
 	envoy.Send(t, cmodule.AppendRequest(nil, request(generatedID, "80")...))
 	envoy.Byte(t)
-	w.cache.Withdraw(generatedID)
+	w.cache.Retract(generatedID)
 	envoy.Send(t, []byte{'g'})
 	if err := w.table.Wait(t.Context()); err != nil {
 		t.Fatal(err)

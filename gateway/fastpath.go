@@ -60,7 +60,7 @@ func (g *gateway) assembleFastPath() {
 		return
 	}
 	f.Table = table
-	g.cache.SetObserver(table)
+	g.cache.SetMirror(table)
 	g.usage.Before(table.Fold)
 	g.room.FastPath(table.Answered, g.withdraw)
 }
@@ -154,7 +154,7 @@ func (f *fastPath) poolChanged(namespace, name string, exists bool) {
 	}
 	f.cache.Range(func(r *routecache.Route) bool {
 		if r.InPool() == pool {
-			f.cache.Withdraw(r.SandboxID)
+			f.cache.Retract(r.SandboxID)
 		}
 		return true
 	})

@@ -27,10 +27,10 @@ type shown struct {
 	wait   error
 }
 
-func (s *shown) Added(r *routecache.Route) { s.routes[r.SandboxID] = true; r.SetShown(1) }
-func (s *shown) Removed(r *routecache.Route) {
+func (s *shown) Publish(r *routecache.Route) { s.routes[r.SandboxID] = true; r.SetSlot(1) }
+func (s *shown) Retract(r *routecache.Route) {
 	delete(s.routes, r.SandboxID)
-	r.SetShown(0)
+	r.SetSlot(0)
 	s.steps = append(s.steps, "removed")
 }
 func (s *shown) Used(*routecache.Route) bool    { return false }
@@ -39,7 +39,7 @@ func (s *shown) Wait(ctx context.Context) error { s.steps = append(s.steps, "wai
 func showing(t *testing.T, routes ...*routecache.Route) (*routecache.Cache, *shown) {
 	t.Helper()
 	c, s := routecache.New(0), &shown{routes: map[string]bool{}}
-	c.SetObserver(s)
+	c.SetMirror(s)
 	for _, r := range routes {
 		if !c.Put(c.Begin(r.SandboxID), r) {
 			t.Fatal("refused")
@@ -106,7 +106,7 @@ func TestFullSandboxLeavesTheTable(t *testing.T) {
 			if !stamp.Full() {
 				t.Error("told before the stamp says so")
 			}
-			cache.Withdraw(id)
+			cache.Retract(id)
 		},
 	})
 	if err := poller.Refresh(t.Context()); err != nil {

@@ -76,7 +76,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 		ClaimEnded:          g.usage.ClaimEnded,
 		ReleaseBegun: func(id, claim, token string) {
 			g.usage.Hold(id, claim, token)
-			g.cache.Withdraw(id)
+			g.cache.Retract(id)
 		},
 		ReleaseOff: func(id, claim, token string) { g.usage.Lift(id, claim, token) },
 	}})
@@ -84,7 +84,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 	g.assembleRoom()
 	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
-		MaxOpen: func(namespace string) int { return g.limits.Of(namespace).OpenOfSandbox }, Filled: g.cache.Withdraw,
+		MaxOpen: func(namespace string) int { return g.limits.Of(namespace).OpenOfSandbox }, Filled: g.cache.Retract,
 		Looking: g.room.Looking,
 	})
 	g.assembleFastPath()

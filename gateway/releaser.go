@@ -23,9 +23,9 @@ func (r releaser) Prepare(ctx context.Context, releases []controlplane.Release) 
 	}
 	// Envoy, too, answers no more requests by itself when it is asked what is open.
 	for _, one := range releases {
-		r.cache.Withdraw(one.SandboxID)
+		r.cache.Retract(one.SandboxID)
 	}
-	if err := r.cache.WaitObserved(ctx); err != nil {
+	if err := r.cache.WaitMirror(ctx); err != nil {
 		return nil, false
 	}
 	if err := r.poller.Refresh(ctx); err != nil {

@@ -41,7 +41,7 @@ func (g *gateway) assembleRoom() {
 func (g *gateway) withdraw(of func(unique.Handle[routecache.Pool]) bool) {
 	g.cache.Range(func(r *routecache.Route) bool {
 		if of(r.Pool) {
-			g.cache.Withdraw(r.SandboxID)
+			g.cache.Retract(r.SandboxID)
 		}
 		return true
 	})

@@ -31,7 +31,7 @@ type Cache struct {
 	refusals refusals
 	flights  flights
 	metrics  *metrics
-	observer Observer // nil for none
+	mirror   Mirror // nil for none
 
 	refused atomic.Uint64 // Puts that were turned away
 }
@@ -62,8 +62,8 @@ func (c *Cache) Get(id string) *Route {
 	s, _ := c.shard(id)
 	s.mu.Lock()
 	r, _ := s.lru.Get(id)
-	if s.observer != nil && r != nil && r.Shown() == 0 {
-		s.observer.Added(r)
+	if s.mirror != nil && r != nil && r.Slot() == 0 {
+		s.mirror.Publish(r)
 	}
 	s.mu.Unlock()
 	return r

@@ -23,7 +23,7 @@ import (
 // only handlers that entered before it can still answer from it, and those are
 // waited for.
 //
-// An Observer shows routes to others (package fastpath: to Envoy). It is told of every
+// A Mirror shows routes to others (package fastpath: to Envoy). It is told of every
 // change under the shard's lock, so that what it shows is always cached, and a fence
 // waits for the readers there after it has waited for the handlers.
 //
@@ -47,13 +47,13 @@ func (c *Cache) Fence(ctx context.Context, batch []Fence) error {
 }
 
 // WaitFlights returns nil when every handler that was in flight at the call has
-// left, and no reader of the observer is about to use what it has shown before, or
+// left, and no reader of the mirror is about to use what it has shown before, or
 // the context's error.
 func (c *Cache) WaitFlights(ctx context.Context) error {
 	if err := c.flights.wait(ctx); err != nil {
 		return fmt.Errorf("waiting for handlers in flight: %w", err)
 	}
-	return c.WaitObserved(ctx)
+	return c.WaitMirror(ctx)
 }
 
 // Rewind drops every route, forgets all fences and how far the pod watch has come, and

@@ -52,12 +52,12 @@ func (r *Route) InPool() Pool {
 	return r.Pool.Value()
 }
 
-// Shown returns the number under which the cache's observer shows the route; 0 while it does
-// not. Only the cache and its observer call it, under the lock of the route's shard.
-func (r *Route) Shown() uint32 { return r.Stamp.shown }
+// Slot returns the number under which the cache's mirror shows the route; 0 while it does
+// not. Only the cache and its mirror call it, under the lock of the route's shard.
+func (r *Route) Slot() uint32 { return r.Stamp.slot }
 
-// SetShown keeps that number. Only the observer calls it, from its methods.
-func (r *Route) SetShown(n uint32) { r.Stamp.shown = n }
+// SetSlot keeps that number. Only the mirror calls it, from its methods.
+func (r *Route) SetSlot(n uint32) { r.Stamp.slot = n }
 
 // Same reports whether both routes stand for the same claim on the same pod.
 func (r *Route) Same(o *Route) bool {
@@ -70,9 +70,9 @@ func (r *Route) Same(o *Route) bool {
 type Stamp struct {
 	nanos atomic.Int64
 	flags atomic.Uint32
-	// shown is what Route.Shown returns. It can be here, where there is room for it,
+	// slot is what Route.Slot returns. It can be here, where there is room for it,
 	// because a claim has at most one cached route. Guarded by that route's shard.
-	shown uint32
+	slot uint32
 }
 
 // Flags of a Stamp.

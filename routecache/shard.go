@@ -12,12 +12,12 @@ import (
 const stripesPerShard = 64
 
 // shard is one part of the cache. mu guards lru, addresses and generations, and is held
-// around the observer's calls; lru and addresses hold the same routes.
+// around the mirror's calls; lru and addresses hold the same routes.
 type shard struct {
 	mu        sync.Mutex
 	lru       *simplelru.LRU[string, *Route]
 	size      int
-	observer  Observer // nil for none; set before the first put
+	mirror    Mirror // nil for none; set before the first put
 	addresses addressList
 	// generations start at 1, so that the zero Token fits none.
 	generations [stripesPerShard]uint64
@@ -30,8 +30,8 @@ type shard struct {
 func (s *shard) init(size int) {
 	lru, err := simplelru.NewLRU(size, func(_ string, r *Route) {
 		s.addresses.remove(r)
-		if s.observer != nil {
-			s.observer.Removed(r)
+		if s.mirror != nil {
+			s.mirror.Retract(r)
 		}
 	})
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *shard) put(stripe uint64, t Token, r *Route, hash uint32, refusals *ref
 	if s.lru.Add(r.SandboxID, r) {
 		s.evictions.Add(1)
 	}
-	if s.observer != nil {
-		s.observer.Added(r)
+	if s.mirror != nil {
+		s.mirror.Publish(r)
 	}
 	return true
 }
@@ -79,14 +79,14 @@ func (s *shard) put(stripe uint64, t Token, r *Route, hash uint32, refusals *ref
 const maxSpared = 8
 
 // spare gives the routes that would be evicted next a second chance if they were used
-// where the observer shows them, which the LRU does not see. Under mu.
+// where the mirror shows them, which the LRU does not see. Under mu.
 func (s *shard) spare() {
-	if s.observer == nil || s.lru.Len() < s.size {
+	if s.mirror == nil || s.lru.Len() < s.size {
 		return
 	}
 	for range maxSpared {
 		id, r, ok := s.lru.GetOldest()
-		if !ok || !s.observer.Used(r) {
+		if !ok || !s.mirror.Used(r) {
 			return
 		}
 		s.lru.Get(id)
