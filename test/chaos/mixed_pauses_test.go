@@ -114,11 +114,14 @@ func (u *user) pauseAndResume(id string, hibernates bool) (sure bool) {
 	if hibernates {
 		body, what = `{"memory":false}`, "hibernated"
 	}
+	began := time.Now()
 	a, err := m.rest(g, http.MethodPost, "/sandboxes/"+id+"/pause", body)
 	from := time.Now()
 	switch {
 	case err != nil:
 		m.did("pause without an answer")
+	case a.Status == http.StatusNotFound && from.Sub(began) > restingFor:
+		m.did("ended while it was being paused, at the end of its pause")
 	case a.Status != http.StatusNoContent:
 		m.did(fmt.Sprintf("pause refused with %d", a.Status))
 		if !slices.Contains(refusals, a.Status) {
