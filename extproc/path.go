@@ -77,25 +77,42 @@ func parseSegments(full string) (t Target, rest int, err error) {
 // maxDecoded is how often readings decodes a path: once more than any server should.
 const maxDecoded = 2
 
-// readings yields a path without its query, and whatever else a server may take it for: not
-// decoded, decoded, and decoded again; with backslashes as they are and as slashes;
-// each as it is and cleaned.
+// readings yields a path without its query, and whatever else a server may take it for: with
+// backslashes as they are and as slashes; each as it is and cleaned; each of these not
+// decoded, or decoded and read again. Go's ServeMux cleans a path before it decodes it.
 func readings(p string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for range maxDecoded + 1 {
-			if !yield(p) || !yield(path.Clean(p)) {
-				return
-			}
-			if slashes := strings.ReplaceAll(p, `\`, "/"); slashes != p && (!yield(slashes) || !yield(path.Clean(slashes))) {
-				return
-			}
-			decoded, err := url.PathUnescape(p)
-			if err != nil || decoded == p {
-				return
-			}
-			p = decoded
-		}
+	return func(yield func(string) bool) { read(p, maxDecoded, yield) }
+}
+
+// read yields the readings of a path that may be decoded so many times, and returns false if
+// yield did.
+func read(p string, decodes int, yield func(string) bool) bool {
+	if !decode(p, decodes, yield) {
+		return false
 	}
+	slashes := strings.ReplaceAll(p, `\`, "/")
+	if slashes != p && !decode(slashes, decodes, yield) {
+		return false
+	}
+	if clean := path.Clean(p); clean != p && !decode(clean, decodes, yield) {
+		return false
+	}
+	if clean := path.Clean(slashes); clean != slashes && slashes != p && !decode(clean, decodes, yield) {
+		return false
+	}
+	return true
+}
+
+// decode yields p, and reads what it is when it is decoded.
+func decode(p string, decodes int, yield func(string) bool) bool {
+	if !yield(p) {
+		return false
+	}
+	if decodes == 0 {
+		return true
+	}
+	decoded, err := url.PathUnescape(p)
+	return err != nil || decoded == p || read(decoded, decodes-1, yield)
 }
 
 // isWord reports whether s is letters only, as every action of the REST API is.

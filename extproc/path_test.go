@@ -42,6 +42,8 @@ func TestControlPath(t *testing.T) {
 		{path: `\init`, reserved: "/init"},
 		{path: "/.%2Finit//", reserved: "/init"},
 		{path: "/%2e%2e//init", reserved: "/init"},
+		{path: "/in%69t/%2E./..", reserved: "/init"}, // cleaned, then decoded
+		{path: `/in%69t/%2E.\..`, reserved: "/init"},
 		{path: "/init%3Fx"}, // sandboxd takes none of these for /init
 		{path: "/init;x"},
 		{path: "/init%00"},
