@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -34,7 +35,7 @@ const admissionVersion = "admissionregistration.k8s.io/v1"
 // policies are the admission policies and their bindings.
 func policies(o Options) []client.Object {
 	var out []client.Object
-	for _, p := range append(gatewayPolicies(o), controllerPolicies()...) {
+	for _, p := range slices.Concat(gatewayPolicies(o), controllerPolicies(), egressPolicies()) {
 		name := AccountName(p.process) + "-" + strings.ReplaceAll(p.resource, "/", "-")
 		spec := admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionv1.Fail),

@@ -14,6 +14,9 @@ import (
 var (
 	ownSecrets = []string{"token-seed", "init-keys"}
 	publicKeys = []string{"init-keys"}
+	// egressKeys are the Secret that egress processes keep for themselves, and the
+	// ConfigMap with what others may know of it.
+	egressKeys = []string{"egress-keys"}
 )
 
 // leaderLease is the lease of the one controller that works.
@@ -21,7 +24,7 @@ const leaderLease = "sandlane-controller"
 
 // gatewayPolicies limit what a gateway writes to what its code writes.
 func gatewayPolicies(o Options) []policy {
-	all := []policy{podPolicy(), poolPolicy(), sandboxPolicy(o), networkPolicyPolicy(), checkpointPolicy(), leasePolicy(), secretPolicy(), configMapPolicy()}
+	all := []policy{podPolicy(), poolPolicy(), sandboxPolicy(o), networkPolicyPolicy(), checkpointPolicy(), leasePolicy(), secretPolicy(ownSecrets), configMapPolicy(publicKeys)}
 	for i := range all {
 		all[i].process = Gateway
 	}
@@ -205,29 +208,48 @@ func leasePolicy() policy {
 	}
 }
 
+// egressPolicies limit what an egress process writes to its own lease and keys.
+func egressPolicies() []policy {
+	all := []policy{
+		{
+			group: groupLeases, version: "v1", resource: "leases", scope: admissionv1.NamespacedScope,
+			operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+			rules: []rule{{
+				"[object, oldObject].all(l, l == null || (" + hasLabel("l", v1alpha1.LabelEgressLease) + " || l == oldObject && " + hasAnnotation("l", v1alpha1.AnnotationEgressAddress) + ") && !" + hasLabel("l", v1alpha1.LabelGateway) + ")",
+				"writes to leases of egress processes only, and labels its own",
+			}},
+		},
+		secretPolicy(egressKeys), configMapPolicy(egressKeys),
+	}
+	for i := range all {
+		all[i].process = Egress
+	}
+	return all
+}
+
 // secretPolicy: a Secret of another type could be one that Kubernetes fills with
 // an account's token.
-func secretPolicy() policy {
+func secretPolicy(own []string) policy {
 	return policy{
 		version: "v1", resource: "secrets", scope: admissionv1.NamespacedScope,
 		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
 		rules: []rule{
 			{"request.operation == 'CREATE'", "neither changes nor deletes Secrets"},
-			{"object == null || object.metadata.name in " + list(ownSecrets...), "makes no Secrets but its own: " + strings.Join(ownSecrets, ", ")},
+			{"object == null || object.metadata.name in " + list(own...), "makes no Secrets but its own: " + strings.Join(own, ", ")},
 			{"object == null || object.type == 'Opaque'", "makes Opaque Secrets only"},
 		},
 	}
 }
 
-// configMapPolicy: a gateway makes the ConfigMap with the public init keys if there is
-// none. What pods trust is changed by an administrator's command alone.
-func configMapPolicy() policy {
+// configMapPolicy: a process makes the ConfigMap with the public keys if there is none. What
+// pods trust is changed by an administrator's command alone.
+func configMapPolicy(own []string) policy {
 	return policy{
 		version: "v1", resource: "configmaps", scope: admissionv1.NamespacedScope,
 		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
 		rules: []rule{
 			{"request.operation == 'CREATE'", "neither changes nor deletes ConfigMaps"},
-			{"object == null || object.metadata.name in " + list(publicKeys...), "makes no ConfigMaps but " + strings.Join(publicKeys, ", ")},
+			{"object == null || object.metadata.name in " + list(own...), "makes no ConfigMaps but " + strings.Join(own, ", ")},
 		},
 	}
 }

@@ -257,3 +257,27 @@ func TestGatewayWritesConfigMaps(t *testing.T) {
 	check(t, gateway.Update(t.Context(), public("init-keys")), false)
 	check(t, gateway.Delete(t.Context(), public("init-keys")), false)
 }
+
+// An egress process writes to leases of its kind alone, and to no other Secret and ConfigMap
+// than that of its keys.
+func TestEgressWrites(t *testing.T) {
+	o := limited(t)
+	egress := as(t, o, access.Egress)
+	lease := func(name string, labels map[string]string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: name, Labels: labels}}
+	}
+	own, gateways := map[string]string{v1alpha1.LabelEgressLease: "e"}, map[string]string{v1alpha1.LabelGateway: "g"}
+	l := lease(kubetest.Name("e"), own)
+	check(t, egress.Create(t.Context(), l), true)
+	check(t, egress.Update(t.Context(), l), true)
+	check(t, egress.Delete(t.Context(), l), true)
+	check(t, egress.Create(t.Context(), lease(kubetest.Name("e"), nil)), false)
+	check(t, egress.Create(t.Context(), lease(kubetest.Name("e"), gateways)), false)
+	check(t, merge(t, egress, lease(kubetest.Name("g"), gateways), `{"metadata":{"labels":{"sandlane.dev/egress-process":"e"}}}`), false)
+	check(t, merge(t, egress, lease(kubetest.Name("sandlane-controller"), nil), `{"metadata":{"labels":{"sandlane.dev/egress-process":"e"}}}`), false)
+	for name, ok := range map[string]bool{"egress-keys": true, "init-keys": false, kubetest.Name("x"): false} {
+		meta := metav1.ObjectMeta{Namespace: o.SystemNamespace, Name: name}
+		check(t, egress.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque}), ok)
+		check(t, egress.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta}), ok)
+	}
+}

@@ -2,8 +2,10 @@ package access_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -51,8 +53,8 @@ var install = func() func(t *testing.T) access.Options {
 	}
 }()
 
-// limited returns the options of a second installation whose gateway RBAC lets do
-// anything, so that the policies alone limit it, and waits until they do.
+// limited returns the options of a second installation whose gateway and egress processes
+// RBAC lets do anything, so that the policies alone limit them, and waits until they do.
 var limited = func() func(t *testing.T) access.Options {
 	var once sync.Once
 	return func(t *testing.T) access.Options {
@@ -75,25 +77,35 @@ var limited = func() func(t *testing.T) access.Options {
 			create(t, c, &rbacv1.ClusterRoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Name: "limited"},
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.SystemNamespace, Name: access.AccountName(access.Gateway)}},
+				Subjects: []rbacv1.Subject{
+					{Kind: rbacv1.ServiceAccountKind, Namespace: o.SystemNamespace, Name: access.AccountName(access.Gateway)},
+					{Kind: rbacv1.ServiceAccountKind, Namespace: o.SystemNamespace, Name: access.AccountName(access.Egress)},
+				},
 			})
 			// The API server compiles new policies within a moment or two.
-			gateway := as(t, o, access.Gateway)
-			for name, obj := range map[string]client.Object{
-				"pods": poolPod("default", v1alpha1.PodIdle), "checkpoints": checkpoint("default"), "pools": pool("default"), "sandboxes": sandbox("kube-system"),
-				"secrets":          &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
-				"leases":           &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
-				"config maps":      &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
-				"network policies": &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
-			} {
-				kubetest.Eventually(t, time.Minute, "the policy of "+name, func() error {
-					if err := gateway.Create(t.Context(), obj, client.DryRunAll); apierrors.IsForbidden(err) {
-						return nil
-					}
-					obj.SetResourceVersion("")
-					return errors.New("it could be made")
-				})
+			refused := func(p access.Process, all map[string]client.Object) {
+				for name, obj := range all {
+					kubetest.Eventually(t, time.Minute, fmt.Sprintf("the policy of %s for the %s", name, p), func() error {
+						err := as(t, o, p).Create(t.Context(), obj, client.DryRunAll)
+						if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+							return nil
+						}
+						obj.SetResourceVersion("")
+						return errors.New("it does not refuse: " + fmt.Sprint(err))
+					})
+				}
 			}
+			both := map[string]client.Object{
+				"secrets":     &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+				"leases":      &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+				"config maps": &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+			}
+			refused(access.Egress, both)
+			refused(access.Gateway, both)
+			refused(access.Gateway, map[string]client.Object{
+				"pods": poolPod("default", v1alpha1.PodIdle), "checkpoints": checkpoint("default"), "pools": pool("default"), "sandboxes": sandbox("kube-system"),
+				"network policies": &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+			})
 		})
 		return o
 	}

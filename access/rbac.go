@@ -36,6 +36,9 @@ func account(o Options, p Process) client.Object {
 func Bindings(o Options, namespace string) []client.Object {
 	var out []client.Object
 	for _, p := range Processes() {
+		if len(rules(p, Bound)) == 0 {
+			continue
+		}
 		g := granter{o: o, process: p}
 		g.bind(namespace, boundRole(p), "ClusterRole")
 		out = append(out, g.objects...)
@@ -51,7 +54,9 @@ func grants(o Options, p Process) []client.Object {
 	g := granter{o: o, process: p}
 	g.clusterRole(AccountName(p), Cluster, Pools)
 	g.bindCluster(AccountName(p))
-	g.clusterRole(boundRole(p), Bound)
+	if len(rules(p, Bound)) > 0 {
+		g.clusterRole(boundRole(p), Bound)
+	}
 	g.role(o.SystemNamespace, AccountName(p), System)
 	if len(rules(p, Keys)) > 0 {
 		g.role(o.KeyNamespace, AccountName(p), Keys)

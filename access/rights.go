@@ -7,10 +7,12 @@ type Process string
 const (
 	Gateway    Process = "gateway"
 	Controller Process = "controller"
+	// Egress connects sandboxes of pools with egress ByName to hosts.
+	Egress Process = "egress"
 )
 
 // Processes are all of them.
-func Processes() []Process { return []Process{Gateway, Controller} }
+func Processes() []Process { return []Process{Gateway, Controller, Egress} }
 
 // Scope is where a right holds.
 type Scope string
@@ -56,6 +58,7 @@ const (
 	suspectClaim = "when a pod has a claim that no sandbox seems to own"
 	envs         = "where there are SandboxEnvs"
 	checkpoints  = "with --checkpoint-dir"
+	byName       = "where there are pools with egress ByName"
 	keysMissing  = "at the first start, unless an administrator's command has made them"
 )
 
@@ -73,6 +76,8 @@ func Rights(p Process) []Right {
 		return gatewayRights()
 	case Controller:
 		return controllerRights()
+	case Egress:
+		return egressRights()
 	}
 	return nil
 }
@@ -105,8 +110,23 @@ func gatewayRights() []Right {
 		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "the seed of tokens, the keys of /init", When: keysMissing},
 		{Scope: System, Resource: "configmaps", Verbs: []string{"get"}, Names: publicKeys, For: "whether there have been keys of /init"},
 		{Scope: System, Resource: "configmaps", Verbs: []string{"create"}, For: "the public keys of /init", When: keysMissing},
+		{Scope: System, Resource: "configmaps", Verbs: []string{"get"}, Names: egressKeys, For: "egress's public key", When: byName},
 		{Scope: Keys, Resource: "secrets", Verbs: []string{"watch"}, For: "API keys"},
 		{Scope: Keys, Resource: "secrets", Verbs: []string{"list"}, For: "API keys", When: separateLists},
+	}
+}
+
+func egressRights() []Right {
+	return []Right{
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"watch"}, For: "what sandboxes may connect to", When: byName},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"list"}, For: "what sandboxes may connect to", When: separateLists},
+		{Scope: Cluster, Resource: "pods", Verbs: []string{"watch"}, For: "whose an address is", When: byName},
+		{Scope: Cluster, Resource: "pods", Verbs: []string{"list"}, For: "whose an address is", When: separateLists},
+		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update", "patch", "delete"}, For: "this process's lease", When: byName},
+		{Scope: System, Resource: "secrets", Verbs: []string{"get"}, Names: egressKeys, For: "its keys", When: byName},
+		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "its keys", When: keysMissing},
+		{Scope: System, Resource: "configmaps", Verbs: []string{"get"}, Names: egressKeys, For: "whether there have been keys", When: byName},
+		{Scope: System, Resource: "configmaps", Verbs: []string{"create"}, For: "the public keys", When: keysMissing},
 	}
 }
 
