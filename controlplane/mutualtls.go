@@ -20,6 +20,7 @@ import (
 const (
 	ControllerIdentity = "sandlane-controller"
 	GatewayIdentity    = "sandlane-gateway"
+	EgressIdentity     = "sandlane-egress"
 )
 
 // TLSFiles are one side's files and the identity of the other side. All are required
@@ -103,6 +104,16 @@ func (c *MutualTLS) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: the certificate
 // must be current when this controller becomes the leader.
 func (*MutualTLS) NeedLeaderElection() bool { return false }
+
+// For returns the same side for peers of another identity. c is started as before; what For
+// returns is not.
+func (c *MutualTLS) For(peer string) *MutualTLS {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	files := c.files
+	files.Peer = peer
+	return &MutualTLS{files: files, watcher: c.watcher, pem: c.pem, pool: c.pool}
+}
 
 // server are the transport credentials of a gateway. The standard checks are
 // replaced by verify, which alone follows changes of the authorities.

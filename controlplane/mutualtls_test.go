@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"log/slog"
 	"os"
 	"strings"
@@ -245,5 +246,33 @@ func TestNoPlainTextBetweenPods(t *testing.T) {
 	case <-connected:
 		t.Error("it connected")
 	default:
+	}
+}
+
+// A side with another peer lets that one in, and no longer the first: a gateway's certificate
+// makes no egress process.
+func TestForAnotherPeer(t *testing.T) {
+	ours := certs.New(t)
+	controller := credentialsOf(t, ours, ours, controllerLeaf, GatewayIdentity, slog.New(slog.DiscardHandler))
+	shown := func(name string) []*x509.Certificate {
+		text, _ := ours.Issue(t, certs.Leaf{Names: []string{name}, Usage: x509.ExtKeyUsageServerAuth})
+		block, _ := pem.Decode(text)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*x509.Certificate{cert}
+	}
+	for _, c := range []struct {
+		side *MutualTLS
+		name string
+		ok   bool
+	}{
+		{controller, GatewayIdentity, true}, {controller, EgressIdentity, false},
+		{controller.For(EgressIdentity), EgressIdentity, true}, {controller.For(EgressIdentity), GatewayIdentity, false},
+	} {
+		if err := c.side.verify(shown(c.name), x509.ExtKeyUsageServerAuth); (err == nil) != c.ok {
+			t.Errorf("%s, where %s is wanted: %v", c.name, c.side.files.Peer, err)
+		}
 	}
 }

@@ -179,22 +179,6 @@ type SandboxNetwork struct {
 	Unsecured bool `json:"unsecured,omitempty"`
 }
 
-// SandboxEgress says which hosts a sandbox may connect to by name.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.allowNames) || has(self.denyAll) && self.denyAll",message="allowNames needs denyAll: all names are allowed without it"
-type SandboxEgress struct {
-	// DenyAll denies all names but those of AllowNames.
-	// +optional
-	DenyAll bool `json:"denyAll,omitempty"`
-	// AllowNames are names of hosts, wildcards such as *.example.com, or *.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=200
-	// +kubebuilder:validation:items:MaxLength=255
-	AllowNames []string `json:"allowNames,omitempty"`
-}
-
 // Binding is the claim that ties a sandbox to a pod.
 type Binding struct {
 	// +kubebuilder:validation:MinLength=1

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"path/filepath"
+	"os"
 	"strings"
 	"time"
 
@@ -29,8 +28,8 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/credentials/certificate"
 	"github.com/sandlane/sandlane/egress"
+	"github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/egress/proxy"
 	"github.com/sandlane/sandlane/egress/upstream"
 	"github.com/sandlane/sandlane/egress/watch"
@@ -50,13 +49,18 @@ type egressOptions struct {
 	systemNamespace string
 	closed          egress.Closed
 	open            map[string][]netip.Prefix
+	resolver        string
+	roots           *x509.CertPool
 	metricsAddress  string
+	controlAddress  string // TCP; empty is the socket in runDir
+	podUID          string
+	controlTLS      controlplane.TLSFiles
 	log             *slog.Logger
 }
 
 func newEgress() *cobra.Command {
 	var o egressOptions
-	var kubeconfig, address, answer string
+	var kubeconfig, address, answer, roots string
 	var closed, open []string
 	var logs logOptions
 	cmd := &cobra.Command{
@@ -78,10 +82,16 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
 	flags.StringSliceVar(&closed, "closed-ranges", nil, closedRangesUsage)
 	flags.StringSliceVar(&open, "open", nil, "hosts that sandboxes may reach although their addresses are closed, each with its block: git.example.com=10.0.0.0/24")
+	flags.StringVar(&o.resolver, "resolver", "", "name server that hosts' addresses are asked of, as address and port; this machine's if empty")
+	flags.StringVar(&roots, "upstream-ca", "", "file with the authorities that hosts with rules are verified against; this machine's if empty")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics and /readyz; empty or 0 is nowhere")
+	flags.StringVar(&o.controlAddress, "control-address", "", "address and port that the controller connects to, with TLS; empty is the unix socket in --run-dir")
+	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this process's pod, by whose end its lease ends")
+	controlTLSFlags(cmd, &o.controlTLS, controlplane.ControllerIdentity)
 	logs.flags(flags)
 	required(cmd, "name", "run-dir", "address")
 	takeFolders(cmd, "run-dir")
+	takeFiles(cmd, "upstream-ca")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		for _, a := range []struct {
 			flag, text string
@@ -96,6 +106,9 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 		}
 		o.closed = append(o.closed, netip.PrefixFrom(o.address, 32), netip.PrefixFrom(o.answer, 32))
 		if o.open, err = openHosts(open); err != nil {
+			return err
+		}
+		if o.roots, err = rootsOf(roots); err != nil {
 			return err
 		}
 		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
@@ -147,49 +160,39 @@ func runEgress(ctx context.Context, o egressOptions) error {
 	if err != nil {
 		return err
 	}
-	authority, err := ownAuthority()
+	own, err := keys.Load(ctx, api, o.systemNamespace)
+	if err != nil {
+		return err
+	}
+	authority, err := proxy.NewAuthority(own.Authority)
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var member *controlplane.Membership
+	var joined *egressMember
 	server, err := proxy.New(proxy.Options{
-		Listeners: in, Address: o.answer, Held: func() bool { return member.Held() },
-		Upstream: &upstream.Dialer{Closed: o.closed, Own: o.open, Resolve: resolve}, Authority: authority,
+		Listeners: in, Address: o.answer, Held: func() bool { return joined.lease.Held() },
+		Upstream: &upstream.Dialer{Closed: o.closed, Own: o.open, Resolve: resolver(o.resolver)}, Authority: authority, Roots: o.roots,
 		Reveal:  func(context.Context, string, string) (string, error) { return "", proxy.ErrSecret },
 		Metrics: proxy.NewMetrics(registry), Log: o.log,
 	})
 	if err != nil {
 		return err
 	}
-	pods := watch.New(watch.Options{Client: api, Table: server.Claims(), Log: o.log})
-	socket := filepath.Join(o.runDir, gateway.ControlSocket)
-	member, err = controlplane.NewMembership(controlplane.MembershipOptions{
-		Kind: controlplane.Egress, Leases: clientset.CoordinationV1().Leases(o.systemNamespace), Name: o.name, Address: "unix://" + socket,
-		LeaseDuration: egressLease, RenewEvery: egressRenew, OnJoin: pods.Join, OnLost: server.Claims().Drop, Log: o.log,
-	})
-	if err != nil {
-		return err
-	}
-	l, err := controlplane.ListenUnix(socket)
-	if err != nil {
-		return err
-	}
-	control, err := controlplane.NewServer(controlplane.ServerOptions{Listener: l, Member: member, Fencer: server.Claims(), Log: o.log})
-	if err != nil {
+	pods := watch.New(watch.Options{Client: api, Table: server.Claims(), Open: own.Opener.Open, Log: o.log})
+	if joined, err = newEgressMember(o, clientset.CoordinationV1().Leases(o.systemNamespace), pods, server.Claims()); err != nil {
 		return err
 	}
 	running, runCtx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Start(runCtx) })
-	running.Go(func() error { return control.Start(runCtx) })
-	running.Go(func() error { return member.Start(runCtx) })
-	running.Go(func() error { return serveEgressMetrics(runCtx, o.metricsAddress, registry, member) })
+	running.Go(func() error { return joined.start(runCtx) })
+	running.Go(func() error { return serveEgressMetrics(runCtx, o.metricsAddress, registry, joined.lease) })
 	err = running.Wait()
 	pods.Stop()
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), egressLeave)
 	defer cancel()
-	return errors.Join(err, member.Leave(leaving, true)) // it knows nothing that a controller could miss
+	return errors.Join(err, joined.lease.Leave(leaving, true)) // it knows nothing that a controller could miss
 }
 
 // listenEgress listens on the ports that sandboxes connect to.
@@ -205,23 +208,33 @@ func listenEgress(address netip.Addr) (in proxy.Listeners, err error) {
 	return in, nil
 }
 
-// ownAuthority makes an authority that nothing trusts: no sandbox has rules yet that end its
-// connections here.
-func ownAuthority() (*proxy.Authority, error) {
-	from, until := certificate.Validity(time.Now(), 365*24*time.Hour)
-	pair, err := certificate.New(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "sandlane egress"}, NotBefore: from, NotAfter: until,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, nil)
-	if err != nil {
-		return nil, err
+// resolver finds hosts' addresses as this machine does, or by the name server at the address.
+func resolver(address string) func(context.Context, string) ([]netip.Addr, error) {
+	r := net.DefaultResolver
+	if address != "" {
+		r = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}}
 	}
-	return proxy.NewAuthority(pair)
+	return func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return r.LookupNetIP(ctx, "ip4", host+".") // the dot: no search domain is tried
+	}
 }
 
-// resolve finds a host's addresses as this machine does.
-func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip4", host+".") // the dot: no search domain is tried
+// rootsOf reads the authorities that upstreams are verified against; nil is the machine's.
+func rootsOf(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the authorities of upstreams: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate", file)
+	}
+	return roots, nil
 }
 
 // serveEgressMetrics serves metrics, and whether sandboxes are served, until the context ends.

@@ -25,6 +25,9 @@ func (o *controllerOptions) egress(mgr manager.Manager, clientset kubernetes.Int
 	if err != nil {
 		return nil, nil, err
 	}
+	if tls != nil {
+		tls = tls.For(controlplane.EgressIdentity)
+	}
 	processes, err := controlplane.NewClient(controlplane.ClientOptions{Directory: directory, TLS: tls, Log: o.log})
 	if err != nil {
 		return nil, nil, err

@@ -24,6 +24,9 @@ var (
 // Place is where a value belongs; it opens nowhere else.
 type Place struct{ Namespace, Name string }
 
+// OfSandbox is the place of a sandbox's rules.
+func OfSandbox(namespace, id string) Place { return Place{namespace, "sandbox/" + id} }
+
 // info is what HPKE binds a value to; no two places have the same.
 func (p Place) info() []byte {
 	return []byte("sandlane egress 1 " + strconv.Quote(p.Namespace) + " " + strconv.Quote(p.Name))
@@ -48,6 +51,15 @@ func NewKey() (private, public []byte, err error) {
 		return nil, nil, fmt.Errorf("encode a key: %w", err)
 	}
 	return private, key.PublicKey().Bytes(), nil
+}
+
+// PublicOf returns the public key of a private one. Its errors say nothing of a key's bytes.
+func PublicOf(private []byte) ([]byte, error) {
+	key, err := hpke.MLKEM768X25519().NewPrivateKey(private)
+	if err != nil {
+		return nil, errors.New("the private key cannot be read")
+	}
+	return key.PublicKey().Bytes(), nil
 }
 
 // PublicKey seals values. It is safe for concurrent use.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/egress/claims"
+	"github.com/sandlane/sandlane/egress/seal"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -80,7 +81,7 @@ func TestJoin(t *testing.T) {
 	}
 	pod, plain := make("by-name", v1alpha1.EgressByName), make("plain", "")
 	table := &latest{pods: map[string]claims.Pod{}}
-	w := New(Options{Client: c, Table: table, Log: slog.New(slog.DiscardHandler)})
+	w := New(Options{Client: c, Table: table, Log: slog.New(slog.DiscardHandler), Open: func(seal.Place, []byte) ([]byte, error) { return []byte("{}"), nil }})
 	for range 2 { // as after a lease that was lost
 		must(t, w.Join(t.Context()))
 		must(t, table.is(pod, func(p *claims.Pod) bool { return p != nil && p.Claim == nil && p.Addr.String() == "10.1.1.1" }))
@@ -99,6 +100,8 @@ func TestJoin(t *testing.T) {
 		t.Errorf("names that are allowed, where all are: %v", err)
 	}
 	s.Spec.Egress.DenyAll = true
+	// Bytes whose base64 has + and /, which no expression of the definition may read.
+	s.Spec.Egress.Sealed = []byte{0xfb, 0xef, 0xff}
 	must(t, c.Create(t.Context(), s))
 	pod.Labels[v1alpha1.LabelSandboxID], pod.Annotations[v1alpha1.AnnotationClaim] = s.Name, "c1"
 	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning)

@@ -1,6 +1,9 @@
 package watch
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strconv"
@@ -12,12 +15,14 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/egress/claims"
 	"github.com/sandlane/sandlane/egress/names"
+	"github.com/sandlane/sandlane/egress/seal"
 )
 
 // state is what the watches have shown. A pod's claim counts once its sandbox was seen that
 // names the pod too: only then is it known what the sandbox may connect to.
 type state struct {
 	table Table
+	open  func(seal.Place, []byte) ([]byte, error)
 	log   *slog.Logger
 
 	// mu also orders the calls of the table.
@@ -36,9 +41,9 @@ type knownSandbox struct {
 	policy *names.Policy
 }
 
-func newState(table Table, log *slog.Logger) *state {
+func newState(table Table, open func(seal.Place, []byte) ([]byte, error), log *slog.Logger) *state {
 	return &state{
-		table: table, log: log, pods: map[string]*corev1.Pod{}, claimed: map[string]string{}, sandboxes: map[string]*knownSandbox{},
+		table: table, open: open, log: log, pods: map[string]*corev1.Pod{}, claimed: map[string]string{}, sandboxes: map[string]*knownSandbox{},
 		podsListed: make(chan struct{}), sandboxesListed: make(chan struct{}),
 	}
 }
@@ -132,14 +137,54 @@ var denyAll = func() *names.Policy {
 	return p
 }()
 
+// policyOf is what a sandbox may connect to. What cannot be read allows nothing.
 func (s *state) policyOf(x *v1alpha1.Sandbox) *names.Policy {
 	if x.Spec.Egress == nil {
 		return &names.Policy{}
 	}
-	p, err := names.NewPolicy(names.Rules{DenyAll: x.Spec.Egress.DenyAll, AllowNames: x.Spec.Egress.AllowNames})
+	rules, err := s.rulesOf(x)
+	var p *names.Policy
+	if err == nil {
+		p, err = names.NewPolicy(rules)
+	}
 	if err != nil {
 		s.log.Error("a sandbox may connect to nothing: its rules cannot be read", "sandbox", x.Name, "error", err)
 		return denyAll
 	}
 	return p
+}
+
+func (s *state) rulesOf(x *v1alpha1.Sandbox) (names.Rules, error) {
+	e := x.Spec.Egress
+	rules := names.Rules{DenyAll: e.DenyAll, AllowNames: e.AllowNames}
+	var err error
+	if rules.AllowBlocks, err = prefixes(e.AllowBlocks); err != nil {
+		return rules, err
+	}
+	if rules.DenyBlocks, err = prefixes(e.DenyBlocks); err != nil {
+		return rules, err
+	}
+	if len(e.Rules) == 0 && len(e.Sealed) == 0 {
+		return rules, nil
+	}
+	raw, err := s.open(seal.OfSandbox(x.Spec.Namespace, x.Name), e.Sealed)
+	if err != nil {
+		return rules, fmt.Errorf("what is sealed: %w", err)
+	}
+	if json.Unmarshal(raw, &rules.Headers) != nil { // its error could show a value
+		return rules, errors.New("what is sealed are no rules")
+	}
+	return rules, nil
+}
+
+func prefixes(list []string) ([]netip.Prefix, error) {
+	var read []netip.Prefix
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("a block of addresses: %w", err)
+		}
+		read = append(read, p.Masked())
+	}
+	return read, nil
 }

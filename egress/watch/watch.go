@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/egress/claims"
+	"github.com/sandlane/sandlane/egress/seal"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
@@ -35,7 +36,9 @@ type Options struct {
 	// Client lists and watches; it must not be a cached one.
 	Client client.WithWatch
 	Table  Table
-	Log    *slog.Logger
+	// Open opens what is sealed for a place; *seal.Opener has it.
+	Open func(seal.Place, []byte) ([]byte, error)
+	Log  *slog.Logger
 }
 
 // Watch follows pods and sandboxes. Join and Stop are not called at the same time.
@@ -57,7 +60,7 @@ func (w *Watch) Join(ctx context.Context) error {
 	if err := w.o.Table.Drop(ctx); err != nil {
 		return err
 	}
-	w.state = newState(w.o.Table, w.o.Log)
+	w.state = newState(w.o.Table, w.o.Open, w.o.Log)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.stop = stop
 	logger := logr.FromSlogHandler(w.o.Log.Handler())

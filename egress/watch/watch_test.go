@@ -64,7 +64,7 @@ func sandbox(id, claim, pod string, allow ...string) *v1alpha1.Sandbox {
 // rules; it is over with either.
 func TestClaimsOfBothWatches(t *testing.T) {
 	table := &told{}
-	s := newState(table, slog.New(slog.DiscardHandler))
+	s := newState(table, nil, slog.New(slog.DiscardHandler))
 	pods, sandboxes := podStore{s}, sandboxStore{s}
 	ended := sandbox("s1", "c1", "p1", "api.example")
 	ended.Spec.End = &v1alpha1.End{}
@@ -103,7 +103,7 @@ func TestClaimsOfBothWatches(t *testing.T) {
 // An address that the pod did not turn idle with, or of IPv6, is none.
 func TestAddresses(t *testing.T) {
 	table := &told{}
-	s := newState(table, slog.New(slog.DiscardHandler))
+	s := newState(table, nil, slog.New(slog.DiscardHandler))
 	changed, six := pod("p1", "1", v1alpha1.PodIdle, "", ""), pod("p2", "1", v1alpha1.PodIdle, "", "")
 	changed.Status.PodIP = "10.0.0.2"
 	six.Status.PodIP, six.Annotations[v1alpha1.AnnotationAddress] = "fd00::1", "fd00::1"
