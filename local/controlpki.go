@@ -18,6 +18,7 @@ var controlSides = map[string]struct {
 	usage          x509.ExtKeyUsage
 }{
 	"gateway":    {"sandlane-gateway", "sandlane-controller", x509.ExtKeyUsageServerAuth},
+	"egress":     {"sandlane-egress", "sandlane-controller", x509.ExtKeyUsageServerAuth},
 	"controller": {"sandlane-controller", "sandlane-gateway", x509.ExtKeyUsageClientAuth},
 }
 

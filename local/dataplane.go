@@ -34,7 +34,9 @@ type dataPlane struct {
 	isolation      node.Isolation
 	subnet         string
 	controllerPort int
+	egressPort     int // of its metrics
 	workers        int // of each Envoy
+	egress         EgressOptions
 	test           TestOptions
 	module         string // of the fast path; empty without it
 }
@@ -42,6 +44,9 @@ type dataPlane struct {
 func (d *dataPlane) node(api client.Client) supervise.Spec {
 	spec := d.ours("node", "--state", d.dir, "--subnet", d.subnet, "--isolation", string(d.isolation),
 		"--images", d.imageTable(), "--helpers", d.helperDir(), "--name", nodeName)
+	if d.egress.Run {
+		spec.Args = append(spec.Args, "--egress")
+	}
 	if d.test.ReuseAddresses {
 		spec.Args = append(spec.Args, "--reuse-addresses")
 	}
@@ -66,6 +71,9 @@ func (d *dataPlane) controller() supervise.Spec {
 		"--recycle-after", "0s", // the local node restarts changed containers at once
 		"--leader-elect=false") // there is one, and after a crash the next need not wait for its lease
 	spec.Args = append(spec.Args, d.controlArgs("controller")...)
+	if d.egress.Run {
+		spec.Args = append(spec.Args, "--egress-address", d.bridgeAddress())
+	}
 	if d.test.AddressRest > 0 {
 		spec.Args = append(spec.Args, "--address-rest", d.test.AddressRest.String(), "--short-address-rest=true")
 	}

@@ -85,7 +85,7 @@ func (u *up) makeInterpreter(ctx context.Context) error {
 	if err := u.dataPlane.writeImages(u.interpreter.dir); err != nil {
 		return err
 	}
-	if err := u.api.Create(ctx, interpreterPool(u.o.InterpreterPoolSize)); err != nil {
+	if err := u.api.Create(ctx, u.byName(interpreterPool(u.o.InterpreterPoolSize))); err != nil {
 		return fmt.Errorf("create the pool %s: %w", interpreterName, err)
 	}
 	return waitPool(ctx, u.api, interpreterName, u.o.InterpreterPoolSize, func(string) {})

@@ -66,6 +66,8 @@ type Options struct {
 	// InterpreterPoolSize is the number of idle pods of the pool code-interpreter-v1; with 0
 	// there is no such pool, and its packages are not installed.
 	InterpreterPoolSize int
+	// Egress runs an egress process, for pools with egress ByName; needs full isolation.
+	Egress EgressOptions
 	// IdleTimeout is that of sandboxes of the pool echo; 0 means never.
 	IdleTimeout time.Duration
 	// Isolation is auto, full or none; default auto.
@@ -89,6 +91,18 @@ type Options struct {
 	Ready func(UpFile)
 	// Log gets what happens to the processes; default slog.Default().
 	Log *slog.Logger
+}
+
+// EgressOptions are those of the egress process, as `sandlane egress` has them.
+type EgressOptions struct {
+	// Run is whether there is one.
+	Run bool
+	// Open are hosts that sandboxes may reach at closed addresses, each with its block.
+	Open []string
+	// Resolver is the name server that it asks; empty: this machine's.
+	Resolver string
+	// RootsFile has the authorities of upstreams of hosts with rules; empty: this machine's.
+	RootsFile string
 }
 
 // TestOptions change what users have no reason to: tests shorten times, and make
@@ -189,6 +203,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--isolation %q: must be auto, full or none", o.Isolation)
 	case o.FastPath != FastPathAuto && o.FastPath != FastPathOff:
 		return fmt.Errorf("--fast-path %q: must be auto or off", o.FastPath)
+	case o.Egress.Run && o.Isolation == IsolationNone:
+		return errors.New("--egress: needs sandboxes that are kept apart (--isolation full), by whose addresses it knows them")
 	case o.Gateways < 1 || o.Gateways > maxGateways:
 		return fmt.Errorf("--gateways %d: must lie between 1 and %d", o.Gateways, maxGateways)
 	case o.Test.LeaseDuration < 0 || o.Test.LeaseRenewEvery < 0 || (o.Test.LeaseDuration == 0) != (o.Test.LeaseRenewEvery == 0):

@@ -74,7 +74,7 @@ func (u *up) createPools(ctx context.Context) error {
 	}
 	for _, p := range []*v1alpha1.SandboxPool{
 		echoPool(u.o.PoolSize, u.o.IdleTimeout),
-		basePool(u.o.BasePoolSize, u.dataPlane.isolation),
+		u.byName(basePool(u.o.BasePoolSize, u.dataPlane.isolation)),
 	} {
 		if err := u.api.Create(ctx, p); err != nil {
 			return fmt.Errorf("create the pool %s: %w", p.Name, err)

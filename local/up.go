@@ -118,7 +118,7 @@ func (u *up) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(5+2*u.o.Gateways-1, u.o.Port)
+	ports, err := freePorts(6+2*u.o.Gateways-1, u.o.Port)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,11 @@ func (u *up) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if u.o.Egress.Run && isolation != node.IsolationFull {
+		return errors.New("--egress: sandboxes cannot be kept apart on this machine, and by their addresses egress knows them")
+	}
 	u.kubernetes = kubernetes{state: u.state, bin: bin, kubelet: kubelet, audit: u.o.Test.Audit, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
-	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[5:], u.o.Domain)
+	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[6:], u.o.Domain)
 	err = retryDump(func() (err error) {
 		u.subnet, err = network.PickSubnet(isolation == node.IsolationFull)
 		return err
@@ -143,7 +146,7 @@ func (u *up) prepare(ctx context.Context) error {
 	}
 	u.dataPlane = dataPlane{
 		state: u.state, self: u.o.Self, envoyBin: envoyBin, streams: streams,
-		isolation: isolation, subnet: u.subnet.String(), controllerPort: ports[4],
+		isolation: isolation, subnet: u.subnet.String(), controllerPort: ports[4], egressPort: ports[5], egress: u.o.Egress,
 		workers: envoyWorkers(u.o.Gateways), test: u.o.Test,
 	}
 	if err := u.writeFiles(); err != nil {
@@ -261,8 +264,13 @@ func (u *up) steps() []step {
 		}},
 		{"starting controller", run(u.dataPlane.controller())},
 		{"starting node", func(ctx context.Context) error { return u.group.Start(ctx, u.dataPlane.node(u.api)) }},
-		{fmt.Sprintf("creating the pools %s of %d pods and %s of %d", echoName, u.o.PoolSize, baseName, u.o.BasePoolSize), u.createPools},
 	}
+	if u.o.Egress.Run {
+		steps = append(steps, step{"starting egress", u.startEgress})
+	}
+	steps = append(steps, []step{
+		{fmt.Sprintf("creating the pools %s of %d pods and %s of %d", echoName, u.o.PoolSize, baseName, u.o.BasePoolSize), u.createPools},
+	}...)
 	for _, g := range u.gateways {
 		steps = append(steps,
 			step{"starting " + g.name, func(ctx context.Context) error { return u.startGateway(ctx, g) }},

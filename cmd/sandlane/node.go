@@ -27,6 +27,7 @@ func newNode() *cobra.Command {
 	flags.StringVar(&isolation, "isolation", string(node.IsolationFull), "keep pods apart: full or none")
 	flags.StringVar(&o.Images, "images", "", "image table (JSON)")
 	flags.BoolVar(&o.ReuseLIFO, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
+	flags.BoolVar(&o.Egress, "egress", false, "let pods whose only name server is the subnet's first address connect to the egress process there")
 	flags.StringVar(&o.HelperDir, "helpers", "", "folder of the node's programs")
 	takeFiles(cmd, "kubeconfig", "images")
 	takeFolders(cmd, "state", "helpers")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,11 @@ This is for development: it is no boundary against hostile code.`,
 	flags.IntVar(&o.InterpreterPoolSize, "interpreter-pool-size", local.DefaultInterpreterPoolSize, "idle pods that the pool code-interpreter-v1 keeps, which E2B's code interpreter SDKs get their sandboxes from; 0 leaves it out")
 	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "release sandboxes of the pool echo after this long without use; 0 is never")
 	flags.StringVar(&o.Isolation, "isolation", local.IsolationAuto, "keep sandboxes apart: auto, full (needs root) or none")
+	flags.BoolVar(&o.Egress.Run, "egress", false, "run an egress process, by which sandboxes of the pool base reach hosts by name")
+	flags.StringSliceVar(&o.Egress.Open, "egress-open", nil, "hosts that sandboxes may reach by --egress although their addresses are closed, each with its block: git.example.com=10.0.0.0/24")
+	flags.StringVar(&o.Egress.Resolver, "egress-resolver", "", "name server that --egress asks, as address and port; this machine's if empty")
+	flags.StringVar(&o.Egress.RootsFile, "egress-ca", "", "file with the authorities that hosts with rules are verified against; this machine's if empty")
+	takeFiles(cmd, "egress-ca")
 	flags.StringVar(&o.FastPath, "fast-path", local.FastPathAuto, "let Envoy answer requests with known routes by itself: auto (where it can) or off")
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
@@ -138,6 +144,9 @@ func upArgs(o *local.Options) []string {
 		"--reuse-addresses=" + strconv.FormatBool(o.Test.ReuseAddresses),
 		"--lease-duration", o.Test.LeaseDuration.String(), "--lease-renew-every", o.Test.LeaseRenewEvery.String(),
 		"--address-rest", o.Test.AddressRest.String(), "--drain-grace", o.Test.DrainGrace.String(), "--audit=" + strconv.FormatBool(o.Test.Audit),
+	}
+	if o.Egress.Run {
+		args = append(args, "--egress", "--egress-open", strings.Join(o.Egress.Open, ","), "--egress-resolver", o.Egress.Resolver, "--egress-ca", o.Egress.RootsFile)
 	}
 	if o.TLS {
 		args = append(args, "--tls", "--domain", o.Domain)

@@ -149,7 +149,7 @@ func (c *container) start() (*process.Process, error) {
 		return nil, err
 	}
 	full := p.rt.bridge != nil
-	ps := process.Spec{PodName: spec.Name, PodUID: spec.UID, Container: want.Name, Image: image, Resources: want.Resources, Dir: want.WorkingDir}
+	ps := process.Spec{PodName: spec.Name, PodUID: spec.UID, Container: want.Name, Image: image, Resources: want.Resources, Dir: want.WorkingDir, Resolv: resolvOf(spec)}
 	if full && ps.Dir == "" { // without a root of its own the folder would be one of this machine
 		ps.Dir = image.WorkingDir
 	}

@@ -47,6 +47,9 @@ type Options struct {
 	ImageStore images.Options
 	// HelperDir holds the helper program podinit. Required.
 	HelperDir string
+	// Egress: an egress process serves at the subnet's first address, and pods whose only
+	// name server that is may connect to it. Needs IsolationFull.
+	Egress bool
 	// ReuseLIFO gives the address released last out first, so that tests meet
 	// re-used addresses at once. Default: the one released longest ago.
 	ReuseLIFO bool
@@ -81,6 +84,8 @@ func (o *Options) complete() error {
 	switch {
 	case o.Isolation != IsolationFull && o.Isolation != IsolationNone:
 		return fmt.Errorf("node: isolation %q: want full or none", o.Isolation)
+	case o.Egress && o.Isolation != IsolationFull:
+		return errors.New("node: egress needs isolation, by which it knows whose a connection is")
 	case !o.Subnet.IsValid() || !o.Subnet.Addr().Is4() || o.Subnet.Bits() > 29:
 		return fmt.Errorf("node: subnet %q: want an IPv4 network of at least 8 addresses", o.Subnet)
 	case o.Isolation == IsolationNone && !o.Subnet.Addr().IsLoopback():

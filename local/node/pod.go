@@ -149,7 +149,7 @@ func (p *pod) open() bool {
 		}
 	}
 	for r := (restarts{}); p.stop.Err() == nil; {
-		net, err := p.rt.openNetwork(spec.UID)
+		net, err := p.rt.openNetwork(spec)
 		p.mu.Lock()
 		if err == nil {
 			p.net, p.podIP, p.reason, p.message = net, net.Addr().String(), "", ""

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/local/node/cgroups"
 	"github.com/sandlane/sandlane/local/node/images"
@@ -50,6 +50,9 @@ func newRuntime(opts Options) (*podRuntime, error) {
 			return nil, err
 		}
 		if err := rt.bridge.TryClosing(); err != nil {
+			if opts.Egress {
+				return nil, err
+			}
 			opts.Log.Warn("pods can reach servers of this machine that listen on all addresses", "err", err)
 		}
 		groups = cgroups.Open(rt.hash)
@@ -63,8 +66,10 @@ func newRuntime(opts Options) (*podRuntime, error) {
 	return rt, nil
 }
 
-// openNetwork gives the pod the address kept for it, or another.
-func (rt *podRuntime) openNetwork(uid types.UID) (network.Pod, error) {
+// openNetwork gives the pod the address kept for it, or another. A pod whose only name server
+// is the bridge's address may connect to the egress process there, where this node has one.
+func (rt *podRuntime) openNetwork(pod *corev1.Pod) (network.Pod, error) {
+	uid := pod.UID
 	addr, err := rt.addrs.Take(uid)
 	if err != nil {
 		return nil, err
@@ -72,7 +77,7 @@ func (rt *podRuntime) openNetwork(uid types.UID) (network.Pod, error) {
 	if rt.bridge == nil {
 		return network.Loopback{Address: addr}, nil
 	}
-	n, err := rt.bridge.Open(addr)
+	n, err := rt.bridge.Open(addr, rt.opts.Egress && asksEgress(pod, network.GatewayOf(rt.opts.Subnet)))
 	if err != nil {
 		rt.addrs.GiveBack(uid)
 		return nil, err

@@ -95,15 +95,18 @@ type Isolated struct {
 	addr   netip.Addr
 	ns     netns.NsHandle
 	veth   string
+	// toEgress: the pod may connect to the egress process.
+	toEgress bool
 
 	mu        sync.Mutex // guards reachable, closed and the closing of ns, and orders route changes
 	reachable bool
 	closed    bool
 }
 
-// Open makes the namespace. The pod is not reachable yet.
-func (b *Bridge) Open(addr netip.Addr) (_ Pod, err error) {
-	n := &Isolated{bridge: b, addr: addr, veth: VethName(b.hash, addr), ns: netns.None(), reachable: true}
+// Open makes the namespace; toEgress lets the pod connect to the egress process at the
+// bridge's address. The pod is not reachable yet.
+func (b *Bridge) Open(addr netip.Addr, toEgress bool) (_ Pod, err error) {
+	n := &Isolated{bridge: b, addr: addr, toEgress: toEgress, veth: VethName(b.hash, addr), ns: netns.None(), reachable: true}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -147,7 +150,11 @@ func (n *Isolated) configure() error {
 	}
 	defer h.Close()
 	if !n.bridge.leaveOutgoing {
-		if err := closeOutgoing(n.ns); err != nil {
+		var open *way
+		if n.toEgress {
+			open = &way{from: n.addr, egress: GatewayOf(n.bridge.subnet)}
+		}
+		if err := closeOutgoing(n.ns, open); err != nil {
 			return fmt.Errorf("configure %s: %w", n.addr, err)
 		}
 	}

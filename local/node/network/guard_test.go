@@ -53,7 +53,7 @@ func TestAddressesWithoutANodeLeadNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		nowhere(life + " has no such pod")
-		if _, err := b.Open(addr); err != nil {
+		if _, err := b.Open(addr, false); err != nil {
 			t.Fatal(err)
 		}
 		nowhere(life + " has not opened the pod")

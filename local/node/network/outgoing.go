@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -16,15 +17,31 @@ import (
 // which lack CAP_NET_ADMIN, cannot change them, no other firewall of the machine
 // flushes them, and they go when the namespace does. They keep no state: no
 // connection of the machine is tracked for them.
+//
+// A pod of a pool with egress ByName may also connect, from its own address, to the
+// three ports of the egress process at the bridge's address.
+
+// Ports of the egress process.
+const (
+	portNames = 53
+	portHTTP  = 80
+	portHTTPS = 443
+)
 
 const (
+	sourceAt, destinationAt = 12, 16 // bytes of the IPv4 header
+
 	tcpFlagsAt = 13 // byte of the TCP header
 	tcpSYN     = 0x02
 	tcpACK     = 0x10
 )
 
-// closeOutgoing sets the rules. Call it before anything runs in the namespace.
-func closeOutgoing(ns netns.NsHandle) error {
+// way is where a pod with the address from may connect to.
+type way struct{ from, egress netip.Addr }
+
+// closeOutgoing sets the rules; open is nil without egress. Call it before anything runs in
+// the namespace.
+func closeOutgoing(ns netns.NsHandle, open *way) error {
 	conn, err := nftables.New(nftables.WithNetNSFd(int(ns)))
 	if err != nil {
 		return fmt.Errorf("close the way out of the pod: %w", err)
@@ -35,7 +52,7 @@ func closeOutgoing(ns netns.NsHandle) error {
 		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityFilter,
 	})
 	accept := &expr.Verdict{Kind: expr.VerdictAccept}
-	for _, rule := range [][]expr.Any{
+	rules := [][]expr.Any{
 		{ // to itself
 			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: interfaceName("lo")},
@@ -49,16 +66,48 @@ func closeOutgoing(ns netns.NsHandle) error {
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{tcpSYN}},
 			accept,
 		},
-		{ // told at once, rather than left to time out
-			&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED},
-		},
-	} {
+	}
+	if open != nil {
+		for _, to := range []struct{ protocol, port int }{
+			{unix.IPPROTO_TCP, portNames}, {unix.IPPROTO_UDP, portNames}, {unix.IPPROTO_TCP, portHTTP}, {unix.IPPROTO_TCP, portHTTPS},
+		} {
+			rules = append(rules, append(open.matches(to.protocol, to.port), accept))
+		}
+	}
+	rules = append(rules, []expr.Any{ // told at once, rather than left to time out
+		&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED},
+	})
+	for _, rule := range rules {
 		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: rule})
 	}
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("close the way out of the pod (nf_tables of the kernel): %w", err)
 	}
 	return nil
+}
+
+// matches are what a packet to a port of the egress process has.
+func (w *way) matches(protocol, port int) []expr.Any {
+	all := []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.NFPROTO_IPV4}},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{byte(protocol)}}, //nolint:gosec // TCP or UDP
+	}
+	for _, field := range []struct {
+		base   expr.PayloadBase
+		offset uint32
+		is     []byte
+	}{
+		{expr.PayloadBaseNetworkHeader, sourceAt, w.from.AsSlice()},
+		{expr.PayloadBaseNetworkHeader, destinationAt, w.egress.AsSlice()},
+		{expr.PayloadBaseTransportHeader, 2, []byte{byte(port >> 8), byte(port)}}, //nolint:gosec // its two bytes
+	} {
+		all = append(all,
+			&expr.Payload{DestRegister: 1, Base: field.base, Offset: field.offset, Len: uint32(len(field.is))}, //nolint:gosec // 2 or 4
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: field.is})
+	}
+	return all
 }
 
 // interfaceName is a name as the kernel compares it: with zeros to its full length.
@@ -77,7 +126,7 @@ func (b *Bridge) TryClosing() error {
 		return err
 	}
 	defer func() { _ = ns.Close() }()
-	err = closeOutgoing(ns)
+	err = closeOutgoing(ns, nil)
 	b.leaveOutgoing = err != nil
 	return err
 }

@@ -94,7 +94,7 @@ func TestRemoveLinksSevers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = RemoveLinks(hash) })
-	pod, err := b.Open(GatewayOf(subnet.Prefix).Next())
+	pod, err := b.Open(GatewayOf(subnet.Prefix).Next(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,7 @@ type Spec struct {
 	Image     images.Entry
 	Resources corev1.ResourceRequirements
 	Mounts    []initspec.Bind // volumes
+	Resolv    string          // its /etc/resolv.conf, with isolation; empty: no name servers
 	Log       *os.File
 }
 
@@ -73,7 +74,7 @@ func (r *Runner) Start(ctx context.Context, net network.Pod, s Spec) (*Process, 
 		if s.Image.Root == "" {
 			a.spec.Env = append(slices.Clone(s.Env), rootfs.LayerVariable+"="+strings.Join(rootfs.OwnFolders, ":"))
 		}
-		root, err := r.roots.Root(p.dir, rootfs.Container{PodName: s.PodName, Addr: isolated.Addr(), Image: s.Image, Mounts: s.Mounts})
+		root, err := r.roots.Root(p.dir, rootfs.Container{PodName: s.PodName, Addr: isolated.Addr(), Image: s.Image, Mounts: s.Mounts, Resolv: s.Resolv})
 		if err != nil {
 			_ = os.RemoveAll(p.dir)
 			return nil, err

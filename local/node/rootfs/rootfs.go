@@ -76,6 +76,8 @@ type Container struct {
 	Addr    netip.Addr
 	Image   images.Entry
 	Mounts  []initspec.Bind // volumes
+	// Resolv is its /etc/resolv.conf; empty: it has no name servers.
+	Resolv string
 }
 
 // Prepare makes what the roots of all containers share: a copy of the
@@ -186,7 +188,7 @@ func (m *Machine) machineRoot(dir string, c Container) (*initspec.Root, error) {
 		root.Links[link] = target
 	}
 	root.Binds = append(root.Binds, m.binds...)
-	if err := addNames(root, dir, c.Addr, c.PodName); err != nil {
+	if err := addNames(root, dir, c); err != nil {
 		return nil, err
 	}
 	for _, d := range []struct {
@@ -237,20 +239,26 @@ func (m *Machine) imageRoot(dir string, c Container) (*initspec.Root, error) {
 	for _, dev := range devices {
 		root.Binds = append(root.Binds, initspec.Bind{Source: "/dev/" + dev, Target: "/dev/" + dev, Device: true})
 	}
-	if err := addNames(root, dir, c.Addr, c.PodName); err != nil {
+	if err := addNames(root, dir, c); err != nil {
 		return nil, err
 	}
-	root.Binds = append(root.Binds, initspec.Bind{Source: filepath.Join(m.dir, "etc", resolvConf), Target: "/etc/" + resolvConf, ReadOnly: true})
+	if c.Resolv == "" {
+		root.Binds = append(root.Binds, initspec.Bind{Source: filepath.Join(m.dir, "etc", resolvConf), Target: "/etc/" + resolvConf, ReadOnly: true})
+	}
 	root.Binds = append(root.Binds, c.Mounts...)
 	return root, nil
 }
 
 // addNames gives a root the files with its host's names.
-func addNames(root *initspec.Root, dir string, addr netip.Addr, podName string) error {
-	for name, text := range map[string]string{
-		"hostname": podName + "\n",
-		"hosts":    fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n%s\t%s\n", addr, podName),
-	} {
+func addNames(root *initspec.Root, dir string, c Container) error {
+	files := map[string]string{
+		"hostname": c.PodName + "\n",
+		"hosts":    fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n%s\t%s\n", c.Addr, c.PodName),
+	}
+	if c.Resolv != "" {
+		files[resolvConf] = c.Resolv
+	}
+	for name, text := range files {
 		file := filepath.Join(dir, "etc", name)
 		if err := writeNew(file, text); err != nil {
 			return err
