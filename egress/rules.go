@@ -54,14 +54,27 @@ func Rules(allow, deny []netip.Prefix, closed Closed) []networkingv1.NetworkPoli
 // names is the rule for the cluster's name server, whose address may be in a range
 // that is closed.
 func names() networkingv1.NetworkPolicyEgressRule {
-	port := func(p corev1.Protocol) networkingv1.NetworkPolicyPort {
-		return networkingv1.NetworkPolicyPort{Protocol: &p, Port: new(intstr.FromInt32(53))}
-	}
 	return networkingv1.NetworkPolicyEgressRule{
-		Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolUDP), port(corev1.ProtocolTCP)},
+		Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53)},
 		To: []networkingv1.NetworkPolicyPeer{{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem}},
 			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"k8s-app": "kube-dns"}},
 		}},
 	}
+}
+
+// ToProcesses is the rule for egress processes, whose pods are in the system namespace with
+// the label app=sandlane-egress.
+func ToProcesses(system string) networkingv1.NetworkPolicyEgressRule {
+	return networkingv1.NetworkPolicyEgressRule{
+		Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53), port(corev1.ProtocolTCP, 80), port(corev1.ProtocolTCP, 443)},
+		To: []networkingv1.NetworkPolicyPeer{{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: system}},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "sandlane-egress"}},
+		}},
+	}
+}
+
+func port(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(number))}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/egress"
+	egresskeys "github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
@@ -44,6 +45,10 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		Restorer: kept.restorer(),
 		API:      c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator, Wait: g.room.waitKeyed,
 		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, ReserveForPause: kept.reserveForPause(), Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
+		SystemNamespace: g.o.SystemNamespace,
+		PublicKeys: func(ctx context.Context) (*egresskeys.Public, error) {
+			return egresskeys.ReadPublic(ctx, c, g.o.SystemNamespace)
+		},
 	})
 	if kept != nil {
 		g.paused = files.NewHibernator(kept.Snapshots, a, s.KeepEgress)

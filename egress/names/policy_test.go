@@ -163,3 +163,16 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 }
+
+// What is shown of a value has its placeholders, and nothing of what may be secret.
+func TestShown(t *testing.T) {
+	for value, want := range map[string]string{
+		"": "", "hunter2": "***", "Bearer hunter2": "***", "Bearer ${e2b.secrets.KEY}": "Bearer ${e2b.secrets.KEY}",
+		"basic ${e2b.secrets.A}:${e2b.secrets.b}": "basic ${e2b.secrets.A}***${e2b.secrets.b}", "hunter2 ${e2b.secrets.A}": "***${e2b.secrets.A}",
+		"${e2b.secrets.A}hunter2": "${e2b.secrets.A}***", "Bearer ": "***",
+	} {
+		if got := Shown(value); got != want {
+			t.Errorf("%s is shown as %q, want %q", value, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package names
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -45,6 +46,31 @@ func ParseTemplate(value string) (Template, error) {
 			return Template{}, err
 		}
 		t.parts, value = append(t.parts, part{text, name}), after
+	}
+}
+
+// schemes are words before a placeholder that are no part of a secret.
+var schemes = []string{"Bearer ", "Basic ", "Token ", "Bot ", "ApiKey "}
+
+// Shown returns a value as it may be shown: placeholders as they are written, *** for
+// anything else, but for a scheme such as Bearer before a placeholder.
+func Shown(value string) string {
+	var shown strings.Builder
+	for {
+		text, rest, found := strings.Cut(value, placeholder)
+		switch {
+		case text == "":
+		case found && slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, text) }):
+			shown.WriteString(text)
+		default:
+			shown.WriteString("***")
+		}
+		if !found {
+			return shown.String()
+		}
+		inner, after, _ := strings.Cut(rest, "}")
+		shown.WriteString(placeholder + inner + "}")
+		value = after
 	}
 }
 

@@ -143,6 +143,7 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		if m := b.Make; m != nil {
 			m.tried.Store(true)
 			s.Spec.Timeouts, s.Spec.Metadata, s.Spec.Network = m.timeouts(b.pool), m.Metadata, m.Network
+			s.Spec.Egress = m.Egress
 			s.Annotations = m.annotations()
 		} else {
 			s.Spec.Timeouts = b.a.o.Timeouts(b.Namespace, b.pool)

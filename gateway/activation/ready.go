@@ -43,6 +43,7 @@ type Make struct {
 	Idle     func(pool string) *metav1.Duration
 	Metadata map[string]string
 	Network  v1alpha1.SandboxNetwork
+	Egress   *v1alpha1.SandboxEgress
 	// Owner is the ID of the API key that asked for the sandbox; empty if none is known.
 	Owner string
 	// Snapshot is the ID of the snapshot that the sandbox begins with; empty: none.

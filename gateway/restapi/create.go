@@ -106,6 +106,9 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
+	if err := egress.suits(template, "network."); err != nil {
+		return nil, err
+	}
 	timeout, err := timeoutWithin(maxLifetime(template), *n.Timeout)
 	if err != nil {
 		return nil, err

@@ -5,11 +5,15 @@ import (
 	"net/http"
 	"net/netip"
 
+	"github.com/sandlane/sandlane/egress/names"
 	"github.com/sandlane/sandlane/gateway/restapi/api"
 )
 
-// maxRules bounds the addresses of a list: each is a line in every node's filter.
+// maxRules bounds the entries of a list: each address is a line in every node's filter.
 const maxRules = 200
+
+// allTraffic is what E2B answers if a name is allowed where everything is.
+const allTraffic = "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic."
 
 // Egress says which addresses a sandbox may connect to: those that are not
 // denied, and those that are allowed although they are denied. The zero value is
@@ -19,6 +23,11 @@ type Egress struct {
 	Allow, Deny []netip.Prefix
 	// Asked is what the client wrote.
 	Asked AskedEgress
+	// Names are names of hosts and wildcards that are allowed although all is denied, and
+	// Rules the headers that requests to a host get, by its name or wildcard. Only sandboxes
+	// of a template with egress by name have them.
+	Names []string
+	Rules map[string]map[string]string
 }
 
 // AskedEgress is how a client asked for an Egress, which answers repeat. Nil: it did not.
@@ -31,18 +40,39 @@ type AskedEgress struct {
 // Restricted reports whether there is an address that it denies.
 func (e Egress) Restricted() bool { return len(e.Deny) > 0 }
 
+// ByName reports whether it needs a template with egress by name.
+func (e Egress) ByName() bool { return len(e.Names) > 0 || len(e.Rules) > 0 }
+
+// DeniesAll reports whether all is denied but what is allowed.
+func (e Egress) DeniesAll() bool {
+	for _, p := range e.Deny {
+		if p == everything[0] {
+			return true
+		}
+	}
+	return false
+}
+
 // everything is what "0.0.0.0/0" means in E2B, where there is no IPv6.
 var everything = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
 // egressOf reads the rules of a request whose fields have names with a prefix.
 func egressOf(internet *bool, n api.SandboxNetwork, prefix string) (Egress, error) {
-	allow, err := prefixes(n.AllowOut, prefix+"allowOut")
+	var e Egress
+	allow, hosts, err := destinations(n.AllowOut, prefix+"allowOut")
 	if err != nil {
-		return Egress{}, err
+		return e, err
 	}
-	deny, err := prefixes(n.DenyOut, prefix+"denyOut")
+	deny, denied, err := destinations(n.DenyOut, prefix+"denyOut")
 	if err != nil {
-		return Egress{}, err
+		return e, err
+	}
+	if len(denied) > 0 {
+		return e, unsupportedField(prefix+"denyOut", fmt.Sprintf("%q is not supported, only IP addresses and CIDR blocks are", denied[0]))
+	}
+	rules, err := rulesOf(n.Rules, prefix+"rules")
+	if err != nil {
+		return e, err
 	}
 	all := is(internet, false)
 	for _, p := range deny {
@@ -51,22 +81,35 @@ func egressOf(internet *bool, n api.SandboxNetwork, prefix string) (Egress, erro
 	if all {
 		deny = everything
 	}
-	asked := AskedEgress{Internet: internet, AllowOut: n.AllowOut, DenyOut: n.DenyOut}
-	if len(deny) == 0 {
-		return Egress{Asked: asked}, nil // what is allowed was never denied
+	e.Names, e.Rules, e.Asked = hosts, rules, AskedEgress{Internet: internet, AllowOut: n.AllowOut, DenyOut: n.DenyOut}
+	if len(deny) > 0 { // else what is allowed was never denied
+		e.Allow, e.Deny = allow, deny
 	}
-	return Egress{Allow: allow, Deny: deny, Asked: asked}, nil
+	return e, nil
 }
 
-// prefixes reads addresses and blocks of them.
-func prefixes(list *[]string, field string) ([]netip.Prefix, error) {
+// suits refuses what sandboxes of the template cannot have, by fields with a prefix.
+func (e Egress) suits(t Template, prefix string) error {
+	switch {
+	case len(e.Names) > 0 && !t.ByName:
+		return unsupportedField(prefix+"allowOut", fmt.Sprintf("%q is not supported by this template, only IP addresses and CIDR blocks are: its pools have no egress by name", e.Names[0]))
+	case len(e.Rules) > 0 && !t.ByName:
+		return unsupportedField(prefix+"rules", "this network rule is not supported by this template: its pools have no egress by name")
+	case len(e.Names) > 0 && !e.DeniesAll():
+		return refuse(http.StatusBadRequest, allTraffic)
+	}
+	return nil
+}
+
+// destinations reads addresses, blocks of them, and names of hosts.
+func destinations(list *[]string, field string) (blocks []netip.Prefix, hosts []string, err error) {
 	if list == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if len(*list) > maxRules {
-		return nil, refuse(http.StatusBadRequest, fmt.Sprintf("%s: must not have more than %d entries", field, maxRules))
+		return nil, nil, refuse(http.StatusBadRequest, fmt.Sprintf("%s: must not have more than %d entries", field, maxRules))
 	}
-	read := make([]netip.Prefix, 0, len(*list))
+	blocks = make([]netip.Prefix, 0, len(*list))
 	for _, text := range *list {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -76,10 +119,87 @@ func prefixes(list *[]string, field string) ([]netip.Prefix, error) {
 				p = netip.Prefix{} // no rule can tell zones apart
 			}
 		}
-		if err != nil || !p.IsValid() || p.Addr().Is4In6() {
-			return nil, unsupportedField(field, fmt.Sprintf("%q is not supported, only IP addresses and CIDR blocks are", text))
+		if err == nil && p.IsValid() && !p.Addr().Is4In6() {
+			blocks = append(blocks, p.Masked())
+			continue
 		}
-		read = append(read, p.Masked())
+		if _, err := names.NewPolicy(names.Rules{DenyAll: true, AllowNames: []string{text}}); err != nil {
+			return nil, nil, unsupportedField(field, fmt.Sprintf("%q is not supported, only IP addresses, CIDR blocks and names of hosts are", text))
+		}
+		hosts = append(hosts, text)
 	}
-	return read, nil
+	return blocks, hosts, nil
+}
+
+// rulesOf reads what requests to hosts get, as E2B's SDKs write it:
+//
+//	{"api.example.com": [{"transform": {"headers": {"Authorization": "Bearer ${e2b.secrets.KEY}"}}}]}
+//
+// Its errors show no header's value.
+func rulesOf(given *map[string]any, field string) (map[string]map[string]string, error) {
+	if given == nil || len(*given) == 0 {
+		return nil, nil
+	}
+	rules := map[string]map[string]string{}
+	for host, list := range *given {
+		wrong := func(why string) error {
+			return refuse(http.StatusBadRequest, fmt.Sprintf("%s: %q: %s", field, host, why))
+		}
+		all, ok := list.([]any)
+		if !ok || len(all) > 1 {
+			return nil, wrong("must be a list of at most one rule")
+		}
+		rules[host] = map[string]string{}
+		for _, one := range all {
+			rule, ok := one.(map[string]any)
+			if !ok {
+				return nil, wrong("a rule must be an object")
+			}
+			transform, ok := only(rule, "transform")
+			if !ok {
+				return nil, wrong("a rule has a transform, and nothing else")
+			}
+			headers, ok := only(transform, "headers")
+			if !ok {
+				return nil, wrong("a transform has headers, and nothing else")
+			}
+			for name, value := range headers {
+				text, ok := value.(string)
+				if !ok {
+					return nil, wrong(fmt.Sprintf("header %q: must be text", name))
+				}
+				rules[host][name] = text
+			}
+		}
+	}
+	if _, err := names.NewPolicy(names.Rules{Headers: rules}); err != nil {
+		return nil, refuse(http.StatusBadRequest, field+": "+err.Error())
+	}
+	return rules, nil
+}
+
+// only returns an object's one field; absent or null is an empty one.
+func only(object map[string]any, field string) (map[string]any, bool) {
+	for name := range object {
+		if name != field {
+			return nil, false
+		}
+	}
+	if object[field] == nil {
+		return nil, true
+	}
+	inner, ok := object[field].(map[string]any)
+	return inner, ok
+}
+
+// rulesView is rulesOf backwards.
+func rulesView(rules map[string]map[string]string) *map[string]any {
+	if len(rules) == 0 {
+		return nil
+	}
+	all := map[string]any{}
+	for host, headers := range rules {
+		all[host] = []any{map[string]any{"transform": map[string]any{"headers": headers}}}
+	}
+	return &all
 }

@@ -28,8 +28,11 @@ func (s *Server) updateNetwork(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	sandbox, _, err := s.find(r)
+	sandbox, template, err := s.find(r)
 	if err != nil {
+		return err
+	}
+	if err := egress.suits(template, ""); err != nil {
 		return err
 	}
 	// A value that the sandbox has already needs no change.

@@ -101,6 +101,8 @@ type Sandbox struct {
 	AutoPause, AutoResume bool
 	Metadata              map[string]string
 	Private, Secure       bool
+	// Rules are those of its Egress, with their values as they may be shown.
+	Rules map[string]map[string]string
 	// Keyed: its ports, sandboxd's apart, ask for an API key.
 	Keyed bool
 	// Internet: its create asked for all outgoing connections by name, as some SDKs do.
@@ -194,6 +196,8 @@ type Template struct {
 	CreatedAt time.Time
 	// MaxLifetime bounds how long after its start a sandbox may end.
 	MaxLifetime time.Duration
+	// ByName: its sandboxes may be allowed hosts by name, and their requests get headers.
+	ByName bool
 	// Pausable: sandboxes of it can be paused with their memory; Hibernates: without it.
 	Pausable, Hibernates bool
 	// AutoPause, AutoPauseFiles, AutoResume and AutoResumeFiles are those of a sandbox whose

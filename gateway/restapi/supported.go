@@ -53,8 +53,7 @@ func autoResumes(n *api.NewSandbox) bool {
 	return n.AutoResume != nil && is(n.AutoResume.Enabled, true)
 }
 
-// supportedNetwork refuses all rules but allowPublicTraffic and those for addresses
-// (see egressOf).
+// supportedNetwork refuses all rules but allowPublicTraffic and those that egressOf reads.
 func supportedNetwork(n api.SandboxNetwork, prefix string) error {
 	for _, f := range []struct {
 		asked bool
@@ -64,7 +63,6 @@ func supportedNetwork(n api.SandboxNetwork, prefix string) error {
 		{filled(n.HttpsPorts), "httpsPorts"},
 		{n.MaskRequestHost != nil && *n.MaskRequestHost != "", "maskRequestHost"},
 		{n.EgressProxy != nil, "egressProxy"},
-		{n.Rules != nil && len(*n.Rules) > 0, "rules"},
 	} {
 		if f.asked {
 			return unsupportedField(prefix+f.name, "this network rule is not supported")

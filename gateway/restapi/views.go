@@ -42,6 +42,7 @@ func (s *Server) detailView(sandbox Sandbox, template Template, asked AskedEgres
 	}
 	d.AllowInternetAccess, d.Network.AllowOut, d.Network.DenyOut = asked.Internet, asked.AllowOut, asked.DenyOut
 	d.Network.AllowPublicTraffic = !sandbox.Private && !sandbox.Keyed
+	d.Network.Rules = rulesView(sandbox.Rules)
 	d.Lifecycle.OnTimeout, d.Lifecycle.AutoResume = "kill", sandbox.AutoResume
 	if sandbox.AutoPause {
 		d.Lifecycle.OnTimeout = "pause"

@@ -303,6 +303,9 @@ type SandboxDetail struct {
 
 		// DenyOut As it was asked for last; absent if it was not.
 		DenyOut *[]string `json:"denyOut,omitempty"`
+
+		// Rules What requests to hosts get, without what is secret.
+		Rules *map[string]interface{} `json:"rules,omitempty"`
 	} `json:"network"`
 
 	// PauseMode What is kept of a paused sandbox: all with its memory, or its files and variables alone. Absent while it runs, and while its files are being saved.
@@ -357,7 +360,7 @@ type SandboxMetric struct {
 
 // SandboxNetwork defines model for SandboxNetwork.
 type SandboxNetwork struct {
-	// AllowOut Addresses and CIDR blocks to which connections are allowed although denyOut has them. No domains.
+	// AllowOut Addresses, CIDR blocks and, where the template has egress by name, names of hosts to which connections are allowed although denyOut has them.
 	AllowOut *[]string `json:"allowOut,omitempty"`
 
 	// AllowPublicTraffic False asks for the traffic token on every port; true is the default.
@@ -378,13 +381,13 @@ type SandboxNetwork struct {
 	// MaskRequestHost Not supported.
 	MaskRequestHost *string `json:"maskRequestHost,omitempty"`
 
-	// Rules Not supported.
+	// Rules Headers that requests to a host get, where the template has egress by name.
 	Rules *map[string]interface{} `json:"rules,omitempty"`
 }
 
 // SandboxNetworkUpdate defines model for SandboxNetworkUpdate.
 type SandboxNetworkUpdate struct {
-	// AllowOut Addresses and CIDR blocks to which connections are allowed although denyOut has them. No domains.
+	// AllowOut Addresses, CIDR blocks and, where the template has egress by name, names of hosts to which connections are allowed although denyOut has them.
 	AllowOut *[]string `json:"allowOut,omitempty"`
 
 	// AllowPublicTraffic False asks for the traffic token on every port; true is the default.
@@ -408,7 +411,7 @@ type SandboxNetworkUpdate struct {
 	// MaskRequestHost Not supported.
 	MaskRequestHost *string `json:"maskRequestHost,omitempty"`
 
-	// Rules Not supported.
+	// Rules Headers that requests to a host get, where the template has egress by name.
 	Rules *map[string]interface{} `json:"rules,omitempty"`
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/egress"
+	"github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
@@ -44,6 +45,8 @@ type Backend struct {
 	quota           Quota
 	node            *NodeSize
 	closed          egress.Closed
+	system          string
+	publicKeys      func(context.Context) (*keys.Public, error)
 	log             *slog.Logger
 
 	restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
@@ -64,7 +67,7 @@ var _ restapi.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, activator: o.Activation, wait: o.Wait,
-		agent: o.Agent, pauser: o.Pauser, reserveForPause: o.ReserveForPause, restores: o.Restores, rehibernate: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, log: o.Log,
+		agent: o.Agent, pauser: o.Pauser, reserveForPause: o.ReserveForPause, restores: o.Restores, rehibernate: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
 		restorer: o.Restorer,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}
@@ -134,6 +137,7 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) restapi.Sandbox {
 		ID: s.Name, UID: s.UID, Namespace: s.Spec.Namespace, Team: s.Spec.Team, SandboxEnv: s.Spec.Env, Pool: s.Spec.Pool, Snapshot: s.Annotations[v1alpha1.AnnotationSnapshot],
 		StartedAt: v1alpha1.SandboxCreatedAt(s), Metadata: s.Spec.Metadata,
 		Private: s.Spec.Network.Private, Secure: !s.Spec.Network.Unsecured, Internet: s.Annotations[v1alpha1.AnnotationInternet] == "true",
+		Rules: rulesShown(s),
 	}
 	if !v1alpha1.GeneratedID(s.Name) && !d.Private {
 		reach := x.index.ReachOfEnv(s.Spec.Namespace, s.Spec.Env, s.Spec.Pool)

@@ -31,8 +31,18 @@ func (x *Backend) Create(ctx context.Context, n restapi.NewSandbox) (restapi.San
 	if err != nil {
 		return restapi.Sandbox{}, err
 	}
+	named := false // a pod of the sandbox may be one with egress ByName
 	for _, pool := range x.poolsOf(n) {
+		named = named || byName(pool)
+		if n.Egress.ByName() && !byName(pool) {
+			return restapi.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, restapi.Invalidf("pool %s has no egress by name", pool.Name))
+		}
 		if err := x.canRestrict(ctx, n.Namespace, pool.Name, n.Egress); err != nil {
+			return restapi.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, err)
+		}
+	}
+	if named && (n.Egress.Restricted() || n.Egress.ByName()) {
+		if m.Egress, err = x.spec(ctx, n.Namespace, n.ID, n.Egress); err != nil {
 			return restapi.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, err)
 		}
 	}

@@ -59,6 +59,14 @@ func (x *Backend) SetEgress(ctx context.Context, namespace, id string, e restapi
 	if e.Restricted() {
 		err = x.canRestrict(ctx, namespace, s.Spec.Pool, e)
 	}
+	pool, there := x.index.Pool(namespace, s.Spec.Pool)
+	switch {
+	case err != nil:
+	case s.Spec.Egress != nil, there && byName(pool): // its pod is one with egress ByName, or its next one is
+		err = x.setSpec(ctx, s, e)
+	case e.ByName():
+		err = restapi.Invalidf("pool %s has no egress by name", s.Spec.Pool)
+	}
 	if err == nil {
 		err = x.setEgress(ctx, s, e)
 	}
@@ -101,7 +109,7 @@ func (x *Backend) setEgress(ctx context.Context, s *v1alpha1.Sandbox, e restapi.
 	if err != nil || is == nil {
 		return err
 	}
-	want := policyOf(s, e, x.closed)
+	want := x.policyOf(s, e)
 	other, err := x.overlapping(ctx, s.Spec.Namespace, s.Spec.Pool)
 	if err != nil {
 		return err
@@ -178,7 +186,7 @@ func (x *Backend) restrict(ctx context.Context, s *v1alpha1.Sandbox, e restapi.E
 	if !e.Restricted() {
 		return nil
 	}
-	if err := x.write(ctx, s, policyOf(s, e, x.closed)); err != nil {
+	if err := x.write(ctx, s, x.policyOf(s, e)); err != nil {
 		return err
 	}
 	return x.leaveBase(ctx, s)
@@ -276,6 +284,16 @@ func (x *Backend) policy(ctx context.Context, s *v1alpha1.Sandbox) (*networkingv
 		}
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNotOurs, p.Name)
+}
+
+// policyOf makes the NetworkPolicy of the rules, which lets a sandbox with egress by name
+// connect to egress processes too.
+func (x *Backend) policyOf(s *v1alpha1.Sandbox, e restapi.Egress) *networkingv1.NetworkPolicy {
+	p := policyOf(s, e, x.closed)
+	if pool, ok := x.index.Pool(s.Spec.Namespace, s.Spec.Pool); s.Spec.Egress != nil || ok && byName(pool) {
+		p.Spec.Egress = append(p.Spec.Egress, egress.ToProcesses(x.system))
+	}
+	return p
 }
 
 // policyOf makes the NetworkPolicy of the rules.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/egress"
+	"github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
@@ -87,7 +88,11 @@ type Options struct {
 	Quota       Quota
 	Node        *NodeSize
 	Closed      egress.Closed // what no sandbox may connect to
-	Log         *slog.Logger
+	// SystemNamespace is where egress processes are, and PublicKeys reads what rules are
+	// sealed to.
+	SystemNamespace string
+	PublicKeys      func(context.Context) (*keys.Public, error)
+	Log             *slog.Logger
 	// Restorer returns one for a snapshot of a namespace. It may be nil where there are no
 	// snapshots.
 	Restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)

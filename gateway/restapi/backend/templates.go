@@ -113,6 +113,7 @@ func (t *Templates) describeEnv(env index.EnvInfo) restapi.Template {
 		pools = append(pools, m.Spec)
 	}
 	setPauses(&d, spec, pools)
+	d.ByName = len(pools) > 0 && !slices.ContainsFunc(pools, func(p *v1alpha1.SandboxPoolSpec) bool { return p.Egress != v1alpha1.EgressByName })
 	if pool, ok := t.index.Pool(env.Namespace, env.Name); ok && env.Owner != "" && env.Owner == pool.UID {
 		d.Aliases, d.Adopted = pool.Aliases, pool.Name
 	}
@@ -127,5 +128,6 @@ func (t *Templates) describe(pool index.PoolInfo) restapi.Template {
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 	}
 	setPauses(&d, spec, []*v1alpha1.SandboxPoolSpec{pool.Spec})
+	d.ByName = byName(pool)
 	return d
 }
