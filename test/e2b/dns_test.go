@@ -10,16 +10,18 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameServer answers for one domain and the names below it: they are 127.0.0.1.
-// No other name exists, and nothing is passed on.
+// nameServer answers for one domain and the names below it, with one address. No other name
+// exists, and nothing is passed on.
 type nameServer struct {
 	// addr is where it listens, on the port that resolv.conf cannot change.
 	addr  netip.Addr
 	asked atomic.Int64 // for names of the domain
+	is    netip.Addr   // what names are
 }
 
-// startNameServer listens on a loopback address of its own until the test ends.
-func startNameServer(t *testing.T, domain string) *nameServer {
+// startNameServer listens on a loopback address of its own until the test ends; here: names
+// are that address, else 127.0.0.1.
+func startNameServer(t *testing.T, domain string, here bool) *nameServer {
 	t.Helper()
 	s := &nameServer{}
 	var conn *net.UDPConn
@@ -29,6 +31,9 @@ func startNameServer(t *testing.T, domain string) *nameServer {
 	}
 	if conn == nil {
 		t.Fatal("no loopback address has port 53 free for a name server")
+	}
+	if s.is = netip.AddrFrom4([4]byte{127, 0, 0, 1}); here {
+		s.is = s.addr
 	}
 	done := make(chan struct{})
 	go func() {
@@ -76,7 +81,7 @@ func (s *nameServer) answer(domain string, packet []byte) ([]byte, bool) {
 	case q.Type == dnsmessage.TypeA:
 		m.Answers = []dnsmessage.Resource{{
 			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 60},
-			Body:   &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
+			Body:   &dnsmessage.AResource{A: s.is.As4()},
 		}}
 	}
 	if known {

@@ -77,7 +77,7 @@ func startTLS(t *testing.T) *stack.Stack {
 func testTLSSDK(t *testing.T, s *stack.Stack, g stack.Gateway, sdk sdk, worked map[string]bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	names := startNameServer(t, tlsDomain)
+	names := startNameServer(t, tlsDomain, false)
 	cmd := resolvedBy(ctx, t, names, sdk.args(ctx, t, "tls_cases")...)
 	cmd.Env = append(withoutE2B(cmd.Env), tlsEnv(s, g)...)
 	before := http2Requests(t, s, g)
@@ -109,7 +109,7 @@ func testNoNameServer(t *testing.T, s *stack.Stack) {
 		t.Run(tc.name+" without a name server", func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			cmd := resolvedBy(ctx, t, startNameServer(t, "nothing.invalid"), append(tc.args(ctx, t, "tls_cases"), tc.cases...)...)
+			cmd := resolvedBy(ctx, t, startNameServer(t, "nothing.invalid", false), append(tc.args(ctx, t, "tls_cases"), tc.cases...)...)
 			cmd.Env = append(withoutE2B(cmd.Env), append(tlsEnv(s, s.Up.Gateways[0]), "NODE_OPTIONS=--require="+s.Up.NodeResolve)...)
 			var features []feature
 			for _, c := range tc.cases {

@@ -1,0 +1,171 @@
+"""Cases of a sandbox that may reach one host by name, with a credential that it never had.
+Its arguments are a file with the authorities that the sandbox is to trust, and addresses that
+it must not reach. Each case gives one line of JSON, as those of cases.py do.
+"""
+
+import json
+import os
+import sys
+import time
+
+from e2b import Sandbox
+
+KEY = "hunter2-never-in-the-sandbox"
+CA = "/tmp/trusted.pem"
+
+
+def curl(sbx, *args):
+    """The answer's body, or curl's exit code and its error."""
+    command = " ".join(["curl", "-sS", "--max-time", "20", "--cacert", CA, *args])
+    out = sbx.commands.run(command + ' 2>&1; echo ":$?"').stdout.strip()
+    body, _, code = out.rpartition(":")
+    return body.strip(), int(code)
+
+
+def allowed(sbx):
+    assert curl(sbx, "https://api.example/who") == ("api.example Bearer " + KEY, 0), curl(sbx, "https://api.example/who")
+
+
+def replaced(sbx):
+    """What the sandbox sends in the header's place does not stand beside it."""
+    got = curl(sbx, "-H", "'authorization: mine'", "-H", "'Connection: authorization'", "https://api.example/who")
+    assert got == ("api.example Bearer " + KEY, 0), got
+
+
+def passed_on(sbx):
+    """A host without a rule is reached as it is."""
+    got = curl(sbx, "-H", "'Authorization: mine'", "https://plain.example/who")
+    assert got == ("plain.example mine", 0), got
+
+
+def plain_http(sbx):
+    """Port 80 never carries a credential."""
+    assert curl(sbx, "http://api.example/who") == ("api.example", 0), curl(sbx, "http://api.example/who")
+
+
+def other_names(sbx):
+    body, code = curl(sbx, "https://other.example/")
+    assert code == 6, (body, code)  # could not resolve
+    body, code = curl(sbx, "--connect-to other.example:443:api.example:443 https://other.example/")
+    assert code == 35 and "access denied" in body, (body, code)
+    body, code = curl(sbx, "-H 'Host: other.example' http://api.example/")
+    assert "other.example" in body and "may not connect" in body, (body, code)
+
+
+def forged(sbx):
+    body, code = curl(sbx, "-H 'Host: plain.example' https://api.example/who")
+    assert KEY not in body and "another host" in body, (body, code)
+
+
+def addresses(sbx):
+    for address in sys.argv[2:]:
+        body, code = curl(sbx, "-k", f"https://{address}/")
+        assert code != 0, (address, body)
+    body, code = curl(sbx, "-k", "--connect-to ::api.example:443 https://192.0.2.1/")  # no SNI
+    assert code != 0, (body, code)
+
+
+def closed(sbx):
+    """A name that is allowed, and leads to an address that is closed to sandboxes."""
+    body, code = curl(sbx, "https://closed.example/")
+    assert code == 35 and "access denied" in body, (body, code)
+    body, code = curl(sbx, "http://closed.example/")
+    assert "no address that sandboxes may reach" in body and "closed.example" in body, (body, code)
+
+
+def other_ways(sbx):
+    """QUIC and other ports have no way, and names by TCP have the answers of those by UDP."""
+    out = sbx.commands.run(
+        "python3 - <<'E'\n"
+        "import socket\n"
+        "ns = open('/etc/resolv.conf').read().split()[1]\n"
+        "def answered(port, by):\n"
+        "    s = socket.socket(socket.AF_INET, by); s.settimeout(3)\n"
+        "    try:\n"
+        "        s.connect((ns, port)); s.send(b'\\xc0' + bytes(1199)); return len(s.recv(1500))\n"
+        "    except OSError: return 'no'\n"
+        "print(answered(443, socket.SOCK_DGRAM), answered(853, socket.SOCK_STREAM), answered(8080, socket.SOCK_STREAM))\n"
+        "def exists(name):\n"
+        "    q = b'\\0\\7\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + b''.join(bytes([len(p)]) + p.encode() for p in name.split('.')) + b'\\0\\0\\1\\0\\1'\n"
+        "    s = socket.create_connection((ns, 53), 5); s.send(len(q).to_bytes(2, 'big') + q); a = s.recv(1500)[2:]\n"
+        "    return a[3] & 15, a[7]\n"
+        "print(exists('api.example'), exists('data.tunnel.example'))\n"
+        "E").stdout.split("\n")
+    assert out[:2] == ["no no no", "(0, 1) (3, 0)"], out
+
+
+def neighbour(_):
+    """Another sandbox has none of this one's names and rules."""
+    other = Sandbox.create(timeout=120, network={"deny_out": ["0.0.0.0/0"], "allow_out": ["plain.example"]})
+    try:
+        with open(sys.argv[1]) as trusted:
+            other.files.write(CA, trusted.read())
+        body, code = curl(other, "https://api.example/who")
+        assert code == 6, (body, code)
+        body, code = curl(other, "--connect-to api.example:443:plain.example:443 https://api.example/who")
+        assert code == 35 and "access denied" in body, (body, code)
+    finally:
+        other.kill()
+
+
+def shown(sbx):
+    """The API shows a rule without its value."""
+    text = str(sbx.get_info().network)
+    assert KEY not in text and "***" in text, text
+
+
+def text_records(sbx):
+    out = sbx.commands.run(
+        "python3 - <<'E'\n"
+        "import socket\n"
+        "ns = open('/etc/resolv.conf').read().split()[1]\n"
+        "def ask(name, kind):\n"
+        "    q = b'\\0\\7\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + b''.join(bytes([len(p)]) + p.encode() for p in name.split('.')) + b'\\0' + bytes([0, kind, 0, 1])\n"
+        "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.sendto(q, (ns, 53))\n"
+        "    a = s.recv(1500); return a[3] & 15, a[7]\n"
+        "print(ask('data.tunnel.example', 16), ask('api.example', 16), ask('api.example', 28), ask('api.example', 65), ask('api.example', 1))\n"
+        "E").stdout.strip()
+    assert out == "(3, 0) (0, 0) (0, 0) (0, 0) (0, 1)", out
+
+
+def never_inside(sbx):
+    """No environment, file or memory of the sandbox's processes has the credential."""
+    out = sbx.commands.run(
+        f"grep -rls '{KEY[:7]}''{KEY[7:]}' /proc/[0-9]*/environ /home /tmp /etc /run 2>/dev/null | grep -v self || true", user="root").stdout
+    assert out.strip() == "", out
+
+
+def updated(sbx):
+    """Rules that are replaced hold for what is connected from then on."""
+    sbx.update_network({"deny_out": ["0.0.0.0/0"], "allow_out": ["plain.example"]})
+    for _ in range(50):  # egress follows by a watch
+        body, code = curl(sbx, "https://api.example/who")
+        if code == 6:
+            break
+        time.sleep(0.1)
+    assert code == 6, (body, code)
+    assert curl(sbx, "https://plain.example/who") == ("plain.example", 0)
+
+
+def main():
+    sbx = Sandbox.create(
+        timeout=300,
+        network={
+            "deny_out": ["0.0.0.0/0"],
+            "allow_out": ["api.example", "plain.example", "closed.example"],
+            "rules": {"api.example": [{"transform": {"headers": {"Authorization": "Bearer " + KEY}}}]},
+        },
+    )
+    with open(sys.argv[1]) as trusted:
+        sbx.files.write(CA, trusted.read())
+    for case in (allowed, replaced, passed_on, plain_http, other_names, forged, addresses, closed, other_ways, text_records, neighbour, shown, never_inside, updated):
+        began, error = time.monotonic(), ""
+        try:
+            case(sbx)
+        except BaseException as err:  # a case must not end the others
+            error = f"{type(err).__name__}: {err}"
+        print(json.dumps({"name": case.__name__, "ok": not error, "error": error, "ms": round((time.monotonic() - began) * 1000)}), flush=True)
+    sbx.kill()
+
+
+main()
