@@ -140,6 +140,11 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("state folder %s: %w", o.StateDir, err)
 	}
 	o.StateDir = abs
+	if o.Egress.RootsFile != "" {
+		if o.Egress.RootsFile, err = filepath.Abs(o.Egress.RootsFile); err != nil {
+			return fmt.Errorf("--egress-ca: %w", err)
+		}
+	}
 	if o.TLS && o.Domain == "" {
 		o.Domain = DefaultDomain
 	}
