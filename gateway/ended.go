@@ -14,7 +14,8 @@ const maxEndings = 4096
 
 // endings are the claims whose sandboxes this gateway has ended. The index hears
 // of an end a moment after it is written, and must not be believed meanwhile: a
-// client that was told that a sandbox is killed must not reach it any more. An end is final,
+// client that was told that a sandbox is killed must not reach it any more, since SDKs tell a
+// kill from a command that ended by a 502 of /health. An end is final,
 // and a claim ID is never used again, so what is remembered here stays true.
 //
 // Other gateways learn of it from their watches alone.

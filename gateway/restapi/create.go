@@ -16,7 +16,9 @@ import (
 //   - 201: the sandbox runs, its end is as far away as was asked for;
 //   - 400, 404, 429, 503, 504: nothing was made;
 //   - 500 with "Should-Retry: false": something may have been made and is being
-//     ended; no SDK repeats this by itself;
+//     ended; no SDK repeats this by itself. The answer to a create may be lost and the
+//     sandbox land later, under an ID that no client knows: so the gateway tries to end it
+//     for two minutes, and the controller ends it after its startup timeout;
 //   - no answer: the client left; [Sandboxes].Create ends what it made.
 //
 // With an Idempotency-Key a create is, per team and key, running (others with the

@@ -78,6 +78,9 @@ type scaling struct {
 
 // decideScale is the scale decision; it is pure.
 //
+// A broken template costs one pod, not two hundred: one of it is made at a time until one was
+// Ready, then up to twice as many as have been.
+//
 // A new template is rolled out from a stock that stays: as long as no pod of it
 // has been Ready one is made in addition, then idle pods of the old one are
 // replaced while enough others are available.

@@ -5,7 +5,7 @@
 // a Relay and calls Run.
 //
 // The package does not decide which clients may connect: the gateway does, as for any port
-// of a sandbox. It relays only servers on 127.0.0.1 and ::1, no port on which a program
+// of a sandbox. Sandboxd runs none where its network is the machine's. It relays only servers on 127.0.0.1 and ::1, no port on which a program
 // listens on all addresses or on the sandbox's own, and not sandboxd's port.
 //
 // A port is relayed from the first scan that finds its server until the first scan that does
