@@ -42,11 +42,12 @@ func TestParseHead(t *testing.T) {
 		head("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), head("Transfer-Encoding: gzip, chunked"), head("Transfer-Encoding: identity"),
 		head("Transfer-Encoding: \x0bchunked"), head("Transfer-Encoding : chunked"), head("Transfer-Encoding:\r\n chunked"),
 		head("Host: a.com"), head("X: a\nHost: b.com"), head("X: a\rb"), head("X: a\x00b"), head(" X: a"), head(": a"), head("X"), head("X\xc3\xa9: a"),
-		head("Upgrade: h2c"), head("Upgrade: websocket", "Content-Length: 1"), head("Upgrade: websocket", "Upgrade: h2c"),
+		head("Connection: upgrade", "Upgrade: h2c"), head("Upgrade: websocket"), head("Connection: x-upgrade", "Upgrade: websocket"),
+		head("Connection: upgrade", "Upgrade: websocket", "Content-Length: 1"), head("Connection: upgrade", "Upgrade: websocket", "Upgrade: h2c"),
 		"GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: \r\n\r\n", "\r\n" + get, "GET  / HTTP/1.1\r\nHost: a.com\r\n\r\n", "GET / HTTP/1.1 \r\nHost: a.com\r\n\r\n",
 		"GET http://b.com/ HTTP/1.1\r\nHost: a.com\r\n\r\n", "GET * HTTP/1.1\r\nHost: a.com\r\n\r\n", "GET /\x7f HTTP/1.1\r\nHost: a.com\r\n\r\n",
 		"GET / HTTP/2.0\r\nHost: a.com\r\n\r\n", "GET / HTTP/1.1\nHost: a.com\r\n\r\n", "G(T / HTTP/1.1\r\nHost: a.com\r\n\r\n", "GET /\r\nHost: a.com\r\n\r\n",
-		"POST / HTTP/1.0\r\nHost: a.com\r\nTransfer-Encoding: chunked\r\n\r\n", "GET / HTTP/1.0\r\nHost: a.com\r\nUpgrade: websocket\r\n\r\n",
+		"POST / HTTP/1.0\r\nHost: a.com\r\nTransfer-Encoding: chunked\r\n\r\n", "GET / HTTP/1.0\r\nHost: a.com\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
 	} {
 		if h, n, err := ParseHead([]byte(text)); !errors.Is(err, ErrHead) || n != 0 {
 			t.Errorf("%q: %+v, %d, %v", text, h, n, err)
@@ -74,7 +75,7 @@ const chunked = "PUT / HTTP/1.1\r\nHost: a.com\r\nTransfer-Encoding: chunked\r\n
 // A gate gives on what it has read, however it comes, and stops before what it refuses.
 func TestGate(t *testing.T) {
 	whole := get + "POST / HTTP/1.1\r\nHost: a.com\r\nContent-Length: 5\r\n\r\nhello" + chunked + "3\r\nabc\r\n0000F\r\n0123456789abcde\r\n0\r\nX-T: v\r\n\r\n" + get
-	upgrade := "GET / HTTP/1.1\r\nHost: a.com\r\nUpgrade: websocket\r\n\r\n"
+	upgrade := "GET / HTTP/1.1\r\nHost: a.com\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	for text, want := range map[string]string{ // what is given on of it; all with "" means all
 		whole: "", upgrade + "\x81\x00 anything": "", get + upgrade + "\r\n": "",
 		whole + "GET / HTTP/1.1\r\nHost: b.com\r\n\r\n":              whole,

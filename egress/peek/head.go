@@ -47,7 +47,7 @@ func ParseHead(b []byte) (Head, int, error) {
 	if !ok {
 		return Head{}, 0, ErrHead
 	}
-	seen := map[string]int{}
+	seen, upgrades := map[string]int{}, false
 	for line := range strings.SplitSeq(strings.TrimSuffix(rest, "\r\n"), "\r\n") {
 		if rest == "" {
 			break
@@ -56,8 +56,10 @@ func ParseHead(b []byte) (Head, int, error) {
 		if seen[name]++; !ok || !h.take(name, value, old) {
 			return Head{}, 0, ErrHead
 		}
+		upgrades = upgrades || name == "connection" && httpguts.HeaderValuesContainsToken([]string{value}, "upgrade")
 	}
-	if seen["host"] != 1 || seen["content-length"]+seen["transfer-encoding"] > 1 || h.Upgrade && (h.Chunked || h.Length > 0 || old) {
+	// An Upgrade that Connection does not name is for nobody: what comes behind it is a request.
+	if seen["host"] != 1 || seen["content-length"]+seen["transfer-encoding"] > 1 || h.Upgrade && (!upgrades || h.Chunked || h.Length > 0 || old) {
 		return Head{}, 0, ErrHead
 	}
 	return h, end + 4, nil
