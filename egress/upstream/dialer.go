@@ -38,6 +38,9 @@ type Dialer struct {
 	Closed egress.Closed
 	// Own are hosts that the operator opens within closed ranges, each with its blocks.
 	Own map[string][]netip.Prefix
+
+	// interfaces are this machine's addresses; nil is net.InterfaceAddrs.
+	interfaces func() ([]net.Addr, error)
 }
 
 // Dial connects to a host's first address that is not closed, that allowed, which is the
@@ -88,5 +91,24 @@ func (d *Dialer) opens(host string, addr netip.Addr) bool {
 		}
 	}
 	one := netip.PrefixFrom(addr, addr.BitLen())
-	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !special.Covers(one) && !d.Closed.Covers(one)
+	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !special.Covers(one) && !d.Closed.Covers(one) && !d.here(addr)
+}
+
+// here reports whether the address is one of this machine's, whose servers may be for itself
+// alone. An address may be added while it runs, so they are read anew.
+func (d *Dialer) here(addr netip.Addr) bool {
+	interfaces := d.interfaces
+	if interfaces == nil {
+		interfaces = net.InterfaceAddrs
+	}
+	all, err := interfaces()
+	if err != nil {
+		return true
+	}
+	for _, a := range all {
+		if block, ok := a.(*net.IPNet); ok && block.IP.Equal(addr.AsSlice()) {
+			return true
+		}
+	}
+	return false
 }

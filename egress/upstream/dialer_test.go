@@ -51,6 +51,21 @@ func TestOpens(t *testing.T) {
 	}
 }
 
+// A public address of the machine that egress runs on leads to the machine's own servers.
+func TestOwnAddressesAreClosed(t *testing.T) {
+	d := dialer(t)
+	d.interfaces = func() ([]net.Addr, error) {
+		return []net.Addr{&net.IPNet{IP: net.ParseIP("198.51.100.7"), Mask: net.CIDRMask(24, 32)}}, nil
+	}
+	if d.opens("api.example", netip.MustParseAddr("198.51.100.7")) || !d.opens("api.example", netip.MustParseAddr("198.51.100.8")) {
+		t.Error("of a machine's network its own address is closed, and only that")
+	}
+	d.interfaces = func() ([]net.Addr, error) { return nil, errors.New("no netlink") }
+	if d.opens("api.example", netip.MustParseAddr("198.51.100.8")) {
+		t.Error("an address is open that may be the machine's")
+	}
+}
+
 func TestDial(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
