@@ -30,6 +30,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/egress/keys"
+	"github.com/sandlane/sandlane/egress/names"
 	"github.com/sandlane/sandlane/egress/proxy"
 	"github.com/sandlane/sandlane/egress/upstream"
 	"github.com/sandlane/sandlane/egress/watch"
@@ -131,11 +132,11 @@ func openHosts(list []string) (map[string][]netip.Prefix, error) {
 	for _, text := range list {
 		host, block, _ := strings.Cut(text, "=")
 		p, err := netip.ParsePrefix(block)
-		if err != nil || host == "" {
+		name, wrong := names.Host(host)
+		if err != nil || wrong != nil {
 			return nil, fmt.Errorf("--open %q: must be a host and its block, such as git.example.com=10.0.0.0/24", text)
 		}
-		host = strings.ToLower(host)
-		hosts[host] = append(hosts[host], p)
+		hosts[name] = append(hosts[name], p)
 	}
 	return hosts, nil
 }
