@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/sandlane/sandlane/conformance/sdk"
 )
 
 // Verdict is what a backend did with a case.
@@ -39,6 +40,8 @@ type Options struct {
 	Key             string
 	// Template is the template of sandboxes; base unless set.
 	Template string
+	// SDKs are run too, each with all of its cases; their feature is "sdk".
+	SDKs []sdk.SDK
 	// Only are the cases to try, as FEATURE or FEATURE/CASE; all unless set.
 	Only []string
 	// Progress is told each result as soon as it is there.
@@ -63,7 +66,9 @@ const (
 	caseTime    = 90 * time.Second
 	sandboxLife = 300
 	cleanTime   = 30 * time.Second
-	retryPause  = 100 * time.Millisecond
+	// settleTime is how long after a stop a create may still show what it made.
+	settleTime = 2 * time.Second
+	retryPause = 100 * time.Millisecond
 	// mark is in the metadata of each sandbox that the cases make, with the run's name.
 	mark = "sandlane-conformance"
 )
@@ -94,7 +99,7 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 	}
 	o.URL, o.SandboxURL = strings.TrimRight(o.URL, "/"), strings.TrimRight(o.SandboxURL, "/")
 	for _, one := range o.Only {
-		if !slices.ContainsFunc(features, func(f Feature) bool { return f.has(one) }) {
+		if !isSDKCase(one) && !slices.ContainsFunc(features, func(f Feature) bool { return f.has(one) }) {
 			return nil, fmt.Errorf("there is no case %s", one)
 		}
 	}
@@ -108,7 +113,7 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
-		err = errors.Join(err, r.clean(clean))
+		err = errors.Join(err, r.clean(clean, ctx.Err() != nil))
 	}()
 	tell := func(one Result) {
 		results = append(results, one)
@@ -118,6 +123,9 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 	}
 	for _, f := range features {
 		r.feature(ctx, f, tell)
+	}
+	for _, s := range o.SDKs {
+		r.sdk(ctx, s, tell)
 	}
 	return results, nil
 }
@@ -319,54 +327,4 @@ func (r *run) create(ctx context.Context, template string, more map[string]any) 
 		domain = "e2b.app" // as the SDKs have it
 	}
 	return map[string]any{"id": made["sandboxID"], "token": made["envdAccessToken"], "traffic": made["trafficAccessToken"], "domain": domain}, nil
-}
-
-func (r *run) remember(path string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.made[path] = true
-}
-
-// remove deletes what is at a path of the REST API; what fails is tried again at the end.
-func (r *run) remove(ctx context.Context, path string) {
-	ctx, cancel := context.WithTimeout(ctx, cleanTime)
-	defer cancel()
-	_ = r.delete(ctx, path)
-}
-
-func (r *run) delete(ctx context.Context, path string) error {
-	one := running{run: r}
-	a, err := one.ask(ctx, Step{REST: "DELETE " + path})
-	switch {
-	case err != nil:
-		return fmt.Errorf("delete %s: %w", path, err)
-	case a.status >= 300 && a.status != http.StatusNotFound:
-		return fmt.Errorf("delete %s: %d %s", path, a.status, shown(a.text))
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.made, path)
-	return nil
-}
-
-// clean deletes all that may be left: what was remembered, and what has the run's mark since
-// its create was not answered in time.
-func (r *run) clean(ctx context.Context) (failed error) {
-	one := running{run: r}
-	a, err := one.ask(ctx, Step{REST: "GET /v2/sandboxes?metadata=" + mark + "%3D" + r.name})
-	if err == nil {
-		var listed []struct{ SandboxID string }
-		if json.Unmarshal([]byte(a.text), &listed) == nil {
-			for _, s := range listed {
-				r.remember("/sandboxes/" + s.SandboxID)
-			}
-		}
-	}
-	r.mu.Lock()
-	left := slices.Sorted(maps.Keys(r.made))
-	r.mu.Unlock()
-	for _, path := range left {
-		failed = errors.Join(failed, r.delete(ctx, path))
-	}
-	return failed
 }

@@ -12,20 +12,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandlane/sandlane/conformance"
+	"github.com/sandlane/sandlane/conformance/sdk"
 )
 
 func newConformance() *cobra.Command {
 	var o conformance.Options
 	var format, require string
+	var sdks []string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:     "conformance",
-		Example: `  sandlane conformance --url http://127.0.0.1:8080 --key e2b_…`,
-		Short:   "Ask any backend of E2B's API what E2B's SDKs ask, and say what works",
+		Use: "conformance",
+		Example: `  sandlane conformance --url http://127.0.0.1:8080 --key e2b_…
+  sandlane conformance --url http://127.0.0.1:8080 --key e2b_… --sdk python==2.63.0,js==2.51.0`,
+		Short: "Ask any backend of E2B's API what E2B's SDKs ask, and say what works",
 		Long: `Ask a backend that speaks E2B's API, case by case: each works, is refused in E2B's
 words, is wrong, or was not tried. A case whose expectation only Sandlane has is unproven
 where the backend differs, and never wrong. All that the cases make is named by this run,
-lives five minutes at most, and is deleted at the end, also after Ctrl-C.
+lives ten minutes at most, and is deleted at the end, also after Ctrl-C.
+
+--sdk also runs E2B's SDKs, unmodified, which Python 3.10 with venv, or Node.js with npm,
+installs into your cache. Pinned to the last dependency are
+` + strings.Join(sdk.Pinned(), ", ") + `; any other version is installed as it is today.
 
 This has been run against Sandlane, not against E2B itself.`,
 		Args: cobra.NoArgs,
@@ -35,6 +42,7 @@ This has been run against Sandlane, not against E2B itself.`,
 	f.StringVar(&o.SandboxURL, "sandbox-url", "", "`URL` of sandboxes, as in E2B_SANDBOX_URL (default --url)")
 	f.StringVar(&o.Key, "key", "", "API `KEY` (default $E2B_API_KEY)")
 	f.StringVar(&o.Template, "template", "base", "template of the sandboxes")
+	f.StringSliceVar(&sdks, "sdk", nil, "`SDK` to run too, as python==2.63.0 or js==2.51.0; its cases are sdk/CASE")
 	f.StringSliceVar(&o.Only, "only", nil, "`FEATURE` or FEATURE/CASE to try, and no other")
 	f.StringVar(&format, "format", "text", "form of the result: "+strings.Join(conformance.Formats, ", "))
 	f.StringVar(&require, "require", "no-wrong", "what the exit code 0 asks for: no-wrong, all-work (nothing refused or not tried either), none")
@@ -50,6 +58,13 @@ This has been run against Sandlane, not against E2B itself.`,
 			return fmt.Errorf("--format %s: it is one of %s", format, strings.Join(conformance.Formats, ", "))
 		case !slices.Contains([]string{"no-wrong", "all-work", "none"}, require):
 			return fmt.Errorf("--require %s: it is one of no-wrong, all-work, none", require)
+		}
+		for _, text := range sdks {
+			parsed, err := sdk.Parse(text)
+			if err != nil {
+				return fmt.Errorf("--sdk: %w", err)
+			}
+			o.SDKs = append(o.SDKs, parsed...)
 		}
 		o.Progress = func(r conformance.Result) { _ = conformance.WriteLine(cmd.ErrOrStderr(), r) }
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

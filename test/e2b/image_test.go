@@ -166,7 +166,7 @@ func TestAnyImage(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, filepath.Join(venv(ctx, t, "e2b-2.63.0.lock"), "python"), filepath.Join("python", "image.py"), name)
+			cmd := exec.CommandContext(ctx, python(ctx, t, "2.63.0"), filepath.Join("python", "image.py"), name)
 			cmd.Env = m.env()
 			judge(t, cmd, []feature{{name: "files"}, {name: "server"}, {name: "commands"}, {name: "pause"}}, map[string]bool{})
 		})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,48 +15,48 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/conformance/sdk"
 )
 
-// sdk is one version of an SDK in one way of use.
-type sdk struct {
+// feature is what users get, and the case of that name in a script.
+type feature struct{ name, text string }
+
+// sdkUse is one version of an SDK in one way of use.
+type sdkUse struct {
 	name string
-	// args returns the command line that runs the cases of a script.
-	args func(ctx context.Context, t *testing.T, script string) []string
+	sdk  sdk.SDK
 }
 
-var sdks = []sdk{
-	{"Python 2.63.0", pythonCases("2.63.0", "sync")},
-	{"Python 2.63.0 async", pythonCases("2.63.0", "async")},
-	{"Python 2.45.1", pythonCases("2.45.1", "sync")},
-	{"Python 2.45.1 async", pythonCases("2.45.1", "async")},
-	{"JS 2.51.0", jsCases("2.51.0")},
-	{"JS 2.50.0", jsCases("2.50.0")},
-	{"JS 2.30.5", jsCases("2.30.5")},
+var sdks = []sdkUse{
+	{"Python 2.63.0", sdk.SDK{Language: "python", Version: "2.63.0"}},
+	{"Python 2.63.0 async", sdk.SDK{Language: "python", Version: "2.63.0", Async: true}},
+	{"Python 2.45.1", sdk.SDK{Language: "python", Version: "2.45.1"}},
+	{"Python 2.45.1 async", sdk.SDK{Language: "python", Version: "2.45.1", Async: true}},
+	{"JS 2.51.0", sdk.SDK{Language: "js", Version: "2.51.0"}},
+	{"JS 2.50.0", sdk.SDK{Language: "js", Version: "2.50.0"}},
+	{"JS 2.30.5", sdk.SDK{Language: "js", Version: "2.30.5"}},
 }
 
-func pythonCases(version, use string) func(context.Context, *testing.T, string) []string {
-	return func(ctx context.Context, t *testing.T, script string) []string {
-		return []string{python(ctx, t, version), filepath.Join("python", script+".py"), use}
+// args returns the command line that runs a script of this folder.
+func (s sdkUse) args(ctx context.Context, t *testing.T, script string) []string {
+	t.Helper()
+	if s.sdk.Language == "js" {
+		return []string{"node", filepath.Join("js", script+".mjs"), js(ctx, t, s.sdk.Version)}
 	}
-}
-
-func jsCases(version string) func(context.Context, *testing.T, string) []string {
-	return func(ctx context.Context, t *testing.T, script string) []string {
-		return []string{"node", filepath.Join("js", script+".mjs"), js(ctx, t, version)}
+	use := "sync"
+	if s.sdk.Async {
+		use = "async"
 	}
-}
-
-// result is one line of a script.
-type result struct {
-	Name  string  `json:"name"`
-	OK    bool    `json:"ok"`
-	Error string  `json:"error"`
-	MS    float64 `json:"ms"`
+	return []string{python(ctx, t, s.sdk.Version), filepath.Join("python", script+".py"), use}
 }
 
 // Each SDK has each feature. What its processes print besides the results is
 // shown when something is wrong.
 func TestSDKs(t *testing.T) {
+	var features []feature
+	for _, c := range sdk.Cases {
+		features = append(features, feature{c.Name, c.Text})
+	}
 	worked := map[string]map[string]bool{}
 	t.Cleanup(func() { checkTable(t, "table", features, worked) }) // when all have run
 	makeEnv(t)
@@ -67,12 +66,18 @@ func TestSDKs(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			args := s.args(ctx, t, "cases")
-			cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-			cmd.Env = append(os.Environ(),
-				"E2B_API_KEY="+shared.Up.APIKey, "E2B_API_URL="+shared.Up.GatewayURL, "E2B_SANDBOX_URL="+shared.Up.GatewayURL,
-				"TEST_ELSEWHERE_URL="+gatewayFrom(t, fmt.Sprintf("127.7.0.%d", i+1)))
-			judge(t, cmd, features, worked[s.name])
+			results := map[string]sdk.Result{}
+			said, err := s.sdk.Run(ctx, sdk.Options{
+				Env: []string{
+					"E2B_API_KEY=" + shared.Up.APIKey, "E2B_API_URL=" + shared.Up.GatewayURL, "E2B_SANDBOX_URL=" + shared.Up.GatewayURL,
+					"TEST_ELSEWHERE_URL=" + gatewayFrom(t, fmt.Sprintf("127.7.0.%d", i+1)),
+				},
+				Tell: func(r sdk.Result) { results[r.Name] = r },
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			checkResults(t, results, said, features, worked[s.name])
 		})
 	}
 }
@@ -108,6 +113,13 @@ func makeEnv(t *testing.T) {
 func judge(t *testing.T, cmd *exec.Cmd, features []feature, worked map[string]bool) (said string) {
 	t.Helper()
 	results, said := runScript(t, cmd)
+	checkResults(t, results, said, features, worked)
+	return said
+}
+
+// checkResults is judge for what a script has printed.
+func checkResults(t *testing.T, results map[string]sdk.Result, said string, features []feature, worked map[string]bool) {
+	t.Helper()
 	for _, f := range features {
 		r, ran := results[f.name]
 		delete(results, f.name)
@@ -126,10 +138,9 @@ func judge(t *testing.T, cmd *exec.Cmd, features []feature, worked map[string]bo
 	if t.Failed() {
 		t.Logf("it said:\n%s", said)
 	}
-	return said
 }
 
-func runScript(t *testing.T, cmd *exec.Cmd) (results map[string]result, said string) {
+func runScript(t *testing.T, cmd *exec.Cmd) (results map[string]sdk.Result, said string) {
 	t.Helper()
 	cmd.WaitDelay = 5 * time.Second
 	var out, errs bytes.Buffer
@@ -138,9 +149,9 @@ func runScript(t *testing.T, cmd *exec.Cmd) (results map[string]result, said str
 	if err := cmd.Run(); err != nil {
 		t.Errorf("the cases ended with %v", err)
 	}
-	results = map[string]result{}
+	results = map[string]sdk.Result{}
 	for line := range strings.Lines(out.String()) {
-		var r result
+		var r sdk.Result
 		if json.Unmarshal([]byte(line), &r) != nil || r.Name == "" {
 			fmt.Fprint(&errs, line)
 			continue

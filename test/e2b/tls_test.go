@@ -38,9 +38,9 @@ func TestTLS(t *testing.T) {
 		t.Run(g.Name, func(t *testing.T) { testTLSGateway(t, s, g) })
 	}
 	worked := map[string]map[string]bool{}
-	for i, sdk := range sdks {
-		worked[sdk.name] = map[string]bool{}
-		t.Run(sdk.name, func(t *testing.T) { testTLSSDK(t, s, s.Up.Gateways[i%2], sdk, worked[sdk.name]) })
+	for i, use := range sdks {
+		worked[use.name] = map[string]bool{}
+		t.Run(use.name, func(t *testing.T) { testTLSSDK(t, s, s.Up.Gateways[i%2], use, worked[use.name]) })
 	}
 	testNoNameServer(t, s)
 	checkTable(t, "table with TLS", tlsFeatures, worked)
@@ -74,11 +74,11 @@ func startTLS(t *testing.T) *stack.Stack {
 
 // testTLSSDK runs an SDK whose names a name server of ours resolves. It finds the
 // gateway by the domain alone, and speaks HTTP/2 to it.
-func testTLSSDK(t *testing.T, s *stack.Stack, g stack.Gateway, sdk sdk, worked map[string]bool) {
+func testTLSSDK(t *testing.T, s *stack.Stack, g stack.Gateway, use sdkUse, worked map[string]bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	names := startNameServer(t, tlsDomain, false)
-	cmd := resolvedBy(ctx, t, names, sdk.args(ctx, t, "tls_cases")...)
+	cmd := resolvedBy(ctx, t, names, use.args(ctx, t, "tls_cases")...)
 	cmd.Env = append(withoutE2B(cmd.Env), tlsEnv(s, g)...)
 	before := http2Requests(t, s, g)
 	judge(t, cmd, tlsFeatures, worked)
@@ -99,17 +99,17 @@ func testNoNameServer(t *testing.T, s *stack.Stack) {
 	everything := []string{"tls_commands", "tls_life", "tls_host_http", "tls_host_websocket", "tls_signed_urls"}
 	for _, tc := range []struct {
 		name  string
-		args  func(context.Context, *testing.T, string) []string
+		use   sdkUse
 		cases []string
 	}{
-		{"Node", jsCases("2.51.0"), everything},
-		{"Python", pythonCases("2.63.0", "sync"), everything[:2]},
-		{"older Python", pythonCases("2.45.1", "async"), everything[:2]},
+		{"Node", sdks[4], everything},
+		{"Python", sdks[0], everything[:2]},
+		{"older Python", sdks[3], everything[:2]},
 	} {
 		t.Run(tc.name+" without a name server", func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			cmd := resolvedBy(ctx, t, startNameServer(t, "nothing.invalid", false), append(tc.args(ctx, t, "tls_cases"), tc.cases...)...)
+			cmd := resolvedBy(ctx, t, startNameServer(t, "nothing.invalid", false), append(tc.use.args(ctx, t, "tls_cases"), tc.cases...)...)
 			cmd.Env = append(withoutE2B(cmd.Env), append(tlsEnv(s, s.Up.Gateways[0]), "NODE_OPTIONS=--require="+s.Up.NodeResolve)...)
 			var features []feature
 			for _, c := range tc.cases {

@@ -49,7 +49,7 @@ func TestChart(t *testing.T) {
 // returns the interpreter that has it.
 func pythonSDK(t *testing.T) string {
 	t.Helper()
-	lock, err := filepath.Abs("../e2b/python/e2b-2.63.0.lock")
+	lock, err := filepath.Abs("../../conformance/sdk/python/e2b-2.63.0.lock")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const byEnv = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"SandboxTemplate","m
 func (c *cluster) cases(t *testing.T, python string) {
 	c.apply(t, byEnv)
 	c.eventually(t, func(out string) bool { return len(strings.Fields(out)) == 2 }, "kubectl", "get", "sandboxpools", "-l", "sandlane.dev/env=by-env", "-o", "name")
-	script, err := filepath.Abs("../e2b/python/cases.py")
+	script, err := filepath.Abs("../../conformance/sdk/python/cases.py")
 	if err != nil {
 		t.Fatal(err)
 	}

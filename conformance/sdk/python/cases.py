@@ -1,12 +1,14 @@
-"""Cases of E2B's Python SDK against a running Sandlane.
+"""Cases of E2B's Python SDK against a running backend.
 
-Usage: cases.py sync|async. The SDK is configured by its usual variables; each
-case is a function of one of the modules cases_… and gives one line of JSON: name, ok,
-error, ms. The Go test beside this folder starts it and knows which cases there must be.
+Usage: cases.py sync|async [CASE…], all without names. The SDK is configured by its usual
+variables; each case is a function of one of the modules cases_… and gives one line of JSON:
+name, ok, error, ms. The Go package of this folder's parent starts it and knows which cases
+there must be.
 """
 
 import asyncio
 import json
+import sys
 import time
 
 import leaving
@@ -23,7 +25,7 @@ import cases_errors  # noqa: F401
 
 async def main():
     shared = await a(Sandbox.create(timeout=600))
-    for f in CASES:
+    for f in (f for f in CASES if not sys.argv[2:] or f.__name__ in sys.argv[2:]):
         began, error = time.monotonic(), ""
         try:
             await asyncio.wait_for(f(shared), 90)

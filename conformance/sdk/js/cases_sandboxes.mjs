@@ -1,12 +1,12 @@
 // Cases of what is made, found, extended and ended.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { GATEWAY, Sandbox, folder, made, until } from './suite.mjs'
+import { GATEWAY, Sandbox, folder, made, own, until } from './suite.mjs'
 
 export default {
   async create_metadata_envs() {
     await made({ metadata: { purpose: 'a b&c=d' }, envs: { GREETING: 'hello world' }, timeoutMs: 120_000 }, async (s) => {
-      assert.deepEqual((await s.getInfo()).metadata, { purpose: 'a b&c=d' })
+      assert.deepEqual(own((await s.getInfo()).metadata), { purpose: 'a b&c=d' })
       assert.equal((await s.commands.run('echo $GREETING')).stdout, 'hello world\n')
     })
   },
@@ -59,7 +59,7 @@ export default {
     const odd = { a: 'b c&d=e', 'k/1': 'v%20ü', by: String(process.pid) }
     await made({ metadata: odd }, async (s) => {
       const found = await Sandbox.list({ query: { metadata: odd } }).nextItems()
-      assert.deepEqual(found.map((i) => [i.sandboxId, i.metadata]), [[s.sandboxId, odd]])
+      assert.deepEqual(found.map((i) => [i.sandboxId, own(i.metadata)]), [[s.sandboxId, odd]])
       assert.deepEqual(await Sandbox.list({ query: { metadata: { a: 'other' } } }).nextItems(), [])
     })
   },

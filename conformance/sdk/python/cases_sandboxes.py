@@ -6,14 +6,14 @@ import subprocess
 import sys
 
 import e2b
-from suite import DOMAIN, Sandbox, a, case, equal, made, until
+from suite import DOMAIN, Sandbox, a, case, equal, made, own, until
 
 
 @case
 async def create_metadata_envs(sbx):
     async with made(metadata={"purpose": "a b&c=d"}, envs={"GREETING": "hello world"}, timeout=120) as s:
         info = await a(s.get_info())
-        equal(info.metadata, {"purpose": "a b&c=d"})
+        equal(own(info.metadata), {"purpose": "a b&c=d"})
         equal((await a(s.commands.run("echo $GREETING"))).stdout, "hello world\n")
 
 
@@ -74,7 +74,7 @@ async def list_metadata(sbx):
     odd = {"a": "b c&d=e", "k/1": "v%20ü", "by": str(os.getpid())}
     async with made(metadata=odd) as s:
         found = await a(Sandbox.list(query=e2b.SandboxQuery(metadata=odd)).next_items())
-        equal([(i.sandbox_id, i.metadata) for i in found], [(s.sandbox_id, odd)])
+        equal([(i.sandbox_id, own(i.metadata)) for i in found], [(s.sandbox_id, odd)])
         equal(await a(Sandbox.list(query=e2b.SandboxQuery(metadata={"a": "other"})).next_items()), [])
 
 

@@ -1,9 +1,9 @@
-// Cases of E2B's JavaScript SDK against a running Sandlane.
+// Cases of E2B's JavaScript SDK against a running backend.
 //
-// Usage: node cases.mjs FOLDER, where FOLDER holds node_modules with the SDK, which is
-// configured by its usual variables. Each case is a function of one of the modules cases_…
-// and gives one line of JSON: name, ok, error, ms. The Go test beside this folder starts it
-// and knows which cases there must be.
+// Usage: node cases.mjs FOLDER [CASE…], all without names, where FOLDER holds node_modules
+// with the SDK, which is configured by its usual variables. Each case is a function of one of
+// the modules cases_… and gives one line of JSON: name, ok, error, ms. The Go package of this
+// folder's parent starts it and knows which cases there must be.
 import { setTimeout as pause } from 'node:timers/promises'
 import access from './cases_access.mjs'
 import commands from './cases_commands.mjs'
@@ -16,7 +16,9 @@ import { Sandbox } from './suite.mjs'
 const cases = { ...sandboxes, ...commands, ...files, ...pauses, ...access, ...errors }
 
 const shared = await Sandbox.create({ timeoutMs: 600_000 })
+const wanted = process.argv.slice(3)
 for (const [name, run] of Object.entries(cases)) {
+  if (wanted.length && !wanted.includes(name)) continue
   const began = performance.now()
   let error = ''
   try {
