@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -23,6 +25,7 @@ type ground struct {
 	passwd, group string
 	folders       map[string]bool // those there are, of those looked for
 	bash          bool
+	python        string // the newest Python 3 that it has, as "3.13"; "" is none
 }
 
 // pull gets an image from its registry and looks through its files.
@@ -73,6 +76,9 @@ func (g *ground) readFiles(folders []string) error {
 				g.folders[f] = true
 			}
 		}
+		if m := pythonProgram.FindStringSubmatch(at); m != nil && newer(m[1], g.python) {
+			g.python = m[1]
+		}
 		switch at {
 		case "bin/bash", "usr/bin/bash":
 			g.bash = true
@@ -85,6 +91,21 @@ func (g *ground) readFiles(folders []string) error {
 			return fmt.Errorf("/%s: %w", at, err)
 		}
 	}
+}
+
+// pythonProgram is where images have Python: their distribution's, or their own.
+var pythonProgram = regexp.MustCompile(`^usr/(?:local/)?bin/python(3\.[0-9]{1,3})$`)
+
+// newer compares two versions 3.N; "" is older than all.
+func newer(a, b string) bool {
+	minor := func(v string) int {
+		n, err := strconv.Atoi(strings.TrimPrefix(v, "3."))
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	return minor(a) > minor(b)
 }
 
 // text reads a small file.

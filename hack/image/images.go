@@ -22,12 +22,13 @@ const (
 )
 
 // allNames are the images that are built unless others are asked for, in the order
-// in which they are built. envoyName is if Envoy's image is named. testNames are for
-// tests alone.
+// in which they are built. envoyName is if Envoy's image is named. interpreterName is built
+// only if it is named, since it needs a base with Python. testNames are for tests alone.
 var (
-	allNames  = []string{"sandlane-gateway", "sandlane-controller", "sandlane-base"}
-	envoyName = "sandlane-envoy"
-	testNames = []string{"sandlane-test-envoy", "sandlane-test-base", "sandlane-test-echo", "sandlane-test-idle", "sandlane-test-pause"}
+	allNames        = []string{"sandlane-gateway", "sandlane-controller", "sandlane-base"}
+	envoyName       = "sandlane-envoy"
+	interpreterName = "sandlane-code-interpreter"
+	testNames       = []string{"sandlane-test-envoy", "sandlane-test-base", "sandlane-test-echo", "sandlane-test-idle", "sandlane-test-pause"}
 )
 
 // recipes make the images.
@@ -43,6 +44,9 @@ var recipes = map[string]func(context.Context, *builder, v1.Platform) (v1.Image,
 			return b.sandbox(ctx, p)
 		}
 		return b.sandboxOn(ctx, p)
+	},
+	interpreterName: func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) {
+		return b.codeInterpreter(ctx, p)
 	},
 	envoyName: func(ctx context.Context, b *builder, p v1.Platform) (v1.Image, error) {
 		return b.envoyWithModule(ctx, p)
@@ -68,6 +72,7 @@ type builder struct {
 	stdout   io.Writer
 	programs map[string]string // by command and platform
 	layers   map[string]v1.Layer
+	grounds  map[string]*ground // by architecture
 }
 
 // service makes an image of the binary sandlane that runs one of its commands.
@@ -130,6 +135,24 @@ func (b *builder) sandbox(ctx context.Context, p v1.Platform) (v1.Image, error) 
 	}, "sandlane-base", sandboxAbout)
 }
 
+// home is the home of the user that a base may lack.
+const home = "home/" + sandboxUser
+
+// wanted are the folders that the base sandbox needs.
+var wanted = []string{"etc", "home", home, "tmp", "usr", "usr/local", programs}
+
+// ground returns the base for a platform, which is pulled once.
+func (b *builder) ground(ctx context.Context, p v1.Platform) (*ground, error) {
+	if g := b.grounds[p.Architecture]; g != nil {
+		return g, nil
+	}
+	g, err := pull(ctx, b.base, p, wanted)
+	if err == nil {
+		b.grounds[p.Architecture] = g
+	}
+	return g, err
+}
+
 // sandboxOn makes the base sandbox on another image: sandboxd and, if there is
 // none, the user, in one layer on top. Everything else stays as it is.
 func (b *builder) sandboxOn(ctx context.Context, p v1.Platform) (v1.Image, error) {
@@ -137,9 +160,7 @@ func (b *builder) sandboxOn(ctx context.Context, p v1.Platform) (v1.Image, error
 	if err != nil {
 		return nil, err
 	}
-	const home = "home/" + sandboxUser
-	wanted := []string{"etc", "home", home, "tmp", "usr", "usr/local", programs}
-	g, err := pull(ctx, b.base, p, wanted)
+	g, err := b.ground(ctx, p)
 	if err != nil {
 		return nil, err
 	}

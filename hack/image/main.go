@@ -20,6 +20,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -57,7 +58,8 @@ type options struct {
 	envoy     string // Envoy's binary, for sandlane-test-envoy
 	envoyBase string // Envoy's image, that sandlane-envoy is made on
 	module    string // of the fast path; for linux/amd64
-	base      string // image that the base sandbox is made on; empty is none
+	base      string // image that sandboxes are made on; empty is none
+	packages  string // lock file of what the code interpreter has
 	platforms []v1.Platform
 	created   time.Time
 }
@@ -74,7 +76,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return fmt.Errorf("make a folder for the programs: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	b := &builder{options: o, work: work, stdout: stdout, programs: map[string]string{}, layers: map[string]v1.Layer{}}
+	b := &builder{options: o, work: work, stdout: stdout, programs: map[string]string{}, layers: map[string]v1.Layer{}, grounds: map[string]*ground{}}
 	for _, name := range o.names {
 		built := make([]platformImage, 0, len(o.platforms))
 		for _, p := range o.platforms {
@@ -105,11 +107,12 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.version, "version", "dev", "version of the programs")
 	flags.StringVar(&o.tag, "tag", "", "tag of the images (default the version)")
 	flags.StringVar(&o.push, "push", "", "registry and prefix to push to, such as localhost:5000/sandlane")
-	flags.StringVar(&o.base, "base", "", "image to make the base sandbox on (default none: an empty file system)")
+	flags.StringVar(&o.base, "base", "", "image to make sandboxes on (default none: an empty file system; sandlane-code-interpreter needs one with Python)")
+	flags.StringVar(&o.packages, "packages", "interpreter/requirements.lock", "lock file of the code interpreter's packages, below the root")
 	flags.StringVar(&o.envoy, "envoy", "", "Envoy's binary on this machine, for sandlane-test-envoy")
 	flags.StringVar(&o.envoyBase, "envoy-base", "", "Envoy's image, such as envoyproxy/envoy:distroless-v1.40.0: build also sandlane-envoy on it, which has the module of the fast path")
 	flags.StringVar(&o.module, "module", "local/helpers/bin/fastpath.so", "that module, below the root")
-	names := flags.String("images", strings.Join(allNames, ","), "images to build, also "+envoyName+", "+strings.Join(testNames, ", "))
+	names := flags.String("images", strings.Join(allNames, ","), "images to build, also "+interpreterName+", "+envoyName+", "+strings.Join(testNames, ", "))
 	platforms := flags.String("platforms", "linux/"+runtime.GOARCH, "platforms to build for")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -124,6 +127,9 @@ func parse(args []string) (options, error) {
 	if !filepath.IsAbs(o.out) {
 		o.out = filepath.Join(o.root, o.out)
 	}
+	if !filepath.IsAbs(o.packages) {
+		o.packages = filepath.Join(o.root, o.packages)
+	}
 	if !filepath.IsAbs(o.module) {
 		o.module = filepath.Join(o.root, o.module)
 	}
@@ -135,7 +141,10 @@ func parse(args []string) (options, error) {
 	}
 	for name := range strings.SplitSeq(*names, ",") {
 		if recipes[name] == nil {
-			return o, fmt.Errorf("-images: there is no image %q, only %s", name, strings.Join(slices.Concat(allNames, []string{envoyName}, testNames), ", "))
+			return o, fmt.Errorf("-images: there is no image %q, only %s", name, strings.Join(slices.Concat(allNames, []string{interpreterName, envoyName}, testNames), ", "))
+		}
+		if name == interpreterName && o.base == "" {
+			return o, errors.New("-images: " + interpreterName + " needs -base, an image with Python such as python:3.13-slim")
 		}
 		o.names = append(o.names, name)
 	}
