@@ -76,7 +76,7 @@ func (g *ground) readFiles(folders []string) error {
 				g.folders[f] = true
 			}
 		}
-		if m := pythonProgram.FindStringSubmatch(at); m != nil && newer(m[1], g.python) {
+		if m := pythonProgram.FindStringSubmatch(at); len(m) > 1 && newer(m[1], g.python) {
 			g.python = m[1]
 		}
 		switch at {

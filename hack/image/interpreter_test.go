@@ -27,7 +27,9 @@ func TestCodeInterpreter(t *testing.T) {
 		folder("usr", 0o755), folder("usr/bin", 0o755), {path: "usr/bin/python3.9", mode: 0o755, text: "#!"},
 		folder("usr/local", 0o755), folder("usr/local/bin", 0o755), {path: "usr/local/bin/python3.13", mode: 0o755, text: "#!"},
 		{path: "usr/local/bin/python3.13-config", mode: 0o755, text: "#!"},
-	}, func(c *v1.ConfigFile) { c.Config.Env = []string{"PATH=/usr/local/bin", "LANG=C.UTF-8", "PYTHONPATH=/theirs"} })
+	}, func(c *v1.ConfigFile) {
+		c.Config.Env = []string{"PATH=/usr/local/bin", "LANG=C.UTF-8", "PYTHONPATH=/theirs"}
+	})
 	makeImages(t, "-out", t.TempDir(), "-push", registry, "-images", interpreterName, "-tag", "t", "-base", registry+"/python:3", "-packages", lock)
 	image := pulled(t, registry+"/"+interpreterName+":t")
 	c := configOf(t, image).Config
