@@ -44,6 +44,14 @@ if ! has "${compiler%% *}"; then
 	notes+=("no C compiler (${compiler%% *}): the tests run without the race detector")
 fi
 
+if wants unit; then
+	if ! CHROMIUM_BIN=$(hack/chromium.sh 2>&1); then
+		notes+=("$CHROMIUM_BIN: the console's page is not tested")
+		CHROMIUM_BIN=
+	fi
+	export CHROMIUM_BIN
+fi
+
 for note in ${notes[@]+"${notes[@]}"}; do echo "test: note: $note" >&2; done
 if ((${#missing[@]} > 0)); then
 	for one in "${missing[@]}"; do echo "test: missing: $one" >&2; done
@@ -129,6 +137,12 @@ calm() {
 	tests -ldflags='-s -w' -shuffle=on -p 2 -timeout 15m "${packages[@]}"
 }
 
+# page are the tests of the console's page, in a real browser.
+page() {
+	[[ -n "$CHROMIUM_BIN" ]] || return 0
+	cd test/console && go vet ./... && tests -shuffle=on -timeout 10m ./...
+}
+
 # images are the tests of the images, which compile the images' programs.
 images() { cd hack/image && go vet ./... && tests -shuffle=on -timeout 15m ./...; }
 
@@ -159,11 +173,13 @@ heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnde
 if wants unit; then
 	beside vet
 	beside calm
+	beside page
 	# The longest first, so that none is left alone at the end; five at once, for these
 	# wait more than they work.
 	mapfile -t packages < <(of -v ./reconcilers ./gateway/activation ./gateway ./local/node ./cmd/sandlane ./sandboxd ./controlplane ./controlplane/schedule ./local)
 	with_race -shuffle=on -p 5 -timeout 15m -skip "^($heavy)\$" "${packages[@]}"
 	await calm
+	await page
 	await vet
 fi
 # They wait more than they work, on stacks of their own. More at once would be late for the

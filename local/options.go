@@ -82,6 +82,8 @@ type Options struct {
 	Self string
 	// NewAPIKey makes the API key that up.json shows.
 	NewAPIKey func(ctx context.Context, config *rest.Config) (string, error)
+	// Console serves the console until ctx ends and returns its address; nil for none.
+	Console func(ctx context.Context, config *rest.Config) (url string, err error)
 	// Helpers puts the node's programs and those of its images into a folder;
 	// default helpers.Extract.
 	Helpers func(dir string) error

@@ -29,7 +29,7 @@ type report struct {
 	leases []coordinationv1.Lease
 	full   error             // says that the disk of the state folder is full
 	apiErr error             // why pools, envs and leases are not known
-	fast   map[string]string // what askFastPath says, by gateway
+	fast   map[string]string // what each gateway says of its fast path
 	now    time.Time
 }
 

@@ -43,14 +43,14 @@ func TestStatusShowsTheFastPath(t *testing.T) {
 	for name, metrics := range map[string]string{
 		"on":      "# TYPE sandlane_fastpath_trusted gauge\nsandlane_fastpath_trusted 1\n",
 		"waiting": "sandlane_fastpath_trusted 0\n",
-		"off":     "sandlane_lease_valid 1\n",
+		"off":     "sandlane_routecache_entries 1\n",
 		"?":       "",
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if metrics == "" {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
-			_, _ = io.WriteString(w, metrics)
+			_, _ = io.WriteString(w, "sandlane_controlplane_lease_held 1\n"+metrics)
 		}))
 		t.Cleanup(server.Close)
 		gateway := "gateway-" + name

@@ -81,10 +81,10 @@ type up struct {
 	authority   *authority.Authority // nil without TLS
 	startedAt   time.Time
 
-	group  *supervise.Group
-	config *rest.Config
-	api    client.Client
-	apiKey string
+	group              *supervise.Group
+	config             *rest.Config
+	api                client.Client
+	apiKey, consoleURL string
 }
 
 // prepare does all that can fail before a process is started.
@@ -226,6 +226,12 @@ func (u *up) start(ctx context.Context) error {
 			return err
 		}
 		if err := u.recordProcesses(u.group.Status()); err != nil {
+			return err
+		}
+	}
+	if u.o.Console != nil {
+		var err error
+		if u.consoleURL, err = u.o.Console(ctx, u.config); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,9 @@ type UpFile struct {
 	CAFile      string `json:"caFile,omitempty"`
 	NodeResolve string `json:"nodeResolve,omitempty"`
 
-	APIKey     string         `json:"apiKey"`
+	APIKey string `json:"apiKey"`
+	// ConsoleURL has the console's token.
+	ConsoleURL string         `json:"consoleURL,omitempty"`
 	Kubeconfig string         `json:"kubeconfig"`
 	MetricsURL string         `json:"metricsURL"`
 	Pids       map[string]int `json:"pids"`

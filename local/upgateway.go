@@ -77,7 +77,7 @@ func (u *up) startEnvoy(ctx context.Context, g gatewayPair) error {
 
 // upFileNow describes what runs at this moment.
 func (u *up) upFileNow() UpFile {
-	file := UpFile{APIKey: u.apiKey, Kubeconfig: u.kubeconfig()}
+	file := UpFile{APIKey: u.apiKey, ConsoleURL: u.consoleURL, Kubeconfig: u.kubeconfig()}
 	if u.o.TLS {
 		file.CAFile, file.NodeResolve = authority.CertFile(u.tlsDir(u.o.Domain)), u.nodeResolve(u.o.Domain)
 	}

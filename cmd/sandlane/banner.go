@@ -26,6 +26,7 @@ func banner(out io.Writer, stateDir string, up local.UpFile, stop string) {
 Sandlane is up.            state  %s      stop with %s
   gateway     %s
   api key     %s
+  console     %s
 
 Try:
   curl%s -H 'X-Sandbox-Id: hello' -H 'X-Sandbox-Port: 8000' %s/
@@ -40,7 +41,7 @@ with Sandbox.create() as sbx:
     print(sbx.commands.run("echo hello from $HOSTNAME; python3 --version").stdout)
     sbx.files.write("note.txt", "hi"); print(sbx.files.read("note.txt"))
 PY
-`, shortHome(stateDir), stop, gatewayURLs(up), up.APIKey, trust, up.GatewayURL, p, with, p, with, sdkVariables(up))
+`, shortHome(stateDir), stop, gatewayURLs(up), up.APIKey, up.ConsoleURL, trust, up.GatewayURL, p, with, p, with, sdkVariables(up))
 }
 
 // sdkVariables is what points E2B's SDKs here. The two addresses of the mode

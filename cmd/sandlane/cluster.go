@@ -6,11 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/console/explain"
+	"github.com/sandlane/sandlane/console/processes"
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/local"
 )
@@ -39,6 +43,23 @@ func clusterFlags(cmd *cobra.Command) *cluster {
 
 // connect returns a client that reads live.
 func (c *cluster) connect() (client.Client, error) {
+	cfg, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	return clientFor(cfg)
+}
+
+func clientFor(cfg *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	return client.New(cfg, client.Options{Scheme: scheme})
+}
+
+// config is the user's.
+func (c *cluster) config() (*rest.Config, error) {
 	kubeconfig, err := c.find()
 	if err != nil {
 		return nil, err
@@ -47,11 +68,35 @@ func (c *cluster) connect() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
+	return cfg, nil
+}
+
+// processes finds the cluster's gateways and controllers: those of `up` by its state
+// folder, those of a kubeconfig by their pods.
+func (c *cluster) processes(cfg *rest.Config) (processes.Finder, error) {
+	if c.kubeconfig == "" {
+		dir, err := stateDir(c.state)
+		return local.Processes(dir), err
 	}
-	return client.New(cfg, client.Options{Scheme: scheme})
+	api, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("prepare a client: %w", err)
+	}
+	return processes.InCluster(api, c.systemNamespace), nil
+}
+
+// reader reads what `explain` and `support-bundle` show.
+func (c *cluster) reader() (explain.Reader, error) {
+	cfg, err := c.config()
+	if err != nil {
+		return explain.Reader{}, err
+	}
+	api, err := clientFor(cfg)
+	if err != nil {
+		return explain.Reader{}, err
+	}
+	find, err := c.processes(cfg)
+	return explain.Reader{API: api, SystemNamespace: c.systemNamespace, Processes: find}, err
 }
 
 // find returns the path of the kubeconfig.

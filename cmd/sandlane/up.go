@@ -96,6 +96,7 @@ This is for development: it is no boundary against hostile code.`,
 // upHere runs until it is told to stop.
 func upHere(cmd *cobra.Command, o *local.Options) error {
 	report := local.NewReporter()
+	o.Console = consoleOf(o.StateDir)
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	logWith(o.Log)
 	o.Progress = func(line string) {

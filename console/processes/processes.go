@@ -1,0 +1,141 @@
+package processes
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Process is one gateway or controller, or another process of an installation.
+type Process struct {
+	// Name is that of the gateway and its Lease, or the pod's, or that of a process of `up`.
+	Name string
+	// Gateway is set for gateways; their metrics are read.
+	Gateway bool
+	// ReadMetrics returns metrics in Prometheus' text format: its own at /metrics, and those
+	// of a gateway's Envoy at /metrics/envoy. nil if it has none.
+	ReadMetrics func(ctx context.Context, path string) ([]byte, error)
+	// ReadLog returns about the last so many lines of the log.
+	ReadLog func(ctx context.Context, lines int) ([]byte, error)
+}
+
+// Finder lists the processes of an installation.
+type Finder func(ctx context.Context) ([]Process, error)
+
+// patience is how long one process may take to answer.
+const patience = 5 * time.Second
+
+// FastPath says whether Envoy answers hits by itself.
+type FastPath string
+
+// The states of a fast path.
+const (
+	FastOff     FastPath = "off"
+	FastOn      FastPath = "on"
+	FastWaiting FastPath = "waiting" // for a lease, or for an Envoy that was tested
+	FastUnknown FastPath = "?"
+)
+
+// Metrics is what a gateway says of itself.
+type Metrics struct {
+	// Err says why nothing is known; the rest is zero then.
+	Err error
+	// Held: the gateway has its lease, by its own clock.
+	Held bool
+	FastPath
+	// Routes are those in its cache, Waiting the requests that wait for a pod.
+	Routes, Waiting int
+	// FencesBehind counts addresses whose fence the gateway's watch has not passed yet.
+	FencesBehind int
+	// FenceMean is the mean time that a fence took; 0 before the first.
+	FenceMean time.Duration
+	// CertificateDays is in how many days Envoy's first certificate ends; -1 if it has none,
+	// or does not say.
+	CertificateDays int
+}
+
+// Ask reads the metrics of all gateways, at once, by their names.
+func Ask(ctx context.Context, all []Process) map[string]Metrics {
+	type answer struct {
+		name string
+		m    Metrics
+	}
+	answers := make(chan answer, len(all))
+	asked := 0
+	for _, p := range all {
+		if !p.Gateway || p.ReadMetrics == nil {
+			continue
+		}
+		asked++
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			text, err := p.ReadMetrics(ctx, "/metrics")
+			if err != nil {
+				answers <- answer{p.Name, unknown(err)}
+				return
+			}
+			envoy, err := p.ReadMetrics(ctx, "/metrics/envoy")
+			if err != nil {
+				envoy = nil // an Envoy that was not asked has no certificate that is known
+			}
+			answers <- answer{p.Name, Parse(text, envoy)}
+		}()
+	}
+	found := make(map[string]Metrics, asked)
+	for range asked {
+		a := <-answers
+		found[a.name] = a.m
+	}
+	return found
+}
+
+// Parse reads a gateway's metrics and, if they could be read, its Envoy's.
+func Parse(gateway, envoy []byte) Metrics {
+	v := values(gateway)
+	held, found := v["sandlane_controlplane_lease_held"]
+	if !found {
+		return unknown(errors.New("its metrics are not a gateway's"))
+	}
+	m := Metrics{Held: held == 1, FastPath: FastOff, CertificateDays: -1}
+	if trusted, found := v["sandlane_fastpath_trusted"]; found {
+		m.FastPath = FastWaiting
+		if trusted == 1 {
+			m.FastPath = FastOn
+		}
+	}
+	m.Routes = int(v["sandlane_routecache_entries"])
+	m.Waiting = int(v["sandlane_limits_waiting_requests"])
+	m.FencesBehind = int(v["sandlane_routecache_refused_addresses"])
+	if n := v["sandlane_routecache_fence_seconds_count"]; n > 0 {
+		m.FenceMean = time.Duration(v["sandlane_routecache_fence_seconds_sum"] / n * float64(time.Second))
+	}
+	// Envoy says the largest 32-bit number where it has no certificate.
+	if days, found := values(envoy)["envoy_server_days_until_first_cert_expiring"]; found && days < math.MaxInt32 {
+		m.CertificateDays = int(days)
+	}
+	return m
+}
+
+func unknown(err error) Metrics {
+	return Metrics{Err: err, FastPath: FastUnknown, CertificateDays: -1}
+}
+
+// values are those of the metrics without labels, in Prometheus' text format. Envoy writes
+// empty braces.
+func values(text []byte) map[string]float64 {
+	all := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
+		if !found || strings.HasPrefix(name, "#") {
+			continue
+		}
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			all[strings.TrimSuffix(name, "{}")] = v
+		}
+	}
+	return all
+}
