@@ -90,10 +90,12 @@ func TestCheck(t *testing.T) {
 			explain.Warn, "ends in 6 days"},
 		"certificate, late": {explain.Installation{Leases: []coordinationv1.Lease{lease(0)}, Gateways: gateway(processes.Metrics{Held: true, CertificateDays: 1})},
 			explain.Bad, "ends in 1 day\n      do: renew the TLS Secret"},
-		"store full": {explain.Installation{Checkpoints: []v1alpha1.Checkpoint{{
+		"store full": {explain.Installation{Leases: []coordinationv1.Lease{lease(0)}, Gateways: gateway(processes.Metrics{Held: true, StoreFull: true, CertificateDays: -1})},
+			explain.Bad, "the checkpoint store is full"},
+		"snapshot failed": {explain.Installation{Checkpoints: []v1alpha1.Checkpoint{{
 			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: *before(time.Minute)},
-			Status:     v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointFailed, Message: "no space left on device"},
-		}}}, explain.Warn, "the checkpoint store is full"},
+			Status:     v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointFailed, Message: "the gateway has stopped"},
+		}}}, explain.Warn, "were not kept: the gateway has stopped"},
 		"files not kept": {explain.Installation{Sandboxes: []*v1alpha1.Sandbox{{
 			ObjectMeta: metav1.ObjectMeta{Name: "hello"},
 			Status:     v1alpha1.SandboxStatus{Conditions: condition(v1alpha1.SandboxConditionPaused, metav1.ConditionFalse, v1alpha1.ReasonSaveFailed, "no space")},

@@ -155,7 +155,15 @@ func Gateway(l *coordinationv1.Lease, in Installation) []Finding {
 	case !m.Held:
 		return []Finding{{Bad, about, "it does not hold its lease, so it answers no request", "see its log; it must reach the API server and the controller"}}
 	}
-	return ofCertificate(about, m)
+	return append(ofStore(about, m), ofCertificate(about, m)...)
+}
+
+func ofStore(about string, m processes.Metrics) []Finding {
+	if !m.StoreFull {
+		return nil
+	}
+	return []Finding{{Bad, about, "the checkpoint store is full: snapshots are refused (507), and sandboxes that hibernate stay frozen",
+		"enlarge its volume, or delete snapshots: kubectl get checkpoints -A"}}
 }
 
 func ofCertificate(about string, m processes.Metrics) []Finding {
@@ -173,19 +181,11 @@ func ofCheckpoint(c *v1alpha1.Checkpoint, now time.Time) []Finding {
 	about := "checkpoint " + c.Namespace + "/" + c.Name
 	switch {
 	case c.Status.Phase == v1alpha1.CheckpointFailed && now.Sub(c.CreationTimestamp.Time) < recentFailure:
-		return []Finding{{Warn, about, fmt.Sprintf("files of sandbox %s were not kept: %s", c.Spec.SandboxID, c.Status.Message), adviceOfStore(c.Status.Message)}}
+		return []Finding{{Warn, about, fmt.Sprintf("files of sandbox %s were not kept: %s", c.Spec.SandboxID, c.Status.Message), "see the gateways' logs, and whether the checkpoint store has room and answers"}}
 	case c.Status.Phase == v1alpha1.CheckpointTerminating && c.DeletionTimestamp != nil && now.Sub(c.DeletionTimestamp.Time) > 5*time.Minute:
 		return []Finding{{Warn, about, "its data is not deleted: " + c.Status.Message, "see the controller's log, and whether it can write to the checkpoint store"}}
 	}
 	return nil
-}
-
-// adviceOfStore says what helps where files could not be kept.
-func adviceOfStore(message string) string {
-	if m := strings.ToLower(message); strings.Contains(m, "no space") || strings.Contains(m, "full") || strings.Contains(m, "quota") {
-		return "the checkpoint store is full: enlarge its volume, or delete snapshots (kubectl get checkpoints -A)"
-	}
-	return "see the gateways' logs, and whether the checkpoint store has room and answers"
 }
 
 // ofSandboxes counts what has trouble, so that a thousand of them are one line.

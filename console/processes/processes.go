@@ -52,6 +52,8 @@ type Metrics struct {
 	FencesBehind int
 	// FenceMean is the mean time that a fence took; 0 before the first.
 	FenceMean time.Duration
+	// StoreFull: the last archive of a snapshot or pause found no room.
+	StoreFull bool
 	// CertificateDays is in how many days Envoy's first certificate ends; -1 if it has none,
 	// or does not say.
 	CertificateDays int
@@ -109,6 +111,7 @@ func Parse(gateway, envoy []byte) Metrics {
 	}
 	m.Routes = int(v["sandlane_routecache_entries"])
 	m.Waiting = int(v["sandlane_limits_waiting_requests"])
+	m.StoreFull = v["sandlane_snapshot_store_full"] == 1
 	m.FencesBehind = int(v["sandlane_routecache_refused_addresses"])
 	if n := v["sandlane_routecache_fence_seconds_count"]; n > 0 {
 		m.FenceMean = time.Duration(v["sandlane_routecache_fence_seconds_sum"] / n * float64(time.Second))

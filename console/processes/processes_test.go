@@ -28,7 +28,7 @@ func TestAsk(t *testing.T) {
 	all := []processes.Process{
 		gateway("on", "# HELP x y\nsandlane_controlplane_lease_held 1\nsandlane_fastpath_trusted 1\nsandlane_routecache_entries 7\n"+
 			"sandlane_limits_waiting_requests 2\nsandlane_routecache_refused_addresses 3\nsandlane_routecache_fence_seconds_bucket{le=\"1\"} 4\n"+
-			"sandlane_routecache_fence_seconds_sum 0.02\nsandlane_routecache_fence_seconds_count 4\n", "envoy_server_days_until_first_cert_expiring{} 5\n"),
+			"sandlane_snapshot_store_full 1\nsandlane_routecache_fence_seconds_sum 0.02\nsandlane_routecache_fence_seconds_count 4\n", "envoy_server_days_until_first_cert_expiring{} 5\n"),
 		gateway("waiting", "sandlane_controlplane_lease_held 0\nsandlane_fastpath_trusted 0\n", "envoy_server_days_until_first_cert_expiring{} 4294967295\n"),
 		gateway("off", "sandlane_controlplane_lease_held 1\n", ""),
 		gateway("away", "", ""),
@@ -37,7 +37,7 @@ func TestAsk(t *testing.T) {
 	}
 	got := processes.Ask(t.Context(), all)
 	for name, want := range map[string]processes.Metrics{
-		"on":      {Held: true, FastPath: processes.FastOn, Routes: 7, Waiting: 2, FencesBehind: 3, FenceMean: 5 * time.Millisecond, CertificateDays: 5},
+		"on":      {Held: true, FastPath: processes.FastOn, Routes: 7, Waiting: 2, FencesBehind: 3, FenceMean: 5 * time.Millisecond, StoreFull: true, CertificateDays: 5},
 		"waiting": {FastPath: processes.FastWaiting, CertificateDays: -1},
 		"off":     {Held: true, FastPath: processes.FastOff, CertificateDays: -1},
 	} {

@@ -264,11 +264,12 @@ func TestMetrics(t *testing.T) {
 	got := map[string]uint64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "sandlane_snapshot_bytes_total" {
+			switch f.GetName() {
+			case "sandlane_snapshot_bytes_total":
 				got["bytes"] = uint64(m.GetCounter().GetValue())
-				continue
+			case "sandlane_snapshot_seconds":
+				got[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetHistogram().GetSampleCount()
 			}
-			got[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetHistogram().GetSampleCount()
 		}
 	}
 	want := map[string]uint64{

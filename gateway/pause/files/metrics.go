@@ -23,6 +23,7 @@ const (
 type Metrics struct {
 	seconds *prometheus.HistogramVec
 	bytes   prometheus.Counter
+	full    prometheus.Gauge
 }
 
 // NewMetrics registers the metrics with reg; nil registers them nowhere.
@@ -39,6 +40,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Namespace: "sandlane", Subsystem: "snapshot", Name: "bytes_total",
 			Help: "Bytes of the archives that this gateway has put into the store of checkpoints.",
 		}),
+		full: f.NewGauge(prometheus.GaugeOpts{
+			Namespace: "sandlane", Subsystem: "snapshot", Name: "store_full",
+			Help: "1 if the last archive of a snapshot or pause by this gateway found no room in the store of checkpoints, else 0.",
+		}),
 	}
 	for _, outcome := range []string{outcomeDone, outcomeFailed, outcomeFull} {
 		m.seconds.WithLabelValues(opCreate, outcome)
@@ -54,6 +59,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // observe counts a call that began at begun and ended with err.
 func (m *Metrics) observe(op string, begun time.Time, err error) {
 	m.seconds.WithLabelValues(op, outcomeOf(err)).Observe(time.Since(begun).Seconds())
+}
+
+// stored notes whether an archive found room in the store.
+func (m *Metrics) stored(bytes int64, err error) {
+	switch {
+	case err == nil:
+		m.bytes.Add(float64(bytes))
+		m.full.Set(0)
+	case errors.Is(err, checkpoint.ErrFull):
+		m.full.Set(1)
+	}
 }
 
 // The outcomes that the chart's alert rules name.

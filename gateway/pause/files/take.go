@@ -136,8 +136,8 @@ func (x *Snapshots) put(ctx context.Context, cp *v1alpha1.Checkpoint, archive *s
 	}
 	archive.room = room
 	info, err := x.o.Store.Put(ctx, string(cp.UID), archive)
-	if err = errors.Join(err, archive.Close()); err == nil {
-		x.o.Metrics.bytes.Add(float64(info.Bytes))
+	err = errors.Join(err, archive.Close())
+	if x.o.Metrics.stored(info.Bytes, err); err == nil {
 		err = keep(info)
 	}
 	room.end(err)
