@@ -14,8 +14,8 @@ import (
 	"github.com/sandlane/sandlane/console/processes"
 )
 
-// logBytes bounds what is read of one log.
-const logBytes = 4 << 20
+// logBytes bounds what is read of one log, and metricsBytes the metrics of one gateway.
+const logBytes, metricsBytes = 4 << 20, 16 << 20
 
 // Processes finds the processes of the `up` that runs with a state folder, for the console
 // and its relatives. An *ErrNotRunning if none runs.
@@ -89,7 +89,7 @@ func read(ctx context.Context, url string) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("read metrics: %s", resp.Status)
 	}
-	text, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(io.LimitReader(resp.Body, metricsBytes))
 	if err != nil {
 		return nil, fmt.Errorf("read metrics: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,30 +25,41 @@ import (
 	"github.com/sandlane/sandlane/console/processes"
 )
 
-// logLines is how much of each log is kept.
-const logLines = 20_000
+const (
+	// logLines is how much of each log is kept.
+	logLines = 20_000
+	// pageSize is how many objects are read and held at once; each page is a file.
+	pageSize = 500
+)
 
-// kinds are the objects that are kept, in files of these names.
-func kinds(systemNamespace string) []struct {
-	name    string
-	list    client.ObjectList
+// kind is one kind of object that is kept.
+type kind struct {
+	name    string // of its file
+	list    func() client.ObjectList
 	options []client.ListOption
-} {
-	type kind = struct {
-		name    string
-		list    client.ObjectList
-		options []client.ListOption
-	}
+}
+
+// kinds are the objects that are kept.
+func kinds(systemNamespace string) []kind {
+	sandboxes := func() client.ObjectList { return &v1alpha1.SandboxList{} }
+	pools := func() client.ObjectList { return &v1alpha1.SandboxPoolList{} }
+	envs := func() client.ObjectList { return &v1alpha1.SandboxEnvList{} }
+	templates := func() client.ObjectList { return &v1alpha1.SandboxTemplateList{} }
+	checkpoints := func() client.ObjectList { return &v1alpha1.CheckpointList{} }
+	pods := func() client.ObjectList { return &corev1.PodList{} }
+	leases := func() client.ObjectList { return &coordinationv1.LeaseList{} }
+	events := func() client.ObjectList { return &corev1.EventList{} }
+	system := []client.ListOption{client.InNamespace(systemNamespace)}
 	return []kind{
-		{"sandboxes", &v1alpha1.SandboxList{}, nil},
-		{"pools", &v1alpha1.SandboxPoolList{}, nil},
-		{"envs", &v1alpha1.SandboxEnvList{}, nil},
-		{"templates", &v1alpha1.SandboxTemplateList{}, nil},
-		{"checkpoints", &v1alpha1.CheckpointList{}, nil},
-		{"pool-pods", &corev1.PodList{}, []client.ListOption{client.HasLabels{v1alpha1.LabelPool}}},
-		{"system-pods", &corev1.PodList{}, []client.ListOption{client.InNamespace(systemNamespace)}},
-		{"leases", &coordinationv1.LeaseList{}, []client.ListOption{client.InNamespace(systemNamespace)}},
-		{"events", &corev1.EventList{}, nil},
+		{"sandboxes", sandboxes, nil},
+		{"pools", pools, nil},
+		{"envs", envs, nil},
+		{"templates", templates, nil},
+		{"checkpoints", checkpoints, nil},
+		{"pool-pods", pods, []client.ListOption{client.HasLabels{v1alpha1.LabelPool}}},
+		{"system-pods", pods, system},
+		{"leases", leases, system},
+		{"events", events, nil}, // after the pods, which say which Events are kept
 	}
 }
 
@@ -59,7 +71,7 @@ func Write(ctx context.Context, from explain.Reader, version string, out io.Writ
 	b.add("version.txt", []byte(version+"\n"))
 	b.add("explain.txt", []byte(redact(explain.Text(explain.Check(from.Installation(ctx))))))
 	for _, k := range kinds(from.SystemNamespace) {
-		b.objects(from.API, k.name, k.list, k.options...)
+		b.objects(from.API, k)
 	}
 	all, err := from.Processes(ctx)
 	b.note("gateways and controllers", err)
@@ -107,12 +119,24 @@ func (b *bundle) add(name string, text []byte) {
 	}
 }
 
-func (b *bundle) objects(api client.Reader, name string, list client.ObjectList, options ...client.ListOption) {
-	if err := api.List(b.ctx, list, options...); err != nil {
-		b.note(name, err)
-		return
+// objects writes all objects of a kind, a page a file.
+func (b *bundle) objects(api client.Reader, k kind) {
+	for page, next := 1, ""; page == 1 || next != ""; page++ {
+		list, name := k.list(), k.name
+		if page > 1 {
+			name += "-" + strconv.Itoa(page)
+		}
+		if err := api.List(b.ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(next)}, k.options...)...); err != nil {
+			b.note(name, err)
+			return
+		}
+		b.page(name, list)
+		next = list.GetContinue()
 	}
-	var all []any
+}
+
+func (b *bundle) page(name string, list client.ObjectList) {
+	all := []any{}
 	err := meta.EachListItem(list, func(o runtime.Object) error {
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {

@@ -16,8 +16,9 @@ const (
 	metricsPort = "metrics"
 )
 
-// mostLog bounds what is read of one container's log.
-const mostLog = 4 << 20
+// mostLog bounds what is read of one container's log. It has room for the lines that are
+// asked for, since the kubelet cuts off the newest.
+const mostLog = 16 << 20
 
 // InCluster finds the pods of gateways and controllers in the system namespace, by the
 // chart's labels. A gateway is named as its Lease is: by its pod's name and UID.
