@@ -32,6 +32,10 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		UID types.UID `json:"uid"`
 	}
+	if !idPattern.MatchString(r.PathValue("id")) {
+		http.Error(w, notAnID, http.StatusBadRequest)
+		return
+	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&body); err != nil || body.UID == "" {
 		http.Error(w, "the sandbox's UID is missing", http.StatusBadRequest)
 		return
@@ -152,9 +156,11 @@ func (s *Server) patch(ctx context.Context, live *v1alpha1.Sandbox, p writes.Pat
 	return nil
 }
 
-// mayPatch asks the API server whether the user may change sandboxes, on which end, pause
+// askRights asks the API server whether the user may change sandboxes, on which end, pause
 // and resume depend. Each of them is judged once more when it is written.
-func (s *Server) mayPatch(ctx context.Context) (bool, error) {
+func (s *Server) askRights(ctx context.Context) (mayPatch bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: v1alpha1.GroupVersion.Group, Resource: "sandboxes", Verb: "patch"},
 	}}

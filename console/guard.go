@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// policy lets the page run and load its own files, and talk to its own origin.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// policy lets the page run and load its own files, talk to its own origin, and make no HTML of
+// text.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // handler is the whole server: the page's files for anyone on this machine, and the rest
 // for those who have the token.
@@ -66,8 +67,8 @@ func (s *Server) withToken(next http.Handler) http.Handler {
 			http.Error(w, "open the address that was printed: it has the token of this run", http.StatusUnauthorized)
 			return
 		}
+		s.bell.listen() // before it begins, since nothing is asked while no page is open
 		s.begin.Do(s.run)
-		s.bell.listen()
 		next.ServeHTTP(w, r)
 	})
 }

@@ -36,7 +36,7 @@ type overview struct {
 	MayPatch bool `json:"mayPatch"`
 }
 
-func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
+func (s *Server) overview(w http.ResponseWriter, _ *http.Request) {
 	now := time.Now()
 	o := overview{Phases: map[v1alpha1.SandboxPhase]int{}}
 	if since, why := s.reach.away(); !since.IsZero() {
@@ -64,12 +64,9 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		o.Waiting += int(p.Status.WaitingClaims)
 	}
 	o.Findings = explain.Check(in)
-	if o.Away == "" {
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
-		defer cancel()
-		may, err := s.mayPatch(ctx)
-		o.MayPatch = may && err == nil
-	}
+	s.mu.Lock()
+	o.MayPatch = s.mayPatch
+	s.mu.Unlock()
 	writeJSON(w, o)
 }
 
@@ -109,11 +106,13 @@ func (s *Server) installation(now time.Time) explain.Installation {
 
 var idPattern = regexp.MustCompile(v1alpha1.IDPattern)
 
+const notAnID = "this is no sandbox ID"
+
 // explain is the text that `sandlane explain ID` prints, with what the page needs to act.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	if !idPattern.MatchString(id) {
-		http.Error(w, "this is no sandbox ID", http.StatusBadRequest)
+		http.Error(w, notAnID, http.StatusBadRequest)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)

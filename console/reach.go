@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -29,10 +30,22 @@ type noted struct {
 // RoundTrip implements http.RoundTripper. A request that its caller gave up says nothing.
 func (n noted) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := n.next.RoundTrip(r)
-	if err == nil || r.Context().Err() == nil {
+	switch {
+	case err == nil:
+		n.to.note(standsIn(resp))
+	case r.Context().Err() == nil:
 		n.to.note(err)
 	}
 	return resp, err
+}
+
+// standsIn is an error if a load balancer answers for an API server that is away.
+func standsIn(resp *http.Response) error {
+	switch resp.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return errors.New("the answer is " + resp.Status)
+	}
+	return nil
 }
 
 // WrappedRoundTripper lets client-go see the transport beneath.

@@ -52,8 +52,9 @@ type Server struct {
 	run   func() // what begin does
 
 	mu       sync.Mutex
-	gateways map[string]processes.Metrics // as asked last
+	gateways map[string]processes.Metrics // as asked last; nil while no page is open
 	unread   string                       // why the processes could not be listed
+	mayPatch bool                         // the user may end, pause and resume sandboxes
 }
 
 // New makes a server. It connects to nothing.
@@ -107,6 +108,9 @@ func Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
+// lastRequests is how long requests may take to end after Serve's context.
+const lastRequests = 5 * time.Second
+
 // Serve serves until ctx ends. Call it once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -117,10 +121,21 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		for _, k := range s.kinds {
 			work.Go(func() { k.informer.RunWithContext(ctx) })
 		}
-		work.Go(func() { s.askGateways(ctx) })
+		work.Go(func() { s.askOften(ctx) })
 	}
-	server := &http.Server{Handler: s.handler(l.Addr()), ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	server := &http.Server{
+		Handler: s.handler(l.Addr()), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // requests end with it
+	}
+	// A request may begin the work: it is waited for before the work is.
+	work.Go(func() {
+		<-ctx.Done()
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), lastRequests)
+		defer done()
+		if server.Shutdown(last) != nil {
+			_ = server.Close()
+		}
+	})
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the console: %w", err)
 	}
@@ -129,30 +144,43 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 const (
 	askEvery = 10 * time.Second
-	// watched is for how long after the last request gateways are still asked.
+	// watched is for how long after the last request of a page is still asked.
 	watched = time.Minute
 )
 
-// askGateways reads the metrics of gateways while a page is open.
-func (s *Server) askGateways(ctx context.Context) {
+// askOften asks what is not watched while a page is open, and forgets it while none is.
+func (s *Server) askOften(ctx context.Context) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
 		if s.bell.heard(watched) {
-			all, err := s.o.Processes(ctx)
-			found := processes.Ask(ctx, all)
-			s.mu.Lock()
-			s.gateways, s.unread = found, ""
-			if err != nil {
-				s.unread = err.Error()
-			}
-			s.mu.Unlock()
+			s.ask(ctx)
 			s.bell.ring()
+		} else {
+			s.mu.Lock()
+			s.gateways = nil
+			s.mu.Unlock()
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// ask reads the metrics of gateways, and what the user may do.
+func (s *Server) ask(ctx context.Context) {
+	may, notAsked := s.askRights(ctx)
+	all, err := s.o.Processes(ctx)
+	found := processes.Ask(ctx, all)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateways, s.unread = found, ""
+	if err != nil {
+		s.unread = err.Error()
+	}
+	if notAsked == nil {
+		s.mayPatch = may
 	}
 }

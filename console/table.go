@@ -20,6 +20,8 @@ const (
 // row is one object of a table.
 type row struct {
 	Cells []string `json:"cells"`
+	// Key is the object's, among those of the table.
+	Key string `json:"key"`
 	// Level is bad or warn for a row that needs a look.
 	Level string `json:"level,omitempty"`
 	// Sandbox is the ID that the row leads to.

@@ -34,7 +34,7 @@ var kindOfTable = map[string]string{
 func (s *Server) sandboxes(now time.Time) *table {
 	t := &table{Columns: []string{"ID", "State", "Pool", "Owner", "Age", "Last use", "Pod", "Why"}}
 	for _, o := range objects[*v1alpha1.Sandbox](s.kinds["sandboxes"]) {
-		r := row{Sandbox: o.Name, at: v1alpha1.SandboxCreatedAt(o)}
+		r := row{Key: o.Name, Sandbox: o.Name, at: v1alpha1.SandboxCreatedAt(o)}
 		pod, why, used := "", "", time.Time{}
 		if b := o.Spec.Binding; b != nil {
 			pod = b.PodName
@@ -76,7 +76,7 @@ func (s *Server) pools(time.Time) *table {
 		if p.Spec.MaxPods > 0 {
 			limit = strconv.Itoa(int(p.Spec.MaxPods))
 		}
-		r := row{}
+		r := row{Key: p.Namespace + "/" + p.Name}
 		why := trueMessage(st.Conditions, v1alpha1.PoolConditionDegraded, metav1.ConditionTrue)
 		switch {
 		case why != "" || st.WaitingClaims > 0:
@@ -116,7 +116,7 @@ func (s *Server) envs(time.Time) *table {
 				members = append(members, fmt.Sprintf("%s/%s %s %d of %d", c.ClusterID, m.Name, m.State, m.Idle, m.Replicas))
 			}
 		}
-		r, ready := row{}, "Unknown"
+		r, ready := row{Key: e.Namespace + "/" + e.Name}, "Unknown"
 		if c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.EnvConditionReady); c != nil {
 			ready = string(c.Status)
 		}
@@ -137,7 +137,7 @@ func (s *Server) gatewayTable(now time.Time) *table {
 	in := s.installation(now)
 	for _, l := range objects[*coordinationv1.Lease](s.kinds["leases"]) {
 		m, asked := in.Gateways[l.Name]
-		r := row{Cells: []string{explain.GatewayName(l), age(now, now.Add(-explain.LeaseAge(l, now))) + " ago", "?", "?", "?", "?", "?", "?", ""}}
+		r := row{Key: l.Name, Cells: []string{explain.GatewayName(l), age(now, now.Add(-explain.LeaseAge(l, now))) + " ago", "?", "?", "?", "?", "?", "?", ""}}
 		switch {
 		case asked && m.Err == nil:
 			certificate := "–"
@@ -148,8 +148,12 @@ func (s *Server) gatewayTable(now time.Time) *table {
 		case asked:
 			r.Cells[8] = m.Err.Error()
 		}
-		for _, f := range explain.Gateway(l, in) {
-			r.Level, r.Cells[8] = string(f.Level), f.Text
+		for i, f := range explain.Gateway(l, in) {
+			if i == 0 {
+				r.Level, r.Cells[8] = string(f.Level), f.Text // the worst
+			} else {
+				r.Cells[8] += "; " + f.Text
+			}
 		}
 		t.Rows = append(t.Rows, r)
 	}
@@ -159,7 +163,7 @@ func (s *Server) gatewayTable(now time.Time) *table {
 func (s *Server) snapshots(now time.Time) *table {
 	t := &table{Columns: []string{"Name", "Of sandbox", "State", "For", "Size", "Age", "Pool", "Why"}}
 	for _, c := range objects[*v1alpha1.Checkpoint](s.kinds["checkpoints"]) {
-		r := row{at: c.CreationTimestamp.Time, Sandbox: c.Spec.SandboxID}
+		r := row{Key: c.Namespace + "/" + c.Name, at: c.CreationTimestamp.Time, Sandbox: c.Spec.SandboxID}
 		if c.Status.Phase == v1alpha1.CheckpointFailed {
 			r.Level = string(explain.Bad)
 		}
@@ -196,7 +200,7 @@ func (s *Server) events(now time.Time) *table {
 		if e.Series != nil {
 			times = max(times, e.Series.Count)
 		}
-		r := row{at: explain.Happened(e), Cells: []string{age(now, explain.Happened(e)), e.Reason, about.Kind + " " + strings.TrimPrefix(about.Namespace+"/"+about.Name, "/"), n(times), e.Message}}
+		r := row{Key: e.Namespace + "/" + e.Name, at: explain.Happened(e), Cells: []string{age(now, explain.Happened(e)), e.Reason, about.Kind + " " + strings.TrimPrefix(about.Namespace+"/"+about.Name, "/"), n(times), e.Message}}
 		if about.Kind == "Sandbox" {
 			r.Sandbox = about.Name
 		}

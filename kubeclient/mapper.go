@@ -15,6 +15,7 @@ func RESTMapper(scheme *runtime.Scheme) meta.RESTMapper {
 		"Sandbox": true, "SandboxTemplate": true,
 		"ClusterRole": true, "ClusterRoleBinding": true,
 		"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
+		"SelfSubjectAccessReview": true,
 	}
 	m := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	for gvk := range scheme.AllKnownTypes() {

@@ -75,10 +75,10 @@ function showOverview(o) {
   plot();
 }
 
-// sample keeps an hour, at most one a second.
+// sample keeps an hour, at most one a second: the later one.
 function sample(o) {
   const now = Date.now();
-  if (samples.length && now - samples.at(-1).at < 900) return;
+  if (samples.length && now - samples.at(-1).at < 900) samples.pop();
   samples.push({ at: now, idle: o.idle, waiting: o.waiting, recent: o.recent });
   while (samples[0].at < now - hour) samples.shift();
 }
@@ -108,25 +108,41 @@ async function showTable() {
   const head = element("tr");
   head.append(...t.columns.map((c) => element("th", c)));
   document.querySelector("thead").replaceChildren(head);
-  const focused = document.activeElement?.closest?.("tbody tr")?.dataset.key;
-  const body = document.querySelector("tbody");
-  body.replaceChildren(...t.rows.map((r) => {
-    const tr = element("tr", undefined, r.level);
-    tr.tabIndex = 0;
-    tr.dataset.key = r.cells[0] + r.cells[2];
-    if (r.sandbox) tr.dataset.sandbox = r.sandbox;
-    tr.append(...r.cells.map((text, i) => {
-      const td = element("td", text);
-      td.dataset.column = t.columns[i];
-      return td;
-    }));
-    return tr;
-  }));
-  if (focused) [...body.rows].find((tr) => tr.dataset.key === focused)?.focus();
+  lay(document.querySelector("tbody"), t);
   $("range").textContent = t.total === 0 ? (t.all === 0 ? "none" : `none of ${t.all} match`)
     : `${t.offset + 1}–${t.offset + t.rows.length} of ${t.total}` + (t.total === t.all ? "" : ` (${t.all} in all)`);
   $("back").disabled = t.offset === 0;
   $("on").disabled = t.offset + t.rows.length >= t.total;
+}
+
+// lay shows the rows of a table. A row that is there already stays the same element, so that a
+// click that is under way and the focus stay with it.
+function lay(body, t) {
+  const focused = document.activeElement, keys = new Set(t.rows.map((r) => r.key));
+  for (const tr of [...body.rows]) if (!keys.has(tr.dataset.key)) tr.remove();
+  const there = new Map([...body.rows].map((tr) => [tr.dataset.key, tr]));
+  let at = body.firstElementChild;
+  for (const r of t.rows) {
+    const tr = there.get(r.key) || rowOf(r, t.columns);
+    tr.className = r.level || "";
+    r.cells.forEach((text, i) => { if (tr.cells[i].textContent !== text) tr.cells[i].textContent = text; });
+    if (tr === at) at = at.nextElementSibling;
+    else body.insertBefore(tr, at);
+  }
+  if (focused !== document.activeElement && body.contains(focused)) focused.focus();
+}
+
+function rowOf(r, columns) {
+  const tr = element("tr");
+  tr.tabIndex = 0;
+  tr.dataset.key = r.key;
+  if (r.sandbox) tr.dataset.sandbox = r.sandbox;
+  tr.append(...columns.map((column) => {
+    const td = element("td");
+    td.dataset.column = column;
+    return td;
+  }));
+  return tr;
 }
 
 function choose(tab) {
