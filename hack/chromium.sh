@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prints the path of a Chromium for the tests of the console's page: $CHROMIUM_BIN, one of
-# this machine, or, for root on Debian or Ubuntu, the distribution's package, which it
-# installs. Fails with a line on standard error that says what is missing.
+# this machine, or, for root on Debian, the distribution's package, which it installs: those
+# of npm and PyPI fetch a browser from a place of their own, or do not run everywhere. Fails
+# with a line on standard error that says what is missing.
 set -euo pipefail
 
 find_one() {
@@ -22,7 +23,8 @@ if ((EUID != 0)) || ! command -v apt-get >/dev/null; then
 	exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
-if ! { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; } >/dev/null 2>&1 || ! find_one; then
-	echo "no Chromium, and apt-get could not install it" >&2
+apt() { apt-get -qq -o DPkg::Lock::Timeout=300 "$@" 2>&1 >/dev/null; }
+if ! why=$(apt update && apt install -y --no-install-recommends chromium) || ! find_one; then
+	echo "no Chromium, and apt-get could not install it: $(tail -n 1 <<<"$why")" >&2
 	exit 1
 fi

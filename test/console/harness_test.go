@@ -1,8 +1,8 @@
 package console
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -66,11 +66,16 @@ type browser struct {
 
 func open(t *testing.T, url string) *browser {
 	t.Helper()
-	bin := cmp.Or(os.Getenv("CHROMIUM_BIN"), found("chromium", "chromium-browser", "google-chrome"))
-	if bin == "" {
-		t.Skip("there is no Chromium: the console's page is NOT tested. As root, hack/test.sh installs Debian's (apt-get install chromium); or name one in CHROMIUM_BIN")
+	bin, err := chromium()
+	switch {
+	case err != nil && os.Getenv("CI") == "true":
+		t.Fatal(err)
+	case err != nil:
+		t.Skip(err, "(the console's page is NOT tested)")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(bin), chromedp.NoSandbox, chromedp.WindowSize(1200, 800))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(bin), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true),
+		chromedp.WindowSize(1200, 800), chromedp.WSURLReadTimeout(patience))
 	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
 	ctx, closeTab := chromedp.NewContext(ctx)
@@ -78,14 +83,26 @@ func open(t *testing.T, url string) *browser {
 	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	t.Cleanup(cancel)
 	b := &browser{t: t, ctx: ctx}
-	faults := newFaults(t, ctx)
+	faults := newFaults(ctx, t)
 	t.Cleanup(faults)
 	b.do("open the page", chromedp.Navigate(url))
 	return b
 }
 
+// chromium finds the browser, which may be installed first.
+var chromium = sync.OnceValues(func() (string, error) {
+	if bin := os.Getenv("CHROMIUM_BIN"); bin != "" {
+		return bin, nil
+	}
+	out, err := exec.Command("../../hack/chromium.sh").Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		return "", errors.New(strings.TrimSpace(string(failed.Stderr)))
+	}
+	return strings.TrimSpace(string(out)), err
+})
+
 // newFaults notes exceptions, and what the page's policy refuses.
-func newFaults(t *testing.T, ctx context.Context) (report func()) {
+func newFaults(ctx context.Context, t *testing.T) (report func()) {
 	var mu sync.Mutex
 	var faults []string
 	note := func(text string) {
@@ -115,15 +132,6 @@ func newFaults(t *testing.T, ctx context.Context) (report func()) {
 	}
 }
 
-func found(names ...string) string {
-	for _, name := range names {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	return ""
-}
-
 func (b *browser) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	if err := chromedp.Do(b.ctx, actions...); err != nil {
@@ -131,10 +139,15 @@ func (b *browser) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// click clicks with the mouse what a CSS selector finds, once it is visible.
+// click clicks with the mouse what a CSS selector finds, once it is visible and enabled. What is
+// replaced meanwhile is looked for again.
 func (b *browser) click(selector string) {
 	b.t.Helper()
-	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
+	kubetest.Eventually(b.t, patience, "a click at "+selector, func() error {
+		ctx, cancel := context.WithTimeout(b.ctx, patience/4)
+		defer cancel()
+		return chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector+":not(:disabled)")))
+	})
 }
 
 // tab opens the n-th table, from 1.
@@ -181,7 +194,7 @@ func (b *browser) sees(texts ...string) {
 	})
 }
 
-// shoot takes a screenshot into $SANDLANE_SCREENSHOTS, if that names a folder.
+// shoot takes a screenshot into $SANDLANE_SCREENSHOTS, if that names a folder, as docs/console.
 func (b *browser) shoot(name string, width, height int64, scheme string) {
 	b.t.Helper()
 	dir := os.Getenv("SANDLANE_SCREENSHOTS")

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +27,7 @@ func TestLiveChangesAndTheEnd(t *testing.T) {
 	create(t, pool)
 	pool.Status = v1alpha1.SandboxPoolStatus{Phase: v1alpha1.PoolReady, Idle: 3, Running: 1}
 	status(t, pool)
+	create(t, lease(ns, "gateway", -time.Hour)) // it stays fresh, however long this takes
 	b := open(t, serve(t, kubetest.Config(t), ns, nil))
 	b.sees("idle", "Nothing is wrong")
 	b.tab(3)
@@ -143,7 +146,11 @@ func TestAPIServerAway(t *testing.T) {
 	ns, id := kubetest.Namespace(t), kubetest.Name("sbx")
 	create(t, sandbox(ns, "web", id))
 	cfg := kubetest.Config(t)
-	door := newDoor(t, strings.TrimPrefix(cfg.Host, "https://"))
+	at, err := url.Parse(cfg.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := newDoor(t, at.Host)
 	cfg.Host = "https://" + door.address
 	b := open(t, serve(t, cfg, ns, nil))
 	b.tab(2)

@@ -91,5 +91,5 @@ func TestTenThousandSandboxes(t *testing.T) {
 	b.sees("1–1 of 1 (10000 in all)", "sbx-00123")
 	took := evaluate[float64](b, `performance.getEntriesByType("resource").filter(r => r.name.includes("api/table")).at(-1).duration`)
 	t.Logf("a search took %.0f ms", took)
-	b.shoot("console-phone", 400, 760, "dark")
+	b.shoot("phone", 400, 760, "light")
 }

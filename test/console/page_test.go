@@ -17,25 +17,20 @@ import (
 func TestFiveFaults(t *testing.T) {
 	const ns = "team-a"
 	none, image := poolOf(ns, "none"), poolOf(ns, "image")
-	full := &v1alpha1.Checkpoint{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "snap-1", CreationTimestamp: metav1.Now()}, Spec: v1alpha1.CheckpointSpec{
-		SandboxID: "hello", SandboxUID: "u", ClaimID: "c", Contents: []v1alpha1.CheckpointContent{v1alpha1.CheckpointFilesystem}, Cause: v1alpha1.CheckpointSnapshot,
-	}}
 	condition := func(kind string, is metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: is, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}
 	}
 	none.Status = v1alpha1.SandboxPoolStatus{WaitingClaims: 4, Conditions: []metav1.Condition{condition(v1alpha1.PoolConditionAvailable, metav1.ConditionFalse, "NoIdlePod", "no pod is idle and Ready")}}
 	image.Status.Conditions = []metav1.Condition{condition(v1alpha1.PoolConditionDegraded, metav1.ConditionTrue, "ErrImagePull", "container main is waiting: ErrImagePull: no such image")}
-	full.Status = v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointFailed, Message: "write the archive: no space left on device"}
 	none.Spec.Replicas, image.Spec.Replicas = 5, 3
 	cfg := played(t, map[string]client.ObjectList{
 		"sandboxpools": &v1alpha1.SandboxPoolList{Items: []v1alpha1.SandboxPool{*none, *image}},
-		"checkpoints":  &v1alpha1.CheckpointList{Items: []v1alpha1.Checkpoint{*full}},
 		"leases":       &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*lease(ns, "gw-cut", 2*time.Minute), *lease(ns, "gw-cert", 0)}},
 	})
 	find := func(context.Context) ([]processes.Process, error) {
 		return []processes.Process{{Name: "gw-cert", Gateway: true, ReadMetrics: func(_ context.Context, path string) ([]byte, error) {
 			if path == "/metrics" {
-				return []byte("sandlane_controlplane_lease_held 1\nsandlane_fastpath_trusted 1\nsandlane_routecache_entries 7\n"), nil
+				return []byte("sandlane_controlplane_lease_held 1\nsandlane_fastpath_trusted 1\nsandlane_routecache_entries 7\nsandlane_snapshot_store_full 1\n"), nil
 			}
 			return []byte("envoy_server_days_until_first_cert_expiring{} 2\n"), nil
 		}}}, nil
@@ -43,7 +38,8 @@ func TestFiveFaults(t *testing.T) {
 	b := open(t, serve(t, cfg, ns, find))
 	b.sees(ns+"/none: no stock", "4 requests wait", "ErrImagePull", "correct the image",
 		"gw-cut: its lease was last renewed", "the checkpoint store is full", "the certificate that clients see ends in 2 days")
-	b.shoot("console-overview", 1100, 760, "light")
+	b.shoot("light", 1100, 760, "light")
+	b.shoot("dark", 1100, 760, "dark")
 	b.tab(4)
 	b.sees("gw-cert", "2 days")
 }

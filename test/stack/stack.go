@@ -37,6 +37,7 @@ type UpFile struct {
 	CAFile      string         `json:"caFile"`
 	NodeResolve string         `json:"nodeResolve"`
 	APIKey      string         `json:"apiKey"`
+	ConsoleURL  string         `json:"consoleURL"`
 	Kubeconfig  string         `json:"kubeconfig"`
 	MetricsURL  string         `json:"metricsURL"`
 	Pids        map[string]int `json:"pids"`
