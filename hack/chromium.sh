@@ -22,9 +22,18 @@ if ((EUID != 0)) || ! command -v apt-get >/dev/null; then
 	echo "no Chromium: install it (apt-get install chromium), or name one in CHROMIUM_BIN" >&2
 	exit 1
 fi
+# Lists and archives of its own leave their locks to others that use apt meanwhile. What is
+# killed at its time is a download: it leaves no package half installed.
 export DEBIAN_FRONTEND=noninteractive
-apt() { apt-get -qq -o DPkg::Lock::Timeout=300 "$@" 2>&1 >/dev/null; }
-if ! why=$(apt update && apt install -y --no-install-recommends chromium) || ! find_one; then
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir -p "$dir"/{lists,archives}/partial
+apt() {
+	timeout "$1" apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-unsafe-io -o APT::Sandbox::User=root \
+		-o Dir::State::lists="$dir/lists" -o Dir::Cache="$dir" -o Dir::Cache::archives="$dir/archives" "${@:2}" 2>&1 >/dev/null
+}
+packages=(-y --no-install-recommends --no-remove --no-upgrade chromium)
+if ! why=$(apt 120 update && apt 600 install --download-only "${packages[@]}" && apt 0 install "${packages[@]}") || ! find_one; then
 	echo "no Chromium, and apt-get could not install it: $(tail -n 1 <<<"$why")" >&2
 	exit 1
 fi

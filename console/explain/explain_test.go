@@ -149,7 +149,11 @@ func TestSandbox(t *testing.T) {
 	}{
 		"well": {explain.Facts{Sandbox: sandbox(same), Pod: pod(func(*corev1.Pod) {})},
 			[]string{"sandbox hello: Running, 10m old", "ns/web-1 on node node-1 at 10.0.0.9, running", "last 60s ago", "of team blue", "nothing is wrong"}},
-		"never there":  {explain.Facts{}, []string{"sandbox hello: not there", "there is no record of it"}},
+		"never there": {explain.Facts{}, []string{"sandbox hello: not there", "there is no record of it"}},
+		"its first request waits": {explain.Facts{Waiting: []v1alpha1.SandboxPool{*pool(func(p *v1alpha1.SandboxPool) {
+			p.Status.WaitingClaims = 1
+			p.Status.Conditions = condition(v1alpha1.PoolConditionAvailable, metav1.ConditionFalse, v1alpha1.PoolReasonMaxPods, "full")
+		})}}, []string{"not there", "its first request waits for a pod", "pool ns/web: MaxPods: full; 1 request waits", "raise spec.maxPods"}},
 		"not readable": {explain.Facts{Unread: []string{"x"}}, []string{"sandbox hello: unknown"}},
 		"ended for idleness": {explain.Facts{Sandbox: sandbox(func(s *v1alpha1.Sandbox) {
 			s.Spec.End, s.Status.Phase = &v1alpha1.End{Reason: v1alpha1.EndIdleTimeout, Message: "unused for 5m", At: *before(time.Minute)}, v1alpha1.SandboxEnded

@@ -19,6 +19,9 @@ type Facts struct {
 	Pod     *corev1.Pod
 	// Checkpoint has the files of a sandbox that hibernates.
 	Checkpoint *v1alpha1.Checkpoint
+	// Waiting are the pools for whose pods requests wait. They are read where the sandbox is
+	// not there: a first request that waits has made no record yet.
+	Waiting []v1alpha1.SandboxPool
 	// Events are those of the sandbox, of its pod and of its pool.
 	Events []corev1.Event
 	// Logged are the lines of gateways and controllers that name the sandbox, the process's

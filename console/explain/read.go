@@ -44,6 +44,8 @@ func (r Reader) Sandbox(ctx context.Context, id string) (Facts, error) {
 	}
 	if f.Sandbox != nil {
 		r.objects(ctx, &f)
+	} else {
+		r.waiting(ctx, &f)
 	}
 	all, err := r.Processes(ctx)
 	f.unread("gateways and controllers", err)
@@ -76,6 +78,17 @@ func (r Reader) objects(ctx context.Context, f *Facts) {
 	}
 	if s.Spec.Restore != nil {
 		f.Checkpoint = get(ctx, r.API, f, "checkpoint", s.Spec.Namespace, s.Spec.Restore.Checkpoint, &v1alpha1.Checkpoint{})
+	}
+}
+
+// waiting reads the pools for whose pods requests wait.
+func (r Reader) waiting(ctx context.Context, f *Facts) {
+	var pools v1alpha1.SandboxPoolList
+	f.unread("pools", r.API.List(ctx, &pools))
+	for i := range pools.Items {
+		if pools.Items[i].Status.WaitingClaims > 0 {
+			f.Waiting = append(f.Waiting, pools.Items[i])
+		}
 	}
 }
 

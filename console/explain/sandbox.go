@@ -33,8 +33,15 @@ func Sandbox(f Facts) Report {
 	r := Report{ID: f.ID, State: "not there", Unread: f.Unread, Events: events(f), Logged: last(f.Logged, mostLines)}
 	s := f.Sandbox
 	if s == nil {
-		r.Findings = []Finding{{Bad, "sandbox " + f.ID, "there is no record of it: it never was, or its record was deleted some time after its end",
+		text := "there is no record of it: it never was, or its record was deleted some time after its end"
+		if len(f.Waiting) > 0 {
+			text += ", or its first request waits for a pod"
+		}
+		r.Findings = []Finding{{Bad, "sandbox " + f.ID, text,
 			"see the spelling; a request makes a sandbox of this ID only from a pool with spec.firstRequest; the logs below may name it"}}
+		for i := range f.Waiting {
+			r.Findings = append(r.Findings, ofPool(&f.Waiting[i])...)
+		}
 		if len(f.Unread) > 0 {
 			r.State, r.Findings = "unknown", nil
 		}

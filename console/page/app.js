@@ -90,7 +90,8 @@ function plot() {
   $("plot").replaceChildren(...Object.keys(names).map((k) => {
     const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
     line.setAttribute("class", k);
-    line.setAttribute("points", samples.map((s) => `${(600 * (s.at - from) / (now - from)).toFixed(1)},${(116 - 110 * s[k] / top).toFixed(1)}`).join(" "));
+    const points = samples.flatMap((s, i) => [[s.at, s[k]], [samples[i + 1]?.at ?? now, s[k]]]); // it holds until the next
+    line.setAttribute("points", points.map(([at, v]) => `${(600 * (at - from) / (now - from)).toFixed(1)},${(116 - 110 * v / top).toFixed(1)}`).join(" "));
     return line;
   }));
   $("legend").replaceChildren(...Object.entries(names).map(([k, name]) => element("span", name, k)),

@@ -2,5 +2,5 @@
 // is a module of its own, so that the product does not depend on what drives the browser.
 //
 // hack/chromium.sh finds the browser, or installs Debian's. Without one the tests say why they
-// cannot run; in CI that is a failure.
+// cannot run.
 package console

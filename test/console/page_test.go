@@ -2,6 +2,8 @@ package console
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/console/processes"
+	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 // Five faults are on the first page, each with what to do.
@@ -25,7 +28,7 @@ func TestFiveFaults(t *testing.T) {
 	none.Spec.Replicas, image.Spec.Replicas = 5, 3
 	cfg := played(t, map[string]client.ObjectList{
 		"sandboxpools": &v1alpha1.SandboxPoolList{Items: []v1alpha1.SandboxPool{*none, *image}},
-		"leases":       &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*lease(ns, "gw-cut", 2*time.Minute), *lease(ns, "gw-cert", 0)}},
+		"leases":       &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*lease(ns, "gw-cut", 2*time.Minute), *lease(ns, "gw-cert", -time.Hour)}},
 	})
 	find := func(context.Context) ([]processes.Process, error) {
 		return []processes.Process{{Name: "gw-cert", Gateway: true, ReadMetrics: func(_ context.Context, path string) ([]byte, error) {
@@ -38,6 +41,14 @@ func TestFiveFaults(t *testing.T) {
 	b := open(t, serve(t, cfg, ns, find))
 	b.sees(ns+"/none: no stock", "4 requests wait", "ErrImagePull", "correct the image",
 		"gw-cut: its lease was last renewed", "the checkpoint store is full", "the certificate that clients see ends in 2 days")
+	if os.Getenv(shotsEnv) != "" { // a plot needs more than one sample
+		kubetest.Eventually(t, patience, "a plot", func() error {
+			if n := evaluate[int](b, `document.querySelector("#plot polyline").points.length`); n < 8 {
+				return fmt.Errorf("it has %d points", n)
+			}
+			return nil
+		})
+	}
 	b.shoot("light", 1100, 760, "light")
 	b.shoot("dark", 1100, 760, "dark")
 	b.tab(4)

@@ -49,7 +49,7 @@ func TestFiveFaultsOfAStack(t *testing.T) {
 		t.Fatalf("the first request: %v", a)
 	}
 	rest := restOf(t, s, c, ns)
-	a := rest("POST", "/sandboxes", `{"templateID":"full"}`)
+	a := rest("POST", "/sandboxes", `{"templateID":"full","timeout":900}`)
 	var made struct{ SandboxID string }
 	if err := json.Unmarshal(a.Body, &made); err != nil || a.Status != http.StatusCreated {
 		t.Fatalf("create: %v, %v", a, err)
@@ -86,7 +86,7 @@ func TestFiveFaultsOfAStack(t *testing.T) {
 			t.Errorf("explain lacks %q:\n%s", want, explained)
 		}
 	}
-	if of := explain(t, s, "second"); !strings.Contains(of, "it waits for a pod") || !strings.Contains(of, "raise spec.maxPods") {
+	if of := explain(t, s, "second"); !strings.Contains(of, "its first request waits for a pod") || !strings.Contains(of, "raise spec.maxPods") {
 		t.Errorf("explain second:\n%s", of)
 	}
 	if _, token, _ := strings.Cut(s.Up.ConsoleURL, "#"); strings.Contains(b.text()+explained+s.Logs(1<<20), token) || strings.Contains(b.text()+explained, s.Up.APIKey) {

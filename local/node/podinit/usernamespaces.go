@@ -41,6 +41,7 @@ const (
 // capabilities and reaches parts of the kernel that are root's otherwise. The flags
 // of clone3 are in memory, which a filter cannot read, so that call is not there: C
 // libraries fall back to clone. Neither are the calls of an ABI that is not listed.
+// bubblewrap, rootless containers and Chromium without --no-sandbox fail by it.
 func userNamespaceFilter() []bpf.Instruction {
 	program := []bpf.Instruction{bpf.LoadAbsolute{Off: abiAt, Size: 4}}
 	for _, abi := range abis {
