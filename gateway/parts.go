@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	egresskeys "github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
@@ -22,6 +23,13 @@ import (
 // assembleReady makes the parts that call sandboxd, which activation needs.
 func (g *gateway) assembleReady(c client.Client) (a *sandboxdclient.Agent, ready activation.Ready, err error) {
 	a = sandboxdclient.New(g.tokens, g.initKeys, func() bool { return g.member.Held() })
+	a.Authority = func(ctx context.Context) ([]byte, error) {
+		public, err := egresskeys.ReadPublic(ctx, c, g.o.SystemNamespace)
+		if err != nil {
+			return nil, err
+		}
+		return public.Authority, nil
+	}
 	if g.readiness, err = sandboxdclient.NewReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
 		return nil, nil, err
 	}

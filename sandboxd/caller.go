@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandlane/sandlane/sandboxd/access"
 	"github.com/sandlane/sandlane/sandboxd/identity"
+	"github.com/sandlane/sandlane/sandboxd/trust"
 )
 
 // caller answers the services' questions about a request: it has what /init set, and what
@@ -17,6 +18,7 @@ type caller struct {
 	identity *identity.Identity
 	imageEnv map[string]string // never written
 	workdir  string            // the image's
+	trust    *trust.Store
 }
 
 // Workdir returns the default working directory: that of /init, else the image's, else
@@ -26,8 +28,14 @@ func (c *caller) Workdir() string { return cmp.Or(c.State.Workdir(), c.workdir) 
 // ImageEnv returns a copy of the variables of the image that commands get.
 func (c *caller) ImageEnv() map[string]string { return maps.Clone(c.imageEnv) }
 
-// Env returns the variables that /init set and those of the sandbox's identity.
-func (c *caller) Env() map[string]string { return c.identity.Env(c.State.Env()) }
+// Env returns the variables that /init set, those of the sandbox's identity, and those by
+// which programs trust egress's authority, unless /init set them.
+func (c *caller) Env() map[string]string {
+	env := map[string]string{}
+	maps.Copy(env, c.trust.Env())
+	maps.Copy(env, c.State.Env())
+	return c.identity.Env(env)
+}
 
 // init serves POST /init. If the request is accepted, it takes the sandbox's identity from
 // its headers.

@@ -73,6 +73,8 @@ type Options struct {
 	Freezer Freezer
 	// Layer says which of the sandbox's files a checkpoint keeps; nil: there can be none.
 	Layer *archive.Tree
+	// image is the folder with the image's files; empty is /. For tests.
+	image string
 	// clock is the machine's, watched since before Layer.Since was read from it. For tests.
 	clock *wallClock
 	// Command is the start command: a program with its arguments that sandboxd keeps running

@@ -19,6 +19,7 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/identity"
 	"github.com/sandlane/sandlane/sandboxd/process"
 	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/sandboxd/trust"
 	"github.com/sandlane/sandlane/sandboxd/usage"
 	"github.com/sandlane/sandlane/sandboxd/users"
 )
@@ -75,12 +76,19 @@ func New(options Options) *Server {
 	}
 	restoring := newRestoring()
 	settings.Begins, settings.Restored = restoring.seal, restoring.restored
+	trusted := trust.New(options.RunDir)
+	trusted.Image = options.image
+	settings.Trust = func(authorities []byte) {
+		if err := trusted.Add(authorities); err != nil {
+			_, _ = fmt.Fprintln(options.Log, "sandboxd: programs do not trust egress:", err)
+		}
+	}
 	state := access.New(settings)
 	id := identity.New(options.RunDir)
 	if err := id.Write(); err != nil {
 		_, _ = fmt.Fprintln(options.Log, "sandboxd:", err)
 	}
-	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ), workdir: options.Workdir}
+	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ), workdir: options.Workdir, trust: trusted}
 	s := &Server{
 		options:    options,
 		caller:     caller,

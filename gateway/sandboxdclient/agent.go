@@ -48,6 +48,10 @@ type Signer interface {
 // while the route cache admits the route to the pod (routecache.Cache.Admits); and Agent
 // closes its connections after each call. It is safe for concurrent use.
 type Agent struct {
+	// Authority returns the certificate of egress's authority, as PEM, which programs of
+	// sandboxes with rules are to trust. Nil where there is none. Set it before use.
+	Authority func(context.Context) ([]byte, error)
+
 	tokens     Tokens
 	signer     Signer
 	holdsLease func() bool

@@ -52,11 +52,16 @@ func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	if err != nil {
 		return fmt.Errorf("pod %s cannot be reached: %w", pod.Name, err)
 	}
+	trusted, err := a.trustedBy(ctx, s)
+	if err != nil {
+		return fmt.Errorf("initialise sandboxd of pod %s: %w", pod.Name, err)
+	}
 	body, err := json.Marshal(struct {
-		Token string            `json:"accessToken"`
-		Env   map[string]string `json:"envVars,omitempty"`
-		Now   time.Time         `json:"timestamp"`
-	}{a.token(s), env, time.Now().UTC()})
+		Token    string            `json:"accessToken"`
+		Env      map[string]string `json:"envVars,omitempty"`
+		CABundle string            `json:"caBundle,omitempty"`
+		Now      time.Time         `json:"timestamp"`
+	}{a.token(s), env, string(trusted), time.Now().UTC()})
 	if err != nil {
 		return fmt.Errorf("initialise sandboxd: %w", err)
 	}
@@ -85,6 +90,15 @@ func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 		return fmt.Errorf("%w: pod %s answered /init with %d", activation.ErrUnusable, pod.Name, status)
 	}
 	return fmt.Errorf("initialise sandboxd of pod %s: status %d", pod.Name, status)
+}
+
+// trustedBy returns the authorities that a sandbox's programs are to trust beside their
+// image's: egress's, if it has rules, so that no other sandbox trusts what egress could sign.
+func (a *Agent) trustedBy(ctx context.Context, s *v1alpha1.Sandbox) ([]byte, error) {
+	if a.Authority == nil || s.Spec.Egress == nil || len(s.Spec.Egress.Rules) == 0 {
+		return nil, nil
+	}
+	return a.Authority(ctx)
 }
 
 // lasting reports whether sandboxd would answer the same request with this status again.

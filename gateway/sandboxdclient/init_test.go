@@ -113,6 +113,38 @@ func TestInitIsSigned(t *testing.T) {
 	}
 }
 
+// Programs of a sandbox with rules trust egress's authority, and those of others do not. While
+// it cannot be read no sandbox with rules begins without it.
+func TestInitHasTheAuthority(t *testing.T) {
+	const addr = "127.83.0.9"
+	_, private, _ := ed25519.GenerateKey(nil)
+	a := New(fakeTokens{}, signer{private: private}, func() bool { return true })
+	got := serve(t, addr, nonce("n"))
+	s, pod := podAt(addr)
+	for _, c := range []struct {
+		egress *v1alpha1.SandboxEgress
+		want   string
+	}{
+		{nil, ""},
+		{&v1alpha1.SandboxEgress{DenyAll: true}, ""},
+		{&v1alpha1.SandboxEgress{Rules: []v1alpha1.EgressRule{{Host: "a.example"}}}, "egress's"},
+	} {
+		a.Authority = func(context.Context) ([]byte, error) { return []byte("egress's"), nil }
+		s.Spec.Egress = c.egress
+		if err := a.Init(t.Context(), s, pod, nil); err != nil {
+			t.Fatal(err)
+		}
+		var body struct{ CABundle string }
+		if err := json.Unmarshal(got.body, &body); err != nil || body.CABundle != c.want {
+			t.Errorf("%+v: %s, %v", c.egress, got.body, err)
+		}
+		a.Authority = func(context.Context) ([]byte, error) { return nil, errors.New("away") }
+		if err := a.Init(t.Context(), s, pod, nil); (err != nil) != (c.want != "") || errors.Is(err, activation.ErrUnusable) {
+			t.Errorf("%+v, and the authority is away: %v", c.egress, err)
+		}
+	}
+}
+
 // The message is written out again here; sandboxd's tests have the same text.
 func TestInitMessage(t *testing.T) {
 	const want = "sandlane init 1\n\"pod-1\"\n\"n\\n\"\n\"i0\"\n\"base\"\n" +

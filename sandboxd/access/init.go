@@ -49,6 +49,8 @@ func (s *State) Init(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		claim
 		Timestamp time.Time `json:"timestamp"`
+		// CABundle may differ when the call is repeated: a sandbox gets rules later.
+		CABundle string `json:"caBundle"`
 	}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &body); err != nil {
@@ -65,6 +67,9 @@ func (s *State) Init(w http.ResponseWriter, r *http.Request) {
 	if err := s.init(body.claim, body.Timestamp); err != nil {
 		Error(w, http.StatusConflict, err.Error())
 		return
+	}
+	if body.CABundle != "" && s.options.Trust != nil {
+		s.options.Trust([]byte(body.CABundle))
 	}
 	w.WriteHeader(http.StatusNoContent)
 }

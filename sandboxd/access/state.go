@@ -33,6 +33,9 @@ type Options struct {
 	Open bool
 	// SetClock sets the clock of the machine. If it is nil, /init does not set the clock.
 	SetClock func(time.Time) error
+	// Trust is given the authorities, as PEM, that an accepted /init has; it may be nil. It does
+	// not fail the /init: what does not trust an authority connects to nothing that shows it.
+	Trust func(authorities []byte)
 	// Begins is called before the first /init takes effect, which is refused if it returns an
 	// error. It must not call the State. It may be nil.
 	Begins func() error

@@ -27,6 +27,7 @@ import (
 
 var egressFeatures = []feature{
 	{"allowed", "a host that is allowed by name, with a credential that the sandbox never had"},
+	{"trusted", "programs trust egress's certificates"},
 	{"replaced", "a header of the sandbox's own does not stand beside the credential"},
 	{"passed_on", "a host without a rule is reached as it is"},
 	{"plain_http", "port 80 carries no credential"},

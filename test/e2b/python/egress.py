@@ -26,6 +26,21 @@ def allowed(sbx):
     assert curl(sbx, "https://api.example/who") == ("api.example Bearer " + KEY, 0), curl(sbx, "https://api.example/who")
 
 
+def trusted(sbx):
+    """Programs trust egress's certificates without being told: curl, git, Python, Node."""
+    for command in (
+        "curl -sS https://api.example/who",
+        "git ls-remote https://api.example/repo || true",
+        "python3 -c \"import urllib.request as u; print(u.urlopen('https://api.example/who').read().decode())\"",
+        "! python3 -c 'import requests' || python3 -c \"import requests; print(requests.get('https://api.example/who').text)\"",
+        "! command -v node || node -e \"fetch('https://api.example/who').then(r => r.text()).then(console.log)\"",
+    ):
+        out = sbx.commands.run("(" + command + ") 2>&1").stdout
+        assert "certificate" not in out.lower(), (command, out)
+        if not command.startswith(("git", "!")):
+            assert KEY in out, (command, out)
+
+
 def replaced(sbx):
     """What the sandbox sends in the header's place does not stand beside it."""
     got = curl(sbx, "-H", "'authorization: mine'", "-H", "'Connection: authorization'", "https://api.example/who")
@@ -98,8 +113,8 @@ def neighbour(_):
     """Another sandbox has none of this one's names and rules."""
     other = Sandbox.create(timeout=120, network={"deny_out": ["0.0.0.0/0"], "allow_out": ["plain.example"]})
     try:
-        with open(sys.argv[1]) as trusted:
-            other.files.write(CA, trusted.read())
+        with open(sys.argv[1]) as authorities:
+            other.files.write(CA, authorities.read())
         body, code = curl(other, "https://api.example/who")
         assert code == 6, (body, code)
         body, code = curl(other, "--connect-to api.example:443:plain.example:443 https://api.example/who")
@@ -156,9 +171,9 @@ def main():
             "rules": {"api.example": [{"transform": {"headers": {"Authorization": "Bearer " + KEY}}}]},
         },
     )
-    with open(sys.argv[1]) as trusted:
-        sbx.files.write(CA, trusted.read())
-    for case in (allowed, replaced, passed_on, plain_http, other_names, forged, addresses, closed, other_ways, text_records, neighbour, shown, never_inside, updated):
+    with open(sys.argv[1]) as authorities:
+        sbx.files.write(CA, authorities.read())
+    for case in (allowed, trusted, replaced, passed_on, plain_http, other_names, forged, addresses, closed, other_ways, text_records, neighbour, shown, never_inside, updated):
         began, error = time.monotonic(), ""
         try:
             case(sbx)
