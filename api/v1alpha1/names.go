@@ -18,6 +18,14 @@ const (
 	LabelEgress = "sandlane.dev/egress"
 )
 
+// Labels on the pools of a TemplateBuild.
+const (
+	// LabelBuild is the build's name.
+	LabelBuild = "sandlane.dev/build"
+	// LabelTemplate is the ID of the template; absent on the pool of a builder.
+	LabelTemplate = "sandlane.dev/template-id"
+)
+
 // RulesOwn is the value of LabelRules.
 const RulesOwn = "own"
 

@@ -19,6 +19,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&SandboxEnv{}, &SandboxEnvList{},
 		&Sandbox{}, &SandboxList{},
 		&Checkpoint{}, &CheckpointList{},
+		&TemplateBuild{}, &TemplateBuildList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
