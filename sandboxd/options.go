@@ -149,6 +149,7 @@ var errHelp = flag.ErrHelp
 type errand struct {
 	version bool   // print it
 	install string // the folder to copy the program to
+	build   buildErrand
 }
 
 func parse(args []string, stderr io.Writer) (Options, errand, error) {
@@ -170,6 +171,7 @@ func parse(args []string, stderr io.Writer) (Options, errand, error) {
 	asRoot := flags.Bool("sudo", false, "serve the command sudo, by which root and the default user run commands as root, if sandboxd is root")
 	flags.BoolVar(&do.version, "version", false, "print the version and exit")
 	flags.StringVar(&do.install, "install", "", "copy sandboxd and its sudo into the folder bin below this one, for another container, and exit")
+	do.build.flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return o, do, err
 	}

@@ -31,6 +31,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case do.version:
 		_, _ = fmt.Fprintln(stdout, Version)
 		return 0
+	case do.build.asked():
+		if err := do.build.run(); err != nil {
+			_, _ = fmt.Fprintln(stderr, "sandboxd:", err)
+			return 1
+		}
+		return 0
 	case do.install != "":
 		if err := install("/proc/self/exe", do.install); err != nil {
 			_, _ = fmt.Fprintf(stderr, "sandboxd: copying sandboxd to %s: %v\n", do.install, err)
