@@ -42,6 +42,8 @@ type KeyOwner struct {
 	Team      string
 	Namespace string
 	KeyID     string
+	// NamespaceUID tells apart the namespaces that have that name one after the other.
+	NamespaceUID types.UID
 }
 
 // Key describes an API key without holding it.

@@ -177,5 +177,7 @@ func (v *Verifier) Verify(ctx context.Context, key string) (KeyOwner, error) {
 		return KeyOwner{}, ErrBadKey
 	}
 	v.o.Metrics.verified(outcomeValid)
-	return r.KeyOwner, nil
+	owner := r.KeyOwner
+	owner.NamespaceUID = r.namespaceUID
+	return owner, nil
 }

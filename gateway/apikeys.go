@@ -24,5 +24,5 @@ func (k apiKeys) Verify(ctx context.Context, key string) (restapi.KeyOwner, erro
 	if errors.Is(err, credentials.ErrBadKey) {
 		err = restapi.ErrKeyInvalid
 	}
-	return restapi.KeyOwner{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID}, err
+	return restapi.KeyOwner{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID, NamespaceUID: id.NamespaceUID}, err
 }

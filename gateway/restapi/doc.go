@@ -6,7 +6,7 @@
 // nothing else: it talks to no API server and to no pod. It keeps no sandboxes; in memory
 // it has only the answers of creates with an Idempotency-Key, and rate limiters.
 // What it needs of its gateway is behind the interfaces [Sandboxes],
-// [Templates], [Keys] and [Tokens]; package gateway/restapi/backend implements them. Envoy
+// [Templates], [Builds], [Keys] and [Tokens]; package gateway/restapi/backend implements them. Envoy
 // sends it what is not addressed to a sandbox, over a unix socket.
 //
 // openapi.yaml is the truth about paths, parameters and shapes: package api is

@@ -77,9 +77,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // in the log.
 func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	var e *refusal
+	var refused *RefusedBuildError
 	switch {
 	case errors.As(err, &e):
 		return e
+	case errors.As(err, &refused):
+		return refuse(http.StatusBadRequest, refused.Reason)
 	case r.Context().Err() != nil:
 		return refuse(statusClientGone, "The client closed the request.")
 	case errors.Is(err, ErrOutcomeUnknown):
@@ -104,6 +107,16 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return &refusal{status: http.StatusTooManyRequests, message: "The limit of snapshots of this team or API key is reached: delete one.", noRetry: true}
 	case errors.Is(err, ErrSnapshotting):
 		return refuse(http.StatusConflict, fmt.Sprintf("The files of sandbox %s are being read already", callOf(r).sandboxID))
+	case errors.Is(err, ErrNoBuild):
+		return noSuchBuild()
+	case errors.Is(err, ErrBuildStarted):
+		return refuse(http.StatusConflict, "The build was started before.")
+	case errors.Is(err, ErrUploadRefused):
+		return refuse(http.StatusForbidden, "The URL of this upload is over, or is for other files.")
+	case errors.Is(err, ErrUploadTooLarge):
+		return refuse(http.StatusRequestEntityTooLarge, "The files are more than one upload may have.")
+	case errors.Is(err, ErrBuildLimit):
+		return &refusal{status: http.StatusTooManyRequests, message: "The limit of builds of this namespace is reached.", noRetry: true}
 	case errors.Is(err, ErrUnanswered):
 		return &refusal{status: http.StatusServiceUnavailable, message: "The sandbox does not answer.", retryAfter: time.Second}
 	case errors.Is(err, ErrNoCapacity):

@@ -21,7 +21,10 @@ var schemaOf = map[string]string{
 	"SandboxNetworkUpdateConfig": "SandboxNetworkUpdate", "Sandbox": "Sandbox", "SandboxDetail": "SandboxDetail", "ListedSandbox": "ListedSandbox",
 	"SandboxMetric": "SandboxMetric", "SandboxesWithMetrics": "SandboxesWithMetrics", "SandboxLog": "SandboxLog", "SandboxLogs": "SandboxLogs",
 	"SandboxLogEntry": "SandboxLogEntry", "SandboxLogsV2Response": "SandboxLogsV2", "SnapshotInfo": "Snapshot", "Template": "Template",
-	"TemplateAliasResponse": "TemplateAlias", "Error": "Error",
+	"TemplateAliasResponse": "TemplateAlias", "Error": "Error", "BuildLogEntry": "BuildLogEntry", "BuildStatusReason": "BuildReason",
+	"TemplateBuildFileUpload": "TemplateFiles", "TemplateBuildInfo": "TemplateBuildInfo", "TemplateBuildRequestV3": "TemplateBuildRequest",
+	"TemplateBuildStartV2": "TemplateBuildStart", "TemplateRequestResponseV3": "RequestedTemplateBuild", "TemplateStep": "TemplateStep",
+	"GeneralRegistry": "ImageRegistry",
 }
 
 // harmless are fields that are left out, and why no program misses them.
@@ -30,6 +33,7 @@ var harmless = map[string]string{
 	"ListedSandbox envdUnresponsiveAtPause": "the same",
 	"Template isDefault":                    "there are no default templates",
 	"Template description":                  "SDKs do not require it",
+	"TemplateBuildFileUpload headers":       "an upload needs none",
 	"Error error_code":                      "SDKs do not require it",
 }
 
@@ -43,10 +47,9 @@ var insideOf = []string{
 
 // unsupportedModels are those of operations that are answered with 501.
 var unsupportedModels = []string{
-	"AWSRegistry", "AssignTemplateTagsRequest", "AssignedTemplateTags", "BuildLogEntry", "BuildStatusReason", "DeleteTemplateTagsRequest",
-	"GCPRegistry", "GeneralRegistry", "NewSecret", "NewVolume", "SandboxForkRequest", "SandboxForkResult", "Secret", "SecretMetadata", "SecretUpdate",
-	"TemplateBuild", "TemplateBuildFileUpload", "TemplateBuildFileUploadHeaders", "TemplateBuildInfo", "TemplateBuildLogsResponse",
-	"TemplateBuildRequestV3", "TemplateBuildStartV2", "TemplateRequestResponseV3", "TemplateStep", "TemplateTag", "TemplateTagAssignment",
+	"AWSRegistry", "AssignTemplateTagsRequest", "AssignedTemplateTags", "DeleteTemplateTagsRequest",
+	"GCPRegistry", "NewSecret", "NewVolume", "SandboxForkRequest", "SandboxForkResult", "Secret", "SecretMetadata", "SecretUpdate",
+	"TemplateBuild", "TemplateBuildFileUploadHeaders", "TemplateBuildLogsResponse", "TemplateTag", "TemplateTagAssignment",
 	"TemplateTagAssignmentsResponse", "TemplateTagExistsResponse", "TemplateTagGroup", "TemplateTagGroupsResponse", "TemplateTagsCountResponse",
 	"TemplateUpdateRequest", "TemplateUpdateResponse", "TemplateWithBuilds", "Volume", "VolumeAndToken",
 }

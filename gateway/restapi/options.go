@@ -16,6 +16,8 @@ type Options struct {
 	Tokens    Tokens
 	// Snapshots keeps files of sandboxes; nil: there is no store for them.
 	Snapshots Snapshots
+	// Builds makes templates; nil: there is no registry for them.
+	Builds Builds
 	// Domain is where SDKs find <port>-<sandboxID> below, with its port, such as
 	// "localhost:8080". Required.
 	Domain string

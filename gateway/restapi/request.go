@@ -41,6 +41,9 @@ func (w *recorder) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// Unwrap lets an http.ResponseController find the connection.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -92,8 +95,10 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request, c *call) error 
 			return err
 		}
 	}
-	if err := s.readBody(w, r); err != nil {
-		return err
+	if !isStreamed(c.route.operation) {
+		if err := s.readBody(w, r); err != nil {
+			return err
+		}
 	}
 	if id, named := c.params["sandboxID"]; named {
 		var ok bool

@@ -221,7 +221,11 @@ type Templates interface {
 
 // KeyOwner is the owner of an API key. KeyID names the key in the audit log without
 // being it.
-type KeyOwner struct{ Team, Namespace, KeyID string }
+type KeyOwner struct {
+	Team, Namespace, KeyID string
+	// NamespaceUID tells apart the namespaces that have that name one after the other.
+	NamespaceUID types.UID
+}
 
 // Errors of [Keys].
 var (

@@ -217,12 +217,20 @@ func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snaps
 	}, nil
 }
 
-// DeleteTemplate is DELETE /templates/{templateID}, of snapshots alone.
+// DeleteTemplate is DELETE /templates/{templateID}, of snapshots and of templates that were
+// built.
 func (s *Server) DeleteTemplate(w http.ResponseWriter, r *http.Request, text string) {
 	caller := callOf(r).owner
 	if _, err := parseReference(text); err != nil {
 		s.fail(w, r, invalidReference(err))
 		return
+	}
+	if s.o.Builds != nil {
+		deleted, err := s.o.Builds.Delete(r.Context(), caller, text)
+		if deleted || err != nil {
+			s.done(w, r, err)
+			return
+		}
 	}
 	if _, err := s.templateOf(caller, text); err == nil {
 		s.fail(w, r, refuse(http.StatusNotImplemented, "Deleting templates is not supported; a template is a SandboxPool."))

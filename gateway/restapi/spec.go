@@ -15,6 +15,11 @@ var specYAML []byte
 // tagUnsupported marks the operations that are answered with 501.
 const tagUnsupported = "unsupported"
 
+// tagStreamed marks the operations that read their body themselves.
+const tagStreamed = "streamed"
+
+func isStreamed(op *openapi3.Operation) bool { return slices.Contains(op.Tags, tagStreamed) }
+
 // spec returns the document; it is read once and not written to.
 var spec = sync.OnceValues(func() (*openapi3.T, error) {
 	loader := openapi3.NewLoader()

@@ -8,34 +8,47 @@ import (
 
 // bodies are valid ones for the operations that need one.
 var bodies = map[string]string{
-	"POST /sandboxes":                     `{"templateID":"base"}`,
-	"POST /v2/sandboxes":                  `{"templateID":"base"}`,
-	"POST /sandboxes/{sandboxID}/connect": `{"timeout":1}`,
-	"POST /sandboxes/{sandboxID}/timeout": `{"timeout":1}`,
-	"PUT /sandboxes/{sandboxID}/network":  `{}`,
+	"POST /sandboxes":                                  `{"templateID":"base"}`,
+	"POST /v2/sandboxes":                               `{"templateID":"base"}`,
+	"POST /sandboxes/{sandboxID}/connect":              `{"timeout":1}`,
+	"POST /sandboxes/{sandboxID}/timeout":              `{"timeout":1}`,
+	"PUT /sandboxes/{sandboxID}/network":               `{}`,
+	"POST /v3/templates":                               `{"name":"x"}`,
+	"POST /v2/templates/{templateID}/builds/{buildID}": `{"fromImage":"x"}`,
 }
 
 // others are what a key of another team gets from operations that name no sandbox
 // in their path; those whose answer says nothing of team a's are here on purpose.
 var others = map[string]int{
-	"POST /sandboxes":                404, // its template is team a's
-	"POST /v2/sandboxes":             404,
-	"GET /sandboxes":                 200, // an empty list
-	"GET /v2/sandboxes":              200,
-	"GET /sandboxes/metrics":         200,
-	"GET /templates":                 200,
-	"GET /default-templates":         200,
-	"GET /templates/aliases/{alias}": 404,
-	"GET /snapshots":                 200,
-	"DELETE /templates/{templateID}": 404, // a snapshot of team a's
-	"GET /health":                    200,
+	"POST /sandboxes":                                     404, // its template is team a's
+	"POST /v2/sandboxes":                                  404,
+	"GET /sandboxes":                                      200, // an empty list
+	"GET /v2/sandboxes":                                   200,
+	"GET /sandboxes/metrics":                              200,
+	"GET /templates":                                      200,
+	"GET /default-templates":                              200,
+	"GET /templates/aliases/{alias}":                      404,
+	"GET /snapshots":                                      200,
+	"DELETE /templates/{templateID}":                      404, // a snapshot of team a's
+	"GET /health":                                         200,
+	"POST /v3/templates":                                  202, // a template of its own
+	"GET /templates/{templateID}/files/{hash}":            404,
+	"PUT /templates/{templateID}/files/{hash}":            403,
+	"POST /v2/templates/{templateID}/builds/{buildID}":    404,
+	"GET /templates/{templateID}/builds/{buildID}/status": 404,
 }
 
-// needsStore are the operations that answer 501 where gateways keep no files.
+// needsStore are the operations that answer 501 where gateways keep no files, or build nothing.
 var needsStore = map[string]bool{
 	"POST /sandboxes/{sandboxID}/snapshots": true,
 	"GET /snapshots":                        true,
 	"DELETE /templates/{templateID}":        true,
+
+	"POST /v3/templates":                                  true,
+	"GET /templates/{templateID}/files/{hash}":            true,
+	"PUT /templates/{templateID}/files/{hash}":            true,
+	"POST /v2/templates/{templateID}/builds/{buildID}":    true,
+	"GET /templates/{templateID}/builds/{buildID}/status": true,
 }
 
 // No operation of the document works without a key, and none shows or touches
@@ -51,10 +64,17 @@ func TestEveryOperation(t *testing.T) {
 			operations++
 			name := method + " " + path
 			where := strings.NewReplacer("{sandboxID}", idA, "{alias}", "base", "{templateID}", "s0").Replace(path)
+			if strings.Contains(path, "/builds/") || strings.Contains(path, "/files/") {
+				where = strings.NewReplacer("{templateID}", templateA, "{buildID}", buildA, "{hash}", hashA).Replace(path)
+			}
+			if isStreamed(op) {
+				where += "?upload=allowed." + hashA
+			}
 			if path == "/sandboxes/metrics" {
 				where += "?sandbox_ids=" + idA
 			}
 			s, f, kept := snapshotServer(t)
+			s.o.Builds = &fakeBuilds{}
 			if _, err := kept.Create(t.Context(), KeyOwner{Namespace: "a"}, idA, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +95,7 @@ func TestEveryOperation(t *testing.T) {
 				if w := ask(t, s, method, where, "e2b_0e0e", bodies[name]); w.Code != 503 || w.Header().Get("Retry-After") != "1" {
 					t.Errorf("%s while keys are not known: %d %s", name, w.Code, w.Body)
 				}
-			} else if name != "GET /health" {
+			} else if name != "GET /health" && !isStreamed(op) {
 				t.Errorf("%s needs no key", name)
 			}
 
@@ -88,7 +108,11 @@ func TestEveryOperation(t *testing.T) {
 			case !listed:
 				t.Errorf("%s: say in others what another team gets", name)
 			}
-			w := ask(t, s, method, where, keyB, bodies[name])
+			foreign := where
+			if isStreamed(op) {
+				foreign += "x" // what another team got for its own
+			}
+			w := ask(t, s, method, foreign, keyB, bodies[name])
 			if w.Code != want {
 				t.Errorf("%s by another team: %d %s, want %d", name, w.Code, w.Body, want)
 			}

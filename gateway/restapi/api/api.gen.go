@@ -92,6 +92,30 @@ func (e SandboxState) Valid() bool {
 	}
 }
 
+// Defines values for GetTemplateBuildStatusParamsLevel.
+const (
+	GetTemplateBuildStatusParamsLevelDebug GetTemplateBuildStatusParamsLevel = "debug"
+	GetTemplateBuildStatusParamsLevelError GetTemplateBuildStatusParamsLevel = "error"
+	GetTemplateBuildStatusParamsLevelInfo  GetTemplateBuildStatusParamsLevel = "info"
+	GetTemplateBuildStatusParamsLevelWarn  GetTemplateBuildStatusParamsLevel = "warn"
+)
+
+// Valid indicates whether the value is a known member of the GetTemplateBuildStatusParamsLevel enum.
+func (e GetTemplateBuildStatusParamsLevel) Valid() bool {
+	switch e {
+	case GetTemplateBuildStatusParamsLevelDebug:
+		return true
+	case GetTemplateBuildStatusParamsLevelError:
+		return true
+	case GetTemplateBuildStatusParamsLevelInfo:
+		return true
+	case GetTemplateBuildStatusParamsLevelWarn:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GetSandboxLogsV2ParamsDirection.
 const (
 	Backward GetSandboxLogsV2ParamsDirection = "backward"
@@ -108,6 +132,21 @@ func (e GetSandboxLogsV2ParamsDirection) Valid() bool {
 	default:
 		return false
 	}
+}
+
+// BuildLogEntry defines model for BuildLogEntry.
+type BuildLogEntry struct {
+	Level     string    `json:"level"`
+	Message   string    `json:"message"`
+	Step      *string   `json:"step,omitempty"`
+	Timestamp time.Time `json:"timestamp"`
+}
+
+// BuildReason defines model for BuildReason.
+type BuildReason struct {
+	LogEntries *[]BuildLogEntry `json:"logEntries,omitempty"`
+	Message    string           `json:"message"`
+	Step       *string          `json:"step,omitempty"`
 }
 
 // ConnectSandbox defines model for ConnectSandbox.
@@ -136,6 +175,13 @@ type Error struct {
 	// Code The HTTP status.
 	Code    int    `json:"code"`
 	Message string `json:"message"`
+}
+
+// ImageRegistry defines model for ImageRegistry.
+type ImageRegistry struct {
+	Password *string `json:"password,omitempty"`
+	Type     string  `json:"type"`
+	Username *string `json:"username,omitempty"`
 }
 
 // ListedSandbox defines model for ListedSandbox.
@@ -248,6 +294,16 @@ type Order string
 
 // PauseMode What is kept of a paused sandbox: all with its memory, or its files and variables alone. Absent while it runs, and while its files are being saved.
 type PauseMode string
+
+// RequestedTemplateBuild defines model for RequestedTemplateBuild.
+type RequestedTemplateBuild struct {
+	Aliases    []string `json:"aliases"`
+	BuildID    string   `json:"buildID"`
+	Names      []string `json:"names"`
+	Public     bool     `json:"public"`
+	Tags       []string `json:"tags"`
+	TemplateID string   `json:"templateID"`
+}
 
 // ResumedSandbox defines model for ResumedSandbox.
 type ResumedSandbox struct {
@@ -484,6 +540,62 @@ type TemplateAlias struct {
 	TemplateID string `json:"templateID"`
 }
 
+// TemplateBuildInfo defines model for TemplateBuildInfo.
+type TemplateBuildInfo struct {
+	BuildID    string          `json:"buildID"`
+	LogEntries []BuildLogEntry `json:"logEntries"`
+
+	// Logs Always empty.
+	Logs       []string     `json:"logs"`
+	Reason     *BuildReason `json:"reason,omitempty"`
+	Status     string       `json:"status"`
+	TemplateID string       `json:"templateID"`
+}
+
+// TemplateBuildRequest defines model for TemplateBuildRequest.
+type TemplateBuildRequest struct {
+	// Alias The same in older SDKs.
+	Alias    *string `json:"alias,omitempty"`
+	CpuCount *int32  `json:"cpuCount,omitempty"`
+	MemoryMB *int32  `json:"memoryMB,omitempty"`
+
+	// MinFreeDiskMb Accepted; the disk is the node's.
+	MinFreeDiskMb *int `json:"minFreeDiskMb,omitempty"`
+
+	// Name The template's name, and a tag of the build behind a colon.
+	Name   *string   `json:"name,omitempty"`
+	Tags   *[]string `json:"tags,omitempty"`
+	TeamID *string   `json:"teamID,omitempty"`
+}
+
+// TemplateBuildStart defines model for TemplateBuildStart.
+type TemplateBuildStart struct {
+	Force             *bool           `json:"force,omitempty"`
+	FromImage         *string         `json:"fromImage,omitempty"`
+	FromImageRegistry *ImageRegistry  `json:"fromImageRegistry,omitempty"`
+	FromTemplate      *string         `json:"fromTemplate,omitempty"`
+	ReadyCmd          *string         `json:"readyCmd,omitempty"`
+	StartCmd          *string         `json:"startCmd,omitempty"`
+	Steps             *[]TemplateStep `json:"steps,omitempty"`
+}
+
+// TemplateFiles defines model for TemplateFiles.
+type TemplateFiles struct {
+	Present bool    `json:"present"`
+	Url     *string `json:"url,omitempty"`
+}
+
+// TemplateStep defines model for TemplateStep.
+type TemplateStep struct {
+	Args      *[]string `json:"args,omitempty"`
+	FilesHash *string   `json:"filesHash,omitempty"`
+	Force     *bool     `json:"force,omitempty"`
+
+	// ForceUpload Sent by SDKs; the upload has happened.
+	ForceUpload *bool  `json:"forceUpload,omitempty"`
+	Type        string `json:"type"`
+}
+
 // BuildID defines model for buildID.
 type BuildID = string
 
@@ -558,6 +670,27 @@ type ListSnapshotsParams struct {
 type ListTemplatesParams struct {
 	// TeamID The API key's team; another is a 403.
 	TeamID *string `form:"teamID,omitempty" json:"teamID,omitempty"`
+}
+
+// GetTemplateBuildStatusParams defines parameters for GetTemplateBuildStatus.
+type GetTemplateBuildStatusParams struct {
+	// LogsOffset How many entries of the log to leave out.
+	LogsOffset *int `form:"logsOffset,omitempty" json:"logsOffset,omitempty"`
+
+	// Limit How many entries to return.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Level Only entries of at least that level.
+	Level *GetTemplateBuildStatusParamsLevel `form:"level,omitempty" json:"level,omitempty"`
+}
+
+// GetTemplateBuildStatusParamsLevel defines parameters for GetTemplateBuildStatus.
+type GetTemplateBuildStatusParamsLevel string
+
+// PutTemplateFilesParams defines parameters for PutTemplateFiles.
+type PutTemplateFilesParams struct {
+	// Upload What the GET returned; it allows this one upload.
+	Upload string `form:"upload" json:"upload"`
 }
 
 // ListSandboxesV2Params defines parameters for ListSandboxesV2.
@@ -635,6 +768,12 @@ type CreateSandboxV2JSONRequestBody = NewSandboxV2
 // ConnectSandboxV2JSONRequestBody defines body for ConnectSandboxV2 for application/json ContentType.
 type ConnectSandboxV2JSONRequestBody = ConnectSandboxV2
 
+// StartTemplateBuildJSONRequestBody defines body for StartTemplateBuild for application/json ContentType.
+type StartTemplateBuildJSONRequestBody = TemplateBuildStart
+
+// RequestTemplateBuildJSONRequestBody defines body for RequestTemplateBuild for application/json ContentType.
+type RequestTemplateBuildJSONRequestBody = TemplateBuildRequest
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 
@@ -698,6 +837,15 @@ type ServerInterface interface {
 	// (DELETE /templates/{templateID})
 	DeleteTemplate(w http.ResponseWriter, r *http.Request, templateID TemplateID)
 
+	// (GET /templates/{templateID}/builds/{buildID}/status)
+	GetTemplateBuildStatus(w http.ResponseWriter, r *http.Request, templateID TemplateID, buildID BuildID, params GetTemplateBuildStatusParams)
+
+	// (GET /templates/{templateID}/files/{hash})
+	GetTemplateFiles(w http.ResponseWriter, r *http.Request, templateID TemplateID, hash string)
+
+	// (PUT /templates/{templateID}/files/{hash})
+	PutTemplateFiles(w http.ResponseWriter, r *http.Request, templateID TemplateID, hash string, params PutTemplateFilesParams)
+
 	// (GET /v2/sandboxes)
 	ListSandboxesV2(w http.ResponseWriter, r *http.Request, params ListSandboxesV2Params)
 
@@ -709,6 +857,12 @@ type ServerInterface interface {
 
 	// (GET /v2/sandboxes/{sandboxID}/logs)
 	GetSandboxLogsV2(w http.ResponseWriter, r *http.Request, sandboxID SandboxID, params GetSandboxLogsV2Params)
+
+	// (POST /v2/templates/{templateID}/builds/{buildID})
+	StartTemplateBuild(w http.ResponseWriter, r *http.Request, templateID TemplateID, buildID BuildID)
+
+	// (POST /v3/templates)
+	RequestTemplateBuild(w http.ResponseWriter, r *http.Request)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -1356,6 +1510,169 @@ func (siw *ServerInterfaceWrapper) DeleteTemplate(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// GetTemplateBuildStatus operation middleware
+func (siw *ServerInterfaceWrapper) GetTemplateBuildStatus(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "buildID" -------------
+	var buildID BuildID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "buildID", r.PathValue("buildID"), &buildID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "buildID", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTemplateBuildStatusParams
+
+	// ------------- Optional query parameter "logsOffset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "logsOffset", r.URL.Query(), &params.LogsOffset, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "logsOffset"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "logsOffset", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "level" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "level", r.URL.Query(), &params.Level, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "level"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "level", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTemplateBuildStatus(w, r, templateID, buildID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTemplateFiles operation middleware
+func (siw *ServerInterfaceWrapper) GetTemplateFiles(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "hash" -------------
+	var hash string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "hash", r.PathValue("hash"), &hash, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "hash", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTemplateFiles(w, r, templateID, hash)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutTemplateFiles operation middleware
+func (siw *ServerInterfaceWrapper) PutTemplateFiles(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "hash" -------------
+	var hash string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "hash", r.PathValue("hash"), &hash, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "hash", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutTemplateFilesParams
+
+	// ------------- Required query parameter "upload" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "upload", r.URL.Query(), &params.Upload, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "upload"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "upload", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutTemplateFiles(w, r, templateID, hash, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListSandboxesV2 operation middleware
 func (siw *ServerInterfaceWrapper) ListSandboxesV2(w http.ResponseWriter, r *http.Request) {
 
@@ -1628,6 +1945,55 @@ func (siw *ServerInterfaceWrapper) GetSandboxLogsV2(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// StartTemplateBuild operation middleware
+func (siw *ServerInterfaceWrapper) StartTemplateBuild(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "buildID" -------------
+	var buildID BuildID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "buildID", r.PathValue("buildID"), &buildID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "buildID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartTemplateBuild(w, r, templateID, buildID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RequestTemplateBuild operation middleware
+func (siw *ServerInterfaceWrapper) RequestTemplateBuild(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RequestTemplateBuild(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -1771,7 +2137,12 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sandboxes/{sandboxID}/resume", wrapper.ResumeSandbox)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sandboxes/{sandboxID}/snapshots", wrapper.CreateSnapshot)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/snapshots", wrapper.ListSnapshots)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v3/templates", wrapper.RequestTemplateBuild)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/templates/{templateID}", wrapper.DeleteTemplate)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/files/{hash}", wrapper.GetTemplateFiles)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/templates/{templateID}/files/{hash}", wrapper.PutTemplateFiles)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v2/templates/{templateID}/builds/{buildID}", wrapper.StartTemplateBuild)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/builds/{buildID}/status", wrapper.GetTemplateBuildStatus)
 
 	return m
 }

@@ -61,7 +61,7 @@ func (t *Templates) Templates(namespace string) []restapi.Template {
 		}
 	}
 	for _, pool := range t.pools(namespace) {
-		if members[pool.Name] {
+		if members[pool.Name] || pool.Build != "" && len(pool.Aliases) == 0 { // a builder's, or an older build's
 			continue
 		}
 		if spec := t.index.Template(pool); spec != nil && spec.RunsSandboxd() {
@@ -126,6 +126,9 @@ func (t *Templates) describe(pool index.PoolInfo) restapi.Template {
 	d := restapi.Template{
 		ID: pool.Name, Aliases: pool.Aliases, Pool: pool.Name, CreatedAt: pool.CreatedAt, MaxLifetime: v1alpha1.MaxLifetime,
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
+	}
+	if pool.Template != "" {
+		d.ID = pool.Template
 	}
 	setPauses(&d, spec, []*v1alpha1.SandboxPoolSpec{pool.Spec})
 	d.ByName = byName(pool)

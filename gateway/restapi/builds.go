@@ -1,0 +1,391 @@
+package restapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandlane/sandlane/gateway/restapi/api"
+)
+
+const (
+	// uploadTimeout bounds one upload. SDKs give up after an hour.
+	uploadTimeout = time.Hour
+	// logPage is how many entries of a build's log one answer has at most; SDKs ask again
+	// until they get none.
+	logPage = 100
+
+	defaultCPUs     = 2
+	defaultMemoryMB = 512
+	maxTemplateName = 128
+)
+
+// builtName is what a built template may be called: E2B's names, without the dots of pools'.
+var builtName = regexp.MustCompile(`^[a-z0-9_-]+$`)
+
+// What a [Builds] says when it refuses. A [RefusedBuildError] says why in words.
+var (
+	// ErrNoBuild: there is no such build in the caller's namespace.
+	ErrNoBuild = errors.New("no such build")
+	// ErrBuildStarted: the build was started before.
+	ErrBuildStarted = errors.New("the build was started before")
+	// ErrUploadRefused: the URL of an upload is over, or for something else.
+	ErrUploadRefused = errors.New("the URL of the upload is not valid")
+	// ErrUploadTooLarge: nothing was kept.
+	ErrUploadTooLarge = errors.New("the upload is too large")
+	// ErrBuildLimit: as many builds of the namespace run, or are kept, as may.
+	ErrBuildLimit = errors.New("the limit of builds is reached")
+)
+
+// RefusedBuildError is a build that cannot be, for a reason that the client reads.
+type RefusedBuildError struct{ Reason string }
+
+func (e *RefusedBuildError) Error() string { return e.Reason }
+
+// BuildRequest is a build to be made.
+type BuildRequest struct {
+	Name string
+	// Tags are those that it gets when it is ready; at least one.
+	Tags               []string
+	CPUCount, MemoryMB int32
+}
+
+// BuildStep is one step of a Recipe.
+type BuildStep struct {
+	Type  string
+	Args  []string
+	Files string // the hash that the client gave an upload
+}
+
+// Recipe is what a build does.
+type Recipe struct {
+	Image string
+	// Username and Password are for the image's registry, and are kept nowhere.
+	Username, Password string
+	Steps              []BuildStep
+	Start, Ready       string
+}
+
+// BuildLogEntry is a line of a build's log.
+type BuildLogEntry struct {
+	At          time.Time
+	Level, Step string
+	Text        string
+}
+
+// Build is a build as it is now.
+type Build struct {
+	ID, TemplateID, Name string
+	Tags                 []string
+	// State is "waiting", "building", "ready" or "error".
+	State string
+	// Reason and Step say why and where it failed.
+	Reason, Step string
+	Log          []BuildLogEntry
+}
+
+// Builds makes templates from images. It is safe for concurrent use. What is of another
+// namespace is ErrNoBuild.
+type Builds interface {
+	// Request makes a build that waits.
+	Request(ctx context.Context, caller KeyOwner, r BuildRequest) (Build, error)
+	// Files reports whether an upload for the template is there, and returns what allows one
+	// of that hash.
+	Files(ctx context.Context, caller KeyOwner, templateID, hash string) (present bool, upload string, err error)
+	// Upload keeps what it reads of an upload of size bytes that Files has allowed.
+	Upload(ctx context.Context, upload, templateID, hash string, size int64, content io.Reader) error
+	// Start starts a build, and returns when that is written.
+	Start(ctx context.Context, caller KeyOwner, templateID, buildID string, r Recipe) error
+	// Get returns a build.
+	Get(ctx context.Context, caller KeyOwner, templateID, buildID string) (Build, error)
+	// Delete deletes all builds of a template, by its ID or name, and reports whether there
+	// were any.
+	Delete(ctx context.Context, caller KeyOwner, idOrName string) (bool, error)
+}
+
+func noBuilds() *refusal {
+	return refuse(http.StatusNotImplemented, "Building templates is not supported here: the gateways have no registry for them (--template-registry).")
+}
+
+// noSuchBuild is the answer to ErrNoBuild.
+func noSuchBuild() *refusal {
+	return refuse(http.StatusNotFound, "The template or build doesn't exist, or you don't have access to it")
+}
+
+// builds returns the backend, or refuses.
+func (s *Server) builds() (Builds, error) {
+	if s.o.Builds == nil {
+		return nil, noBuilds()
+	}
+	return s.o.Builds, nil
+}
+
+// RequestTemplateBuild is POST /v3/templates.
+func (s *Server) RequestTemplateBuild(w http.ResponseWriter, r *http.Request) {
+	build, err := s.requestBuild(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusAccepted, api.RequestedTemplateBuild{
+		TemplateID: build.TemplateID, BuildID: build.ID, Tags: build.Tags, Names: []string{build.Name}, Aliases: []string{build.Name},
+	})
+}
+
+func (s *Server) requestBuild(r *http.Request) (Build, error) {
+	builds, err := s.builds()
+	if err != nil {
+		return Build{}, err
+	}
+	var body api.TemplateBuildRequest
+	if err := decode(r, &body); err != nil {
+		return Build{}, err
+	}
+	request, err := buildRequest(callOf(r).owner, &body)
+	if err != nil {
+		return Build{}, err
+	}
+	if _, taken := s.o.Templates.OfPool(callOf(r).owner.Namespace, request.Name); taken {
+		return Build{}, refuse(http.StatusConflict, fmt.Sprintf("name: %q is a SandboxPool that was not built here", request.Name))
+	}
+	return builds.Request(r.Context(), callOf(r).owner, request)
+}
+
+// buildRequest checks what a client asks for.
+func buildRequest(caller KeyOwner, body *api.TemplateBuildRequest) (BuildRequest, error) {
+	text := stringOf(body.Name)
+	if text == "" {
+		text = stringOf(body.Alias)
+	}
+	ref, err := parseReference(text)
+	switch {
+	case err != nil:
+		return BuildRequest{}, refuse(http.StatusBadRequest, "name: "+err.Error())
+	case len(ref.name) > maxTemplateName || !builtName.MatchString(ref.name):
+		return BuildRequest{}, refuse(http.StatusBadRequest, fmt.Sprintf("name: must have 1 to %d of a-z, 0-9, dash and underscore", maxTemplateName))
+	case !ref.ofTeam(caller.Team):
+		return BuildRequest{}, refuse(http.StatusBadRequest, "name: is of another team")
+	}
+	request := BuildRequest{Name: ref.name, CPUCount: defaultCPUs, MemoryMB: defaultMemoryMB}
+	if body.CpuCount != nil {
+		request.CPUCount = *body.CpuCount
+	}
+	if body.MemoryMB != nil {
+		request.MemoryMB = *body.MemoryMB
+	}
+	if _, _, tagged := strings.Cut(text, ":"); tagged {
+		tag := ref.tag
+		if tag == "" {
+			tag = defaultTag
+		}
+		request.Tags = append(request.Tags, tag)
+	}
+	if body.Tags != nil {
+		for _, tag := range *body.Tags {
+			if tag = strings.ToLower(strings.TrimSpace(tag)); !tagPattern.MatchString(tag) {
+				return BuildRequest{}, refuse(http.StatusBadRequest, "tags: invalid tag")
+			}
+			if !slices.Contains(request.Tags, tag) {
+				request.Tags = append(request.Tags, tag)
+			}
+		}
+	}
+	if len(request.Tags) == 0 {
+		request.Tags = []string{defaultTag}
+	}
+	return request, nil
+}
+
+// GetTemplateFiles is GET /templates/{templateID}/files/{hash}.
+func (s *Server) GetTemplateFiles(w http.ResponseWriter, r *http.Request, templateID, hash string) {
+	builds, err := s.builds()
+	var present bool
+	var upload string
+	if err == nil {
+		present, upload, err = builds.Files(r.Context(), callOf(r).owner, templateID, hash)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	// The client reached this gateway by that name, and so its upload can.
+	at := url.URL{Scheme: "http", Host: r.Host, Path: "/templates/" + templateID + "/files/" + hash, RawQuery: url.Values{"upload": {upload}}.Encode()}
+	if r.Header.Get("X-Forwarded-Proto") == "https" {
+		at.Scheme = "https"
+	}
+	writeJSON(w, http.StatusCreated, api.TemplateFiles{Present: present, Url: new(at.String())})
+}
+
+// PutTemplateFiles is PUT /templates/{templateID}/files/{hash}, the one operation that reads
+// its body itself: as a stream.
+func (s *Server) PutTemplateFiles(w http.ResponseWriter, r *http.Request, templateID, hash string, params api.PutTemplateFilesParams) {
+	builds, err := s.builds()
+	if err == nil && r.ContentLength < 0 {
+		err = refuse(http.StatusLengthRequired, "An upload needs a Content-Length.")
+	}
+	if err == nil {
+		deadline := time.Now().Add(uploadTimeout)
+		controller := http.NewResponseController(w)
+		// Without deadlines of its own the stream has those of short requests.
+		_, _ = controller.SetReadDeadline(deadline), controller.SetWriteDeadline(deadline)
+		err = builds.Upload(r.Context(), params.Upload, templateID, hash, r.ContentLength, http.MaxBytesReader(w, r.Body, r.ContentLength))
+	}
+	if err != nil {
+		w.Header().Set("Connection", "close") // the rest of the body is not read
+		s.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// StartTemplateBuild is POST /v2/templates/{templateID}/builds/{buildID}.
+func (s *Server) StartTemplateBuild(w http.ResponseWriter, r *http.Request, templateID, buildID string) {
+	if err := s.startBuild(r, templateID, buildID); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func (s *Server) startBuild(r *http.Request, templateID, buildID string) error {
+	builds, err := s.builds()
+	if err != nil {
+		return err
+	}
+	var body api.TemplateBuildStart
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	recipe, err := recipeOf(&body)
+	if err != nil {
+		return err
+	}
+	return builds.Start(r.Context(), callOf(r).owner, templateID, buildID, recipe)
+}
+
+// argsOfStep are how many arguments each type of step takes.
+var argsOfStep = map[string]struct{ least, most int }{
+	"RUN": {1, 2}, "COPY": {2, 4}, "ENV": {2, 256}, "WORKDIR": {1, 1}, "USER": {1, 2},
+}
+
+// recipeOf checks the body of a start.
+func recipeOf(body *api.TemplateBuildStart) (Recipe, error) {
+	recipe := Recipe{Image: stringOf(body.FromImage), Start: stringOf(body.StartCmd), Ready: stringOf(body.ReadyCmd)}
+	switch {
+	case stringOf(body.FromTemplate) != "":
+		return Recipe{}, unsupportedField("fromTemplate", "building from a template is not supported; name its image")
+	case recipe.Image == "":
+		return Recipe{}, refuse(http.StatusBadRequest, "fromImage: is required")
+	}
+	if registry := body.FromImageRegistry; registry != nil {
+		if registry.Type != "registry" {
+			return Recipe{}, unsupportedField("fromImageRegistry.type", "only registries with a user name and a password are supported")
+		}
+		recipe.Username, recipe.Password = stringOf(registry.Username), stringOf(registry.Password)
+	}
+	if body.Steps != nil {
+		for i, step := range *body.Steps {
+			one := BuildStep{Type: strings.ToUpper(step.Type), Files: stringOf(step.FilesHash)}
+			if step.Args != nil {
+				one.Args = *step.Args
+			}
+			if err := checkStep(one); err != nil {
+				return Recipe{}, refuse(http.StatusBadRequest, fmt.Sprintf("steps[%d]: %s", i, err))
+			}
+			recipe.Steps = append(recipe.Steps, one)
+		}
+	}
+	return recipe, nil
+}
+
+func checkStep(step BuildStep) error {
+	args, known := argsOfStep[step.Type]
+	switch {
+	case !known:
+		return errors.New("there is no step of that type")
+	case len(step.Args) < args.least || len(step.Args) > args.most, step.Type == "ENV" && len(step.Args)%2 != 0:
+		return fmt.Errorf("%s has another number of arguments", step.Type)
+	case (step.Type == "COPY") != (step.Files != ""):
+		return errors.New("COPY, and nothing else, needs filesHash")
+	case slices.ContainsFunc(step.Args, func(arg string) bool { return strings.Contains(arg, "\x00") }):
+		return errors.New("an argument has a zero byte")
+	}
+	return nil
+}
+
+// GetTemplateBuildStatus is GET /templates/{templateID}/builds/{buildID}/status.
+func (s *Server) GetTemplateBuildStatus(w http.ResponseWriter, r *http.Request, templateID, buildID string, params api.GetTemplateBuildStatusParams) {
+	builds, err := s.builds()
+	var build Build
+	if err == nil {
+		build, err = builds.Get(r.Context(), callOf(r).owner, templateID, buildID)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	log := atLeast(build.Log, params.Level)
+	offset, limit := 0, logPage
+	if params.LogsOffset != nil {
+		offset = *params.LogsOffset
+	}
+	if params.Limit != nil {
+		limit = *params.Limit
+	}
+	page := log[min(offset, len(log)):]
+	view := api.TemplateBuildInfo{
+		TemplateID: build.TemplateID, BuildID: build.ID, Status: build.State, Logs: []string{}, LogEntries: logViews(page[:min(limit, len(page))]),
+	}
+	if build.State == "error" {
+		view.Reason = &api.BuildReason{Message: build.Reason, LogEntries: new(logViews(ofStep(build.Log, build.Step)))}
+		if build.Step != "" {
+			view.Reason.Step = &build.Step
+		}
+	}
+	writeJSON(w, http.StatusOK, view)
+}
+
+// levels of a log, from the least.
+var levels = []string{"debug", "info", "warn", "error"}
+
+func atLeast(log []BuildLogEntry, level *api.GetTemplateBuildStatusParamsLevel) []BuildLogEntry {
+	if level == nil {
+		return log
+	}
+	least := slices.Index(levels, string(*level))
+	return slices.DeleteFunc(slices.Clone(log), func(e BuildLogEntry) bool { return slices.Index(levels, e.Level) < least })
+}
+
+// reasonEntries is how many of a step's last lines stand beside the reason of its failure.
+const reasonEntries = 20
+
+func ofStep(log []BuildLogEntry, step string) []BuildLogEntry {
+	log = slices.DeleteFunc(slices.Clone(log), func(e BuildLogEntry) bool { return e.Step != step })
+	return log[max(0, len(log)-reasonEntries):]
+}
+
+func logViews(log []BuildLogEntry) []api.BuildLogEntry {
+	views := make([]api.BuildLogEntry, 0, len(log))
+	for _, e := range log {
+		view := api.BuildLogEntry{Timestamp: e.At.UTC(), Level: e.Level, Message: e.Text}
+		if e.Step != "" {
+			view.Step = &e.Step
+		}
+		views = append(views, view)
+	}
+	return views
+}
+
+func stringOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
