@@ -29,6 +29,7 @@ const (
 	// the traffic token of sandbox "x".
 	trafficPrefix = "sandbox-traffic-"
 	envdPrefix    = "sandbox-envd-"
+	uploadPrefix  = "template-upload-"
 )
 
 // Tokens derives the tokens of sandboxes from one seed by HMAC-SHA256, as E2B does
@@ -136,6 +137,9 @@ func (t *Tokens) Traffic(id string, uid types.UID) string { return t.ofSandbox(t
 
 // Envd returns the token that sandboxd asks for.
 func (t *Tokens) Envd(id string, uid types.UID) string { return t.ofSandbox(envdPrefix, id, uid) }
+
+// Upload signs a permission to upload files of a template.
+func (t *Tokens) Upload(message string) string { return t.derive(uploadPrefix + message) }
 
 // ValidTraffic compares a token with the sandbox's traffic token, in constant time.
 func (t *Tokens) ValidTraffic(id string, uid types.UID, token string) bool {

@@ -1,0 +1,45 @@
+// Package logins reads the logins of registries from a file in the form of Docker's
+// configuration, such as a mounted Secret of the type kubernetes.io/dockerconfigjson: Keychain
+// gives them to go-containerregistry. The gateway logs in to the template registry with it, and
+// the local node pulls.
+//
+// It knows no helper programs, and no other file than the one that it is given.
+package logins
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/docker/cli/cli/config"
+	"github.com/docker/cli/cli/config/types"
+	"github.com/google/go-containerregistry/pkg/authn"
+)
+
+// Keychain returns the logins of a file, which is read at each use, since it may be renewed;
+// without a path it has none. It is safe for concurrent use.
+func Keychain(path string) authn.Keychain { return keychain(path) }
+
+type keychain string
+
+// Resolve implements authn.Keychain.
+func (k keychain) Resolve(of authn.Resource) (authn.Authenticator, error) {
+	if k == "" {
+		return authn.Anonymous, nil
+	}
+	f, err := os.Open(string(k))
+	if err != nil {
+		return nil, fmt.Errorf("read the logins of registries: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	parsed, err := config.LoadFromReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("read the logins of registries: %s is no configuration of Docker's", string(k)) // the error may repeat its text
+	}
+	login, found := parsed.AuthConfigs[of.RegistryStr()]
+	if !found || login == (types.AuthConfig{}) {
+		return authn.Anonymous, nil
+	}
+	return authn.FromConfig(authn.AuthConfig{
+		Username: login.Username, Password: login.Password, Auth: login.Auth, IdentityToken: login.IdentityToken, RegistryToken: login.RegistryToken,
+	}), nil
+}

@@ -1,0 +1,313 @@
+package builds
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/builds/store"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient/writes"
+)
+
+const (
+	// maxUpload bounds one upload, in bytes.
+	maxUpload = 4 << 30
+	// uploadFor is how long the URL of an upload is valid.
+	uploadFor = time.Hour
+	// maxRunning and maxKept bound a namespace's builds that are not over, and all of them.
+	maxRunning, maxKept = 8, 200
+)
+
+// Agent makes the calls to a pod's sandboxd that a build needs. *sandboxdclient.Agent
+// implements it.
+type Agent interface {
+	Run(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, c sandboxdclient.Command, output func([]byte)) (int, error)
+	Put(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, path, user string, content io.Reader) error
+	Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
+}
+
+// Sandboxes makes and ends the builders. restapi.Sandboxes has both calls.
+type Sandboxes interface {
+	Create(ctx context.Context, n restapi.NewSandbox) (restapi.Sandbox, error)
+	End(ctx context.Context, namespace, id string) error
+}
+
+// Options of New. All are required.
+type Options struct {
+	API       client.Client // must not read from a cache
+	Store     *store.Store
+	Sandboxes Sandboxes
+	// Callable reads a sandbox and its pod, if sandboxd may be called there now.
+	Callable func(ctx context.Context, namespace, id string) (*v1alpha1.Sandbox, *corev1.Pod, error)
+	Agent    Agent
+	// HasPool reports whether this gateway knows the pool.
+	HasPool func(namespace, name string) bool
+	// Sign returns a text that only gateways of this cluster can make of a message.
+	Sign func(message string) string
+	// Gateway is this gateway's name.
+	Gateway string
+	Log     *slog.Logger
+}
+
+// Builds implements restapi.Builds. It is safe for concurrent use.
+type Builds struct {
+	o       Options
+	stopped context.Context // ends when builds are to end
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+var _ restapi.Builds = (*Builds)(nil)
+
+// New returns a Builds. Call Stop before the process ends.
+func New(o Options) *Builds {
+	b := &Builds{o: o}
+	b.stopped, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// Stop ends all builds of this gateway, which fail, and returns when that is written or cannot
+// be.
+func (b *Builds) Stop() {
+	b.stop()
+	b.running.Wait()
+}
+
+// templateID is the ID of a template: 20 of a-z and 2-7.
+func templateID(caller restapi.KeyOwner, name string) string {
+	sum := sha256.Sum256([]byte(string(caller.NamespaceUID) + "/" + name))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:20])
+}
+
+// Request implements restapi.Builds.
+func (b *Builds) Request(ctx context.Context, caller restapi.KeyOwner, r restapi.BuildRequest) (restapi.Build, error) {
+	all, err := b.list(ctx, caller.Namespace)
+	if err != nil {
+		return restapi.Build{}, err
+	}
+	running := 0
+	for i := range all {
+		if !over(&all[i]) {
+			running++
+		}
+	}
+	if running >= maxRunning || len(all) >= maxKept {
+		return restapi.Build{}, restapi.ErrBuildLimit
+	}
+	build := &v1alpha1.TemplateBuild{
+		ObjectMeta: metav1.ObjectMeta{Namespace: caller.Namespace, Name: uuid.NewString(), Annotations: map[string]string{v1alpha1.AnnotationOwner: caller.KeyID}},
+		Spec: v1alpha1.TemplateBuildSpec{
+			TemplateID: templateID(caller, r.Name), Name: r.Name, Tags: r.Tags, CPUCount: r.CPUCount, MemoryMB: r.MemoryMB,
+		},
+	}
+	if err := b.o.API.Create(ctx, build); err != nil {
+		return restapi.Build{}, fmt.Errorf("make a build: %w", err)
+	}
+	return view(build), nil
+}
+
+// over reports whether nothing happens to a build any more.
+func over(build *v1alpha1.TemplateBuild) bool {
+	return build.Status.Phase == v1alpha1.BuildReady || build.Status.Phase == v1alpha1.BuildFailed
+}
+
+func (b *Builds) list(ctx context.Context, namespace string) ([]v1alpha1.TemplateBuild, error) {
+	var all v1alpha1.TemplateBuildList
+	if err := b.o.API.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list builds: %w", err)
+	}
+	return all.Items, nil
+}
+
+// get reads a build of the caller's.
+func (b *Builds) get(ctx context.Context, caller restapi.KeyOwner, template, id string) (*v1alpha1.TemplateBuild, error) {
+	if uuid.Validate(id) != nil {
+		return nil, restapi.ErrNoBuild
+	}
+	build := &v1alpha1.TemplateBuild{}
+	err := b.o.API.Get(ctx, client.ObjectKey{Namespace: caller.Namespace, Name: id}, build)
+	if apierrors.IsNotFound(err) {
+		return nil, restapi.ErrNoBuild
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a build: %w", err)
+	}
+	if build.Spec.TemplateID != template && build.Spec.Name != template {
+		return nil, restapi.ErrNoBuild
+	}
+	return build, nil
+}
+
+// Get implements restapi.Builds.
+func (b *Builds) Get(ctx context.Context, caller restapi.KeyOwner, template, id string) (restapi.Build, error) {
+	build, err := b.get(ctx, caller, template, id)
+	if err != nil {
+		return restapi.Build{}, err
+	}
+	return view(build), nil
+}
+
+// states are E2B's names of phases.
+var states = map[v1alpha1.BuildPhase]string{
+	"": "waiting", v1alpha1.BuildWaiting: "waiting", v1alpha1.BuildBuilding: "building", v1alpha1.BuildStarting: "building",
+	v1alpha1.BuildReady: "ready", v1alpha1.BuildFailed: "error",
+}
+
+func view(build *v1alpha1.TemplateBuild) restapi.Build {
+	v := restapi.Build{
+		ID: build.Name, TemplateID: build.Spec.TemplateID, Name: build.Spec.Name, Tags: build.Spec.Tags, State: states[build.Status.Phase],
+	}
+	if build.Status.Phase == v1alpha1.BuildFailed {
+		v.Reason, v.Step = build.Status.Message, build.Status.Step
+	}
+	for _, e := range build.Status.Log {
+		v.Log = append(v.Log, restapi.BuildLogEntry{At: e.At.Time, Level: e.Level, Step: e.Step, Text: e.Text})
+	}
+	return v
+}
+
+// Delete implements restapi.Builds. A gateway that runs one of the builds notices it at its
+// next write.
+func (b *Builds) Delete(ctx context.Context, caller restapi.KeyOwner, idOrName string) (bool, error) {
+	all, err := b.list(ctx, caller.Namespace)
+	if err != nil {
+		return false, err
+	}
+	found := false
+	for i := range all {
+		build := &all[i]
+		if build.Spec.TemplateID != idOrName && build.Spec.Name != idOrName {
+			continue
+		}
+		found = true
+		if err := b.o.API.Delete(ctx, build, client.Preconditions{UID: &build.UID}); err != nil && !apierrors.IsNotFound(err) {
+			return true, fmt.Errorf("delete a build: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// Files implements restapi.Builds. The template must have a build, or uploads would have no
+// bound.
+func (b *Builds) Files(ctx context.Context, caller restapi.KeyOwner, template, hash string) (bool, string, error) {
+	all, err := b.list(ctx, caller.Namespace)
+	if err != nil {
+		return false, "", err
+	}
+	if !slices.ContainsFunc(all, func(build v1alpha1.TemplateBuild) bool { return build.Spec.TemplateID == template }) {
+		return false, "", restapi.ErrNoBuild
+	}
+	present, err := b.o.Store.HasFiles(ctx, string(caller.NamespaceUID), template, hash)
+	if err != nil {
+		return false, "", err
+	}
+	end := strconv.FormatInt(time.Now().Add(uploadFor).Unix(), 10)
+	return present, string(caller.NamespaceUID) + "." + end + "." + b.signature(string(caller.NamespaceUID), template, hash, end), nil
+}
+
+func (b *Builds) signature(namespaceUID, template, hash, end string) string {
+	return b.o.Sign(strings.Join([]string{namespaceUID, template, hash, end}, "/"))
+}
+
+// Upload implements restapi.Builds.
+func (b *Builds) Upload(ctx context.Context, upload, template, hash string, size int64, content io.Reader) error {
+	parts := strings.Split(upload, ".")
+	if len(parts) != 3 || strings.Contains(template, "/") {
+		return restapi.ErrUploadRefused
+	}
+	end, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil || time.Now().Unix() > end || !hmac.Equal([]byte(parts[2]), []byte(b.signature(parts[0], template, hash, parts[1]))) {
+		return restapi.ErrUploadRefused
+	}
+	if size > maxUpload {
+		return restapi.ErrUploadTooLarge
+	}
+	whole := &exactly{from: content, left: size}
+	return b.o.Store.PutFiles(ctx, parts[0], template, hash, whole)
+}
+
+// errCutUpload: the client sent less than it said.
+var errCutUpload = errors.New("the upload was cut off")
+
+// exactly reads a number of bytes, and fails if there are fewer: what is cut off must not look
+// like a whole upload.
+type exactly struct {
+	from io.Reader
+	left int64
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	n, err := e.from.Read(p)
+	if e.left -= int64(n); errors.Is(err, io.EOF) && e.left > 0 {
+		return n, errCutUpload
+	}
+	return n, err
+}
+
+// Start implements restapi.Builds.
+func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, id string, r restapi.Recipe) error {
+	build, err := b.get(ctx, caller, template, id)
+	if err != nil {
+		return err
+	}
+	if build.Spec.Recipe != nil || states[build.Status.Phase] != "waiting" {
+		return restapi.ErrBuildStarted
+	}
+	if err := b.o.Store.Allowed(r.Image); err != nil {
+		return &restapi.RefusedBuildError{Reason: "fromImage: " + err.Error()}
+	}
+	recipe := &v1alpha1.TemplateRecipe{From: r.Image, StartCommand: r.Start, ReadyCommand: r.Ready}
+	for i, step := range r.Steps {
+		recipe.Steps = append(recipe.Steps, v1alpha1.TemplateStep{Type: v1alpha1.TemplateStepType(step.Type), Args: step.Args, Files: step.Files})
+		if step.Files == "" {
+			continue
+		}
+		present, err := b.o.Store.HasFiles(ctx, string(caller.NamespaceUID), template, step.Files)
+		if err != nil {
+			return err
+		}
+		if !present {
+			return &restapi.RefusedBuildError{Reason: fmt.Sprintf("steps[%d]: %s", i, store.ErrNoFiles)}
+		}
+	}
+	before := build.DeepCopy()
+	build.Spec.Recipe = recipe
+	if err := b.o.API.Patch(ctx, build, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return startError(err)
+	}
+	record := newRecord(b.o.API, build)
+	if err := record.begin(ctx, b.o.Gateway); err != nil {
+		return startError(err)
+	}
+	b.running.Go(func() { b.run(record, caller, r.Username, r.Password) })
+	return nil
+}
+
+func startError(err error) error {
+	switch writes.Judge(err) {
+	case writes.Conflict:
+		return restapi.ErrBuildStarted
+	case writes.Invalid, writes.TestFailed: // the patch has no test: both say that the recipe is not valid
+		return &restapi.RefusedBuildError{Reason: "the steps are not valid, or more than a build can have"}
+	}
+	return fmt.Errorf("start a build: %w", err)
+}

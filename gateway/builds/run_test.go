@@ -1,0 +1,267 @@
+package builds
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+)
+
+// A build copies its base, runs its steps in order in the builder, pushes the image, and ends
+// the builder.
+func TestBuild(t *testing.T) {
+	w := newWorld(t)
+	build := w.request()
+	present, upload, err := w.builds.Files(t.Context(), caller, build.TemplateID, hash)
+	if present || err != nil {
+		t.Fatalf("%v, %v", present, err)
+	}
+	if err := w.builds.Upload(t.Context(), upload, build.TemplateID, hash, 5, strings.NewReader("files")); err != nil {
+		t.Fatal(err)
+	}
+	err = w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{
+		Image: w.image, Start: "serve", Password: "hunter2", Username: "u",
+		Steps: []restapi.BuildStep{run("make"), {Type: "COPY", Args: []string{"x", "/to"}, Files: hash}, {Type: "ENV", Args: []string{"TOKEN", "secret-value"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := w.settled(build.ID, v1alpha1.BuildStarting, v1alpha1.BuildFailed)
+	if done.Status.Phase != v1alpha1.BuildStarting || !strings.Contains(done.Status.Image, "/"+string(caller.NamespaceUID)+"@sha256:") || done.Status.Base == "" || done.Spec.Recipe.StartCommand != "serve" {
+		t.Fatalf("%+v", done)
+	}
+	w.builds.Stop()
+	if want := []string{
+		": " + helper + " --add-user user", "user: /bin/bash -l -c make", "root: " + helper + " --unpack " + uploaded + " --from x --to /to --owner user",
+	}; !slices.Equal(w.builder.ran, want) {
+		t.Errorf("ran %q", w.builder.ran)
+	}
+	if w.builder.put != "root "+uploaded+" files" || len(w.builder.made) != 1 || w.builder.made[0].Pool != "build-"+build.ID || !slices.Equal(w.builder.ended, []string{w.builder.made[0].ID}) {
+		t.Errorf("put %q, made %+v, ended %q", w.builder.put, w.builder.made, w.builder.ended)
+	}
+	ref, err := name.NewDigest(done.Status.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := remote.Image(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil || !slices.Equal(config.Config.Env, []string{"PATH=/bin", "TOKEN=secret-value", "SANDBOXD_USER=user"}) {
+		t.Errorf("%+v, %v", config.Config, err)
+	}
+	var lines []string
+	for _, e := range done.Status.Log {
+		lines = append(lines, e.Step+" "+e.Text)
+	}
+	said := strings.Join(lines, "\n")
+	for _, want := range []string{"base FROM " + w.image, "1 RUN make", "1 done", "2 COPY x /to", "3 ENV TOKEN", "finalize "} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the log has no %q:\n%s", want, said)
+		}
+	}
+	if strings.Contains(said+w.log.String(), "hunter2") || strings.Contains(said+w.log.String(), "secret-value") {
+		t.Error("a log has a secret")
+	}
+}
+
+// Each failure names its step and its reason, and ends the builder if it may exist.
+func TestBuildFails(t *testing.T) {
+	exits := func(code int, err error) func(context.Context, sandboxdclient.Command, func([]byte)) (int, error) {
+		return func(_ context.Context, c sandboxdclient.Command, output func([]byte)) (int, error) {
+			if c.User != "user" {
+				return 0, nil
+			}
+			output([]byte("so it\ngoes"))
+			return code, err
+		}
+	}
+	for _, c := range []struct {
+		what       string
+		image      string
+		change     func(*builder)
+		step, said string
+		built      bool
+	}{
+		{"a base that is not there", "/missing:1", nil, "base", "missing", false},
+		{"a builder that does not start", "", func(b *builder) { b.create = func(context.Context) error { return restapi.ErrNoCapacity } }, "base", "builder did not start", true},
+		{"a command that fails", "", func(b *builder) { b.run = exits(7, nil) }, "1", "exit status 7: so it\ngoes", true},
+		{"a builder that is gone", "", func(b *builder) { b.run = exits(0, sandboxdclient.ErrNoAnswer) }, "1", "does not answer", true},
+	} {
+		w := newWorld(t)
+		if c.change != nil {
+			c.change(w.builder)
+		}
+		image := w.image
+		if c.image != "" {
+			image = strings.TrimSuffix(w.image, "/base:1") + c.image
+		}
+		build := w.request()
+		if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: image, Steps: []restapi.BuildStep{run("x")}}); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+			continue
+		}
+		failed := w.settled(build.ID, v1alpha1.BuildStarting, v1alpha1.BuildFailed)
+		if failed.Status.Phase != v1alpha1.BuildFailed || failed.Status.Step != c.step || !strings.Contains(failed.Status.Message, c.said) || failed.Status.Image != "" {
+			t.Errorf("%s: %+v", c.what, failed.Status)
+		}
+		w.builds.Stop()
+		if len(w.builder.ended) != len(w.builder.made) || len(w.builder.made) > 0 != c.built {
+			t.Errorf("%s: made %d builders, ended %d", c.what, len(w.builder.made), len(w.builder.ended))
+		}
+	}
+}
+
+// hangs is a command that goes on until its build is given up.
+func hangs(begun chan<- struct{}) func(context.Context, sandboxdclient.Command, func([]byte)) (int, error) {
+	return func(ctx context.Context, c sandboxdclient.Command, _ func([]byte)) (int, error) {
+		if c.User != "user" {
+			return 0, nil
+		}
+		begun <- struct{}{}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+}
+
+// A gateway that stops says so, and leaves no builder.
+func TestGatewayStops(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{}, 1)
+	w.builder.run = hangs(begun)
+	build := w.request()
+	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run("x")}}); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	w.builds.Stop()
+	if failed := w.settled(build.ID, v1alpha1.BuildFailed); failed.Status.Step != "1" || !strings.Contains(failed.Status.Message, "stopped") {
+		t.Errorf("%+v", failed.Status)
+	}
+	if len(w.builder.ended) != 1 {
+		t.Errorf("ended %q", w.builder.ended)
+	}
+}
+
+// A build that was deleted, or that the controller has given up, ends at this gateway, which
+// does not write to it again.
+func TestBuildGivenUp(t *testing.T) {
+	for what, giveUp := range map[string]func(w *world, build *v1alpha1.TemplateBuild) error{
+		"deleted": func(w *world, build *v1alpha1.TemplateBuild) error { return w.api.Delete(t.Context(), build) },
+		"failed by the controller": func(w *world, build *v1alpha1.TemplateBuild) error {
+			build.Status.Phase, build.Status.Message = v1alpha1.BuildFailed, "the gateway is gone"
+			return w.api.Status().Update(t.Context(), build)
+		},
+	} {
+		w := newWorld(t)
+		begun := make(chan struct{}, 1)
+		w.builder.run = hangs(begun)
+		build := w.request()
+		if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run("x")}}); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		var err error
+		for range 20 { // the gateway writes its log meanwhile
+			is := &v1alpha1.TemplateBuild{}
+			if err = w.api.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: build.ID}, is); err == nil {
+				err = giveUp(w, is)
+			}
+			if err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		over := make(chan struct{})
+		go func() { defer close(over); w.builds.running.Wait() }()
+		select {
+		case <-over: // the next write of the log has found out
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: it goes on", what)
+		}
+		if len(w.builder.ended) != 1 {
+			t.Errorf("%s: ended %q", what, w.builder.ended)
+		}
+		is := &v1alpha1.TemplateBuild{}
+		err = w.api.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: build.ID}, is)
+		if what == "deleted" && err == nil || what != "deleted" && (err != nil || is.Status.Message != "the gateway is gone") {
+			t.Errorf("%s: %+v, %v", what, is.Status, err)
+		}
+	}
+}
+
+// What is of another namespace is not found; a build starts once; an upload needs its own URL.
+func TestBuildsRefuse(t *testing.T) {
+	w := newWorld(t)
+	build := w.request()
+	if _, err := w.builds.Get(t.Context(), other, build.TemplateID, build.ID); !errors.Is(err, restapi.ErrNoBuild) {
+		t.Errorf("get by another: %v", err)
+	}
+	if _, _, err := w.builds.Files(t.Context(), other, build.TemplateID, hash); !errors.Is(err, restapi.ErrNoBuild) {
+		t.Errorf("files by another: %v", err)
+	}
+	if deleted, err := w.builds.Delete(t.Context(), other, build.TemplateID); deleted || err != nil {
+		t.Errorf("deleted by another: %v, %v", deleted, err)
+	}
+	for what, c := range map[string]struct {
+		by     restapi.KeyOwner
+		id     string
+		recipe restapi.Recipe
+	}{
+		"by another":         {other, build.ID, restapi.Recipe{Image: w.image}},
+		"of another ID":      {caller, "x", restapi.Recipe{Image: w.image}},
+		"a base not allowed": {caller, build.ID, restapi.Recipe{Image: "elsewhere.example/x"}},
+		"no upload":          {caller, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{{Type: "COPY", Args: []string{"x", "y"}, Files: hash}}}},
+	} {
+		if err := w.builds.Start(t.Context(), c.by, build.TemplateID, c.id, c.recipe); err == nil {
+			t.Errorf("start %s", what)
+		}
+	}
+	_, upload, err := w.builds.Files(t.Context(), caller, build.TemplateID, hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct{ upload, template, hash string }{
+		"of another hash": {upload, build.TemplateID, strings.Repeat("b", 64)}, "of another template": {upload, "x", hash},
+		"into another namespace": {strings.Replace(upload, string(caller.NamespaceUID), string(other.NamespaceUID), 1), build.TemplateID, hash},
+		"without a permission":   {"", build.TemplateID, hash},
+		"that is over": {
+			string(caller.NamespaceUID) + ".1000." + w.builds.signature(string(caller.NamespaceUID), build.TemplateID, hash, "1000"), build.TemplateID, hash,
+		},
+	} {
+		if err := w.builds.Upload(t.Context(), c.upload, c.template, c.hash, 1, strings.NewReader("x")); !errors.Is(err, restapi.ErrUploadRefused) {
+			t.Errorf("an upload %s: %v", what, err)
+		}
+	}
+	if err := w.builds.Upload(t.Context(), upload, build.TemplateID, hash, maxUpload+1, strings.NewReader("x")); !errors.Is(err, restapi.ErrUploadTooLarge) {
+		t.Errorf("an upload that is too large: %v", err)
+	}
+	if err := w.builds.Upload(t.Context(), upload, build.TemplateID, hash, 10, strings.NewReader("x")); err == nil {
+		t.Error("an upload that is cut off was kept")
+	}
+	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image}); !errors.Is(err, restapi.ErrBuildStarted) {
+		t.Errorf("a second start: %v", err)
+	}
+	for range maxRunning {
+		_, err = w.builds.Request(t.Context(), caller, restapi.BuildRequest{Name: "y", Tags: []string{"default"}, CPUCount: 1, MemoryMB: 512})
+	}
+	if !errors.Is(err, restapi.ErrBuildLimit) {
+		t.Errorf("the limit: %v", err)
+	}
+}

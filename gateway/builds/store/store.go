@@ -1,0 +1,197 @@
+package store
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/stream"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/sandlane/sandlane/egress"
+)
+
+// Options of New.
+type Options struct {
+	// Registry is the template registry, with the path that is before the names of
+	// repositories: "registry.example/templates".
+	Registry string
+	// Keychain has the registry's credentials. Nil: none.
+	Keychain authn.Keychain
+	// Bases are the images that may be bases: names without tags, of which a last "*" stands
+	// for any text. Empty: none may.
+	Bases []string
+	// Closed are the ranges of addresses that no base is read from, unless its registry is
+	// named in Bases with its port.
+	Closed egress.Closed
+	// Platform is that of images; zero: Linux on this machine's architecture.
+	Platform v1.Platform
+}
+
+// Store is the template registry. It is safe for concurrent use.
+type Store struct {
+	prefix   name.Repository
+	keychain authn.Keychain
+	bases    []string
+	outside  http.RoundTripper // to the registries of bases
+	platform v1.Platform
+}
+
+// New returns a Store; it makes no connection.
+func New(o Options) (*Store, error) {
+	prefix, err := name.NewRepository(o.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("the template registry %q: %w", o.Registry, err)
+	}
+	s := &Store{prefix: prefix, keychain: o.Keychain, bases: o.Bases, platform: o.Platform}
+	if s.keychain == nil {
+		s.keychain = authn.NewMultiKeychain() // nobody's
+	}
+	if s.platform.OS == "" {
+		s.platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	}
+	s.outside, err = outside(o.Bases, o.Closed)
+	return s, err
+}
+
+// Failure is an error of the template registry. Its text is for users, who are not told what is
+// inside: Err is for the log.
+type Failure struct{ Err error }
+
+func (f *Failure) Error() string { return "the registry of templates failed" }
+
+// Unwrap returns Err.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// repository is that of a namespace.
+func (s *Store) repository(namespaceUID string) (name.Repository, error) {
+	if namespaceUID == "" {
+		return name.Repository{}, errors.New("the namespace has no UID")
+	}
+	return name.NewRepository(s.prefix.Name() + "/" + namespaceUID)
+}
+
+// inside are the options of calls to the template registry.
+func (s *Store) inside(ctx context.Context) []remote.Option {
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(s.keychain), remote.WithPlatform(s.platform)}
+}
+
+// files is the reference of an upload.
+func (s *Store) files(namespaceUID, template, hash string) (name.Tag, error) {
+	repository, err := s.repository(namespaceUID)
+	if err != nil {
+		return name.Tag{}, err
+	}
+	of := sha256.Sum256([]byte(template + "/" + hash))
+	return repository.Tag("files-" + hex.EncodeToString(of[:20])), nil
+}
+
+// HasFiles reports whether an upload of that hash is kept for the template.
+func (s *Store) HasFiles(ctx context.Context, namespaceUID, template, hash string) (bool, error) {
+	tag, err := s.files(namespaceUID, template, hash)
+	if err != nil {
+		return false, err
+	}
+	if _, err = remote.Head(tag, s.inside(ctx)...); isMissing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for an upload: %w", &Failure{err})
+	}
+	return true, nil
+}
+
+// isMissing reports whether the registry has answered that it has not got it.
+func isMissing(err error) bool {
+	var answer *transport.Error
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
+}
+
+// PutFiles keeps an upload. If reading content fails, nothing is kept.
+func (s *Store) PutFiles(ctx context.Context, namespaceUID, template, hash string, content io.Reader) error {
+	tag, err := s.files(namespaceUID, template, hash)
+	if err != nil {
+		return err
+	}
+	pushed, err := s.push(ctx, tag.Repository, content, gzip.NoCompression) // it is compressed already
+	if err != nil {
+		return fmt.Errorf("keep an upload: %w", &Failure{err})
+	}
+	image, err := mutate.AppendLayers(empty.Image, pushed)
+	if err != nil {
+		return fmt.Errorf("keep an upload: %w", err)
+	}
+	if err := remote.Write(tag, image, s.inside(ctx)...); err != nil {
+		return fmt.Errorf("keep an upload: %w", &Failure{err})
+	}
+	return nil
+}
+
+// ErrNoFiles: the upload is not there.
+var ErrNoFiles = errors.New("its files were not uploaded")
+
+// Files returns the content of an upload.
+func (s *Store) Files(ctx context.Context, namespaceUID, template, hash string) (io.ReadCloser, error) {
+	tag, err := s.files(namespaceUID, template, hash)
+	if err != nil {
+		return nil, err
+	}
+	image, err := remote.Image(tag, s.inside(ctx)...)
+	if isMissing(err) {
+		return nil, ErrNoFiles
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read an upload: %w", &Failure{err})
+	}
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		return nil, fmt.Errorf("read an upload: it has %d layers: %w", len(layers), err)
+	}
+	return layers[0].Uncompressed()
+}
+
+// push uploads a stream as a layer.
+func (s *Store) push(ctx context.Context, to name.Repository, content io.Reader, compression int) (v1.Layer, error) {
+	l := stream.NewLayer(io.NopCloser(content), stream.WithCompressionLevel(compression))
+	if err := remote.WriteLayer(to, l, s.inside(ctx)...); err != nil {
+		return nil, err
+	}
+	digest, err := l.Digest()
+	if err != nil {
+		return nil, err
+	}
+	diffID, err := l.DiffID()
+	if err != nil {
+		return nil, err
+	}
+	size, err := l.Size()
+	return pushed{digest, diffID, size}, err
+}
+
+// pushed is a layer that the registry has.
+type pushed struct {
+	digest, diffID v1.Hash
+	size           int64
+}
+
+var errPushed = errors.New("the layer is in the registry alone")
+
+func (p pushed) Digest() (v1.Hash, error)           { return p.digest, nil }
+func (p pushed) DiffID() (v1.Hash, error)           { return p.diffID, nil }
+func (p pushed) Size() (int64, error)               { return p.size, nil }
+func (pushed) MediaType() (types.MediaType, error)  { return types.DockerLayer, nil }
+func (pushed) Compressed() (io.ReadCloser, error)   { return nil, errPushed }
+func (pushed) Uncompressed() (io.ReadCloser, error) { return nil, errPushed }
