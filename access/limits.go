@@ -24,7 +24,7 @@ const leaderLease = "sandlane-controller"
 
 // gatewayPolicies limit what a gateway writes to what its code writes.
 func gatewayPolicies(o Options) []policy {
-	all := []policy{podPolicy(), poolPolicy(), sandboxPolicy(o), networkPolicyPolicy(), checkpointPolicy(), leasePolicy(), secretPolicy(ownSecrets), configMapPolicy(publicKeys)}
+	all := []policy{podPolicy(), poolPolicy(), sandboxPolicy(o), networkPolicyPolicy(), checkpointPolicy(), buildPolicy(), leasePolicy(), secretPolicy(ownSecrets), configMapPolicy(publicKeys)}
 	for i := range all {
 		all[i].process = Gateway
 	}
@@ -182,6 +182,20 @@ func checkpointPolicy() policy {
 				"object.metadata.?finalizers == optional.of(" + list(v1alpha1.FinalizerCheckpoint) + ") && !has(object.metadata.ownerReferences)",
 				"makes Checkpoints with Sandlane's finalizer and no owner",
 			},
+		},
+	}
+}
+
+// buildPolicy: a gateway makes builds, and adds the recipe once. An owner or a finalizer of its
+// choice would keep or delete what is not its own.
+func buildPolicy() policy {
+	return policy{
+		group: groupSandlane, version: "*", resource: "templatebuilds", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+		rules: []rule{
+			{inPools, "writes TemplateBuilds" + onlyInPools},
+			{"!has(object.metadata.finalizers) && !has(object.metadata.ownerReferences)", "gives TemplateBuilds neither finalizers nor owners"},
+			{"request.operation == 'CREATE' || !has(oldObject.spec.recipe) || object.spec == oldObject.spec", "changes no recipe of a TemplateBuild"},
 		},
 	}
 }

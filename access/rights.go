@@ -59,6 +59,7 @@ const (
 	envs         = "where there are SandboxEnvs"
 	checkpoints  = "with --checkpoint-dir"
 	byName       = "where there are pools with egress ByName"
+	templates    = "with --template-registry"
 	keysMissing  = "at the first start, unless an administrator's command has made them"
 )
 
@@ -105,6 +106,9 @@ func gatewayRights() []Right {
 		{Scope: Pools, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"create"}, For: "snapshots", When: checkpoints},
 		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"get", "list", "delete"}, For: "snapshots", When: checkpoints},
 		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "snapshots", When: checkpoints},
+		{Scope: Pools, Group: groupSandlane, Resource: "templatebuilds", Verbs: []string{"create", "patch"}, For: "builds of templates", When: templates},
+		{Scope: Cluster, Group: groupSandlane, Resource: "templatebuilds", Verbs: []string{"get", "list", "delete"}, For: "builds of templates", When: templates},
+		{Scope: Cluster, Group: groupSandlane, Resource: "templatebuilds/status", Verbs: []string{"patch"}, For: "builds of templates", When: templates},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update", "patch", "delete"}, For: "this gateway's lease"},
 		{Scope: System, Resource: "secrets", Verbs: []string{"get"}, Names: ownSecrets, For: "the seed of tokens, the keys of /init"},
 		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "the seed of tokens, the keys of /init", When: keysMissing},
@@ -147,13 +151,15 @@ func controllerRights() []Right {
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"patch"}, For: "counting Events", When: sameEvent},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools/status", Verbs: []string{"patch"}, For: "the pool's counts and conditions"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "taking away the note that claims wait; members of envs; labels and annotations of a template"},
-		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"create"}, For: "members of envs", When: envs},
-		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"delete"}, For: "members of envs", When: envs},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"create"}, For: "members of envs, pools of builds", When: envs},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"delete"}, For: "members of envs, pools of builds", When: envs},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"patch"}, For: "the replicas of members", When: envs},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"create"}, For: "envs of pools that are there already", When: "with --adopt-pools"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs/status", Verbs: []string{"patch"}, For: "what is known of an env", When: envs},
 		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"patch", "delete"}, For: "ending checkpoints", When: checkpoints},
 		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "what became of a checkpoint", When: checkpoints},
+		{Scope: Cluster, Group: groupSandlane, Resource: "templatebuilds", Verbs: []string{"list", "watch", "delete"}, For: "pools of builds", When: templates},
+		{Scope: Cluster, Group: groupSandlane, Resource: "templatebuilds/status", Verbs: []string{"patch"}, For: "what became of a build", When: templates},
 		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"watch"}, For: "which pools' idPrefix binds other namespaces"},
 		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"list"}, For: "which pools' idPrefix binds other namespaces", When: separateLists},
 		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"get"}, For: "whether a checkpoint that is deleted goes with its namespace", When: checkpoints},

@@ -21,6 +21,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/builds"
 	"github.com/sandlane/sandlane/reconcilers/checkpoints"
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
@@ -78,6 +79,9 @@ type Options struct {
 	InitKey func(context.Context) (podtemplate.InitKey, error)
 	// SandboxdImage: see sandboxpool.SandboxPoolReconciler.
 	SandboxdImage string
+	// TemplateRegistry is the registry of builds, TemplatePullSecret what nodes pull with: see
+	// builds.Reconciler. Empty: TemplateBuilds are left alone.
+	TemplateRegistry, TemplatePullSecret string
 	// ClusterID is the entry of each env's spec.clusters that is this controller's.
 	// Needed.
 	ClusterID string
@@ -187,6 +191,12 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		ends := &checkpoints.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Store: o.Checkpoints, Metrics: kept}
 		sweeper := &checkpoints.Sweeper{Live: mgr.GetAPIReader(), Store: o.Checkpoints, Partial: o.Checkpoints.Sweep}
 		if err := errors.Join(ends.SetupWithManager(mgr, o.Controller), sweeper.SetupWithManager(mgr)); err != nil {
+			return err
+		}
+	}
+	if o.TemplateRegistry != "" {
+		built := &builds.Reconciler{Client: mgr.GetClient(), Registry: o.TemplateRegistry, PullSecret: o.TemplatePullSecret}
+		if err := built.SetupWithManager(mgr, o.Controller); err != nil {
 			return err
 		}
 	}

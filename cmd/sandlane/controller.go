@@ -81,6 +81,8 @@ type controllerOptions struct {
 	adoptPools      bool
 	checkpointDir   string
 	sandboxdImage   string
+	templates       string
+	pullSecret      string
 	log             *slog.Logger
 	logLevel        *slog.LevelVar
 }
@@ -117,6 +119,8 @@ func newController() *cobra.Command {
 	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
 	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the gateways; without it Checkpoint objects are left alone")
 	flags.StringVar(&o.sandboxdImage, "sandboxd-image", "", "image whose entry point is sandboxd (sandlane-base), from which pods of templates with runtimes: [sandboxd] get it; without it such templates are refused")
+	flags.StringVar(&o.templates, "template-registry", "", "the gateways' --template-registry, whose images alone become pools; without it TemplateBuilds are left alone")
+	flags.StringVar(&o.pullSecret, "template-pull-secret", "", "name of the Secret, in each namespace, with which nodes pull what was built; empty: they have logins of their own")
 	controlTLSFlags(cmd, &o.controlTLS, controlplane.GatewayIdentity)
 	logs.flags(flags)
 	takeFolders(cmd, "checkpoint-dir")
@@ -250,6 +254,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 			return podtemplate.InitKey(key), err
 		},
 		SandboxdImage:      o.sandboxdImage,
+		TemplateRegistry:   o.templates,
+		TemplatePullSecret: o.pullSecret,
 		RecordTTL:          o.recordTTL,
 		RecordCap:          o.recordCap,
 		RecordNameHold:     o.recordNameHold,
