@@ -11,6 +11,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/egress"
 	egresskeys "github.com/sandlane/sandlane/egress/keys"
+	"github.com/sandlane/sandlane/gateway/builds"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
@@ -25,6 +26,7 @@ type apiPart struct {
 	sandboxes *backend.Backend
 	node      *backend.NodeSize
 	kept      *snapshotStore
+	builds    *builds.Builds // nil without a template registry
 
 	stop context.CancelFunc
 	done chan struct{} // closed when no request is being answered any more
@@ -54,11 +56,19 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		g.paused = files.NewHibernator(kept.Snapshots, a, s.KeepEgress)
 		g.own.pauser.SetSaver(g.paused)
 	}
-	server, err := restapi.NewServer(restapi.Options{
+	built, err := g.openBuilds(c, s, a, closed)
+	if err != nil {
+		return err
+	}
+	o := restapi.Options{
 		Sandboxes: s, Templates: backend.NewTemplates(g.index, node), Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
 		Snapshots: kept.backend(),
 		Domain:    g.o.Domain, Registerer: g.reg, Log: g.o.Log,
-	})
+	}
+	if built != nil {
+		o.Builds = built
+	}
+	server, err := restapi.NewServer(o)
 	if err != nil {
 		return err
 	}
@@ -66,7 +76,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 	if err != nil {
 		return err
 	}
-	g.api = &apiPart{server: server, listener: l, sandboxes: s, node: node, kept: kept, done: make(chan struct{})}
+	g.api = &apiPart{server: server, listener: l, sandboxes: s, node: node, kept: kept, builds: built, done: make(chan struct{})}
 	return nil
 }
 
@@ -77,9 +87,17 @@ func (p *apiPart) start(ctx context.Context, parts *errgroup.Group) {
 	parts.Go(func() error {
 		defer close(p.done)
 		defer p.kept.close()
+		defer p.stopBuilds()
 		return p.server.Serve(serving, p.listener)
 	})
 	parts.Go(func() error { return p.node.Start(ctx) })
+}
+
+// stopBuilds ends the builds of this gateway.
+func (p *apiPart) stopBuilds() {
+	if p.builds != nil {
+		p.builds.Stop()
+	}
 }
 
 // finish returns nil once all requests are answered and every failed create is undone.

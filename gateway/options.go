@@ -104,6 +104,12 @@ type Options struct {
 	DrainGrace time.Duration
 	// CheckpointDir is the folder of checkpoints' data. Empty: there are no snapshots.
 	CheckpointDir string
+	// TemplateRegistry is where what the REST API builds is kept, with a path. Empty: it builds
+	// no templates. TemplateBases are the images that may be bases (package store), and
+	// TemplateCredentials is the file with the logins of the registry (package logins).
+	TemplateRegistry    string
+	TemplateBases       []string
+	TemplateCredentials string
 	// MaxCheckpointBytes bounds the data of one checkpoint, DefaultMaxCheckpointBytes if 0.
 	MaxCheckpointBytes int64
 	// MaxSnapshots is how many snapshots a namespace keeps, MaxSnapshotsPerKey how many of

@@ -65,5 +65,8 @@ func (t *tokens) ValidEnvd(id string, uid types.UID, token string) bool {
 // Envd implements restapi.Tokens.
 func (t *tokens) Envd(id string, uid types.UID) string { return t.known().Envd(id, uid) }
 
+// Upload signs the permission of an upload.
+func (t *tokens) Upload(message string) string { return t.known().Upload(message) }
+
 // Traffic implements restapi.Tokens.
 func (t *tokens) Traffic(id string, uid types.UID) string { return t.known().Traffic(id, uid) }

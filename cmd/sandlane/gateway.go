@@ -64,9 +64,13 @@ cluster; /readyz on the metrics address says when.`,
 	flags.Int64Var(&o.MaxCheckpointBytes, "max-checkpoint-bytes", gateway.DefaultMaxCheckpointBytes, "the most that one checkpoint may have")
 	flags.IntVar(&o.MaxSnapshots, "max-snapshots", gateway.DefaultMaxSnapshots, "snapshots that a namespace may keep; 0 is no limit")
 	flags.IntVar(&o.MaxSnapshotsPerKey, "max-snapshots-per-key", gateway.DefaultMaxSnapshotsPerKey, "how many of a namespace's snapshots one API key may have made; 0 is no limit")
+	flags.StringVar(&o.TemplateRegistry, "template-registry", "", "registry with a path for templates that the REST API builds, such as registry.example/templates; without it there are none")
+	flags.StringSliceVar(&o.TemplateBases, "template-bases", nil, "images that templates may be built from, without tags; a last * stands for any text; none: no image")
+	flags.StringVar(&o.TemplateCredentials, "template-credentials", "", "file with the logins of the template registry, in the form of Docker's config.json")
 	flags.Uint64Var(&heapGrowth, "heap-growth", defaultHeapGrowth, "least bytes to allocate between two garbage collections, limited to a quarter of $GOMEMLIMIT; with 0, or if $GOGC is set, Go decides")
 	logs.flags(flags)
 	required(cmd, "name", "run-dir")
+	takeFiles(cmd, "template-credentials")
 	takeFolders(cmd, "run-dir", "fast-path-folder", "checkpoint-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.FirstRequestPool, err = gateway.ParsePool(pool); err != nil {

@@ -18,6 +18,9 @@ type PoolInfo struct {
 	CreatedAt       time.Time
 	// Aliases are further names for it, from its annotation.
 	Aliases []string
+	// Build is the TemplateBuild whose pool it is, and Template the ID of the template; Template
+	// is empty for a builder's pool. Both are empty for other pools.
+	Build, Template string
 	// Deleting: the pool is on its way out, or its env has it no more; nothing should be
 	// claimed from it.
 	Deleting bool
@@ -107,6 +110,7 @@ func (x *Index) setPool(o *v1alpha1.SandboxPool) {
 		Deleting:   o.DeletionTimestamp != nil || o.Annotations[v1alpha1.AnnotationDraining] != "",
 		LastCreate: o.Annotations[v1alpha1.AnnotationLastCreate], BindingPrefix: o.Status.IDPrefix,
 	}
+	info.Build, info.Template = o.Labels[v1alpha1.LabelBuild], o.Labels[v1alpha1.LabelTemplate]
 	info.Owner, info.Cluster = ownerOf(o), o.Annotations[v1alpha1.AnnotationCluster]
 	if a := o.Status.AutoScaling; a != nil && a.SaturatedUntil != nil {
 		info.SaturatedUntil = a.SaturatedUntil.Time
