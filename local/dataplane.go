@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +40,8 @@ type dataPlane struct {
 	egress         EgressOptions
 	test           TestOptions
 	module         string // of the fast path; empty without it
+	registry       string // of templates; empty without one
+	bases          []string
 }
 
 func (d *dataPlane) node(api client.Client) supervise.Spec {
@@ -46,6 +49,9 @@ func (d *dataPlane) node(api client.Client) supervise.Spec {
 		"--images", d.imageTable(), "--helpers", d.helperDir(), "--name", nodeName)
 	if d.egress.Run {
 		spec.Args = append(spec.Args, "--egress")
+	}
+	if d.registry != "" {
+		spec.Args = append(spec.Args, "--registry-logins", d.registryLogins())
 	}
 	if d.test.ReuseAddresses {
 		spec.Args = append(spec.Args, "--reuse-addresses")
@@ -74,6 +80,9 @@ func (d *dataPlane) controller() supervise.Spec {
 	if d.egress.Run {
 		spec.Args = append(spec.Args, "--egress-address", d.bridgeAddress())
 	}
+	if d.registry != "" {
+		spec.Args = append(spec.Args, "--template-registry", d.registry)
+	}
 	if d.test.AddressRest > 0 {
 		spec.Args = append(spec.Args, "--address-rest", d.test.AddressRest.String(), "--short-address-rest=true")
 	}
@@ -90,6 +99,9 @@ func (d *dataPlane) gateway(g gatewayPair) supervise.Spec {
 		"--checkpoint-dir", d.checkpoints(),
 		"--max-streams", strconv.Itoa(d.streams),
 		"--drain-delay", "0s") // no load balancer stands before it
+	if d.registry != "" {
+		spec.Args = append(spec.Args, "--template-registry", d.registry, "--template-credentials", d.registryLogins(), "--template-bases", strings.Join(d.bases, ","))
+	}
 	if d.test.DrainGrace > 0 {
 		spec.Args = append(spec.Args, "--drain-grace", d.test.DrainGrace.String())
 	}

@@ -74,6 +74,9 @@ type Options struct {
 	Isolation string
 	// FastPath is auto or off; default auto. See docs/design/fastpath.md.
 	FastPath string
+	// TemplateBases are more images that templates may be built from, beside all of the
+	// internet: those of registries at closed addresses, with their ports.
+	TemplateBases []string
 	// Test is for tests.
 	Test TestOptions
 

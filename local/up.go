@@ -78,6 +78,7 @@ type up struct {
 	// interpreter is nil if no pool of the code interpreter is wanted.
 	interpreter *interpreterInstall
 	subnet      *network.Subnet
+	templates   templates
 	authority   *authority.Authority // nil without TLS
 	startedAt   time.Time
 
@@ -152,6 +153,10 @@ func (u *up) prepare(ctx context.Context) error {
 	if err := u.writeFiles(); err != nil {
 		return err
 	}
+	if err := u.prepareRegistry(isolation, ports[5]); err != nil {
+		return err
+	}
+	u.dataPlane.registry, u.dataPlane.bases = u.templates.registryName(), append([]string{"*"}, u.o.TemplateBases...)
 	return u.findModule(ctx)
 }
 
@@ -196,6 +201,10 @@ func (u *up) serve(ctx context.Context) error {
 		return err
 	}
 	defer control.close()
+	if err := u.startRegistry(ctx); err != nil {
+		return err
+	}
+	defer u.stopRegistry()
 
 	err = u.start(ctx)
 	if err == nil {

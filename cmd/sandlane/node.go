@@ -6,13 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/credentials/logins"
 	"github.com/sandlane/sandlane/local/node"
 )
 
 // newNode is what `up` starts as the cluster's node.
 func newNode() *cobra.Command {
 	var o node.Options
-	var subnet, isolation string
+	var subnet, isolation, registryLogins string
 	cmd := &cobra.Command{
 		Use:    "node",
 		Short:  "Run the node of a local cluster (started by `up`)",
@@ -29,13 +30,15 @@ func newNode() *cobra.Command {
 	flags.BoolVar(&o.ReuseLIFO, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.BoolVar(&o.Egress, "egress", false, "let pods whose only name server is the subnet's first address connect to the egress process there")
 	flags.StringVar(&o.HelperDir, "helpers", "", "folder of the node's programs")
-	takeFiles(cmd, "kubeconfig", "images")
+	flags.StringVar(&registryLogins, "registry-logins", "", "file with logins of registries, in the form of Docker's config.json, besides those that docker login left")
+	takeFiles(cmd, "kubeconfig", "images", "registry-logins")
 	takeFolders(cmd, "state", "helpers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Subnet, err = netip.ParsePrefix(subnet); err != nil {
 			return fmt.Errorf("--subnet %q: %w", subnet, err)
 		}
 		o.Isolation = node.Isolation(isolation)
+		o.ImageStore.Logins = logins.Keychain(registryLogins)
 		return node.Run(cmd.Context(), o)
 	}
 	return cmd

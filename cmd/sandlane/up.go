@@ -59,6 +59,7 @@ This is for development: it is no boundary against hostile code.`,
 	flags.StringVar(&o.Egress.RootsFile, "egress-ca", "", "file with the authorities that hosts with rules are verified against; this machine's if empty")
 	takeFiles(cmd, "egress-ca")
 	flags.StringVar(&o.FastPath, "fast-path", local.FastPathAuto, "let Envoy answer requests with known routes by itself: auto (where it can) or off")
+	flags.StringSliceVar(&o.TemplateBases, "template-bases", nil, "images at addresses of this machine or of its private network that templates may be built from, with their registry's port, such as 127.0.0.1:5000/*")
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
 	flags.DurationVar(&o.Test.LeaseRenewEvery, "lease-renew-every", 0, "time between renewals (for tests)")
@@ -148,6 +149,9 @@ func upArgs(o *local.Options) []string {
 	}
 	if o.Egress.Run {
 		args = append(args, "--egress", "--egress-open", strings.Join(o.Egress.Open, ","), "--egress-resolver", o.Egress.Resolver, "--egress-ca", o.Egress.RootsFile)
+	}
+	if len(o.TemplateBases) > 0 {
+		args = append(args, "--template-bases", strings.Join(o.TemplateBases, ","))
 	}
 	if o.TLS {
 		args = append(args, "--tls", "--domain", o.Domain)

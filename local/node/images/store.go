@@ -68,6 +68,8 @@ type Options struct {
 	MaxFiles int
 	// Keep bounds the bytes of all images, as far as those that are not held can go; zero means 20 GiB.
 	Keep int64
+	// Logins are asked before what docker login left; nil: none.
+	Logins authn.Keychain
 	// Remote are more options of each call to a registry. For tests.
 	Remote []remote.Option
 }
@@ -137,8 +139,12 @@ func (s *Store) Ensure(ctx context.Context, reference string, policy Policy, pro
 	if policy == Never {
 		return nil, fmt.Errorf("%s: %w", reference, ErrNotHere)
 	}
+	var keychain authn.Keychain = authn.DefaultKeychain
+	if s.o.Logins != nil {
+		keychain = authn.NewMultiKeychain(s.o.Logins, keychain)
+	}
 	options := append([]remote.Option{
-		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
 	}, s.o.Remote...)
 	described, err := remote.Get(ref, options...)

@@ -1,0 +1,93 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/sandlane/sandlane/local/node"
+	"github.com/sandlane/sandlane/local/registry"
+)
+
+// The registry of templates:
+//
+// `up` itself serves it on loopback, where pods do not come: they have networks of their own.
+// Without these there is none, as images of registries cannot run then. Its content lives as
+// long as the cluster whose TemplateBuilds name it; its token is new each time.
+
+// registryPath is before the names of repositories.
+const registryPath = "templates"
+
+// templates is that registry.
+type templates struct {
+	address string // empty: there is none
+	server  *http.Server
+	done    chan struct{}
+}
+
+func (s state) registryDir() string    { return s.path("registry") }
+func (s state) registryLogins() string { return s.path("cluster", "registry.json") }
+
+// prepareRegistry writes the logins of a registry at a port.
+func (u *up) prepareRegistry(isolation node.Isolation, port int) error {
+	if err := os.RemoveAll(u.registryDir()); err != nil {
+		return fmt.Errorf("empty the registry of templates: %w", err)
+	}
+	if isolation != node.IsolationFull {
+		return nil
+	}
+	u.templates.address = loopback(port)
+	token := rand.Text()
+	served, err := registry.Open(u.registryDir(), token)
+	if err != nil {
+		return err
+	}
+	u.templates.server = &http.Server{Handler: served.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	auth := base64.StdEncoding.EncodeToString([]byte(registry.User + ":" + token))
+	b, err := json.Marshal(map[string]any{"auths": map[string]any{u.templates.address: map[string]string{"auth": auth}}})
+	if err != nil {
+		return fmt.Errorf("write the logins of the registry: %w", err)
+	}
+	return writeFile(u.registryLogins(), b, 0o600)
+}
+
+// startRegistry serves it until stopRegistry.
+func (u *up) startRegistry(ctx context.Context) error {
+	if u.templates.server == nil {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", u.templates.address)
+	if err != nil {
+		return fmt.Errorf("serve the registry of templates: %w", err)
+	}
+	u.templates.done = make(chan struct{})
+	go func() {
+		defer close(u.templates.done)
+		if err := u.templates.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			u.o.Log.Error("the registry of templates failed", "err", err)
+		}
+	}()
+	return nil
+}
+
+func (u *up) stopRegistry() {
+	if u.templates.done != nil {
+		_ = u.templates.server.Close()
+		<-u.templates.done
+	}
+}
+
+// registryName is the flag --template-registry; empty: there is none.
+func (t *templates) registryName() string {
+	if t.address == "" {
+		return ""
+	}
+	return t.address + "/" + registryPath
+}
