@@ -81,6 +81,19 @@ func (l *layer) program(name string) {
 // push makes an image of the layer and pushes it to a registry of its own.
 func (l *layer) push(config v1.Config) (reference string) {
 	l.t.Helper()
+	server := newRegistry()
+	l.t.Cleanup(server.Close)
+	return l.pushTo(server, config)
+}
+
+// newRegistry serves a registry in memory.
+func newRegistry() *httptest.Server {
+	return httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+}
+
+// pushTo makes an image of the layer and pushes it to a registry.
+func (l *layer) pushTo(server *httptest.Server, config v1.Config) (reference string) {
+	l.t.Helper()
 	if err := l.w.Close(); err != nil {
 		l.t.Fatal(err)
 	}
@@ -96,8 +109,6 @@ func (l *layer) push(config v1.Config) (reference string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	l.t.Cleanup(server.Close)
 	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://") + "/tried/image:1")
 	if err != nil {
 		l.t.Fatal(err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,8 @@ var (
 	update = flag.Bool("update", false, "write the table of docs/e2b.md")
 	// shared is the stack that all SDKs talk to.
 	shared *stack.Stack
+	// images is a registry whose images may be bases of templates.
+	images *httptest.Server
 )
 
 func TestMain(m *testing.M) {
@@ -47,7 +51,9 @@ func run(m *testing.M) (code int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	shared, err = stack.Start(ctx, state, "--isolation", "full", "--pool-size", "1", "--base-pool-size", "6", "--interpreter-pool-size", "1")
+	images = newRegistry()
+	defer images.Close()
+	shared, err = stack.Start(ctx, state, "--template-bases", strings.TrimPrefix(images.URL, "http://")+"/*", "--isolation", "full", "--pool-size", "1", "--base-pool-size", "6", "--interpreter-pool-size", "1")
 	defer func() {
 		if code != 0 {
 			fmt.Fprintln(os.Stderr, shared.Logs(40))
