@@ -28,6 +28,10 @@ type Command struct {
 	User string
 }
 
+// maxMessage bounds one message of a command's output, in bytes: who is root in a sandbox may
+// answer in sandboxd's place. Those of sandboxd have 32 KiB.
+const maxMessage = 1 << 20
+
 // errCutOff: the output of a command ended before the command did.
 var errCutOff = errors.New("the sandbox does not answer any more")
 
@@ -52,7 +56,7 @@ func (a *Agent) Run(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, c
 	}
 	request := connect.NewRequest(&processpb.StartRequest{Process: config, Stdin: new(false)})
 	a.asClient(request.Header(), s, c.User)
-	stream, err := processpb.NewProcessClient(to.client, to.origin).Start(ctx, request)
+	stream, err := processpb.NewProcessClient(to.client, to.origin, connect.WithReadMaxBytes(maxMessage)).Start(ctx, request)
 	if err != nil {
 		return 0, fmt.Errorf("run a command in pod %s: %w", pod.Name, err)
 	}
