@@ -23,8 +23,15 @@ const (
 	opaque   = ".wh..wh..opq"
 )
 
-// maxNames bounds the bytes of all names of changed folders, as sandboxd does.
-const maxNames = 64 << 20
+const (
+	// maxNames bounds the bytes of all names of changed folders, and maxFiles how many these and
+	// those that the base had there are: they are in memory.
+	maxNames = 16 << 20
+	maxFiles = 500_000
+	// maxLooked bounds how many names are looked at because a layer of the base hides what is
+	// below it, which takes seconds.
+	maxLooked = 500_000_000
+)
 
 // Errors of Convert.
 var (
@@ -32,6 +39,8 @@ var (
 	ErrCut = errors.New("the archive of the files was cut off")
 	// ErrMalformed: it is none of sandboxd's.
 	ErrMalformed = errors.New("the archive of the files is malformed")
+	// ErrTooMany: the folders that have changed have too many files.
+	ErrTooMany = errors.New("the folders that the build changed have more files than one layer can delete from")
 	// ErrName: a file has a name that means a deletion in a layer.
 	ErrName = errors.New("a file's name begins with .wh., which no image can have")
 )
@@ -75,7 +84,18 @@ type folder struct {
 type converter struct {
 	to      *tar.Writer
 	folders map[string]*folder // by path; that of the root is "."
+	around  map[string]bool    // the changed folders, and those that they are in
 	names   int                // bytes of all names
+	count   int                // of names that are kept
+	looked  int                // at names, by forget
+}
+
+// keep counts a name that is to be kept in memory.
+func (c *converter) keep() error {
+	if c.count++; c.count > maxFiles {
+		return ErrTooMany
+	}
+	return nil
 }
 
 // files writes what the archive has.
@@ -127,6 +147,9 @@ func (c *converter) list(at string, from io.Reader, size int64) error {
 	}
 	f := &folder{now: map[string]bool{}, base: map[string]int{}}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(text), "\x00"), "\x00") {
+		if err := c.keep(); err != nil {
+			return err
+		}
 		f.now[name] = true
 	}
 	c.folders[at] = f
@@ -176,11 +199,19 @@ func (c *converter) whiteouts(base iter.Seq2[Entry, error]) error {
 	if len(c.folders) == 0 {
 		return nil
 	}
+	c.around = map[string]bool{}
+	for p := range c.folders {
+		for ; !c.around[p]; p = path.Dir(p) {
+			c.around[p] = true
+		}
+	}
 	for e, err := range base {
 		if err != nil {
 			return fmt.Errorf("read the base: %w", err)
 		}
-		c.note(path.Clean("/" + e.Name)[1:], e)
+		if err := c.note(path.Clean("/" + e.Name)[1:], e); err != nil {
+			return err
+		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(c.folders)) {
 		f := c.folders[at]
@@ -198,36 +229,50 @@ func (c *converter) whiteouts(base iter.Seq2[Entry, error]) error {
 }
 
 // note takes an entry of the base into account.
-func (c *converter) note(p string, e Entry) {
+func (c *converter) note(p string, e Entry) error {
 	dir, name := path.Dir(p), path.Base(p)
 	switch hidden, deleted := strings.CutPrefix(name, whiteout); {
 	case name == opaque:
-		c.forget(dir, e.Layer)
-		return
+		return c.forget(dir, e.Layer)
 	case deleted:
 		if f := c.folders[dir]; f != nil && f.base[hidden] < e.Layer {
 			delete(f.base, hidden)
 		}
-		c.forget(path.Join(dir, hidden), e.Layer)
-		return
+		return c.forget(path.Join(dir, hidden), e.Layer)
 	}
-	if e.Typeflag != tar.TypeDir {
-		c.forget(p, e.Layer) // it may be in place of a folder
+	if e.Typeflag != tar.TypeDir { // it may be in place of a folder
+		if err := c.forget(p, e.Layer); err != nil {
+			return err
+		}
 	}
 	for p != "." && p != "" {
 		dir, name = path.Dir(p), path.Base(p)
 		if f := c.folders[dir]; f != nil {
+			if _, known := f.base[name]; !known {
+				if err := c.keep(); err != nil {
+					return err
+				}
+			}
 			f.base[name] = e.Layer
 		}
 		p = dir
 	}
+	return nil
 }
 
 // forget drops what the layers below one had in a folder.
-func (c *converter) forget(at string, layer int) {
+func (c *converter) forget(at string, layer int) error {
+	if !c.around[at] {
+		return nil
+	}
 	for p, f := range c.folders {
-		if p == at || at == "." || strings.HasPrefix(p, at+"/") {
+		if c.looked++; p == at || at == "." || strings.HasPrefix(p, at+"/") {
+			c.looked += len(f.base)
 			maps.DeleteFunc(f.base, func(_ string, of int) bool { return of < layer })
 		}
 	}
+	if c.looked > maxLooked {
+		return ErrTooMany
+	}
+	return nil
 }

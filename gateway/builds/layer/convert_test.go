@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -22,11 +23,7 @@ func file(name, content string) item { return item{name: name, content: content,
 func dir(name string) item           { return item{name: name, kind: tar.TypeDir} }
 
 func names(of string, all ...string) item {
-	text := ""
-	for _, name := range all {
-		text += name + "\x00"
-	}
-	return item{name: of, content: text, kind: tar.TypeReg, records: map[string]string{namesRecord: "1"}}
+	return item{name: of, content: strings.Join(all, "\x00") + "\x00", kind: tar.TypeReg, records: map[string]string{namesRecord: "1"}}
 }
 
 var end = item{name: ".", kind: tar.TypeReg, records: map[string]string{endRecord: "1"}}
@@ -179,6 +176,23 @@ func TestConvertRefuses(t *testing.T) {
 	base := func(yield func(Entry, error) bool) { yield(Entry{}, failed) }
 	if err := Convert(io.Discard, archiveOf(t, names("a", "b"), end), base); !errors.Is(err, failed) {
 		t.Errorf("a base that cannot be read: %v", err)
+	}
+}
+
+// Neither the builder nor a base can have the gateway keep names without end.
+func TestConvertTooMany(t *testing.T) {
+	base := func(yield func(Entry, error) bool) {
+		for i := range maxFiles + 1 {
+			if !yield(Entry{0, &tar.Header{Name: fmt.Sprint("a/", i), Typeflag: tar.TypeReg}}, nil) {
+				return
+			}
+		}
+	}
+	if err := Convert(io.Discard, archiveOf(t, names("a"), end), base); !errors.Is(err, ErrTooMany) {
+		t.Errorf("a base with too many files: %v", err)
+	}
+	if err := Convert(io.Discard, archiveOf(t, names("a", make([]string, maxFiles+1)...), end), baseOf()); !errors.Is(err, ErrTooMany) {
+		t.Errorf("an archive with too many: %v", err)
 	}
 }
 

@@ -3,8 +3,8 @@
 //
 //	err := layer.Convert(w, archive, base)
 //
-// It is a stream in and a stream out; in memory it has the names of changed folders alone. It
-// knows no registry. Package gateway/builds calls it.
+// It is a stream in and a stream out; in memory it has the names of changed folders alone, of
+// which there may be half a million. It knows no registry. Package gateway/builds calls it.
 //
 // # What is left out
 //

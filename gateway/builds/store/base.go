@@ -28,9 +28,11 @@ import (
 )
 
 const (
-	// maxBase bounds the compressed layers of a base, maxConfig its configuration, in bytes.
-	maxBase   = 16 << 30
-	maxConfig = 8 << 20
+	// maxBase bounds the layers of a base as they are sent, maxUnpacked as they are unpacked, and
+	// maxConfig its configuration, in bytes.
+	maxBase     = 16 << 30
+	maxUnpacked = 64 << 30
+	maxConfig   = 8 << 20
 
 	dialTimeout = 10 * time.Second
 )
@@ -121,12 +123,15 @@ func (s *Store) check(image string, read v1.Image) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", image, err)
 	}
-	if manifest.Config.Size > maxConfig {
+	if manifest.Config.Size < 0 || manifest.Config.Size > maxConfig {
 		return fmt.Errorf("%w: the configuration of %s has %d bytes", ErrBase, image, manifest.Config.Size)
 	}
 	total := int64(0)
-	for _, l := range manifest.Layers {
-		if total += max(l.Size, 0); total > maxBase {
+	for _, l := range append(slices.Clone(manifest.Layers), manifest.Config) {
+		switch total += max(l.Size, 0); {
+		case len(l.URLs) > 0 || !l.MediaType.IsDistributable(): // nodes would read it from there, wherever that is
+			return fmt.Errorf("%w: %s has a layer that lies outside of its registry", ErrBase, image)
+		case l.Size < 0 || total > maxBase: // of an unknown size would be of any
 			return fmt.Errorf("%w: %s has more than %d GiB", ErrBase, image, maxBase>>30)
 		}
 	}
@@ -179,22 +184,30 @@ func (b *Base) entries() iter.Seq2[layer.Entry, error] {
 			yield(layer.Entry{}, err)
 			return
 		}
+		left := int64(maxUnpacked)
 		for i, l := range layers {
-			if !entriesOf(l, i, yield) {
+			if !entriesOf(l, i, &left, yield) {
 				return
 			}
 		}
 	}
 }
 
-func entriesOf(l v1.Layer, number int, yield func(layer.Entry, error) bool) bool {
+// entriesOf yields the entries of one layer, if left, the bytes that it and those after it may
+// have, lasts.
+func entriesOf(l v1.Layer, number int, left *int64, yield func(layer.Entry, error) bool) bool {
 	content, err := l.Uncompressed()
 	if err != nil {
 		return yield(layer.Entry{}, err)
 	}
 	defer func() { _ = content.Close() }() // it was only read
-	for from := tar.NewReader(content); ; {
+	limited := &io.LimitedReader{R: content, N: *left}
+	defer func() { *left = limited.N }()
+	for from := tar.NewReader(limited); ; {
 		h, err := from.Next()
+		if err != nil && limited.N == 0 {
+			return yield(layer.Entry{}, fmt.Errorf("%w: unpacked it has more than %d GiB", ErrBase, maxUnpacked>>30))
+		}
 		if errors.Is(err, io.EOF) {
 			return true
 		}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/sandlane/sandlane/egress/upstream"
 	"github.com/sandlane/sandlane/gateway/builds/layer"
@@ -239,6 +241,59 @@ func TestBasesRefused(t *testing.T) {
 	}
 	if _, err := s.CopyBase(t.Context(), ns, bases+"/allowed/missing:1", "", ""); err == nil {
 		t.Error("an image that is not there was copied")
+	}
+}
+
+// raw is a manifest that no library would write.
+type raw struct {
+	v1.Image
+	text string
+}
+
+func (r raw) RawManifest() ([]byte, error) { return []byte(r.text), nil }
+
+// A base lies in its registry with all its layers, of which each says its size: nodes would read
+// others from wherever its manifest says, and a gateway would never end reading.
+func TestBasesWithWrongLayers(t *testing.T) {
+	bases := serve(t)
+	s := newStore(t, bases+"/*")
+	good := image(t, "linux/amd64", v1.Config{}, map[string]string{"a": "1"})
+	push(t, bases+"/base:good", good)
+	text, err := good.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := good.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, config := fmt.Sprintf(`"size":%d`, manifest.Layers[0].Size), fmt.Sprintf(`"size":%d`, manifest.Config.Size)
+	for what, change := range map[string][2]string{
+		"an address of a layer":      {layer, layer + `,"urls":["http://169.254.169.254/latest"]`},
+		"an address of the config":   {config, config + `,"urls":["http://169.254.169.254/latest"]`},
+		"a foreign layer":            {string(manifest.Layers[0].MediaType), string(types.DockerForeignLayer)},
+		"a layer of any size":        {layer, `"size":-1`},
+		"a configuration of any":     {config, `"size":-1`},
+		"a layer that is too large":  {layer, fmt.Sprintf(`"size":%d`, int64(maxBase)+1)},
+		"a config that is too large": {config, fmt.Sprintf(`"size":%d`, maxConfig+1)},
+	} {
+		ref, err := name.ParseReference(bases + "/base:bad")
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(text), change[0], change[1], 1)
+		if changed == string(text) {
+			t.Fatalf("%s: nothing to change", what)
+		}
+		if err := remote.Put(ref, raw{good, changed}); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if _, err := s.CopyBase(t.Context(), ns, bases+"/base:bad", "", ""); !errors.Is(err, ErrBase) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := s.CopyBase(t.Context(), ns, bases+"/base:good", "", ""); err != nil {
+		t.Error(err)
 	}
 }
 
