@@ -11,6 +11,11 @@ import "github.com/sandlane/sandlane/api/v1alpha1"
 //	idle, too many ──▶ marked ──scaleDownProtection──▶ deleted
 //	                     ├──claimed──▶ (the delete fails by its resourceVersion)
 //	                     └──wanted again──▶ unmarked
+//
+// A broken template is to cost one pod, not two hundred: one pod of it is made at a time
+// until one was Ready, then up to twice as many as have been. A pod that is deleted as
+// surplus may just be claimed, so it is marked first; a rollout never takes the last
+// available pod (retire.go).
 
 // limits is what the pool asks for, and what its troubles allow.
 type limits struct {

@@ -19,5 +19,7 @@
 //	through                             more, then left to its end time
 //
 // "Ended" holds for a create whose answer was lost as well: it is settled by a
-// write, of spec.end or of an ended sandbox under that ID (see ensureEnded).
+// write, of spec.end or of an ended sandbox under that ID (see ensureEnded). If the gateway
+// dies before, the controller ends the sandbox after its startup timeout, and does not
+// delete it, so that a late claim cannot land.
 package backend
