@@ -56,12 +56,13 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		g.paused = files.NewHibernator(kept.Snapshots, a, s.KeepEgress)
 		g.own.pauser.SetSaver(g.paused)
 	}
-	built, err := g.openBuilds(c, s, a, closed)
+	templates := backend.NewTemplates(g.index, node)
+	built, err := g.openBuilds(c, s, templates, a, closed)
 	if err != nil {
 		return err
 	}
 	o := restapi.Options{
-		Sandboxes: s, Templates: backend.NewTemplates(g.index, node), Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
+		Sandboxes: s, Templates: templates, Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
 		Snapshots: kept.backend(),
 		Domain:    g.o.Domain, Registerer: g.reg, Log: g.o.Log,
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // openBuilds makes what builds templates; nil without a template registry.
-func (g *gateway) openBuilds(c client.Client, s restapi.Sandboxes, a *sandboxdclient.Agent, closed egress.Closed) (*builds.Builds, error) {
+func (g *gateway) openBuilds(c client.Client, s restapi.Sandboxes, t restapi.Templates, a *sandboxdclient.Agent, closed egress.Closed) (*builds.Builds, error) {
 	if g.o.TemplateRegistry == "" {
 		return nil, nil
 	}
@@ -37,6 +37,10 @@ func (g *gateway) openBuilds(c client.Client, s restapi.Sandboxes, a *sandboxdcl
 		HasPool: func(namespace, name string) bool {
 			pool, ok := g.index.Pool(namespace, name)
 			return ok && !pool.Deleting
+		},
+		Resolve: func(namespace, name string) string {
+			template, _ := t.Template(namespace, name)
+			return template.Pool
 		},
 	}), nil
 }

@@ -101,15 +101,16 @@ type Options struct {
 }
 
 // CacheByObject limits a manager's cache to what the reconcilers read: of pods
-// only those of pools, of envs all.
+// only those of pools, of envs all, and of builds neither logs nor steps.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
 	if err != nil {
 		panic(err) // the label is a constant
 	}
 	return map[client.Object]cache.ByObject{
-		&corev1.Pod{}:          {Label: labels.NewSelector().Add(*ours)},
-		&v1alpha1.SandboxEnv{}: {},
+		&corev1.Pod{}:             {Label: labels.NewSelector().Add(*ours)},
+		&v1alpha1.SandboxEnv{}:    {},
+		&v1alpha1.TemplateBuild{}: {Transform: builds.Compact},
 	}
 }
 

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -212,3 +214,18 @@ func BuilderPool(build string) string { return "build-" + build }
 
 // TemplatePool: see BuilderPool.
 func TemplatePool(build string) string { return "template-" + build }
+
+// DefaultTag is the tag that a template's name without one means.
+const DefaultTag = "default"
+
+// TemplateAliases are the names that a tag gives a build of a template, from the template's own
+// names: its name, and its ID.
+func TemplateAliases(tag string, names ...string) []string {
+	all := slices.Clone(names)
+	if tag != DefaultTag {
+		for i := range all {
+			all[i] += ":" + tag
+		}
+	}
+	return all
+}

@@ -18,7 +18,7 @@ const (
 	LabelEgress = "sandlane.dev/egress"
 )
 
-// Labels on the pools of a TemplateBuild.
+// Labels on the pools of a TemplateBuild, and the second one on the build itself.
 const (
 	// LabelBuild is the build's name.
 	LabelBuild = "sandlane.dev/build"

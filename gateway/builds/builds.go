@@ -19,6 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -33,8 +36,11 @@ const (
 	maxUpload = 4 << 30
 	// uploadFor is how long the URL of an upload is valid.
 	uploadFor = time.Hour
-	// maxRunning and maxKept bound a namespace's builds that are not over, and all of them.
-	maxRunning, maxKept = 8, 200
+	// maxKept bounds the builds of a namespace that are kept. maxRunning bounds those that run at
+	// this gateway, and maxAtOnce those of all namespaces together.
+	maxKept, maxRunning, maxAtOnce = 200, 4, 16
+	// maxRecipe bounds the texts of a recipe, in bytes.
+	maxRecipe = 256 << 10
 )
 
 // Agent makes the calls to a pod's sandboxd that a build needs. *sandboxdclient.Agent
@@ -61,6 +67,8 @@ type Options struct {
 	Agent    Agent
 	// HasPool reports whether this gateway knows the pool.
 	HasPool func(namespace, name string) bool
+	// Resolve returns the pool that a template's name leads to at this gateway; empty: none.
+	Resolve func(namespace, name string) string
 	// Sign returns a text that only gateways of this cluster can make of a message.
 	Sign func(message string) string
 	// Gateway is this gateway's name.
@@ -74,13 +82,17 @@ type Builds struct {
 	stopped context.Context // ends when builds are to end
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	atOnce  chan struct{} // has an element for each build whose steps run
+
+	mu sync.Mutex     // guards of
+	of map[string]int // how many builds of a namespace run, or wait for others
 }
 
 var _ restapi.Builds = (*Builds)(nil)
 
 // New returns a Builds. Call Stop before the process ends.
 func New(o Options) *Builds {
-	b := &Builds{o: o}
+	b := &Builds{o: o, atOnce: make(chan struct{}, maxAtOnce), of: map[string]int{}}
 	b.stopped, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -104,20 +116,16 @@ func (b *Builds) Request(ctx context.Context, caller restapi.KeyOwner, r restapi
 	if err != nil {
 		return restapi.Build{}, err
 	}
-	running := 0
-	for i := range all {
-		if !over(&all[i]) {
-			running++
-		}
-	}
-	if running >= maxRunning || len(all) >= maxKept {
+	if len(all) >= maxKept {
 		return restapi.Build{}, restapi.ErrBuildLimit
 	}
+	id := templateID(caller, r.Name)
 	build := &v1alpha1.TemplateBuild{
-		ObjectMeta: metav1.ObjectMeta{Namespace: caller.Namespace, Name: uuid.NewString(), Annotations: map[string]string{v1alpha1.AnnotationOwner: caller.KeyID}},
-		Spec: v1alpha1.TemplateBuildSpec{
-			TemplateID: templateID(caller, r.Name), Name: r.Name, Tags: r.Tags, CPUCount: r.CPUCount, MemoryMB: r.MemoryMB,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: caller.Namespace, Name: uuid.NewString(),
+			Labels: map[string]string{v1alpha1.LabelTemplate: id}, Annotations: map[string]string{v1alpha1.AnnotationOwner: caller.KeyID},
 		},
+		Spec: v1alpha1.TemplateBuildSpec{TemplateID: id, Name: r.Name, Tags: r.Tags, CPUCount: r.CPUCount, MemoryMB: r.MemoryMB},
 	}
 	if err := b.o.API.Create(ctx, build); err != nil {
 		return restapi.Build{}, fmt.Errorf("make a build: %w", err)
@@ -125,14 +133,20 @@ func (b *Builds) Request(ctx context.Context, caller restapi.KeyOwner, r restapi
 	return view(build), nil
 }
 
-// over reports whether nothing happens to a build any more.
-func over(build *v1alpha1.TemplateBuild) bool {
-	return build.Status.Phase == v1alpha1.BuildReady || build.Status.Phase == v1alpha1.BuildFailed
-}
-
-func (b *Builds) list(ctx context.Context, namespace string) ([]v1alpha1.TemplateBuild, error) {
-	var all v1alpha1.TemplateBuildList
-	if err := b.o.API.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+// list lists the builds of a namespace, or only those of templates. Of each it reads the
+// metadata: the rest of many is more than a gateway should have in memory.
+func (b *Builds) list(ctx context.Context, namespace string, templates ...string) ([]metav1.PartialObjectMetadata, error) {
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TemplateBuildList"))
+	o := []client.ListOption{client.InNamespace(namespace)}
+	if len(templates) > 0 {
+		of, err := labels.NewRequirement(v1alpha1.LabelTemplate, selection.In, templates)
+		if err != nil {
+			return nil, fmt.Errorf("list builds: %w", err)
+		}
+		o = append(o, client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*of)})
+	}
+	if err := b.o.API.List(ctx, all, o...); err != nil {
 		return nil, fmt.Errorf("list builds: %w", err)
 	}
 	return all.Items, nil
@@ -163,7 +177,27 @@ func (b *Builds) Get(ctx context.Context, caller restapi.KeyOwner, template, id 
 	if err != nil {
 		return restapi.Build{}, err
 	}
-	return view(build), nil
+	v := view(build)
+	if v.State == "ready" && !b.named(build) {
+		v.State = "building"
+	}
+	return v, nil
+}
+
+// namesFor is how long after a build is Ready its names may lead elsewhere at a gateway. After it
+// another build may have them.
+const namesFor = 30 * time.Second
+
+// named reports whether this gateway knows the names of a Ready build: its client uses them as
+// soon as it reads that the build is ready.
+func (b *Builds) named(build *v1alpha1.TemplateBuild) bool {
+	if at := build.Status.PhaseAt; at == nil || time.Since(at.Time).Abs() > namesFor {
+		return true
+	}
+	return !slices.ContainsFunc(build.Status.Tags, func(tag v1alpha1.BuildTag) bool {
+		name := v1alpha1.TemplateAliases(tag.Name, build.Spec.Name)[0]
+		return b.o.Resolve(build.Namespace, name) != v1alpha1.TemplatePool(build.Name)
+	})
 }
 
 // states are E2B's names of phases.
@@ -188,32 +222,34 @@ func view(build *v1alpha1.TemplateBuild) restapi.Build {
 // Delete implements restapi.Builds. A gateway that runs one of the builds notices it at its
 // next write.
 func (b *Builds) Delete(ctx context.Context, caller restapi.KeyOwner, idOrName string) (bool, error) {
-	all, err := b.list(ctx, caller.Namespace)
+	ids := []string{templateID(caller, idOrName)}
+	if len(validation.IsValidLabelValue(idOrName)) == 0 {
+		ids = append(ids, idOrName)
+	}
+	all, err := b.list(ctx, caller.Namespace, ids...)
 	if err != nil {
 		return false, err
 	}
-	found := false
 	for i := range all {
-		build := &all[i]
-		if build.Spec.TemplateID != idOrName && build.Spec.Name != idOrName {
-			continue
-		}
-		found = true
+		build := &v1alpha1.TemplateBuild{ObjectMeta: all[i].ObjectMeta}
 		if err := b.o.API.Delete(ctx, build, client.Preconditions{UID: &build.UID}); err != nil && !apierrors.IsNotFound(err) {
 			return true, fmt.Errorf("delete a build: %w", err)
 		}
 	}
-	return found, nil
+	return len(all) > 0, nil
 }
 
 // Files implements restapi.Builds. The template must have a build, or uploads would have no
 // bound.
 func (b *Builds) Files(ctx context.Context, caller restapi.KeyOwner, template, hash string) (bool, string, error) {
-	all, err := b.list(ctx, caller.Namespace)
+	if len(validation.IsValidLabelValue(template)) > 0 {
+		return false, "", restapi.ErrNoBuild
+	}
+	all, err := b.list(ctx, caller.Namespace, template)
 	if err != nil {
 		return false, "", err
 	}
-	if !slices.ContainsFunc(all, func(build v1alpha1.TemplateBuild) bool { return build.Spec.TemplateID == template }) {
+	if len(all) == 0 {
 		return false, "", restapi.ErrNoBuild
 	}
 	present, err := b.o.Store.HasFiles(ctx, string(caller.NamespaceUID), template, hash)
@@ -275,8 +311,14 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 	if err := b.o.Store.Allowed(r.Image); err != nil {
 		return &restapi.RefusedBuildError{Reason: "fromImage: " + err.Error()}
 	}
-	recipe := &v1alpha1.TemplateRecipe{From: r.Image, StartCommand: r.Start, ReadyCommand: r.Ready}
+	recipe, size := &v1alpha1.TemplateRecipe{From: r.Image, StartCommand: r.Start, ReadyCommand: r.Ready}, len(r.Start)+len(r.Ready)
 	for i, step := range r.Steps {
+		for _, arg := range step.Args {
+			size += len(arg)
+		}
+		if size > maxRecipe {
+			return &restapi.RefusedBuildError{Reason: fmt.Sprintf("steps: their texts have more than %d KiB; put what is long into a file that COPY copies", maxRecipe>>10)}
+		}
 		recipe.Steps = append(recipe.Steps, v1alpha1.TemplateStep{Type: v1alpha1.TemplateStepType(step.Type), Args: step.Args, Files: step.Files})
 		if step.Files == "" {
 			continue
@@ -289,6 +331,15 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 			return &restapi.RefusedBuildError{Reason: fmt.Sprintf("steps[%d]: %s", i, store.ErrNoFiles)}
 		}
 	}
+	if !b.enter(caller.Namespace) {
+		return restapi.ErrBuildLimit
+	}
+	started := false
+	defer func() {
+		if !started {
+			b.leave(caller.Namespace)
+		}
+	}()
 	before := build.DeepCopy()
 	build.Spec.Recipe = recipe
 	if err := b.o.API.Patch(ctx, build, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
@@ -298,8 +349,31 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 	if err := record.begin(ctx, b.o.Gateway); err != nil {
 		return startError(err)
 	}
-	b.running.Go(func() { b.run(record, caller, r.Username, r.Password) })
+	started = true
+	b.running.Go(func() {
+		defer b.leave(caller.Namespace)
+		b.run(record, caller, r.Username, r.Password)
+	})
 	return nil
+}
+
+// enter counts a build of a namespace, unless as many run as may.
+func (b *Builds) enter(namespace string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of[namespace] >= maxRunning {
+		return false
+	}
+	b.of[namespace]++
+	return true
+}
+
+func (b *Builds) leave(namespace string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of[namespace]--; b.of[namespace] == 0 {
+		delete(b.of, namespace)
+	}
 }
 
 func startError(err error) error {

@@ -84,6 +84,12 @@ type runner struct {
 // do takes a build from its start to its image.
 func (r *runner) do(ctx context.Context) error {
 	r.record.at(v1alpha1.BuildStepBase)
+	select {
+	case r.atOnce <- struct{}{}:
+		defer func() { <-r.atOnce }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	base, err := r.base(ctx)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -73,6 +74,38 @@ func TestBuild(t *testing.T) {
 	}
 	if strings.Contains(said+w.log.String(), "hunter2") || strings.Contains(said+w.log.String(), "secret-value") {
 		t.Error("a log has a secret")
+	}
+}
+
+// A build is ready for its client when this gateway knows its name.
+func TestReadyWithItsNames(t *testing.T) {
+	w := newWorld(t)
+	build := w.request()
+	is := w.settled(build.ID, "")
+	is.Status.Phase, is.Status.Image, is.Status.PhaseAt = v1alpha1.BuildReady, "x", new(metav1.Now())
+	is.Status.Tags = []v1alpha1.BuildTag{{Name: "default"}, {Name: "v1"}}
+	if err := w.api.Status().Update(t.Context(), is); err != nil {
+		t.Fatal(err)
+	}
+	pool := v1alpha1.TemplatePool(build.ID)
+	for _, c := range []struct {
+		names map[string]string
+		want  string
+	}{
+		{nil, "building"}, {map[string]string{"x": pool}, "building"}, {map[string]string{"x": pool, "x:v1": "template-older"}, "building"},
+		{map[string]string{"x": pool, "x:v1": pool}, "ready"},
+	} {
+		w.names = c.names
+		if got, err := w.builds.Get(t.Context(), caller, build.TemplateID, build.ID); err != nil || got.State != c.want {
+			t.Errorf("%v: %s, %v", c.names, got.State, err)
+		}
+	}
+	w.names, is.Status.PhaseAt.Time = nil, time.Now().Add(-time.Hour)
+	if err := w.api.Status().Update(t.Context(), is); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.builds.Get(t.Context(), caller, build.TemplateID, build.ID); err != nil || got.State != "ready" {
+		t.Errorf("one whose names another build has: %s, %v", got.State, err)
 	}
 }
 
@@ -221,10 +254,11 @@ func TestBuildsRefuse(t *testing.T) {
 		id     string
 		recipe restapi.Recipe
 	}{
-		"by another":         {other, build.ID, restapi.Recipe{Image: w.image}},
-		"of another ID":      {caller, "x", restapi.Recipe{Image: w.image}},
-		"a base not allowed": {caller, build.ID, restapi.Recipe{Image: "elsewhere.example/x"}},
-		"no upload":          {caller, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{{Type: "COPY", Args: []string{"x", "y"}, Files: hash}}}},
+		"by another":              {other, build.ID, restapi.Recipe{Image: w.image}},
+		"of another ID":           {caller, "x", restapi.Recipe{Image: w.image}},
+		"a base not allowed":      {caller, build.ID, restapi.Recipe{Image: "elsewhere.example/x"}},
+		"a text that is too long": {caller, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run(strings.Repeat("x", maxRecipe+1))}}},
+		"no upload":               {caller, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{{Type: "COPY", Args: []string{"x", "y"}, Files: hash}}}},
 	} {
 		if err := w.builds.Start(t.Context(), c.by, build.TemplateID, c.id, c.recipe); err == nil {
 			t.Errorf("start %s", what)
@@ -258,10 +292,48 @@ func TestBuildsRefuse(t *testing.T) {
 	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image}); !errors.Is(err, restapi.ErrBuildStarted) {
 		t.Errorf("a second start: %v", err)
 	}
-	for range maxRunning {
-		_, err = w.builds.Request(t.Context(), caller, restapi.BuildRequest{Name: "y", Tags: []string{"default"}, CPUCount: 1, MemoryMB: 512})
+	for i := range maxKept {
+		if _, err = w.builds.Request(t.Context(), caller, restapi.BuildRequest{Name: "y", Tags: []string{"default"}, CPUCount: 1, MemoryMB: 512}); err != nil {
+			if i != maxKept-1 {
+				t.Errorf("the limit is at %d", i)
+			}
+			break
+		}
 	}
 	if !errors.Is(err, restapi.ErrBuildLimit) {
-		t.Errorf("the limit: %v", err)
+		t.Errorf("the limit of builds that are kept: %v", err)
+	}
+}
+
+// A namespace's builds beyond those that may run at a gateway are refused until one is over,
+// and those of all namespaces together wait for each other.
+func TestRunningAtOnce(t *testing.T) {
+	w := newWorld(t)
+	begun := make(chan struct{}, 1)
+	w.builder.run = hangs(begun)
+	start := func(builds int) (err error) {
+		for range builds {
+			build := w.request()
+			err = w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run("x")}})
+		}
+		return err
+	}
+	for range maxAtOnce - 1 {
+		w.builds.atOnce <- struct{}{}
+	}
+	if err := start(maxRunning); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(1); !errors.Is(err, restapi.ErrBuildLimit) {
+		t.Errorf("one more: %v", err)
+	}
+	<-begun
+	if w.builder.mu.Lock(); len(w.builder.made) != 1 {
+		t.Errorf("%d builders", len(w.builder.made))
+	}
+	w.builder.mu.Unlock()
+	w.builds.Stop()
+	if len(w.builds.of) > 0 {
+		t.Errorf("%v still count", w.builds.of)
 	}
 }

@@ -107,7 +107,8 @@ type world struct {
 	api     client.Client
 	builder *builder
 	builds  *Builds
-	image   string // a base
+	image   string            // a base
+	names   map[string]string // the pool of each template's name
 	log     bytes.Buffer
 }
 
@@ -134,6 +135,7 @@ func newWorld(t *testing.T) *world {
 			return sandbox, &corev1.Pod{}, nil
 		},
 		HasPool: func(namespace, pool string) bool { return namespace == "a" && strings.HasPrefix(pool, "build-") },
+		Resolve: func(_, name string) string { return w.names[name] },
 		Sign:    func(message string) string { return fmt.Sprintf("%x", message) },
 	})
 	t.Cleanup(w.builds.Stop)

@@ -7,9 +7,6 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// defaultTag is the tag that a name without one means.
-const defaultTag = "default"
-
 // aliasesOf returns the names of each Ready build of one template, by the build's name. Of
 // several builds with a tag the one that got it last has it.
 func aliasesOf(builds []v1alpha1.TemplateBuild) map[string][]string {
@@ -28,11 +25,7 @@ func aliasesOf(builds []v1alpha1.TemplateBuild) map[string][]string {
 		}
 	}
 	for tag, b := range holders {
-		names := []string{b.Spec.Name + ":" + tag, b.Spec.TemplateID + ":" + tag}
-		if tag == defaultTag {
-			names = []string{b.Spec.Name, b.Spec.TemplateID}
-		}
-		all[b.Name] = append(all[b.Name], names...)
+		all[b.Name] = append(all[b.Name], v1alpha1.TemplateAliases(tag, b.Spec.Name, b.Spec.TemplateID)...)
 	}
 	for _, names := range all {
 		slices.Sort(names)

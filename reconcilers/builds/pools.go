@@ -1,6 +1,7 @@
 package builds
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
@@ -82,11 +84,16 @@ func (r *Reconciler) pool(b *v1alpha1.TemplateBuild, name, image string) *v1alph
 }
 
 // refusedImage says why an image may not be run; empty: it may. A gateway writes it: one that was
-// taken over must not choose the image of any pod.
-func (r *Reconciler) refusedImage(image string) string {
-	rest, inside := strings.CutPrefix(image, r.Registry+"/")
-	if _, digest, found := strings.Cut(rest, "@sha256:"); !inside || !found || len(digest) != 64 {
-		return fmt.Sprintf("the image is not one of the template registry %s, by digest", r.Registry)
+// taken over must not choose the image of any pod, nor may a tenant that can write its namespace's
+// builds run another namespace's image.
+func (r *Reconciler) refusedImage(ctx context.Context, namespace, image string) (why string, err error) {
+	ns := &corev1.Namespace{}
+	if err := r.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
+		return "", fmt.Errorf("reading the namespace of a build: %w", err)
 	}
-	return ""
+	repository := r.Registry + "/" + string(ns.UID)
+	if digest, inside := strings.CutPrefix(image, repository+"@sha256:"); !inside || len(digest) != 64 || ns.UID == "" {
+		return fmt.Sprintf("the image is not one of %s, by digest", repository), nil
+	}
+	return "", nil
 }

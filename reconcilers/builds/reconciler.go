@@ -2,6 +2,7 @@ package builds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,12 +46,24 @@ type Reconciler struct {
 
 	// beats says when this process first saw the present heartbeat of each build that runs: the
 	// clock of the gateway may be another. Only the one worker uses it.
-	beats map[types.UID]beat
+	beats map[types.NamespacedName]beat
 }
 
 type beat struct {
 	of   time.Time
 	seen time.Time
+}
+
+// Compact drops from a build what a Reconciler does not read: a namespace may have many, and
+// their logs and steps are long. It is a cache's TransformFunc.
+func Compact(o any) (any, error) {
+	if b, ok := o.(*v1alpha1.TemplateBuild); ok {
+		b.ManagedFields, b.Status.Log = nil, nil
+		if b.Spec.Recipe != nil {
+			b.Spec.Recipe.Steps = nil
+		}
+	}
+	return o, nil
 }
 
 // SetupWithManager registers the reconciler. Call it once, before the manager starts.
@@ -70,10 +83,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, o controller.Options) er
 // Reconcile does what is due for one build.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	b := &v1alpha1.TemplateBuild{}
-	if err := r.Get(ctx, req.NamespacedName, b); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := r.Get(ctx, req.NamespacedName, b)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
 	}
-	if b.DeletionTimestamp != nil {
+	if b.Status.Phase != v1alpha1.BuildBuilding {
+		delete(r.beats, req.NamespacedName)
+	}
+	if err != nil || b.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil // its pools go by their owner references
 	}
 	switch b.Status.Phase {
@@ -82,11 +99,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case v1alpha1.BuildStarting:
 		return r.starting(ctx, b)
 	case v1alpha1.BuildReady:
-		delete(r.beats, b.UID)
-		return ctrl.Result{}, r.ready(ctx, b)
-	case v1alpha1.BuildFailed:
-		delete(r.beats, b.UID)
-		if err := r.remove(ctx, b, v1alpha1.BuilderPool(b.Name), v1alpha1.TemplatePool(b.Name)); err != nil {
+		return ctrl.Result{}, errors.Join(r.remove(ctx, b, v1alpha1.BuilderPool(b.Name)), r.name(ctx, b))
+	case v1alpha1.BuildFailed: // names that it had already go back
+		err := errors.Join(r.remove(ctx, b, v1alpha1.BuilderPool(b.Name), v1alpha1.TemplatePool(b.Name)), r.name(ctx, b))
+		if err != nil {
 			return ctrl.Result{}, err
 		}
 		return r.deleteAfter(ctx, b, failedFor)
@@ -134,11 +150,12 @@ func (r *Reconciler) silent(b *v1alpha1.TemplateBuild) bool {
 		at = b.Status.Heartbeat.Time
 	}
 	if r.beats == nil {
-		r.beats = map[types.UID]beat{}
+		r.beats = map[types.NamespacedName]beat{}
 	}
-	last, known := r.beats[b.UID]
+	key := client.ObjectKeyFromObject(b)
+	last, known := r.beats[key]
 	if !known || !last.of.Equal(at) {
-		r.beats[b.UID] = beat{at, now}
+		r.beats[key] = beat{at, now}
 		return false
 	}
 	return now.Sub(last.seen) > silentFor
@@ -146,7 +163,6 @@ func (r *Reconciler) silent(b *v1alpha1.TemplateBuild) bool {
 
 // starting makes the template's pool, and writes Ready when a pod is.
 func (r *Reconciler) starting(ctx context.Context, b *v1alpha1.TemplateBuild) (ctrl.Result, error) {
-	delete(r.beats, b.UID)
 	if err := r.remove(ctx, b, v1alpha1.BuilderPool(b.Name)); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -155,13 +171,20 @@ func (r *Reconciler) starting(ctx context.Context, b *v1alpha1.TemplateBuild) (c
 		return ctrl.Result{}, err
 	}
 	if why == "" && pool.Status.Idle-pool.Status.UnavailableIdle > 0 {
-		return ctrl.Result{}, r.write(ctx, b, func(s *v1alpha1.TemplateBuildStatus) {
-			now := metav1.NewMicroTime(r.Clock.Now())
+		now := metav1.NewMicroTime(r.Clock.Now())
+		ready := func(s *v1alpha1.TemplateBuildStatus) {
 			s.Phase, s.PhaseAt = v1alpha1.BuildReady, &metav1.Time{Time: now.Time}
 			for _, tag := range b.Spec.Tags {
 				s.Tags = append(s.Tags, v1alpha1.BuildTag{Name: tag, At: now})
 			}
-		})
+		}
+		// The names come first: a client that reads Ready uses them at once.
+		named := b.DeepCopy()
+		ready(&named.Status)
+		if err := r.name(ctx, named); err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{}, r.write(ctx, b, ready)
 	}
 	if why == "" {
 		why = r.degraded(pool)
@@ -184,19 +207,18 @@ func (r *Reconciler) degraded(pool *v1alpha1.SandboxPool) string {
 	return fmt.Sprintf("its pod does not start: %s: %s", c.Reason, c.Message)
 }
 
-// ready gives the pools of the template's builds their names: first those that get some, then
-// those that lose some. Between the two the older pool has a name that both have, so a name
-// leads nowhere at no time.
-func (r *Reconciler) ready(ctx context.Context, b *v1alpha1.TemplateBuild) error {
-	if err := r.remove(ctx, b, v1alpha1.BuilderPool(b.Name)); err != nil {
-		return err
-	}
+// name gives the pools of a template's builds their names, of which b is one as it is now: first
+// those that get some, then those that lose some. Between the two the older pool has a name
+// that both have, so a name leads nowhere at no time.
+func (r *Reconciler) name(ctx context.Context, b *v1alpha1.TemplateBuild) error {
 	var all v1alpha1.TemplateBuildList
 	if err := r.List(ctx, &all, client.InNamespace(b.Namespace)); err != nil {
 		return fmt.Errorf("listing the builds of a template: %w", err)
 	}
-	of := slices.DeleteFunc(all.Items, func(other v1alpha1.TemplateBuild) bool { return other.Spec.TemplateID != b.Spec.TemplateID })
-	aliases := aliasesOf(of)
+	of := slices.DeleteFunc(all.Items, func(other v1alpha1.TemplateBuild) bool {
+		return other.Spec.TemplateID != b.Spec.TemplateID || other.Name == b.Name
+	})
+	aliases := aliasesOf(append(of, *b))
 	for _, losing := range []bool{false, true} {
 		for name, want := range aliases {
 			if err := r.alias(ctx, b.Namespace, v1alpha1.TemplatePool(name), want, losing); err != nil {
@@ -233,8 +255,8 @@ func (r *Reconciler) alias(ctx context.Context, namespace, name string, want []s
 
 // make makes a pool unless it is there. why says why it may not be.
 func (r *Reconciler) make(ctx context.Context, b *v1alpha1.TemplateBuild, pool *v1alpha1.SandboxPool, image string) (made *v1alpha1.SandboxPool, why string, err error) {
-	if why := r.refusedImage(image); why != "" {
-		return nil, why, nil
+	if why, err := r.refusedImage(ctx, b.Namespace, image); why != "" || err != nil {
+		return nil, why, err
 	}
 	is := &v1alpha1.SandboxPool{}
 	err = r.Get(ctx, client.ObjectKeyFromObject(pool), is)

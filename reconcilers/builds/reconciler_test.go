@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,7 +24,7 @@ const (
 	second   = "00000000-0000-0000-0000-000000000002"
 )
 
-var image = registry + "/ns@sha256:" + strings.Repeat("0", 64)
+var image = registry + "/uid-a@sha256:" + strings.Repeat("0", 64)
 
 // world is a Reconciler over objects in memory.
 type world struct {
@@ -39,7 +40,11 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakeClock(time.Now())
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.TemplateBuild{}, &v1alpha1.SandboxPool{}).Build()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ns).WithStatusSubresource(&v1alpha1.TemplateBuild{}, &v1alpha1.SandboxPool{}).Build()
 	return &world{t, &Reconciler{Client: c, Registry: registry, Clock: clock}, clock}
 }
 
@@ -152,8 +157,7 @@ func TestLife(t *testing.T) {
 	w.setPool("template-"+first, func(s *v1alpha1.SandboxPoolStatus) { s.UnavailableIdle = 0 })
 	if b = w.reconcile(first); b.Status.Phase != v1alpha1.BuildReady || len(b.Status.Tags) != 1 {
 		t.Fatalf("%+v", b.Status)
-	}
-	w.reconcile(first)
+	} // who reads that finds the names
 	if got := w.pool("template-" + first).Annotations[v1alpha1.AnnotationAliases]; got != "t,x" {
 		t.Errorf("names %q", got)
 	}
@@ -220,6 +224,37 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// A build that fails after its names were moved gives them back.
+func TestNamesGoBack(t *testing.T) {
+	w := newWorld(t)
+	for i, name := range []string{first, second} {
+		w.build(name, func(b *v1alpha1.TemplateBuild) {
+			b.Status.Phase, b.Status.Image = v1alpha1.BuildStarting, image
+			if i == 0 {
+				b.Status.Phase, b.Status.Tags = v1alpha1.BuildReady, []v1alpha1.BuildTag{{Name: "default", At: metav1.NewMicroTime(w.clock.Now())}}
+				if err := w.r.Create(t.Context(), w.r.templatePool(b)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		w.reconcile(name)
+	}
+	moved := w.reconcile(second).DeepCopy()
+	moved.Status.Phase, moved.Status.Tags = v1alpha1.BuildReady, []v1alpha1.BuildTag{{Name: "default", At: metav1.NewMicroTime(w.clock.Now().Add(time.Second))}}
+	if err := w.r.name(t.Context(), moved); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := w.pool("template-" + first).Annotations[v1alpha1.AnnotationAliases], w.pool("template-" + second).Annotations[v1alpha1.AnnotationAliases]; a != "" || b != "t,x" {
+		t.Fatalf("names %q and %q", a, b)
+	}
+	w.clock.Step(startFor + time.Second)
+	w.reconcile(second)
+	w.reconcile(second)
+	if got := w.pool("template-" + first).Annotations[v1alpha1.AnnotationAliases]; got != "t,x" {
+		t.Errorf("names %q", got)
+	}
+}
+
 // What is degraded for a moment, and a gateway that goes on, fail nothing.
 func TestPatience(t *testing.T) {
 	w := newWorld(t)
@@ -247,7 +282,7 @@ func TestPatience(t *testing.T) {
 // name.
 func TestImagesRefused(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
-	for _, bad := range []string{"evil.test/x" + digest, registry + "/ns:tag", registry + digest, registry + ".evil.test/ns" + digest, registry + "/ns@sha256:00", ""} {
+	for _, bad := range []string{"evil.test/uid-a" + digest, registry + "/uid-a:tag", registry + digest, registry + ".evil.test/uid-a" + digest, registry + "/uid-a@sha256:00", registry + "/uid-b" + digest, registry + "/uid-a/x" + digest, ""} {
 		w := newWorld(t)
 		w.build(first, func(b *v1alpha1.TemplateBuild) { b.Status.Phase, b.Status.Image = v1alpha1.BuildStarting, bad })
 		if b := w.reconcile(first); b.Status.Phase != v1alpha1.BuildFailed || w.pool("template-"+first) != nil {
