@@ -13,10 +13,51 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
+// templateCases are those of template.py, templateCasesJS those of template.mjs.
+var (
+	templateCases   = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "again"}, {name: "failure"}, {name: "refusals"}, {name: "deletion"}}
+	templateCasesJS = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "deletion"}}
+)
+
 // A program builds a template with E2B's SDK from an image that was not made for it, and a
 // sandbox of the template has the files, variables, user and server that the steps made. A
 // build that fails names its step, and leaves the template as it was.
 func TestTemplateBuild(t *testing.T) {
+	t.Parallel()
+	testTemplateBuild(t, "2.63.0", "2.51.0")
+}
+
+// The oldest SDKs build templates too.
+func TestTemplateBuildByOlderSDKs(t *testing.T) {
+	t.Parallel()
+	testTemplateBuild(t, "2.45.1", "2.30.5")
+}
+
+func testTemplateBuild(t *testing.T, python, node string) {
+	image := unmadeImage(t)
+	t.Run("Python "+python, func(t *testing.T) {
+		t.Parallel()
+		m := newTeam(t, "templates", func(*v1alpha1.SandboxPool) {})
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(venv(ctx, t, "e2b-"+python+".lock"), "python"), filepath.Join("python", "template.py"), image)
+		cmd.Env = m.env()
+		judge(t, cmd, templateCases, map[string]bool{})
+	})
+	t.Run("JS "+node, func(t *testing.T) {
+		t.Parallel()
+		m := newTeam(t, "templates-js", func(*v1alpha1.SandboxPool) {})
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "node", filepath.Join("js", "template.mjs"), js(ctx, t, node), image)
+		cmd.Env = m.env()
+		judge(t, cmd, templateCasesJS, map[string]bool{})
+	})
+}
+
+// unmadeImage pushes an image that was not made for sandboxes, and returns its reference.
+func unmadeImage(t *testing.T) string {
+	t.Helper()
 	base := newLayer(t)
 	for _, program := range []string{"bash", "id", "env", "cat", "ls", "rm", "mkdir", "stat", "sleep"} {
 		base.program(program)
@@ -26,14 +67,5 @@ func TestTemplateBuild(t *testing.T) {
 	base.add(tar.Header{Name: "srv/old/removed", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("of the base"))
 	base.add(tar.Header{Name: "srv/old/kept", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("of the base"))
 	base.add(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
-	image := base.pushTo(images, v1.Config{Env: []string{"PATH=/bin:/usr/local/bin", "GREETING=hello"}, WorkingDir: "/srv"})
-
-	m := newTeam(t, "templates", func(*v1alpha1.SandboxPool) {})
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(venv(ctx, t, "e2b-2.63.0.lock"), "python"), filepath.Join("python", "template.py"), image)
-	cmd.Env = m.env()
-	judge(t, cmd, []feature{
-		{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "again"}, {name: "failure"}, {name: "refusals"}, {name: "deletion"},
-	}, map[string]bool{})
+	return base.pushTo(images, v1.Config{Env: []string{"PATH=/bin:/usr/local/bin", "GREETING=hello"}, WorkingDir: "/srv"})
 }

@@ -53,7 +53,7 @@ def build():
     made["id"] = info.template_id
     said = [line.message for line in lines]
     assert any("id -un" in line for line in said), said
-    assert Template.exists(NAME)
+    assert Template.exists(NAME), "it is ready, and its name leads nowhere"
 
 
 def files():
@@ -83,14 +83,9 @@ def again():
     """A second build has the name; sandboxes of the first go on."""
     info = Template.build(recipe("second"), name=NAME + ":v2", tags=["default"])
     assert info.template_id == made["id"], info
-    deadline = time.monotonic() + 20
-    while True:
-        with Sandbox.create(NAME, timeout=60) as sbx:
-            if sbx.files.read("/opt/text").strip() == "second":
-                break
-        assert time.monotonic() < deadline, "the name has not moved"
-    with Sandbox.create(NAME + ":v2", timeout=60) as sbx:
-        assert sbx.files.read("/opt/text").strip() == "second"
+    for name in (NAME, NAME + ":v2"):
+        with Sandbox.create(name, timeout=60) as sbx:
+            assert sbx.files.read("/opt/text").strip() == "second", name
     assert made["sandbox"].files.read("/opt/text").strip() == "first"
 
 
@@ -131,7 +126,7 @@ async def main():
     for case in (build, files, environment, server, again, failure, refusals, deletion):
         began, error = time.monotonic(), ""
         try:
-            await asyncio.wait_for(asyncio.to_thread(case), 120)
+            await asyncio.wait_for(asyncio.to_thread(case), 240)
         except BaseException as err:  # a case must not end the others
             error = f"{type(err).__name__}: {err}"
         print(json.dumps({"name": case.__name__, "ok": not error, "error": error, "ms": round((time.monotonic() - began) * 1000)}), flush=True)
