@@ -1,8 +1,10 @@
 package access_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -106,6 +108,67 @@ func TestGatewayWritesSandboxes(t *testing.T) {
 		create(t, kubetest.Client(t), s)
 		check(t, gateway.Delete(t.Context(), s), false)
 	})
+}
+
+func build(namespace string) *v1alpha1.TemplateBuild {
+	return &v1alpha1.TemplateBuild{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: uuid.NewString()},
+		Spec:       v1alpha1.TemplateBuildSpec{TemplateID: strings.Repeat("a", 20), Name: "x", Tags: []string{"default"}, CPUCount: 1, MemoryMB: 512},
+	}
+}
+
+// A gateway makes builds and adds a recipe once. The controller makes pools of what it writes, so
+// it may not change what a build is, nor keep one or have it deleted with something else.
+func TestGatewayWritesTemplateBuilds(t *testing.T) {
+	o := limited(t)
+	admin, gateway, ns := kubetest.Client(t), as(t, o, access.Gateway), kubetest.Namespace(t)
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.TemplateBuild)
+		ok     bool
+	}{
+		"as ours":            {func(*v1alpha1.TemplateBuild) {}, true},
+		"in kube-system":     {func(b *v1alpha1.TemplateBuild) { b.Namespace = "kube-system" }, false},
+		"that does not go":   {func(b *v1alpha1.TemplateBuild) { b.Finalizers = []string{"a.b/c"} }, false},
+		"of no random name":  {func(b *v1alpha1.TemplateBuild) { b.Name = "x" }, false},
+		"of a name with dot": {func(b *v1alpha1.TemplateBuild) { b.Spec.Name = "a.b" }, false},
+		"that another object deletes": {func(b *v1alpha1.TemplateBuild) {
+			b.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "u"}}
+		}, false},
+	} {
+		t.Run("create "+name, func(t *testing.T) {
+			b := build(ns)
+			test.change(b)
+			if err := gateway.Create(t.Context(), b); (err == nil) != test.ok {
+				t.Errorf("%v, want allowed %v", err, test.ok)
+			}
+		})
+	}
+	const recipe = `{"spec":{"recipe":{"from":"debian"}}}`
+	for patch, ok := range map[string]bool{
+		recipe:                                  true,
+		`{"spec":{"name":"other"}}`:             false,
+		`{"spec":{"tags":["v2"]}}`:              false,
+		`{"spec":{"memoryMB":262144}}`:          false,
+		`{"metadata":{"finalizers":["a.b/c"]}}`: false,
+	} {
+		t.Run(patch, func(t *testing.T) {
+			if err := merge(t, gateway, build(ns), patch); (err == nil) != ok {
+				t.Errorf("%v, want allowed %v", err, ok)
+			}
+		})
+	}
+	b := build(ns)
+	create(t, admin, b)
+	send := func(patch string) error {
+		return gateway.Patch(t.Context(), b, client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	if err := send(recipe); err != nil {
+		t.Fatal(err)
+	}
+	check(t, send(`{"spec":{"recipe":{"from":"another"}}}`), false)
+	if err := send(`{"spec":{"recipe":null}}`); err == nil {
+		t.Error("a recipe was taken away")
+	}
 }
 
 // sandboxPolicy is a policy as gateways write it.

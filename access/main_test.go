@@ -103,7 +103,7 @@ var limited = func() func(t *testing.T) access.Options {
 			refused(access.Egress, both)
 			refused(access.Gateway, both)
 			refused(access.Gateway, map[string]client.Object{
-				"pods": poolPod("default", v1alpha1.PodIdle), "checkpoints": checkpoint("default"), "pools": pool("default"), "sandboxes": sandbox("kube-system"),
+				"pods": poolPod("default", v1alpha1.PodIdle), "checkpoints": checkpoint("default"), "pools": pool("default"), "sandboxes": sandbox("kube-system"), "builds": build("default"),
 				"network policies": &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
 			})
 		})
