@@ -212,7 +212,7 @@ type TemplateBuildList struct {
 // that of the sandboxes that begin with its image.
 func BuilderPool(build string) string { return "build-" + build }
 
-// TemplatePool: see BuilderPool.
+// TemplatePool is the name of the pool of a template: see BuilderPool.
 func TemplatePool(build string) string { return "template-" + build }
 
 // DefaultTag is the tag that a template's name without one means.

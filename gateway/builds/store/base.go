@@ -37,7 +37,7 @@ const (
 	dialTimeout = 10 * time.Second
 )
 
-// ErrBase: the image may not be a base, or is none.
+// ErrBase says that the image may not be a base, or is none.
 var ErrBase = errors.New("this image cannot be a base")
 
 // Allowed returns nil if the patterns let an image be a base of a namespace's builds, else an

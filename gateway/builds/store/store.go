@@ -140,7 +140,7 @@ func (s *Store) PutFiles(ctx context.Context, namespaceUID, template, hash strin
 	return nil
 }
 
-// ErrNoFiles: the upload is not there.
+// ErrNoFiles says that the upload is not there.
 var ErrNoFiles = errors.New("its files were not uploaded")
 
 // Files returns the content of an upload.
