@@ -51,7 +51,9 @@ func NewSet(c client.Client, opts ...Option) *Set {
 }
 
 // SetRank tells the set that this gateway is number index, from 0, of `of` gateways that
-// share the pools. It only decides which pods are tried first.
+// share the pools. It only decides which pods are tried first: gateways that start at random
+// points of a queue of pods meet (in one of 300 claims; with 32 claims under way in 9 to 14),
+// those that know their ranks start at equal distances.
 //
 // Each has its own scheduler of a pool, and they know of each other only what
 // the watch shows: that pods leave idle. So that they seldom try the same pod at
