@@ -119,7 +119,7 @@ func (u *up) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(6+2*u.o.Gateways-1, u.o.Port)
+	ports, err := freePorts(7+2*u.o.Gateways-1, u.o.Port)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (u *up) prepare(ctx context.Context) error {
 		return errors.New("--egress: sandboxes cannot be kept apart on this machine, and by their addresses egress knows them")
 	}
 	u.kubernetes = kubernetes{state: u.state, bin: bin, kubelet: kubelet, audit: u.o.Test.Audit, etcdPort: ports[1], peerPort: ports[2], apiPort: ports[3]}
-	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[6:], u.o.Domain)
+	u.gateways = gatewayPairs(u.o.Gateways, u.o.Port, ports[7:], u.o.Domain)
 	err = retryDump(func() (err error) {
 		u.subnet, err = network.PickSubnet(isolation == node.IsolationFull)
 		return err
@@ -153,7 +153,7 @@ func (u *up) prepare(ctx context.Context) error {
 	if err := u.writeFiles(); err != nil {
 		return err
 	}
-	if err := u.prepareRegistry(isolation, ports[5]); err != nil {
+	if err := u.prepareRegistry(isolation, ports[6]); err != nil {
 		return err
 	}
 	u.dataPlane.registry, u.dataPlane.bases = u.templates.registryName(), append([]string{"*"}, u.o.TemplateBases...)
