@@ -127,7 +127,7 @@ func TestVerify(t *testing.T) {
 		t.Error("not synced after the first list")
 	}
 	got, err := v.Verify(t.Context(), key)
-	if want := (KeyOwner{Team: "team", Namespace: "ns", KeyID: key[4:12]}); err != nil || got != want {
+	if want := (KeyOwner{Team: "team", Namespace: "ns", KeyID: key[4:12], NamespaceUID: "uid of ns"}); err != nil || got != want {
 		t.Errorf("valid key: %+v, %v; want %+v", got, err, want)
 	}
 	for name, key := range map[string]string{"unknown": other, "wrong": wrong, "malformed": key + "0", "empty": ""} {
