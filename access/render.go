@@ -33,7 +33,7 @@ func YAML(objects []client.Object) ([]byte, error) {
 }
 
 // marks stand at a verb that is used in some clusters alone; below the lists they say in which.
-var marks = []rune("¹²³⁴⁵⁶⁷⁸⁹")
+var marks = []rune("¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜ")
 
 // Markdown returns docs/rights.md: the rights of each process as lists for people, by where
 // they hold. Rights on the same objects for the same purpose share a line, and so do resources
