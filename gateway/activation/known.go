@@ -9,7 +9,11 @@ import (
 
 // Known is what a gateway knows from its own watches of a sandbox whose pod runs. It is
 // enough to make the pod ready and to route to it while the API server does not answer, and
-// spares a gateway that has just started one read for each sandbox.
+// spares a gateway that has just started one read for each sandbox. It counts for requests that
+// were authorised for that sandbox alone; after a refusal the activation reads.
+//
+// Gateway and controller stay while there is no API server, since a process that ends is
+// restarted after ever longer pauses; a first request waits as long as for a pod, then gets 503.
 type Known struct {
 	// Namespace, Env, Pool and Team are the sandbox's.
 	Namespace, Env, Pool, Team string

@@ -5,6 +5,11 @@
 // It is no more accurate than the wall clock. It only keeps a step that is soon taken back,
 // by an operator or a time daemon, from ending every sandbox whose end lies within the step.
 // reconcilers/sandbox asks it whether endAt has come.
+//
+// Durations (idle, startup, time without a pod) need none: comparing another machine's time of
+// day would end sandboxes that have just begun, so they count on the monotonic clock of the
+// process that judges them, from when it first saw the claim. A new leader counts anew but for
+// idle time.
 package steadyclock
 
 import (
