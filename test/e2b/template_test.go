@@ -33,14 +33,14 @@ func TestTemplateBuildByOlderSDKs(t *testing.T) {
 	testTemplateBuild(t, "2.45.1", "2.30.5")
 }
 
-func testTemplateBuild(t *testing.T, python, node string) {
+func testTemplateBuild(t *testing.T, py, node string) {
 	image := unmadeImage(t)
-	t.Run("Python "+python, func(t *testing.T) {
+	t.Run("Python "+py, func(t *testing.T) {
 		t.Parallel()
 		m := newTeam(t, "templates", func(*v1alpha1.SandboxPool) {})
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, filepath.Join(venv(ctx, t, "e2b-"+python+".lock"), "python"), filepath.Join("python", "template.py"), image)
+		cmd := exec.CommandContext(ctx, python(ctx, t, py), filepath.Join("python", "template.py"), image)
 		cmd.Env = m.env()
 		judge(t, cmd, templateCases, map[string]bool{})
 	})
