@@ -85,6 +85,7 @@ func TestShellCompletionOffersFiles(t *testing.T) {
 	offers := map[string]string{
 		"kubeconfig": files, "control-tls-cert": files, "control-tls-key": files, "control-tls-ca": files, "tls-cert": files,
 		"tls-key": files, "fast-path-module": files, "file": files, "api-key-file": files, "images": files, "upstream-ca": files, "egress-ca": files,
+		"template-credentials": files, "registry-logins": files,
 		"state": folders, "run-dir": folders, "checkpoint-dir": folders, "fast-path-folder": folders, "helpers": folders,
 	}
 	offered := func(args ...string) string {
