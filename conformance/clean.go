@@ -69,27 +69,44 @@ func (r *run) clean(ctx context.Context, stopped bool) error {
 func (r *run) list(ctx context.Context) {
 	one := running{run: r}
 	a, err := one.ask(ctx, Step{REST: "GET /v2/sandboxes?metadata=" + mark + "%3D" + r.name})
-	var listed []struct{ SandboxID string }
+	var listed []struct {
+		SandboxID string
+		Metadata  map[string]string
+	}
 	if err != nil || json.Unmarshal([]byte(a.text), &listed) != nil {
 		return // what is remembered is deleted all the same
 	}
 	for _, s := range listed {
+		if s.Metadata[mark] != r.name {
+			continue // of somebody else: this backend ignores the filter
+		}
 		r.remember("/sandboxes/" + s.SandboxID)
 		r.snapshotsOf(ctx, s.SandboxID)
 	}
 }
 
-// snapshotsOf remembers what a program of an SDK may have left behind when it was killed.
+// snapshotsOf remembers what a program of an SDK may have left behind when it was killed. A
+// list does not say whose a snapshot is: where one of no sandbox, as the run's name is none,
+// is not empty, the backend ignores the filter, and what it lists may be somebody else's.
 func (r *run) snapshotsOf(ctx context.Context, sandbox string) {
+	if len(r.snapshots(ctx, r.name)) > 0 {
+		return
+	}
+	for _, id := range r.snapshots(ctx, sandbox) {
+		r.remember("/templates/" + id)
+	}
+}
+
+// snapshots lists a sandbox's; without an answer there is nothing to take away.
+func (r *run) snapshots(ctx context.Context, sandbox string) (ids []string) {
 	one := running{run: r}
 	a, err := one.ask(ctx, Step{REST: "GET /snapshots?sandboxID=" + sandbox})
-	if err != nil {
-		return // without snapshots there is nothing to take away
-	}
 	var listed []struct{ SnapshotID string }
-	if json.Unmarshal([]byte(a.text), &listed) == nil {
-		for _, s := range listed {
-			r.remember("/templates/" + s.SnapshotID)
-		}
+	if err != nil || json.Unmarshal([]byte(a.text), &listed) != nil {
+		return nil
 	}
+	for _, s := range listed {
+		ids = append(ids, s.SnapshotID)
+	}
+	return ids
 }

@@ -66,6 +66,8 @@ func TestDiffers(t *testing.T) {
 type backend struct {
 	mu      sync.Mutex
 	there   map[string]bool
+	own     map[string]string // what is there: whose run it is of
+	others  []string          // snapshots that each list has, whatever it is asked for
 	made    int
 	unknown func(w http.ResponseWriter) // answers GET of a sandbox that is not there
 	created func()                      // is called after a create
@@ -80,6 +82,9 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.made++
 		id := fmt.Sprint("i", b.made)
 		b.there[id] = true
+		var body struct{ Metadata map[string]string }
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		b.own[id] = body.Metadata[mark]
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, `{"sandboxID":%q,"envdAccessToken":"t"}`, id)
 		if b.created != nil {
@@ -91,9 +96,18 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if i > 0 {
 				fmt.Fprint(w, ",")
 			}
-			fmt.Fprintf(w, `{"sandboxID":%q}`, id)
+			fmt.Fprintf(w, `{"sandboxID":%q,"metadata":{%q:%q}}`, id, mark, b.own[id])
 		}
 		fmt.Fprint(w, "]")
+	case r.URL.Path == "/snapshots":
+		listed := []map[string]string{}
+		for _, id := range b.others {
+			listed = append(listed, map[string]string{"snapshotID": id})
+		}
+		_ = json.NewEncoder(w).Encode(listed)
+	case r.Method == http.MethodDelete && strings.HasPrefix(r.URL.Path, "/templates/"):
+		b.others = slices.DeleteFunc(b.others, func(id string) bool { return id == strings.TrimPrefix(r.URL.Path, "/templates/") })
+		w.WriteHeader(http.StatusNoContent)
 	case r.URL.Path == "/volumes":
 		w.WriteHeader(http.StatusNotImplemented)
 		fmt.Fprint(w, `{"code":501,"message":"no volumes"}`)
@@ -114,7 +128,10 @@ func missing(w http.ResponseWriter) {
 
 func verdicts(ctx context.Context, t *testing.T, b *backend, only ...string) map[string]Verdict {
 	t.Helper()
-	b.there = map[string]bool{}
+	if b.there == nil {
+		b.there = map[string]bool{}
+	}
+	b.own = map[string]string{}
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
 	results, err := Run(ctx, Options{URL: server.URL, Key: "k", Only: only})
@@ -160,6 +177,17 @@ func TestStoppedRunLeavesNothing(t *testing.T) {
 		if v != NotTried {
 			t.Errorf("%s: %s", name, v)
 		}
+	}
+}
+
+// A backend that ignores filters lists what others have; the referee leaves it alone.
+func TestOthersAreLeftAlone(t *testing.T) {
+	b := &backend{unknown: missing, there: map[string]bool{"others": true}, others: []string{"snapshot"}}
+	ctx, stop := context.WithCancel(t.Context())
+	b.created = stop // so that lists are all that the end knows by
+	verdicts(ctx, t, b, "sandboxes")
+	if b.made == 0 || len(b.there) != 1 || !b.there["others"] || len(b.others) != 1 {
+		t.Errorf("%d made, left are %v and %v", b.made, b.there, b.others)
 	}
 }
 
