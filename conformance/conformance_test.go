@@ -42,6 +42,8 @@ func TestDiffers(t *testing.T) {
 		{"no field", `{}`, `{"a":"<any>"}`, false},
 		{"absent", `{}`, `{"a":"<absent>"}`, true},
 		{"not absent", `{"a":null}`, `{"a":"<absent>"}`, false},
+		{"empty", `{"a":null,"b":[]}`, `{"a":"<empty>","b":"<empty>","c":"<empty>"}`, true},
+		{"not empty", `{"a":[1]}`, `{"a":"<empty>"}`, false},
 		{"empty text", `{"a":""}`, `{"a":"<string>"}`, false},
 		{"kinds", `{"a":"x","b":1,"c":true,"d":[],"e":{}}`, `{"a":"<string>","b":"<number>","c":"<bool>","d":"<list>","e":"<object>"}`, true},
 		{"pattern", `{"a":"0.6.2"}`, `{"a":"/^0[.]/"}`, true},

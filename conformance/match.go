@@ -10,8 +10,9 @@ import (
 
 // differs says how got is not what is wanted, and nothing if it is. Of an object only the
 // wanted fields are looked at. A wanted string in slashes is a pattern; <any>, <absent>,
-// <string>, <number>, <bool>, <list> and <object> stand for kinds. A wanted list that begins
-// with <contains> asks for an element for each of its others.
+// <string>, <number>, <bool>, <list> and <object> stand for kinds, <empty> for a field that is
+// absent, null or a list without elements. A wanted list that begins with <contains> asks for
+// an element for each of its others.
 func differs(got, want any) string {
 	switch w := want.(type) {
 	case string:
@@ -27,6 +28,9 @@ func differs(got, want any) string {
 				if there {
 					return fmt.Sprintf("there is %s: %s", name, shown(field))
 				}
+				continue
+			}
+			if list, ok := field.([]any); value == "<empty>" && (field == nil || ok && len(list) == 0) {
 				continue
 			}
 			if !there {
