@@ -29,7 +29,7 @@ shift $((OPTIND - 1))
 if (($# > 0)); then
 	mapfile -t packages < <(go list "$@")
 else
-	mapfile -t packages < <(go list -f '{{.Dir}} {{.ImportPath}}' ./... | grep -vE '/test/(e2e|e2b|docs|chaos)$' |
+	mapfile -t packages < <(go list -f '{{.Dir}} {{.ImportPath}}' ./... | grep -vE '/test/(e2e|e2b|docs|referee|chaos)$' |
 		while read -r dir package; do
 			if grep -qsE 'test/kubetest"|package kubetest|ENVOY_BIN' "$dir"/*_test.go; then echo "$package"; fi
 		done)

@@ -119,7 +119,7 @@ calm='(access|api/.*|bench/.*|checkpoint|cmd/sandlane/(check|uninstall)|credenti
 of() {
 	{
 		go list "${@:2}"
-		go list ./... | grep -vE '/test/(e2e|e2b|docs|chaos|node|helm)'
+		go list ./... | grep -vE '/test/(e2e|e2b|docs|referee|chaos|node|helm)'
 	} | awk '!seen[$0]++' | grep -E ${1:+"$1"} "^$(go list -m)/$calm\$"
 }
 
@@ -222,6 +222,7 @@ if wants storm; then
 	SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^(TestFirstRequestsOfAnEnv|TestClaimsSurviveStatusWrites)$' ./test/e2e
 	beside broken
 	await broken
+	FORMAT=testname tests -count=1 -parallel 3 -timeout 30m ./test/referee
 fi
 if wants bench-once; then
 	# gotestsum takes a benchmark for a test that did not end.
