@@ -49,7 +49,7 @@ var operations = map[string]operation{
 	"POST /templates":                          {beta: 501, alpha: 501},
 	"GET /v2/templates":                        {beta: 501, alpha: 501},
 	"POST /v2/templates":                       {beta: 501, alpha: 501},
-	"POST /v3/templates":                       {beta: 501, alpha: 501},
+	"POST /v3/templates":                       {body: `{"name":"No Name"}`, beta: 400, alpha: 400}, // TestTemplateBuild makes some
 	"GET /templates/{templateID}":              {beta: 501, alpha: 501},
 	"POST /templates/{templateID}":             {beta: 501, alpha: 501},
 	"PATCH /templates/{templateID}":            {beta: 501, alpha: 501},
@@ -58,11 +58,12 @@ var operations = map[string]operation{
 	"GET /templates/{templateID}/tags":         {beta: 501, alpha: 501},
 	"POST /templates/tags":                     {beta: 501, alpha: 501},
 	"DELETE /templates/tags":                   {beta: 501, alpha: 501},
-	"GET /templates/{templateID}/files/{hash}": {beta: 501, alpha: 501},
+	"GET /templates/{templateID}/files/{hash}": {beta: 404, alpha: 404}, // alpha's is no build's
+	"PUT /templates/{templateID}/files/{hash}": {query: "upload=x", beta: 403, alpha: 403},
 
 	"POST /templates/{templateID}/builds/{buildID}":       {beta: 501, alpha: 501},
-	"POST /v2/templates/{templateID}/builds/{buildID}":    {beta: 501, alpha: 501},
-	"GET /templates/{templateID}/builds/{buildID}/status": {beta: 501, alpha: 501},
+	"POST /v2/templates/{templateID}/builds/{buildID}":    {body: `{"fromImage":"debian"}`, beta: 404, alpha: 404},
+	"GET /templates/{templateID}/builds/{buildID}/status": {beta: 404, alpha: 404},
 	"GET /templates/{templateID}/builds/{buildID}/logs":   {beta: 501, alpha: 501},
 
 	"GET /snapshots":             {query: "sandboxID=$ID", beta: 200, alpha: 200},
@@ -133,7 +134,7 @@ func (v victim) ask(t *testing.T, who team, name string, o operation) stack.Answ
 	t.Helper()
 	method, path, _ := strings.Cut(name, " ")
 	fill := strings.NewReplacer("{sandboxID}", v.SandboxID, "{alias}", mark+"-template", "{templateID}", mark+"-template",
-		"{buildID}", "x", "{hash}", "x", "{volumeID}", "x", "{secretID}", "x",
+		"{buildID}", "x", "{hash}", strings.Repeat("0", 64), "{volumeID}", "x", "{secretID}", "x",
 		"$ALIAS", mark+"-template", "$CURSOR", url.QueryEscape(v.cursor), "$ID", v.SandboxID)
 	path = fill.Replace(path)
 	if o.query != "" {
