@@ -167,7 +167,9 @@ sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip "$1" ./te
 stacks='TestRightsAreThoseThatAreUsed|TestFastPathByUp'
 slow='TestTLS|TestSchemathesis|TestTemplateBuildByOlderSDKs'
 older='TestSDKs$/^(Python_2\.45\.1|Python_2\.45\.1_async|JS_2\.30\.5|JS_2\.50\.0)'
-heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack|TestOneNamespaceTakesNoOthersStreams'
+heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack'
+# What fails where processors are busy with other tests (ROADMAP, known faults): make storm runs it.
+alone='TestOneNamespaceTakesNoOthersStreams'
 faults='TestFiveFaultsOfAStack'
 
 if wants unit; then
@@ -177,7 +179,7 @@ if wants unit; then
 	# The longest first, so that none is left alone at the end; five at once, for these
 	# wait more than they work.
 	mapfile -t packages < <(of -v ./reconcilers ./gateway/activation ./gateway ./local/node ./cmd/sandlane ./sandboxd ./controlplane ./controlplane/schedule ./local)
-	with_race -shuffle=on -p 5 -timeout 15m -skip "^($heavy)\$" "${packages[@]}"
+	with_race -shuffle=on -p 5 -timeout 15m -skip "^($heavy|$alone)\$" "${packages[@]}"
 	await calm
 	await page
 	await vet

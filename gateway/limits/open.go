@@ -99,7 +99,8 @@ type OpenRequests struct {
 	looking sync.Mutex
 	hits    uint64 // that are in total. Only Start uses it.
 	transit transit
-	// heard is when the last look began that Envoy answered. Guarded by looking.
+	// heard is when the last look began that Envoy answered; the time of NewOpenRequests
+	// before that. Guarded by looking.
 	heard time.Time
 	// waiting is how many had no connection at the last look. Guarded by looking.
 	waiting int64
@@ -120,7 +121,7 @@ type count struct {
 
 // NewOpenRequests returns an OpenRequests that counts none.
 func NewOpenRequests(o OpenOptions) *OpenRequests {
-	x := &OpenRequests{o: o, room: int64(o.Room), wake: make(chan struct{}, 1), namespaces: map[string]*count{}, pruneAt: pruneMin, metrics: newMetrics()}
+	x := &OpenRequests{o: o, room: int64(o.Room), wake: make(chan struct{}, 1), heard: time.Now(), namespaces: map[string]*count{}, pruneAt: pruneMin, metrics: newMetrics()}
 	x.counts.Store(&map[unique.Handle[routecache.Pool]]*count{})
 	x.due.Store(x.stride())
 	return x
