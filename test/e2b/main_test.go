@@ -79,7 +79,8 @@ func run(m *testing.M) (code int) {
 const (
 	// leastShare is the share of SDKs' hits that Envoy must have answered by itself: a run has
 	// some 1,000, of which ExtProc answers 100 to 150 after the test's kills of Envoys and gateways.
-	leastShare = 0.8
+	// The referee alone has 0.76, since many of its sandboxes are asked once or twice.
+	leastShare = 0.7
 	// enoughHits is from how many hits on that is asked: ExtProc answers some of the first
 	// ones after each start of an Envoy, and a run of a single test has few others. The
 	// referee's are 220, many of them for sandboxes that are paused or have ended.
