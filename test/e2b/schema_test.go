@@ -24,7 +24,7 @@ const (
 	// besides those that follow from the document.
 	examples = 8
 	// schemaTime bounds the run of Schemathesis, which takes half of it.
-	schemaTime = 4 * time.Minute
+	schemaTime = 10 * time.Minute
 )
 
 // exchange is what a HAR file says of one request.
