@@ -27,6 +27,15 @@ const (
 	schemaTime = 10 * time.Minute
 )
 
+// notByChance are the operations that no made-up request does: sandboxes of others' making
+// are ended as soon as they are there, and a build needs IDs of one that waits, a hash, and a
+// signed URL. TestTemplateBuild asks those.
+var notByChance = []string{
+	"DELETE /sandboxes/{sandboxID}",
+	"GET /templates/{templateID}/files/{hash}", "PUT /templates/{templateID}/files/{hash}",
+	"POST /v2/templates/{templateID}/builds/{buildID}", "GET /templates/{templateID}/builds/{buildID}/status",
+}
+
 // exchange is what a HAR file says of one request.
 type exchange struct {
 	Request struct {
@@ -73,8 +82,7 @@ func TestSchemathesis(t *testing.T) {
 			if seen[name] == 0 {
 				t.Errorf("%s was not asked", name)
 			}
-			// Sandboxes of others' making are ended as soon as they are there.
-			if supported && good[name] == 0 && name != "DELETE /sandboxes/{sandboxID}" {
+			if supported && good[name] == 0 && !slices.Contains(notByChance, name) {
 				t.Errorf("%s was not asked for anything that it does, in %d requests", name, seen[name])
 			}
 		}
