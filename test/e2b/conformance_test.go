@@ -28,10 +28,19 @@ func TestConformance(t *testing.T) {
 		err := shared.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "code-interpreter-v1"}, pool)
 		return pool.Status.Idle > pool.Status.UnavailableIdle, fmt.Sprint(pool.Status, err)
 	})
+	inEnvoy, all, err := shared.FastPathShare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	results, err := conformance.Run(t.Context(), conformance.Options{URL: shared.Up.GatewayURL, Key: shared.Up.APIKey})
 	if err != nil {
 		t.Error(err)
 	}
+	inEnvoyAfter, allAfter, err := shared.FastPathShare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	referee.inEnvoy, referee.all = inEnvoyAfter-inEnvoy, allAfter-all
 	var saidNo []string
 	for _, r := range results {
 		switch r.Verdict {

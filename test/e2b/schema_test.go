@@ -24,7 +24,7 @@ const (
 	// besides those that follow from the document.
 	examples = 8
 	// schemaTime bounds the run of Schemathesis, which takes half of it.
-	schemaTime = 10 * time.Minute
+	schemaTime = 4 * time.Minute
 )
 
 // notByChance are the operations that no made-up request does: sandboxes of others' making
